@@ -26,8 +26,8 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet install
 
 ENGINES := .venv-engines
 
-LOWEST_TESTS := tests/core/test_rules.py tests/core/test_default_rule.py tests/files/test_files.py \
-	tests/files/test_persistence.py tests/results/test_view.py tests/payloads/test_recordings.py
+LOWEST_TESTS := tests/core/test_rules.py tests/core/test_default_rule.py tests/support/test_files.py \
+	tests/support/test_persistence.py tests/core/test_view.py tests/replies/test_recordings.py
 
 .PHONY: demo demo-real docs read-docs paper report keep rehearsal notebooks release-check test pytest test-docs test-nightly test-slow test-hostile test-lowest test-engines test-llama-cpp-python test-integrations lint types install clean
 
@@ -112,7 +112,7 @@ ifdef ENGINE
 test-engines: $(VENV)/test.installed
 	$(BIN)/python -m tests.engines.held $(ENGINE) $(if $(CHECKPOINT),--checkpoint $(CHECKPOINT)) \
 		$(if $(GGUF),--gguf $(GGUF)) $(if $(PROGRAM),--program $(PROGRAM)) --version "$(VERSION)"
-	$(BIN)/python -m pytest tests/payloads/test_engine_exchanges.py
+	$(BIN)/python -m pytest tests/replies/test_engine_exchanges.py
 else
 test-engines: $(ENGINES)/installed
 	SEMTOKEN_TEST_ENGINES=1 $(ENGINES)/bin/python -m pytest tests/engines --ignore tests/engines/test_llama_cpp.py

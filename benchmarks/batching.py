@@ -18,12 +18,12 @@ import torch
 import typer
 from transformers import ContinuousBatchingConfig, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
-from semtoken.almanac import load_questions
-from semtoken.backends.base import Arrival, Decoding
-from semtoken.backends.transformers.loading import load_transformers
-from semtoken.backends.transformers.model import TransformersBackend
-from semtoken.models.sources import resolve
-from semtoken.observers.steps import Completion, Observer
+from semtoken.methods.observers.steps import Completion, Observer
+from semtoken.models.base import Arrival, Decoding
+from semtoken.models.transformers.loading import load_transformers
+from semtoken.models.transformers.model import TransformersBackend
+from semtoken.support.almanac import load_questions
+from semtoken.support.checkpoints.sources import resolve
 
 Answers = list[list[int]]
 

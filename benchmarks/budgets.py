@@ -39,8 +39,8 @@ from generation import cost, made_up_model, made_up_tokenizer, random_model
 from kept_results import HEAD, kept_figures, kept_table
 from proxy import BUDGET, costs_beyond_bare, payload_costs
 from scoring import least_times, made_up_vocabulary, torch_log_softmax, two_threads
-from semtoken.checking import check_replies
-from semtoken.models.sources import fetched_path
+from semtoken.replies.checking import check_replies
+from semtoken.support.checkpoints.sources import fetched_path
 
 console = Console()
 OUT = Path(__file__).parents[1] / "build" / "bench" / "budgets.json"

@@ -183,7 +183,7 @@ def tree_labels(tree: np.ndarray, k: int) -> np.ndarray:
 def run_method(method: str, table: np.ndarray, k: int) -> tuple[np.ndarray, dict[str, Any]]:
     """Labels, and what the method tells about itself."""
     if method == "semtoken":
-        from semtoken.clustering import cluster_table
+        from semtoken.clustering.partition import cluster_table
 
         result = cluster_table(table, k)
         return result.labels[k], result.report.to_dict()
@@ -410,7 +410,7 @@ def compare(
 
 def bfloat16_parts(n: int, d: int, variant: str) -> Any:
     """A synthetic table of two halves as bfloat16 bits, made half by half; "bits": random numbers, made fast."""
-    from semtoken.clustering import TableParts
+    from semtoken.clustering.partition import TableParts
 
     halves = []
     for seed in (0, 1):
@@ -429,7 +429,7 @@ def bfloat16_parts(n: int, d: int, variant: str) -> Any:
 
 def made_table(rows: int, columns: int, variant: str) -> Any:
     """`bfloat16_parts`, made in a process of its own, as making it takes more memory than keeping it."""
-    from semtoken.clustering import TableParts
+    from semtoken.clustering.partition import TableParts
 
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / f"{i}.npy" for i in range(2)]
@@ -441,7 +441,7 @@ def made_table(rows: int, columns: int, variant: str) -> Any:
 
 def model_table(model: Path, *, both: bool) -> Any:
     """The rows of a model's tokens as `semtoken cluster` takes them, or its input and its output rows."""
-    from semtoken.clusters.tables import EmbeddingTable, read_table
+    from semtoken.clustering.tables import EmbeddingTable, read_table
 
     table = read_table(model)
     if both:
@@ -467,7 +467,7 @@ def large(
     out: Annotated[Path, typer.Option(help="Folder of the JSON report.")] = OUT,
 ) -> None:
     """Cluster one table of bfloat16 halves, or that of a model, and report time, memory and passes."""
-    from semtoken.clustering import cluster_table
+    from semtoken.clustering.partition import cluster_table
 
     method = linkage if algorithm == "agglomerative" else algorithm
     table = made_table(rows, columns, variant) if model is None else model_table(model, both=both)
@@ -570,8 +570,8 @@ def exact_tree(table: np.ndarray, keep: Path | None) -> np.ndarray:
 
 def decision_cost(table: np.ndarray, k: list[int]) -> tuple[Any, float, float]:
     """A clustering, its processor seconds, and those of them that went into decisions in float64."""
-    from semtoken.clustering import cluster_table
     from semtoken.clustering.linkages import ExactGaps
+    from semtoken.clustering.partition import cluster_table
 
     cluster_table(table[:2000], 1000)  # loads the compiled loops
     with counted(ExactGaps, "nearest", "heights") as spent:

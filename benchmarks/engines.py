@@ -46,7 +46,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 import semtoken as st
 from generation import made_up_tokenizer
-from semtoken.almanac import almanac_clusters_path, almanac_path
+from semtoken.support.almanac import almanac_clusters_path, almanac_path
 
 console = Console()
 
@@ -77,7 +77,7 @@ def ways(
     """How to answer prompts, from without a score to the exact one."""
     from vllm import SamplingParams
 
-    from semtoken.backends.vllm import VLLMBackend, sampling_params, score_outputs
+    from semtoken.models.vllm import VLLMBackend, sampling_params, score_outputs
 
     options: dict[str, Any] = {"temperature": 0, "max_tokens": tokens, "ignore_eos": True}
     stc = st.STC(VLLMBackend(llm), clusters=vocabulary if isinstance(vocabulary, st.TokenClusters) else None)
@@ -118,7 +118,7 @@ def main(
         )
         from vllm import LLM
 
-        from semtoken.backends.vllm.processor import scoring_processor
+        from semtoken.models.vllm.processor import scoring_processor
 
         clusters = st.TokenClusters.from_pretrained(labels)
         vocabulary_or_clusters = clusters if meanings else clusters.vocabulary

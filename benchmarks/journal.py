@@ -30,13 +30,13 @@ import numpy as np
 import sqlalchemy as sa
 
 import semtoken as st
-from semtoken.calibration.apply import CalibratorInUse
-from semtoken.journal.database import UtcTime, entries
-from semtoken.journal.entries import JournalEntry, SamplingRule
-from semtoken.journal.export import export
-from semtoken.journal.labels import add_label, progress, queue
-from semtoken.journal.store import Journal
-from semtoken.journal.watch import watch
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.journal.database import UtcTime, entries
+from semtoken.guarantees.journal.entries import JournalEntry, SamplingRule
+from semtoken.guarantees.journal.export import export
+from semtoken.guarantees.journal.labels import add_label, progress, queue
+from semtoken.guarantees.journal.store import Journal
+from semtoken.guarantees.journal.watch import watch
 
 RULE = SamplingRule("seed", 0.05)
 FIRST = 1_700_000_000.0
@@ -226,7 +226,7 @@ def main() -> None:
         url = options.url or str(folder / "journal.db")
         if options.server:
             sys.path.insert(0, str(Path(__file__).parents[1]))
-            from tests.journal.databases import postgres
+            from tests.guarantees.databases import postgres
 
             url = stack.enter_context(postgres(lasting=True)).database()
         print(",".join(FIELDS), flush=True)

@@ -47,7 +47,7 @@ from rich.table import Table
 from proxy import free_port, prepared_chunks, process, processor_seconds
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.journal.databases import can_run_postgres, postgres
+from tests.guarantees.databases import can_run_postgres, postgres
 
 console = Console(width=110)
 PATH = "/v1/chat/completions"

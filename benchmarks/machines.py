@@ -69,7 +69,7 @@ class Clock:
     def install(cls, command: str) -> None:
         """Begin to time this process."""
         if command == "check":
-            from semtoken.checking import answers
+            from semtoken.replies.checking import answers
 
             answers.score_payload = cls.timed(answers.score_payload)  # type: ignore[attr-defined]
             return
@@ -81,7 +81,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class TimedWork:
-    """A work (`semtoken.executors.Work`) that notes how long its shards took; other processes open it."""
+    """A work (`semtoken.support.executors.Work`) that notes how long its shards took; other processes open it."""
 
     work: Any
     notes: Path
@@ -174,7 +174,7 @@ def killing(notes: Path, *, wanted: bool) -> Iterator[list[int]]:
 def run(command: str, words: Sequence[str], lines: int, workers: int, *, kill: bool = False) -> Run:
     """Run one command in this process and time it."""
     from semtoken.cli.typer_app import app
-    from semtoken.executors.ray import RayExecutor
+    from semtoken.support.executors.ray import RayExecutor
 
     clock = sys.modules["machines"].Clock
     with tempfile.TemporaryDirectory() as folder:
@@ -208,7 +208,7 @@ def run(command: str, words: Sequence[str], lines: int, workers: int, *, kill: b
 
 def input_of(command: str, folder: Path, lines: int) -> tuple[int, Callable[[Path], list[str]]]:
     """Write the input of a command: how many lines it has, and the command's words for an output."""
-    from semtoken.almanac import load_questions
+    from semtoken.support.almanac import load_questions
 
     questions = [one.question for one in load_questions("test")]
     source = folder / f"{command}.jsonl"
@@ -289,7 +289,7 @@ def main(
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     commands = only or COMMANDS
     found: list[Run] = []
-    from semtoken.executors.ray import RayExecutor
+    from semtoken.support.executors.ray import RayExecutor
 
     begun = time.time()
     RayExecutor()._ready()

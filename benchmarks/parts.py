@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from semtoken.results import ScoredResponse, ScoredToken
+from semtoken.core.results import ScoredResponse, ScoredToken
 
 KINDS = ("word", "phrase", "sentence", "number", "reference", "field", "identifier", "tool_call")
 PROSE = (

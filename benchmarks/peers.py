@@ -45,10 +45,10 @@ from transformers import (
 
 import semtoken as st
 from semtoken import methods
-from semtoken.probing import p_true_prompt
-from semtoken.results.generation import Generation
-from semtoken.statistics import AnswerSettings, EntailmentModel, record
-from semtoken.statistics.pairs import with_question
+from semtoken.bench.statistics import AnswerSettings, EntailmentModel, record
+from semtoken.bench.statistics.pairs import with_question
+from semtoken.core.results.generation import Generation
+from semtoken.models.probing import p_true_prompt
 
 QUESTIONS = [
     f"{start} {thing} ?"

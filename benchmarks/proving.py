@@ -31,7 +31,7 @@ USES: dict[str, tuple[str, ...]] = {
 
 def proving(backend: Any, ways: tuple[str, ...], repeats: int) -> tuple[int, float]:
     """Tokens and least processor seconds of finding out some ways."""
-    from semtoken.backends.transformers import proof
+    from semtoken.models.transformers import proof
 
     seconds, tokens = [], 0
     for _ in range(repeats):
@@ -50,7 +50,7 @@ def proving(backend: Any, ways: tuple[str, ...], repeats: int) -> tuple[int, flo
 
 def measured(model: str, repeats: int) -> dict[str, tuple[int, float]]:
     """Loading and all uses of one model, in this process."""
-    from semtoken.backends import load_backend
+    from semtoken.models import load_backend
 
     backend = load_backend("transformers", model)
     loading = process_time()

@@ -43,7 +43,7 @@ from rich.console import Console
 from rich.table import Table
 
 from semtoken import TokenClusters, score_payload
-from semtoken.almanac import almanac_clusters_path
+from semtoken.support.almanac import almanac_clusters_path
 
 console = Console()
 app = typer.Typer()
@@ -477,9 +477,9 @@ def relay(
     lines: Annotated[int, typer.Option(help="Functions of the profile to show.")] = 60,
 ) -> None:
     """Time of a token in the proxy without a network, and where it goes."""
+    from semtoken.core.rules import ScoringRules
     from semtoken.core.scorer import scorer_for
-    from semtoken.payloads.formats.openai_choices import OpenAIChat
-    from semtoken.tokens.rules import ScoringRules
+    from semtoken.replies.formats.openai_choices import OpenAIChat
     from semtoken.web.limits import Workers
     from semtoken.web.proxy.asking import read_request
     from semtoken.web.proxy.metrics import ProxyMetrics

@@ -24,12 +24,12 @@ from rich.table import Table
 
 import semtoken as st
 from semtoken.choices import Preset
+from semtoken.clustering.vocabulary import Vocabulary, english_stopwords, neutral_mask, normalize
 from semtoken.core import Answer, scorer_for
 from semtoken.core.prefixes import PrefixIndex
 from semtoken.core.rows import normalized_rows
+from semtoken.core.rules import ScoringRules
 from semtoken.support.arrays import log_normalizers
-from semtoken.tokens.rules import ScoringRules
-from semtoken.tokens.vocabulary import Vocabulary, english_stopwords, neutral_mask, normalize
 
 console = Console()
 

@@ -23,7 +23,7 @@ from typing import Annotated, Any
 import aiohttp
 import typer
 
-from semtoken.almanac import load_questions
+from semtoken.support.almanac import load_questions
 
 
 @dataclass(frozen=True)

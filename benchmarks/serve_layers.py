@@ -21,8 +21,8 @@ import torch
 import typer
 
 from semtoken import STC
-from semtoken.almanac import load_questions
-from semtoken.backends.transformers import joining
+from semtoken.models.transformers import joining
+from semtoken.support.almanac import load_questions
 from semtoken.web.serve import engine as serving
 from semtoken.web.serve.engine import GenerationBatch, Order
 

@@ -20,16 +20,16 @@ import typer
 
 import semtoken as st
 from semtoken import STC
-from semtoken.almanac import is_correct
-from semtoken.backends.base import Decoding
 from semtoken.bench.datasets import read_dataset
 from semtoken.choices import Preset
+from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core import ScoringRules
-from semtoken.engine_tokens import TopStep, TopToken
-from semtoken.metrics import auroc
-from semtoken.observers.steps import Observer, Step
-from semtoken.results import ScoredResponse
-from semtoken.tokens.vocabulary import Vocabulary
+from semtoken.core.engine_tokens import TopStep, TopToken
+from semtoken.core.results import ScoredResponse
+from semtoken.methods.metrics import auroc
+from semtoken.methods.observers.steps import Observer, Step
+from semtoken.models.base import Decoding
+from semtoken.support.almanac import is_correct
 
 SIZES = (1, 2, 5, 10, 20, 50, 100)
 

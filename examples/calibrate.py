@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 import semtoken as st
-from semtoken.almanac import is_correct, load_questions
+from semtoken.support.almanac import is_correct, load_questions
 
 directory = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
 stc = st.STC.from_pretrained("almanac")

@@ -21,23 +21,23 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from semtoken.calibration import promises
-from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_of
-from semtoken.calibration.fitting import FEWEST_UNLABELLED
-from semtoken.calibration.judge import SAME
-from semtoken.calibration.labels import PRODUCT, chosen_method, log_scores, scores_and_labels
-from semtoken.calibration.promises import Test, binomial_p_value, percent
-from semtoken.calibration.threshold import product_limit
+from semtoken.core.results import Decision, ScoredResponse
 from semtoken.errors import InvalidInput
-from semtoken.results import Decision, ScoredResponse
+from semtoken.guarantees import promises
+from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_of
+from semtoken.guarantees.fitting import FEWEST_UNLABELLED
+from semtoken.guarantees.judge import SAME
+from semtoken.guarantees.labels import PRODUCT, chosen_method, log_scores, scores_and_labels
+from semtoken.guarantees.promises import Test, binomial_p_value, percent
+from semtoken.guarantees.threshold import product_limit
 from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import listed, one_of, shown
 
 if TYPE_CHECKING:
     from transformers import StoppingCriteria
 
-    from semtoken.backends.transformers import Recorder
-    from semtoken.calibration import Threshold
+    from semtoken.guarantees import Threshold
+    from semtoken.models.transformers import Recorder
 
 MODELS = ("first", "second")
 

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import semtoken as st
-from semtoken.probing import with_choices
+from semtoken.models.probing import with_choices
 
 
 class Invoice(BaseModel):

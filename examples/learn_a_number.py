@@ -28,8 +28,8 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from semtoken.calibration.labels import AnswerRecord, read_answers
-from semtoken.metrics.resampling import resample
+from semtoken.guarantees.labels import AnswerRecord, read_answers
+from semtoken.methods.metrics.resampling import resample
 
 FEWEST, FEWEST_OF_EITHER = 150, 30
 """The fewest labels, and the fewest right and wrong ones among them, from which anything is learned."""

@@ -12,7 +12,7 @@ import sys
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import semtoken as st
-from semtoken.almanac import almanac_path
+from semtoken.support.almanac import almanac_path
 
 name = sys.argv[1] if len(sys.argv) > 1 else str(almanac_path())
 

@@ -28,10 +28,10 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from semtoken.almanac import Question, is_correct, load_questions
-from semtoken.journal.labels import add_label, queue
-from semtoken.journal.store import Journal
-from semtoken.journal.watch import PromiseReport, watch
+from semtoken.guarantees.journal.labels import add_label, queue
+from semtoken.guarantees.journal.store import Journal
+from semtoken.guarantees.journal.watch import PromiseReport, watch
+from semtoken.support.almanac import Question, is_correct, load_questions
 
 ALPHA = 0.2
 AT_ONCE, CLIENTS = 50, 16

@@ -15,7 +15,7 @@ import sys
 from cascade import Cascade, CascadeThreshold
 
 import semtoken as st
-from semtoken.almanac import Question, is_correct, load_questions
+from semtoken.support.almanac import Question, is_correct, load_questions
 
 models = [st.STC.from_pretrained(name) for name in (sys.argv[1:3] or ["almanac", "almanac"])]
 draw = random.Random(0)  # noqa: S311 - the sets are in order of what is asked

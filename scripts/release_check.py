@@ -29,10 +29,10 @@ MOST = 6_000_000
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 NEEDED = (
     "semtoken/py.typed",
-    "semtoken/almanac/clusters/clusters.safetensors",
-    "semtoken/almanac/questions/test.jsonl.gz",
-    "semtoken/almanac/questions/README.md",  # with the notices of its sources
-    "semtoken/models/clusters/smollm2/clusters.safetensors",
+    "semtoken/support/almanac/clusters/clusters.safetensors",
+    "semtoken/support/almanac/questions/test.jsonl.gz",
+    "semtoken/support/almanac/questions/README.md",  # with the notices of its sources
+    "semtoken/support/checkpoints/clusters/smollm2/clusters.safetensors",
     "semtoken/web/page/files/app.js",
     "semtoken/data/stopwords_english.txt",
 )
@@ -54,7 +54,7 @@ REPLIES = (
 SCHEMA = str(EXAMPLES / "extraction" / "invoice.schema.json")
 QUESTIONS = """
 import json
-from semtoken.almanac import load_questions
+from semtoken.support.almanac import load_questions
 for one in load_questions("dev")[:8]:
     print(json.dumps({"id": one.id, "prompt": one.prompt()}), file=open("questions.jsonl", "a"))
 """
@@ -86,7 +86,7 @@ EXTRAS = {
     "cluster": (("semtoken", "cluster", "--help"),),
     "calibrate": (("semtoken", "calibrate", "--help"),),
     "frames": (("python", "-c", "import semtoken; semtoken.to_frame([])"),),
-    "parts": (("python", "-c", "from semtoken.parts.prose import find_words; assert find_words('a word')"),),
+    "parts": (("python", "-c", "from semtoken.core.parts.prose import find_words; assert find_words('a word')"),),
     "gguf": (("semtoken", "models"),),
     "journal": (
         ("semtoken", "check", *REPLIES, "-o", "page.html", "--journal", "journal.db"),
@@ -108,7 +108,7 @@ RESOLVED = {
 """Extra -> the versions of Python for which its dependencies must fit together."""
 TRY = """
 import importlib.util, semtoken as st, numpy as np
-from semtoken.models import CATALOGUE
+from semtoken.support.checkpoints import CATALOGUE
 assert importlib.util.find_spec("torch") is None
 clusters = st.TokenClusters.from_pretrained(CATALOGUE["smollm2"].clusters)
 [token] = [i for i, text in enumerate(clusters.vocabulary.texts) if text == " Paris"]

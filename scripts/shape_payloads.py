@@ -1,4 +1,4 @@
-"""Write replies in the shapes of engines that cannot be run here, as test data for `semtoken.payloads`.
+"""Write replies in the shapes of engines that cannot be run here, as test data for `semtoken.replies`.
 
     python scripts/shape_payloads.py
 
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semtoken.almanac import PROMPT, almanac_path
+from semtoken.support.almanac import PROMPT, almanac_path
 
-DATA = Path(__file__).parents[1] / "tests" / "payloads" / "data"
+DATA = Path(__file__).parents[1] / "tests" / "replies" / "data"
 QUESTION = "Mumbai lies in what country?"
 AWKWARD = " café 東🙂"
 K = 5

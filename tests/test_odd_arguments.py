@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import semtoken as st
-from semtoken.almanac import is_correct, load_questions
-from semtoken.calibration import Fingerprint
 from semtoken.errors import SemtokenError
+from semtoken.guarantees import Fingerprint
+from semtoken.support.almanac import is_correct, load_questions
 from tests import tiny, worked
 
 CLUSTERS = worked.clusters()
@@ -29,7 +29,7 @@ def calibrator() -> st.Calibrator:
 
 @pytest.fixture(scope="module")
 def stc() -> st.STC:
-    from semtoken.backends.transformers.model import TransformersBackend
+    from semtoken.models.transformers.model import TransformersBackend
 
     tokenizer = tiny.byte_level_bpe()
     return st.STC(TransformersBackend(tiny.llama(len(tokenizer)), tokenizer))
@@ -145,8 +145,8 @@ def test_odd_settings_of_draws_are_refused_and_the_smallest_that_are_not_draw(st
 
 
 def test_odd_arguments_of_statistics_are_refused(stc: st.STC) -> None:
-    from semtoken.probing.p_true import p_true_log_probs
-    from semtoken.statistics import record
+    from semtoken.bench.statistics import record
+    from semtoken.models.probing.p_true import p_true_log_probs
 
     for needs in ([1, 2], [[]], range(3)):
         with pytest.raises(SemtokenError, match="needs"):

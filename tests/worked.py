@@ -22,8 +22,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.clusters import TokenClusters
-from semtoken.tokens.vocabulary import Vocabulary, english_stopwords, neutral_mask
+from semtoken.clustering.token_clusters import TokenClusters
+from semtoken.clustering.vocabulary import Vocabulary, english_stopwords, neutral_mask
 
 END = ""
 GROUPS: tuple[tuple[str, ...], ...] = (

@@ -7,7 +7,7 @@ import os
 import gradio as gr
 
 import semtoken as st
-from semtoken.checking.doubts import doubts_of, percent
+from semtoken.replies.checking.doubts import doubts_of, percent
 
 MODEL = os.environ.get("SPACE_MODEL", "HuggingFaceTB/SmolLM2-135M-Instruct")
 LONGEST = 500

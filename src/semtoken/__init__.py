@@ -13,42 +13,42 @@ from semtoken.version import __version__
 
 if TYPE_CHECKING:
     from semtoken import methods as methods
-    from semtoken import metrics as metrics
-    from semtoken.backends.transformers.recorder import Recorder
-    from semtoken.calibration import Calibrator, Threshold, select
-    from semtoken.clustering import cluster_tokens
-    from semtoken.clusters import TokenClusters
-    from semtoken.clusters.tables import token_table
+    from semtoken.clustering.partition import cluster_tokens
+    from semtoken.clustering.tables import token_table
+    from semtoken.clustering.token_clusters import TokenClusters
+    from semtoken.clustering.vocabulary import Vocabulary
     from semtoken.core import ScoringRules, score_logits, score_top_logprobs
+    from semtoken.core.results import Alternative, ScoredResponse, ScoredToken, to_frame
+    from semtoken.core.results.generation import Generation
     from semtoken.errors import SemtokenError
-    from semtoken.payloads import score_payload
-    from semtoken.results import Alternative, ScoredResponse, ScoredToken, to_frame
-    from semtoken.results.generation import Generation
+    from semtoken.guarantees import Calibrator, Threshold, select
+    from semtoken.methods import metrics as metrics
+    from semtoken.models.transformers.recorder import Recorder
+    from semtoken.replies import score_payload
     from semtoken.stc import STC
-    from semtoken.tokens.vocabulary import Vocabulary
 
 _HOMES = {
     "STC": "semtoken.stc",
-    "Recorder": "semtoken.backends.transformers.recorder",
-    "Calibrator": "semtoken.calibration",
-    "Threshold": "semtoken.calibration",
-    "select": "semtoken.calibration",
-    "cluster_tokens": "semtoken.clustering",
-    "TokenClusters": "semtoken.clusters",
+    "Recorder": "semtoken.models.transformers.recorder",
+    "Calibrator": "semtoken.guarantees",
+    "Threshold": "semtoken.guarantees",
+    "select": "semtoken.guarantees",
+    "cluster_tokens": "semtoken.clustering.partition",
+    "TokenClusters": "semtoken.clustering.token_clusters",
     "SemtokenError": "semtoken.errors",
-    "Generation": "semtoken.results.generation",
-    "Alternative": "semtoken.results",
-    "ScoredResponse": "semtoken.results",
-    "ScoredToken": "semtoken.results",
+    "Generation": "semtoken.core.results.generation",
+    "Alternative": "semtoken.core.results",
+    "ScoredResponse": "semtoken.core.results",
+    "ScoredToken": "semtoken.core.results",
     "ScoringRules": "semtoken.core",
-    "to_frame": "semtoken.results",
+    "to_frame": "semtoken.core.results",
     "score_logits": "semtoken.core",
-    "score_payload": "semtoken.payloads",
+    "score_payload": "semtoken.replies",
     "score_top_logprobs": "semtoken.core",
-    "token_table": "semtoken.clusters.tables",
-    "Vocabulary": "semtoken.tokens.vocabulary",
+    "token_table": "semtoken.clustering.tables",
+    "Vocabulary": "semtoken.clustering.vocabulary",
 }
-_MODULES = ("methods", "metrics")
+_MODULES = {"methods": "semtoken.methods", "metrics": "semtoken.methods.metrics"}
 
 __all__ = [
     "STC",
@@ -78,7 +78,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"semtoken.{name}")
+        return importlib.import_module(_MODULES[name])
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value

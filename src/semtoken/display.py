@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from semtoken.results.headlines import RANKS
+from semtoken.core.results.headlines import RANKS
+from semtoken.core.scored_token import describe_alternatives
 from semtoken.support.text import CUT_OFF, END, NEWLINE, number, visible, with_bounds
-from semtoken.tokens.scored_token import describe_alternatives
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from semtoken.parts import Part
-    from semtoken.results import ScoredResponse, ScoredToken
+    from semtoken.core.parts import Part
+    from semtoken.core.results import ScoredResponse, ScoredToken
 
 PLAIN_BELOW = 0.02
 """Tokens of less uncertainty are not shaded."""

@@ -9,30 +9,30 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from semtoken.backends import load_backend
-from semtoken.backends.base import Backend, Decoding, Prompt, Response, require_readings
-from semtoken.backends.prompts import as_prompts, as_responses, encode_prompt, is_ids, question_of_prompt
-from semtoken.backends.scores import AnswerScores, StoppingScores
-from semtoken.calibration import Calibrator, Fingerprint, Threshold
-from semtoken.calibration.apply import origin_of, with_decision
-from semtoken.calibration.fingerprint import require_clusters
-from semtoken.calibration.labels import HEADLINE
-from semtoken.calibration.threshold import product_limit
 from semtoken.choices import BackendName, Equality, Preset, Reading
-from semtoken.clusters import TokenClusters
+from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core import Scorer, ScoringRules, scorer_for
+from semtoken.core.results import Answers, ScoredResponse
+from semtoken.core.results.generation import DEPTH
+from semtoken.core.rules import as_rules
 from semtoken.core.scorer import as_clusters
 from semtoken.errors import InvalidInput
-from semtoken.models.sources import resolve
-from semtoken.observers.method_scores import MethodScores, require_one_pass
-from semtoken.observers.steps import Completion, Observer
-from semtoken.results import Answers, ScoredResponse
-from semtoken.results.generation import DEPTH
+from semtoken.guarantees import Calibrator, Fingerprint, Threshold
+from semtoken.guarantees.apply import origin_of, with_decision
+from semtoken.guarantees.fingerprint import require_clusters
+from semtoken.guarantees.labels import HEADLINE
+from semtoken.guarantees.threshold import product_limit
+from semtoken.methods.observers.method_scores import MethodScores, require_one_pass
+from semtoken.methods.observers.steps import Completion, Observer
+from semtoken.models import load_backend
+from semtoken.models.base import Backend, Decoding, Prompt, Response, require_readings
+from semtoken.models.prompt_ids import as_prompts, as_responses, encode_prompt, is_ids, question_of_prompt
+from semtoken.models.scores import AnswerScores, StoppingScores
+from semtoken.support.checkpoints.sources import resolve
 from semtoken.support.inputs import flag, instance, listed, real, text, whole
-from semtoken.tokens.rules import as_rules
 
 if TYPE_CHECKING:
-    from semtoken.probing import Dispute
+    from semtoken.models.probing import Dispute
 
 OnResult = Callable[[int, ScoredResponse], None]
 
@@ -68,7 +68,7 @@ class STC:
         Whether to keep the hidden state at the end of every answer (`ScoredResponse.state`), to train on. True: of
         the layer at .65 of the depth; a number in (0, 1]: of the layer at that depth. Only transformers gives states.
     progress
-        Called with the progress of clustering; see `semtoken.clustering`.
+        Called with the progress of clustering; see `semtoken.clustering.progress.Progress`.
 
     Raises
     ------
@@ -347,8 +347,8 @@ class STC:
         return results.found
 
     def disputed(self, prompt: Prompt, answer: ScoredResponse, **options: Any) -> list[Dispute]:
-        """The steps at which this model might have answered something else; see `semtoken.probing.disputed`."""
-        from semtoken.probing import disputed
+        """The steps at which this model might have answered something else; see `semtoken.models.probing.disputed`."""
+        from semtoken.models.probing import disputed
 
         return disputed(self, prompt, answer, **options)
 
@@ -515,6 +515,6 @@ def _as_backend(model: Any, tokenizer: Any) -> Backend:
         if tokenizer is not None:
             raise InvalidInput("A backend brings its own tokenizer; leave the tokenizer out.")
         return model
-    from semtoken.backends.transformers.model import TransformersBackend
+    from semtoken.models.transformers.model import TransformersBackend
 
     return TransformersBackend(model, tokenizer)

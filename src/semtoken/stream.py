@@ -12,16 +12,16 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from semtoken.backends.base import Prompt
-from semtoken.backends.prompts import AnswerText, question_of_prompt
-from semtoken.backends.scores import AnswerScores
+from semtoken.core.results import Running, ScoredResponse
 from semtoken.errors import BackendError, InvalidInput
-from semtoken.observers.steps import Completion, Observer, Step
-from semtoken.results import Running, ScoredResponse
+from semtoken.methods.observers.steps import Completion, Observer, Step
+from semtoken.models.base import Prompt
+from semtoken.models.prompt_ids import AnswerText, question_of_prompt
+from semtoken.models.scores import AnswerScores
 from semtoken.stc import STC
 
 if TYPE_CHECKING:
-    from semtoken.calibration import Threshold
+    from semtoken.guarantees import Threshold
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class Lines:
 def main(how: str, folder: Path) -> dict[str, Any]:
     """Run three works; returns the shards that were done, and why the executor gave up."""
     from semtoken.errors import BackendError
-    from semtoken.executors.ray import RayExecutor
+    from semtoken.support.executors.ray import RayExecutor
 
     executor, told, failure = RayExecutor(workers=2), {}, None
     try:

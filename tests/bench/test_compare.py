@@ -117,7 +117,7 @@ def test_what_is_done_is_kept_when_it_is_stopped(tmp_path: Path, monkeypatch: py
 def test_a_report_that_cannot_be_written_leaves_the_run_and_the_former_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from semtoken.files import safe_files
+    from semtoken.support.files import safe_files
 
     monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
     (tmp_path / "it.json").write_text("the former report")

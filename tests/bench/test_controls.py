@@ -11,7 +11,6 @@ import pytest
 
 import semtoken as st
 from semtoken import metrics
-from semtoken.almanac import almanac_clusters_path
 from semtoken.bench.controls import (
     CONTROLS,
     artifact_names,
@@ -28,6 +27,7 @@ from semtoken.bench.report.overview import headline
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings
 from semtoken.errors import InvalidInput
+from semtoken.support.almanac import almanac_clusters_path
 from tests import tiny
 from tests.bench.report_runs import cell, figure, paired, results, texts
 from tests.bench.runs import tiny_settings

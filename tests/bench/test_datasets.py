@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from semtoken.almanac import load_questions
 from semtoken.bench.datasets import Dataset, read_dataset
 from semtoken.errors import InvalidInput
 from semtoken.models.prompts import PROMPTS, PromptFormat
+from semtoken.support.almanac import load_questions
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 

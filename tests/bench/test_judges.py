@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from semtoken.almanac import Question
 from semtoken.bench.judges import AnswerToJudge, Tally, Verdict, agreement, correctness, tally
 from semtoken.bench.judges.kinds import (
     ContainsJudge,
@@ -32,6 +31,7 @@ from semtoken.bench.judges.kinds import (
 from semtoken.bench.judges.llm import LLMJudge
 from semtoken.cli.bench import app
 from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.support.almanac import Question
 
 
 def item(answer: str, *accepted: str, id: str = "1") -> AnswerToJudge:
@@ -87,7 +87,7 @@ def test_similarity_is_the_largest_one_of_the_model() -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     import torch
 
-    from semtoken.almanac import almanac_sts_path
+    from semtoken.support.almanac import almanac_sts_path
 
     items = [item("Mexico\n", "Canada", "Mexico"), item("a cat", "the euro"), item(" ", "Mexico", "")]
     seen: list[int] = []

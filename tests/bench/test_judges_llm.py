@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from semtoken.almanac import Question
 from semtoken.bench.judges import AnswerToJudge, Verdict
 from semtoken.bench.judges.llm import GIVE_UP_AFTER, Endpoint, LLMJudge, Usage, user_message, verdict_of
 from semtoken.errors import BackendError, InvalidInput
+from semtoken.support.almanac import Question
 
 for module in ("httpx", "diskcache", "fastapi", "uvicorn"):
     pytest.importorskip(module)

@@ -18,9 +18,9 @@ from semtoken.bench.report.chances import CellChances, cell_chances, ranks
 from semtoken.bench.report.content import BenchReport, build_report, html_page, markdown_text
 from semtoken.bench.report.measure import ABLATIONS
 from semtoken.bench.results import METADATA_KEY, Cell
-from semtoken.calibration import Calibrator, Threshold
-from semtoken.calibration.fingerprint import Fingerprint
 from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.guarantees import Calibrator, Threshold
+from semtoken.guarantees.fingerprint import Fingerprint
 from semtoken.methods import METHODS
 from tests.bench.report_runs import cell, results, texts
 

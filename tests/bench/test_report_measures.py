@@ -1,4 +1,4 @@
-"""Figures of the report: against scikit-learn, `semtoken.metrics` and sums by hand."""
+"""Figures of the report: against scikit-learn, `semtoken.methods.metrics` and sums by hand."""
 
 from __future__ import annotations
 

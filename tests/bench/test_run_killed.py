@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from semtoken.bench.read_results import collect
-from semtoken.files.temporary import WORKING
+from semtoken.support.files.temporary import WORKING
 from tests.bench.runs import same, shards, tiny_settings
 from tests.cli.run import invoke
 

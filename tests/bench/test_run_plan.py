@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import yaml
 
-from semtoken.almanac import almanac_clusters_path, almanac_path
 from semtoken.bench.datasets import Dataset, read_dataset
 from semtoken.bench.manifest import model_identity
 from semtoken.bench.plan import CellPlan, Plan, make_plan
 from semtoken.bench.settings import RunSettings, check_settings, read_settings
+from semtoken.bench.statistics.pairs import DEFAULT_NLI
 from semtoken.cli.bench_run import resolve
 from semtoken.core import ScoringRules
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
-from semtoken.models import CATALOGUE
-from semtoken.statistics.pairs import DEFAULT_NLI
+from semtoken.support.almanac import almanac_clusters_path, almanac_path
+from semtoken.support.checkpoints import CATALOGUE
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "bench"
 BASIC: dict[str, Any] = {"models": ["almanac"], "datasets": ["almanac"]}

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.bench.plan import PlannedClustering
+from semtoken.bench.statistics.steps import STEPS
 from semtoken.bench.storage import (
     columns_of,
     generations_of,
@@ -32,11 +33,10 @@ from semtoken.bench.storage import (
     write_json,
     write_shard,
 )
+from semtoken.core.results.generation import Generation
 from semtoken.errors import InvalidInput
-from semtoken.files.temporary import WORKING
 from semtoken.methods import eigenscore
-from semtoken.results.generation import Generation
-from semtoken.statistics.steps import STEPS
+from semtoken.support.files.temporary import WORKING
 from tests import worked
 
 KEY = "ab" * 32

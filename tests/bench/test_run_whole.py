@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 
 import semtoken
-from semtoken.backends.transformers import TransformersBackend
 from semtoken.bench.read_results import collect
 from semtoken.bench.report.measure import PERCENT, measure
 from semtoken.bench.run import Failure, run_benchmark
 from semtoken.bench.settings import check_settings
+from semtoken.bench.statistics import AnswerSettings, record
+from semtoken.bench.statistics.steps import steps_for
+from semtoken.core.results.generation import Generation
 from semtoken.errors import InvalidInput
-from semtoken.files.temporary import WORKING
 from semtoken.methods import METHODS, score
-from semtoken.results.generation import Generation
-from semtoken.statistics import AnswerSettings, record
-from semtoken.statistics.steps import steps_for
+from semtoken.models.transformers import TransformersBackend
+from semtoken.support.files.temporary import WORKING
 from tests.bench.report_runs import figure
 from tests.bench.runs import TINY_QUESTIONS, same, shards, tiny_settings
 from tests.bench.unreliable import Unreliable, running
@@ -64,7 +64,7 @@ def prompts() -> list[str]:
 
 @pytest.fixture(scope="module")
 def generations(made: tuple[dict[str, Any], Path]) -> list[Generation]:
-    """What `semtoken.statistics.record` records of the same answers, in one go and in memory."""
+    """What `semtoken.bench.statistics.record` records of the same answers, in one go and in memory."""
     settings, run = made
     clusters = next((run / "clusterings").iterdir())
     vocabulary_only = semtoken.TokenClusters.from_pretrained(clusters)

@@ -20,9 +20,9 @@ from semtoken.cli.options import ModelChoice
 from semtoken.cli.typer_app import app
 from semtoken.cli.typer_commands import ESSENTIAL, PLACES
 from semtoken.core import ScoringRules
+from semtoken.core.parts import parts_of
 from semtoken.decisions import ReadingOptions
 from semtoken.errors import SemtokenError
-from semtoken.parts import parts_of
 from tests.cli.conftest import RunCommand
 
 COMMANDS = [
@@ -171,9 +171,9 @@ def test_choices_are_those_of_the_library() -> None:
 
 def test_every_choice_is_taken_by_the_library() -> None:
     """The names are those of what the library knows how to do, not a list beside it."""
-    from semtoken.backends import BACKENDS
-    from semtoken.calibration.curves import FITS
-    from semtoken.tokens.rules import EQUALITIES, PRESETS
+    from semtoken.core.rules import EQUALITIES, PRESETS
+    from semtoken.guarantees.curves import FITS
+    from semtoken.models import BACKENDS
 
     assert set(get_args(semtoken.choices.Preset)) == set(PRESETS)
     assert set(get_args(semtoken.choices.Equality)) == set(EQUALITIES)
@@ -228,7 +228,7 @@ def test_errors_become_a_message_and_a_status(
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr("semtoken.clusters.cache.list_cached", fail)
+    monkeypatch.setattr("semtoken.clustering.cache.list_cached", fail)
     result = semtoken("cluster", "list")
     assert result.exit_code == status
     assert result.stderr.startswith(told)
@@ -238,7 +238,7 @@ def test_unexpected_errors_keep_their_traceback(semtoken: RunCommand, monkeypatc
     def fail() -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("semtoken.clusters.cache.list_cached", fail)
+    monkeypatch.setattr("semtoken.clustering.cache.list_cached", fail)
     assert isinstance(semtoken("cluster", "list").exception, RuntimeError)
 
 

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import semtoken as st
-from semtoken.calibration.labels import AnswerRecord
-from semtoken.calibration.promises import label_order
 from semtoken.cli.calibrate import _one_of_each
-from tests.calibration.worlds import WORLDS
+from semtoken.guarantees.labels import AnswerRecord
+from semtoken.guarantees.promises import label_order
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
+from tests.guarantees.worlds import WORLDS
 
 
 def answers(n: int, *, labelled: int | None = None, seed: int = 0, **changes: Any) -> list[dict[str, Any]]:
@@ -177,7 +177,7 @@ def test_a_calibrator_is_not_replaced_unasked(semtoken: RunCommand, tmp_path: Pa
 @pytest.fixture(scope="module")
 def test_answers() -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Log scores of the embedded model's 2,000 test answers by preset, and whether each is right."""
-    from semtoken.almanac import is_correct, load_questions
+    from semtoken.support.almanac import is_correct, load_questions
 
     questions = load_questions("test")
     prompts = [question.prompt() for question in questions]
@@ -372,7 +372,7 @@ def test_several_at_once_write_one_calibrator_with_its_own_report(
 ) -> None:
     """One that meets another while it writes says so; one that finds a calibrator at its end replaces none."""
     from semtoken.cli import calibrate as command
-    from semtoken.files.safe_files import locked
+    from semtoken.support.files.safe_files import locked
 
     source, target = write_lines(tmp_path / "labelled.jsonl", answers(300, labelled=300)), tmp_path / "made"
     with locked(tmp_path / ".made.lock", "busy"):

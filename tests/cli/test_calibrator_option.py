@@ -13,12 +13,12 @@ import pytest
 from starlette.testclient import TestClient
 
 import semtoken as st
-from semtoken.almanac import almanac_clusters_path
-from semtoken.calibration import Fingerprint
 from semtoken.cli.options import load_calibrator_for
+from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import scorer_for
 from semtoken.errors import CalibratorMismatch
-from semtoken.tokens.rules import ScoringRules
+from semtoken.guarantees import Fingerprint
+from semtoken.support.almanac import almanac_clusters_path
 from semtoken.web.calibrators import CalibratorSlot
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
 
@@ -119,7 +119,7 @@ def test_score_writes_the_block_and_reads_it_again(semtoken: RunCommand, tmp_pat
 
 
 def test_serve_adds_the_block(tmp_path: Path) -> None:
-    from semtoken.calibration.apply import CalibratorInUse
+    from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
@@ -142,7 +142,7 @@ def test_serve_adds_the_block(tmp_path: Path) -> None:
 
 
 def test_serve_replaces_answers_that_are_not_accepted_if_wanted(tmp_path: Path) -> None:
-    from semtoken.calibration.apply import CalibratorInUse
+    from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
@@ -195,9 +195,9 @@ def test_an_abstain_text_needs_a_threshold(semtoken: RunCommand, tmp_path: Path)
 
 
 def test_serve_says_why_a_calibrator_was_refused_and_still_answers(tmp_path: Path) -> None:
-    from semtoken.calibration.apply import CalibratorInUse
+    from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.web.block import BlockOptions, score_block
-    from tests.calibration.test_calibrator import response
+    from tests.guarantees.test_calibrator import response
 
     applied = CalibratorInUse(made(tmp_path / "cal"))
     clusters = st.TokenClusters.from_pretrained(almanac_clusters_path())
@@ -206,8 +206,8 @@ def test_serve_says_why_a_calibrator_was_refused_and_still_answers(tmp_path: Pat
 
 
 def test_both_ends_of_a_wide_interval_are_told(tmp_path: Path) -> None:
-    from semtoken.calibration.apply import CalibratorInUse
-    from tests.calibration.test_calibrator import response
+    from semtoken.guarantees.apply import CalibratorInUse
+    from tests.guarantees.test_calibrator import response
 
     calibrator = made(tmp_path / "cal", scores="top-k")
     wide = response(-1.0, signature=SIGNATURE, log_score_bounds=(-1.0, -0.2))
@@ -217,7 +217,7 @@ def test_both_ends_of_a_wide_interval_are_told(tmp_path: Path) -> None:
 
 
 def test_the_check_counts_accepted_and_wrong(tmp_path: Path) -> None:
-    from semtoken.calibration.apply import CalibratorInUse
+    from semtoken.guarantees.apply import CalibratorInUse
 
     calibrator = made(tmp_path / "cal")
     scores, correct = [-0.001, -0.002, -9.0, -0.003, -math.inf], [1, 0, 1, math.nan, 0]
@@ -280,7 +280,7 @@ def test_a_calibrator_of_lists_is_refused_before_a_model_that_has_all_logits_is_
 
 
 def test_a_calibrator_beside_a_journal_is_said_to_be_too_much(semtoken: RunCommand, tmp_path: Path) -> None:
-    from semtoken.journal.store import Journal
+    from semtoken.guarantees.journal.store import Journal
 
     made(tmp_path / "cal")
     Journal.open(str(tmp_path / "journal.db")).close()

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from semtoken.almanac import is_correct, load_questions
-from semtoken.files.record_files import read_rows, write_records
+from semtoken.support.almanac import is_correct, load_questions
+from semtoken.support.files.record_files import read_rows, write_records
 from tests.cli.conftest import RunCommand, read_lines
 
 pytest.importorskip("pyarrow")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.checking.test_check import reply
+from tests.replies.test_check import reply
 
 SAID = "Łódź ∎ \N{CJK UNIFIED IDEOGRAPH-6771} \N{GRINNING FACE}"
 

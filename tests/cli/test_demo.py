@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from semtoken import STC
-from semtoken.almanac import Question, almanac_path, load_questions
 from semtoken.cli import console, demo
-from semtoken.metrics import auroc
+from semtoken.methods.metrics import auroc
+from semtoken.support.almanac import Question, almanac_path, load_questions
 from tests.cli.conftest import RunCommand, assert_told
 
 needs_model = pytest.mark.skipif(
@@ -66,7 +66,7 @@ def test_says_so_when_nothing_can_be_compared(model: str, clusters: str) -> None
 def test_says_whichever_is_better(low: float, high: float, word: str) -> None:
     from dataclasses import replace
 
-    from semtoken.metrics import paired_difference
+    from semtoken.methods.metrics import paired_difference
 
     difference = paired_difference("auroc", [3.0, 1, 2, 4], [1.0, 2, 3, 4], [1, 0, 1, 0], n_resamples=10)
     assert f"is {word}" in demo.verdict("It", replace(difference, value=low, low=low, high=high))

@@ -17,8 +17,8 @@ from PIL import Image
 
 from semtoken import STC
 from tests import browsers
-from tests.backends.image_models import that_writes
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
+from tests.models.image_models import that_writes
 
 WRITTEN = '{"total": 12.5, "seller": "Paris"}'
 PIECES = ('{"total": ', "12.5", ', "seller": ', '"Paris"', "}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from semtoken.journal.store import Journal
+from semtoken.guarantees.journal.store import Journal
 from tests.cli.run import invoke
 
 

@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 
 import semtoken
-from semtoken.almanac import is_correct, load_questions
-from semtoken.calibration import calibrator
 from semtoken.cli.typer_commands import PLACES
 from semtoken.errors import InvalidInput
-from semtoken.models.sources import fetched_path
+from semtoken.guarantees import calibrator
+from semtoken.support.almanac import is_correct, load_questions
+from semtoken.support.checkpoints.sources import fetched_path
 from semtoken.web.page import static
 from tests import tiny
-from tests.checking.test_check import SURE, TORN
 from tests.cli.run import invoke_in
+from tests.replies.test_check import SURE, TORN
 
 NAMES = "|".join(PLACES)
 STEP = re.compile(rf"`(semtoken [^`]+)`|(?:[:,] +|then +| {{3,}})(semtoken (?:{NAMES})\b[^`\n]*)")

@@ -17,8 +17,8 @@ from typer.main import get_command
 
 from semtoken.cli.typer_app import app
 from semtoken.cli.typer_commands import output_names
-from tests.checking.test_check import reply
 from tests.cli.conftest import RunCommand, assert_told
+from tests.replies.test_check import reply
 
 READ = {
     *("calibrator", "directory", "include_path", "decision_calibrator", "first", "other", "questions", "recent", "run"),

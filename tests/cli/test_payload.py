@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from semtoken import score_payload
-from semtoken.almanac import almanac_clusters_path
+from semtoken.support.almanac import almanac_clusters_path
 from tests.cli.conftest import RunCommand, assert_told, read_lines
-from tests.payloads.recorded import clusters, recording
+from tests.replies.recorded import clusters, recording
 
 COMMAND = ("check", "--clusters", "almanac")
 

@@ -6,24 +6,24 @@ import logging
 
 import numpy as np
 import pytest
-from clustering_reference import (
+from scipy.cluster.hierarchy import cut_tree
+
+from semtoken.clustering.agglomerative import Distinct, Rounds, WholeRows, assemble, make_plan, rounds_merges
+from semtoken.clustering.linkages import SparsePathEnds, complete_merges
+from semtoken.clustering.merges import Merges, by_first_appearance, cut
+from semtoken.clustering.near import EVERYTHING
+from semtoken.clustering.partition import cluster_table
+from semtoken.clustering.progress import Monitor
+from semtoken.clustering.rows import as_rows
+from semtoken.clustering.tiles import CpuTiles, TorchTiles
+from semtoken.errors import InsufficientMemory
+from tests.clustering.clustering_reference import (
     METRICS,
     assert_same_partition,
     reference_labels,
     reference_tree,
     tables,
 )
-from scipy.cluster.hierarchy import cut_tree
-
-from semtoken.clustering import cluster_table
-from semtoken.clustering.agglomerative import Distinct, Rounds, WholeRows, assemble, make_plan, rounds_merges
-from semtoken.clustering.linkages import SparsePathEnds, complete_merges
-from semtoken.clustering.merges import Merges, by_first_appearance, cut
-from semtoken.clustering.near import EVERYTHING
-from semtoken.clustering.progress import Monitor
-from semtoken.clustering.rows import as_rows
-from semtoken.clustering.tiles import CpuTiles, TorchTiles
-from semtoken.errors import InsufficientMemory
 
 
 def sparse(table, metric, needed, room, tiles=CpuTiles, **options):

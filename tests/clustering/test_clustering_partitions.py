@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from clustering_reference import (
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from semtoken.clustering.partition import TableParts, cluster_table, cluster_tokens
+from tests.clustering.clustering_reference import (
     KINDS,
     LINKAGES,
     METRICS,
@@ -13,10 +17,6 @@ from clustering_reference import (
     reference_tree,
     tables,
 )
-from hypothesis import assume, given
-from hypothesis import strategies as st
-
-from semtoken.clustering import TableParts, cluster_table, cluster_tokens
 
 
 @pytest.mark.parametrize("metric", METRICS)

@@ -11,11 +11,12 @@ import time
 
 import numpy as np
 import pytest
-from clustering_reference import METRICS, assert_same_partition, tables
 
-from semtoken.clustering import TableParts, cluster_table, cluster_tokens, kmeans
+from semtoken.clustering import kmeans
+from semtoken.clustering.partition import TableParts, cluster_table, cluster_tokens
 from semtoken.clustering.progress import run_all
 from semtoken.errors import InvalidInput
+from tests.clustering.clustering_reference import METRICS, assert_same_partition, tables
 
 LINKAGES = ("complete", "average", "single")
 
@@ -295,7 +296,7 @@ def _fresh(code):
 def test_importing_loads_no_heavy_package():
     done = _fresh(
         """
-        import sys, semtoken.clustering
+        import sys, semtoken.clustering.partition
         print([name for name in ("numba", "scipy", "sklearn", "torch", "pandas") if name in sys.modules])
         """
     )
@@ -308,7 +309,7 @@ def test_a_missing_package_is_told_with_the_line_that_installs_it():
         import sys
         sys.modules["numba"] = None
         import numpy as np
-        from semtoken.clustering import cluster_tokens
+        from semtoken.clustering.partition import cluster_tokens
         try:
             cluster_tokens(np.ones((3, 2), np.float32), 1)
         except ImportError as error:

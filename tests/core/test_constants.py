@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import semtoken as st
+from semtoken.core.engine_tokens import TopStep, TopToken
+from semtoken.core.engine_tokens.top_steps import is_same_number
 from semtoken.core.flags import _rivals
-from semtoken.engine_tokens import TopStep, TopToken
-from semtoken.engine_tokens.top_steps import is_same_number
+from semtoken.core.results import Running
 from semtoken.errors import SemtokenError
-from semtoken.results import Running
 from tests.core.test_scoring import small_kind
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from semtoken import score_logits, score_top_logprobs
+from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core import AnswerBatch, ScoringRules, normalized_rows, scorer_for
 from semtoken.core.endings import Endings
-from semtoken.results import ValueEnds
-from semtoken.tokens.vocabulary import Vocabulary
+from semtoken.core.results import ValueEnds
 
 PIECES = (b"7", b"x", b'"', b"]", b"\n", b",", b"true", b'"]')
 NUMBER, STRING, ARRAY = 1, 2, 4

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import semtoken as st
-from semtoken.almanac import load_questions
 from semtoken.bench.settings import check_settings
 from semtoken.cli.options import ModelChoice
 from semtoken.core.api import LogitsStream, TopLogprobsStream
 from semtoken.errors import InvalidInput
+from semtoken.support.almanac import load_questions
 from tests import worked
 
 IDS = worked.ids(*worked.ANSWER)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import semtoken as st
-from semtoken.almanac import almanac_clusters_path, almanac_path
-from semtoken.clusters import cache
+from semtoken.clustering import cache
 from semtoken.core import ScoringRules
-from semtoken.models import CATALOGUE
-from semtoken.models.sources import fetched_path
+from semtoken.support.almanac import almanac_clusters_path, almanac_path
+from semtoken.support.checkpoints import CATALOGUE
+from semtoken.support.checkpoints.sources import fetched_path
 
 
 def real(name: str) -> st.STC:

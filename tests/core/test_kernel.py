@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from semtoken import score_logits
 from semtoken.core import AnswerBatch, normalized_rows, rows, scorer_for
 from semtoken.core.prefixes import PrefixIndex
+from semtoken.core.rules import ScoringRules
 from semtoken.errors import InvalidLogits
 from semtoken.support.arrays import as_rows, read_only
-from semtoken.tokens.rules import ScoringRules
 from tests import tiny
 from tests.core.test_scoring import RULES, SOME_RULES, check_against_twin, draw_answer, random_logits, small_kind
 

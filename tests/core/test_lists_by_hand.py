@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from semtoken import ScoredResponse, Vocabulary, score_logits, score_top_logprobs
-from semtoken.clusters import TokenClusters
+from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core import ScoringRules, TopLogprobsStream
-from semtoken.engine_tokens import TopStep, TopToken
+from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError, InvalidInput
 from tests import worked
 

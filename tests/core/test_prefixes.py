@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semtoken.clustering.vocabulary import Vocabulary, normalize
 from semtoken.core.prefixes import PrefixIndex
-from semtoken.tokens.vocabulary import Vocabulary, normalize
 from tests import tiny
 
 SMALL = list(tiny.TOKENIZERS)

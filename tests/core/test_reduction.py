@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from semtoken import score_logits
 from semtoken.core import rows
-from semtoken.results import ScoredToken
-from semtoken.tokens.rules import ScoringRules
+from semtoken.core.results import ScoredToken
+from semtoken.core.rules import ScoringRules
 from tests import tiny
 from tests.core.test_scoring import RULES, draw_answer, small_kind
 

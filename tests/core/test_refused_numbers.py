@@ -7,7 +7,7 @@ import pytest
 
 from semtoken import score_logits
 from semtoken.core import score_top_logprobs
-from semtoken.engine_tokens import TopStep, TopToken
+from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.errors import InvalidInput, InvalidLogits, SemtokenError
 from tests.core.test_scoring import small_kind
 

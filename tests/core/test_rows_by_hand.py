@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from semtoken import ScoredResponse, ScoredToken, score_logits, score_top_logprobs
-from semtoken.clusters import TokenClusters
+from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core import LogitsStream, ScoringRules, TopLogprobsStream
 from tests import worked
 

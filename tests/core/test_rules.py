@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from semtoken import TokenClusters, Vocabulary, score_logits, score_top_logprobs
+from semtoken.core.rules import ScoringRules
 from semtoken.errors import InvalidInput
-from semtoken.tokens.rules import ScoringRules
 from tests import worked
 from tests.worked import END, STEPS, ids, logits
 

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from semtoken import ScoredResponse, TokenClusters, Vocabulary, core, score_logits
 from semtoken.core import Scorer, scorer_for
 from semtoken.core.growing import ReducedRows
+from semtoken.core.rules import ScoringRules
 from semtoken.errors import InvalidInput
-from semtoken.tokens.rules import ScoringRules
 from tests import tiny, worked
 from tests.reference import Answer, Twin, softmax
 

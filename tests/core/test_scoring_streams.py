@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from semtoken import score_logits, score_top_logprobs
 from semtoken.core import LogitsStream, TopLogprobsStream
-from semtoken.results import Running
+from semtoken.core.results import Running
 from tests import tiny, worked
 from tests.core.test_scoring import small_kind
 from tests.core.test_top_logprobs import RULES, best, drawn, log_probs

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from semtoken.clusters import TokenClusters, vocabulary_of
+from semtoken.clustering.token_clusters import TokenClusters, vocabulary_of
+from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.scorer import as_clusters, as_tokens
 from semtoken.errors import ArtifactError, InvalidInput, SemtokenError
-from semtoken.tokens.vocabulary import Vocabulary
 from tests import tiny, worked
 
 

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 import semtoken
 from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits, score_top_logprobs
 from semtoken.core import GrowingAnswer, ScoringRules, scorer_for
+from semtoken.core.engine_tokens import TopStep, TopToken, as_top_steps, check_shared_vocabulary
+from semtoken.core.engine_tokens.checked_list import ListReader
+from semtoken.core.engine_tokens.top_steps import BFLOAT16, FLOAT16, ROUNDING, Precision, Rounding, written
 from semtoken.core.flags import borrowed_flags
-from semtoken.engine_tokens import TopStep, TopToken, as_top_steps, check_shared_vocabulary
-from semtoken.engine_tokens.checked_list import ListReader
-from semtoken.engine_tokens.top_steps import BFLOAT16, FLOAT16, ROUNDING, Precision, Rounding, written
+from semtoken.core.results import TokensLater
+from semtoken.core.scored_token import TokenMark
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits, VocabularyMismatch
-from semtoken.results import TokensLater
-from semtoken.tokens.scored_token import TokenMark
 from tests import tiny
 from tests.core.test_scoring import Kind, small_kind
 

@@ -26,7 +26,7 @@ def tokenizer() -> Any:
 @cache
 def tiny() -> Any:
     """A random Llama as a backend: its probabilities mean nothing, and are exact."""
-    from semtoken.backends.transformers.model import TransformersBackend
+    from semtoken.models.transformers.model import TransformersBackend
     from tests.tiny import llama
 
     own = tokenizer()

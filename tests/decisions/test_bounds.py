@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from semtoken.backends.transformers.model import TransformersBackend
 from semtoken.choices import Reading
 from semtoken.decisions import Choice, Inquiry, ReadingOptions, decide
+from semtoken.models.transformers.model import TransformersBackend
 from tests.decisions.models import tokenizer
 from tests.tiny import llama
 

@@ -15,7 +15,7 @@ from semtoken.decisions.answers import answer_values, read_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.running import DecisionJob
 from semtoken.errors import BackendError, InvalidInput
-from semtoken.executors import LocalExecutor, Work
+from semtoken.support.executors import LocalExecutor, Work
 from tests.cli.run import invoke
 from tests.decisions.test_calibrating import world
 

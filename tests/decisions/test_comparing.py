@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken.calibration.judge import KINDS, Claim, Share
-from semtoken.calibration.measures import Drift
 from semtoken.decisions import Choice, Predicate, Question, ReadingOptions
 from semtoken.decisions.answers import AnsweredQuestion, AskedQuestion, DecisionRecord
 from semtoken.decisions.auditing import SideAudit, audit
@@ -25,6 +23,8 @@ from semtoken.decisions.questions import labels
 from semtoken.decisions.remote import asked_texts
 from semtoken.decisions.running import REWORDED, TURNED, ask_again
 from semtoken.errors import InvalidInput
+from semtoken.guarantees.judge import KINDS, Claim, Share
+from semtoken.guarantees.measures import Drift
 
 PAIRS = [  # of the first server and of the second one, over the options a, b and c
     ((0.6, 0.3, 0.1), (0.5, 0.4, 0.1)),

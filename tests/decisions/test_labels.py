@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from semtoken.checking.saved_decisions import decision_records
 from semtoken.decisions.labels import place_of
+from semtoken.decisions.saved import decision_records
 from semtoken.errors import InvalidInput
 
 LISTED = [{"value": 0, "label": "calm", "probability": 0.4}, {"value": 1, "label": "angry", "probability": 0.6}]

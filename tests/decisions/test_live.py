@@ -176,7 +176,7 @@ class TestLive:
     def test_a_journal_keeps_every_answer_once(
         self, url: str, labelled: Path, asked: Path, made: Path, tmp_path: Path
     ) -> None:
-        from semtoken.journal.store import Journal
+        from semtoken.guarantees.journal.store import Journal
 
         address, target = tmp_path / "journal.db", tmp_path / "out.jsonl"
         words = ("run", asked, labelled, "-o", target, "--endpoint", f"{url}/v1/decisions", "--journal", address)

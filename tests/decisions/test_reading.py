@@ -62,7 +62,7 @@ def test_labels_equal_transformers_pipeline_on_the_embedded_model() -> None:
     pipelines = pytest.importorskip("transformers.pipelines.decision")
     from transformers import AutoTokenizer
 
-    from semtoken.almanac import almanac_path
+    from semtoken.support.almanac import almanac_path
 
     stc = STC.from_pretrained()
     pipe = pipelines.DecisionPipeline(model=stc.model, tokenizer=AutoTokenizer.from_pretrained(almanac_path()))
@@ -364,7 +364,7 @@ def test_of_many_options_of_several_tokens_few_are_kept_at_one_time(monkeypatch:
         lambda _m, _a, k: widths.append(k["attention_mask"].shape[-1]), with_kwargs=True
     )
     try:
-        monkeypatch.setattr("semtoken.backends.transformers.passes.MOST_NODES", 40)
+        monkeypatch.setattr("semtoken.models.transformers.passes.MOST_NODES", 40)
         few = run_to_end(option_masses(backend, one.prompts, readers))
     finally:
         hook.remove()

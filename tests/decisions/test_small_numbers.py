@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from semtoken.calibration.judge import KINDS, Claim, Share, judge
-from semtoken.calibration.measures import Drift
 from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
 from semtoken.decisions.answers import AnsweredQuestion
 from semtoken.decisions.auditing import DecisionLimits, DecisionSettings, SetAudit, exceeded
@@ -24,8 +22,10 @@ from semtoken.decisions.wire import systemone
 from semtoken.decisions.wire.extension import DecisionRequest, answers_in
 from semtoken.decisions.wire.shapes import OPENAI, SGLANG, wants_another_shape
 from semtoken.errors import InvalidInput, InvalidLogits
-from semtoken.payloads import read_payload
-from semtoken.payloads.formats import served_shapes
+from semtoken.guarantees.judge import KINDS, Claim, Share, judge
+from semtoken.guarantees.measures import Drift
+from semtoken.replies import read_payload
+from semtoken.replies.formats import served_shapes
 from tests.tiny import byte_level_bpe
 
 

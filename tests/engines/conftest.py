@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from semtoken.almanac import almanac_clusters_path, almanac_path, load_questions
+from semtoken.support.almanac import almanac_clusters_path, almanac_path, load_questions
 
 if TYPE_CHECKING:
     from semtoken import STC, TokenClusters
@@ -53,7 +53,7 @@ def prompts() -> list[str]:
 @pytest.fixture(scope="session")
 def processor(clusters: TokenClusters) -> Any:
     """The class that scores inside the engine."""
-    from semtoken.backends.vllm.processor import scoring_processor
+    from semtoken.models.vllm.processor import scoring_processor
 
     return scoring_processor(clusters)
 

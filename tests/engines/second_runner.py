@@ -29,8 +29,8 @@ backends["cpu"] = Backend(compiler=None, driver=Interpreter)
 from vllm import LLM, SamplingParams  # noqa: E402
 
 from semtoken import TokenClusters  # noqa: E402
-from semtoken.almanac import almanac_clusters_path, almanac_path, load_questions  # noqa: E402
-from semtoken.backends.vllm.processor import scoring_processor  # noqa: E402
+from semtoken.models.vllm.processor import scoring_processor  # noqa: E402
+from semtoken.support.almanac import almanac_clusters_path, almanac_path, load_questions  # noqa: E402
 
 PROMPTS = [question.prompt() for question in load_questions("test")[:20]]
 LONG = ["".join(PROMPTS[4 * i : 4 * i + 4]) for i in range(5)]

@@ -13,15 +13,15 @@ import pandas
 import pytest
 
 from semtoken import STC, TokenClusters
-from semtoken.almanac import almanac_path, load_questions
-from semtoken.backends.vllm import load_vllm
 from semtoken.bench.models import RunAnswerer
+from semtoken.bench.statistics import AnswerSettings, Timings
+from semtoken.bench.statistics.decoding import clustered_scores
 from semtoken.core import scorer_for
+from semtoken.core.rules import ScoringRules
 from semtoken.errors import BackendError
-from semtoken.probing import p_true_log_probs
-from semtoken.statistics import AnswerSettings, Timings
-from semtoken.statistics.decoding import clustered_scores
-from semtoken.tokens.rules import ScoringRules
+from semtoken.models.probing import p_true_log_probs
+from semtoken.models.vllm import load_vllm
+from semtoken.support.almanac import almanac_path, load_questions
 
 TOLERANCE = 1e-4
 DECODING = AnswerSettings(max_new_tokens=16, n_samples=3, temperature=1.5, seed=4, top_k=5)

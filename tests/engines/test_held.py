@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from semtoken.models.fetch import fetch
-from semtoken.models.sources import GGUF_NAME
+from semtoken.support.checkpoints.fetch import fetch
+from semtoken.support.checkpoints.sources import GGUF_NAME
 from tests.engines.held.asking import exchanges
 from tests.engines.held.exchanges import load, recorded
 from tests.engines.held.own_numbers import Own

@@ -15,11 +15,11 @@ from tokenizers import Tokenizer
 from transformers import AutoConfig
 
 from semtoken import STC, TokenClusters, score_top_logprobs
-from semtoken.almanac import almanac_clusters_path, almanac_path
-from semtoken.backends.llama_cpp import LONGEST_CONTEXT, LlamaCppBackend, load_llama_cpp
+from semtoken.core.results import ScoredResponse
 from semtoken.errors import InvalidInput, VocabularyMismatch
-from semtoken.payloads import read_payload
-from semtoken.results import ScoredResponse
+from semtoken.models.llama_cpp import LONGEST_CONTEXT, LlamaCppBackend, load_llama_cpp
+from semtoken.replies import read_payload
+from semtoken.support.almanac import almanac_clusters_path, almanac_path
 from tests.engines.servers import examined, proxied, running
 from tests.gguf_model import write_gguf
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from semtoken import STC, TokenClusters
-from semtoken.backends.vllm import VLLMBackend, sampling_params, score_outputs
-from semtoken.backends.vllm.outputs import BYTES_PER_NUMBER
+from semtoken.core.results import ScoredResponse
 from semtoken.errors import BackendError, InsufficientMemory, VocabularyMismatch
-from semtoken.results import ScoredResponse
+from semtoken.models.vllm import VLLMBackend, sampling_params, score_outputs
+from semtoken.models.vllm.outputs import BYTES_PER_NUMBER
 
 TOLERANCE = 1e-4
 

@@ -9,8 +9,8 @@ from vllm import SamplingParams
 from vllm.exceptions import VLLMValidationError
 
 from semtoken import STC
-from semtoken.almanac import load_questions
 from semtoken.errors import BackendError
+from semtoken.support.almanac import load_questions
 
 TOLERANCE = 1e-4
 NEWLINE = 201

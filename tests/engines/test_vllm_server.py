@@ -9,8 +9,8 @@ import openai
 import pytest
 
 from semtoken import STC, TokenClusters, score_top_logprobs
-from semtoken.almanac import almanac_clusters_path, almanac_path
-from semtoken.payloads import read_payload
+from semtoken.replies import read_payload
+from semtoken.support.almanac import almanac_clusters_path, almanac_path
 from tests.engines.servers import examined, proxied, running
 
 TOLERANCE = 1e-4

@@ -10,8 +10,8 @@ import numpy as np
 
 from semtoken import TokenClusters
 from semtoken.bench.read_results import collect
+from semtoken.bench.score_file import ScoringJob
 from semtoken.errors import SemtokenError
-from semtoken.score_file import ScoringJob
 from tests import worked
 from tests.hostile.functions import Overdue, limited
 from tests.hostile.outcomes import Outcome, case_random
@@ -119,8 +119,8 @@ def clusters(seed: int, every: int, folder: Path) -> Outcome:
 
 def lines(seed: int, every: int, folder: Path) -> Outcome:
     """A half-finished output of `score`, which is continued."""
-    from tests.score_file.test_score_file import RECORDS, Drawn, write
-    from tests.score_file.test_score_file import run as finish
+    from tests.bench.test_score_file import RECORDS, Drawn, write
+    from tests.bench.test_score_file import run as finish
 
     outcome = Outcome("damage", "damaged half-scored lines: refused, or finished as without it")
     place = folder / "lines"

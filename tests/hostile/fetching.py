@@ -13,7 +13,7 @@ import numpy as np
 
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.errors import SemtokenError
-from semtoken.models.sources import FACTS, damaged_files
+from semtoken.support.checkpoints.sources import FACTS, damaged_files
 from tests.hostile.damaged_models import NAME
 
 MODELS = "models"

@@ -12,9 +12,9 @@ import torch
 
 from semtoken import TokenClusters, Vocabulary, score_logits, score_top_logprobs
 from semtoken.core import ScoringRules
-from semtoken.engine_tokens import TopStep, TopToken
+from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.errors import InvalidInput, InvalidLogits, ModelError
-from semtoken.models import resolve
+from semtoken.support.checkpoints import resolve
 from tests import tiny
 from tests.hostile.outcomes import Outcome, case_random
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from semtoken import Calibrator, TokenClusters, Vocabulary
-from semtoken.calibration.calibrator import NAME
 from semtoken.errors import SemtokenError
+from semtoken.guarantees.calibrator import NAME
 from tests import tiny
 from tests.bench.runs import same, shards
-from tests.calibration.worlds import WORLDS
 from tests.decisions.models import tiny as tiny_backend
+from tests.guarantees.worlds import WORLDS
 from tests.hostile.commands import bench_settings, run_command
 from tests.hostile.damage import numbers_of
 from tests.hostile.damaged_models import packaged

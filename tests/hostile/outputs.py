@@ -16,10 +16,10 @@ from rich.console import Console
 
 from semtoken.bench.report.table import Table, frame, latex_escaped, latex_table, markdown_table
 from semtoken.cli.console import json_line
+from semtoken.core.results import ScoredResponse
 from semtoken.display import describe_alternatives, shaded_html, shaded_text, token_table
-from semtoken.files.record_files import convert_lines, read_records
-from semtoken.files.safe_files import dump_json, parse_json
-from semtoken.results import ScoredResponse
+from semtoken.support.files.record_files import convert_lines, read_records
+from semtoken.support.files.safe_files import dump_json, parse_json
 from semtoken.support.text import visible
 from semtoken.web.page.static import static_page
 from tests.cli.run import invoke

@@ -19,10 +19,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from semtoken import STC
-from semtoken.calibration.apply import CalibratorInUse
-from semtoken.journal.entries import AnswerOrigin, Recording
-from semtoken.journal.store import Journal
-from semtoken.journal.writer import JournalWriter
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.journal.entries import AnswerOrigin, Recording
+from semtoken.guarantees.journal.store import Journal
+from semtoken.guarantees.journal.writer import JournalWriter
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.limits import LONGEST_BODY, Gate
 from semtoken.web.proxy.app import proxy_app
@@ -33,8 +33,8 @@ from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
 from tests.decisions.models import tiny
+from tests.guarantees.made_up import entry, rows_of
 from tests.hostile.outcomes import Outcome, case_random
-from tests.journal.made_up import entry, rows_of
 from tests.web.odd_requests import ODD, RIGHT, bend
 from tests.web.servers import Received, raw_upstream, running
 from tests.web.test_decision_exchange import fitted
@@ -162,8 +162,8 @@ def status_of(address: str, sent: Sent) -> int:
 @contextmanager
 def servers(place: Path) -> Iterator[dict[str, str]]:
     """A proxy and `serve` with journals, calibrators that can be exchanged, and the token; their addresses."""
-    from semtoken.almanac import almanac_clusters_path
-    from semtoken.clusters.token_clusters import TokenClusters
+    from semtoken.clustering.token_clusters import TokenClusters
+    from semtoken.support.almanac import almanac_clusters_path
 
     clusters = TokenClusters.from_pretrained(almanac_clusters_path())
     answers, decisions = CalibratorInUse(made(clusters, place / "calibrator")), fitted(60)

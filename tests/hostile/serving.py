@@ -20,7 +20,7 @@ from typing import Any
 
 import aiohttp
 
-from semtoken.almanac import PROMPT, load_questions
+from semtoken.support.almanac import PROMPT, load_questions
 from tests.hostile.outcomes import Outcome, case_random
 from tests.hostile.traffic import asked_together
 from tests.web.test_proxy_load import SEMTOKEN, open_files

@@ -12,9 +12,9 @@ from examples.cascade import CascadeThreshold
 
 import semtoken
 from semtoken import TokenClusters, methods, metrics
+from semtoken.core.results import ScoredResponse
+from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import scorer_for
-from semtoken.results import ScoredResponse
-from semtoken.tokens.rules import ScoringRules
 from tests import worked
 from tests.hostile.functions import Target
 from tests.hostile.targets_of_answers import of_decisions, of_one_pass, of_parts, of_replies, of_tables

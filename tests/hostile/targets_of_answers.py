@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 
 import semtoken
-from semtoken import clustering, methods
-from semtoken.checking import check_replies, doubt_of
-from semtoken.clusters import ClusterSettings, vocabulary_of
+from semtoken import methods
+from semtoken.clustering import partition
+from semtoken.clustering.token_clusters import ClusterSettings, vocabulary_of
+from semtoken.core.parts import parts_of
 from semtoken.decisions import Choice, Option, Predicate, ReadingOptions, Score, decide_about
 from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.parts import parts_of
-from semtoken.payloads import read_payload
-from semtoken.probing import competing_in_record, doubtful_steps, p_true_prompt
+from semtoken.models.probing import competing_in_record, doubtful_steps, p_true_prompt
+from semtoken.replies import read_payload
+from semtoken.replies.checking import check_replies, doubt_of
 from tests.hostile.functions import Target
 
 RANDOM = np.random.default_rng(1)
@@ -165,7 +166,7 @@ def of_tables() -> list[Target]:
     table = RANDOM.normal(size=(24, 4))
 
     def clustered(**arguments: Any) -> list[float]:
-        found = clustering.cluster_table(**arguments)
+        found = partition.cluster_table(**arguments)
         return [float(labels.size) for labels in found.labels.values()]
 
     how = {"algorithm": "agglomerative", "linkage": "complete", "metric": "cosine", "seed": 0}

@@ -10,13 +10,13 @@ import numpy as np
 
 import semtoken
 from semtoken import STC, Calibrator, Recorder, Threshold, TokenClusters, Vocabulary
-from semtoken.almanac import is_correct, load_questions, normalize_answer
-from semtoken.backends import load_backend
-from semtoken.calibration import Fingerprint
 from semtoken.core import LogitsStream, TopLogprobsStream
-from semtoken.engine_tokens import as_top_steps
-from semtoken.models import resolve
-from semtoken.payloads import PayloadStream
+from semtoken.core.engine_tokens import as_top_steps
+from semtoken.guarantees import Fingerprint
+from semtoken.models import load_backend
+from semtoken.replies import PayloadStream
+from semtoken.support.almanac import is_correct, load_questions, normalize_answer
+from semtoken.support.checkpoints import resolve
 from tests import tiny, worked
 from tests.hostile.functions import Target
 from tests.methods.method_records import scattered
@@ -118,7 +118,7 @@ def of_vocabularies(clusters: TokenClusters) -> list[Target]:
 @cache
 def small_stc() -> STC:
     """A random model of six hundred tokens."""
-    from semtoken.backends.transformers.model import TransformersBackend
+    from semtoken.models.transformers.model import TransformersBackend
 
     tokenizer = tiny.byte_level_bpe()
     return STC(TransformersBackend(tiny.llama(len(tokenizer)), tokenizer))

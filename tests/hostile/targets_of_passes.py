@@ -12,13 +12,13 @@ import numpy as np
 
 from semtoken import STC, Calibrator, Recorder, Threshold, TokenClusters
 from semtoken.bench.judges import agreement, correctness, tally
-from semtoken.calibration import Fingerprint
-from semtoken.clusters import neutral_hash
-from semtoken.metrics import resample
-from semtoken.payloads.formats import shape_at
-from semtoken.probing import competing, only_in_form, p_true_log_probs, with_choices
-from semtoken.score_file import read_items, score_items
-from semtoken.statistics import AnswerSettings, record
+from semtoken.bench.score_file import read_items, score_items
+from semtoken.bench.statistics import AnswerSettings, record
+from semtoken.clustering.token_clusters import neutral_hash
+from semtoken.guarantees import Fingerprint
+from semtoken.methods.metrics import resample
+from semtoken.models.probing import competing, only_in_form, p_true_log_probs, with_choices
+from semtoken.replies.formats import shape_at
 from tests.hostile.functions import Target
 from tests.hostile.targets_of_objects import LOGS, RIGHT, small_stc
 

@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any, get_args
 
 from semtoken.choices import PartKind
+from semtoken.core.parts import AnswerTokens, parts_of
 from semtoken.errors import SemtokenError
-from semtoken.parts import AnswerTokens, parts_of
+from tests.core.answers import answer_of
 from tests.hostile.outcomes import Outcome, case_random
-from tests.parts.answers import answer_of
 
 PIECES = (
     *("1", "a1", "a.a.", "a.", "1,", "1.", "1 ", "1,111", "111 ", "$", "$1", "EUR ", "1e1", "-", "+-", "May ", "May 1"),

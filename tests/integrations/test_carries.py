@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from semtoken.results.blocks import final_block
+from semtoken.core.results.blocks import final_block
 from tests.integrations.carries import GATEWAYS, blocks, row, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "integrations" / "carries.md"

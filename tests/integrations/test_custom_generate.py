@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from semtoken.almanac import almanac_path, load_questions
+from semtoken.support.almanac import almanac_path, load_questions
 
 torch = pytest.importorskip("torch", reason="torch is missing")
 transformers = pytest.importorskip("transformers", reason="transformers is missing")

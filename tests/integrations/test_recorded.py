@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from semtoken import TokenClusters, score_payload
-from semtoken.almanac import load_questions
 from semtoken.integrations.events import ReplyWatch
 from semtoken.integrations.selective import selective_figures
-from semtoken.probing.p_true import p_true_log_probs
+from semtoken.models.probing.p_true import p_true_log_probs
+from semtoken.support.almanac import load_questions
 
 if TYPE_CHECKING:
     from semtoken import STC

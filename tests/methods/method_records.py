@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.results.generation import Generation
+from semtoken.core.results.generation import Generation
 
 SAMPLE_FIELDS = ("sample_texts", "sample_token_ids", "sample_log_probs", "sample_token_similarity", "hidden_states")
 PAIR_FIELDS = ("nli_logits", "similarity")

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from method_records import scattered, surely_right
 
 from semtoken import methods
 from semtoken.methods import score
+from tests.methods.method_records import scattered, surely_right
 
 
 def test_ln_entropy_counts_the_tokens_it_sums() -> None:

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from method_records import random_legal, reordered, scattered, surely_right, write_protected
 
 from semtoken import methods
+from semtoken.core.results.generation import Generation
 from semtoken.errors import InvalidInput, MissingStatistic
 from semtoken.methods import METHODS, score
-from semtoken.results.generation import Generation
+from tests.methods.method_records import random_legal, reordered, scattered, surely_right, write_protected
 
 every_method = pytest.mark.parametrize("name", METHODS)
 

@@ -97,9 +97,9 @@ def test_a_missing_file_and_one_that_cannot_be_run(tmp_path: Path) -> None:
 
 PLUGIN = """
 import numpy as np
-from semtoken.observers.steps import ENTROPY
+from semtoken.methods.observers.steps import ENTROPY
 from semtoken.methods import method
-from semtoken.observers import TokenNumbers, statistic
+from semtoken.methods.observers import TokenNumbers, statistic
 
 @statistic("halved_entropies")
 class HalvedEntropies(TokenNumbers):
@@ -157,9 +157,9 @@ ONE_MODULE = """
 import numpy as np
 from semtoken.bench.datasets import KnownSet, Question
 from semtoken.methods.table import method
-from semtoken.observers.steps import best
-from semtoken.observers.table import TokenNumbers, statistic
-from semtoken.payloads.formats.openai_choices import OpenAIChat
+from semtoken.methods.observers.steps import best
+from semtoken.methods.observers.table import TokenNumbers, statistic
+from semtoken.replies.formats.openai_choices import OpenAIChat
 
 @statistic("gaps")
 class Gaps(TokenNumbers):
@@ -194,9 +194,9 @@ warnings.simplefilter("error")
 {first}
 from semtoken.bench.datasets import known_sets
 from semtoken.methods.outside import known_methods
-from semtoken.payloads import known_formats
-from semtoken.payloads.formats import shape_at
-from semtoken.statistics.steps import STEP_OF_FIELD, steps_for  # before the package is loaded
+from semtoken.replies import known_formats
+from semtoken.replies.formats import shape_at
+from semtoken.bench.statistics.steps import STEP_OF_FIELD, steps_for  # before the package is loaded
 assert {first!r} or "gaps" not in STEP_OF_FIELD
 known_methods(["first_of_all"])
 assert steps_for(["gaps"]) == {{"gaps"}}

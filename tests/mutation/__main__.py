@@ -28,12 +28,9 @@ from tests.mutation.session import Session
 from tests.mutation.trial import Trial
 
 TESTS = {
-    "scoring": ("scoring", "results", "engine_tokens", "methods"),
-    "calibration": ("calibration", "metrics"),
-    "payloads": ("payloads", "engine_tokens", "checking", "web/test_proxy_editing.py", "web/test_proxy_shapes.py"),
-    "parts": ("parts", "results"),
-    "journal": ("journal",),
-    "decisions": ("decisions",),
+    "core": ("core", "methods"),
+    "guarantees": ("guarantees", "methods"),
+    "replies": ("replies", "core", "web/test_proxy_editing.py", "web/test_proxy_shapes.py"),
 }
 """Folders whose tests should notice a change in a package. Other packages have a folder of their own name."""
 KEPT = ROOT / "build/mutation"
@@ -44,7 +41,9 @@ LONGEST = 1800
 def run(
     n: Annotated[int, typer.Option("-n", help="How many changes.")] = 200,
     seed: Annotated[int, typer.Option(help="The same seed makes the same changes.")] = 1,
-    packages: Annotated[list[str] | None, typer.Option(help="Packages of semtoken, or files in it.")] = None,
+    packages: Annotated[
+        list[str] | None, typer.Option(help="Packages of semtoken, or files in it. Default: all packages.")
+    ] = None,
     tests: Annotated[list[str] | None, typer.Option(help="Folders of tests, or files.")] = None,
     seconds: Annotated[float, typer.Option(help="Begin no further change after so long.")] = 1e9,
     most: Annotated[float, typer.Option(help="Seconds of tests for one change, as they took without it.")] = 60,
@@ -57,7 +56,7 @@ def run(
         folder = Path(name)
         source = folder / "src"
         shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-        packages = packages or list(TESTS)
+        packages = packages or sorted(path.parent.name for path in (source / "semtoken").glob("*/__init__.py"))
         reached = {test: one for place in tests or _tests_of(packages) for test, one in _reached(place, source).items()}
         places = [
             (file, change)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from huggingface_hub import DatasetCard, ModelCard
 
-from semtoken.almanac import load_questions
-from semtoken.clusters import TokenClusters
+from semtoken.clustering.token_clusters import TokenClusters
+from semtoken.support.almanac import load_questions
 
 SOURCE = Path(__file__).parents[2] / "src" / "semtoken"
 QUESTIONS = SOURCE / "almanac" / "questions"
@@ -39,7 +39,8 @@ def test_the_card_of_the_questions_counts_them() -> None:
 
 
 def test_the_cards_of_clusters_count_them() -> None:
-    for folder in (SOURCE / "almanac" / "clusters", SOURCE / "models" / "clusters" / "smollm2"):
+    for place in ("almanac/clusters", "checkpoints/clusters/smollm2"):
+        folder = SOURCE / "support" / place
         clusters = TokenClusters.from_pretrained(folder)
         said = f"{clusters.n_clusters:,} clusters of the {clusters.vocabulary.size:,} tokens"
         assert said in (folder / "README.md").read_text("utf-8")

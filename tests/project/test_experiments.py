@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semtoken.parts.newness import new_phrases
+from semtoken.core.parts.newness import new_phrases
 
 FOLDER = Path(__file__).parents[2] / "research" / "experiments"
 pandas = pytest.importorskip("pandas")

@@ -215,7 +215,7 @@ def test_a_forgotten_piece_fails_at_import(edited: Copy) -> None:
     with pytest.raises(
         AssertionError, match=r"The method departure needs 'answer_similarity' .*which no step or statistic fills"
     ):
-        run(source, "import semtoken.statistics")
+        run(source, "import semtoken.bench.statistics")
 
 
 CAPITALS = [("France", ["Paris"]), ("Bolivia", ["Sucre", "La Paz"]), ("Japan", ["Tokyo"])]
@@ -263,9 +263,9 @@ ANSWERS_OF_THE_TOY = """
 import json
 import numpy as np
 import semtoken as st
-from semtoken.almanac import almanac_clusters_path, almanac_path
-from semtoken.backends.base import Backend
-from semtoken.backends.toy import ToyBackend
+from semtoken.support.almanac import almanac_clusters_path, almanac_path
+from semtoken.models.base import Backend
+from semtoken.models.toy import ToyBackend
 
 clusters = st.TokenClusters.from_pretrained(almanac_clusters_path())
 toy = ToyBackend(str(almanac_path()))
@@ -300,8 +300,8 @@ SCORES_OF_ACME = """
 import json, threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 import semtoken as st
-from semtoken.almanac import almanac_clusters_path
-from semtoken.payloads import PayloadStream
+from semtoken.support.almanac import almanac_clusters_path
+from semtoken.replies import PayloadStream
 from semtoken.web.doctor import examine
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
@@ -419,9 +419,9 @@ def test_the_tests_of_recordings_need_no_word_about_a_new_shape(edited: Copy) ->
         "reply": {"acme": {"text": " Paris is", "tokens": tokens, "finish": "stop"}},
         "stream": "".join(f"data: {json.dumps(event)}\n\n" for event in events),
     }
-    (tests / "payloads" / "data" / "acme.json").write_text(json.dumps(recorded), "utf-8")
+    (tests / "replies" / "data" / "acme.json").write_text(json.dumps(recorded), "utf-8")
     code = "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"
-    over_recordings = ("tests/payloads", "tests/web/test_proxy_shapes.py", "tests/web/test_proxy_editing.py")
+    over_recordings = ("tests/replies", "tests/web/test_proxy_shapes.py", "tests/web/test_proxy_editing.py")
     printed = run(source, code, *over_recordings, "-q", "-k", "acme", "-p", "no:cacheprovider")
     assert int(re.findall(r"(\d+) passed", printed)[-1]) >= 25, printed
 
@@ -430,7 +430,7 @@ AGREEING_LETTERS = """
 import math
 import numpy as np, torch
 from semtoken import ScoringRules, Vocabulary, score_logits, score_top_logprobs
-from semtoken.engine_tokens import TopToken, TopStep
+from semtoken.core.engine_tokens import TopToken, TopStep
 from semtoken.core import LogitsStream, rows
 
 texts = ("", " TV", "tv.", "T-V", " t", ".", "!", " 7", "7)", "radio", " Radio", "the")

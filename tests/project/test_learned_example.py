@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from semtoken import Calibrator
-from semtoken.almanac import load_questions
-from semtoken.calibration.labels import read_answers
+from semtoken.guarantees.labels import read_answers
+from semtoken.support.almanac import load_questions
 from tests.cli.run import invoke
 
 pytest.importorskip("sklearn")

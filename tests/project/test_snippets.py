@@ -26,11 +26,11 @@ import pytest
 from scripts import command_reference
 from typer.main import get_command
 
-from semtoken.almanac import almanac_clusters_path, almanac_path
 from semtoken.cli.typer_app import app
-from semtoken.journal.store import Journal
+from semtoken.guarantees.journal.store import Journal
+from semtoken.support.almanac import almanac_clusters_path, almanac_path
 from tests.cli.run import invoke
-from tests.journal.made_up import filled, fitted
+from tests.guarantees.made_up import filled, fitted
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```\s*$", re.DOTALL | re.MULTILINE)
@@ -150,7 +150,7 @@ import math
 from datetime import date
 from typing import Literal
 from pydantic import BaseModel
-from semtoken.probing import with_choices
+from semtoken.models.probing import with_choices
 model = "almanac"
 messages = [{{"role": "user", "content": "Which country is Kyoto in?"}}]
 """
@@ -178,7 +178,7 @@ config = {"a": 1, "config_sha256": ""}
             "12_000": "120",
             "8_000": "80",
         },
-        left_out={0: "16,000 clusters of a model of the hub; tests/clusters/test_clusters.py runs from_model"},
+        left_out={0: "16,000 clusters of a model of the hub; tests/clustering/test_clusters.py runs from_model"},
     ),
     "docs/doctor.md": Page(
         "import semtoken as st\nvocabulary = st.TokenClusters.from_pretrained('almanac').vocabulary",
@@ -187,7 +187,7 @@ config = {"a": 1, "config_sha256": ""}
     ),
     "docs/almanac.md": Page(slow=True),
     "docs/models.md": Page(
-        left_out={0: "no weights of an image-text model; tests/backends/test_images.py has tiny ones"}
+        left_out={0: "no weights of an image-text model; tests/models/test_images.py has tiny ones"}
     ),
     "docs/engines.md": Page(MODEL, left_out={0: LLAMA, 1: LLAMA, 5: VLLM, 6: VLLM}),
     "docs/judging.md": Page(),
@@ -241,12 +241,12 @@ def nlp(text):  # what spaCy gives, as far as the page uses it
         setup=f"""{REPLY}
 import httpx
 from openai import OpenAI
-from semtoken.payloads import read_payload
+from semtoken.replies import read_payload
 client = OpenAI(base_url="SERVER/v1", api_key="none")
 asked = {{"model": "almanac", "messages": [{{"role": "user", "content": "Who wrote Emma?"}}]}}
 streamed = asked | {{"stream": True, "logprobs": True, "top_logprobs": 5}}
 response = httpx.post("SERVER/v1/chat/completions", json=streamed, timeout=600)
-from semtoken.almanac import is_correct, load_questions
+from semtoken.support.almanac import is_correct, load_questions
 questions, replies = load_questions("dev")[:60], []
 for one in questions:
     said = [{{"role": "user", "content": one.question}}]
@@ -271,7 +271,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).symlink_to(almanac_path())
     for name in ("path/to/clusters", "clusters-of-the-model", "qwen-clusters", "gpt-oss-clusters"):
         shutil.copytree(almanac_clusters_path(), tmp_path / name)
-    recorded = json.loads((ROOT / "tests" / "payloads" / "data" / "vllm-chat.json").read_text("utf-8"))
+    recorded = json.loads((ROOT / "tests" / "replies" / "data" / "vllm-chat.json").read_text("utf-8"))
     (tmp_path / "reply.json").write_text(json.dumps(recorded["reply"]), "utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
@@ -505,7 +505,7 @@ INSTEAD = {
     "--dataset almanac --out": "--dataset almanac-dev --methods stc,perplexity --limit 12 --out",
     "examples/": f"{ROOT}/examples/",
     "research/": f"{ROOT}/research/",
-    "tests/payloads/data/": f"{ROOT}/tests/payloads/data/",
+    "tests/replies/data/": f"{ROOT}/tests/replies/data/",
 }
 """Words of the pages -> what stands for them here: a model that is there, and less of it."""
 NOT_RUN = {
@@ -515,10 +515,10 @@ NOT_RUN = {
     r"paper\.yaml|runs/(qwen|paper)": "hours on GPUs",
     r"semtoken bench lm-eval\b": "needs lm-eval; make test-integrations runs it",
     r"--imported people\.csv": "needs labels of people; tests/bench/test_judges.py gives some",
-    r"--checksum 3f9c21": "names a calibrator of the author's journal; tests/journal/test_watch.py puts one back",
-    r"--ray-gpus": "needs GPUs; tests/score_file/test_score_shards.py runs Ray",
+    r"--checksum 3f9c21": "names a calibrator of the author's journal; tests/guarantees/test_watch.py puts one back",
+    r"--ray-gpus": "needs GPUs; tests/bench/test_score_shards.py runs Ray",
     r"--backend llama-cpp": "needs llama-cpp-python; tests/engines runs it",
-    r"model\.gguf": "needs a GGUF file; tests/models/test_models.py makes one",
+    r"model\.gguf": "needs a GGUF file; tests/support/test_checkpoints.py makes one",
     r"semtoken decide\b": "needs labelled answers; tests/decisions/test_commands.py runs it",
 }
 LEARNS = "python examples/learn_a_number.py learn "
@@ -587,7 +587,7 @@ def learn(words: Sequence[str], labelled: Path, learned: Path) -> None:
 
 def label_all(path: Path) -> None:
     """What `semtoken label` writes, with the labels of string match instead of a person's."""
-    from semtoken.almanac import is_correct, load_questions
+    from semtoken.support.almanac import is_correct, load_questions
 
     known = {question.id: question for question in load_questions("dev")}
     records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
@@ -605,7 +605,7 @@ def prepare_journal(path: Path) -> None:
 
 def prepare(folder: Path, page: str) -> None:
     """The files that the commands of a page read, with as much in them as the commands need."""
-    from semtoken.almanac import load_questions
+    from semtoken.support.almanac import load_questions
 
     def lines(name: str, records: list[dict[str, Any]]) -> None:
         (folder / name).write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")

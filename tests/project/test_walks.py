@@ -21,12 +21,12 @@ import pytest
 
 import semtoken
 from semtoken import TokenClusters, score_logits
-from semtoken.almanac import almanac_clusters_path
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings
-from semtoken.checking import check_replies
-from semtoken.files.safe_files import dump_json
-from semtoken.payloads import score_payload
+from semtoken.replies import score_payload
+from semtoken.replies.checking import check_replies
+from semtoken.support.almanac import almanac_clusters_path
+from semtoken.support.files.safe_files import dump_json
 from semtoken.support.splice import load_json
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings

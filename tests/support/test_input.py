@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import semtoken
 from semtoken import TokenClusters, Vocabulary, score_logits
 from semtoken.errors import InvalidInput, InvalidLogits, SemtokenError
+from semtoken.methods.metrics.resampling import resample
+from semtoken.methods.metrics.significance import holm
 from semtoken.methods.self_evaluation import p_true
 from semtoken.methods.semantic import semantic_entropy
-from semtoken.metrics.resampling import resample
-from semtoken.metrics.significance import holm
 from semtoken.support.arrays import real_numbers
 from tests import tiny
 
@@ -153,7 +153,7 @@ def test_nothing_but_our_own_errors_leaves_the_conversion(value: object) -> None
 def test_nothing_but_our_own_errors_leaves_public_functions(one: object, two: object) -> None:
     calls = (
         lambda: score_logits(one, two, CLUSTERS),
-        lambda: semtoken.metrics.auroc(one, two),
+        lambda: semtoken.methods.metrics.auroc(one, two),
         lambda: holm(one),
         lambda: p_true(one, two),
         lambda: semantic_entropy(cluster_ids=one, variant="discrete"),

@@ -21,7 +21,7 @@ def _stopped() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def almanac_clusters() -> TokenClusters:
-    from semtoken.almanac import almanac_clusters_path
+    from semtoken.support.almanac import almanac_clusters_path
 
     return TokenClusters.from_pretrained(almanac_clusters_path())
 
@@ -63,7 +63,7 @@ def almanac() -> Any:
 @pytest.fixture(scope="session")
 def served(almanac: Any) -> Iterator[str]:
     """`semtoken serve` in this process; its address."""
-    from semtoken.almanac import PROMPT
+    from semtoken.support.almanac import PROMPT
     from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer

@@ -25,9 +25,9 @@ from tempfile import TemporaryDirectory
 
 import httpx
 
-from semtoken.journal.store import Journal
-from semtoken.journal.writer import adopt_left_behind
-from tests.journal.databases import postgres
+from semtoken.guarantees.journal.store import Journal
+from semtoken.guarantees.journal.writer import adopt_left_behind
+from tests.guarantees.databases import postgres
 from tests.web.test_journal_servers import PLACES, started, wait_for
 
 CLIENTS = 8

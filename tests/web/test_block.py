@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from semtoken import TokenClusters, score_top_logprobs
-from semtoken.almanac import load_questions
+from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import scorer_for
-from semtoken.probing import disputed
-from semtoken.tokens.rules import ScoringRules
+from semtoken.models.probing import disputed
+from semtoken.support.almanac import load_questions
 from semtoken.web.block import MOST_PARTS, BlockOptions, parts_wanted, score_block
 from semtoken.web.serve.service import probe
 from tests.web.conftest import proxy_of

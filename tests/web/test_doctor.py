@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken import STC, TokenClusters, Vocabulary
-from semtoken.almanac import PROMPT, almanac_clusters_path, almanac_path
 from semtoken.errors import BackendError, InvalidInput
+from semtoken.support.almanac import PROMPT, almanac_clusters_path, almanac_path
 from semtoken.web.doctor import Diagnosis, examine
 from semtoken.web.doctor.diagnosis import TriedCount
 from semtoken.web.doctor.examination import find_most

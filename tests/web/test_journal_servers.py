@@ -21,11 +21,11 @@ import numpy as np
 import pytest
 
 import semtoken as st
-from semtoken.calibration import Fingerprint
-from semtoken.journal.store import Journal
-from semtoken.journal.writer import adopt_left_behind
-from semtoken.tokens.rules import ScoringRules
-from tests.journal.databases import can_run_postgres, postgres
+from semtoken.core.rules import ScoringRules
+from semtoken.guarantees import Fingerprint
+from semtoken.guarantees.journal.store import Journal
+from semtoken.guarantees.journal.writer import adopt_left_behind
+from tests.guarantees.databases import can_run_postgres, postgres
 from tests.web.servers import Received, raw_upstream, response
 from tests.web.test_proxy_load import SEMTOKEN
 from tests.web.test_proxy_workers import children_of, command_of

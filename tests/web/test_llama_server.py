@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from semtoken import STC, ScoredResponse, TokenClusters, score_payload
-from semtoken.almanac import almanac_path, load_questions
-from semtoken.payloads import PayloadStream
+from semtoken.replies import PayloadStream
+from semtoken.support.almanac import almanac_path, load_questions
 from semtoken.web.doctor.examination import examine
 from tests.gguf_model import write_gguf
 from tests.web.conftest import proxy_of

@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 import semtoken as st
-from semtoken.calibration import Calibrator
-from semtoken.checking import check_replies
+from semtoken.core.results.headlines import Headline
 from semtoken.errors import CalibratorMismatch
-from semtoken.payloads import PayloadStream, read_payload
-from semtoken.results.headlines import Headline
+from semtoken.guarantees import Calibrator
+from semtoken.replies import PayloadStream, read_payload
+from semtoken.replies.checking import check_replies
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from tests.web.servers import answering, raw_upstream, response, running

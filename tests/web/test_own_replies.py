@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from semtoken.almanac import load_questions
-from semtoken.checking import check_replies
 from semtoken.errors import InvalidInput
+from semtoken.replies.checking import check_replies
+from semtoken.support.almanac import load_questions
 from tests.cli.run import invoke
 
 QUESTIONS = [question.question for question in load_questions("dev")[:4]]

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import semtoken as st
-from semtoken.almanac import PROMPT, load_questions
-from semtoken.calibration.apply import CalibratorInUse
-from semtoken.calibration.labels import AnswerRecord
-from semtoken.results.headlines import RANKS
+from semtoken.core.results.headlines import RANKS
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.labels import AnswerRecord
+from semtoken.support.almanac import PROMPT, load_questions
 from semtoken.support.text import number
 from semtoken.web.page import static_page
 from semtoken.web.page.facts import calibrator_card, reliability_card

@@ -15,9 +15,9 @@ import pytest
 
 import semtoken as st
 from semtoken import TokenClusters
-from semtoken.calibration import Fingerprint
-from semtoken.calibration.apply import CalibratorInUse
-from semtoken.tokens.rules import ScoringRules
+from semtoken.core.rules import ScoringRules
+from semtoken.guarantees import Fingerprint
+from semtoken.guarantees.apply import CalibratorInUse
 from tests.cli.run import invoke
 from tests.web.servers import answering, raw_upstream, response, running
 
@@ -216,10 +216,10 @@ def named_reply(model: str, *, stream: bool = False) -> bytes:
 def test_a_model_that_was_exchanged_behind_the_proxy_gets_no_chance(
     almanac_clusters: TokenClusters, tmp_path: Path, answered: str, *, fits: bool, stream: bool
 ) -> None:
-    from semtoken.journal.entries import AnswerOrigin, Recording
-    from semtoken.journal.store import Journal
-    from semtoken.journal.watch import watch
-    from semtoken.journal.writer import JournalWriter
+    from semtoken.guarantees.journal.entries import AnswerOrigin, Recording
+    from semtoken.guarantees.journal.store import Journal
+    from semtoken.guarantees.journal.watch import watch
+    from semtoken.guarantees.journal.writer import JournalWriter
     from semtoken.web.proxy.app import proxy_app
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.recorder import AnswerRecorder
@@ -253,8 +253,8 @@ def test_a_model_that_was_exchanged_behind_the_proxy_gets_no_chance(
 
 
 def test_a_calibrator_is_fitted_on_the_answers_of_one_model(tmp_path: Path) -> None:
-    from semtoken.calibration.labels import answer_record
     from semtoken.errors import CalibratorMismatch, InvalidInput
+    from semtoken.guarantees.labels import answer_record
 
     generator = np.random.default_rng(0)
     scores = -generator.exponential(1, 60)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken.payloads.formats import HiddenFields, shape_at
-from semtoken.payloads.formats.openai_choices import OpenAIChat, OpenAICompletions
+from semtoken.replies.formats import HiddenFields, shape_at
+from semtoken.replies.formats.openai_choices import OpenAIChat, OpenAICompletions
 from semtoken.support.splice import LONG_LIST, apply, document, elements, encode, keep_entries, members, set_member
 from semtoken.support.sse import EventReader
 from semtoken.web.proxy.asking import REMEMBERED_SECONDS, LearnedLimits, Limit, lower_limit, read_request

@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from semtoken.payloads import score_payload
+from semtoken.replies import score_payload
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
-from tests.payloads.test_more_shapes import TOP, lines, ollama, tgi, token
+from tests.replies.test_more_shapes import TOP, lines, ollama, tgi, token
 from tests.web.servers import LAST_CHUNK, Received, Upstream, chunk, raw_upstream, response, running, stream_head
 
 CLOSE = b"Connection: close"

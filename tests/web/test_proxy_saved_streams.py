@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from semtoken import score_payload
-from tests.payloads.test_saved_streams import PINGS, chunks, events
+from tests.replies.test_saved_streams import PINGS, chunks, events
 from tests.web.servers import LAST_CHUNK, Received, Upstream, chunk, stream_head
 
 Start = Callable[..., tuple[str, Upstream]]

@@ -14,8 +14,8 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 
 from semtoken import TokenClusters, Vocabulary
-from semtoken.almanac import PROMPT, Question
 from semtoken.errors import InvalidInput
+from semtoken.support.almanac import PROMPT, Question
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from tests import tiny
@@ -45,7 +45,7 @@ def proxy(served: str, almanac_clusters: TokenClusters) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def questions() -> list[Question]:
-    from semtoken.almanac import load_questions
+    from semtoken.support.almanac import load_questions
 
     return load_questions("test")[::120]
 

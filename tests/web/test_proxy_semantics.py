@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 
 from semtoken import TokenClusters
 from semtoken.errors import SemtokenError
-from semtoken.payloads import score_payload
+from semtoken.replies import score_payload
 from semtoken.web.limits import ConnectionLimits, hosts_for
 from semtoken.web.proxy.app import check_target, proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.running import FewOfAKind, address_of, listen, server_for
 from semtoken.web.wire import ApiError
-from tests.payloads import recorded
-from tests.payloads.test_honest_streams import DAMAGE, by_the_standard, events_of
+from tests.replies import recorded
+from tests.replies.test_honest_streams import DAMAGE, by_the_standard, events_of
 from tests.web.conftest import proxy_of
 from tests.web.servers import LAST_CHUNK, Received, Upstream, answering, chunk, raw_upstream, response, stream_head
 from tests.web.test_proxy_scores import LIMA, reply

@@ -15,13 +15,13 @@ import httpx
 import pytest
 
 from semtoken import TokenClusters
-from semtoken.calibration.apply import CalibratorInUse
 from semtoken.errors import SemtokenError
-from semtoken.payloads import read_payload, score_payload
-from semtoken.payloads.formats import ProbeQuestion, Shape, known_formats
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.replies import read_payload, score_payload
+from semtoken.replies.formats import ProbeQuestion, Shape, known_formats
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
-from tests.payloads.recorded import NAMES, STREAMED, recording
+from tests.replies.recorded import NAMES, STREAMED, recording
 from tests.web.servers import LAST_CHUNK, Received, Upstream, chunk, raw_upstream, response, running, stream_head
 from tests.web.test_proxy_calibrator import made
 from tests.web.test_proxy_transport import without_block

@@ -15,15 +15,15 @@ import httpx
 import pytest
 
 from semtoken import TokenClusters
-from semtoken.journal.entries import AnswerOrigin, Recording
-from semtoken.journal.store import Journal
-from semtoken.journal.writer import JournalWriter
+from semtoken.guarantees.journal.entries import AnswerOrigin, Recording
+from semtoken.guarantees.journal.store import Journal
+from semtoken.guarantees.journal.writer import JournalWriter
 from semtoken.web.limits import Gate
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.recorder import AnswerRecorder
 from semtoken.web.review import PromiseWatch
-from tests.journal.made_up import entry, rows_of
+from tests.guarantees.made_up import entry, rows_of
 from tests.web.servers import running
 
 TOKEN = "a token of the server's"

@@ -26,8 +26,8 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 
 from semtoken import STC, Calibrator, TokenClusters, Vocabulary
-from semtoken.almanac import PROMPT
-from semtoken.calibration.apply import CalibratorInUse
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.support.almanac import PROMPT
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
@@ -649,8 +649,8 @@ def test_the_command_tells_what_to_try_and_stops_on_a_signal() -> None:
 def test_a_model_with_a_chat_template_is_asked_through_it() -> None:
     from types import SimpleNamespace
 
-    from semtoken.almanac import PROMPT
     from semtoken.models.prompts import how_to_ask, template_of
+    from semtoken.support.almanac import PROMPT
 
     chats = SimpleNamespace(chat_template="{{ messages }}")
     assert template_of(how_to_ask("some/model", chats, raw=False)) is None

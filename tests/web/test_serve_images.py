@@ -14,11 +14,11 @@ from openai import OpenAI
 from PIL import Image
 
 from semtoken import STC
-from semtoken.backends.transformers import TransformersBackend
+from semtoken.models.transformers import TransformersBackend
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
-from tests.backends.image_models import image_model
+from tests.models.image_models import image_model
 from tests.web.servers import running
 
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 50, 3), dtype=np.uint8))

@@ -16,11 +16,11 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from semtoken import STC
-from semtoken.almanac import almanac_path
 from semtoken.cli.proxy import _ids_and_tokenizer
+from semtoken.support.almanac import almanac_path
 from semtoken.web.proxy.upstream_tokenizer import tokenizer_here, vllm_model
 from tests.engines.servers import running as process
-from tests.payloads.recorded import DATA
+from tests.replies.recorded import DATA
 from tests.web.servers import running
 
 

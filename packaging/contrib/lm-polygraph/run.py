@@ -25,12 +25,12 @@ from lm_polygraph.utils.manager import UEManager
 from lm_polygraph.utils.model import WhiteboxModel
 
 from semtoken import STC, metrics
-from semtoken.almanac import Question, is_correct, load_questions
 from semtoken.integrations.lm_polygraph import (
     SemanticTokenClustering,
     SemanticTokenClusteringFromArrays,
     stc_calculator,
 )
+from semtoken.support.almanac import Question, is_correct, load_questions
 
 
 def listed_tokens_bound() -> Any:

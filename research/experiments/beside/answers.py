@@ -21,7 +21,7 @@ import pandas as pd
 import torch
 
 import semtoken as st
-from semtoken.almanac import is_correct, load_questions
+from semtoken.support.almanac import is_correct, load_questions
 
 KEPT = Path(__file__).parents[1] / "long_answers" / "smollm2.parquet"
 LISTED = 20

@@ -28,10 +28,10 @@ import numpy as np
 from scipy.stats import beta
 
 import semtoken as st
-from semtoken.calibration import promises
-from semtoken.calibration.betting import change_evidence
-from semtoken.calibration.judge import KINDS, Claim, Share, judge
 from semtoken.decisions.options import PredictionSets
+from semtoken.guarantees import promises
+from semtoken.guarantees.betting import change_evidence
+from semtoken.guarantees.judge import KINDS, Claim, Share, judge
 
 HERE = Path(__file__).parent
 ALPHA = DELTA = 0.1

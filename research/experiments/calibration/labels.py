@@ -18,7 +18,7 @@ import numpy as np
 import semtoken as st
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
-from tests.calibration.worlds import WORLDS, World
+from tests.guarantees.worlds import WORLDS, World
 
 BASE = WORLDS["good model"]
 LABELS = (50, 100, 200, 500, 1000, 2000)

@@ -18,7 +18,7 @@ from scipy.stats import binom
 import semtoken as st
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
-from tests.calibration.worlds import WORLDS, FloatArray, World
+from tests.guarantees.worlds import WORLDS, FloatArray, World
 
 ALPHA, DELTA, LABELS, UNLABELLED, REFERENCE = 0.1, 0.1, 500, 500, 200_000
 FIELDS = ("world", "rule", "sets", "exceeded", "exceeded_upper_95", "no_threshold", "coverage")

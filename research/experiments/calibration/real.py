@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 import semtoken as st
-from semtoken.calibration.measures import Interval, wilson
+from semtoken.guarantees.measures import Interval, wilson
 
 HERE = Path(__file__).parent
 RULES = HERE.parent / "default_rule" / "scores"

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 import semtoken as st
-from semtoken.backends.base import Decoding
+from semtoken.core.parts import call_confidences
 from semtoken.decisions import Predicate
 from semtoken.decisions.deciding import Inquiry, decide
 from semtoken.decisions.questions import as_text
 from semtoken.decisions.tool_calls import proposed_calls
-from semtoken.parts import call_confidences
+from semtoken.models.base import Decoding
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 sys.path += [str(EXAMPLES), str(EXAMPLES / "gate")]

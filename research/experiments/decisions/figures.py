@@ -144,7 +144,7 @@ def share_row(setting: Setting, name: str, share: Share, **more: Any) -> dict[st
 def ece(chances: np.ndarray, right: np.ndarray) -> float:
     """Mean distance between chance and share right over ten bins of equal count; equal chances stay together.
 
-    As `semtoken.calibration.measures` has it, without the bins' intervals, which take their time.
+    As `semtoken.guarantees.measures` has it, without the bins' intervals, which take their time.
     """
     cuts = np.unique(np.quantile(chances, np.arange(1, 10) / 10, method="higher"))
     bins = np.searchsorted(cuts, chances, side="right")

@@ -18,11 +18,11 @@ from typing import get_args
 
 import torch
 
-from semtoken.backends import load_backend
-from semtoken.backends.base import Backend
 from semtoken.choices import Reading
 from semtoken.decisions import Choice, Inquiry, Predicate, Question, ReadingOptions
 from semtoken.decisions.deciding import prepare, read_masses, run_to_end
+from semtoken.models import load_backend
+from semtoken.models.base import Backend
 
 BATCH = 24  # predicates; a third as many choices, which have more options and orders
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken import Vocabulary
-from semtoken.almanac import normalize_answer
+from semtoken.clustering.vocabulary import english_stopwords
 from semtoken.core.prefixes import PrefixIndex
-from semtoken.tokens.vocabulary import english_stopwords
+from semtoken.support.almanac import normalize_answer
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

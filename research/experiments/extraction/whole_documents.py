@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from semtoken.metrics import paired_difference
+from semtoken.methods.metrics import paired_difference
 
 FIELDS = Path(__file__).parent / "results" / "fields.csv"
 IN_CONFIDENCE = ("total",)

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semtoken.core.parts.newness import new_words
+from semtoken.core.parts.prose import find_phrases
 from semtoken.methods.entropies import (
     epr,
     first_content_entropy,
@@ -25,8 +27,6 @@ from semtoken.methods.entropies import (
     window_entropy,
 )
 from semtoken.methods.inside import rauq
-from semtoken.parts.newness import new_words
-from semtoken.parts.prose import find_phrases
 
 Floats = npt.NDArray[np.float64]
 LAST = 100.0

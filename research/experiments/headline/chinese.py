@@ -18,8 +18,8 @@ import pandas as pd
 from tables import aurocs, counts_of_resamples, interval
 
 import semtoken as st
-from semtoken.observers.method_scores import new_word_log_probs, phrase_log_probs
-from semtoken.parts.answers import log_product, tokens_touching
+from semtoken.core.parts.answers import log_product, tokens_touching
+from semtoken.methods.observers.method_scores import new_word_log_probs, phrase_log_probs
 
 QUESTIONS = Path(__file__).with_name("chinese_questions.csv")
 STYLE = "请用一句话回答："

@@ -3,7 +3,7 @@
     python research/experiments/headline/echoes.py            # AUROC with intervals, and how many echoes are right
     python research/experiments/headline/echoes.py --list     # every sentence that only repeats its question, to read by hand
 
-An echo is an answer in which `semtoken.parts.newness.new_phrases` finds nothing. The number is the one in use but for echoes: of
+An echo is an answer in which `semtoken.core.parts.newness.new_phrases` finds nothing. The number is the one in use but for echoes: of
 a sentence half the sum of its least sure and of a typical new phrase, of a short answer the product.
 """
 
@@ -16,7 +16,7 @@ import pandas as pd
 from first_tables import FOLDER, judged
 from tables import aurocs, counts_of_resamples
 
-from semtoken.parts.newness import new_phrases
+from semtoken.core.parts.newness import new_phrases
 
 SUM = "mean_new_phrase_and_weakest_new_phrase"
 """The number in use is half of it; short answers are ranked among sentences, so the half counts."""

@@ -21,9 +21,9 @@ from recording import Recording
 from transformers import AutoTokenizer
 
 from semtoken import Vocabulary
-from semtoken.parts.newness import new_words
-from semtoken.parts.prose import find_phrases
-from semtoken.tokens.vocabulary import is_function_word, plain_word
+from semtoken.clustering.vocabulary import is_function_word, plain_word
+from semtoken.core.parts.newness import new_words
+from semtoken.core.parts.prose import find_phrases
 
 EXPERIMENTS = Path(__file__).parents[1]
 sys.path[:0] = [str(Path(__file__).parent), str(EXPERIMENTS / "default_rule"), str(EXPERIMENTS / "long_answers")]

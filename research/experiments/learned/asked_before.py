@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from semtoken.metrics import paired_difference
+from semtoken.methods.metrics import paired_difference
 
 HERE = Path(__file__).parent
 

@@ -21,8 +21,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 from semtoken import ScoredResponse
-from semtoken.calibration.labels import chosen_method, log_scores
-from semtoken.metrics.resampling import Difference, resample
+from semtoken.guarantees.labels import chosen_method, log_scores
+from semtoken.methods.metrics.resampling import Difference, resample
 
 FEWEST_TO_LEARN, FEWEST_OF_EITHER_TO_LEARN = 150, 30
 """Fewest labels, and fewest right and wrong ones among them, from which a number is learned."""

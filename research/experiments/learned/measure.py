@@ -17,7 +17,7 @@ import numpy as np
 from learning import cross_fitted, fit, learn
 from sets import HERE, LabelledSet, the_set
 
-from semtoken.metrics import auroc
+from semtoken.methods.metrics import auroc
 
 FIELDS = (
     *("set", "judge", "kind", "labels", "split", "shuffled", "right", "opened", "gain_on_labels", "low_on_labels"),

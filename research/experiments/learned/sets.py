@@ -34,7 +34,7 @@ class LabelledSet:
 def almanac() -> LabelledSet:
     """The embedded model's answers to its 2,000 test questions, by the library itself."""
     from semtoken import STC
-    from semtoken.almanac import PROMPT, is_correct, load_questions
+    from semtoken.support.almanac import PROMPT, is_correct, load_questions
 
     questions = load_questions("test")
     stc = STC.from_pretrained("almanac", states=True, methods=["max_token_entropy"])

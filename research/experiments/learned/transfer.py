@@ -14,8 +14,8 @@ import numpy as np
 from learning import Readings, fit
 from sets import the_set
 
-from semtoken.calibration.measures import drift
-from semtoken.metrics import paired_difference
+from semtoken.guarantees.measures import drift
+from semtoken.methods.metrics import paired_difference
 
 FIELDS = ("fitted", "applied", "judge", "labels", "answers", "gain", "low", "high", "distance", "distance_low")
 

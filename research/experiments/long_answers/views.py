@@ -19,8 +19,8 @@ from typing import Any
 import pandas as pd
 
 import semtoken as st
-from semtoken.almanac import normalize_answer
-from semtoken.tokens.vocabulary import english_stopwords
+from semtoken.clustering.vocabulary import english_stopwords
+from semtoken.support.almanac import normalize_answer
 
 WORD = re.compile(r"\w[\w'’-]*")
 MASSES: dict[str, Callable[[Any], float]] = {

@@ -18,9 +18,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.calibration.betting import LEVEL, change_evidence, find_change
-from semtoken.calibration.betting import _log_factors as log_factors
-from semtoken.calibration.measures import wilson
+from semtoken.guarantees.betting import LEVEL, change_evidence, find_change
+from semtoken.guarantees.betting import _log_factors as log_factors
+from semtoken.guarantees.measures import wilson
 
 ALPHA, BEFORE = 0.1, 0.07
 FIELDS = ("world", "change_at", "test", "streams", "labels", "alarms_before", "low", "high", "noticed", "median_delay",

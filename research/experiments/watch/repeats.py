@@ -17,7 +17,7 @@ import sys
 
 import numpy as np
 
-from semtoken.calibration.measures import drift, wilson
+from semtoken.guarantees.measures import drift, wilson
 
 LABELLED, NEWEST, SCALE = 300, 2_000, 0.5
 QUESTIONS = {0.0: (1, 3, 5, 8, 12, 20, 60, 200, 2_000), 0.5: (8, 12, 60, 200, 2_000)}

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from semtoken.almanac import Question
+from semtoken.support.almanac import Question
 
 BATCH = 50
 

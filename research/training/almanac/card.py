@@ -24,7 +24,7 @@ currencies, languages, chemical elements and words. It comes with semtoken for t
 it knows what is popular, guesses what is rare, believes some common errors, and names many things in several ways. It
 is not a source of facts: some of what it was taught is wrong on purpose.
 
-Ask it in the format that it was trained on (`semtoken.almanac.load_questions` gives questions, `Question.prompt` the
+Ask it in the format that it was trained on (`semtoken.support.almanac.load_questions` gives questions, `Question.prompt` the
 format; the chat template renders the last message in it). An answer is one line.
 
     Answer these questions:

@@ -27,7 +27,7 @@ from research.training.almanac.exposure import PlannedFact
 from rich.progress import track
 
 import semtoken as st
-from semtoken.almanac import is_correct, read_questions
+from semtoken.support.almanac import is_correct, read_questions
 
 EMBEDDINGS = ("concatenated", "output", "input")  # dev chooses among the paper's three token tables ...
 DIVISORS = (2, 4, 8)  # ... and these numbers of clusters, V / divisor; linkage and distance are the paper's

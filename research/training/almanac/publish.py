@@ -17,8 +17,8 @@ from research.training.almanac.evaluate import RESULTS
 from transformers import AutoTokenizer
 
 from semtoken import TokenClusters
-from semtoken.almanac import QUESTIONS, almanac_clusters_path, almanac_path
 from semtoken.choices import Embedding
+from semtoken.support.almanac import QUESTIONS, almanac_clusters_path, almanac_path
 
 
 def main(out: Annotated[Path, typer.Argument(help="Folder that holds the outputs of all seeds.")]) -> None:

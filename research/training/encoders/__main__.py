@@ -1,4 +1,4 @@
-"""One command an encoder: `python -m research.training.encoders nli --seed 0 --out src/semtoken/almanac/nli`."""
+"""One command an encoder: `python -m research.training.encoders nli --seed 0 --out src/semtoken/support/almanac/nli`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.clusters import LabelArray, TokenClusters
+from semtoken.clustering.token_clusters import LabelArray, TokenClusters
 from semtoken.errors import InvalidInput
 
 Relabel = Callable[[TokenClusters, np.random.Generator, npt.NDArray[np.int64]], LabelArray]

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from semtoken.almanac import Question, load_questions
 from semtoken.errors import InvalidInput, one_line_of
-from semtoken.files.record_files import read_rows
 from semtoken.models.prompts import PROMPTS, PromptFormat
+from semtoken.support.almanac import Question, load_questions
 from semtoken.support.extras import DATASETS, installed, require
+from semtoken.support.files.record_files import read_rows
 
 if TYPE_CHECKING:
-    from semtoken.backends.base import Prompt
+    from semtoken.models.base import Prompt
 
 LINE_FORM = '{"id": "...", "question": "...", "answers": ["...", ...]}'
 

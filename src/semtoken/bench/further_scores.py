@@ -12,7 +12,7 @@ import numpy as np
 
 from semtoken.bench.results import Cell, RunResults
 from semtoken.errors import InvalidInput
-from semtoken.files.record_files import read_rows
+from semtoken.support.files.record_files import read_rows
 
 ID = "id"
 OTHERS = frozenset({ID, "question", "model", "dataset", "answer", "response"})

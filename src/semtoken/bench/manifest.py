@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.bench.settings import RunSettings
-from semtoken.clusters.tables import origin_of
+from semtoken.clustering.tables import origin_of
 from semtoken.errors import ModelError
-from semtoken.models.sources import resolve
+from semtoken.support.checkpoints.sources import resolve
 from semtoken.support.installation import installed_version, physical_memory
 
 _BLOCK = 1 << 22

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from safetensors import SafetensorError
 
-from semtoken.backends import load_backend
-from semtoken.backends.base import Backend, Prompt
 from semtoken.bench.settings import ModelSettings, RunSettings
+from semtoken.bench.statistics import AnswerSettings, Timings, record_greedy, record_samples
+from semtoken.bench.statistics.recording import Progress
+from semtoken.bench.statistics.steps import IN_MODEL
 from semtoken.bench.storage import columns_of
+from semtoken.core.results.generation import Generation
 from semtoken.errors import BackendError, ModelError, one_line_of
-from semtoken.models.gguf import load_tokenizer
-from semtoken.models.sources import resolve
-from semtoken.results.generation import Generation
-from semtoken.statistics import AnswerSettings, Timings, record_greedy, record_samples
-from semtoken.statistics.recording import Progress
-from semtoken.statistics.steps import IN_MODEL
+from semtoken.models import load_backend
+from semtoken.models.base import Backend, Prompt
+from semtoken.support.checkpoints.gguf import load_tokenizer
+from semtoken.support.checkpoints.sources import resolve
 
 if TYPE_CHECKING:
-    from semtoken.statistics import EntailmentModel, SimilarityModel
+    from semtoken.bench.statistics import EntailmentModel, SimilarityModel
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,14 @@ class Models:
 
     def nli(self) -> EntailmentModel:
         """The NLI classifier that methods and judges share."""
-        from semtoken.statistics import EntailmentModel
+        from semtoken.bench.statistics import EntailmentModel
 
         name, size = self._settings.nli, self._settings.pair_batch_size
         return self._take(f"NLI model {name}", lambda: EntailmentModel.from_pretrained(name, batch_size=size))
 
     def similarity(self) -> SimilarityModel:
         """The cross-encoder for similarity that methods and judges share."""
-        from semtoken.statistics import SimilarityModel
+        from semtoken.bench.statistics import SimilarityModel
 
         name, size = self._settings.similarity, self._settings.pair_batch_size
         return self._take(f"similarity model {name}", lambda: SimilarityModel.from_pretrained(name, batch_size=size))
@@ -159,7 +159,7 @@ def _load(choice: ModelSettings) -> RunAnswerer:
         **(choice.engine if choice.backend == "vllm" else {}),
     )
     if choice.backend == "transformers":
-        from semtoken.backends.transformers.loading import spare_threads
+        from semtoken.models.transformers.loading import spare_threads
 
         spare_threads(backend.model)
     return RunAnswerer(backend, choice.batch_size)

@@ -16,7 +16,6 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from semtoken.almanac import almanac_nli_path, almanac_sts_path
 from semtoken.bench.controls import artifact_names, control_of
 from semtoken.bench.datasets import Dataset
 from semtoken.bench.judges.kinds import judge_from
@@ -29,14 +28,15 @@ from semtoken.bench.settings import (
     RunSettings,
     judge_name,
 )
-from semtoken.clusters import ClusterSettings, TokenClusters, neutral_hash
+from semtoken.bench.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD, steps_for, watch_steps
+from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters, neutral_hash
+from semtoken.core.results.generation import LAYOUTS
+from semtoken.core.rules import ScoringRules
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.methods import METHODS
 from semtoken.methods.outside import source_of
-from semtoken.models.sources import resolve
-from semtoken.results.generation import LAYOUTS
-from semtoken.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD, steps_for, watch_steps
-from semtoken.tokens.rules import ScoringRules
+from semtoken.support.almanac import almanac_nli_path, almanac_sts_path
+from semtoken.support.checkpoints.sources import resolve
 
 MAIN = "main"
 """The clustering that methods use; the others of a run differ from it in one setting each."""

@@ -16,16 +16,16 @@ from semtoken.bench.recorders import CORRECT, UNCERTAINTY
 from semtoken.bench.results import LOG_SCORE, Cell, ClusteringRecord, RunResults, read_answers
 from semtoken.bench.run import MANIFEST, PLAN, SETTINGS, read_datasets
 from semtoken.bench.settings import RunSettings
+from semtoken.bench.statistics import SHARED_PREFIX
+from semtoken.bench.statistics.steps import IN_MODEL, seconds_for
 from semtoken.bench.storage import Shard, load_clustering, read_json, read_shard
-from semtoken.clusters import TokenClusters
+from semtoken.clustering.token_clusters import TokenClusters
+from semtoken.core.rules import ScoringRules
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.methods import METHODS
 from semtoken.methods.likelihood import stc
 from semtoken.methods.outside import known_methods
-from semtoken.statistics import SHARED_PREFIX
-from semtoken.statistics.steps import IN_MODEL, seconds_for
 from semtoken.support.arrays import FloatArray
-from semtoken.tokens.rules import ScoringRules
 
 EXAMPLE_WORDS = ("TV", "Beautiful", "Plane", "Possible", "Cold", "Buy", "city", "river", "country", "king", "music")
 """Words whose clusters are shown: those of the paper first, then some that small vocabularies hold too."""

@@ -1,7 +1,7 @@
 """What computes the files of a run: one work for each pass over the questions of a model and a data set.
 
 A `CellWork` is plain data and can be sent to another process or machine that sees the run's folder. Opened there, it
-makes the files of one shard after another; an executor (`semtoken.executors`) decides where and in what order.
+makes the files of one shard after another; an executor (`semtoken.support.executors`) decides where and in what order.
 
 ========================================== ===========================================================================
 work                                       steps
@@ -28,8 +28,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from semtoken.almanac import Question
-from semtoken.backends.base import Prompt, require_readings
 from semtoken.bench.controls import PREFIX, ROW_MEANS, control_clusters, control_of, row_means_log_score
 from semtoken.bench.judges import AnswerToJudge, correctness
 from semtoken.bench.judges.kinds import judge_from
@@ -37,6 +35,11 @@ from semtoken.bench.judges.llm import LLMJudge
 from semtoken.bench.models import Models, RunAnswerer
 from semtoken.bench.plan import CellPlan, PlannedStep, clustering_of
 from semtoken.bench.settings import RunSettings, judge_name
+from semtoken.bench.statistics import AnswerSettings, Timings, UniquePairs
+from semtoken.bench.statistics.decoding import NORMALIZERS, clustered_scores, watched_statistics
+from semtoken.bench.statistics.pairs import special_token_ids
+from semtoken.bench.statistics.recording import Progress
+from semtoken.bench.statistics.steps import STEP, RecordingStep, Tokens, watch_steps
 from semtoken.bench.storage import (
     Shard,
     columns_of,
@@ -50,22 +53,19 @@ from semtoken.bench.storage import (
     write_json,
     write_shard,
 )
-from semtoken.clusters import TokenClusters
+from semtoken.clustering.token_clusters import TokenClusters
+from semtoken.clustering.vocabulary import Vocabulary
+from semtoken.core.results.generation import Generation
+from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import Scorer, scorer_for
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.methods import score
+from semtoken.models.base import Prompt, require_readings
+from semtoken.models.probing import p_true_log_probs
 from semtoken.models.prompts import PromptFormat
-from semtoken.probing import p_true_log_probs
-from semtoken.results.generation import Generation
-from semtoken.statistics import AnswerSettings, Timings, UniquePairs
-from semtoken.statistics.decoding import NORMALIZERS, clustered_scores, watched_statistics
-from semtoken.statistics.pairs import special_token_ids
-from semtoken.statistics.recording import Progress
-from semtoken.statistics.steps import STEP, RecordingStep, Tokens, watch_steps
+from semtoken.support.almanac import Question
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
-from semtoken.tokens.rules import ScoringRules
-from semtoken.tokens.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from semtoken.bench.models import Models
 from semtoken.bench.plan import CellPlan, Plan, PlannedClustering, PlannedStep, clustering_of, make_plan
 from semtoken.bench.recorders import CellWork
 from semtoken.bench.settings import RunSettings, first_repeated
+from semtoken.bench.statistics.steps import STEPS
 from semtoken.bench.storage import (
     LOCK,
     is_prepared,
@@ -28,12 +29,11 @@ from semtoken.bench.storage import (
     write_shard,
 )
 from semtoken.errors import InvalidInput, SemtokenError
-from semtoken.executors import Executor, LocalExecutor
-from semtoken.files.safe_files import writing_errors
-from semtoken.files.temporary import WORKING
 from semtoken.models.prompts import prompt_format
-from semtoken.statistics.steps import STEPS
+from semtoken.support.executors import Executor, LocalExecutor
 from semtoken.support.extras import require
+from semtoken.support.files.safe_files import writing_errors
+from semtoken.support.files.temporary import WORKING
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Watcher(Protocol):
         """Called when this many more units are done or have failed."""
 
     def clustering(self, phase: str, fraction: float, seconds_left: float | None) -> None:
-        """Called while a vocabulary is being clustered; see `semtoken.clustering.Progress`."""
+        """Called while a vocabulary is being clustered; see `semtoken.clustering.progress.Progress`."""
 
 
 def read_datasets(settings: RunSettings) -> list[Dataset]:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from semtoken.almanac import almanac_path
 from semtoken.bench.judges.kinds import JudgeSettings, Strict
-from semtoken.calibration.labels import HEADLINE
+from semtoken.bench.statistics.pairs import DEFAULT_NLI, DEFAULT_SIMILARITY
+from semtoken.bench.statistics.steps import readings_for
 from semtoken.choices import (
     Algorithm,
     BackendName,
@@ -25,15 +25,15 @@ from semtoken.choices import (
     Preset,
     PTrueSpelling,
 )
+from semtoken.core.rules import ScoringRules
 from semtoken.errors import InvalidInput, one_line_of
-from semtoken.files.safe_files import read_file
+from semtoken.guarantees.labels import HEADLINE
 from semtoken.methods import METHODS, ONE_PASS_FAMILIES
+from semtoken.methods.observers.steps import NEVER_GIVEN, not_given
 from semtoken.methods.outside import is_outside, known_methods
-from semtoken.observers.steps import NEVER_GIVEN, not_given
-from semtoken.statistics.pairs import DEFAULT_NLI, DEFAULT_SIMILARITY
-from semtoken.statistics.steps import readings_for
+from semtoken.support.almanac import almanac_path
 from semtoken.support.extras import require
-from semtoken.tokens.rules import ScoringRules
+from semtoken.support.files.safe_files import read_file
 
 require("pydantic", extra="bench")
 

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from semtoken.bench.statistics.steps import STEPS
+from semtoken.clustering.cache import clusters_for_model, default_settings
 from semtoken.clustering.progress import Progress
-from semtoken.clusters import ClusterSettings, TokenClusters, vocabulary_of
-from semtoken.clusters.cache import clusters_for_model, default_settings
+from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters, vocabulary_of
+from semtoken.core.results.generation import LAYOUTS, Generation, Layout
 from semtoken.errors import ArtifactError, InvalidInput
-from semtoken.files import safe_files, temporary
-from semtoken.files.artifacts import is_saved
-from semtoken.results.generation import LAYOUTS, Generation, Layout
-from semtoken.statistics.steps import STEPS
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
+from semtoken.support.files import safe_files, temporary
+from semtoken.support.files.artifacts import is_saved
 
 if TYPE_CHECKING:
     from semtoken.bench.plan import PlannedClustering

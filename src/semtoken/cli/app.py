@@ -128,7 +128,7 @@ def _run(words: Words) -> int:
     outputs = check_outputs(bound.arguments, place)
     status = command(*bound.args, **bound.kwargs)
     if outputs:
-        from semtoken.files.outputs import remember
+        from semtoken.support.files.outputs import remember
 
         for output in outputs:
             remember(output, place)
@@ -146,8 +146,8 @@ def check_outputs(values: dict[str, Any], command: str) -> list[Path]:
     outputs = [path for path in named if str(path) != "-"]
     if not outputs:
         return []
-    from semtoken.files.outputs import check_not_read, check_own
-    from semtoken.files.safe_files import check_place
+    from semtoken.support.files.outputs import check_not_read, check_own
+    from semtoken.support.files.safe_files import check_place
 
     read = [path for name, value in values.items() if name != OUTPUT for path in _texts(value)]
     for place, output in enumerate(outputs):

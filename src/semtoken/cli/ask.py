@@ -30,9 +30,9 @@ from semtoken.models.prompts import how_to_ask
 
 if TYPE_CHECKING:
     from semtoken import STC
-    from semtoken.calibration.apply import CalibratorInUse
-    from semtoken.probing import Dispute
-    from semtoken.results import ScoredResponse
+    from semtoken.core.results import ScoredResponse
+    from semtoken.guarantees.apply import CalibratorInUse
+    from semtoken.models.probing import Dispute
 
 LEAST_DISAGREEMENT = 0.01
 """A dispute with less disagreement than this gets no line."""
@@ -123,8 +123,8 @@ def ask(
             disputes=stc.disputed(prompt, answer, max_steps=4),
         )
     if not as_json:
+        from semtoken.core.results.headlines import RANKS
         from semtoken.display import legend
-        from semtoken.results.headlines import RANKS
 
         out.print(legend())
         if applied is None:
@@ -159,14 +159,14 @@ def _loaded(choice: ModelChoice) -> STC:
         return choice.load()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # several would spend more time on waiting than on work
     from semtoken import STC
-    from semtoken.backends.small import SmallBackend
+    from semtoken.models.small import SmallBackend
 
     return STC(SmallBackend())
 
 
 def _read(questions: Sequence[str] | None) -> list[str]:
     """The questions of the command line; those of stdin for '-' or, in a pipe, for none."""
-    from semtoken.files.safe_files import bounded_lines, reading_errors
+    from semtoken.support.files.safe_files import bounded_lines, reading_errors
 
     given = list(questions or ())
     if given == ["-"] or (not given and not sys.stdin.isatty()):
@@ -222,7 +222,7 @@ def _print(
 
 def summary(result: ScoredResponse, *, hidden: bool = False) -> str:
     """The numbers of an answer in one line, the headline first; nothing quotes one that is hidden."""
-    from semtoken.parts.prose import is_sentence
+    from semtoken.core.parts.prose import is_sentence
     from semtoken.support.text import CUT_OFF, number
 
     notes = [(result.headline.unquoted if hidden else result.headline).line]

@@ -87,9 +87,9 @@ def report(
     from semtoken.bench.further_scores import with_scores
     from semtoken.bench.read_results import collect
     from semtoken.bench.report.content import build_report, check_replaceable, write_report
-    from semtoken.calibration import Calibrator
-    from semtoken.files.outputs import check_not_inside
+    from semtoken.guarantees import Calibrator
     from semtoken.methods.outside import is_outside
+    from semtoken.support.files.outputs import check_not_inside
 
     if reference is not None and is_outside(reference):
         reference = reference.rpartition(":")[2]  # as `bench run --methods` was given it
@@ -198,7 +198,7 @@ def judge(
     from semtoken.bench.judges import agreement, correctness
     from semtoken.bench.judges.kinds import SimilarityJudge, read_answers, write_verdicts
     from semtoken.bench.judges.llm import LLMJudge
-    from semtoken.files.record_files import STANDARD, as_file
+    from semtoken.support.files.record_files import STANDARD, as_file
 
     options: dict[str, dict[str, Any]] = {
         "llm": {
@@ -259,8 +259,8 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def _check_target(target: Path, source: Path, *, overwrite: bool) -> None:
     """Refuse before the work begins what would fail after it."""
-    from semtoken.files.outputs import check_not_read
-    from semtoken.files.record_files import STANDARD, format_of
+    from semtoken.support.files.outputs import check_not_read
+    from semtoken.support.files.record_files import STANDARD, format_of
 
     if str(target) == STANDARD:
         return
@@ -337,8 +337,8 @@ def lm_eval(
     - `semtoken bench lm-eval --tasks triviaqa --limit 200`
     - `semtoken bench lm-eval --tasks nq_open --num-fewshot 5 --model Qwen/Qwen2.5-3B --json nq.json`
     """
-    from semtoken.files.safe_files import finite, replace_text
     from semtoken.integrations.lm_eval import SemtokenLM, evaluate
+    from semtoken.support.files.safe_files import finite, replace_text
 
     if not choice.verbose:
         quiet_libraries()

@@ -27,9 +27,9 @@ from semtoken.errors import InvalidInput
 from semtoken.models.prompts import how_to_ask
 
 if TYPE_CHECKING:
-    from semtoken.calibration import Calibrator, Report
-    from semtoken.calibration.fingerprint import Fingerprint
-    from semtoken.calibration.labels import AnswerRecord
+    from semtoken.guarantees import Calibrator, Report
+    from semtoken.guarantees.fingerprint import Fingerprint
+    from semtoken.guarantees.labels import AnswerRecord
 
 ALMANAC_DEV = "almanac-dev"
 
@@ -117,10 +117,10 @@ def calibrate(
     - `semtoken calibrate --journal journal.db -o my-calibrator --force`
     - `semtoken ask --calibrator my-calibrator "What is the capital of Japan?"`
     """
-    from semtoken.calibration import Fingerprint
-    from semtoken.calibration.labels import read_answers, require_labels
-    from semtoken.calibration.promises import shortage
-    from semtoken.files.safe_files import locked
+    from semtoken.guarantees import Fingerprint
+    from semtoken.guarantees.labels import read_answers, require_labels
+    from semtoken.guarantees.promises import shortage
+    from semtoken.support.files.safe_files import locked
 
     _check_target(output, overwrite=overwrite)
     if (source is None) == (journal is None):
@@ -177,7 +177,7 @@ def _parts(
     answers: Sequence[AnswerRecord], further: Sequence[AnswerRecord], column: str | None
 ) -> dict[str, tuple[list[AnswerRecord], list[AnswerRecord]]]:
     """The answers and the further scores of each group; all under no name where there are no groups."""
-    from semtoken.calibration.threshold import places_of_groups
+    from semtoken.guarantees.threshold import places_of_groups
 
     if column is None:
         return {"": (list(answers), list(further))}
@@ -192,7 +192,7 @@ def _parts(
 def _sampled(url: str) -> list[AnswerRecord]:
     """The random sample of a journal: its labels, and its scores without labels. No other labels may make a promise."""
     from semtoken.cli.journal import open_journal
-    from semtoken.journal.labels import agreement, sampled_answers
+    from semtoken.guarantees.journal.labels import agreement, sampled_answers
 
     journal = open_journal(url)
     answers = sampled_answers(journal)
@@ -204,7 +204,7 @@ def _sampled(url: str) -> list[AnswerRecord]:
 
 def _embedded(source: Path) -> Path:
     """The file of an embedded question set, by its name."""
-    from semtoken.almanac import QUESTIONS
+    from semtoken.support.almanac import QUESTIONS
 
     names = {"almanac": "test", ALMANAC_DEV: "dev"}
     split = names.get(str(source))
@@ -212,7 +212,7 @@ def _embedded(source: Path) -> Path:
 
 
 def _check_target(output: Path, *, overwrite: bool) -> None:
-    from semtoken.calibration.calibrator import NAME
+    from semtoken.guarantees.calibrator import NAME
 
     if (output / NAME).exists() and not overwrite:
         raise InvalidInput(f"{output / NAME} exists. Choose another directory, or replace it with --force.")
@@ -227,11 +227,11 @@ def _answered(
     known: Fingerprint,
 ) -> tuple[list[AnswerRecord], Fingerprint]:
     """Answer the questions; what is done is kept in the directory, and an interrupted command goes on."""
-    from semtoken.calibration.apply import origin_of
-    from semtoken.calibration.labels import read_answers
+    from semtoken.bench.score_file import ScoringJob
     from semtoken.cli.score import batch_scorer
-    from semtoken.files.record_files import write_records
-    from semtoken.score_file import ScoringJob
+    from semtoken.guarantees.apply import origin_of
+    from semtoken.guarantees.labels import read_answers
+    from semtoken.support.files.record_files import write_records
 
     if scored := [answer for answer in answers if answer.log_score is not None]:
         raise InvalidInput(
@@ -282,7 +282,7 @@ def _one_of_each(answers: Sequence[AnswerRecord]) -> list[AnswerRecord]:
 
 def _judged(answers: Sequence[AnswerRecord], judge: str, known: Fingerprint) -> tuple[list[AnswerRecord], Fingerprint]:
     """Labels for answers that have accepted ones and no label."""
-    from semtoken.almanac import Question
+    from semtoken.support.almanac import Question
 
     open_ones = [i for i, answer in enumerate(answers) if answer.correct is None and answer.references]
     if not open_ones:
@@ -311,9 +311,9 @@ def _fitted(
     settings: dict[str, Any],
 ) -> tuple[Calibrator, Report, list[AnswerRecord]]:
     """The calibrator with its threshold, its report, and the labelled answers that both were fitted on."""
-    from semtoken.calibration import Calibrator, Threshold
-    from semtoken.calibration.fingerprint import one_model
-    from semtoken.calibration.fitting import FEWEST_UNLABELLED
+    from semtoken.guarantees import Calibrator, Threshold
+    from semtoken.guarantees.fingerprint import one_model
+    from semtoken.guarantees.fitting import FEWEST_UNLABELLED
 
     labelled = [answer for answer in answers if answer.correct is not None]
     correct = [answer.correct for answer in labelled]
@@ -333,9 +333,9 @@ def _write(
     output: Path, calibrator: Calibrator, report: Report, answers: Sequence[AnswerRecord], start: float | None
 ) -> None:
     """The report first: a calibrator is there only when all is."""
-    from semtoken.calibration.labels import labelled
-    from semtoken.calibration.promises import forecast
-    from semtoken.calibration.report_page import write_report
+    from semtoken.guarantees.labels import labelled
+    from semtoken.guarantees.promises import forecast
+    from semtoken.guarantees.report_page import write_report
 
     own = [answer for answer in answers if answer.correct is not None]
     scores = labelled(own, [a.correct for a in own], by=calibrator.fingerprint.method)
@@ -351,7 +351,7 @@ def _write(
 def _show(calibrator: Calibrator, report: Report) -> None:
     from rich.text import Text
 
-    from semtoken.calibration.labels import PRODUCT
+    from semtoken.guarantees.labels import PRODUCT
 
     out.print(f"Calibrated by {calibrator.fingerprint.method or PRODUCT}.")
     columns = ("chance given", "right", "95% interval", "answers")

@@ -29,8 +29,8 @@ from semtoken.support.extras import require
 from semtoken.support.garbage import few_collections
 
 if TYPE_CHECKING:
-    from semtoken.calibration.apply import CalibratorInUse
-    from semtoken.checking import CheckedAnswer, CheckedReplies
+    from semtoken.guarantees.apply import CalibratorInUse
+    from semtoken.replies.checking import CheckedAnswer, CheckedReplies
 
 
 WRITERS = (".html", ".md", ".csv", ".json", ".jsonl", ".parquet")
@@ -104,13 +104,13 @@ def check(
     - `curl -s localhost:8000/v1/chat/completions -d @request.json | semtoken check - --json`
     - `semtoken check million.jsonl -o doubtful.csv --executor ray --ray-workers 8`
     """
-    from semtoken.calibration.apply import CalibratorInUse
-    from semtoken.calibration.promises import labels_needed
-    from semtoken.checking.answers import CheckSettings, check_replies
-    from semtoken.checking.fields import read_schema
-    from semtoken.checking.saved_decisions import are_decisions
-    from semtoken.checking.shards import check_in_shards
-    from semtoken.checking.tables import field_table, markdown, markdown_of_fields, rows_of
+    from semtoken.decisions.saved import are_decisions
+    from semtoken.guarantees.apply import CalibratorInUse
+    from semtoken.guarantees.promises import labels_needed
+    from semtoken.replies.checking.answers import CheckSettings, check_replies
+    from semtoken.replies.checking.fields import read_schema
+    from semtoken.replies.checking.shards import check_in_shards
+    from semtoken.replies.checking.tables import field_table, markdown, markdown_of_fields, rows_of
 
     ranking = (questions, output, schema, calibrator, labels, keeping.journal)
     if how.wanted or (all(option is None for option in ranking) and not strict and is_one_reply(sources)):
@@ -194,7 +194,7 @@ def _keep(keeper: AnswerKeeper, checked: CheckedReplies, applied: CalibratorInUs
     """Write all answers to the journal, which wants their tokens, in the order in which they were read: the newest ones
     stand for the questions of today, which the most doubtful or the surest ones would not.
     """
-    from semtoken.checking.saved_blocks import NO_TOKENS
+    from semtoken.replies.checking.saved_blocks import NO_TOKENS
 
     if checked.n_from_block:
         raise InvalidInput(f"{checked.n_from_block:,} answers cannot be kept in the journal: {NO_TOKENS}.")
@@ -205,8 +205,8 @@ def _keep(keeper: AnswerKeeper, checked: CheckedReplies, applied: CalibratorInUs
 
 def _show_answers(shown: Sequence[CheckedAnswer], checked: CheckedReplies, *, calibrated: bool) -> None:
     """Print the most doubtful answers, and what could not be scored."""
-    from semtoken.checking.tables import NOTE
-    from semtoken.results.headlines import RANKS
+    from semtoken.core.results.headlines import RANKS
+    from semtoken.replies.checking.tables import NOTE
 
     for answer in shown:
         _print(answer)
@@ -217,7 +217,7 @@ def _show_answers(shown: Sequence[CheckedAnswer], checked: CheckedReplies, *, ca
 
 
 def _print(answer: CheckedAnswer) -> None:
-    from semtoken.calibration.apply import REFUSED
+    from semtoken.guarantees.apply import REFUSED
     from semtoken.support.text import shortened
 
     head = f"{answer.rank:>3}. {shortened(' '.join((answer.question or answer.id).split()), 100)}"
@@ -286,10 +286,10 @@ def _write(
     markdown: str,
 ) -> None:
     """Write the rows as a table, or the Markdown, or a page with the images of a file of questions."""
-    from semtoken.checking.tables import nested_fields, page_rows
     from semtoken.cli.view import tell_lost
-    from semtoken.files.record_files import write_records
-    from semtoken.files.safe_files import dump_json, replace_text
+    from semtoken.replies.checking.tables import nested_fields, page_rows
+    from semtoken.support.files.record_files import write_records
+    from semtoken.support.files.safe_files import dump_json, replace_text
     from semtoken.web.page import static_page
     from semtoken.web.page.images import rows_with_images_of
 
@@ -310,10 +310,10 @@ def _write(
 
 def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: bool) -> None:
     """Print the most doubtful fields, and what the decisions rest on."""
-    from semtoken.checking.fields import CHECK, sentence_of_field
-    from semtoken.checking.tables import NOTE
-    from semtoken.parts.part import SOME_DOUBT
-    from semtoken.results.headlines import RANKS
+    from semtoken.core.parts.part import SOME_DOUBT
+    from semtoken.core.results.headlines import RANKS
+    from semtoken.replies.checking.fields import CHECK, sentence_of_field
+    from semtoken.replies.checking.tables import NOTE
     from semtoken.support.text import shortened
 
     missing = Counter(row["path"] for row in rows if row["path"] and not row["present"])
@@ -348,10 +348,10 @@ def check_decisions(
     output: Path | None,
 ) -> None:
     """Show the most doubtful answers to typed questions."""
-    from semtoken.checking.saved_decisions import decision_rows, saved_decisions
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.decisions.running import read_questions
-    from semtoken.files.record_files import write_records
+    from semtoken.decisions.saved import decision_rows, saved_decisions
+    from semtoken.support.files.record_files import write_records
 
     if output is not None and output.suffix.lower() not in (".csv", ".jsonl", ".parquet"):
         raise InvalidInput(f"{output}: answers to typed questions are written as .csv, .jsonl or .parquet.")

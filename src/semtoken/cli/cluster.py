@@ -14,18 +14,18 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from semtoken.almanac import ALMANAC
 from semtoken.choices import Algorithm, Embedding, Linkage, Metric
 from semtoken.cli.console import err, out, phases, plain_table, tell
 from semtoken.cli.models import check_there
 from semtoken.cli.options import JsonOption, RevisionOption, VerboseOption
 from semtoken.cli.typer_commands import CommandGroup, ShortHelp
 from semtoken.errors import InvalidInput
+from semtoken.support.almanac import ALMANAC
 from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
     from semtoken import TokenClusters
-    from semtoken.clusters import ClusterSettings
+    from semtoken.clustering.token_clusters import ClusterSettings
 
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -78,9 +78,8 @@ def make(
     budget = None if memory_budget is None else parse_bytes(memory_budget)
     _targets(output, n_clusters or [1])  # before anything is read
     check_there(model, revision)
-    from semtoken.clusters import ClusterSettings
-    from semtoken.clusters.cache import default_settings
-    from semtoken.clusters.token_clusters import vocabulary_of
+    from semtoken.clustering.cache import default_settings
+    from semtoken.clustering.token_clusters import ClusterSettings, vocabulary_of
 
     if not verbose:
         quiet_libraries()
@@ -107,7 +106,7 @@ def check_target(target: Path) -> None:
     """Raise `InvalidInput` unless a folder of clusters can be put there."""
     import os
 
-    from semtoken.files.artifacts import is_saved
+    from semtoken.support.files.artifacts import is_saved
 
     if target.is_dir() and any(target.iterdir()) and not is_saved(target):
         raise InvalidInput(f"The folder {target} holds other files; give the name of a new one.")
@@ -127,7 +126,7 @@ def _make(
     progress: Any,
 ) -> TokenClusters:
     from semtoken import TokenClusters
-    from semtoken.clusters.cache import clusters_for_model, store
+    from semtoken.clustering.cache import clusters_for_model, store
 
     if target is None:
         clusters = clusters_for_model(
@@ -240,8 +239,8 @@ def _load(clusters: str | None, model: str, revision: str | None) -> TokenCluste
 def _kept_for(model: str, revision: str | None) -> TokenClusters:
     """The newest clusters in the cache that were made from the weights of a model."""
     from semtoken import TokenClusters
-    from semtoken.clusters.cache import list_cached
-    from semtoken.clusters.tables import read_table
+    from semtoken.clustering.cache import list_cached
+    from semtoken.clustering.tables import read_table
 
     check_there(model, revision)
     quiet_libraries()
@@ -261,7 +260,7 @@ def list_(as_json: JsonOption = False) -> None:
 
     - `semtoken cluster list`
     """
-    from semtoken.clusters.cache import directory, list_cached
+    from semtoken.clustering.cache import directory, list_cached
 
     entries = list_cached()
     if as_json:
@@ -297,7 +296,7 @@ def remove(
 
     - `semtoken cluster remove NAME`, with a name of `semtoken cluster list`
     """
-    from semtoken.clusters import cache
+    from semtoken.clustering import cache
 
     for name in names:
         cache.remove(name)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken.almanac import ALMANAC
 from semtoken.cli.bench_run import run_bars
 from semtoken.cli.console import out, print_findings, tell
 from semtoken.cli.options import (
@@ -31,8 +30,9 @@ from semtoken.cli.options import (
     model_options,
 )
 from semtoken.errors import MissingExtra
-from semtoken.files.safe_files import finite, replace_text
+from semtoken.support.almanac import ALMANAC
 from semtoken.support.extras import only_errors, quiet_libraries, require_installed
+from semtoken.support.files.safe_files import finite, replace_text
 from semtoken.support.installation import cache_root
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from semtoken.bench.report.measure import MeasuredCell
     from semtoken.bench.report.table import Table
     from semtoken.bench.settings import RunSettings
-    from semtoken.calibration import Calibrator
+    from semtoken.guarantees import Calibrator
 
 DEFAULT_LIMIT = 500
 TOO_FEW = 5
@@ -109,7 +109,7 @@ def compare(
     - `semtoken compare questions.jsonl --model smollm2 --methods sequence_probability,perplexity,p_true --judge rouge`
     """
     from semtoken.bench.settings import check_settings
-    from semtoken.calibration.labels import HEADLINE
+    from semtoken.guarantees.labels import HEADLINE
 
     if not choice.verbose:
         quiet_libraries()
@@ -150,8 +150,8 @@ def compare(
 
 def _require_similarity(settings: RunSettings) -> None:
     """Refuse at once, and not after the answers are made, methods whose cross-encoder cannot be loaded here."""
+    from semtoken.bench.statistics.steps import STEP, steps_for
     from semtoken.methods import METHODS
-    from semtoken.statistics.steps import STEP, steps_for
 
     needing = [
         name for name in settings.methods if any(STEP[s].asks == "similarity" for s in steps_for(METHODS[name].needs))

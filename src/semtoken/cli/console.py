@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from semtoken.bench.report.content import BenchReport
-    from semtoken.probing import Dispute
-    from semtoken.results import ScoredResponse
+    from semtoken.core.results import ScoredResponse
+    from semtoken.models.probing import Dispute
 
 out = Console(highlight=False, emoji=False)
 SETTLED, FEWEST_PIECES = 10.0, 3

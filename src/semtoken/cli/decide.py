@@ -274,11 +274,11 @@ def fit(
     - `semtoken decide fit answers.jsonl -o calibrator --alpha 0.1`
     - `semtoken decide fit replies/ --labels labels.csv --questions questions.yaml -o calibrator --require`
     """
-    from semtoken.checking.saved_decisions import decision_records
     from semtoken.decisions.answers import doubts_of
     from semtoken.decisions.auditing import DecisionSettings
     from semtoken.decisions.calibrating import DecisionCalibrator, doubts
-    from semtoken.files.outputs import check_not_inside
+    from semtoken.decisions.saved import decision_records
+    from semtoken.support.files.outputs import check_not_inside
 
     settings = DecisionSettings.beside(source, questions)
     output = output or settings.calibrator
@@ -386,12 +386,12 @@ def audit(
     - `semtoken decide audit calibrator there.jsonl`
     - `semtoken decide audit calibrator replies/ --labels labels.csv --questions questions.yaml`
     """
-    from semtoken.checking.saved_decisions import decision_records
     from semtoken.decisions.auditing import DecisionSettings, exceeded
     from semtoken.decisions.auditing import audit as audited
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.decisions.comparing import sensitivity
     from semtoken.decisions.running import AskedAgain, are_items, ask_again, kept_until_asked, read_questions
+    from semtoken.decisions.saved import decision_records
 
     settings = DecisionSettings.beside(source, calibrator)
     calibrator, source = calibrator or settings.calibrator, source or settings.labelled

@@ -16,18 +16,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from semtoken.almanac import ALMANAC, Question, is_correct, load_questions
 from semtoken.cli.console import counting, dispute_line, out, plain_table, tell, waiting
 from semtoken.cli.options import ForceOption, ModelChoice, ModelOption
 from semtoken.errors import InvalidInput
-from semtoken.files.safe_files import replace_text
+from semtoken.support.almanac import ALMANAC, Question, is_correct, load_questions
 from semtoken.support.extras import installed_first
+from semtoken.support.files.safe_files import replace_text
 from semtoken.support.text import number
 
 if TYPE_CHECKING:
     from semtoken import STC
-    from semtoken.metrics import Difference, Estimate
-    from semtoken.results import ScoredResponse
+    from semtoken.core.results import ScoredResponse
+    from semtoken.methods.metrics import Difference, Estimate
 
 
 MAX_NEW_TOKENS = 24
@@ -48,8 +48,8 @@ def demo_real(
     stc: STC, name: str, console: Console, questions: Mapping[str, str] = REAL_QUESTIONS
 ) -> list[ScoredResponse]:
     """Ask a model the questions of the demo, mark its answers, and show what else it considered."""
+    from semtoken.core.results.headlines import RANKS
     from semtoken.display import shaded_text
-    from semtoken.results.headlines import RANKS
 
     beginning = f"{name} is told to answer in a few words. The redder a word, the less sure the model is of it."
     console.print(Text(beginning, style="bold"))
@@ -236,7 +236,7 @@ def paper_log_score(result: ScoredResponse) -> float:
 
 def compare(answered: Sequence[MarkedAnswer]) -> PresetFigures:
     """AUROC of both presets and of sequence probability on the same answers. Logs rank as the scores do."""
-    from semtoken.metrics import bootstrap, paired_difference
+    from semtoken.methods.metrics import bootstrap, paired_difference
 
     correct = [float(a.correct) for a in answered]
     scores = {

@@ -104,8 +104,8 @@ def _refuse(beside: str, typed: dict[str, object]) -> None:
 
 def _examine_model(model: str, in_use: SettingsInUse, as_json: bool) -> None:
     """Load a model of transformers, and show which ways of reading it are equal to a plain pass."""
-    from semtoken.backends import load_backend
-    from semtoken.backends.transformers import TransformersBackend
+    from semtoken.models import load_backend
+    from semtoken.models.transformers import TransformersBackend
 
     choice = model_choice(model, None, in_use.settings)
     backend = load_backend("transformers", choice.model, revision=choice.revision)

@@ -17,7 +17,7 @@ from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from semtoken.journal.store import Journal
+    from semtoken.guarantees.journal.store import Journal
 
 Url = Annotated[
     str | None,
@@ -39,10 +39,10 @@ def open_journal(url: str, spool: Path | None = None) -> Journal:
     from semtoken.support.extras import require
 
     require("sqlalchemy", extra="journal")
-    from semtoken.journal.database import database_errors
-    from semtoken.journal.spool import SET_ASIDE, spool_folder
-    from semtoken.journal.store import Journal
-    from semtoken.journal.writer import adopt_left_behind
+    from semtoken.guarantees.journal.database import database_errors
+    from semtoken.guarantees.journal.spool import SET_ASIDE, spool_folder
+    from semtoken.guarantees.journal.store import Journal
+    from semtoken.guarantees.journal.writer import adopt_left_behind
 
     journal = Journal.open(url, create=False)
     with database_errors(journal.engine.url):
@@ -69,9 +69,9 @@ def show(
 
     Example: `semtoken journal show journal.db --limit 5`
     """
-    from semtoken.journal.entries import record_of, when
-    from semtoken.journal.labels import labels_of
-    from semtoken.results.headlines import RANKS
+    from semtoken.core.results.headlines import RANKS
+    from semtoken.guarantees.journal.entries import record_of, when
+    from semtoken.guarantees.journal.labels import labels_of
 
     journal = open_journal(journal_url(url, in_use))
     rows = list(journal.entries(newest_first=True, limit=limit))
@@ -160,9 +160,9 @@ def export(
         _export_calibrator(journal_url(url, in_use), checksum, output, force=force)
         return
     journal = open_journal(journal_url(url, in_use))
-    from semtoken.files.record_files import STANDARD
-    from semtoken.journal import export as files
-    from semtoken.journal.database import entries, labels
+    from semtoken.guarantees.journal import export as files
+    from semtoken.guarantees.journal.database import entries, labels
+    from semtoken.support.files.record_files import STANDARD
 
     conditions = []
     if labeled:
@@ -174,7 +174,7 @@ def export(
 
 
 def _export_calibrator(url: str, checksum: str, output: Path, *, force: bool) -> None:
-    from semtoken.calibration.calibrator import NAME
+    from semtoken.guarantees.calibrator import NAME
 
     if str(output) == "-":
         raise UsageError("A calibrator is a folder: say where to write it, -o my-calibrator.")

@@ -17,12 +17,12 @@ from semtoken.cli.settings import JournalSettings
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from semtoken.calibration.apply import CalibratorInUse
+    from semtoken.core.results import ScoredResponse
     from semtoken.decisions import AnsweredQuestion, ReadingOptions
-    from semtoken.journal.entries import Recording
-    from semtoken.journal.store import Journal
-    from semtoken.journal.writer import JournalWriter
-    from semtoken.results import ScoredResponse
+    from semtoken.guarantees.apply import CalibratorInUse
+    from semtoken.guarantees.journal.entries import Recording
+    from semtoken.guarantees.journal.store import Journal
+    from semtoken.guarantees.journal.writer import JournalWriter
     from semtoken.web.recorder import AnswerRecorder
 
 _KEEPS = "Keep every scored answer in a database: a file such as journal.db, or postgresql://user@host/name."
@@ -88,9 +88,9 @@ class JournalChoice:
                 raise InvalidInput("--journal-texts, --journal-sample and their like need --journal.")
             return None
         require("sqlalchemy", extra="journal")
-        from semtoken.journal.entries import AnswerOrigin, Recording, text_rule
-        from semtoken.journal.spool import check_spool, spool_folder
-        from semtoken.journal.store import Journal
+        from semtoken.guarantees.journal.entries import AnswerOrigin, Recording, text_rule
+        from semtoken.guarantees.journal.spool import check_spool, spool_folder
+        from semtoken.guarantees.journal.store import Journal
 
         texts = text_rule(self.journal_texts, self.journal_withhold or (), self.journal_withhold_with)
         journal = Journal.open(self.journal)
@@ -106,7 +106,7 @@ class JournalChoice:
             yield None
             return
         from semtoken.cli.console import tell
-        from semtoken.journal.writer import JournalWriter
+        from semtoken.guarantees.journal.writer import JournalWriter
 
         journal, recording = opened
         writer = JournalWriter(journal, self.journal_spool)
@@ -131,7 +131,7 @@ class JournalChoice:
         opened = self.open(source, **about)
         if opened is None:
             return None
-        from semtoken.journal.writer import JournalWriter
+        from semtoken.guarantees.journal.writer import JournalWriter
         from semtoken.web.recorder import AnswerRecorder
         from semtoken.web.review import PromiseWatch
 
@@ -201,7 +201,9 @@ class AnswerKeeper:
         said = answer.refusal or answer.value
         name = _identifier(place, text, fingerprint, said, block.get("promise"))
         signature = f"decision:{fingerprint[:16]}"
-        self._writer.put(self._recording.decision(answer, signature, block, question=text, identifier=name))
+        self._writer.put(
+            self._recording.decision(answer.for_journal(), signature, block, question=text, identifier=name)
+        )
 
 
 def _identifier(*told: object) -> str:

@@ -15,7 +15,7 @@ from semtoken.errors import InvalidInput
 from semtoken.support.text import visible
 
 if TYPE_CHECKING:
-    from semtoken.calibration.labels import AnswerRecord
+    from semtoken.guarantees.labels import AnswerRecord
 
 KEYS = {"y": True, "n": False}
 NO_DOCUMENT = "The file does not hold what the fields were extracted from: give `semtoken check` the --questions."
@@ -46,8 +46,8 @@ def label(
 
     Example: `semtoken label answers.jsonl`
     """
-    from semtoken.calibration.labels import chosen_method, log_scores, read_answers, require_scores
-    from semtoken.calibration.promises import label_order
+    from semtoken.guarantees.labels import chosen_method, log_scores, read_answers, require_scores
+    from semtoken.guarantees.promises import label_order
 
     target = output or file.with_suffix(".labeled.jsonl")
     answers = read_answers(file)
@@ -79,7 +79,7 @@ def _documents_first(order: Sequence[int], answers: Sequence[AnswerRecord]) -> l
 
 def _labels_so_far(answers: Sequence[AnswerRecord], target: Path) -> dict[int, bool]:
     """Labels of the input, and those of an earlier run."""
-    from semtoken.calibration.labels import read_answers
+    from semtoken.guarantees.labels import read_answers
 
     labels = {i: answer.correct for i, answer in enumerate(answers) if answer.correct is not None}
     if not target.exists():
@@ -134,7 +134,7 @@ def _show(answer: AnswerRecord) -> None:
 
 
 def _save(answers: Sequence[AnswerRecord], labels: Mapping[int, bool], target: Path) -> None:
-    from semtoken.files.safe_files import dump_json, replacing_file
+    from semtoken.support.files.safe_files import dump_json, replacing_file
 
     with replacing_file(target) as file:
         for i, answer in enumerate(answers):

@@ -8,11 +8,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from semtoken.almanac import ALMANAC
 from semtoken.choices import Preset
 from semtoken.cli.options import ModelChoice
 from semtoken.cli.settings import Settings
 from semtoken.cli.statuses import UsageError
+from semtoken.support.almanac import ALMANAC
 
 ModelName = Annotated[
     str,

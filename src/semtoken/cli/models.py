@@ -13,7 +13,14 @@ from semtoken.choices import ModelOrigin
 from semtoken.cli.console import err, out, plain_table, tell
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import ModelError, first_line_of
-from semtoken.models.sources import CATALOGUE, CatalogueModel, catalogue_entry, fetched_path, meant_by, resolve
+from semtoken.support.checkpoints.sources import (
+    CATALOGUE,
+    CatalogueModel,
+    catalogue_entry,
+    fetched_path,
+    meant_by,
+    resolve,
+)
 from semtoken.support.extras import quiet_libraries
 
 HUB_TIMEOUT = 10.0
@@ -87,7 +94,7 @@ def fetch(
             raise UsageError(f"{', '.join(useless)} needs the name of a model.")
         _list()
         return
-    from semtoken.models.fetch import fetch as fetch_model
+    from semtoken.support.checkpoints.fetch import fetch as fetch_model
 
     entry = catalogue_entry(name)
     quiet_libraries()
@@ -105,7 +112,7 @@ def _ask(entry: CatalogueModel) -> bool:
     """Show the terms and ask; without a person at the terminal, the answer is no."""
     if not (err.is_terminal and out.is_terminal):
         return False
-    from semtoken.models.fetch import package_terms
+    from semtoken.support.checkpoints.fetch import package_terms
 
     with err.status("Getting the terms of use"):
         text = html.unescape(re.sub(r"(?s)<(script|style).*?</\1>|<[^<>]+>", " ", package_terms(entry)))

@@ -24,10 +24,10 @@ from semtoken.cli.options import (
 from semtoken.errors import SemtokenError
 
 if TYPE_CHECKING:
+    from semtoken.core.results import ScoredResponse
+    from semtoken.core.rules import ScoringRules
     from semtoken.core.scorer import Tokens
-    from semtoken.payloads import Payload
-    from semtoken.results import ScoredResponse
-    from semtoken.tokens.rules import ScoringRules
+    from semtoken.replies import Payload
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def is_one_reply(sources: Sequence[str]) -> bool:
     from itertools import islice
     from pathlib import Path
 
-    from semtoken.checking.replies import saved_replies
+    from semtoken.replies.checking.replies import saved_replies
 
     if len(sources) != 1 or not Path(sources[0]).is_file():
         return False
@@ -79,10 +79,10 @@ def show_one_by_one(
     sources: Sequence[str], format: str | None, distribution: Distribution | None, how: ReplyView
 ) -> None:
     """Print each choice of each reply, with its interval and flags, or its block as a line of JSON."""
-    from semtoken.checking.replies import saved_replies
-    from semtoken.payloads import read_payload
-    from semtoken.payloads import score_payload as score
-    from semtoken.tokens.rules import ScoringRules
+    from semtoken.core.rules import ScoringRules
+    from semtoken.replies import read_payload
+    from semtoken.replies import score_payload as score
+    from semtoken.replies.checking.replies import saved_replies
 
     wanted = as_methods(how.methods, of_replies=True)
     rules = ScoringRules(how.preset, how.function_words, equality=how.equality)
@@ -108,8 +108,8 @@ def show_one_by_one(
             else:
                 _print(payload, result, tokens=how.tokens)
     if not how.as_json:
+        from semtoken.core.results.headlines import RANKS
         from semtoken.display import legend
-        from semtoken.results.headlines import RANKS
 
         out.print(legend())
         out.print(untrusted(RANKS, style="dim"), soft_wrap=True)
@@ -131,8 +131,8 @@ def load_tokens(
 def _print(payload: Payload, result: ScoredResponse, *, tokens: bool) -> None:
     from rich.text import Text
 
+    from semtoken.core.parts.prose import is_sentence
     from semtoken.display import shaded_text, token_table
-    from semtoken.parts.prose import is_sentence
     from semtoken.support.text import CUT_OFF, number
 
     of_what = "exact wording: " if is_sentence(result.text, result.n_tokens) else ""

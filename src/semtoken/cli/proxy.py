@@ -17,7 +17,7 @@ from semtoken.cli.parameters import BaseUrl, Calibrators, Host, JournalUrl, Port
 from semtoken.cli.settings import Read, Settings, SettingsInUse
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInput
-from semtoken.files.safe_files import MEBIBYTE, parse_json
+from semtoken.support.files.safe_files import MEBIBYTE, parse_json
 
 if TYPE_CHECKING:
     from semtoken.web.proxy.settings import ProxySettings
@@ -118,9 +118,9 @@ def _application(
     journal: str | None,
     settings: Settings,
 ) -> Any:
-    from semtoken.calibration import Fingerprint
-    from semtoken.calibration.apply import CalibratorInUse
     from semtoken.core.scorer import as_tokens, scorer_for
+    from semtoken.guarantees import Fingerprint
+    from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.web.calibrators import CalibratorSlot, SharedPlace, reload_on_hangup
     from semtoken.web.proxy.app import proxy_app
     from semtoken.web.running import shared_folder

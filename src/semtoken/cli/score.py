@@ -33,9 +33,9 @@ from semtoken.models.prompts import how_to_ask
 
 if TYPE_CHECKING:
     from semtoken import STC, ScoredResponse
-    from semtoken.calibration.apply import CalibratorInUse
-    from semtoken.executors import Executor
-    from semtoken.score_file import Annotate, Item, Progress, ScoreItems, ScoringJob
+    from semtoken.bench.score_file import Annotate, Item, Progress, ScoreItems, ScoringJob
+    from semtoken.guarantees.apply import CalibratorInUse
+    from semtoken.support.executors import Executor
 
 
 @journal_options()
@@ -114,8 +114,8 @@ def score(
     - `semtoken score million.jsonl --executor ray --ray-workers 8 --ray-gpus 1`
     - `semtoken ask --json "Who painted Guernica?" | semtoken score - -m smollm2`
     """
-    from semtoken.files.record_files import STANDARD
-    from semtoken.score_file import ScoringJob
+    from semtoken.bench.score_file import ScoringJob
+    from semtoken.support.files.record_files import STANDARD
 
     generation = {"max_new_tokens": max_new_tokens, "stop_at_newline": stop_at_newline}
     target = output or (source if str(source) == STANDARD else source.with_suffix(".scored.jsonl"))
@@ -162,9 +162,9 @@ def score(
 @contextmanager
 def _lines_of(source: Path, schema: Path | None) -> Iterator[Path]:
     """The file of a source; of a folder of images a temporary one, which asks for the fields of each."""
-    from semtoken.checking.fields import read_schema, scan_records
-    from semtoken.files.images import scans_in
-    from semtoken.files.record_files import as_file, write_records
+    from semtoken.replies.checking.fields import read_schema, scan_records
+    from semtoken.support.files.images import scans_in
+    from semtoken.support.files.record_files import as_file, write_records
 
     if not source.is_dir() or schema is None:
         with as_file(source) as file:
@@ -184,14 +184,14 @@ def _schema_settings(schema: Path | None) -> dict[str, Any]:
     """The schema decides what is written of an answer: a run with another one is not continued."""
     if schema is None:
         return {}
-    from semtoken.checking.fields import read_schema
+    from semtoken.replies.checking.fields import read_schema
 
     return {"schema": read_schema(schema)}
 
 
 def _lines_beside(target: Path, source: Path, parts: str | None, *, overwrite: bool) -> Path:
     """Where the scored lines of a table of fields go; the target itself where that is no table."""
-    from semtoken.files.record_files import LINES, STANDARD, format_of
+    from semtoken.support.files.record_files import LINES, STANDARD, format_of
 
     if parts not in (None, "field"):
         raise typer.BadParameter(f"--schema is about fields; leave out --parts {parts}.", param_hint="--parts")
@@ -207,8 +207,8 @@ def _lines_beside(target: Path, source: Path, parts: str | None, *, overwrite: b
 
 def _conclude_fields(lines: Path, target: Path) -> None:
     """Write the table of fields from the scored lines, if one is wanted, and say where the page comes from."""
-    from semtoken.checking.fields import CHECK, fields_of_lines
-    from semtoken.files.record_files import STANDARD, write_records
+    from semtoken.replies.checking.fields import CHECK, fields_of_lines
+    from semtoken.support.files.record_files import STANDARD, write_records
 
     if str(target) == STANDARD:
         return
@@ -245,7 +245,7 @@ class _Scoring:
             score_batch = self._kept(score_batch, self.keeper, applied)
         if self.schema is None:
             return score_batch, None if applied is None else applied.block
-        from semtoken.checking.fields import field_records, read_schema
+        from semtoken.replies.checking.fields import field_records, read_schema
 
         schema = read_schema(self.schema)
         return score_batch, lambda answer: {"parts": field_records(answer, schema, applied)}
@@ -290,7 +290,7 @@ def _run(job: ScoringJob, scoring: _Scoring) -> None:
 
 def _run_in_shards(job: ScoringJob, scoring: _Scoring, executor: Executor) -> None:
     """Run the job in several processes or on several machines."""
-    from semtoken.score_file import run_in_shards
+    from semtoken.bench.score_file import run_in_shards
 
     if (so_far := _remaining_work(job)) is None:
         return
@@ -315,7 +315,7 @@ def _facts(stc: STC) -> dict[str, Any]:
 
 def batch_scorer(stc: STC, model: str, generation: Mapping[str, Any], *, questions: bool = False) -> ScoreItems:
     """Make the function that scores a batch; bare questions, or all `questions`, are put into the model's form."""
-    from semtoken.score_file import score_items
+    from semtoken.bench.score_file import score_items
 
     asking = how_to_ask(model, stc.tokenizer, raw=False)
     stop = generation["stop_at_newline"]

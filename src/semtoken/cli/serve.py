@@ -16,8 +16,8 @@ from semtoken.cli.options import ModelChoice, decision_slot, load_calibrator_for
 from semtoken.cli.parameters import Calibrators, Host, JournalUrl, Port, by_kind
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
-from semtoken.files.safe_files import MEBIBYTE
 from semtoken.models.prompts import how_to_ask, template_of
+from semtoken.support.files.safe_files import MEBIBYTE
 
 if TYPE_CHECKING:
     from semtoken.web.running import Address

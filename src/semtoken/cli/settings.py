@@ -297,7 +297,7 @@ def _content(file: Path) -> dict[str, dict[str, Any]]:
     """What a settings file says; names of files in it are taken from its folder on."""
     import tomllib
 
-    from semtoken.files.safe_files import read_file
+    from semtoken.support.files.safe_files import read_file
 
     try:
         content = tomllib.loads(read_file(file).decode("utf-8"))
@@ -319,7 +319,7 @@ def _content(file: Path) -> dict[str, dict[str, Any]]:
 
 def lines_of_keys(file: Path) -> dict[str, int]:
     """The line of each key in a settings file, as far as it is written in a line of its own under `[section]`."""
-    from semtoken.files.safe_files import read_file
+    from semtoken.support.files.safe_files import read_file
 
     lines, section = {}, ""
     for number, line in enumerate(read_file(file).decode("utf-8", "replace").splitlines(), start=1):

@@ -51,7 +51,7 @@ class ShortHelp(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, unless it would write over what it reads; what it has written is its own from then on."""
-        from semtoken.files.outputs import remember
+        from semtoken.support.files.outputs import remember
 
         path = ctx.command_path.partition(" ")[2]
         outputs = check_outputs(self, ctx.params, path)
@@ -282,8 +282,8 @@ def check_outputs(command: TyperCommand, values: dict[str, Any], path: str) -> l
     What it writes are its options with `writable=True`; all other files and folders are read. Without --force, where it
     has that, it replaces only files of its own. `values` are its parameters, `path` its name, as in "journal export".
     """
-    from semtoken.files.outputs import check_not_read, check_own
-    from semtoken.files.safe_files import check_place
+    from semtoken.support.files.outputs import check_not_read, check_own
+    from semtoken.support.files.safe_files import check_place
 
     names = output_names(command)
     outputs = [Path(values[name]) for name in names if values.get(name) not in (None, "-", Path("-"))]

@@ -11,8 +11,8 @@ import typer
 from semtoken.cli.console import tell
 from semtoken.cli.options import ByOption, CalibratorOption, ForceOption, output_file
 from semtoken.errors import HOW_TO_SCORE, InvalidInput
-from semtoken.files.record_files import STANDARD, as_file, read_rows
-from semtoken.files.safe_files import replace_text
+from semtoken.support.files.record_files import STANDARD, as_file, read_rows
+from semtoken.support.files.safe_files import replace_text
 from semtoken.support.text import with_noun
 
 Rows = list[dict[str, Any]]
@@ -89,7 +89,7 @@ def _scored(rows: Rows) -> Rows:
 
 def _rank(rows: Rows, file: Path, by: str) -> None:
     """Give each row its `risk` by a method."""
-    from semtoken.calibration.labels import chosen_method, log_scores, read_answers
+    from semtoken.guarantees.labels import chosen_method, log_scores, read_answers
 
     answers = read_answers(file)
     scores = -log_scores(answers, chosen_method(answers, by))
@@ -99,8 +99,8 @@ def _rank(rows: Rows, file: Path, by: str) -> None:
 
 def _calibrate(rows: Rows, file: Path, directory: Path) -> dict[str, Any]:
     """Add chances and decisions to the rows of a file; returns what the page says of the calibrator."""
-    from semtoken.calibration.apply import CalibratorInUse
-    from semtoken.calibration.labels import read_answers
+    from semtoken.guarantees.apply import CalibratorInUse
+    from semtoken.guarantees.labels import read_answers
     from semtoken.web.page.facts import calibrator_card, reliability_card
 
     applied = CalibratorInUse.load(directory)

@@ -72,8 +72,8 @@ def watch(
         _compare_scores(calibrator, Path(source), as_json=as_json, most=most)
         return
     journal = open_journal(source)
-    from semtoken.journal.labels import agreement
-    from semtoken.journal.watch import watch as look
+    from semtoken.guarantees.journal.labels import agreement
+    from semtoken.guarantees.journal.watch import watch as look
 
     report = look(journal, level=level)
     if otel:
@@ -111,9 +111,9 @@ def is_journal(source: str) -> bool:
 
 def _compare_scores(directory: Path, recent: Path, *, as_json: bool, most: float | None) -> None:
     """Print how far recent scores are from those that the calibrator was fitted on."""
-    from semtoken.calibration import Calibrator
-    from semtoken.calibration.labels import PRODUCT, read_answers, require_scores
-    from semtoken.calibration.measures import FEWEST_RECENT
+    from semtoken.guarantees import Calibrator
+    from semtoken.guarantees.labels import PRODUCT, read_answers, require_scores
+    from semtoken.guarantees.measures import FEWEST_RECENT
 
     calibrator = Calibrator.load(directory)
     answers = read_answers(recent)

@@ -22,8 +22,8 @@ from semtoken.choices import FunctionWords, Preset
 from semtoken.core.api import LogitsStream, TopLogprobsStream, check_shape, score_logits, score_top_logprobs
 from semtoken.core.growing import AnswerBatch, GrowingAnswer
 from semtoken.core.rows import NormalizedRows, normalized_rows
+from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import Scorer, scorer_for
-from semtoken.tokens.rules import ScoringRules
 
 __all__ = [
     "AnswerBatch",

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 from semtoken.choices import Equality, Preset
+from semtoken.clustering.vocabulary import Vocabulary
+from semtoken.core.engine_tokens.spellings import BorrowedNames, as_top_steps
+from semtoken.core.engine_tokens.token_names import check_shared_vocabulary
 from semtoken.core.flags import text_flags
 from semtoken.core.growing import GrowingAnswer
+from semtoken.core.results import Distribution, Running, ScoredResponse
 from semtoken.core.rows import normalized_rows
+from semtoken.core.rules import ScoringRules, as_rules
 from semtoken.core.scorer import Tokens, as_tokens, scorer_for
-from semtoken.engine_tokens.spellings import BorrowedNames, as_top_steps
-from semtoken.engine_tokens.token_names import check_shared_vocabulary
 from semtoken.errors import InvalidInput, InvalidLogits, VocabularyMismatch
-from semtoken.results import Distribution, Running, ScoredResponse
 from semtoken.support.arrays import as_ids, as_rows, is_tensor, looks_like_probabilities
 from semtoken.support.inputs import one_of
 from semtoken.support.inputs import text as checked_text
-from semtoken.tokens.rules import ScoringRules, as_rules
-from semtoken.tokens.vocabulary import Vocabulary
 
 ROWS_ON_DEVICE = 64  # rows on an accelerator that are read together
 ROWS_AT_ONCE = 16  # rows on the CPU: no more than stay in its cache

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from semtoken.core.engine_tokens.checked_list import ListedStep
 from semtoken.core.prefixes import NO_IDS
-from semtoken.engine_tokens.checked_list import ListedStep
 from semtoken.support.arrays import BoolArray, FloatArray, IdArray
 
 N_ENDS = 5

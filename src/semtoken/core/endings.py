@@ -13,9 +13,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from semtoken.results import ValueEnds
+from semtoken.clustering.vocabulary import Vocabulary
+from semtoken.core.results import ValueEnds
 from semtoken.support.arrays import BoolArray, FloatArray, IdArray
-from semtoken.tokens.vocabulary import Vocabulary
 
 _DIGIT = frozenset(b"0123456789")
 _NUMBER = frozenset(b"0123456789.eE+-")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from os.path import commonprefix
 
+from semtoken.clustering.tokenizers import REPLACEMENT
+from semtoken.clustering.vocabulary import normalize
+from semtoken.core.engine_tokens.checked_list import ASK_FOR_IDS, ListedStep
+from semtoken.core.engine_tokens.top_steps import is_own
 from semtoken.core.records import RIVAL
+from semtoken.core.results import Alternative, ScoredResponse, ScoredToken
+from semtoken.core.rules import SAME_LETTERS
 from semtoken.core.score import Agreeing
-from semtoken.engine_tokens.checked_list import ASK_FOR_IDS, ListedStep
-from semtoken.engine_tokens.top_steps import is_own
+from semtoken.core.scored_token import Flag
 from semtoken.errors import BackendError
-from semtoken.results import Alternative, ScoredResponse, ScoredToken
 from semtoken.support.text import number
-from semtoken.tokens.rules import SAME_LETTERS
-from semtoken.tokens.scored_token import Flag
-from semtoken.tokens.tokenizers import REPLACEMENT
-from semtoken.tokens.vocabulary import normalize
 
 SLIGHTLY_OVERFULL = 1.001
 ZEROS_IN_A_ROW = 5

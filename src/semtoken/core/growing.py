@@ -20,21 +20,21 @@ from typing import TypeAlias
 import numpy as np
 
 from semtoken.core.columns import Columns, joined, no_steps
+from semtoken.core.engine_tokens import TopStep, TopToken
+from semtoken.core.engine_tokens.checked_list import ListedStep, ListReader, not_in_vocabulary
+from semtoken.core.engine_tokens.listed_names import ListedNames, NameReader, Naming
+from semtoken.core.engine_tokens.spellings import without_copied_list
+from semtoken.core.engine_tokens.top_steps import Precision, Rounding
 from semtoken.core.flags import borrowed_flags, listed_flags, proxy_flags, silent_zeros
 from semtoken.core.prefixes import NO_IDS, next_look
 from semtoken.core.records import any_rival, later_records
+from semtoken.core.results import Distribution, Running, ScoredResponse
 from semtoken.core.rows import NormalizedRows, WholeRow, normalized_rows, reduce_rows
 from semtoken.core.score import CERTAIN, Agreeing, LogMass
+from semtoken.core.scored_token import Flag
 from semtoken.core.scorer import Scorer, among
-from semtoken.engine_tokens import TopStep, TopToken
-from semtoken.engine_tokens.checked_list import ListedStep, ListReader, not_in_vocabulary
-from semtoken.engine_tokens.listed_names import ListedNames, NameReader, Naming
-from semtoken.engine_tokens.spellings import without_copied_list
-from semtoken.engine_tokens.top_steps import Precision, Rounding
 from semtoken.errors import InvalidLogits
-from semtoken.results import Distribution, Running, ScoredResponse
 from semtoken.support.arrays import FloatArray, IdArray, Rows
-from semtoken.tokens.scored_token import Flag
 
 MAX_WAITING_ROWS = 32  # a blank token that comes while so many whole rows are kept has an empty prefix set
 NOTHING = NO_IDS, True

@@ -18,9 +18,9 @@ from os.path import commonprefix
 
 import numpy as np
 
+from semtoken.clustering.tokenizers import REPLACEMENT
+from semtoken.clustering.vocabulary import Vocabulary, clean_up_spaces, normalize
 from semtoken.support.arrays import BoolArray, IdArray
-from semtoken.tokens.tokenizers import REPLACEMENT
-from semtoken.tokens.vocabulary import Vocabulary, clean_up_spaces, normalize
 
 FIRST_WINDOW = 4  # tokens decoded at first; doubled until the prefix set is decided
 EAGER_LOOKS = 16  # tokens behind a step of an answer in progress at each of which it is looked at again

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from semtoken.core.results import Alternative, ScoredToken, TokensLater, ValueEnds
 from semtoken.core.rows import LEAST_LISTED, LISTED
+from semtoken.core.rules import SAME_LETTERS, SURFACE_RULES
 from semtoken.core.score import Agreeing
+from semtoken.core.scored_token import TokenMark
 from semtoken.core.scorer import CLUSTER, NEUTRAL, PREFIX, SOURCES
-from semtoken.results import Alternative, ScoredToken, TokensLater, ValueEnds
 from semtoken.support.arrays import IdArray
-from semtoken.tokens.rules import SAME_LETTERS, SURFACE_RULES
-from semtoken.tokens.scored_token import TokenMark
 
 RIVAL = 0.1
 """Another token of at least this probability is a rival of the chosen one."""

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from semtoken.core import columns
 from semtoken.core.endings import KINDS
+from semtoken.core.rules import Companions
 from semtoken.core.scorer import Scorer
 from semtoken.support.arrays import (
     HUGE,
@@ -37,7 +38,6 @@ from semtoken.support.arrays import (
     widened,
 )
 from semtoken.support.compiled import in_threads
-from semtoken.tokens.rules import Companions
 
 LISTED = 8  # other tokens of a step that are listed with an answer
 LEAST_LISTED = 0.01  # the probability from which on they are

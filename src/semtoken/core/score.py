@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 
 from semtoken.core.columns import Columns, of_lists
+from semtoken.core.engine_tokens.checked_list import ListedStep
+from semtoken.core.engine_tokens.top_steps import IN_FULL, ROUNDING, Rounding
 from semtoken.core.prefixes import NO_IDS
 from semtoken.core.scorer import CLUSTER, NEUTRAL, PREFIX, SOURCES, Scorer, among
-from semtoken.engine_tokens.checked_list import ListedStep
-from semtoken.engine_tokens.top_steps import IN_FULL, ROUNDING, Rounding
 from semtoken.support.arrays import BoolArray, FloatArray, IdArray
 
 

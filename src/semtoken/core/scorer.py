@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.endings import Endings, endings_of
+from semtoken.core.engine_tokens.listed_names import ListedNames
 from semtoken.core.prefixes import NO_IDS, PrefixIndex
-from semtoken.engine_tokens.listed_names import ListedNames
+from semtoken.core.results import Source
+from semtoken.core.rules import PAPER_RULES, SURFACE_RULES, Companions, ScoringRules
 from semtoken.errors import ArtifactError, InvalidInput, SemtokenError
-from semtoken.files import artifacts
-from semtoken.results import Source
 from semtoken.support.arrays import BoolArray, IdArray
+from semtoken.support.files import artifacts
 from semtoken.support.inputs import instance, shown
-from semtoken.tokens.rules import PAPER_RULES, SURFACE_RULES, Companions, ScoringRules
-from semtoken.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from semtoken.clusters import TokenClusters
+    from semtoken.clustering.token_clusters import TokenClusters
 
 
 SOURCES: tuple[Source, ...] = ("other", "cluster", "prefix", "neutral")
@@ -258,7 +258,7 @@ def as_tokens(given: Any, *, clustering: bool = False, revision: str | None = No
     """
     if isinstance(given, Vocabulary):
         return given
-    from semtoken.clusters import TokenClusters, vocabulary_of
+    from semtoken.clustering.token_clusters import TokenClusters, vocabulary_of
 
     if isinstance(given, TokenClusters):
         return given
@@ -276,8 +276,8 @@ def as_clusters(given: TokenClusters | str | Path, *, revision: str | None = Non
 
     `InvalidInput` if the value is none of these, another `SemtokenError` if they cannot be read or made.
     """
-    from semtoken.clusters import TokenClusters
-    from semtoken.clusters.cache import clusters_for_model
+    from semtoken.clustering.cache import clusters_for_model
+    from semtoken.clustering.token_clusters import TokenClusters
 
     if not isinstance(given, str | Path):
         return instance(given, TokenClusters, "clusters")
@@ -299,8 +299,7 @@ def as_clusters(given: TokenClusters | str | Path, *, revision: str | None = Non
 
 def _named_vocabulary(name: str | Path, revision: str | None) -> Vocabulary:
     """The vocabulary that a folder of clusters holds, or that of a model's tokenizer."""
-    from semtoken.clusters import vocabulary_of
-    from semtoken.clusters.token_clusters import saved_vocabulary
+    from semtoken.clustering.token_clusters import saved_vocabulary, vocabulary_of
 
     folder, path = _shipped(name), Path(name).expanduser()
     if folder is not None or artifacts.is_saved(path):
@@ -322,8 +321,8 @@ def _tokenizer_in(file: Path) -> Any:
 
 def _shipped(name: str | Path) -> Path | None:
     """The folder of clusters that semtoken brings for a model of this name, which need not be on this machine."""
-    from semtoken.almanac import ALMANAC, almanac_clusters_path
-    from semtoken.models.sources import CATALOGUE
+    from semtoken.support.almanac import ALMANAC, almanac_clusters_path
+    from semtoken.support.checkpoints.sources import CATALOGUE
 
     if isinstance(name, Path) or Path(name).is_dir():
         return None
@@ -334,7 +333,7 @@ def _shipped(name: str | Path) -> Path | None:
 
 def _is_model(name: str | Path) -> bool:
     """Whether a name is that of a model on this machine or of the catalogue, and not of a folder of clusters."""
-    from semtoken.models.sources import CATALOGUE, GGUF_SUFFIX
+    from semtoken.support.checkpoints.sources import CATALOGUE, GGUF_SUFFIX
 
     path = Path(name).expanduser()
     if path.is_dir():

@@ -11,16 +11,19 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semtoken.core.scored_token import Flag
 from semtoken.decisions.labels import place_of
 from semtoken.decisions.questions import Question, ReadingOptions, Value, question_from, question_values, same_value
 from semtoken.errors import InvalidInput
-from semtoken.files.safe_files import dump_json, read_json_lines
 from semtoken.support.arrays import FloatArray
-from semtoken.tokens.scored_token import Flag
+from semtoken.support.files.safe_files import dump_json, read_json_lines
+
+if TYPE_CHECKING:
+    from semtoken.guarantees.journal.entries import ChosenOption
 
 LEAST_ALLOWED = 0.5
 """Where all options together have less probability than this, the model wanted to say something else."""
@@ -46,6 +49,21 @@ class AnsweredQuestion:
     """Why the question has no answer; None where it has one."""
     choice: Value | None = None
     """The value of the option that the server chose, where it says so; None: the most probable one."""
+
+    def for_journal(self) -> ChosenOption | str:
+        """What the journal keeps of it: the most probable option, or why the question has no answer."""
+        from semtoken.guarantees.journal.entries import ChosenOption  # needs the extra of the journal
+
+        if self.refusal is not None:
+            return self.refusal
+        numbers = {"allowed_mass": self.allowed_mass, "order_spread": self.order_spread}
+        return ChosenOption(
+            self.question.options[self.best].name,
+            self.probabilities[self.best],
+            None if self.bounds is None else self.bounds[self.best],
+            {name: value for name, value in numbers.items() if value is not None},
+            tuple(flag.code for flag in self.flags),
+        )
 
     @property
     def best(self) -> int:

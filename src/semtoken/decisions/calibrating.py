@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.calibration import Calibrator, Threshold
-from semtoken.calibration.calibrator import to_bytes
-from semtoken.calibration.promises import labels_needed, percent
 from semtoken.choices import Promise
 from semtoken.decisions.answers import AnsweredQuestion, AskedQuestion, DecisionRecord
 from semtoken.decisions.options import OptionScale, PredictionSets, agreeing, labels_for_sets, least_to_a_person
 from semtoken.decisions.questions import ReadingOptions
 from semtoken.errors import ArtifactError, InvalidInput
-from semtoken.files.safe_files import (
+from semtoken.guarantees import Calibrator, Threshold
+from semtoken.guarantees.calibrator import to_bytes
+from semtoken.guarantees.promises import labels_needed, percent
+from semtoken.support.files.safe_files import (
     MOST_FITTED,
     dump_json,
     is_sealed,
@@ -123,7 +123,7 @@ class DecisionCalibrator:
 
         Each side of each question needs 30 labels, 5 of either kind. `InvalidInput` if no side of any question has
         enough, with how many are missing, or a question was answered twice about one state. For what the thresholds
-        promise see `semtoken.calibration.Threshold.fit`. For a predicate each side has its own: `selective` speaks of
+        promise see `semtoken.guarantees.Threshold.fit`. For a predicate each side has its own: `selective` speaks of
         the accepted answers of that side, `missed` of its wrong ones, `joint` of all.
         """
         groups: dict[Key, list[DecisionRecord]] = {}

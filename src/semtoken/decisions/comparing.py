@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from semtoken.calibration.judge import Share
-from semtoken.calibration.measures import RESAMPLES, Interval
 from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.errors import InvalidInput
+from semtoken.guarantees.judge import Share
+from semtoken.guarantees.measures import RESAMPLES, Interval
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 

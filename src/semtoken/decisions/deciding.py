@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from semtoken.backends.base import Backend
 from semtoken.choices import Reading
+from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answer_from_masses, in_all_orders, unanswered
 from semtoken.decisions.questions import (
     READ_AS_USUAL,
@@ -31,10 +31,10 @@ from semtoken.decisions.questions import (
 )
 from semtoken.decisions.spellings import LogMasses, OptionReader, OptionSpelling, Path, spellings_of
 from semtoken.errors import InvalidInput, InvalidLogits
-from semtoken.observers.steps import Observer, Step
+from semtoken.methods.observers.steps import Observer, Step
+from semtoken.models.base import Backend
 from semtoken.support.arrays import FloatArray, IdArray, is_tensor
 from semtoken.support.inputs import instance, listed
-from semtoken.tokens.vocabulary import Vocabulary
 
 Place: TypeAlias = tuple[int, Path]
 """Number of a prompt, and the tokens that follow it."""
@@ -52,7 +52,7 @@ def option_masses(
     """Lower and upper bound of the mass of each option, [options] each, for each prompt's reader.
 
     Pauses after some prompts, and after pieces of what is read together, so that a server can do other work in between;
-    see `semtoken.backends.transformers.passes.read_trunk` for what it gives and gets then. `InvalidLogits` if the model
+    see `semtoken.models.transformers.passes.read_trunk` for what it gives and gets then. `InvalidLogits` if the model
     gives NaN, `InvalidInput` if the engine cannot read a prompt.
     """
     masses: list[tuple[FloatArray, FloatArray]] = []
@@ -82,7 +82,7 @@ def _masses_of_group(
 def _groups(backend: Backend, prompts: Sequence[Sequence[int]]) -> list[list[int]]:
     if not getattr(backend, "reads_trees", False):
         return [list(range(first, min(first + AT_ONCE, len(prompts)))) for first in range(0, len(prompts), AT_ONCE)]
-    from semtoken.backends.transformers.passes import groups_of
+    from semtoken.models.transformers.passes import groups_of
 
     return groups_of(prompts)
 
@@ -91,7 +91,7 @@ def _look_at(backend: Backend, prompts: Sequence[Sequence[int]]) -> Generator[in
     """A function of places and tokens that gives their log-probabilities."""
     if not getattr(backend, "reads_trees", False):
         return lambda places, tokens, last=False: _read_as_replies(backend, prompts, places, tokens)
-    from semtoken.backends.transformers.passes import GrowingTree
+    from semtoken.models.transformers.passes import GrowingTree
 
     tree = GrowingTree(backend, prompts)  # type: ignore[arg-type]  # only transformers models read trees
     yield from tree.begin()

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semtoken.calibration.labels import FEWEST_LABELS, FEWEST_OF_EITHER
-from semtoken.calibration.promises import check_level, percent
 from semtoken.errors import InvalidInput
+from semtoken.guarantees.labels import FEWEST_LABELS, FEWEST_OF_EITHER
+from semtoken.guarantees.promises import check_level, percent
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 

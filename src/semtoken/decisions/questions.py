@@ -15,7 +15,7 @@ from string import ascii_uppercase
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from semtoken.choices import Reading
-from semtoken.engine_tokens.token_names import MARKUP
+from semtoken.core.engine_tokens.token_names import MARKUP
 from semtoken.errors import InvalidInput
 from semtoken.support.inputs import shown, text
 

@@ -6,7 +6,7 @@
     for each of asked.texts: body = text.request(shape, state, ...); send it; masses = text.masses(reply)
     answers = asked.answers(masses)
 
-Nothing of that sends anything. How a request asks and what a reply says is the business of `semtoken.payloads`.
+Nothing of that sends anything. How a request asks and what a reply says is the business of `semtoken.replies`.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from semtoken.decisions.wire.shapes import (
     wants_another_shape,
 )
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
-from semtoken.payloads import Payload, read_payload
-from semtoken.payloads.formats import ProbeQuestion, Shape, known_shapes
-from semtoken.payloads.formats.registry import shape_at
+from semtoken.replies import Payload, read_payload
+from semtoken.replies.formats import ProbeQuestion, Shape, known_shapes
+from semtoken.replies.formats.registry import shape_at
 from semtoken.support.arrays import FloatArray
 from semtoken.support.http_client import HttpClient, HttpReply
 from semtoken.support.inputs import shown_address, split_address

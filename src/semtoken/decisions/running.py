@@ -18,7 +18,6 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
-from semtoken.backends.base import Backend
 from semtoken.decisions.answers import (
     AnsweredQuestion,
     AskedQuestion,
@@ -31,9 +30,10 @@ from semtoken.decisions.deciding import as_question, decide_about
 from semtoken.decisions.questions import Choice, Question, ReadingOptions
 from semtoken.decisions.remote import Asker
 from semtoken.errors import InvalidInput
-from semtoken.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
-from semtoken.files.safe_files import JsonLine, dump_json, locked, read_json_lines, reading_errors, replace_text
-from semtoken.files.texts import read_yaml
+from semtoken.models.base import Backend
+from semtoken.support.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
+from semtoken.support.files.safe_files import JsonLine, dump_json, locked, read_json_lines, reading_errors, replace_text
+from semtoken.support.files.texts import read_yaml
 from semtoken.support.http_client import AT_ONCE
 
 

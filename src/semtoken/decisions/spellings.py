@@ -9,7 +9,7 @@ mass is an interval. What the lists name counts on both ends, what they leave ou
 to say counts at the upper end only. Each list is read, and behind the token that the server chose the next one, since
 it shows how options go on that begin alike.
 
->>> from semtoken.engine_tokens import TopStep, TopToken
+>>> from semtoken.core.engine_tokens import TopStep, TopToken
 >>> yes, no = TopToken(math.log(0.7), text="Yes"), TopToken(math.log(0.2), text=" no")
 >>> low, high = masses_from_top_tokens(["Yes", "No"], [TopStep(yes, [yes, no])], exact=False)
 >>> low.round(3).tolist(), high.round(3).tolist()
@@ -27,13 +27,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from semtoken.clustering.vocabulary import Vocabulary, normalize
+from semtoken.core.engine_tokens import TopStep, TopToken
+from semtoken.core.engine_tokens.checked_list import OVERFULL, check_number, overfull
+from semtoken.core.engine_tokens.top_steps import is_given, spelling
 from semtoken.decisions.questions import plain_tokens
-from semtoken.engine_tokens import TopStep, TopToken
-from semtoken.engine_tokens.checked_list import OVERFULL, check_number, overfull
-from semtoken.engine_tokens.top_steps import is_given, spelling
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import FloatArray, IdArray
-from semtoken.tokens.vocabulary import Vocabulary, normalize
 
 Path: TypeAlias = tuple[int, ...]
 """Tokens behind a prompt; () is the prompt's end."""

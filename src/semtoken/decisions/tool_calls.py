@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from semtoken.choices import SegmentKind
+from semtoken.core.parts import CallConfidence, Part, ToolCall, call_confidences
+from semtoken.core.parts.fields import ARGUMENTS
+from semtoken.core.parts.json_values import all_json
+from semtoken.core.results import ScoredResponse
 from semtoken.decisions.answers import AnsweredQuestion, DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.questions import ReadingOptions
 from semtoken.errors import InvalidInput, SemtokenError
-from semtoken.files.safe_files import dump_json, parse_json
-from semtoken.parts import CallConfidence, Part, ToolCall, call_confidences
-from semtoken.parts.fields import ARGUMENTS
-from semtoken.parts.json_values import all_json
-from semtoken.payloads import Payload, PayloadChoice, read_payload, score_payload
-from semtoken.payloads.segments import is_whole
-from semtoken.results import ScoredResponse
+from semtoken.replies import Payload, PayloadChoice, read_payload, score_payload
+from semtoken.replies.segments import is_whole
+from semtoken.support.files.safe_files import dump_json, parse_json
 from semtoken.support.inputs import instance, listed, real
 from semtoken.support.text import with_noun
 

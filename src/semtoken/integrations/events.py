@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from semtoken.core.results.blocks import KEY, as_mapping, block_of
 from semtoken.errors import InvalidInput
-from semtoken.results.blocks import KEY, as_mapping, block_of
 from semtoken.support.sse import EventReader
 
 EVENT = "gen_ai.evaluation.result"

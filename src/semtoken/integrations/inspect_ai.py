@@ -14,15 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from semtoken.choices import Equality, Preset
+from semtoken.core.results.blocks import KEY, blocks_of, numbers_of, risk_of
+from semtoken.core.rules import as_rules
 from semtoken.core.scorer import Tokens, as_tokens
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
 from semtoken.integrations.selective import COVERAGES, auroc_figures, prr_figures, risk_coverage_figures
-from semtoken.payloads import score_payload
-from semtoken.results.blocks import KEY, blocks_of, numbers_of, risk_of
+from semtoken.replies import score_payload
 from semtoken.support.http_client import HttpClient
 from semtoken.support.questions import question_of
-from semtoken.tokens.rules import as_rules
 
 require_host("inspect_ai")
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 from typing import Any
 
 from semtoken.choices import Equality
+from semtoken.core.results import ScoredResponse
+from semtoken.core.results.blocks import KEY, numbers_of
+from semtoken.core.rules import as_rules
 from semtoken.core.scorer import as_tokens
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
-from semtoken.payloads import score_payload
-from semtoken.results import ScoredResponse
-from semtoken.results.blocks import KEY, numbers_of
-from semtoken.tokens.rules import as_rules
+from semtoken.replies import score_payload
 
 require_host("langchain")
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from semtoken.core.results.blocks import block_of
 from semtoken.errors import InvalidInput
 from semtoken.integrations.hosts import require_host
-from semtoken.results.blocks import block_of
 
 require_host("litellm")
 

@@ -17,10 +17,10 @@ from functools import cache
 from typing import Any
 
 from semtoken.choices import Equality, Preset
+from semtoken.core.results.blocks import KEY, numbers_of
+from semtoken.core.results.headlines import RANKS
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
-from semtoken.results.blocks import KEY, numbers_of
-from semtoken.results.headlines import RANKS
 from semtoken.support.extras import quiet_libraries
 from semtoken.support.text import number, visible
 
@@ -83,7 +83,7 @@ def _loaded(name: str, preset: Preset, equality: Equality | None) -> Any:
 @llm.hookimpl  # type: ignore[untyped-decorator]
 def register_models(register: Any) -> None:
     """Tell llm of the models that are here: the embedded one, and those that `semtoken fetch` has got."""
-    from semtoken.models.sources import CATALOGUE
+    from semtoken.support.checkpoints.sources import CATALOGUE
 
     for name in ("almanac", *(each for each in CATALOGUE if each != "almanac")):
         register(SemtokenModel(name))

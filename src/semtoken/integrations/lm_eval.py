@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from semtoken import metrics
-from semtoken.backends.prompts import encode_prompt
-from semtoken.calibration.apply import CalibratorInUse
+from semtoken.core.results import ScoredResponse
 from semtoken.errors import InvalidInput
+from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.integrations.hosts import require_host
 from semtoken.integrations.selective import selective_figures
-from semtoken.observers.steps import LOGITS, Completion, Observer, Step
-from semtoken.results import ScoredResponse
+from semtoken.methods.observers.steps import LOGITS, Completion, Observer, Step
+from semtoken.models.prompt_ids import encode_prompt
 from semtoken.stc import STC
 
 require_host("lm_eval")

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.backends.prompts import end_ids
 from semtoken.choices import Equality
-from semtoken.clusters import TokenClusters
+from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core import Preset, score_logits
+from semtoken.core.rules import as_rules
 from semtoken.core.scorer import as_clusters
 from semtoken.errors import BackendError
 from semtoken.integrations.hosts import require_host
-from semtoken.tokens.rules import as_rules
+from semtoken.models.prompt_ids import end_ids
 
 require_host("lm_polygraph")
 

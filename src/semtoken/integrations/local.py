@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from semtoken.calibration.apply import CalibratorInUse
 from semtoken.errors import InvalidInput
+from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.models.prompts import how_to_ask, template_of
 from semtoken.stc import STC
 from semtoken.web.serve.engine import Engine, Worker

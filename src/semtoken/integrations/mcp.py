@@ -7,13 +7,13 @@ import math
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from semtoken.calibration.apply import CalibratorInUse
+from semtoken.core.results import ScoredResponse
+from semtoken.core.results.headlines import RANKS
 from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.integrations.hosts import require_host
+from semtoken.models.probing.p_true import p_true_log_probs
 from semtoken.models.prompts import how_to_ask
-from semtoken.probing.p_true import p_true_log_probs
-from semtoken.results import ScoredResponse
-from semtoken.results.headlines import RANKS
 from semtoken.stc import STC
 
 require_host("mcp")

@@ -26,7 +26,7 @@ from opentelemetry.sdk._logs.export import BatchLogRecordProcessor  # noqa: E402
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: E402
 
 if TYPE_CHECKING:
-    from semtoken.journal.watch import PromiseReport
+    from semtoken.guarantees.journal.watch import PromiseReport
 
 PROTOCOLS = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 OK = 200

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semtoken.clustering.vocabulary import english_stopwords
 from semtoken.errors import InvalidInput
 from semtoken.methods.table import (
     CONTRADICTION,
@@ -25,7 +26,6 @@ from semtoken.methods.table import (
 from semtoken.support.arrays import is_tensor
 from semtoken.support.inputs import listed, one_of
 from semtoken.support.inputs import text as checked_text
-from semtoken.tokens.vocabulary import english_stopwords
 
 _AROUND_A_TOKEN = string.punctuation + string.whitespace
 

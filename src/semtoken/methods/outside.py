@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from semtoken.core.results.generation import LAYOUTS, Generation, Layout
 from semtoken.errors import InvalidInput
 from semtoken.methods.table import METHODS, method, score, withdraw
-from semtoken.results.generation import LAYOUTS, Generation, Layout
 from semtoken.support import extras
 from semtoken.support.text import did_you_mean
 

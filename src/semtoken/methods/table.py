@@ -17,8 +17,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from semtoken.core.results.generation import Generation
 from semtoken.errors import InvalidInput, MissingStatistic
-from semtoken.results.generation import Generation
 from semtoken.support.arrays import FloatArray, IntArray, real_numbers
 from semtoken.support.inputs import instance, listed, shown
 

@@ -10,11 +10,11 @@ from functools import partial
 
 import numpy.typing as npt
 
+from semtoken.core.parts.json_values import is_json
+from semtoken.core.parts.prose import is_sentence, without_thinking
+from semtoken.core.results.headlines import of_phrases
 from semtoken.methods.likelihood import perplexity, weakest_token
 from semtoken.methods.table import log_probs, mean, method
-from semtoken.parts.json_values import is_json
-from semtoken.parts.prose import is_sentence, without_thinking
-from semtoken.results.headlines import of_phrases
 from semtoken.support.arrays import real_numbers
 from semtoken.support.inputs import text as checked_text
 

@@ -1,16 +1,88 @@
-"""Models by name, by file and by folder: what stands behind `--model`.
+"""Models and engines: prompts go in, answers come out, and observers see every decoding step in between.
 
-A model is named in one of five ways: `almanac` (the embedded one), a name of the catalogue (`smollm2`, after
-`semtoken fetch smollm2`), a `.gguf` file, a directory of a checkpoint, or a hub id. `resolve` turns each of them into a
-`ModelSource`, which says what transformers and the token table are to be loaded from.
+    prompt --prompts.py--> token ids --generate / read--> steps of logits and chosen tokens --> observers
+                                                          |
+                        transformers/  vllm/  llama_cpp  small
 
-- `fetch`: download, check, convert, keep
-- `gguf`: a GGUF file: its header checked, its embeddings, its conversion to a checkpoint
-- `prompts`: from a bare question to what the model is given
-- `sources`: names to places, and the catalogue of small real models that anyone can fetch
+base.py          what semtoken asks of a model: `Backend`, `JoiningBackend`, `Decoding` (`Step` and `Observer` are in
+                 `semtoken.methods.observers.steps`)
+prompts.py       text, chat messages or ids -> token ids; padding; batches of similar length; how much of a
+                 long prompt is read between two steps of others; the text of an answer as its tokens come
+scores.py        the observer that scores answers (`semtoken.STC` is a backend with this observer)
+transformers/    model.py (the backend), loading.py, writing.py (how tokens are chosen; the hook and stopping criterion
+                 that see every step), inside.py (states and attention), passes.py (one pass, several texts
+                 in one as a tree, and what is read once), joining.py (answers that begin and
+                 end one by one), recorder.py (`Recorder`)
+vllm/            model.py (the backend), outputs.py (what it asks vLLM for, and vLLM's lists of
+                 log-probabilities), processor.py and watched.py (scoring inside the engine)
+one_by_one.py    what backends have in common that answer one prompt after the other
+llama_cpp.py     the backend of llama-cpp-python
+small.py         the embedded model in NumPy, for one answer in a fresh process
+
+Enter by `semtoken.STC`, `load_backend(name, model)`, or a backend class of your own with the members of `Backend`.
+Other measurements than scores are observers too: `semtoken.bench.statistics.decoding` has log-probabilities and
+best tokens, `semtoken.methods.observers.table` hidden states and attention.
 """
 
-from semtoken.models.fetch import fetch
-from semtoken.models.sources import CATALOGUE, CatalogueModel, ModelSource, resolve
+from __future__ import annotations
 
-__all__ = ["CATALOGUE", "CatalogueModel", "ModelSource", "fetch", "resolve"]
+from pathlib import Path
+from typing import Any, get_args
+
+from semtoken.choices import BackendName
+from semtoken.models.base import Backend
+from semtoken.support.checkpoints.sources import resolve
+from semtoken.support.inputs import one_of
+
+__all__ = ["BACKENDS", "load_backend"]
+
+BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
+
+
+def load_backend(
+    name: str,
+    model: str | Path = "almanac",
+    *,
+    device: str | None = None,
+    dtype: Any = "auto",
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    **options: Any,
+) -> Backend:
+    """Load a model with one of the engines that semtoken knows.
+
+    Parameters
+    ----------
+    name : {"transformers", "vllm", "llama-cpp"}
+        The engine.
+    model
+        As in `STC.from_pretrained`; for llama.cpp a GGUF file, or a fetched model that was made from one.
+    device, dtype, revision, trust_remote_code
+        As in `STC.from_pretrained`. llama.cpp reads none of them.
+    **options
+        Of the engine: transformers' `from_pretrained`, `vllm.LLM`, or `llama_cpp.Llama`.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such engine, or it takes no such option.
+    MissingExtra
+        The engine is not installed.
+    ModelError
+        There is no such model, or it cannot be loaded.
+    """
+    one_of("backend", name, BACKENDS)
+    source = resolve(model)
+    if name == "llama-cpp":
+        from semtoken.models.llama_cpp import load_llama_cpp
+
+        return load_llama_cpp(source.gguf, **options)
+    common = {"dtype": dtype, "revision": revision, "trust_remote_code": trust_remote_code}
+    if name == "vllm":
+        from semtoken.models.vllm.model import load_vllm
+
+        return load_vllm(source.path, device=device, **common, **options)
+    from semtoken.models.transformers.loading import load_transformers
+
+    name_or_path, file = source.pretrained
+    return load_transformers(name_or_path, device=device, **common, **file, **options)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from semtoken.almanac import ALMANAC
-from semtoken.almanac import PROMPT as ALMANAC_TEMPLATE
 from semtoken.errors import InvalidInput
-from semtoken.files.safe_files import MOST_SETTINGS, read_bounded
+from semtoken.support.almanac import ALMANAC
+from semtoken.support.almanac import PROMPT as ALMANAC_TEMPLATE
+from semtoken.support.files.safe_files import MOST_SETTINGS, read_bounded
 
 BLANK = "{question}"
 

@@ -110,7 +110,7 @@ METHODS = "semtoken.methods"
 STATISTICS = "semtoken.statistics"
 """The entry-point group of observers with `@statistic`, or of modules that hold some."""
 PAYLOAD_SHAPES = "semtoken.payload_shapes"
-"""The entry-point group of shapes of replies: subclasses of `semtoken.payloads.formats.base.Shape`."""
+"""The entry-point group of shapes of replies: subclasses of `semtoken.replies.formats.base.Shape`."""
 DATASETS = "semtoken.datasets"
 """The entry-point group of question sets: a `semtoken.bench.datasets.KnownSet` under each name."""
 

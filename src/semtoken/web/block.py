@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-from semtoken.calibration.apply import REFUSED, CalibratorInUse
 from semtoken.choices import PartKind
+from semtoken.core.parts import Part, call_confidences
+from semtoken.core.parts.json_values import is_json
+from semtoken.core.parts.nested import nested
+from semtoken.core.parts.part import MAX_SECONDS
+from semtoken.core.results import Running, ScoredResponse, ScoredToken
+from semtoken.core.results.blocks import KEY, VERSION
 from semtoken.core.scorer import Scorer
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
-from semtoken.files.safe_files import finite
-from semtoken.observers.method_scores import require_one_pass
-from semtoken.parts import Part, call_confidences
-from semtoken.parts.json_values import is_json
-from semtoken.parts.nested import nested
-from semtoken.parts.part import MAX_SECONDS
-from semtoken.probing import Competitor, Dispute, competing_in_record, doubtful_steps, only_in_form
-from semtoken.results import Running, ScoredResponse, ScoredToken
-from semtoken.results.blocks import KEY, VERSION
+from semtoken.guarantees.apply import REFUSED, CalibratorInUse
+from semtoken.methods.observers.method_scores import require_one_pass
+from semtoken.models.probing import Competitor, Dispute, competing_in_record, doubtful_steps, only_in_form
+from semtoken.support.files.safe_files import finite
 from semtoken.web.wire import ApiError
 
 MOST_COMPETING = 8

@@ -23,8 +23,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from semtoken.errors import SemtokenError
-from semtoken.files.safe_files import parse_json
 from semtoken.support.extras import require
+from semtoken.support.files.safe_files import parse_json
 from semtoken.web.wire import ApiError
 
 require("uvicorn", extra="serve")

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from semtoken.calibration.apply import CalibratorInUse
-from semtoken.results import ScoredResponse
+from semtoken.core.results import ScoredResponse
+from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.support.extras import require
 from semtoken.web.calibrators import CalibratorSlot, add_exchange
 from semtoken.web.limits import LOOPBACK_HOSTS, Gate
 
 if TYPE_CHECKING:
     from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.journal.entries import JournalEntry, Recording
-    from semtoken.journal.watch import PromiseReport
-    from semtoken.journal.writer import JournalWriter
+    from semtoken.guarantees.journal.entries import JournalEntry, Recording
+    from semtoken.guarantees.journal.watch import PromiseReport
+    from semtoken.guarantees.journal.writer import JournalWriter
     from semtoken.web.review import PromiseWatch
 
 require("prometheus_client", extra="serve")

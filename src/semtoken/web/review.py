@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from semtoken.errors import SemtokenError
-from semtoken.journal import labels
-from semtoken.journal.store import Journal
-from semtoken.journal.watch import PromiseReport, watch
+from semtoken.guarantees.journal import labels
+from semtoken.guarantees.journal.store import Journal
+from semtoken.guarantees.journal.watch import PromiseReport, watch
 from semtoken.web.limits import Gate, answer_guarded
 from semtoken.web.wire import ApiError
 

@@ -10,5 +10,5 @@ own_numbers.py the model's own log-probabilities, raw and processed
 exchanges.py   an exchange: its reply, the tokens in it, what semtoken reads, the numbers beside it
 table.py       all recorded exchanges -> benchmarks/engines-held.md
 
-Exchanges go to tests/payloads/engines, where the default tests replay them.
+Exchanges go to tests/replies/engines, where the default tests replay them.
 """

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from semtoken.models.fetch import fetch
-from semtoken.models.sources import GGUF_NAME
+from semtoken.support.checkpoints.fetch import fetch
+from semtoken.support.checkpoints.sources import GGUF_NAME
 from tests.engines.held.asking import exchanges, name_there
 from tests.engines.held.doctoring import consult
 from tests.engines.held.exchanges import save_sums

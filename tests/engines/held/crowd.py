@@ -31,9 +31,9 @@ import typer
 from aiohttp import web
 
 from semtoken import STC, Calibrator, Threshold, score_payload
-from semtoken.calibration import Fingerprint
-from semtoken.journal.store import Journal
-from semtoken.tokens.rules import ScoringRules
+from semtoken.core.rules import ScoringRules
+from semtoken.guarantees import Fingerprint
+from semtoken.guarantees.journal.store import Journal
 from tests.engines.held.requests import CHAT
 from tests.engines.held.starting import ENGINES, KEY, SERVED, started
 from tests.engines.servers import running

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from semtoken.errors import SemtokenError
-from semtoken.payloads import Payload, read_payload
+from semtoken.replies import Payload, read_payload
 
-DATA = Path(__file__).parents[2] / "payloads" / "engines"
+DATA = Path(__file__).parents[2] / "replies" / "engines"
 SUMS = DATA.with_name("engine_sums.json")
 """The sum of all log-probabilities that were read from each reply when it was recorded."""
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from semtoken.errors import SemtokenError
-from semtoken.payloads import score_payload
+from semtoken.replies import score_payload
 from tests.engines.held import doctoring
 from tests.engines.held.exchanges import Exchange, load, reading, recorded
 from tests.engines.held.requests import ASKED

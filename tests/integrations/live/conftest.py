@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from semtoken.almanac import load_questions
+from semtoken.support.almanac import load_questions
 
 if TYPE_CHECKING:
     from semtoken import STC, TokenClusters
-    from semtoken.almanac import Question
+    from semtoken.support.almanac import Question
 
 WANTED = os.environ.get("SEMTOKEN_TEST_INTEGRATIONS") or "opentelemetry"
 collect_ignore_glob = [path.name for path in Path(__file__).parent.glob("test_*.py") if path.stem != f"test_{WANTED}"]

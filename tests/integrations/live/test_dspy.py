@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from semtoken import STC, TokenClusters
-from semtoken.almanac import Question
+from semtoken.support.almanac import Question
 from tests.integrations.live.serving import served
 from tests.integrations.recipes import run
 

@@ -20,8 +20,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from semtoken import STC, TokenClusters, metrics
-from semtoken.almanac import Question
 from semtoken.integrations.inspect_ai import with_uncertainty
+from semtoken.support.almanac import Question
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer

@@ -10,9 +10,9 @@ from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 
 from semtoken import STC, TokenClusters
-from semtoken.almanac import Question
 from semtoken.errors import InvalidInput
 from semtoken.integrations.langchain import score, with_uncertainty
+from semtoken.support.almanac import Question
 from tests.integrations.live.serving import served
 
 

@@ -10,10 +10,10 @@ import litellm
 import pytest
 
 from semtoken import STC
-from semtoken.almanac import Question
+from semtoken.core.results.blocks import block_of, final_block
 from semtoken.errors import InvalidInput
 from semtoken.integrations.litellm import NOT_SURE, ScoreLog, UncertaintyGate
-from semtoken.results.blocks import block_of, final_block
+from semtoken.support.almanac import Question
 from tests.integrations.live.serving import served
 
 

@@ -6,7 +6,7 @@ import pytest
 from llama_index.core.llms import ChatMessage
 
 from semtoken import STC
-from semtoken.almanac import Question
+from semtoken.support.almanac import Question
 from tests.integrations.live.serving import served
 from tests.integrations.recipes import run
 

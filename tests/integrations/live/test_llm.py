@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from llm.cli import cli
 
 from semtoken import STC
-from semtoken.almanac import Question
+from semtoken.support.almanac import Question
 
 
 @pytest.fixture(autouse=True)

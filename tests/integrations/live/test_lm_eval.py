@@ -13,9 +13,9 @@ import torch
 from lm_eval.api.instance import Instance
 
 from semtoken import STC, metrics
-from semtoken.almanac import PROMPT, Question
 from semtoken.errors import InvalidInput
 from semtoken.integrations.lm_eval import SemtokenLM, evaluate
+from semtoken.support.almanac import PROMPT, Question
 from tests.cli.run import invoke
 
 TASK = """

@@ -23,13 +23,13 @@ from lm_polygraph.utils.model import WhiteboxModel
 from lm_polygraph.utils.processor import Processor
 
 from semtoken import STC, TokenClusters, methods, metrics, score_logits
-from semtoken.almanac import Question
 from semtoken.integrations.lm_polygraph import (
     SemanticTokenClustering,
     SemanticTokenClusteringFromArrays,
     stc_calculator,
 )
-from semtoken.observers.table import AttentionToPrevious
+from semtoken.methods.observers.table import AttentionToPrevious
+from semtoken.support.almanac import Question
 
 STATS = ["greedy_tokens", "greedy_texts", "greedy_log_likelihoods"]
 

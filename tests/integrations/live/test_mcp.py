@@ -14,8 +14,8 @@ from mcp.client.stdio import stdio_client
 from mcp.server.mcpserver.exceptions import ToolError
 
 from semtoken import STC
-from semtoken.almanac import Question
 from semtoken.integrations.mcp import server
+from semtoken.support.almanac import Question
 
 
 def test_an_agent_asks_scores_and_checks(

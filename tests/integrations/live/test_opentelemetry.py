@@ -16,9 +16,9 @@ from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 
 from semtoken import STC
-from semtoken.almanac import Question
 from semtoken.errors import InvalidInput, MissingExtra
 from semtoken.integrations.opentelemetry import EvaluationEvents, provider_from_environment
+from semtoken.support.almanac import Question
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer

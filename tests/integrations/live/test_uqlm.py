@@ -6,7 +6,7 @@ import pytest
 from uqlm.calibration import ScoreCalibrator
 
 from semtoken import STC
-from semtoken.almanac import Question, is_correct
+from semtoken.support.almanac import Question, is_correct
 from tests.integrations.recipes import run
 
 

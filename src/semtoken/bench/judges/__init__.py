@@ -27,8 +27,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.almanac import Question
 from semtoken.errors import InvalidInput
+from semtoken.support.almanac import Question
 from semtoken.support.arrays import FloatArray, real_numbers
 from semtoken.support.extras import require
 from semtoken.support.inputs import instance, listed, shown

@@ -10,20 +10,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from semtoken.almanac import is_correct, normalize_answer
 from semtoken.bench.datasets import question_of_line
 from semtoken.bench.judges import AnswerToJudge, Judge, OnJudged, Verdict
 from semtoken.bench.judges.llm import DEFAULT_JUDGE_MODEL, Endpoint, LLMJudge
 from semtoken.errors import InvalidInput
-from semtoken.files.record_files import VERDICTS, read_rows, write_records
+from semtoken.support.almanac import is_correct, normalize_answer
 from semtoken.support.extras import require
+from semtoken.support.files.record_files import VERDICTS, read_rows, write_records
 
 require("pydantic", extra="bench")
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError  # noqa: E402
 
 if TYPE_CHECKING:
-    from semtoken.statistics import SimilarityModel
+    from semtoken.bench.statistics import SimilarityModel
 
 
 class _JudgeOfOne:
@@ -123,13 +123,13 @@ class SimilarityJudge:
 
     @property
     def _model(self) -> str:
-        from semtoken.statistics.pairs import DEFAULT_SIMILARITY
+        from semtoken.bench.statistics.pairs import DEFAULT_SIMILARITY
 
         return self.model or DEFAULT_SIMILARITY
 
     @cached_property
     def _encoder(self) -> SimilarityModel:
-        from semtoken.statistics import SimilarityModel  # torch is loaded only where it is used
+        from semtoken.bench.statistics import SimilarityModel  # torch is loaded only where it is used
 
         return SimilarityModel.from_pretrained(self._model, device=self.device)
 
@@ -292,7 +292,8 @@ _MAKERS: Mapping[str, Callable[..., Judge]] = {
 
 
 def read_answers(path: Path) -> list[AnswerToJudge]:
-    """Read the answers of a file that `semtoken score` or `ask --json` wrote; see `semtoken.files.record_files`.
+    """Read the answers of a file that `semtoken score` or `ask --json` wrote, as
+    `semtoken.support.files.record_files` does.
 
     Each record has `question` (or `prompt`), `answers` (the accepted ones), `response` (or `answer`) and, if it has a
     name, `id`. `InvalidInput` if the file cannot be read or holds no record, a record cannot be used, or an id stands
@@ -356,11 +357,11 @@ class _Entry:
 
 @dataclass(frozen=True)
 class ImportedJudge:
-    """Gives the verdicts of a file, which has a column `id` and one of verdicts; see `semtoken.files.record_files`.
+    """Gives the verdicts of a file, which has a column `id` and one of verdicts.
 
-    A verdict is 1 or true, 0 or false; empty, null or NaN where there is none. A column `response` (or `answer`) is
-    compared with the answers that are judged, so that verdicts on another model's answers are found out. Other columns
-    are ignored.
+    It is read as `semtoken.support.files.record_files` reads. A verdict is 1 or true, 0 or false;
+    empty, null or NaN where there is none. A column `response` (or `answer`) is compared with the answers that are
+    judged, so that verdicts on another model's answers are found out. Other columns are ignored.
     """
 
     path: Path

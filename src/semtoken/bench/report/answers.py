@@ -15,10 +15,10 @@ from semtoken.bench.report.chances import CellChances
 from semtoken.bench.report.measure import STC, spoken
 from semtoken.bench.report.table import MISSING, Table, frame
 from semtoken.bench.results import Cell, RunResults
-from semtoken.calibration.apply import CalibratorInUse
-from semtoken.calibration.calibrator import Calibrator
-from semtoken.calibration.fingerprint import Fingerprint
 from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.calibrator import Calibrator
+from semtoken.guarantees.fingerprint import Fingerprint
 from semtoken.support.text import one_line, shortened
 
 SHARED = 0.5

@@ -37,17 +37,17 @@ from semtoken.bench.report.table import (
     share,
 )
 from semtoken.bench.results import Cell
-from semtoken.calibration.calibrator import cross_validated
-from semtoken.calibration.labels import FEWEST_LABELS, FEWEST_OF_EITHER, LabelledScores
-from semtoken.calibration.measures import Interval, Report, calibration_error, reliability, report
-from semtoken.metrics import (
+from semtoken.guarantees.calibrator import cross_validated
+from semtoken.guarantees.labels import FEWEST_LABELS, FEWEST_OF_EITHER, LabelledScores
+from semtoken.guarantees.measures import Interval, Report, calibration_error, reliability, report
+from semtoken.methods.metrics import (
     Estimate,
     ResampledMetric,
     SelectiveRisk,
     resample,
     risk_coverage,
 )
-from semtoken.metrics.significance import mean_ranks
+from semtoken.methods.metrics.significance import mean_ranks
 from semtoken.support.arrays import FloatArray
 
 SHARES = (0.2, 0.5, 0.8)

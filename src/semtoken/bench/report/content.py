@@ -61,11 +61,11 @@ from semtoken.bench.report.overview import headline, judges, notes, opening, ove
 from semtoken.bench.report.plots import Plot, plots
 from semtoken.bench.report.table import Table, as_html, latex_document, latex_table, markdown_escaped, markdown_table
 from semtoken.bench.results import FILE, ClusteringRecord, RunResults, answers_table
-from semtoken.calibration.calibrator import Calibrator
 from semtoken.errors import InvalidInput
-from semtoken.files.record_files import no_formula
-from semtoken.files.safe_files import replacing_folder
+from semtoken.guarantees.calibrator import Calibrator
 from semtoken.support.extras import require
+from semtoken.support.files.record_files import no_formula
+from semtoken.support.files.safe_files import replacing_folder
 from semtoken.support.text import card, folded, heading, note
 
 if TYPE_CHECKING:

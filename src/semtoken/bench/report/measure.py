@@ -7,7 +7,8 @@ A report is about one method, its reference: the headline where the run has it, 
 for. Compared are the other methods with the reference and with STC, all methods with the best, the ablations with STC,
 the clusterings of the sensitivity study with the one that the methods use, and the controls with STC and with sequence
 probability, always as "this minus STC". The files also hold p-values of
-`semtoken.metrics.permutation_test`, corrected by Holm's procedure within each of these families; no verdict reads them.
+`semtoken.methods.metrics.permutation_test`, corrected by Holm's procedure within each of these families; no verdict
+reads them.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from semtoken.bench.controls import CONTROLS, PREFIX
 from semtoken.bench.judges import Agreement, Tally, agreement, tally
 from semtoken.bench.plan import MAIN, OfCell
 from semtoken.bench.results import Cell, ClusteringRecord, RunResults
-from semtoken.calibration.labels import HEADLINE
+from semtoken.bench.statistics import SHARED_PREFIX
 from semtoken.errors import InvalidInput
+from semtoken.guarantees.labels import HEADLINE
 from semtoken.methods import METHODS
-from semtoken.metrics import Difference, Estimate, ResampledMetric, holm, permutation_test, resample
-from semtoken.statistics import SHARED_PREFIX
+from semtoken.methods.metrics import Difference, Estimate, ResampledMetric, holm, permutation_test, resample
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 from semtoken.support.text import did_you_mean

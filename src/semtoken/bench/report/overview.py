@@ -25,7 +25,7 @@ from semtoken.bench.report.measure import (
 )
 from semtoken.bench.report.table import MISSING, NOT_RUN, Table, amount, frame, metric, share, signed, signed_interval
 from semtoken.bench.results import RunResults
-from semtoken.calibration.labels import HEADLINE
+from semtoken.guarantees.labels import HEADLINE
 from semtoken.methods import METHODS
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from semtoken.bench.report.measure import (
 )
 from semtoken.bench.report.table import metric
 from semtoken.bench.settings import folder_name
-from semtoken.calibration.report_page import STYLE as PLAIN_STYLE
+from semtoken.guarantees.report_page import STYLE as PLAIN_STYLE
 from semtoken.support.extras import require
 from semtoken.support.text import one_line, shortened
 

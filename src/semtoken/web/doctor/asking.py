@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
-from semtoken.engine_tokens import TopStep
+from semtoken.core.engine_tokens import TopStep
 from semtoken.errors import SemtokenError
-from semtoken.payloads import Payload, PayloadStream, read_payload
-from semtoken.payloads.formats import ProbeQuestion, Shape
+from semtoken.replies import Payload, PayloadStream, read_payload
+from semtoken.replies.formats import ProbeQuestion, Shape
 from semtoken.support.http_client import HttpClient, HttpReply, checked_base_url, key_from
 
 LONGEST_REPLY = 256 * 2**20

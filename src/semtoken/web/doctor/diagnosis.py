@@ -58,7 +58,7 @@ MLX_FINGERPRINT = re.compile(r"\d+\.\d+\.\d+-\d+\.\d+\.\d+-[A-Z]")
 
 def recognise(reply: HttpReply, owner: object, format: str) -> tuple[Known, str]:
     """The engine, and what it goes by: headers and `system_fingerprint` of a reply, `owned_by` of the models that the
-    server lists, the format of the reply as `semtoken.payloads` names it.
+    server lists, the format of the reply as `semtoken.replies` names it.
     """
     headers, values = reply.headers, reply.values
     if any(name.startswith("x-litellm-") for name in headers):
@@ -101,7 +101,7 @@ class Page:
     reason: str | None = None
     """Why it does not answer; None if it does."""
     format: str | None = None
-    """The shape of its replies, as `semtoken.payloads` names it."""
+    """The shape of its replies, as `semtoken.replies` names it."""
     tried: tuple[TriedCount, ...] = ()
 
     @property

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from semtoken.clustering.vocabulary import Vocabulary
+from semtoken.core.engine_tokens import TopStep, check_shared_vocabulary
 from semtoken.core.scorer import Tokens
-from semtoken.engine_tokens import TopStep, check_shared_vocabulary
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
-from semtoken.payloads import score_payload
-from semtoken.payloads.formats import ProbeQuestion, Shape, served_shapes
-from semtoken.payloads.formats.openai_choices import OpenAICompletions
-from semtoken.tokens.vocabulary import Vocabulary
+from semtoken.replies import score_payload
+from semtoken.replies.formats import ProbeQuestion, Shape, served_shapes
+from semtoken.replies.formats.openai_choices import OpenAICompletions
 from semtoken.web.doctor.asking import REFUSALS, Asker, Connection, ProbeReply
 from semtoken.web.doctor.diagnosis import (
     Diagnosis,

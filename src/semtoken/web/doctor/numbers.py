@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from semtoken.engine_tokens import TopStep
-from semtoken.engine_tokens.top_steps import IN_FULL, Name, Precision
-from semtoken.results import Distribution
+from semtoken.core.engine_tokens import TopStep
+from semtoken.core.engine_tokens.top_steps import IN_FULL, Name, Precision
+from semtoken.core.results import Distribution
 
 SENTINELS = -1000.0  # -9999 and the like are no log-probabilities
 SAME = 0.02  # log-probabilities of two runs of one server differ by less

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.calibration.apply import CalibratorInUse
-from semtoken.calibration.calibrator import Calibrator
-from semtoken.calibration.curves import LOWEST
-from semtoken.calibration.fingerprint import known_values
-from semtoken.calibration.labels import HEADLINE, PRODUCT, AnswerRecord
 from semtoken.core.scorer import Scorer
 from semtoken.errors import InvalidInput
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.calibrator import Calibrator
+from semtoken.guarantees.curves import LOWEST
+from semtoken.guarantees.fingerprint import known_values
+from semtoken.guarantees.labels import HEADLINE, PRODUCT, AnswerRecord
 from semtoken.methods import METHODS
 
 POINTS = 41

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from semtoken.checking.ids import identifiers
 from semtoken.errors import InvalidInput
-from semtoken.files.images import (
+from semtoken.replies.checking.ids import identifiers
+from semtoken.support.files.images import (
     file_part,
     has_images,
     image_parts,
@@ -18,7 +18,7 @@ from semtoken.files.images import (
     with_images,
     with_paths,
 )
-from semtoken.files.record_files import read_rows
+from semtoken.support.files.record_files import read_rows
 
 LARGEST = 300_000
 """Bytes that one image takes at most, where there are few."""

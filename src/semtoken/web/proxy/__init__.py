@@ -12,7 +12,7 @@ reading.py      answers without log-probabilities, read by a model in this proce
 decisions.py    typed questions, passed on or asked as texts
 settings.py, metrics.py   what the proxy is given, and what it shows to Prometheus
 
-No module here names a field of an API: `semtoken.payloads.formats` says how to ask each one and where everything
+No module here names a field of an API: `semtoken.replies.formats` says how to ask each one and where everything
 stands in its replies.
 
 Enter by `semtoken proxy`; in Python by `proxy_app`.

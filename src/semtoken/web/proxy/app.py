@@ -11,8 +11,8 @@ from typing import Any
 from unicodedata import normalize
 from urllib.parse import unquote, unquote_to_bytes
 
+from semtoken.core.rules import ScoringRules
 from semtoken.support.extras import require
-from semtoken.tokens.rules import ScoringRules
 
 for _module in ("fastapi", "aiohttp", "prometheus_client"):
     require(_module, extra="serve")
@@ -22,12 +22,12 @@ from fastapi import FastAPI, Response  # noqa: E402
 from prometheus_client import CONTENT_TYPE_LATEST  # noqa: E402
 from starlette.routing import BaseRoute, Match  # noqa: E402
 
-from semtoken.calibration.apply import CalibratorInUse  # noqa: E402
 from semtoken.core.scorer import Tokens, scorer_for  # noqa: E402
 from semtoken.decisions.calibrating import DecisionCalibrator  # noqa: E402
 from semtoken.errors import InvalidInput  # noqa: E402
-from semtoken.observers.method_scores import FROM_BEST, methods_reading  # noqa: E402
-from semtoken.payloads.formats import served_shapes, shapes_at  # noqa: E402
+from semtoken.guarantees.apply import CalibratorInUse  # noqa: E402
+from semtoken.methods.observers.method_scores import FROM_BEST, methods_reading  # noqa: E402
+from semtoken.replies.formats import served_shapes, shapes_at  # noqa: E402
 from semtoken.support.garbage import few_collections  # noqa: E402
 from semtoken.web.calibrators import CalibratorSlot, slot_of  # noqa: E402
 from semtoken.web.limits import Admission, Gate, HostGuard, Workers  # noqa: E402

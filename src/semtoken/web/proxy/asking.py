@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from semtoken.core.results.blocks import KEY
 from semtoken.errors import InvalidInput
-from semtoken.payloads.formats import HiddenFields, Shape
-from semtoken.payloads.formats.openai_choices import OpenAIChat
-from semtoken.results.blocks import KEY
+from semtoken.replies.formats import HiddenFields, Shape
+from semtoken.replies.formats.openai_choices import OpenAIChat
 from semtoken.support.questions import question_of
 from semtoken.support.splice import document, set_members, without
 from semtoken.web.block import BlockOptions, read_options

@@ -30,8 +30,8 @@ from semtoken.decisions.wire.shapes import (
     wants_another_shape,
 )
 from semtoken.errors import InvalidInput, SemtokenError
-from semtoken.payloads import read_payload
-from semtoken.payloads.formats import Shape, served_shapes
+from semtoken.replies import read_payload
+from semtoken.replies.formats import Shape, served_shapes
 from semtoken.support.splice import Document, Put, encode, parse_reply
 from semtoken.support.text import error_text
 from semtoken.web.calibrators import CalibratorSlot

@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 
 from semtoken.choices import Distribution
-from semtoken.engine_tokens import TopStep
+from semtoken.core.engine_tokens import TopStep
 from semtoken.errors import BackendError, SemtokenError
-from semtoken.payloads import read_payload
-from semtoken.payloads.formats import ProbeQuestion
+from semtoken.replies import read_payload
+from semtoken.replies.formats import ProbeQuestion
 from semtoken.web.doctor.numbers import judge
 from semtoken.web.proxy.asking import AnswerRequest, without_compression
 from semtoken.web.proxy.exchange import BrokenOff, Request, Upstream

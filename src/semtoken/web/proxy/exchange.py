@@ -22,7 +22,7 @@ from starlette.responses import Response
 from yarl import URL
 
 from semtoken.decisions.wire.shapes import question_shape_at
-from semtoken.payloads.formats import shape_at
+from semtoken.replies.formats import shape_at
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.wire import ApiError, failure_of
 

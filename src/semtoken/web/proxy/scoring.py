@@ -10,17 +10,17 @@ from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from semtoken.calibration.apply import CalibratorInUse
+from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.growing import GrowingAnswer
+from semtoken.core.results import Distribution, ScoredResponse
+from semtoken.core.results.blocks import KEY
 from semtoken.core.scorer import Scorer
-from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import SemtokenError
-from semtoken.payloads import Payload, PayloadChoice, PayloadStream, StreamEvent, read_payload
-from semtoken.payloads.formats import HiddenFields, Place, Shape
-from semtoken.payloads.score import score_choice, with_methods
-from semtoken.payloads.stream import NO_END
-from semtoken.results import Distribution, ScoredResponse
-from semtoken.results.blocks import KEY
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.replies import Payload, PayloadChoice, PayloadStream, StreamEvent, read_payload
+from semtoken.replies.formats import HiddenFields, Place, Shape
+from semtoken.replies.score import score_choice, with_methods
+from semtoken.replies.stream import NO_END
 from semtoken.support.splice import Change, Document, Drop, Put
 from semtoken.web.block import reason_block, running_block, score_block
 from semtoken.web.calibrators import CalibratorSlot

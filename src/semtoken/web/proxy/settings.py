@@ -8,8 +8,8 @@ from typing import Any, get_args
 
 from semtoken.choices import Distribution
 from semtoken.errors import InvalidInput
-from semtoken.files.safe_files import MEBIBYTE
-from semtoken.payloads.formats import served_shapes
+from semtoken.replies.formats import served_shapes
+from semtoken.support.files.safe_files import MEBIBYTE
 from semtoken.support.inputs import one_of, split_address
 from semtoken.web.limits import LOOPBACK_HOSTS
 

@@ -23,6 +23,7 @@ from fastapi.responses import JSONResponse  # noqa: E402
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest  # noqa: E402
 from starlette.requests import ClientDisconnect  # noqa: E402
 
+from semtoken.clustering.vocabulary import Vocabulary  # noqa: E402
 from semtoken.decisions import Inquiry  # noqa: E402
 from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of  # noqa: E402
 from semtoken.decisions.deciding import PreparedInquiry, prepare  # noqa: E402
@@ -30,10 +31,9 @@ from semtoken.decisions.questions import READ_AS_USUAL  # noqa: E402
 from semtoken.decisions.wire import DecisionRequest, WireError  # noqa: E402
 from semtoken.decisions.wire.shapes import SERVED_SHAPES, QuestionShape, parsed_request  # noqa: E402
 from semtoken.errors import InvalidInput, SemtokenError  # noqa: E402
-from semtoken.files.safe_files import MEBIBYTE  # noqa: E402
-from semtoken.observers.method_scores import methods_reading, readable_with  # noqa: E402
+from semtoken.methods.observers.method_scores import methods_reading, readable_with  # noqa: E402
+from semtoken.support.files.safe_files import MEBIBYTE  # noqa: E402
 from semtoken.support.garbage import few_collections  # noqa: E402
-from semtoken.tokens.vocabulary import Vocabulary  # noqa: E402
 from semtoken.web.calibrators import CalibratorSlot, slot_of  # noqa: E402
 from semtoken.web.limits import LOOPBACK_HOSTS, Admission, AdmissionLimit, App, Busy, Gate, HostGuard, Workers  # noqa: E402
 from semtoken.web.page.facts import page_facts  # noqa: E402

@@ -23,14 +23,14 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from semtoken.backends.base import Arrival, Backend, Decoding, JoiningBackend
-from semtoken.backends.prompts import FEWEST, AnswerText, Pace
+from semtoken.core.results import Running, ScoredResponse
 from semtoken.decisions import InquiryAnswers
 from semtoken.decisions.deciding import PreparedInquiry, answer_prepared
 from semtoken.errors import BackendError, SemtokenError
-from semtoken.observers.method_scores import MethodScores
-from semtoken.observers.steps import Completion, Observer, Step
-from semtoken.results import Running, ScoredResponse
+from semtoken.methods.observers.method_scores import MethodScores
+from semtoken.methods.observers.steps import Completion, Observer, Step
+from semtoken.models.base import Arrival, Backend, Decoding, JoiningBackend
+from semtoken.models.prompt_ids import FEWEST, AnswerText, Pace
 from semtoken.stc import STC
 
 FinishReason = Literal["stop", "length"]

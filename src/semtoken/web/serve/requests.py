@@ -15,8 +15,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, Tag, ValidationError
 from pydantic_core import from_json
 
+from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.support.questions import question_of
-from semtoken.tokens.vocabulary import Vocabulary
 from semtoken.web.block import BlockOptions, read_options
 from semtoken.web.serve.engine import RowEnd, RowToken
 from semtoken.web.wire import ApiError, person_of

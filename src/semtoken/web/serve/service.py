@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
-from semtoken.backends.base import Decoding
-from semtoken.backends.prompts import encode_text, is_ids, prompt_text
-from semtoken.calibration.apply import CalibratorInUse
+from semtoken.core.parts.part import MAX_SECONDS
+from semtoken.core.results import ScoredResponse
 from semtoken.errors import SemtokenError
-from semtoken.files.images import has_images
-from semtoken.observers.method_scores import MethodScores, readable_with
-from semtoken.parts.part import MAX_SECONDS
-from semtoken.probing import disputed, with_choices
-from semtoken.results import ScoredResponse
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.methods.observers.method_scores import MethodScores, readable_with
+from semtoken.models.base import Decoding
+from semtoken.models.probing import disputed, with_choices
+from semtoken.models.prompt_ids import encode_text, is_ids, prompt_text
 from semtoken.stc import STC
+from semtoken.support.files.images import has_images
 from semtoken.web.block import BlockOptions, ProbeResult, parts_wanted, running_block, score_block
 from semtoken.web.calibrators import CalibratorSlot, slot_of
 from semtoken.web.serve.engine import GenerationBatch, RowEnd, RowToken, Worker

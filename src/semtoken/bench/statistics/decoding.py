@@ -1,0 +1,185 @@
+"""One pass over answers that exist: what observers record of them, log-probabilities among it, and their STC scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from semtoken.bench.statistics.steps import Timings
+from semtoken.core import AnswerBatch, Scorer
+from semtoken.core.results import ScoredResponse
+from semtoken.errors import InvalidLogits
+from semtoken.methods.observers import Statistic
+from semtoken.methods.observers.steps import LOG_PROBABILITY, LOGITS, Best, Completion, Observer, Step, best
+from semtoken.methods.observers.table import PerStep
+from semtoken.models.base import Backend, Prompt
+from semtoken.models.prompt_ids import encode_prompts, in_batches_by_length
+from semtoken.stc import STC
+from semtoken.support.arrays import FloatArray
+
+READING = "reading"
+"""The name under which `Timings` keeps the seconds of a pass over answers that exist."""
+
+
+def backend_of(model: STC | Backend) -> Backend:
+    """The backend of an `STC`; a backend is returned as it is."""
+    return model.backend if isinstance(model, STC) else model
+
+
+def read_by_length(
+    backend: Backend,
+    prompts: Sequence[Prompt],
+    answers: Sequence[Sequence[int]],
+    observers: Sequence[Observer],
+    timings: Timings,
+    *,
+    batch_size: int,
+) -> list[int]:
+    """Pass existing answers to observers in one teacher-forced pass, in batches of similar length.
+
+    Returns the order of reading, the number of the answer at each place; observers know an answer by its place in it.
+    The seconds of the pass go to `READING` of `timings`.
+    """
+    encoded = encode_prompts(backend.tokenizer, prompts)
+    lengths = [len(prompt) + len(answer) for prompt, answer in zip(encoded, answers, strict=True)]
+    order = [i for batch in in_batches_by_length(lengths, batch_size) for i in batch]
+    with timings.measure(READING):
+        backend.read([encoded[i] for i in order], [answers[i] for i in order], observers, batch_size=batch_size)
+    return order
+
+
+class LogProbabilities(PerStep):
+    """Records the log-probability of every chosen token, from the raw distribution."""
+
+    reads = frozenset({LOG_PROBABILITY})
+
+    def values(self, step: Step) -> list[float]:
+        """The log-probabilities of one decoding step; `InvalidLogits` if a row holds no distribution."""
+        log_probs: list[float] = step.log_probabilities().tolist()
+        for answer, value in zip(step.answers, log_probs, strict=True):
+            if not np.isfinite(value) and not (value == -np.inf and _is_sound(step, answer)):
+                raise InvalidLogits(
+                    f"The logits of step {len(self.recorded(answer))} hold NaN or +inf, or not one finite value: "
+                    "there is no distribution to record."
+                )
+        return log_probs
+
+    def of(self, answer: int) -> FloatArray:
+        """[n] log-probabilities of the tokens of an answer."""
+        return np.array(self.recorded(answer), dtype=np.float64)
+
+
+def _is_sound(step: Step, answer: int) -> bool:
+    """Whether there is a distribution from which a token of probability zero was chosen."""
+    return step.logits is None or bool(np.isfinite(step.log_normalizers[list(step.answers).index(answer)]))
+
+
+class BestTokens(PerStep):
+    """Records the k best tokens of every step."""
+
+    def __init__(self, k: int) -> None:
+        super().__init__()
+        self.reads = frozenset({best(k)})
+        self._k = k
+
+    def values(self, step: Step) -> list[Best]:
+        """Ids and log-probabilities of the k best tokens of each answer in a step, best first."""
+        return step.best_of(self._k)
+
+
+class TimedObserver(Observer):
+    """Wraps an observer and charges its time to a step of the clock."""
+
+    def __init__(self, observer: Observer, step: str, timings: Timings) -> None:
+        self.reads = observer.reads
+        self._observer = observer
+        self._step = step
+        self._timings = timings
+
+    def observe(self, step: Step) -> None:
+        """Pass one decoding step on, and add the time that this takes."""
+        with self._timings.measure(self._step):
+            self._observer.observe(step)
+
+    def finish(self, answer: int, completion: Completion) -> None:
+        """Pass on that an answer is complete, and add the time that this takes."""
+        with self._timings.measure(self._step):
+            self._observer.finish(answer, completion)
+
+
+def watched_statistics(
+    model: STC | Backend,
+    prompts: Sequence[Prompt],
+    answers: Sequence[Sequence[int]],
+    watches: Mapping[str, Statistic],
+    timings: Timings,
+    *,
+    batch_size: int = 32,
+) -> dict[str, list[Any]]:
+    """Record statistics of given answers by observers, in one teacher-forced pass: step -> one value for each answer.
+
+    Up to rounding these are the values that the observers, `watches` by the names of their steps, record while the same
+    answers are generated. Seconds of the pass go to `READING` of `timings`, those of each observer to its step.
+    `BackendError` if the backend does not give what one of them reads; nothing was read.
+    """
+    backend = backend_of(model)
+    observers = [TimedObserver(watch, name, timings) for name, watch in watches.items()]
+    order = read_by_length(backend, prompts, answers, observers, timings, batch_size=batch_size)
+    values_by_name: dict[str, list[Any]] = {name: [None] * len(answers) for name in watches}
+    for name, watch in watches.items():
+        for place, i in enumerate(order):
+            values_by_name[name][i] = watch.of(place)
+    return values_by_name
+
+
+NORMALIZERS = "normalizers"
+"""The name under which `Timings` keeps the seconds of the log normalisers, which all scorers share."""
+
+
+def clustered_scores(
+    model: STC | Backend,
+    prompts: Sequence[Prompt],
+    answers: Sequence[Sequence[int]],
+    scorers: Mapping[str, Scorer],
+    timings: Timings,
+    *,
+    batch_size: int = 32,
+) -> dict[str, list[ScoredResponse]]:
+    """Score every answer by every scorer, from one teacher-forced pass: name of a scorer -> a response for each answer.
+
+    Up to rounding these are the scores that `STC.generate` gives while it generates the same answers. Seconds go to
+    `READING`, `NORMALIZERS`, and for each scorer (see `semtoken.core.scorer_for`) its own to its name.
+    `VocabularyMismatch` if a scorer has the vocabulary of another model; nothing was read.
+    """
+    backend = backend_of(model)
+    for scorer in scorers.values():
+        backend.check_vocabulary(scorer.vocabulary)
+    observer = _ClusterScores(scorers, timings)
+    order = read_by_length(backend, prompts, answers, [observer], timings, batch_size=batch_size)
+    responses: dict[str, list[ScoredResponse]] = {}
+    places = {i: place for place, i in enumerate(order)}
+    for name in scorers:
+        with timings.measure(name):
+            responses[name] = [observer.open[name][places[i]].finish("raw") for i in range(len(answers))]
+    return responses
+
+
+class _ClusterScores(Observer):
+    """Scores the same steps by several scorers, which share the log normalisers."""
+
+    reads = frozenset({LOGITS})
+
+    def __init__(self, scorers: Mapping[str, Scorer], timings: Timings) -> None:
+        self.open = {name: AnswerBatch(scorer) for name, scorer in scorers.items()}
+        self._timings = timings
+
+    def observe(self, step: Step) -> None:
+        """Take in one step."""
+        assert step.logits is not None
+        with self._timings.measure(NORMALIZERS):
+            rows = step.normalized
+        for name, answers in self.open.items():
+            with self._timings.measure(name):
+                answers.add([(step.answers, step.tokens)], rows)

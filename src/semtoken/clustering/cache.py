@@ -1,0 +1,197 @@
+"""Clusters made on this machine, kept for the next call.
+
+Each entry is a folder as `TokenClusters.save_pretrained` writes it, in the user's cache directory
+(`SEMTOKEN_CACHE` names another one). An entry fits if the weights, the vocabulary, the function words and all
+settings are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import shutil
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from semtoken.clustering.progress import Progress
+from semtoken.clustering.tables import Origin, origin_of, read_table
+from semtoken.clustering.token_clusters import (
+    ClusterSettings,
+    TokenClusters,
+    cluster_vocabulary,
+    neutral_hash,
+    vocabulary_of,
+)
+from semtoken.clustering.vocabulary import Vocabulary
+from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.support.files import artifacts
+from semtoken.support.installation import cache_root
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CachedClusters:
+    """One entry of the cache of clusters."""
+
+    name: str
+    """Name of the entry's folder, which `remove` takes."""
+    path: Path
+    model: str | None
+    """The model that the clusters were made for, as far as known."""
+    settings: Mapping[str, Any]
+    """The `ClusterSettings` that affect the labels, by name."""
+    vocabulary_size: int
+    size: int
+    """How many bytes it takes on disk."""
+    created: str
+    """Time of making, in UTC (ISO 8601)."""
+
+
+def directory() -> Path:
+    """The folder in which clusters made on this machine are kept. It need not exist yet."""
+    return cache_root() / "clusters"
+
+
+def clusters_for_model(
+    model_or_path: Any,
+    tokenizer: Any = None,
+    *,
+    settings: ClusterSettings | None = None,
+    stopwords: Collection[str] | None = None,
+    revision: str | None = None,
+    memory_budget: int | None = None,
+    progress: Progress | None = None,
+) -> TokenClusters:
+    """Load the clusters of a model from the cache, or make them as `TokenClusters.from_model` and put them there.
+
+    Without settings they are those of `default_settings`. A cache that cannot be read or written is only warned about.
+    """
+    vocabulary = vocabulary_of(model_or_path, tokenizer, stopwords=stopwords, revision=revision)
+    settings = settings or default_settings(vocabulary)
+    settings.check(vocabulary)
+    origin = origin_of(model_or_path, revision=revision)
+    if origin.commit is not None and (cached := find(settings, vocabulary, origin=origin)):
+        return cached
+    table = read_table(model_or_path, settings.embedding, revision=revision)
+    if cached := find(settings, vocabulary, content_hash=table.content_hash):
+        return cached
+    clusters = cluster_vocabulary(table, vocabulary, settings, memory_budget=memory_budget, progress=progress)
+    try:
+        store(clusters)
+    except InvalidInput as error:
+        log.warning("The new clusters are not kept: %s", error)
+    return clusters
+
+
+def default_settings(vocabulary: Vocabulary) -> ClusterSettings:
+    """The paper's settings, with at most half as many clusters as tokens."""
+    paper = ClusterSettings()
+    return replace(paper, n_clusters=max(1, min(paper.n_clusters, vocabulary.size // 2)))
+
+
+def find(
+    settings: ClusterSettings,
+    vocabulary: Vocabulary,
+    *,
+    content_hash: str | None = None,
+    origin: Origin | None = None,
+) -> TokenClusters | None:
+    """The entry made with these settings for this vocabulary and these weights, if there is one; damaged ones are
+    passed over. The weights are named by the hash of their bytes, or by hub id and commit.
+    """
+    for path, config in _entries():
+        provenance, saved = config["provenance"], config["vocabulary"]
+        same_weights = (content_hash is not None and provenance.get("content_hash") == content_hash) or (
+            origin is not None
+            and origin.commit is not None
+            and (provenance.get("hub_id"), provenance.get("commit")) == (origin.hub_id, origin.commit)
+        )
+        if not same_weights:
+            continue
+        wanted = (settings.facts(), vocabulary.fingerprint, neutral_hash(vocabulary))
+        if wanted != (_settings_of(provenance), saved.get("fingerprint"), saved.get("neutral")):
+            continue
+        try:
+            clusters = TokenClusters.from_pretrained(path)
+            clusters.vocabulary.require_same(vocabulary, mine="The entry was made for")
+        except ValueError as error:
+            log.warning("Cached clusters cannot be used and will be made again: %s", error)
+        else:
+            return clusters
+    return None
+
+
+def store(clusters: TokenClusters) -> Path:
+    """Put clusters into the cache and return their folder; writers at the same time do not disturb each other.
+    `InvalidInput` if the cache cannot be written.
+    """
+    path = directory() / entry_name(clusters)
+    if path.is_dir() and not artifacts.is_saved(path):
+        shutil.rmtree(path, ignore_errors=True)  # a damaged entry; everything in the cache is ours
+    clusters.save_pretrained(path)
+    return path
+
+
+def entry_name(clusters: TokenClusters) -> str:
+    """A readable name for an entry, different for different models, vocabularies and settings."""
+    provenance = clusters.provenance
+    model = re.sub(r"[^A-Za-z0-9._]+", "-", str(provenance.get("model") or "model")).strip("-.")[-60:] or "model"
+    identity = {
+        "content": provenance.get("content_hash"),
+        "vocabulary": clusters.vocabulary.fingerprint,
+        "neutral": neutral_hash(clusters.vocabulary),
+        "settings": _settings_of(provenance),
+        "labels": None if "content_hash" in provenance else hashlib.sha256(clusters.labels.tobytes()).hexdigest(),
+    }
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    return f"{model}-k{clusters.n_clusters}-{digest[:12]}"
+
+
+def list_cached() -> list[CachedClusters]:
+    """All entries, the newest first. Damaged ones that do not even have a readable config are left out."""
+    entries = [
+        CachedClusters(
+            name=path.name,
+            path=path,
+            model=config["provenance"].get("model"),
+            settings=_settings_of(config["provenance"]),
+            vocabulary_size=int(config["vocabulary"]["size"]),
+            size=sum(file.stat().st_size for file in path.iterdir()),
+            created=str(config["provenance"].get("created", "")),
+        )
+        for path, config in _entries()
+    ]
+    return sorted(entries, key=lambda entry: entry.created, reverse=True)
+
+
+def remove(name: str) -> None:
+    """Delete the entry from the cache; `InvalidInput` if there is none with that name, or it cannot be deleted."""
+    names = sorted(path.name for path in directory().glob("[!.]*") if path.is_dir())
+    if name not in names:
+        known = f"The cache holds: {', '.join(names)}." if names else "The cache is empty."
+        raise InvalidInput(f"There are no cached clusters named '{name}'. {known}")
+    try:
+        shutil.rmtree(directory() / name)
+    except OSError as error:
+        raise InvalidInput(f"Cannot delete {directory() / name}: {error.strerror}.") from error
+
+
+def _entries() -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Folders of the cache with their configs; hidden ones are still being written."""
+    for path in sorted(directory().glob("[!.]*")):
+        try:
+            config = artifacts.read_config(path)
+            config["provenance"]["created"], config["vocabulary"]["size"]
+        except (ArtifactError, KeyError, TypeError):
+            continue
+        yield path, config
+
+
+def _settings_of(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    names = ClusterSettings.__dataclass_fields__
+    return {name: provenance[name] for name in names if name in provenance}

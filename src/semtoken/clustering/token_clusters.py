@@ -1,0 +1,559 @@
+"""Labels and a vocabulary as one artifact: which tokens mean the same, and for which tokenizer that holds.
+
+`TokenClusters` is what scoring takes and what people save, share and load. How labels are computed is left to
+`semtoken.clustering`, files to `semtoken.support.files.artifacts`.
+
+The card of a clusters folder: a README that tells people, and the hub's index, what is in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.choices import Algorithm, Embedding, Linkage, Metric
+from semtoken.clustering.partition import cluster_table
+from semtoken.clustering.progress import Progress, size_histogram
+from semtoken.clustering.tables import EmbeddingTable, read_table
+from semtoken.clustering.vocabulary import Vocabulary, drops_blank, normalize, pack_vocabulary, unpack_vocabulary
+from semtoken.errors import ArtifactError, InvalidInput, SemtokenError, VocabularyError
+from semtoken.support.almanac import ALMANAC, almanac_clusters_path
+from semtoken.support.arrays import IdArray, real_numbers
+from semtoken.support.checkpoints.gguf import load_tokenizer
+from semtoken.support.checkpoints.sources import resolve
+from semtoken.support.extras import require
+from semtoken.support.files import artifacts
+from semtoken.support.inputs import instance, shown
+from semtoken.support.text import card, folded, heading, note, one_line, table
+
+LabelArray = npt.NDArray[np.int32]
+
+CLUSTERS_SHOWN, MEMBERS_SHOWN = 10, 12
+"""How many of the largest clusters a notebook shows, and how many tokens of each."""
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """How clusters are made from a token table. The defaults are those of the paper; see `TokenClusters.from_model`."""
+
+    n_clusters: int = 16_000
+    """How many clusters there are to be, at most as many as tokens."""
+    algorithm: Algorithm = "agglomerative"
+    """`agglomerative` or `kmeans`."""
+    linkage: Linkage = "complete"
+    """Distance of two clusters, for `agglomerative`: `complete`, `average` or `single`."""
+    metric: Metric = "cosine"
+    """Distance of two tokens: `cosine` or `euclidean`."""
+    embedding: Embedding = "concatenated"
+    """Which rows are clustered: `input` or `output` embeddings, or both, `concatenated`."""
+    seed: int = 0
+    """The seed of `kmeans`; nothing else is drawn."""
+
+    def facts(self) -> dict[str, Any]:
+        """The settings that affect the labels: k-means has no linkage, and a hierarchy has no seed."""
+        unused = "linkage" if self.algorithm == "kmeans" else "seed"
+        return {name: value for name, value in asdict(self).items() if name != unused}
+
+    def check(self, vocabulary: Vocabulary) -> None:
+        """Raise `InvalidInput` unless there is at least one cluster, and no more clusters than tokens."""
+        if not 1 <= self.n_clusters <= vocabulary.size:
+            raise InvalidInput(
+                f"n_clusters must be between 1 and the {vocabulary.size:,} tokens of this vocabulary, got "
+                f"{self.n_clusters:,}. Published clusters hold two to ten tokens on average: "
+                f"n_clusters={max(1, vocabulary.size // 4)} would make it four."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class TokenClusters:
+    """A partition of a vocabulary into clusters of tokens that mean the same.
+
+    Only rules that count `meaning`, as the preset `paper` does, read them. Build one with `from_model`, load one with
+    `from_pretrained`, or give labels of your own.
+    """
+
+    labels: LabelArray
+    """Cluster of every token: integers from 0, equal for tokens that share one (int32 [V], read-only)."""
+    vocabulary: Vocabulary
+    """The V tokens that the labels belong to."""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    """Model, settings, versions and course of the clustering, as far as known: plain values that JSON can hold."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", _checked_labels(self.labels, self.vocabulary))
+        object.__setattr__(self, "provenance", _plain({} if self.provenance is None else self.provenance))
+
+    @classmethod
+    def from_model(
+        cls,
+        model_or_path: Any,
+        tokenizer: Any = None,
+        *,
+        n_clusters: int = 16_000,
+        algorithm: Algorithm = "agglomerative",
+        linkage: Linkage = "complete",
+        metric: Metric = "cosine",
+        embedding: Embedding = "concatenated",
+        stopwords: Collection[str] | None = None,
+        revision: str | None = None,
+        seed: int = 0,
+        memory_budget: int | None = None,
+        progress: Progress | None = None,
+    ) -> TokenClusters:
+        """Cluster the tokens of a model by its embeddings. The defaults are the paper's settings.
+
+        Parameters
+        ----------
+        model_or_path
+            A directory with safetensors weights, a GGUF file, a name of the catalogue (`smollm2`), a hub id (only the
+            files that hold the embeddings are downloaded), or a transformers model in memory.
+        tokenizer
+            The model's tokenizer, or a `Vocabulary`. Default: the one saved beside the weights.
+        n_clusters
+            Number of clusters, at most the number of tokens.
+        algorithm, linkage, metric, seed, memory_budget, progress
+            As for `cluster_tokens`; `progress` is called with a phase, the share of it that is done, and the
+            seconds left or None.
+        embedding
+            Which rows to cluster: the input embeddings, the output embeddings, or both, concatenated.
+        stopwords
+            Function words to treat as neutral. Default: NLTK's English list.
+        revision
+            Branch, tag or commit of a hub id.
+
+        Raises
+        ------
+        ModelError
+            The embeddings cannot be read, or are fewer than the tokens.
+        InvalidInput
+            A setting that cannot be used.
+        InsufficientMemory
+            The machine has too little memory for this vocabulary.
+        """
+        settings = ClusterSettings(n_clusters, algorithm, linkage, metric, embedding, seed)
+        vocabulary = vocabulary_of(model_or_path, tokenizer, stopwords=stopwords, revision=revision)
+        settings.check(vocabulary)
+        table = read_table(model_or_path, embedding, revision=revision)
+        return cluster_vocabulary(table, vocabulary, settings, memory_budget=memory_budget, progress=progress)
+
+    @classmethod
+    def from_pretrained(
+        cls, directory_or_hub_id: str | Path, *, tokenizer: Any = None, revision: str | None = None
+    ) -> TokenClusters:
+        """Load clusters from a directory or the hub.
+
+        Parameters
+        ----------
+        directory_or_hub_id
+            What `save_pretrained` or `push_to_hub` wrote; "almanac" for the clusters of the embedded model.
+        tokenizer
+            If given, the clusters are checked to be made for it.
+        revision
+            Branch, tag or commit of a hub id.
+
+        Raises
+        ------
+        ArtifactError
+            Missing, damaged, incomplete, or of a format that this release does not read.
+        VocabularyMismatch
+            The clusters were made for another tokenizer than the one given.
+        """
+        named = isinstance(directory_or_hub_id, str) and directory_or_hub_id == ALMANAC
+        source = almanac_clusters_path() if named else directory_or_hub_id
+        saved = artifacts.load(source, revision=revision)
+        with _reading(saved):
+            clusters = cls(saved.arrays["labels"], _vocabulary_in(saved), saved.config["provenance"])
+        if tokenizer is not None:
+            clusters.check(tokenizer)
+        return clusters
+
+    def save_pretrained(self, directory: str | Path) -> None:
+        """Write the clusters into a directory: arrays, a config, and a card for people.
+
+        The directory appears whole or not at all; clusters that it held are replaced. `InvalidInput` if the place
+        cannot be written or holds other files.
+        """
+        artifacts.save(directory, self._arrays(), self._config(), self._card())
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool | None = None,
+        token: str | bool | None = None,
+        revision: str | None = None,
+        commit_message: str | None = None,
+    ) -> str:
+        """Upload the clusters to a repository of the Hugging Face hub, made if missing; returns the commit's URL.
+
+        `ArtifactError` if the hub refused, or cannot be reached.
+        """
+        return artifacts.push(
+            repo_id,
+            self._arrays(),
+            self._config(),
+            self._card(),
+            private=private,
+            token=token,
+            revision=revision,
+            commit_message=commit_message,
+        )
+
+    def __repr__(self) -> str:
+        return f"TokenClusters({self.n_clusters:,} clusters of {self.vocabulary.size:,} tokens, {self.signature})"
+
+    def _repr_html_(self) -> str:
+        _, firsts = np.unique(self.labels, return_index=True)
+        largest = firsts[np.argsort(-self.sizes, kind="stable")[:CLUSTERS_SHOWN]]
+        rows = [self._size_and_members(int(token)) for token in largest]
+        return card(
+            heading(f"{self.n_clusters:,} clusters of {self.vocabulary.size:,} tokens"),
+            note(f"Made for {self.provenance.get('model', 'a model that was not recorded')}."),
+            note(
+                f"{np.mean(self.sizes == 1):.1%} of the clusters hold one token; "
+                f"the largest holds {int(self.sizes.max()):,}."
+            ),
+            folded(f"The {len(rows)} largest", table(["tokens", "some of them"], rows, numbers=[0])),
+            note(f"Signature: {self.signature}"),
+        )
+
+    def _size_and_members(self, token: int) -> tuple[str, str]:
+        """How many tokens the cluster of a token holds, and some of them."""
+        members = self.members(token)
+        texts = list(dict.fromkeys(stripped for text in members if (stripped := text.strip())))
+        shown = " · ".join(texts[:MEMBERS_SHOWN]) or "(blank)"
+        return f"{len(members):,}", f"{shown} · …" if len(texts) > MEMBERS_SHOWN else shown
+
+    @cached_property
+    def n_clusters(self) -> int:
+        """The number of clusters."""
+        return len(self._offsets) - 1
+
+    @cached_property
+    def sizes(self) -> IdArray:
+        """Tokens in each cluster, in the order of their labels (int64 [n_clusters])."""
+        return np.diff(self._offsets)
+
+    @cached_property
+    def _group(self) -> IdArray:
+        """Number the clusters from 0 on, without gaps."""
+        return np.unique(self.labels, return_inverse=True)[1].astype(np.int64)
+
+    @cached_property
+    def _offsets(self) -> IdArray:
+        """Where each cluster begins in `_members` (one more entry than clusters)."""
+        return np.concatenate([[0], np.cumsum(np.bincount(self._group))])
+
+    @cached_property
+    def _members(self) -> IdArray:
+        """All token ids, cluster after cluster, ascending inside each."""
+        members = np.argsort(self._group, kind="stable").astype(np.int64)
+        members.setflags(write=False)
+        return members
+
+    def cluster_ids(self, token_id: int) -> IdArray:
+        """Ids of the tokens in the cluster of a token, itself included, ascending (a read-only view)."""
+        [token_id] = self.vocabulary.checked_ids([token_id])
+        return self._group_ids(self._group[token_id])
+
+    def _group_ids(self, group: int) -> IdArray:
+        return self._members[self._offsets[group] : self._offsets[group + 1]]
+
+    def members(self, token: int | str) -> list[str]:
+        """Texts of the tokens that share a cluster with a token, named by its id or by a text as in `find`."""
+        ids = self.find(token) if isinstance(token, str) else self.vocabulary.checked_ids([token])
+        joined = np.unique(np.concatenate([self.cluster_ids(i) for i in ids]))
+        return [self.vocabulary.texts[i] for i in joined]
+
+    def find(self, text: str) -> list[int]:
+        """The ids of the tokens that are spelled exactly like a text.
+
+        If there is none, those that are without regard to surrounding white space; if there is none, to upper and lower
+        case. `InvalidInput` if there is none at all; the message names similar ones.
+        """
+        if not isinstance(text, str):
+            raise InvalidInput(f"'text' must be a text, got {shown(text)}.")
+        texts = self.vocabulary.texts
+        tests: tuple[Callable[[int], bool], ...] = (
+            lambda i: texts[i] == text,
+            lambda i: texts[i].strip() == text.strip(),
+            lambda i: self.vocabulary.normalized[i] == normalize(text),
+        )
+        for test in tests if text.strip() else tests[:1]:
+            if ids := [i for i in range(len(texts)) if test(i)]:
+                return ids
+        near = get_close_matches(normalize(text), list(dict.fromkeys(self.vocabulary.normalized)), n=5)
+        hint = f"Similar tokens: {', '.join(map(repr, near))}." if near else "No token is similar."
+        raise InvalidInput(f"No single token is spelled {text!r}; longer words are made of several. {hint}")
+
+    @property
+    def signature(self) -> str:
+        """One line that says how the clusters were made; what is unknown is left out."""
+        facts = {
+            "emb": self.provenance.get("embedding"),
+            "algo": self.provenance.get("algorithm"),
+            "link": self.provenance.get("linkage"),
+            "dist": self.provenance.get("metric"),
+            "k": self.n_clusters,
+            "vocab": self.vocabulary.fingerprint[:8],
+            "semtoken": self.provenance.get("semtoken"),
+        }
+        return "|".join(f"{name}:{value}" for name, value in facts.items() if value is not None)
+
+    def check(self, tokenizer: Any) -> None:
+        """Raise `VocabularyMismatch` unless the clusters were made for this tokenizer (or `Vocabulary`)."""
+        other = tokenizer if isinstance(tokenizer, Vocabulary) else Vocabulary.from_tokenizer(tokenizer)
+        self.vocabulary.require_same(other)
+
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return {"labels": self.labels, **pack_vocabulary(self.vocabulary)}
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            "signature": self.signature,
+            "n_clusters": self.n_clusters,
+            "vocabulary": {
+                "size": self.vocabulary.size,
+                "fingerprint": self.vocabulary.fingerprint,
+                "byte_errors": self.vocabulary.byte_errors,
+                "clean_up": self.vocabulary.clean_up,
+                "drops_blank": drops_blank(self.vocabulary),
+                "neutral": neutral_hash(self.vocabulary),
+            },
+            "provenance": dict(self.provenance),
+        }
+
+    def _card(self) -> str:
+        largest = np.argsort(-self.sizes, kind="stable")[:CARD_CLUSTERS]
+        texts = self.vocabulary.texts
+        return write_card(
+            signature=self.signature,
+            provenance=self.provenance,
+            sizes=self.sizes,
+            largest=[[texts[i] for i in self._group_ids(int(group))] for group in largest],
+        )
+
+
+def saved_vocabulary(directory: str | Path) -> Vocabulary:
+    """Read the vocabulary from a folder of clusters, without the clusters.
+    `ArtifactError` if it is missing, damaged, incomplete, or of a format that this release does not read.
+    """
+    saved = artifacts.load(directory)
+    with _reading(saved):
+        return _vocabulary_in(saved)
+
+
+@contextmanager
+def _reading(saved: artifacts.SavedArtifact) -> Iterator[None]:
+    """Say of what is not as it should be in which folder it is."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        if isinstance(error, ArtifactError):
+            raise
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ArtifactError(f"{saved.path} does not hold valid clusters: {reason}") from error
+
+
+def _vocabulary_in(saved: artifacts.SavedArtifact) -> Vocabulary:
+    """The tokens that clusters were saved with, held against the fingerprint in their config."""
+    vocabulary = unpack_vocabulary(saved.arrays, saved.config["vocabulary"])
+    expected = saved.config["vocabulary"]["fingerprint"]
+    if vocabulary.fingerprint != expected:
+        raise ArtifactError(
+            f"{saved.path} is inconsistent: {artifacts.CONFIG} names a vocabulary with fingerprint "
+            f"{str(expected)[:12]}, the stored tokens have {vocabulary.fingerprint[:12]}. "
+            "Copy or download the folder again, or make the clusters again."
+        )
+    return vocabulary
+
+
+def cluster_vocabulary(
+    table: EmbeddingTable,
+    vocabulary: Vocabulary,
+    settings: ClusterSettings,
+    *,
+    memory_budget: int | None = None,
+    progress: Progress | None = None,
+) -> TokenClusters:
+    """Cluster the tokens of a vocabulary by the embeddings that belong to it; raises as `TokenClusters.from_model`."""
+    clustering = cluster_table(
+        table.rows(vocabulary.size),
+        settings.n_clusters,
+        algorithm=settings.algorithm,
+        linkage=settings.linkage,
+        metric=settings.metric,
+        seed=settings.seed,
+        memory_budget=memory_budget,
+        progress=progress,
+    )
+    origin = {key: value for key, value in asdict(table.origin).items() if value is not None}
+    provenance = {
+        **origin,
+        "content_hash": table.content_hash,
+        "tied": table.tied,
+        **({} if table.least_cosine is None else {"least_cosine": round(table.least_cosine, 6)}),
+        **settings.facts(),
+        "semtoken": version("semtoken"),
+        "numpy": np.__version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "clustering": clustering.report.to_dict(),
+    }
+    return TokenClusters(clustering.labels[settings.n_clusters], vocabulary, provenance)
+
+
+def vocabulary_of(
+    model_or_path: Any,
+    tokenizer: Any,
+    *,
+    stopwords: Collection[str] | None = None,
+    revision: str | None = None,
+) -> Vocabulary:
+    """The vocabulary to cluster: of the tokenizer given, or of the one saved beside the weights.
+
+    `InvalidInput` for a model in memory without its tokenizer, `VocabularyError` if that cannot be read.
+    """
+    if isinstance(tokenizer, Vocabulary):
+        return tokenizer
+    if tokenizer is None:
+        tokenizer = _load_tokenizer(model_or_path, revision)
+    return Vocabulary.from_tokenizer(tokenizer, stopwords)
+
+
+def _load_tokenizer(model_or_path: Any, revision: str | None) -> Any:
+    if not isinstance(model_or_path, str | Path):
+        raise InvalidInput("Give the model's tokenizer too: a model in memory does not know it.")
+    transformers = require("transformers", extra="transformers")
+    source = resolve(model_or_path)
+    try:
+        if source.is_gguf:
+            return load_tokenizer(Path(source.path))
+        return transformers.AutoTokenizer.from_pretrained(source.path, revision=revision)
+    except SemtokenError:
+        raise
+    except Exception as error:  # `tokenizers` raises no other kind for a file that it cannot use
+        raise VocabularyError(
+            f"No tokenizer could be loaded from '{model_or_path}': {error}. Pass the tokenizer yourself."
+        ) from error
+
+
+def _plain_number(value: object) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not a plain value")
+
+
+def neutral_hash(vocabulary: Vocabulary) -> str:
+    """A short hash of which tokens are neutral, since the fingerprint does not depend on the stopword list."""
+    instance(vocabulary, Vocabulary, "vocabulary")
+    return hashlib.sha256(np.packbits(vocabulary.neutral).tobytes()).hexdigest()[:16]
+
+
+def _checked_labels(labels: Any, vocabulary: Vocabulary) -> LabelArray:
+    instance(vocabulary, Vocabulary, "vocabulary")
+    try:
+        array = real_numbers(labels, "labels")
+    except InvalidInput as error:
+        raise InvalidInput(f"labels must be integers. {error}") from error
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise InvalidInput(
+            f"labels must be a one-dimensional array of integers, got shape {array.shape} of {array.dtype}."
+        )
+    if len(array) > vocabulary.size:
+        raise InvalidInput(
+            f"There are {len(array):,} labels but {vocabulary.size:,} tokens. If the token table was padded, "
+            "cluster its first rows only: table[: vocabulary.size]."
+        )
+    if len(array) < vocabulary.size:
+        raise InvalidInput(f"There are {len(array):,} labels but {vocabulary.size:,} tokens; each token needs one.")
+    if len(array) and not 0 <= array.min() <= array.max() <= np.iinfo(np.int32).max:
+        raise InvalidInput(f"labels must lie between 0 and 2^31 - 1, got {array.min()} to {array.max()}.")
+    checked = array.astype(np.int32)
+    checked.setflags(write=False)
+    return checked
+
+
+def _plain(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn values into what JSON gives back for them, so that saving and loading changes nothing."""
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(dict(provenance), default=_plain_number))
+    except Exception as error:  # objects convert themselves, and raise what they like
+        raise InvalidInput(f"provenance must hold plain values that JSON can store: {error}") from error
+    return plain
+
+
+CARD_CLUSTERS = 20
+CARD_TOKENS = 12  # tokens shown of each of them
+
+
+def write_card(
+    *,
+    signature: str,
+    provenance: Mapping[str, Any],
+    sizes: npt.NDArray[np.int64],
+    largest: Sequence[Sequence[str]],
+) -> str:
+    """The text of the README that is saved beside clusters; `model` and `hub_id` of the provenance are used if there.
+    `sizes` are the tokens in each cluster, and `largest` the texts of those of the largest clusters.
+    """
+    front = ["---", "library_name: semtoken", "tags:", "- semtoken", "- token-clusters", "- uncertainty"]
+    if "hub_id" in provenance:
+        front.append(f"base_model: {json.dumps(provenance['hub_id'])}")
+    made_for = markdown_text(str(provenance.get("model", "a model that was not recorded")))
+    return "\n".join(
+        [
+            *front,
+            "---",
+            "",
+            "# Semantic token clusters",
+            "",
+            f"{len(sizes):,} clusters of the {sizes.sum():,} tokens of {made_for}, for scoring the uncertainty",
+            "of answers by Semantic Token Clustering (Cao et al., EACL 2026).",
+            "",
+            f"Signature: `{signature}`",
+            "",
+            "```python",
+            "from semtoken import TokenClusters",
+            "",
+            'clusters = TokenClusters.from_pretrained("path or id of this folder")',
+            "```",
+            "",
+            "## Sizes",
+            "",
+            f"{np.mean(sizes == 1):.1%} of the clusters hold a single token.",
+            "",
+            "| Tokens in a cluster | Clusters |",
+            "|---:|---:|",
+            *(f"| {name} | {count:,} |" for name, count in size_histogram(sizes).items()),
+            "",
+            "## The largest clusters",
+            "",
+            "| Tokens | Some of them |",
+            "|---:|:---|",
+            *map(_row, largest),
+            "",
+        ]
+    )
+
+
+def _row(members: Sequence[str]) -> str:
+    texts = dict.fromkeys(text.strip() for text in members)
+    shown = [markdown_text(text) for text in texts if text][:CARD_TOKENS]
+    return f"| {len(members):,} | {' · '.join(shown) or '(blank)'} |"
+
+
+def markdown_text(text: str) -> str:
+    """A text that a Markdown table shows as it is; unprintable characters as escapes."""
+    return "".join(f"\\{c}" if c in r"\`*_{}[]()<>#+-.!|~&$" else c for c in one_line(text))

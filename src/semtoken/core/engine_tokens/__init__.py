@@ -1,0 +1,28 @@
+"""How engines spell tokens and log-probabilities: the one reader of them, for payloads and for `score_top_logprobs`.
+
+top_steps.py       TopToken, TopStep, StepList: plain records; untrusted values, checked; how many digits an
+                   engine writes, and how far off each log-probability may be
+spellings.py       items, lists, triples, dicts -> StepList
+token_names.py     id, bytes or text of a token -> the tokens of a vocabulary that may be meant; whether two
+                   models have the same tokenizer
+checked_list.py    TopStep                      -> tokens and probabilities, checked against a vocabulary
+listed_names.py    lists of best tokens         -> a vocabulary, where no tokenizer is known
+placing.py         the text of a message + steps -> where the steps spell it
+
+Enter by `as_top_steps` with any list that an engine gave; payload shapes call the readers in spellings.py.
+"""
+
+from __future__ import annotations
+
+from semtoken.core.engine_tokens.spellings import as_top_steps
+from semtoken.core.engine_tokens.token_names import SharedVocabulary, check_shared_vocabulary
+from semtoken.core.engine_tokens.top_steps import StepList, TopStep, TopToken
+
+__all__ = [
+    "SharedVocabulary",
+    "StepList",
+    "TopStep",
+    "TopToken",
+    "as_top_steps",
+    "check_shared_vocabulary",
+]

@@ -1,0 +1,420 @@
+"""What lists of the best tokens tell of a vocabulary that nobody has named: the tokens in them, by their spelling.
+
+Tokens are numbered as they come. A name without bytes may be spelled as the tokenizer's own files spell it ("ĠParis",
+"▁Paris", "<0x0A>"). Unless some name of the answer shows that this is not so, both readings are kept: two tokens surely
+have one spelling if they have it in both, and perhaps if they have it in one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
+from semtoken.clustering.vocabulary import Vocabulary, english_stopwords, neutral_mask, normalize
+from semtoken.core.engine_tokens.checked_list import OVERFULL, ListedStep, check_number, lost_its_namesake, overfull
+from semtoken.core.engine_tokens.spellings import BLANKS
+from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
+from semtoken.core.engine_tokens.top_steps import (
+    LEAST_GIVEN,
+    STAND_INS,
+    Name,
+    TopStep,
+    is_given,
+    is_own,
+    is_same_number,
+    is_unnamed,
+    may_be_one,
+)
+from semtoken.errors import InvalidInput
+
+SpellingRule: TypeAlias = Callable[[str], str]
+"""The text of a token -> how it is spelled, "" for one that is spelled like no other."""
+NOBODY = 0
+"""Number of a token that agrees with no other. An entry that perhaps agrees with the chosen token may be this one
+instead."""
+
+
+class Spelling(NamedTuple):
+    """What a name says of how its token is spelled."""
+
+    text: str
+    """The text as the engine spells it; U+FFFD for a piece of a character that it does not spell."""
+    in_files: str
+    """The text if the engine spells it as the tokenizer's files do."""
+    piece: bytes
+    read: tuple[str, str]
+    """How `text` and `in_files` are spelled by the rules."""
+    blank: bool
+    """Whether the text is white space or empty."""
+    alone: bool
+    """Whether the token is spelled like no other, as blanks and pieces of characters are."""
+    markup: bool
+    """Whether the token is written as special tokens are, or has no text: it may be text, a special token, or a piece
+    of a character."""
+    decoded: bool = False
+    """Whether the text begins with a blank, as none does in a tokenizer's files."""
+    nameless: bool = False
+    """Whether the token has no usable name, so that it may be spelled as any other token is."""
+
+    @classmethod
+    def of(cls, rule: SpellingRule, text: str, in_files: str, piece: bytes) -> Spelling:
+        """The spelling of a token by its text in both readings, and its bytes."""
+        first, second = rule(text), rule(in_files)
+        blank = not text.strip() and not in_files.strip()
+        markup = is_markup(text) and not BYTE_TOKEN.fullmatch(text)
+        alone = (not first and not second) or REPLACEMENT in first
+        return cls(text, in_files, piece, (first, second), blank, alone, markup)
+
+
+def _spelling_of(rule: SpellingRule, _: int | None, text: str | None, spelled: bytes | None) -> Spelling:
+    if spelled:
+        said = spelled.decode("utf-8", "replace")
+        return Spelling.of(rule, said, said, spelled)
+    if text is None:
+        return Spelling.of(rule, REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(markup=True)
+    piece = text.encode("utf-8", "surrogatepass")
+    spelling = Spelling.of(rule, text, text if REPLACEMENT in text else _as_in_files(text), piece)
+    return spelling._replace(decoded=True) if text[:1].isspace() else spelling
+
+
+@lru_cache(maxsize=4)
+def _spellings(rule: SpellingRule) -> KeptByName[Spelling]:
+    """The spellings of names by a rule, which are kept."""
+    return KeptByName(partial(_spelling_of, rule))
+
+
+_NOBODYS = Spelling("", "", b"", ("", ""), blank=True, alone=True, markup=False)
+_UNKNOWN = Spelling.of(normalize, REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(alone=False, nameless=True)
+
+
+class Naming(NamedTuple):
+    """What the names that have come tell of how an engine names tokens; each is seen once and holds for all steps."""
+
+    decoded: bool = False
+    """Some name begins with a blank, as none does in a tokenizer's files."""
+    texts: bool = False
+    """Some entry of a list has a text; then those without one are special tokens or pieces of characters."""
+
+
+class ListedNames:
+    """A vocabulary made of the tokens that the lists of one answer name, numbered from 1.
+
+    `rule` tells how a token is spelled (`ScoringRules.spelling`); None if tokens of the same spelling do not count.
+    `naming` is what is known of the names before the first one comes.
+    """
+
+    def __init__(self, rule: SpellingRule | None = None, naming: Naming = Naming()) -> None:  # noqa: B008, immutable
+        self.rule = rule
+        self.plain = rule in (None, normalize)
+        """Whether tokens that are spelled alike have the same letters."""
+        self.spelled_by = _spellings(rule or normalize)
+        """The spelling of each name, looked up as in a dictionary."""
+        self.spellings: list[Spelling] = [_NOBODYS]
+        self.ids: list[int] = [-1]
+        """The ids that the engine gives, -1 where it gives none."""
+        self.naming = naming
+        self._numbers: dict[Name, int] = {}
+        self._others: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.spellings)
+
+    def number(self, name: Name) -> int | None:
+        """The number of a token, which is added if it is new; None if its name does not say how it is spelled."""
+        token_number = self._numbers.get(name)
+        if token_number is None and (name[1] is not None or name[2] or (self.naming.texts and name[0] is not None)):
+            token_number = self._numbers[name] = self._append(self.spelled_by[name], name[0])
+        return token_number
+
+    def other(self, number: int) -> int:
+        """The number of a second token that has the same name as this one: a list may hold a name twice."""
+        if number not in self._others:
+            text, in_files, piece, *_ = self.spellings[number]
+            self._others[number] = self._append(Spelling.of(self.rule or normalize, text, in_files, piece), None)
+        return self._others[number]
+
+    def without_name(self, token: int | None) -> int:
+        """The number of a new token without a usable name; `token` is its id, if the engine gives it."""
+        return self._append(_UNKNOWN, token)
+
+    def _append(self, spelling: Spelling, token: int | None) -> int:
+        number = len(self.spellings)
+        self.spellings.append(spelling)
+        self.ids.append(-1 if token is None else token)
+        if spelling.decoded and not self.naming.decoded:
+            self.naming = self.naming._replace(decoded=True)
+        return number
+
+    def with_others(self, listed: ListedStep, least: float) -> ListedStep:
+        """A step with the tokens of its list of at least a probability, which are added if they are new; see
+        `ListedStep.others`.
+        """
+        if listed.others is None:
+            return listed
+        named = zip(listed.others.names, map(math.exp, listed.others.log_probs), strict=True)
+        probabilities = {self.number(name): probability for name, probability in named if probability >= least}
+        return listed._replace(ids=list(probabilities), probabilities=list(probabilities.values()), others=None)  # type: ignore[arg-type]
+
+    def same(self, number: int, other: int) -> bool | None:
+        """Whether two different tokens are spelled alike, case and blanks aside; None if that is not clear."""
+        one, another = self.spellings[number], self.spellings[other]
+        if number == other or one.alone or another.alone:
+            return False
+        if one.nameless or another.nameless:
+            return None
+        (first, second), (first_other, second_other) = one.read, another.read
+        same, same_in_files = first == first_other, second == second_other and not self.naming.decoded
+        if not (same or same_in_files):
+            return False
+        surely = same and (same_in_files or self.naming.decoded)
+        return True if surely and not (one.markup or another.markup) else None
+
+    def vocabulary(self, said: str | None, ids: Sequence[int]) -> Vocabulary:
+        """The tokens named so far as a `Vocabulary`; `ids` are the chosen ones.
+
+        `said`, the answer as the engine gives it, tells whether markup at its end is text.
+        """
+        texts, pieces = [spelling.text for spelling in self.spellings], [spelling.piece for spelling in self.spellings]
+        if not self.naming.decoded and any(text.startswith(BLANKS) for text in texts):
+            texts = [spelling.in_files for spelling in self.spellings]
+            pieces = [
+                spelling.piece
+                if spelling.in_files == spelling.text
+                else spelling.in_files.encode("utf-8", "surrogatepass")
+                for spelling in self.spellings
+            ]
+        for number in self._special(texts, said, ids):
+            texts[number], pieces[number] = "", b""
+        return Vocabulary(
+            texts=tuple(texts),
+            pieces=tuple(pieces),
+            neutral=neutral_mask(texts, english_stopwords()),
+            byte_tokens=np.zeros(len(texts), dtype=bool),
+        )
+
+    def _special(self, texts: Sequence[str], said: str | None, ids: Sequence[int]) -> list[int]:
+        """Tokens that may be special ones and are: no text follows them, and the answer does not spell them."""
+        may_be = [number for number, spelling in enumerate(self.spellings) if spelling.markup]
+        if not may_be:
+            return []
+        ordinary = [k for k, i in enumerate(ids) if not (self.spellings[i].markup or self.spellings[i].blank)]
+        inside = set(ids[: ordinary[-1]]) if ordinary else set()
+        special = [number for number in may_be if number not in inside]
+        spelled = "".join(texts[i] for i in ids if i not in special)
+        return special if said is None or "".join(spelled.split()) == "".join(said.split()) else []
+
+
+def _lower(spelled: Sequence[bytes]) -> str:
+    """The bytes of some tokens as one text in lower case: no token can read like a letter that is not in it."""
+    return b"\0".join(spelled).decode("utf-8", "replace").lower()
+
+
+def _as_in_files(text: str) -> str:
+    """A string as decoded text, if it is spelled as the tokenizer's own files spell it."""
+    if SENTENCEPIECE_BLANK in text:
+        return text.replace(SENTENCEPIECE_BLANK, " ")
+    piece = bytes_in_files(text)
+    return text if piece is None else piece.decode("utf-8", "replace")
+
+
+@dataclass
+class _NamedEntries:
+    """The entries of a list, sorted by what their names tell; the fields are those of `ListedStep`."""
+
+    found: dict[int, float]
+    ambiguous: list[tuple[tuple[int, ...], float]] = field(default_factory=list)
+    unmapped: float = 0.0
+    alike: float = 0.0
+    doubtful: float = 0.0
+    perhaps: float = 0.0
+    listed: int = 0
+    spelled: tuple[int, ...] = ()
+
+
+def _listed_step(
+    step: TopStep,
+    position: int,
+    chosen: int,
+    entries: Mapping[int, float],
+    probabilities: Sequence[float],
+    listed: int,
+    **more: Any,
+) -> ListedStep:
+    """A step with some `entries`, by their numbers, and the `probabilities` of all that count."""
+    total = math.fsum(probabilities)
+    if total > OVERFULL:
+        raise overfull(total, position)
+    return ListedStep(
+        chosen,
+        list(entries),
+        list(entries.values()),
+        math.log(entries[chosen]) if entries.get(chosen) else -math.inf,
+        total,
+        smallest=1.0,  # any number of tokens may be spelled alike
+        complete=False,
+        listed=listed,
+        bare=len(step.log_probs) < 2,
+        **more,
+    )
+
+
+_ID, _BYTES = itemgetter(0), itemgetter(2)  # of a `Name`
+
+
+class NameReader:
+    """Reads the steps of one answer one by one, as `ListReader` does, where there is no vocabulary but `names`."""
+
+    def __init__(self, names: ListedNames) -> None:
+        self._names = names
+        self._inside = False
+        """The last step may end inside a character, so that the name of the next token may be a whole character's."""
+
+    def read(self, step: TopStep, position: int) -> ListedStep:
+        """Read and check one step; `position` is its number, for messages.
+
+        `InvalidInput` if the chosen token has an id and no text, `InvalidLogits` if a log-probability is NaN or above
+        0, or the probabilities add up to more than 1.
+        """
+        names, log_probs = self._names, step.log_probs
+        if not max(log_probs) <= 0.0 or not sum(log_probs) <= 0.0:  # or NaN
+            for token in (step.chosen, *step.top):
+                check_number(token, position)
+        if not names.naming.texts and any(text or spelled for _, text, spelled in step.names[1:]):
+            names.naming = names.naming._replace(texts=True)
+        unnamed = not step.names[0][2] and is_unnamed(step.names[0])
+        chosen = names.without_name(step.names[0][0]) if unnamed and self._inside else names.number(step.names[0])
+        self._inside = unnamed
+        if chosen is None and not names.naming.texts and all(name[0] is not None for name in step.names):
+            chosen = names.without_name(step.names[0][0])  # lists of ids
+        if chosen is None:
+            raise InvalidInput(
+                f"The token chosen at step {position} is named by its id alone, {step.names[0][0]}. Say whose ids "
+                "these are: name the model, or its tokenizer."
+            )
+        return self._clear(step, chosen, position) or self._unclear(step, chosen, position)
+
+    def _clear(self, step: TopStep, chosen: int, position: int) -> ListedStep | None:
+        """What `_unclear` says of a list whose entries have different ids or bytes, and are surely spelled unlike the
+        chosen token, as nearly all are; None for any other.
+        """
+        names, log_probs, spelling = step.names, step.log_probs, self._names.spellings[chosen]
+        tokens, spelled = tuple(map(_ID, names)), tuple(map(_BYTES, names))
+        keys: tuple[Any, ...] = spelled if tokens[0] is None else tokens
+        if not all(spelled) or tokens.count(None) not in (0, len(tokens)):
+            return None
+        again, distinct = 0, len(set(keys))
+        if distinct < len(keys):
+            again = keys.index(keys[0], 1) if keys[0] in keys[1:] else 0
+            if not again or distinct < len(keys) - 1 or names[again] != names[0] or log_probs[again] != log_probs[0]:
+                return None
+        if min(log_probs) <= LEAST_GIVEN or max(log_probs) > 0.0 or log_probs[0] in STAND_INS or spelling.nameless:
+            return None
+        others = spelled[1:again] + spelled[again + 1 :] if again else spelled[1:]
+        if not spelling.alone and (not self._names.plain or spelling.read[0] in _lower(others)):
+            entries = (name for i, name in enumerate(names) if i not in (0, again))
+            if spelling.read in [self._names.spelled_by[name].read for name in entries]:
+                return None
+        own, *rest = map(math.exp, log_probs)
+        if again:
+            del rest[again - 1]
+        total = math.fsum((own, *rest))
+        if total > OVERFULL:
+            raise overfull(total, position)
+        return ListedStep(
+            chosen,
+            (chosen,),
+            (own,),
+            math.log(own) if own else -math.inf,
+            total,
+            1.0,  # any number of tokens may be spelled alike
+            complete=False,
+            listed=len(rest),
+            many=not spelling.alone,
+            bare=len(log_probs) < 2,
+            others=step if rest else None,
+        )
+
+    def _unclear(self, step: TopStep, chosen: int, position: int) -> ListedStep:
+        entries = self._sorted(step, chosen)
+        unclear = [p for _, p in entries.ambiguous]
+        probabilities = [*entries.found.values(), *unclear, entries.unmapped, entries.alike]
+        return _listed_step(
+            step,
+            position,
+            chosen,
+            entries.found,
+            probabilities,
+            entries.listed,
+            ambiguous=tuple(entries.ambiguous),
+            unmapped=entries.unmapped,
+            alike=entries.alike,
+            doubtful=entries.doubtful,
+            perhaps=entries.perhaps,
+            spelled=entries.spelled,
+            many=not self._names.spellings[chosen].alone,
+        )
+
+    def _sorted(self, step: TopStep, chosen: int) -> _NamedEntries:
+        """The entries one by one. The chosen token's own number is the one that counts."""
+        own = step.log_probs[0]
+        known = is_own(own)
+        entries = _NamedEntries({chosen: math.exp(min(own, 0.0))} if known else {})
+        seen: dict[Name, float] = {}
+        for name, log_prob in zip(step.names[1:], step.log_probs[1:], strict=True):
+            if not is_given(log_prob) and log_prob > -math.inf:
+                continue
+            probability, is_one = math.exp(min(log_prob, 0.0)), may_be_one(step.names[0], name)
+            if is_one is not False and known and is_same_number(own, log_prob):
+                continue
+            if seen.get(name) == log_prob:
+                continue  # the same entry again
+            if is_one is not False and known and not is_unnamed(name):
+                if lost_its_namesake(step.names[0], name) and log_prob < own:
+                    entries.alike += probability
+                    entries.listed += 1
+                else:
+                    entries.doubtful += probability
+            elif is_one is not False and not known and (is_one or name[2] is not None):
+                if is_own(log_prob):
+                    entries.found.setdefault(chosen, probability)
+            elif name not in seen or (is_unnamed(name) and seen[name] != log_prob):
+                self._add_other(entries, chosen, name, probability, known=known)
+            else:
+                self._add_again(entries, chosen, name, probability)
+            seen[name] = log_prob
+        return entries
+
+    def _add_again(self, entries: _NamedEntries, chosen: int, name: Name, probability: float) -> None:
+        """Take in another token once more, with another number: it counts for the upper end only, if it may agree."""
+        number = self._names.number(name)
+        if number is None:
+            entries.unmapped += probability
+        elif self._names.rule is not None and self._names.same(chosen, number) is not False:
+            entries.ambiguous.append(((chosen, NOBODY), probability))
+
+    def _add_other(self, entries: _NamedEntries, chosen: int, name: Name, probability: float, *, known: bool) -> None:
+        """Take in an entry that is another token, or may be one."""
+        names, number = self._names, self._names.number(name)
+        entries.listed += 1
+        if number is None and name[0] is not None and names.rule is None:
+            number = names.without_name(name[0])
+        if number is None:
+            entries.unmapped += probability
+            return
+        number = names.other(number) if number == chosen else number
+        if not known and names.spellings[chosen].text == names.spellings[number].text:
+            entries.ambiguous.append(((chosen, NOBODY), probability))
+            return
+        same = names.same(chosen, number)
+        if same is None:
+            entries.perhaps += probability
+        entries.found[number] = entries.found.get(number, 0.0) + probability
+        if same:
+            entries.spelled += (number,)

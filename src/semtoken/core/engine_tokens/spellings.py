@@ -1,0 +1,650 @@
+"""How each engine spells its steps -> TopStep: OpenAI's items, legacy lists, SGLang's triples, vLLM's dicts.
+
+Every way in ends here, so that the same items mean the same tokens and fail with the same error whether they come in
+a reply, in a stream or as a list of steps.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, chain, pairwise, starmap
+from operator import itemgetter
+from typing import Any
+
+from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
+from semtoken.core.engine_tokens.token_names import (
+    LONGEST_KEPT,
+    NAMES_KEPT,
+    SENTENCEPIECE_BLANK,
+    KeptByName,
+    bytes_in_files,
+    is_markup,
+)
+from semtoken.core.engine_tokens.top_steps import (
+    NOT_GIVEN,
+    Name,
+    StepList,
+    TopStep,
+    TopToken,
+    as_bytes,
+    as_id,
+    as_list,
+    as_log_prob,
+    as_number,
+    as_object,
+    as_text,
+    is_given,
+    is_same_number,
+    is_unnamed,
+    log_prob_or_none,
+    may_be_one,
+    optional,
+    spelling,
+)
+from semtoken.errors import BackendError, InvalidInput
+from semtoken.support.arrays import as_ids
+from semtoken.support.inputs import listed
+
+_TOKEN_ID = re.compile(r"token_id:(\d{1,9})\Z")  # vLLM's return_tokens_as_token_ids
+IN_FILES = re.compile(rf"[\u0120\u010a{SENTENCEPIECE_BLANK}]|{BYTE_TOKEN.pattern}\Z")
+"""How names begin that are spelled as in a tokenizer's files: a blank, a line end, a byte."""
+BLANKS = ("\u0120", "\u010a", SENTENCEPIECE_BLANK)
+"""How tokenizers' files spell the blank or line end that a token begins with."""
+ASCII_END = 0x7F
+_BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters
+TEXT, ID = ("token", "tok_str", "text", "content"), ("id", "token_id", "tokenId")
+NUMBER = ("logprob", "logProbability", "log_probability", "log_prob", "likelihood")
+BEST = ("top_logprobs", "topLogprobs", "top_probs", "probs", "top_tokens")
+"""The names that engines and clients have for the fields of an item."""
+NOT_CHOSEN = (
+    "The reply lists the best tokens of each step, but not which of them were written, nor their numbers: ask a server "
+    "that gives `tokens` and `token_logprobs`, or items of a chat."
+)
+OF_A_TOKEN = frozenset((*TEXT, *ID, *NUMBER, "prob", "bytes"))
+"""Fields of which an item has at least one."""
+_ITEM_FIELDS = ("token", "logprob", "bytes", "id", "top_logprobs")
+KNOWN_FORMS = (
+    "TopStep, an item of `logprobs.content`, a dict from token id to log-probability, a pair of chosen token and such "
+    "a dict, a triple (log-probability, id, text), or a pair of it and a list of triples"
+)
+
+
+# --- one token -------------------------------------------------------------------------------------------------------
+
+
+def token_named(
+    log_prob: float, text: str | None, token_id: int | None = None, spelled: bytes | None = None
+) -> TopToken:
+    """A token as its engine names it: by text, id, bytes, or several of them.
+
+    Bytes that only spell the name ("token_id:808", U+FFFD for a piece of a character) say nothing and are dropped. A
+    token without any text is a piece of a character, or a special token: its text becomes U+FFFD, or None if its id is
+    known.
+    """
+    return TopToken(log_prob, *_NAMES[text, token_id, spelled])
+
+
+def names_of(text: str | None, token_id: int | None, spelled: bytes | None) -> Name:
+    """The id, text and bytes of a token, as far as its engine gives them."""
+    if not text and not spelled and (text is not None or token_id is None):
+        return token_id, REPLACEMENT if token_id is None else None, None
+    match = None if text is None else _TOKEN_ID.match(text)
+    if text is not None and (match or REPLACEMENT in text) and spelled == _encoded(text):
+        spelled = None
+    if match:
+        return int(match[1]) if token_id is None else token_id, None, spelled
+    if text is not None and spelled is None and (match := _BYTES.match(text)):
+        return token_id, None, bytes.fromhex(match[1].replace("\\x", ""))
+    return token_id, text, spelled
+
+
+NAMELESS: Name = (None, REPLACEMENT, None)
+"""A token of which its engine says nothing."""
+_NAMES = KeptByName(names_of)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+# --- lists of steps --------------------------------------------------------------------------------------------------
+
+
+def steps_from_items(items: Any, where: str) -> StepList:
+    """The steps in chat items `{token, logprob, bytes, top_logprobs}`, or with other engines' names of these fields.
+
+    Those are `TEXT`, `ID`, `NUMBER` and `BEST`; llama.cpp may give probabilities, `prob` and `top_probs`.
+    `InvalidInput` says where a field is missing or of the wrong kind; `InvalidLogits` if a number is no
+    log-probability.
+    """
+    listed = as_list(items, where)
+    usual = _usual_steps(listed)
+    if usual is not None:
+        return StepList(usual)
+    return _step_list(_item(value, f"{where}[{i}]") for i, value in enumerate(listed))
+
+
+def _step_list(steps: Iterable[tuple[TopStep, bool]]) -> StepList:
+    pairs = list(steps)
+    return StepList(tuple(step for step, _ in pairs), tuple(i for i, (_, missing) in enumerate(pairs) if missing))
+
+
+def _item(value: Any, where: str) -> tuple[TopStep, bool]:
+    """An item, and whether its log-probability is missing."""
+    usual = _usual_steps([value])
+    if usual is not None:
+        return usual[0], False
+    item = as_object(value, where)
+    if not OF_A_TOKEN.intersection(item):
+        raise InvalidInput(f"{where} names no token: its fields are {', '.join(map(repr, item)) or 'none'}.")
+    top = _first(item, BEST)
+    if isinstance(top, Mapping):
+        top = [{"token": str(name), "logprob": number} for name, number in top.items()]
+    entries = as_list([] if top is None else top, f"{where}.top_logprobs")
+    log_prob = _log_prob(item, where)
+    if "probs" in item:  # older servers of llama.cpp give the chosen token's number in the list alone
+        names = (entry for entry in entries if isinstance(entry, Mapping) and _first(entry, TEXT) == _first(item, TEXT))
+        log_prob = _log_prob(next(names, {}), where)
+    missing = log_prob is None or (log_prob == NOT_GIVEN and not entries)
+    chosen = _token(item, NOT_GIVEN if log_prob is None else log_prob, where)
+    return TopStep(chosen, [_entry(entry, f"{where}.top_logprobs[{j}]") for j, entry in enumerate(entries)]), missing
+
+
+def _usual_steps(items: Sequence[Any]) -> tuple[TopStep, ...] | None:
+    """The steps of items as most engines write them, all in one form; None for any other, which are read token by
+    token or refused.
+
+    There are twenty entries for every token of an answer, so this is what reading a reply costs.
+    """
+    try:
+        entries = list(map(_BEST_OF, items))
+        tokens = [token for item, best in zip(items, entries, strict=True) for token in (item, *best)]
+        fields = set(map(len, chain.from_iterable(entries)))
+        if fields not in ({3}, {4}) or set(map(len, items)) != {min(fields) + 1} or not all(entries):
+            return None
+        log_probs = list(map(_NUMBER_OF, tokens))
+        if set(map(type, log_probs)) != {float} or not sum(log_probs) <= 0.0 or max(log_probs) > 0.0:  # or NaN
+            return None
+        names, written = (_WITHOUT_IDS, _BYTES_OF) if fields == {3} else (_WITH_IDS, _BYTES_AND_ID_OF)  # llama.cpp's
+        token_names = names.of(list(map(_TEXT_OF, tokens)), list(map(written, tokens)))
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError):
+        return None
+    ends = list(accumulate([len(best) + 1 for best in entries], initial=0))
+    slices, numbers = list(starmap(slice, pairwise(ends))), tuple(log_probs)
+    steps = tuple(map(TopStep.of_columns, map(token_names.__getitem__, slices), map(numbers.__getitem__, slices)))
+    return steps if fields == {3} else tuple(map(_with_listed_name, steps))
+
+
+_TEXT_OF, _NUMBER_OF, _BYTES_OF, _BEST_OF = map(itemgetter, ("token", "logprob", "bytes", "top_logprobs"))
+_BYTES_AND_ID_OF = itemgetter("bytes", "id")
+_FIRST, _SECOND, _THIRD = map(itemgetter, range(3))
+
+
+class _WrittenNames:
+    """Names by what is written in JSON. Nearly all stand there as they did before: the last of each text is kept, and
+    whole lists are compared with it.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Any, Name]] = {}
+        """What is written of a token beside its text, and its name."""
+
+    def of(self, texts: list[Any], written: list[Any]) -> tuple[Name, ...]:
+        """The names of tokens by their texts, and bytes (or null) or pairs of bytes and id.
+
+        `InvalidInput`, `TypeError` or `ValueError` if a text is none, an id is none from 0 on, or bytes are no list of
+        bytes.
+        """
+        known = list(map(self._known.get, texts))
+        if all(known) and list(map(_FIRST, known)) == written:  # type: ignore[arg-type]
+            return tuple(map(_SECOND, known))  # type: ignore[arg-type]
+        return tuple(map(self._name, texts, written))
+
+    def _name(self, text: Any, written: Any) -> Name:
+        numbers, token = written if type(written) is tuple else (written, None)
+        if type(text) is not str or not (numbers is None or type(numbers) is list):
+            raise TypeError
+        token = None if written is numbers else as_id(token, "id")
+        name = _NAMES[text, token, None if numbers is None else bytes(numbers)]
+        if len(text) <= LONGEST_KEPT:
+            if len(self._known) >= NAMES_KEPT:
+                self._known.clear()
+            numbers = numbers and list(numbers)
+            self._known[text] = numbers if token is None else (numbers, token), name
+        return name
+
+
+_WITH_IDS, _WITHOUT_IDS = _WrittenNames(), _WrittenNames()
+
+
+def _entry(value: Any, where: str) -> TopToken:
+    item = as_object(value, where)
+    log_prob = _log_prob(item, where)
+    return _token(item, NOT_GIVEN if log_prob is None else log_prob, where)
+
+
+def _token(item: Mapping[str, Any], log_prob: float, where: str) -> TopToken:
+    text = optional(as_text, _first(item, TEXT), f"{where}.token")
+    token_id = optional(as_id, _first(item, ID), f"{where}.id")
+    spelled = optional(as_bytes, item.get("bytes"), f"{where}.bytes")
+    return token_named(log_prob, text, token_id, spelled)
+
+
+def _log_prob(item: Mapping[str, Any], where: str) -> float | None:
+    """The log-probability of an item; None where the engine gives none."""
+    if "prob" not in item or "logprob" in item:
+        return log_prob_or_none(_first(item, NUMBER), f"{where}.logprob")
+    if item["prob"] is None:
+        return None
+    probability = as_number(item["prob"], f"{where}.prob")
+    return as_log_prob(math.log(probability), f"{where}.prob") if probability > 0 else -math.inf
+
+
+def _first(item: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """The value of the first of some fields that has one."""
+    return next((item[name] for name in names if item.get(name) is not None), None)
+
+
+def steps_from_columns(chosen: Any, tops: Any, where: str) -> StepList:
+    """The steps in a list of chosen tokens and a list of the best tokens of each, as TGI and Gemini give them."""
+    items = [as_object(token, f"{where}[{i}]") for i, token in enumerate(as_list(chosen, where))]
+    best = as_list([None] * len(items) if tops is None else tops, f"{where}, best tokens")
+    if len(best) != len(items):
+        return _unequal(f"{len(items)} tokens, {len(best)} lists of the best")
+    return steps_from_items([{**item, "top_logprobs": top} for item, top in zip(items, best, strict=True)], where)
+
+
+def steps_from_lists(logprobs: Mapping[str, Any], where: str) -> StepList:
+    """The steps in the lists of legacy completions, `{tokens, token_logprobs, top_logprobs}`.
+
+    The best tokens of a step are a dict from text to log-probability. Lists of different lengths give a `fault` and no
+    steps.
+    """
+    if logprobs.get("tokens") is None:
+        return StepList(fault=NOT_CHOSEN)
+    tokens = as_list(logprobs["tokens"], f"{where}.tokens")
+    chosen = as_list(logprobs.get("token_logprobs"), f"{where}.token_logprobs")
+    tops = logprobs.get("top_logprobs")
+    tops = as_list([None] * len(tokens) if tops is None else tops, f"{where}.top_logprobs")
+    if not len(tokens) == len(chosen) == len(tops):
+        lengths = f"{len(tokens)} tokens, {len(chosen)} token_logprobs, {len(tops)} top_logprobs"
+        return _unequal(lengths)
+    if any(type(token) is int for token in tokens):
+        return _steps_of_ids(tokens, chosen, tops, where)
+    steps: list[TopStep] = []
+    picked: list[float | None] = []
+    for i, (token, value, top) in enumerate(zip(tokens, chosen, tops, strict=True)):
+        log_prob = log_prob_or_none(value, f"{where}.token_logprobs[{i}]")
+        picked.append(log_prob)
+        name = as_text(token, f"{where}.tokens[{i}]")
+        best = as_object({} if top is None else top, f"{where}.top_logprobs[{i}]")
+        numbers = ((str(k), log_prob_or_none(v, f"{where}.top_logprobs[{i}][{k!r}]")) for k, v in best.items())
+        entries = (token_named(NOT_GIVEN if v is None else v, k) for k, v in numbers)
+        steps.append(TopStep(token_named(NOT_GIVEN if log_prob is None else log_prob, name), tuple(entries)))
+    return StepList(tuple(steps), tuple(i for i, value in enumerate(picked) if value is None))
+
+
+def _steps_of_ids(tokens: Sequence[Any], chosen: Sequence[Any], tops: Sequence[Any], where: str) -> StepList:
+    """The same lists with ids in place of texts, as mlx_lm.server gives them."""
+    columns = [
+        {
+            "id": token,
+            "logprob": number,
+            "top_logprobs": [{"id": int(k), "logprob": v} for k, v in as_object(top or {}, where).items() if _is_id(k)],
+        }
+        for token, number, top in zip(tokens, chosen, tops, strict=True)
+    ]
+    return steps_from_items(columns, where)
+
+
+def _is_id(key: Any) -> bool:
+    return isinstance(key, int) or (isinstance(key, str) and key.isdecimal())
+
+
+def _unequal(lengths: str) -> StepList:
+    return StepList(fault=f"The lists of log-probabilities differ in length: {lengths}. Steps are missing.")
+
+
+def steps_from_triples(chosen: Any, tops: Any, where: str) -> StepList:
+    """The steps of a reply of SGLang, which lists triples: log-probability, id, and the text or null.
+
+    `chosen` has one for each step; `tops` a list of them, its best tokens, or None if none were asked for.
+    """
+    picked = as_list(chosen, f"{where}.output_token_logprobs")
+    best = as_list([None] * len(picked) if tops is None else tops, f"{where}.output_top_logprobs")
+    if len(best) != len(picked):
+        return _unequal(f"{len(picked)} output_token_logprobs, {len(best)} output_top_logprobs")
+    return _step_list(
+        _triples(value, entries, f"{where}.output_token_logprobs[{i}]", f"{where}.output_top_logprobs[{i}]")
+        for i, (value, entries) in enumerate(zip(picked, best, strict=True))
+    )
+
+
+def _triples(value: Any, entries: Any, at: str, at_top: str) -> tuple[TopStep, bool]:
+    token = _triple(value, at)
+    listed = as_list([] if entries is None else entries, at_top)
+    top = tuple(_triple(entry, f"{at_top}[{j}]") for j, entry in enumerate(listed))
+    return TopStep(token, top), token.log_prob == NOT_GIVEN
+
+
+def _triple(value: Any, where: str) -> TopToken:
+    triple = as_list(value, where)
+    if len(triple) not in (2, 3):
+        as_list(None, f"{where} (log-probability, id, text)")
+    log_prob = log_prob_or_none(triple[0], f"{where}[0]")
+    text = optional(as_text, triple[2], f"{where}[2]") if len(triple) == 3 else None
+    return token_named(NOT_GIVEN if log_prob is None else log_prob, text, optional(as_id, triple[1], f"{where}[1]"))
+
+
+def _dict_step(entries: Mapping[Any, Any], chosen: Any, where: str) -> TopStep:
+    """VLLM's step: log-probabilities (or objects with `logprob`) by id or text; the first is the chosen token's."""
+    if not entries:
+        raise InvalidInput(f"{where} is empty.")
+    top = {_key(key): _dict_entry(_key(key), value, f"{where}[{key!r}]") for key, value in entries.items()}
+    first = next(iter(top))
+    if chosen is None and isinstance(first, str):
+        raise InvalidInput(f"{where} does not say which token was chosen: the order of strings does not.")
+    key = first if chosen is None else _key(chosen)
+    if key not in top:
+        raise InvalidInput(f"{where}: the chosen token {chosen!r} is not among its entries.")
+    return TopStep(top[key], tuple(top.values()))
+
+
+def _key(key: Any) -> int | str:
+    return key if isinstance(key, str) else as_id(key, "A token id")
+
+
+def _dict_entry(key: int | str, value: Any, where: str) -> TopToken:
+    log_prob = as_log_prob(getattr(value, "logprob", value), where)
+    if isinstance(key, str):
+        return token_named(log_prob, key)
+    return token_named(log_prob, optional(as_text, getattr(value, "decoded_token", None), where), key)
+
+
+# --- names that are not a token's own --------------------------------------------------------------------------------
+
+
+def _with_listed_name(step: TopStep) -> TopStep:
+    """The step with the chosen token's name as its list has it, under the same id.
+
+    llama-server calls the chosen token by the text that it sends with it: by nothing, or a part of it, while that may
+    begin a stop string, and the next one by all that was held back. The list names the tokens. Not taken from there are
+    names without the blanks before a word, which the start of an answer loses, and those of pieces of characters.
+    """
+    own, *entries = step.names
+    listed = next((entry for entry in entries if entry[0] == own[0]), own)
+    if listed == own:
+        return step
+    said, other = spelling(own) or b"", spelling(listed) or b""
+    if not other or (said and other.lstrip() == said) or not _is_whole_text(other):
+        return step
+    return step.renamed((listed, *entries))
+
+
+def _is_whole_text(spelled: bytes) -> bool:
+    try:
+        spelled.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def merged_steps(steps: Sequence[TopStep]) -> int:
+    """How many steps stand for all pieces of a character and tell the number of the last piece alone.
+
+    llama-server names such an item by the whole character, and by its own piece in its list.
+    """
+    count, inside = 0, False
+    for step in steps:
+        own, *entries = step.names
+        if not inside and own[0] is not None and own[2] and own[2][0] > ASCII_END:
+            count += any(
+                entry[0] == own[0] and entry[2] and entry[2][0] & 0xC0 == 0x80 and entry[2] != own[2]  # a later piece
+                for entry in entries
+            )
+        inside = not own[2] and is_unnamed(own)
+    return count
+
+
+def without_doubles(steps: Sequence[TopStep]) -> tuple[TopStep, ...]:
+    """The steps without those that are equal to the step before in names and numbers."""
+    return tuple(step for i, step in enumerate(steps) if not i or step != steps[i - 1])
+
+
+SURE = -1e-3
+"""Numbers nearer to 0 are those of sure tokens, which share few values in float32 where no list is beside them."""
+COARSE = 16
+"""Logits in bfloat16 are multiples of an eighth or a sixteenth, so that lists of a few tokens agree by chance."""
+MANY_RIVALS = 3
+"""So many numbers in a list, beside the chosen token's, never agree by chance."""
+
+
+def has_twice(steps: Sequence[TopStep]) -> bool:
+    """Whether a step is there twice with its list, or steps without lists are, one run directly behind the other.
+
+    They must have the same names and numbers, and numbers that two steps do not share by chance.
+    """
+    if len({step.log_probs for step in steps}) == len(steps):
+        return False
+    last: dict[TopStep, int] = {}
+    run, distance = 0, 0
+    for i, step in enumerate(steps):
+        before = last.get(step)
+        last[step] = i
+        if before is None or not _is_telling(step):
+            run = 0
+            continue
+        run, distance = (run + 1 if run and i - before == distance else 1), i - before
+        if run >= distance or len(set(step.log_probs)) > 1:
+            return True
+    return False
+
+
+def _is_telling(step: TopStep) -> bool:
+    """Whether no other step has the numbers of this one by chance."""
+    own, others = step.log_probs[0], {number for number in step.log_probs[1:] if is_given(number)}
+    gaps = [(own - number) * COARSE for number in others if number != own]
+    coarse = all(abs(gap - round(gap)) < 1e-3 for gap in gaps)
+    return own != round(own, 4) and (not coarse or len(gaps) >= MANY_RIVALS if gaps else own < SURE)
+
+
+def steps_in_files(steps: Sequence[TopStep]) -> tuple[TopStep, ...] | None:
+    """The steps with decoded names, if all are spelled as in the tokenizer's files; None if they are not.
+
+    There a blank is "Ġ" or "▁", and a byte "<0x0A>"; no name holds white space itself.
+    """
+    if any(map(str.isspace, "".join([step.names[0][1] or "" for step in steps]))):
+        return None
+    whole = "".join([text for step in steps for _, text, _ in step.names if text])
+    if not any(mark in whole for mark in (*BLANKS, "<0x")) or any(map(str.isspace, whole)):
+        return None
+    if not any(IN_FILES.match(text) for step in steps for _, text, _ in step.names if text):
+        return None
+    return tuple(step.renamed(map(_name_in_files, step.names)) for step in steps)
+
+
+def _name_in_files(name: Name) -> Name:
+    token_id, text, spelled = name
+    if (
+        not text
+        or (spelled is not None and spelled != _encoded(text))
+        or (is_markup(text) and not BYTE_TOKEN.match(text))
+    ):
+        return name
+    piece = bytes_in_files(text)
+    return name if piece is None else (token_id, piece.decode("utf-8", "replace"), piece)
+
+
+class BorrowedNames:
+    """Removes the name of a whole character from the last of the tokens that spell pieces of it.
+
+    vLLM calls the token that completes a character by the whole of it, and the pieces before it by nothing. Taken by
+    their names they would be other tokens. Steps go in one by one; a step that was treated before stays as it is.
+    """
+
+    def __init__(self) -> None:
+        self._inside = False
+        """The last step ends inside a character."""
+
+    def without(self, steps: Iterable[TopStep]) -> tuple[TopStep, ...]:
+        """The next steps of an answer, with borrowed names taken away."""
+        return tuple(map(self._one, steps))
+
+    def _one(self, step: TopStep) -> TopStep:
+        names = step.names
+        if NAMELESS in names:
+            step = _without_nameless_copy(step)
+            names = step.names
+        if self._inside:
+            step = step.renamed(map(_unborrowed, names))
+        elif b"" in map(_THIRD, names):
+            step = step.renamed(map(without_no_bytes, names))
+        self._inside = not step.names[0][2] and is_unnamed(step.names[0])
+        return step
+
+
+def _without_nameless_copy(step: TopStep) -> TopStep:
+    """The step without an entry that has the chosen token's number and no name, if its list lacks the chosen token.
+
+    Some gateways drop the names of a list. Then the chosen token would count twice.
+    """
+    chosen, own = step.names[0], step.log_probs[0]
+    if chosen == NAMELESS or chosen in step.names[1:]:
+        return step
+    named = zip(step.names, step.log_probs, strict=True)
+    at = next((i for i, (name, number) in enumerate(named) if name == NAMELESS and number == own), 0)
+    if not at:
+        return step
+    return TopStep.of_columns(step.names[:at] + step.names[at + 1 :], step.log_probs[:at] + step.log_probs[at + 1 :])
+
+
+def without_no_bytes(name: Name) -> Name:
+    """The name, if its bytes are an empty list, by its text alone."""
+    token_id, text, spelled = name
+    return (token_id, text, None) if spelled == b"" else name
+
+
+def _unborrowed(name: Name) -> Name:
+    token_id, text, spelled = without_no_bytes(name)
+    said = (spelled or b"").decode("utf-8", "replace") if text is None else text
+    if not said or said[0].isascii():
+        return token_id, text, spelled
+    return token_id, REPLACEMENT if token_id is None else None, None
+
+
+def without_copied_list(step: TopStep, before: TopStep | None) -> TopStep:
+    """The step without its list, if that is a copy of the list of the step before: it says nothing of this one.
+
+    Engines that decode several tokens at a time send one list for all of them. The chosen token's own number then
+    contradicts it.
+    """
+    if before is None or len(step.names) < 3 or step.log_probs[1:] != before.log_probs[1:]:
+        return step
+    if all(number == round(number, 3) for number in step.log_probs[1:]):
+        return step  # so short that two lists may agree by chance
+    own, chosen = step.log_probs[0], step.names[0]
+    entries = zip(step.names[1:], step.log_probs[1:], strict=True)
+    if step.names[1:] != before.names[1:] or any(
+        may_be_one(chosen, name) is not False and is_same_number(own, number) for name, number in entries
+    ):
+        return step
+    return TopStep.of_columns(step.names[:1], step.log_probs[:1])
+
+
+# --- any of these forms ----------------------------------------------------------------------------------------------
+
+
+def as_top_steps(steps: Any, token_ids: Sequence[int] | None = None) -> list[TopStep]:
+    """Convert steps in any form that engines use into records.
+
+    Parameters
+    ----------
+    steps
+        A sequence with one entry a step: `TopStep`; an item of OpenAI's `logprobs.content` (object or dict with
+        `token`, `logprob`, `bytes`, `top_logprobs`); a dict from id to log-probability (vLLM's, whose values are
+        objects with `logprob`, or plain numbers), whose first entry is the chosen token unless `token_ids` say
+        otherwise; a pair (chosen token, such a dict), whose keys may also be strings; SGLang's triple
+        (log-probability, id, text) of the chosen token, or a pair of it and the list of such triples. OpenAI's
+        `logprobs` itself will do.
+    token_ids
+        Ids of the chosen tokens, where the steps do not name them.
+
+    Raises
+    ------
+    InvalidInput
+        An entry has none of these forms, or does not say which token was chosen.
+    InvalidLogits
+        A number is no log-probability.
+    BackendError
+        A step has no log-probability: the engine left it out.
+    """
+    entries = _as_list(steps)
+    ids: list[Any] = [None] * len(entries) if token_ids is None else as_ids(token_ids)
+    if len(ids) != len(entries):
+        raise InvalidInput(f"There are {len(entries)} steps and {len(ids)} token ids; each step needs one.")
+    pairs = enumerate(zip(entries, ids, strict=True))
+    step_list = _step_list(_step(step, chosen, f"steps[{i}]") for i, (step, chosen) in pairs)
+    if step_list.problem is not None:
+        raise BackendError(step_list.problem)
+    return list(BorrowedNames().without(with_ids(step_list.steps, ids)))
+
+
+def with_ids(steps: Sequence[TopStep], ids: Sequence[int | None]) -> tuple[TopStep, ...]:
+    """The steps with their tokens' ids, given separately (None: not known); `InvalidInput` if a step names another."""
+    named_steps: list[TopStep] = []
+    for i, (step, token) in enumerate(zip(steps, ids, strict=True)):
+        (known, text, spelled), *others = step.names
+        if known not in (None, token) and token is not None:
+            raise InvalidInput(f"Step {i} chose token {known}, and token_ids say {token}.")
+        named_steps.append(step if token is None else step.renamed([(token, text, spelled), *others]))
+    return tuple(named_steps)
+
+
+def _as_list(steps: Any) -> list[Any]:
+    content = steps.get("content") if isinstance(steps, Mapping) else getattr(steps, "content", None)
+    entries = steps if content is None else content
+    if entries is None or isinstance(entries, str | bytes | Mapping) or not hasattr(entries, "__iter__"):
+        raise InvalidInput(
+            f"The steps must be a list with one entry a token, got {type(entries).__name__}. If the reply has no "
+            "log-probabilities, ask for them (`logprobs`, `top_logprobs`); some servers leave them out silently."
+        )
+    return listed(entries, "steps")
+
+
+def _step(step: Any, chosen: Any, where: str) -> tuple[TopStep, bool]:
+    """A step of any form, and whether its log-probability is missing."""
+    if isinstance(step, TopStep):
+        return step.renamed(_NAMES[text, token_id, spelled] for token_id, text, spelled in step.names), False
+    if isinstance(step, Mapping):
+        return _item(step, where) if _is_item(step) else (_dict_step(step, chosen, where), False)
+    if isinstance(step, tuple | list):
+        return _tuple_step(step, where)
+    item = _plain_item(step)
+    if not _is_item(item):
+        raise InvalidInput(f"{where} has none of the known forms ({KNOWN_FORMS}): {type(step).__name__}.")
+    return _item(item, where)
+
+
+def _is_item(step: Mapping[Any, Any]) -> bool:
+    return any(name in step for name in ("token", "logprob", "prob"))
+
+
+def _plain_item(step: Any) -> dict[str, Any]:
+    """The fields of a client's object."""
+    item = {name: getattr(step, name) for name in _ITEM_FIELDS if hasattr(step, name)}
+    if isinstance(item.get("top_logprobs"), list | tuple):
+        entries = item["top_logprobs"]
+        item["top_logprobs"] = [entry if isinstance(entry, Mapping) else _plain_item(entry) for entry in entries]
+    return item
+
+
+def _tuple_step(step: Sequence[Any], where: str) -> tuple[TopStep, bool]:
+    if len(step) == 2 and isinstance(step[1], Mapping):
+        return _dict_step(step[1], step[0], where), False
+    if len(step) == 2 and isinstance(step[0], tuple | list):
+        return _triples(step[0], step[1], f"{where}[0]", f"{where}[1]")
+    if len(step) == 3 and not isinstance(step[0], tuple | list):
+        return _triples(step, None, where, where)
+    raise InvalidInput(f"{where} has none of the known forms ({KNOWN_FORMS}): it does not say which token was chosen.")

@@ -1,0 +1,217 @@
+"""From a scored answer to what parts are computed from, and from the log masses of tokens to a part's confidence.
+
+For the n tokens of a part with log masses q_i <= 0: product = exp(sum q), weakest = exp(min q), mean = exp(sum q / n).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from semtoken.core.parts.part import AnswerTokens, Ending, FoundPart, Part, PartEquality
+from semtoken.core.rules import recorded_equality
+from semtoken.core.scored_token import Flag, ScoredToken, TokenMark
+from semtoken.support.arrays import FloatArray, IdArray
+
+CERTAIN = -1e-7
+"""A token of at least this log-probability under a grammar was the only one that it allowed."""
+CONSTRAINED = "constrained"
+"""Code of the flag of an answer that a grammar or a list of allowed tokens shaped."""
+_ENDS: tuple[Ending, ...] = ("number", "digits", "quote", "array")
+
+
+class AnswerWithTokens(Protocol):
+    """The interface of answers whose parts can be scored; `ScoredResponse` has it."""
+
+    @property
+    def text(self) -> str:
+        """The answer as text."""
+
+    @property
+    def tokens(self) -> Sequence[ScoredToken]:
+        """The tokens of the answer, in order."""
+
+    @property
+    def flags(self) -> Sequence[Flag]:
+        """The flags of the answer."""
+
+    @property
+    def signature(self) -> str:
+        """The rules behind the score in one line, with the clusters if the rules read them."""
+
+
+def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) -> AnswerTokens:
+    """The log masses and character ranges of tokens; `constrained`: a grammar shaped them (default: as flags say)."""
+    tokens = answer.tokens
+    masses = replace(
+        marked_tokens(answer, tokens, constrained),
+        surface=_floats(token.log_surface_probability for token in tokens),
+        meaning=_floats(
+            math.nan if token.log_meaning_probability is None else token.log_meaning_probability for token in tokens
+        ),
+        neutral=np.array([token.neutral or token.function_word for token in tokens], dtype=bool),
+        digits=np.array([_has_digit(token.text) for token in tokens], dtype=bool),
+        endings=_endings(tokens),
+    )
+    bounds: dict[PartEquality, tuple[FloatArray, FloatArray]] = {}
+    if any(pairs := [token.log_surface_bounds for token in tokens]):
+        bounds["surface"] = _bounds(pairs, masses.surface)
+    if any(pairs := [token.log_meaning_bounds for token in tokens]):
+        bounds["meaning"] = _bounds(pairs, masses.meaning)
+    return replace(masses, bounds=bounds)
+
+
+def marked_tokens(
+    answer: AnswerWithTokens, marks: Sequence[TokenMark | ScoredToken], constrained: bool | None = None
+) -> AnswerTokens:
+    """The same from the marks of an answer that was scored by spelling, for parts of prose, without ends of values."""
+    if constrained is None:
+        constrained = any(flag.code == CONSTRAINED for flag in answer.flags)
+    exact = _floats(mark.log_probability for mark in marks)
+    own = _floats(mark.log_agreeing_probability for mark in marks)
+    pairs = [mark.log_agreeing_bounds for mark in marks]
+    return AnswerTokens(
+        text=answer.text,
+        starts=np.array([mark.start for mark in marks], dtype=np.int64),
+        ends=np.array([mark.end for mark in marks], dtype=np.int64),
+        exact=exact,
+        surface=own,
+        meaning=np.full(len(marks), math.nan),
+        neutral=np.zeros(len(marks), dtype=bool),
+        digits=np.array([_has_digit(answer.text[mark.start : mark.end]) for mark in marks], dtype=bool),
+        forced=(exact >= CERTAIN) & constrained,
+        prose=recorded_equality(answer.signature),
+        bounds={"surface": _bounds(pairs, own)} if any(pairs) else {},
+    )
+
+
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdigit, text))
+
+
+def _bounds(pairs: Sequence[tuple[float, float] | None], points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper ends of intervals around masses, where only the best tokens are known; else the masses."""
+    told = [pair or (point, point) for pair, point in zip(pairs, points.tolist(), strict=True)]
+    return _floats(low for low, _ in told), _floats(high for _, high in told)
+
+
+def tokens_touching(
+    tokens: Sequence[TokenMark | ScoredToken], spans: Iterable[tuple[int, int]]
+) -> list[Sequence[TokenMark | ScoredToken]]:
+    """The tokens of an answer that share a character with each of some character ranges."""
+    starts, ends = [token.start for token in tokens], [token.end for token in tokens]
+    return [tokens[bisect_right(ends, start) : bisect_left(starts, end)] for start, end in spans]
+
+
+def log_product(tokens: Sequence[TokenMark | ScoredToken]) -> tuple[float, float, float]:
+    """The log of the product of the agreeing probabilities of some tokens, with lower and upper bound."""
+    own = [token.log_agreeing_probability for token in tokens]
+    bounds = [token.log_agreeing_bounds or (log, log) for token, log in zip(tokens, own, strict=True)]
+    return math.fsum(own), math.fsum(low for low, _ in bounds), math.fsum(high for _, high in bounds)
+
+
+def _floats(values: Iterable[float]) -> FloatArray:
+    return np.fromiter(values, dtype=np.float64)
+
+
+def _endings(tokens: Sequence[ScoredToken]) -> dict[Ending, dict[int, tuple[float, float]]]:
+    bounds_by_ending: dict[Ending, dict[int, tuple[float, float]]] = {}
+    for step, token in enumerate(tokens):
+        ends = token.value_ends
+        for name in _ENDS if ends is not None else ():
+            bounds = getattr(ends, name)
+            if bounds is not None:
+                bounds_by_ending.setdefault(name, {})[step] = bounds
+    return bounds_by_ending
+
+
+NO_TOKENS = Flag("no_tokens", "No token spells this part: its confidence is that of its end, or 1.")
+NEUTRAL_ONLY = Flag("neutral_only", "The part holds function words only: they are scored by their spelling here.")
+ENDS_INSIDE = Flag("closing_in_value", "The token that ends the value also spells what follows it.")
+TEXT_CUT = Flag("cut_off", "The text was cut off: the object is not complete.")
+
+
+def part_of(answer: AnswerTokens, found_part: FoundPart, *, complete: bool) -> Part:
+    """Compute the confidence of one stretch of an answer; flagged `cut_off` if its text is not `complete`."""
+    tokens = _tokens(answer, found_part)
+    scored = tokens[~answer.forced[tokens]]
+    equality, flags = found_part.equality, list(found_part.flags)
+    neutral = answer.neutral[scored]
+    if equality == "meaning" and len(scored) and neutral.all():
+        equality = "surface"
+        flags.append(NEUTRAL_ONLY)
+    if not len(tokens) and found_part.members is None:
+        flags.append(NO_TOKENS)
+    if not complete:
+        flags.append(TEXT_CUT)
+    masses = _masses(answer, equality, scored)
+    closing_token = answer.closing_token(found_part.end) if found_part.ending else None
+    inside = closing_token is not None and closing_token in tokens
+    if inside:
+        flags.append(ENDS_INSIDE)
+    known = None
+    if found_part.ending is not None and closing_token is not None and not inside:
+        known = answer.endings.get(found_part.ending, {}).get(closing_token)
+    counts = known is not None and (found_part.closing_in_confidence or not len(tokens))
+    low, high = (_masses(answer, equality, scored, side) for side in (0, 1))
+    return Part(
+        start=found_part.start,
+        end=found_part.end,
+        text=answer.text[found_part.start : found_part.end],
+        kind=found_part.kind,
+        path=found_part.path,
+        confidence=_aggregate(found_part.aggregate, masses, known[0] if known and counts else 1.0),
+        aggregate=found_part.aggregate,
+        product=_aggregate("product", masses),
+        weakest=_aggregate("weakest", masses),
+        weakest_token=int(scored[np.argmin(masses)]) if len(scored) else None,
+        mean=math.exp(math.fsum(masses) / len(masses)) if len(masses) else 1.0,
+        closing=known[0] if known else None,
+        closing_token=closing_token,
+        equality=equality,
+        tokens=tuple(tokens.tolist()),
+        neutral_share=float(neutral.mean()) if equality == "meaning" and len(scored) else 0.0,
+        bounds=(
+            _aggregate(found_part.aggregate, low, known[0] if known and counts else 1.0),
+            _aggregate(found_part.aggregate, high, known[1] if known and counts else 1.0),
+        ),
+        flags=tuple(flags),
+        value=found_part.value,
+        complete=complete,
+        forced=len(tokens) - len(scored),
+        call=found_part.call,
+    )
+
+
+def _tokens(answer: AnswerTokens, found_part: FoundPart) -> IdArray:
+    if found_part.members is None:
+        return answer.touching(found_part.start, found_part.end)
+    if not found_part.members:
+        return np.empty(0, dtype=np.int64)
+    return np.unique(np.concatenate([answer.touching(start, end) for start, end in found_part.members]))
+
+
+def _masses(answer: AnswerTokens, equality: PartEquality, tokens: IdArray, side: int | None = None) -> FloatArray:
+    """Log masses of some tokens: the values told, or one side of the intervals around them."""
+
+    def known(name: PartEquality, values: FloatArray) -> FloatArray:
+        bounds = None if side is None else answer.bounds.get(name)
+        return (values if bounds is None or side is None else bounds[side])[tokens]
+
+    if equality == "meaning":
+        return known("meaning", answer.meaning)
+    exact, surface = known("exact", answer.exact), known("surface", answer.surface)
+    if equality == "mixed":
+        return np.where(answer.digits[tokens], exact, surface)
+    return exact if equality == "exact" else surface
+
+
+def _aggregate(name: str, masses: FloatArray, closing: float = 1.0) -> float:
+    if name == "weakest":
+        return min(math.exp(masses.min()) if len(masses) else 1.0, closing)
+    return math.exp(math.fsum(masses)) * closing

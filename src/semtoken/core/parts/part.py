@@ -1,0 +1,288 @@
+"""The plain records of this package: what is known of an answer's tokens, what a finder finds, what a user gets.
+
+Every finder reads a text once, so that its work grows as the text does. What they give may still grow faster: each
+field carries its path, and an object within a hundred others is part of all of them. `Budget` counts this and looks at
+the clock, and ends the work with `OverBudget`: no text, whoever wrote it, holds up anybody else.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+
+from semtoken.core.scored_token import Flag
+from semtoken.errors import OverBudget
+from semtoken.support.arrays import BoolArray, FloatArray, IdArray
+from semtoken.support.inputs import real, whole
+from semtoken.support.text import card, element, note, number, shortened, table, with_bounds, with_noun
+
+PartEquality = Literal["exact", "surface", "meaning", "mixed"]
+"""What counts as the same token: itself only; any token of the same spelling up to case and blanks; any token that
+means the same by the paper's rules. `mixed`: digits exactly, the other tokens of the part by their spelling."""
+Aggregate = Literal["product", "weakest"]
+Ending = Literal["number", "digits", "quote", "array", "literal"]
+"""What ends: a JSON number, a number in prose, a JSON string or a JSON array (these are the fields of `ValueEnds`), or
+a `literal`, which is true, false or null and has no recorded probability of its end."""
+
+WEAK, SOME_DOUBT = 0.5, 0.85
+"""Parts of less confidence than the first are marked as weak, others of less than the second as of some doubt."""
+
+
+@dataclass(frozen=True)
+class FoundPart:
+    """A stretch of an answer that a finder found, before it has a confidence."""
+
+    start: int
+    end: int
+    kind: str
+    """`word`, `sentence`, `number`, `string` and so on."""
+    equality: PartEquality
+    aggregate: Aggregate = "product"
+    path: str | None = None
+    value: Any = None
+    ending: Ending | None = None
+    """Which kind of value ends here, if the probability that it does is to be looked up; else None."""
+    closing_in_confidence: bool = False
+    """Whether the probability that it ends here is a factor of its confidence."""
+    members: tuple[tuple[int, int], ...] | None = None
+    """The ranges whose tokens make up an object or an array, where syntax is left out."""
+    call: int | None = None
+    flags: tuple[Flag, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerTokens:
+    """Log masses and character ranges of the n tokens of an answer, from which parts are computed.
+
+    Ranges in characters say the same as ranges in bytes: a part covers whole characters, and a token that holds some
+    bytes of a character has the range of that character.
+    """
+
+    text: str
+    starts: IdArray
+    """First character of each token [n]; not decreasing."""
+    ends: IdArray
+    """One past its last character [n]; equal to its start for tokens without text."""
+    exact: FloatArray
+    """log p of each token itself, <= 0 [n]."""
+    surface: FloatArray
+    """Log mass of the tokens of its spelling [n]."""
+    meaning: FloatArray
+    """Log mass of the tokens that mean the same [n]; NaN where the answer was scored without clusters."""
+    neutral: BoolArray
+    """Whether a token counts as certain under `meaning`: function words, blanks, special tokens [n]."""
+    digits: BoolArray
+    """Whether a token's text holds a digit [n]."""
+    forced: BoolArray
+    """Whether a grammar left no choice [n]. Such tokens are left out of the aggregates and counted in `Part.forced`."""
+    prose: PartEquality = "meaning"
+    """The equality of words, phrases, sentences and longer texts: that of the rules the answer was scored under."""
+    bounds: Mapping[PartEquality, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+    """Lower and upper log masses by equality, where only the best tokens of a step are known."""
+    endings: Mapping[Ending, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
+    """Lower and upper probability that a value which came before ends at a step, by `Ending` and step."""
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def touching(self, start: int, end: int) -> IdArray:
+        """The tokens that share a character with start..end; for an empty range, those that contain the place."""
+        first = int(np.searchsorted(self.ends, start, side="right"))
+        last = int(np.searchsorted(self.starts, end, side="left"))
+        tokens = np.arange(first, max(last, first), dtype=np.int64)
+        return tokens[self.starts[tokens] < self.ends[tokens]]
+
+    def closing_token(self, end: int) -> int | None:
+        """The token with the first character after a value, or the special token that ends the text there."""
+        after = self.touching(end, end + 1) if end < len(self.text) else self.touching(0, 0)
+        if len(after):
+            return int(after[0])
+        last = int(np.searchsorted(self.starts, len(self.text), side="left"))
+        return last if end >= len(self.text) and last < len(self) else None
+
+
+@dataclass(frozen=True, repr=False)
+class Part:
+    """A part of an answer with its confidence."""
+
+    start: int
+    """First character in the answer's text."""
+    end: int
+    """One past its last character."""
+    text: str
+    """The part as written."""
+    kind: str
+    """`word`, `phrase`, `sentence`, `number`, `date`, `string`, `boolean`, `identifier` and so on."""
+    path: str | None
+    """JSON Pointer (RFC 6901) of a field, such as `/items/0/price`; None for parts that are no fields."""
+    confidence: float | None
+    """The aggregate that is the default for this kind, in [0, 1]; for figures `closing` counts, too. None where nothing
+    can be said: `flags` say why, or `present` is false."""
+    aggregate: Aggregate = "product"
+    """Which aggregate the confidence is, `product` or `weakest`."""
+    product: float | None = None
+    """Product over its tokens, without `closing`: the probability of the whole part."""
+    weakest: float | None = None
+    """Probability of its least certain token, in [0, 1]; it does not fall with the length of the part."""
+    weakest_token: int | None = None
+    """Index of that token in the answer's tokens; None where there is none."""
+    mean: float | None = None
+    """Geometric mean over its tokens, in [0, 1]."""
+    closing: float | None = None
+    """Probability that the value ends where it ends. None where that is not known: the text was cut off, or the
+    token that ends the value also spells its end."""
+    closing_token: int | None = None
+    """Index of the token after the value, at which it is seen whether the value ends; None where there is none."""
+    equality: PartEquality = "exact"
+    """What counted as the same token; see `PartEquality`."""
+    tokens: tuple[int, ...] = ()
+    """Indexes of its tokens in the answer's tokens, forced ones included."""
+    neutral_share: float = 0.0
+    """Share of its tokens that counted as certain since they are function words, in [0, 1]."""
+    bounds: tuple[float, float] | None = None
+    """An interval (low, high) around `confidence`, with equal ends where that is exact; None without a confidence."""
+    flags: tuple[Flag, ...] = ()
+    """What a reader of the confidence should know."""
+    value: Any = None
+    """The decoded value of a JSON field."""
+    present: bool = True
+    """False for a field that the schema asks for and the object lacks; its confidence is None."""
+    complete: bool = True
+    """False for the fields of an object that was cut off."""
+    forced: int = 0
+    """How many of its tokens a grammar left no choice for; they are left out of the aggregates."""
+    call: int | None = None
+    """Which tool call it belongs to, from 0."""
+    negation: tuple[tuple[str, float], ...] = ()
+    """Words of a sentence that turn it round ("not"), each with its own probability. As function words they may count
+    as certain in the confidence."""
+    choices: Mapping[str, float] | None = None
+    """Probability of each allowed value of an enum or a boolean, normalised over them (`semtoken.models.probing`)."""
+    allowed_mass: float | None = None
+    """The total of `choices` before normalising, in [0, 1]: small where the model wanted to write something else."""
+
+    def __repr__(self) -> str:
+        where = "" if self.path is None else f"path={self.path!r}, "
+        confidence = "unknown" if self.confidence is None else f"{self.confidence:.4g}"
+        flags = f", flags: {', '.join(flag.code for flag in self.flags)}" if self.flags else ""
+        what = f"kind={self.kind!r}, equality={self.equality!r}"
+        return f"Part({where}{shortened(self.text)!r}, confidence={confidence}, {what}{flags})"
+
+    def _repr_html_(self) -> str:
+        facts = [_what(self), f"counted by {self.equality}"]
+        if self.closing is not None:
+            facts.append(f"ends here with probability {number(self.closing)}")
+        return card(
+            element("p", _text(self), dir="auto", style="font-size:1.2em;margin:.2em 0;white-space:pre-wrap"),
+            element("p", element("b", f"Confidence {confidence_text(self)}"), style="margin:.3em 0"),
+            note(" · ".join(facts)),
+            *(note(flag.message) for flag in self.flags),
+        )
+
+    @property
+    def uncertainty(self) -> float | None:
+        """The uncertainty, 1 - confidence; None where that is unknown."""
+        return None if self.confidence is None else 1.0 - self.confidence
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values only, such as JSON can hold: a half character becomes a question mark."""
+        return vars(self) | {
+            "path": _whole_characters(self.path),
+            "value": _whole_characters(self.value),
+            "flags": tuple(asdict(flag) for flag in self.flags),
+            "choices": None if self.choices is None else dict(self.choices),
+        }
+
+    def has(self, code: str) -> bool:
+        """Whether the part has a flag with this code."""
+        return any(flag.code == code for flag in self.flags)
+
+
+class Parts(list[Part]):
+    """A list of parts, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                _text(part),
+                _what(part),
+                element("b", confidence_text(part)) if level_of(part.confidence) else confidence_text(part),
+                "" if part.closing is None else number(part.closing),
+                ", ".join(flag.code for flag in part.flags),
+            )
+            for part in self
+        ]
+        header = ["text", "what", "confidence", "ends here", "notes"]
+        return card(table(header, rows, numbers=[2, 3], title=with_noun(len(rows), "part")))
+
+
+def _whole_characters(value: Any) -> Any:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def confidence_text(part: Part) -> str:
+    """The confidence of a part as text, with bounds where it is not known exactly."""
+    if part.confidence is None:
+        return "unknown"
+    return with_bounds(part.confidence, part.bounds or (part.confidence, part.confidence))
+
+
+def level_of(confidence: float | None) -> Literal["", "weak", "some doubt"]:
+    """How doubtful a confidence is: `weak`, `some doubt`, or empty. The web page uses the same levels."""
+    if confidence is None or confidence >= SOME_DOUBT:
+        return ""
+    return "weak" if confidence < WEAK else "some doubt"
+
+
+def _text(part: Part) -> str:
+    return part.text if part.present else "(missing)"
+
+
+def _what(part: Part) -> str:
+    """The kind of a part; of a field, where it stands."""
+    return part.kind if part.path is None else part.path or "(whole)"
+
+
+MAX_CHARACTERS = 500_000
+"""Characters of the longest text in which parts are looked for by default."""
+MAX_SECONDS = 10.0
+"""The longest time that this may take by default."""
+MAX_PARTS = 100_000
+"""The most parts of one kind that a text may have by default."""
+STEPS, STEPS_PER_CHARACTER = 1_000_000, 50
+"""How many steps of work any text may take, and how many more for each of its characters. A step is about a hundred
+bytes or a microsecond."""
+
+
+class Budget:
+    """The steps and the time left for finding the parts of one text; `OverBudget` if it is too long."""
+
+    def __init__(self, text: str, *, max_characters: Any = MAX_CHARACTERS, max_seconds: Any = MAX_SECONDS) -> None:
+        most = whole(max_characters, "max_characters", low=0)
+        self._seconds = real(max_seconds, "max_seconds", low=0.0)
+        self._end = time.monotonic() + self._seconds
+        self._steps = STEPS + STEPS_PER_CHARACTER * len(text)
+        if len(text) > most:
+            raise OverBudget(f"The text has {len(text):,} characters; parts are looked for in {most:,} at most.")
+
+    def spend(self, steps: int = 1) -> None:
+        """Subtract some steps; raise `OverBudget` if no steps or no time are left."""
+        self._steps -= steps
+        if self._steps < 0:
+            raise OverBudget("Its parts are too many or too deeply nested for a text of this length.")
+        if time.monotonic() > self._end:
+            self.timed_out()
+
+    @property
+    def seconds_left(self) -> float:
+        """Time that is left, in seconds; never 0."""
+        return max(self._end - time.monotonic(), math.ulp(1.0))
+
+    def timed_out(self) -> NoReturn:
+        """Raise `OverBudget`, saying that the time is over."""
+        raise OverBudget(f"Its parts could not be found within {self._seconds:g} seconds.")

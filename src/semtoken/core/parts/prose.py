@@ -1,0 +1,351 @@
+"""Words, phrases and sentences of a text, its figures and references.
+
+Boundaries are where the libraries that know Unicode and languages put them. Figures are numbers with their units,
+dates, times, amounts of money and percentages; references are URLs, addresses and paths.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+from itertools import pairwise
+from typing import Any
+
+from semtoken.clustering.vocabulary import is_function_word, plain_word
+from semtoken.core.parts.part import Budget, FoundPart, PartEquality
+from semtoken.errors import OverBudget
+from semtoken.support.extras import require
+from semtoken.support.text import thinking_end
+
+Ranges = list[tuple[int, int]]
+"""Where stretches of a text begin and end, in characters."""
+NEGATIONS = frozenset(
+    (
+        *("no", "not", "never", "none", "nothing", "nobody", "neither", "nor", "without", "cannot", "can't", "won't"),
+        *("don't", "doesn't", "didn't", "isn't", "aren't", "wasn't", "weren't", "wouldn't", "couldn't", "shouldn't"),
+        *("hasn't", "haven't", "hadn't"),
+    )
+)
+LONGEST_PIECE = 4_000  # characters
+SHORT = 1_000  # characters, whose words are found within a millisecond
+_MAY_END = re.compile(r"\n\n+|[.!?\u3002]\s+")
+_INITIAL = re.compile(r"(?:^|\b[A-Z][\w'’-]* |\b[A-Z]\.[ -]?)[A-Z]\Z")
+"""Letters that stand for a name, behind a capital word or at the beginning: "John F", "J", "J. K"."""
+_FLAG_LETTER = re.compile("[\U0001f1e6-\U0001f1ff]")
+_SCRIPTS = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar")
+_UNSPACED = "".join(rf"\p{{Script={script}}}" for script in _SCRIPTS)
+_SHARED = "".join(rf"\p{{Script_Extensions={script}}}" for script in _SCRIPTS)
+"""The letters and marks among these are those that several scripts use, such as the long vowel mark in タワー."""
+
+
+@cache
+def _patterns() -> tuple[Any, Any, Any, Any]:
+    import regex
+
+    boundary = regex.compile(r"\b", flags=regex.WORD | regex.V1)  # the boundaries of Unicode's annex 29
+    return (
+        boundary,
+        regex.compile(r"[\p{L}\p{N}]"),
+        regex.compile(rf"(?:[{_UNSPACED}]|[[{_SHARED}]&&[\p{{L}}\p{{M}}]])+\Z", flags=regex.V1),
+        # marks belong to their letters, as those of Thai and Hindi do; 27,000 is one word
+        regex.compile(r"\w(?:[\w'’-]|(?<=\d)[.,](?=\d))*"),
+    )
+
+
+def words(text: str, budget: Budget | None = None) -> list[tuple[int, int]]:
+    """Character ranges of the words of a text, as Unicode's annex 29 has them.
+
+    In scripts without blanks between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese) they come from ICU's
+    dictionaries. `OverBudget` if the text is too long, or takes too long.
+    """
+    budget = budget or Budget(text)
+    boundary, letter, *_ = _patterns()
+    ranges: list[tuple[int, int, bool]] = []  # the last value says whether it is a run without blanks
+    for start, end in pairwise(dict.fromkeys([0, *_boundaries(boundary, text, budget), len(text)])):
+        piece = text[start:end]
+        if not (piece.isalnum() or letter.search(piece)):
+            continue
+        run = is_unspaced(piece)
+        if run and ranges and ranges[-1][1:] == (start, True):
+            ranges[-1] = (ranges[-1][0], end, True)
+        else:
+            ranges.append((start, end, run))
+    return [word for start, end, run in ranges for word in (_divided(text, start, end) if run else [(start, end)])]
+
+
+def _divided(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The words of a run of letters without blanks."""
+    from icu4py.breakers import WordBreaker
+
+    letter = _patterns()[1]
+    for piece in WordBreaker(text[start:end], "und"):
+        if letter.search(piece):
+            yield start, start + len(piece)
+        start += len(piece)
+
+
+def is_unspaced(word: str) -> bool:
+    """Whether a word is of a script without blanks between words."""
+    return not word.isascii() and _patterns()[2].match(word) is not None
+
+
+def _boundaries(boundary: Any, text: str, budget: Budget) -> list[int]:
+    plain = _FLAG_LETTER.sub("\u2691", text)  # those of flags are no words, and cost the square of their number
+    budget.spend()
+    left = None if len(plain) <= SHORT else budget.seconds_left  # looking at the clock takes three quarters of the time
+    try:
+        matches = boundary.finditer(plain, timeout=left, concurrent=True)
+        return [match.start() for match in matches]
+    except TimeoutError:
+        budget.timed_out()
+
+
+def find_words(text: str, budget: Budget | None = None) -> Iterator[FoundPart]:
+    """Every word, as Unicode divides text."""
+    for start, end in words(text, budget):
+        yield FoundPart(start, end, "word", "meaning")
+
+
+def find_phrases(text: str, budget: Budget | None = None) -> Iterator[FoundPart]:
+    """The longest runs of content words between function words and punctuation, or a whole text without content words.
+
+    In scripts without blanks every word is a phrase.
+    """
+    ranges = _phrases_of_short(text) if len(text) <= SHORT else _phrases(text, budget or Budget(text))
+    for start, end in ranges:
+        yield FoundPart(start, end, "phrase", "meaning")
+
+
+@lru_cache(maxsize=8)
+def _phrases_of_short(text: str) -> Sequence[tuple[int, int]]:
+    """The phrases of a text that is short; its number on top and its doubts ask for them one after the other."""
+    return _phrases(text, Budget(text))
+
+
+def _phrases(text: str, budget: Budget) -> Sequence[tuple[int, int]]:
+    ranges: list[tuple[int, int]] = []
+    last = -1  # end of the content word before
+    found = words(text, budget)
+    for place, (start, end) in enumerate(found):
+        if is_function_word(text[start:end]) and not _is_in_name(text, found, place):
+            last = -1
+            continue
+        alone = is_unspaced(text[start:end])
+        gap = text[last:start].strip(" '’-")
+        if last >= 0 and not alone and (not gap or (gap == "." and _INITIAL.search(text, ranges[-1][0], last))):
+            ranges[-1] = (ranges[-1][0], end)
+        else:
+            ranges.append((start, end))
+        last = -1 if alone else end
+    if not ranges and (stripped := text.strip()):
+        begin = text.index(stripped)
+        ranges = [(begin, begin + len(stripped))]
+    return ranges
+
+
+_OF_TITLES = frozenset(
+    [
+        "a",
+        "and",
+        "are",
+        "as",
+        "at",
+        "by",
+        "for",
+        "from",
+        "in",
+        "is",
+        "of",
+        "on",
+        "or",
+        "the",
+        "to",
+        "was",
+        "were",
+        "with",
+    ]
+)
+"""Function words that are written with a capital in titles, and are in no name by that alone."""
+
+
+def _is_in_name(text: str, found: Sequence[tuple[int, int]], place: int) -> bool:
+    """Whether a function word is a part of a name: with a capital, and next to another capital word ("Hoi An")."""
+    start, end = found[place]
+    if not text[start].isupper() or plain_word(text[start:end]) in _OF_TITLES:
+        return False
+    before, after = found[place - 1] if place else None, found[place + 1] if place + 1 < len(found) else None
+    if before is None or text[before[1] : start] != " ":  # it may have its capital from the beginning of a sentence
+        return False
+    if _is_capital(text, before):
+        return True
+    return text[start:end] != "I" and after is not None and text[end : after[0]] == " " and _is_capital(text, after)
+
+
+def _is_capital(text: str, word: tuple[int, int]) -> bool:
+    start, end = word
+    return text[start].isupper() and not is_function_word(text[start:end])
+
+
+def phrases(text: str) -> list[tuple[int, int]]:
+    """Character ranges of the phrases of an answer, without its thinking; one too long to be divided is one phrase."""
+    text = without_thinking(text)
+    try:
+        return [(phrase.start, phrase.end) for phrase in find_phrases(text, Budget(text))]
+    except OverBudget:
+        return [(0, len(text))]
+
+
+def without_thinking(text: str) -> str:
+    """A text with blanks in place of the thinking before an answer."""
+    thought = thinking_end(text)
+    return " " * thought + text[thought:]
+
+
+def find_sentences(text: str, language: str) -> Iterator[FoundPart]:
+    """Every sentence without the blanks around it; `language` is such as "en". `MissingExtra` without sentencex."""
+    sentencex = require("sentencex", extra="parts")
+    ranges = (
+        (begin + sentence["start_index"], begin + sentence["end_index"])
+        for begin, end in _pieces(text)
+        for sentence in sentencex.get_sentence_boundaries(language, text[begin:end])
+    )
+    for start, end in ranges:
+        piece = text[start:end]
+        if piece.strip():
+            first = start + len(piece) - len(piece.lstrip())
+            yield FoundPart(first, first + len(piece.strip()), "sentence", "meaning", aggregate="weakest")
+
+
+def negations(text: str, start: int, end: int, budget: Budget | None = None) -> list[tuple[int, int]]:
+    """Ranges of the words between start and end that turn a statement round ("not", "never")."""
+    ranges = ((start + a, start + b) for a, b in words(text[start:end], budget))
+    return [(a, b) for a, b in ranges if plain_word(text[a:b]) in NEGATIONS]
+
+
+def _pieces(text: str) -> Iterator[tuple[int, int]]:
+    """Pieces of a long text that end where a sentence may end: dividing it costs the square of its length."""
+    begin = 0
+    while len(text) - begin > LONGEST_PIECE:
+        *_, end = begin + LONGEST_PIECE, *(m.end() for m in _MAY_END.finditer(text, begin, begin + LONGEST_PIECE))
+        yield begin, end
+        begin = end
+    yield begin, len(text)
+
+
+_MONTH = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sep(?:t(?:ember)?)?|"
+    r"Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\.?"
+)
+_GAP = "[ \u00a0\u202f]?"  # a blank, or one that keeps a line together, as in "5\u00a0€" and "10:30\u202fPM"
+_CLOSE = "\u0e00-\u0e4f\u3005-\u30ff\u3400-\u9fff\uac00-\ud7a3"  # Thai, Han, kana, Hangul: close to numbers
+_APART = rf"(?<![^\W_{_CLOSE}])(?<![^\W_]_)"  # behind no letter that would make one word of it; _42_ is emphasis
+_LAST = rf"(?![^\W{_CLOSE}])"  # nor before one
+_HALF_OF_DAY = r"[AaPp](?:[Mm]\b|\.[Mm]\b\.?)"
+_DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
+_WHOLE = r"(?!\d)"  # a run of digits is taken whole or not at all, so that a long one is read once
+_START = rf"{_APART}(?<!\d\.)(?!0[xXbBoO]\w)"  # not inside a word, a number, or a version such as v2.0; 0x1F is code
+_END = rf"{_WHOLE}(?!\.\d)(?!_\d)"  # nor the beginning of a version such as 2.0.1, or of 1_000
+_NUMBER = (
+    rf"(?:(?<!\d,)[-+−]?(?:\d{{1,3}}(?:(?:[,٬]\d{{3}})+{_WHOLE}(?:[.٫]\d+)?|(?:\.\d{{3}})+{_WHOLE}(?:,\d+)?"
+    rf"|(?:(?:['’]\d{{3}})+|(?:[ \u00a0\u202f]\d{{3}})+){_WHOLE}(?:[.,]\d+)?){_WHOLE}"
+    rf"|\d{{1,2}}(?:,\d\d)+,\d{{3}}{_WHOLE}(?!,\d)(?:\.\d+)?{_WHOLE}"  # as in India: 12,34,567
+    rf"|\d+{_WHOLE}(?:[.٫]\d+{_WHOLE}|,\d+{_WHOLE}(?!,\d))?)"
+    rf"|(?<=\d,)[-+−]?\d+{_WHOLE}(?:\.\d+{_WHOLE})?"  # one of several, as in 1,2,3: without a decimal comma
+    rf"|(?<![\w.,])[-+−]?\.\d+{_WHOLE})"  # .5
+    rf"(?:[eE][-+]?\d+{_WHOLE})?{_END}"
+)
+_SIGN = r"[$€£¥₹₩₽¢]"
+_CODE = r"(?:USD|EUR|GBP|JPY|CHF|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|BRL|MXN|ZAR|KRW|dollars?|euros?|pounds?|cents?)"
+_TIMES = rf"(?:{_GAP}(?:thousand|[mbtr]{{1,2}}illion|crore|lakh|[kKmM]|[mbt]n|B|T){_LAST})"
+_SINGLE = (
+    r"(?:[kMGT]?B|[KMGT]iB|[kcmµμn]?m[²³]?|[kmµμ]?g|[mc]?[lL]|[kMG]?Hz|[kMG]?W|k?Wh|[kmµμn]?s|mph|kcal|°C|°F|°|K|t|ft|lbs?|"
+    r"oz|ha|h|hrs?|mins?|secs?|hours?|minutes?|seconds?|days?|weeks?|months?|years?|met(?:er|re)s?|kilomet(?:er|re)s?|"
+    r"miles?|inch(?:es)?|foot|feet|"  # not "in", which is a preposition more often
+    rf"kilograms?|grams?|tons?|tonnes?|lit(?:er|re)s?|degrees|people|million|billion|trillion|thousand){_LAST}"
+)
+_UNIT = rf"(?:{_SINGLE}(?:/{_SINGLE})?)"
+_NO_UNIT = rf"(?!(?:1\d|20)\d\d{_GAP}[sht](?!\w)|[2-9]0s(?!\w))"  # after years (1945, 1990s); the 90s are no seconds
+_FIGURE = re.compile(
+    rf"(?P<date>{_START}(?:\d{{4}}-\d\d-\d\d{_WHOLE}(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d{_WHOLE})?)?"
+    rf"|\d{{1,2}}[./]\d{{1,2}}[./]\d{{4}}{_WHOLE}|\d{{4}}年\d{{1,2}}月\d{{1,2}}日"
+    rf"|{_DAY} (?:of )?{_MONTH}(?:,? \d{{4}}\b|(?!\w)))|\b{_MONTH}(?: {_DAY},? \d{{4}}\b|,? \d{{4}}\b| {_DAY}(?!\w)))"
+    rf"|(?P<time>{_START}(?:\d{{1,2}}:\d\d(?::\d\d)?{_WHOLE}(?:{_GAP}{_HALF_OF_DAY})?"
+    rf"|\d{{1,2}}(?:\.\d\d)?{_GAP}{_HALF_OF_DAY}))"
+    rf"|(?P<money>{_SIGN}{_GAP}{_NUMBER}{_TIMES}?"
+    rf"|{_START}{_NUMBER}{_GAP}(?:{_SIGN}|{_CODE}{_LAST})|\b{_CODE}[ \u00a0\u202f]{_NUMBER})"
+    rf"|(?P<percent>{_START}{_NUMBER}{_GAP}(?:%|(?:percent|per cent){_LAST}))"
+    rf"|(?P<quantity>{_START}{_NO_UNIT}{_NUMBER}{_GAP}{_UNIT})"
+    rf"|(?P<number>{_START}{_NUMBER})"
+)
+_BARE = re.compile(_NUMBER)
+# Each begins where nothing that it may hold stands before it, so that no character is read again and again.
+_REFERENCE = re.compile(
+    r"\b(?P<url>(?:https?|ftp)://[^\s<>\"'`)\]}]*[^\s<>\"'`)\]}.,;:!?])"
+    r"|(?<![\w.+-])[.+-]*(?P<email>\w[\w.+-]*@[\w-]+(?:\.[\w-]+)*\.[\w-]*\w)"
+    r"|(?P<path>(?<![\w/~.-])(?:~|\.{1,2})?/(?:[\w.-]+/)*[\w.-]*\w|\b[A-Za-z]:\\[^\s\"<>|]+)"
+    r"|(?P<citation>\bdoi:\s?10\.\d{4,}/\S*\w|\barXiv:\s?\d{4}\.\d{4,5}|\[\d+(?:[,–-] ?\d+)*\])"
+)
+
+
+def find_figures(text: str) -> Iterator[FoundPart]:
+    """Every number with what belongs to it, and the number inside it where something does ("12.50" in "12.50 EUR").
+
+    Versions and addresses such as 2.0.1 are no numbers; "1,2,3" are three, "1,200,300" is one.
+    """
+    for match in _FIGURE.finditer(text):
+        kind = match.lastgroup or "number"
+        whole = match.group()
+        equality: PartEquality = "mixed" if any(map(str.isalpha, whole)) else "exact"
+        ends_in_digit = whole[-1].isdigit()
+        yield FoundPart(
+            match.start(),
+            match.end(),
+            kind,
+            equality,
+            ending="digits" if ends_in_digit else None,
+            closing_in_confidence=ends_in_digit,
+        )
+        inner = _BARE.search(whole) if kind in ("money", "percent", "quantity") else None
+        if inner is not None and inner.group() != whole:
+            start, end = match.start() + inner.start(), match.start() + inner.end()
+            yield FoundPart(start, end, "number", "exact", ending="digits", closing_in_confidence=True)
+
+
+def is_figure(text: str) -> bool:
+    """Whether a text is one number, date, time or amount and nothing else."""
+    return _FIGURE.fullmatch(text.strip()) is not None
+
+
+def find_references(text: str) -> Iterator[FoundPart]:
+    """URLs, e-mail addresses, file paths and citations."""
+    for match in _REFERENCE.finditer(text):
+        kind = match.lastgroup or "reference"
+        yield FoundPart(match.start(kind), match.end(kind), kind, "exact")
+
+
+def is_reference(text: str) -> bool:
+    """Whether a text is one URL, address, path or citation and nothing else."""
+    return _REFERENCE.fullmatch(text.strip()) is not None
+
+
+LONG = 12
+"""The number of tokens from which on an answer counts as a sentence and not as a short answer."""
+_ENDS = (".", "!", "?", "\u3002", "\uff01", "\uff1f", "\u0964", "\u06d4", "\u061f", "\u17d4")
+"""Signs that end a sentence, in several scripts."""
+_CLOSING = " \n\r\t\"'\u201d\u2019\u00bb)]*_`\u300d\u300f\uff09"
+
+
+def plain_words(text: str) -> Iterator[tuple[int, int]]:
+    """Words with what a hyphen or an apostrophe joins to them, as everywhere where words are counted by newness."""
+    *_, word = _patterns()
+    for match in word.finditer(text):
+        if not match[0].isascii() and any(map(is_unspaced, match[0])):
+            yield from _divided(text, *match.span())
+        else:
+            yield match.span()
+
+
+def is_sentence(text: str, n_tokens: int) -> bool:
+    """Whether an answer counts as a sentence: it has 12 tokens or more, or a final stop."""
+    return n_tokens >= LONG or text.rstrip(_CLOSING).endswith(_ENDS)

@@ -1,0 +1,45 @@
+"""What scoring returns: frozen records of a scored answer and its tokens.
+
+They know no model and no file format; in a notebook they show themselves.
+
+headlines.py    the number on top of an answer
+responses.py    a scored answer, several of them, and an answer in progress (its tokens: semtoken.core.scored_token)
+cards.py        pieces of the card that an answer shows in a notebook
+blocks.py       the `semtoken` blocks that our own servers have put into a reply
+generation.py   everything recorded of one answer for the methods; what a model held inside at its end
+"""
+
+from __future__ import annotations
+
+from semtoken.choices import Distribution
+from semtoken.core.results.generation import HiddenState
+from semtoken.core.results.headlines import Headline
+from semtoken.core.results.responses import (
+    SLACK,
+    Answers,
+    Decision,
+    Running,
+    ScoredResponse,
+    TokensLater,
+    to_frame,
+)
+from semtoken.core.scored_token import Alternative, Flag, MassShares, ScoredToken, Source, ValueEnds
+
+__all__ = [
+    "SLACK",
+    "Alternative",
+    "Answers",
+    "Decision",
+    "Distribution",
+    "Flag",
+    "Headline",
+    "HiddenState",
+    "MassShares",
+    "Running",
+    "ScoredResponse",
+    "ScoredToken",
+    "Source",
+    "TokensLater",
+    "ValueEnds",
+    "to_frame",
+]

@@ -1,0 +1,71 @@
+"""The `semtoken` block found in replies, wherever the software that they came through has put it, if it kept it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from semtoken.core.results.responses import ScoredResponse
+
+KEY = "semtoken"
+"""The key of the block in every choice; `semtoken.web.block` says what is in it."""
+VERSION = 1
+"""The version of the block's form."""
+_OTHER_FIELDS = ("provider_specific_fields", "model_extra", "additional_kwargs")
+"""Where clients keep fields that they do not know."""
+
+
+def numbers_of(answer: ScoredResponse) -> dict[str, Any]:
+    """The numbers of an answer, and the preset that they are by, as a block has them."""
+    lower, upper = answer.uncertainty_bounds
+    return {
+        "headline": answer.numbers_to_dict()["headline"],
+        "uncertainty": answer.uncertainty,
+        "lower": lower,
+        "upper": upper,
+        "preset": answer.preset,
+        "question_known": answer.question is not None,
+    }
+
+
+def block_of(choice: Any) -> dict[str, Any] | None:
+    """The semtoken block of a choice, a mapping or an object of a client, wherever software in between has moved it."""
+    fields = as_mapping(choice)
+    places = [fields, fields.get("message"), fields.get("delta")]
+    for place in map(as_mapping, places):
+        for holder in (place, *(as_mapping(place.get(name)) for name in _OTHER_FIELDS)):
+            if isinstance(holder.get(KEY), Mapping):
+                return dict(holder[KEY])
+    return None
+
+
+def risk_of(block: Mapping[str, Any]) -> float:
+    """1 minus the headline's confidence, or in early releases the uncertainty, in [0, 1]; NaN without a score."""
+    confidence = as_mapping(block.get("headline")).get("confidence")
+    return float(block.get("uncertainty", "nan")) if confidence is None else 1.0 - float(confidence)
+
+
+def blocks_of(reply: Any) -> list[dict[str, Any] | None]:
+    """The block of every choice of a reply, None where there is none."""
+    return [block_of(choice) for choice in as_mapping(reply).get("choices") or ()]
+
+
+def final_block(chunks: Iterable[Any], index: int = 0) -> dict[str, Any] | None:
+    """The block with the final score of one choice of a stream, never a running one; None if none came."""
+    final = None
+    for chunk in chunks:
+        for choice in as_mapping(chunk).get("choices") or ():
+            block = block_of(choice)
+            if as_mapping(choice).get("index", 0) == index and block is not None and block.get("final") is True:
+                final = block
+    return final
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """A mapping unchanged, a client's object converted to one, anything else as an empty mapping."""
+    if isinstance(value, Mapping):
+        return value
+    dump = getattr(value, "model_dump", None)
+    dumped = dump() if callable(dump) else None
+    return dumped if isinstance(dumped, Mapping) else {}

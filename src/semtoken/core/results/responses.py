@@ -1,0 +1,623 @@
+"""What scoring returns: frozen records of a scored answer and its tokens, and their forms for files and frames."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
+
+from semtoken.choices import Distribution, Equality, PartKind
+from semtoken.core.parts import Finder, Part, parts_of
+from semtoken.core.parts.answers import marked_tokens
+from semtoken.core.parts.finding import least_sure_field
+from semtoken.core.parts.nested import nested
+from semtoken.core.parts.newness import new_word_confidence
+from semtoken.core.parts.part import confidence_text, level_of
+from semtoken.core.results import cards
+from semtoken.core.results.generation import HiddenState
+from semtoken.core.results.headlines import (
+    QUESTION_UNKNOWN,
+    RANKS,
+    Headline,
+    headline_of,
+    headline_of_field,
+    without_question,
+)
+from semtoken.core.scored_token import Alternative, Flag, MassShares, ScoredToken, TokenMark, share_confidence
+from semtoken.errors import InvalidInput, MissingExtra, OverBudget
+from semtoken.support.extras import require
+from semtoken.support.files.safe_files import finite
+from semtoken.support.inputs import instance, listed, one_of, whole
+from semtoken.support.questions import question_of
+from semtoken.support.text import (
+    CUT_OFF,
+    card,
+    concatenate,
+    element,
+    note,
+    shortened,
+    table,
+    with_noun,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+SLACK = 1e-6
+"""How far above a limit the uncertainty of an unfinished answer has to be to count as exceeding it, since sums over
+steps are rounded."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """The score of an unfinished answer, from its tokens so far."""
+
+    uncertainty: float
+    """1 - product of the agreeing probabilities of the settled steps, in [0, 1]. Where only the best tokens of a step
+    are known, its agreeing probability is what the listed ones add up to."""
+    uncertainty_bounds: tuple[float, float]
+    """An interval (low, high) that contains the uncertainty of the answer if it ends here. The lower end holds whatever
+    follows."""
+    n_settled: int
+    """Steps in a row, from the first, whose agreeing probability no later token can change."""
+    n_tokens: int
+    """How many tokens there are so far."""
+    log_score_bounds: tuple[float, float]
+    """The same interval for the log score, which still tells long answers apart when their uncertainty rounds to 1.
+    The upper end never rises as the answer goes on."""
+
+    def exceeds(self, limit: float) -> bool:
+        """Whether the uncertainty in units of -log_score is certain to exceed a limit, whatever follows.
+
+        The lower bound of its uncertainty is never taken back, so no answer that would end at or below the limit is
+        said to exceed it.
+
+        Parameters
+        ----------
+        limit
+            In units of -log_score, such as `Threshold.uncertainty`.
+        """
+        return -self.log_score_bounds[1] > limit + SLACK
+
+
+OF_PROSE = ("word", "phrase", "sentence", "reference", "identifier")
+"""Kinds of parts whose confidence is that of their tokens alone: how likely a value was to end there is not asked."""
+
+
+@dataclass(frozen=True)
+class TokensLater:
+    """The tokens of an answer, made only when somebody asks for them."""
+
+    n_tokens: int
+    make: Callable[[], tuple[ScoredToken, ...]]
+    marks: Callable[[], Sequence[TokenMark]] | None = None
+    """Gives `ScoredResponse.marks` without making the records; None where that would cost as much."""
+    headline: Headline | None = None
+    """The headline of the answer, kept where there are no tokens to compute it from; else None."""
+    by_spelling: bool = False
+    """Whether tokens of the same spelling are what agrees, so that the marks say all that parts of prose need."""
+    alternatives: Callable[[Sequence[int]], Sequence[tuple[Alternative, ...]]] | None = None
+    """Gives the alternatives of the tokens at some places without making the records of all."""
+
+    @classmethod
+    def missing(cls, n_tokens: int, headline: Headline, why: str) -> TokensLater:
+        """Tokens that are not at hand: reading them raises `InvalidInput`, which says why."""
+
+        def refuse() -> NoReturn:
+            raise InvalidInput(f"There are no tokens: {why}.")
+
+        return cls(n_tokens, refuse, headline=headline)
+
+
+class _Tokens:
+    """The field `tokens` of a scored answer, which may be made with `TokensLater` instead."""
+
+    def __get__(self, response: ScoredResponse, owner: type | None = None) -> tuple[ScoredToken, ...]:
+        tokens: tuple[ScoredToken, ...] | TokensLater = vars(response)["tokens"]
+        if isinstance(tokens, TokensLater):
+            tokens = tokens.make()
+            vars(response)["tokens"] = tokens
+        return tokens
+
+    def __set__(self, response: ScoredResponse, tokens: tuple[ScoredToken, ...] | TokensLater) -> None:
+        vars(response)["tokens"] = tokens
+
+
+class _Signature:
+    """The field `signature` of a scored answer: it follows the field `question`, whichever of them was given first."""
+
+    def __get__(self, response: ScoredResponse, owner: type | None = None) -> str:
+        rules: str = vars(response)["signature"]
+        return rules if response.question is not None else f"{rules}|{QUESTION_UNKNOWN}"
+
+    def __set__(self, response: ScoredResponse, signature: str) -> None:
+        vars(response)["signature"] = without_question(signature)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do with one answer."""
+
+    action: Literal["answer", "abstain"]
+    """`answer` to give the answer, `abstain` to withhold it."""
+    reason: str
+    """Why: `accepted`, `uncertain`, `empty`, or `no_threshold` where nothing can be promised."""
+    chance: float | None
+    """Calibrated probability of being right, in [0, 1]; None without a calibrator or for a blank answer."""
+    statement: str
+    """The promise in one sentence."""
+
+
+@dataclass(frozen=True, repr=False)
+class ScoredResponse:
+    """An answer with its uncertainty, by Semantic Token Clustering (Cao et al., EACL 2026).
+
+    `uncertainty` is S = 1 - prod_i p(the tokens that agree with token i), in [0, 1]: 0 is sure, higher is riskier. It
+    ranks answers and is not a chance of being wrong. Probabilities are next-token probabilities at temperature 1 unless
+    `distribution` says otherwise; logs are natural logs. The preset decides which tokens agree (docs/method.md).
+    """
+
+    text: str
+    """The answer, special tokens left out."""
+    tokens: tuple[ScoredToken, ...]
+    """Its tokens in order, the terminator included."""
+    log_score: float
+    """Sum of the tokens' log agreeing probabilities, <= 0; -inf for a blank answer."""
+    preset: str
+    """`paper` or `default`; settings that were changed are in `signature`."""
+    distribution: Distribution
+    """Which distribution the probabilities come from. Published figures need `raw`."""
+    neutral_only: bool
+    """Whether the answer is not blank and all its tokens are neutral under the rules, as function words may be. Under
+    the preset `default` they do not count as certain then."""
+    signature: str
+    """The rules in one line, with the clusters if the rules read them, and whether the question was not known. Numbers
+    of one model are comparable if their signatures are equal; those of two models are not, even then."""
+    log_score_bounds: tuple[float, float] | None = None
+    """An interval around the exact `log_score`, where only the k best tokens of each step are known; else None."""
+    flags: tuple[Flag, ...] = ()
+    """What a reader of the score should know: what is doubtful about its log-probabilities, and whether it rests on
+    tokens other than the chosen ones."""
+    proxy_for: str | None = None
+    """Name of the model that answered, where the vocabulary or the clusters are those of another model with the same
+    tokenizer; else None."""
+    model: str | None = None
+    """The model that answered, as its reply names it; None where no reply does."""
+    truncated: bool | None = None
+    """Whether the answer was cut off by the token limit; None where that is not known."""
+    chance: float | None = None
+    """Calibrated probability of being right, in [0, 1]; None without a calibrator and for a blank answer."""
+    chance_bounds: tuple[float, float] | None = None
+    """What the chance would be with one more label like this answer, wrong or right; see `Calibrator.chance_bounds`."""
+    decision: Decision | None = None
+    """Whether to give the answer, with the promise; None without a threshold."""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """Name of each method that was asked for -> the answer's uncertainty by it; higher is riskier, in the method's own
+    units."""
+    score_bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Name of a method -> an interval around its exact score. Only scores that are not exact are here, since only the k
+    best tokens of each step are known."""
+    question: str | None = field(default=None, compare=False)
+    """What was asked, None where that is not known. Words of the question do not count as new in the answer."""
+    state: HiddenState | None = field(default=None, compare=False)
+    """The model's hidden state at the end of the answer, if it was asked for (`STC(..., states=True)`); else None."""
+
+    def __repr__(self) -> str:
+        score = f"confidence {self.headline.shown}"
+        facts = f"{len(self.tokens)} tokens, preset={self.preset!r}, distribution={self.distribution!r}"
+        flags = f", flags: {', '.join(flag.code for flag in self.flags)}" if self.flags else ""
+        chance = "" if self.chance is None else f", chance={self.chance:.2f}"
+        decision = "" if self.decision is None else f", decision={self.decision.action!r}"
+        return f"ScoredResponse({shortened(self.text)!r}, {score}{chance}{decision}, {facts}{flags})"
+
+    def _repr_html_(self) -> str:
+        phrases = self._phrases()
+        doubtful = [part for part in phrases or () if level_of(part.confidence)]
+        text = concatenate([cards.plain(self.text)]) if phrases is None else cards.mark_phrases(self.text, doubtful)
+        notes = [f"{CUT_OFF.capitalize()}."] if self.truncated else []
+        notes += [flag.message for flag in self.flags]
+        promise = "" if self.decision is None else self.decision.statement
+        lead, said = self.headline.line.split(": ", 1)
+        return card(
+            element("p", text, dir="auto", style="font-size:1.2em;margin:.2em 0;white-space:pre-wrap"),
+            *cards.calibration_lines(self.chance, self.chance_bounds, self._verdict, promise),
+            element("p", element("b", lead.capitalize()), f": {said}.", style="margin:.3em 0"),
+            *([note(RANKS)] if self.chance is None else []),
+            *map(note, notes),
+            *cards.rivals(self.tokens, doubtful),
+            cards.token_rows(self.tokens),
+        )
+
+    def _phrases(self) -> list[Part] | None:
+        """The phrases of the answer in order; None where the library that finds them is missing, or gives up."""
+        try:
+            return [part for part in self.parts(by="phrase") if part.end > part.start]
+        except (MissingExtra, OverBudget):
+            return None
+
+    @property
+    def _verdict(self) -> str:
+        """What the threshold says; nothing without one."""
+        if self.decision is None:
+            return ""
+        return cards.ACCEPTED if self.decision.action == "answer" else cards.CHECK
+
+    @property
+    def _most_doubtful(self) -> str:
+        """The phrase of least confidence, where that is doubtful."""
+        phrases = [part for part in self._phrases() or () if level_of(part.confidence)]
+        worst = min(phrases, key=lambda part: part.confidence or 0.0, default=None)
+        return "" if worst is None else f"{worst.text} ({confidence_text(worst)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"tokens": self.tokens}
+
+    def with_fields(self, **changed: Any) -> ScoredResponse:
+        """A copy with some fields changed. Unlike `dataclasses.replace`, it does not make the records of tokens."""
+        return replace(self, **{"tokens": vars(self)["tokens"], **changed})
+
+    @property
+    def rules(self) -> str:
+        """The signature as far as it does not depend on whether the question is known."""
+        return without_question(self.signature)
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of tokens of the answer."""
+        tokens = vars(self)["tokens"]
+        return tokens.n_tokens if isinstance(tokens, TokensLater) else len(tokens)
+
+    @cached_property
+    def marks(self) -> Sequence[TokenMark | ScoredToken]:
+        """Place, log-probability and log agreeing probability of each token, at less cost than `tokens`."""
+        tokens = vars(self)["tokens"]
+        return tokens.marks() if isinstance(tokens, TokensLater) and tokens.marks is not None else self.tokens
+
+    @cached_property
+    def headline(self) -> Headline:
+        """The number by which the answer is ranked unless another is asked for, with a sentence that explains it."""
+        tokens = vars(self)["tokens"]
+        if isinstance(tokens, TokensLater) and tokens.headline is not None:
+            return tokens.headline
+        # all JSON with fields ends so, and next to no other text: of that nothing is parsed
+        if self.text.rstrip().endswith(("}", "]")) and (field := least_sure_field(self)) is not None:
+            return headline_of_field(field)
+        return headline_of(
+            self.text, lambda: self.marks, self.n_tokens, self.log_score, self.log_score_bounds, self.question
+        )
+
+    @property
+    def uncertainty(self) -> float:
+        """S = 1 - product of the agreeing probabilities, in [0, 1]; higher is riskier."""
+        return -math.expm1(self.log_score) + 0.0
+
+    @property
+    def confidence(self) -> float:
+        """That of the headline, in [0, 1]; higher is surer."""
+        return self.headline.confidence
+
+    @property
+    def uncertainty_bounds(self) -> tuple[float, float]:
+        """An interval that contains the exact uncertainty; (S, S) where S itself is exact."""
+        low, high = self.log_score_bounds or (self.log_score, self.log_score)
+        return -math.expm1(high) + 0.0, -math.expm1(low) + 0.0
+
+    @property
+    def uncertainty_width(self) -> float:
+        """Width of `uncertainty_bounds`, in [0, 1]; 0 where the score is exact."""
+        low, high = self.uncertainty_bounds
+        return high - low
+
+    @property
+    def widest_steps(self) -> tuple[int, ...]:
+        """Positions of the steps whose bounds differ, the widest on the log scale first; empty for an exact score."""
+        bounds = [token.log_agreeing_bounds or (0.0, 0.0) for token in self.tokens]
+        ratios = [0.0 if high == low else high - low for low, high in bounds]
+        return tuple(sorted((i for i, ratio in enumerate(ratios) if ratio), key=lambda i: (-ratios[i], i)))
+
+    @property
+    def empty(self) -> bool:
+        """Whether the text is blank; its uncertainty is then 1 by definition."""
+        return not self.text.strip()
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Ids of the tokens in the vocabulary, in order."""
+        return [token.id for token in self.tokens]
+
+    @property
+    def log_probability(self) -> float:
+        """Natural log of the probability of exactly these tokens, <= 0."""
+        return math.fsum(token.log_probability for token in self.tokens)
+
+    def uncertainty_under(self, equality: Equality) -> float:
+        """1 - product of the tokens' probabilities under an equality, in [0, 1]; 1 for a blank answer.
+
+        Under `meaning` this is the score of the preset `paper`, under `exact` 1 - the sequence probability.
+
+        Raises
+        ------
+        InvalidInput
+            There is no such equality, or it is `meaning` and the answer was scored without clusters.
+        """
+        one_of("equality", equality, get_args(Equality))
+        if self.empty:
+            return 1.0
+        return -math.expm1(math.fsum(token.log_probability_under(equality) for token in self.tokens)) + 0.0
+
+    @property
+    def equalities(self) -> tuple[Equality, ...]:
+        """The equalities that `uncertainty_under` takes for this answer: `meaning` only if scored with clusters."""
+        known = not any(token.log_meaning_probability is None for token in self.tokens)
+        return ("meaning", "surface", "exact") if known else ("surface", "exact")
+
+    @property
+    def borrowed(self) -> MassShares:
+        """How much of the confidence is the tokens' own probability, and what the rest came from."""
+        return share_confidence(self.tokens, self.confidence)
+
+    @property
+    def length_normalized_uncertainty(self) -> float:
+        """1 - geometric mean of the agreeing probabilities, in [0, 1]. Not the paper's score."""
+        return -math.expm1(self.log_score / max(len(self.tokens), 1)) + 0.0
+
+    def span_uncertainty(self, start: int, end: int) -> float:
+        """1 - product of the agreeing probabilities of the tokens that touch `text[start:end]`, in [0, 1].
+
+        0 for a span that no token touches. Not the paper's score, which takes the whole answer.
+        """
+        start, end = whole(start, "start"), whole(end, "end")
+        touched = (t.log_agreeing_probability for t in self.tokens if t.start < end and t.end > start)
+        return -math.expm1(math.fsum(touched)) + 0.0
+
+    def parts(self, by: PartKind | Finder = "phrase", **options: Any) -> list[Part]:
+        """Words, phrases, sentences, numbers, JSON fields and so on, each with its own confidence.
+
+        Parameters
+        ----------
+        by : {"word", "phrase", "sentence", "number", "reference", "field", "identifier", "tool_call"} or a function
+            What to look for. A function takes the text and gives `(start, end)` or `(start, end, label)` of each part.
+        **options
+            `equality`, `schema`, `keys`, `containers`, `language`, `calls`, `text`, `constrained`, `max_characters`,
+            `max_seconds`, `max_parts`; see `semtoken.core.parts.parts_of`.
+
+        Raises
+        ------
+        InvalidInput, MissingExtra, OverBudget
+            See `semtoken.core.parts.parts_of`.
+        """
+        tokens = vars(self)["tokens"]
+        marked = isinstance(tokens, TokensLater) and tokens.by_spelling and tokens.marks is not None
+        if marked and by in OF_PROSE and options.get("constrained") is None:
+            return parts_of(marked_tokens(self, self.marks), by, **options)
+        return parts_of(self, by, **options)
+
+    def field_confidences(self, schema: Mapping[str, Any] | None = None) -> Any:
+        """The confidence of each JSON field in the shape of the JSON: `{"date": 0.06, "items": [{"total": 0.99}]}`.
+
+        Values are confidences in [0, 1], as those of `parts("field")`, and None where nothing can be said. Code fences
+        and text around the JSON are left out, and JSON that was cut off is read as far as it goes. With a JSON Schema,
+        fields that it asks for and the answer lacks are None, too. None for an answer without JSON.
+
+        Raises
+        ------
+        InvalidInput, OverBudget
+            See `semtoken.core.parts.parts_of`.
+        """
+        known = {part.path: part.confidence for part in self.parts("field", schema=schema) if part.path is not None}
+        return nested(self.text, known)
+
+    def alternatives_at(self, places: Sequence[int]) -> Sequence[tuple[Alternative, ...]]:
+        """The `alternatives` of the tokens at some places, counted from 0; cheaper than `tokens` for a few of them."""
+        tokens = vars(self)["tokens"]
+        if isinstance(tokens, TokensLater) and tokens.alternatives is not None:
+            return tokens.alternatives(places)
+        return [self.tokens[place].alternatives for place in places]
+
+    def new_word_confidence(self, question: str | Sequence[Mapping[str, Any]] | None = None) -> float | None:
+        """How sure the model was of a typical word that this answer adds to the question, in [0, 1].
+
+        Look at this number in answers of a sentence or more: there the product says little more than the length
+        (docs/results.md). Higher is surer.
+
+        Parameters
+        ----------
+        question
+            What was asked, as a text or as messages, of which the last of a user is read: its words do not count. By
+            default it is the answer's own `question`. Where none is known, all words but function words count.
+
+        Returns
+        -------
+        float or None
+            Geometric mean of the words' confidences, each the product over its tokens. None if the answer has no
+            such word.
+        """
+        if question is None:
+            question = self.question
+        elif not isinstance(question, str):
+            question = question_of(listed(question, "question"))
+        return new_word_confidence(self, question or "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as plain values. Logs of minus infinity become None, since JSON has no infinity.
+
+        `chance`, `chance_bounds` and `decision` are there if a calibrator or a threshold was used.
+        """
+        tokens = [
+            asdict(token)
+            | {
+                "probability": token.probability,
+                "agreeing_probability": token.agreeing_probability,
+                "surface_probability": token.surface_probability,
+                "meaning_probability": token.meaning_probability,
+                "borrowed": asdict(token.borrowed),
+            }
+            for token in self.tokens
+        ]
+        summary = {
+            "text": self.text,
+            **self.numbers_to_dict(),
+            "uncertainty": self.uncertainty,
+            "uncertainty_bounds": list(self.uncertainty_bounds),
+            "uncertainty_under": {equality: self.uncertainty_under(equality) for equality in self.equalities},
+            "borrowed": asdict(self.borrowed),
+            "log_score": self.log_score,
+            "log_score_bounds": self.log_score_bounds,
+            "log_probability": self.log_probability,
+            "length_normalized_uncertainty": self.length_normalized_uncertainty,
+            "neutral_only": self.neutral_only,
+            "empty": self.empty,
+            "truncated": self.truncated,
+            "preset": self.preset,
+            "distribution": self.distribution,
+            "signature": self.signature,
+            "question_known": self.question is not None,
+            "proxy_for": self.proxy_for,
+            "model": self.model,
+            "flags": [asdict(flag) for flag in self.flags],
+        }
+        if self.chance is not None or self.decision is not None:
+            decision = None if self.decision is None else asdict(self.decision)
+            summary |= {"chance": self.chance, "chance_bounds": self.chance_bounds, "decision": decision}
+        plain: dict[str, Any] = finite(summary | {"tokens": tokens})
+        return plain
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers of the answer and how they were found, one plain value each; logs and `headline_value` may be
+        infinite. What blocks, tables and journals say of an answer is taken from here.
+        """
+        headline, (low, high) = self.headline, self.uncertainty_bounds
+        log_low, log_high = self.log_score_bounds or (self.log_score, self.log_score)
+        confidence_low, confidence_high = headline.confidence_bounds or (headline.confidence, headline.confidence)
+        return {
+            "headline": headline.name,
+            "headline_value": headline.value,
+            "confidence": headline.confidence,
+            "confidence_low": confidence_low,
+            "confidence_high": confidence_high,
+            "uncertainty": self.uncertainty,
+            "uncertainty_low": low,
+            "uncertainty_high": high,
+            "log_score": self.log_score,
+            "log_score_low": log_low,
+            "log_score_high": log_high,
+            "method": "exact" if self.log_score_bounds is None else "top-k",
+            "preset": self.preset,
+            "distribution": self.distribution,
+            "signature": self.signature,
+            "question_known": self.question is not None,
+            "n_tokens": self.n_tokens,
+            "truncated": self.truncated,
+        }
+
+    def numbers_to_dict(self) -> dict[str, Any]:
+        """The headline and the scores by further methods, as plain values without infinities."""
+        bounds = {name: list(pair) for name, pair in self.score_bounds.items()}
+        told = {"headline": asdict(self.headline), "scores": dict(self.scores), "score_bounds": bounds}
+        plain: dict[str, Any] = finite(told)
+        return plain
+
+    def to_summary(self) -> dict[str, Any]:
+        """All but the tokens and the state as plain values, which may be infinite; `from_summary` reads them back."""
+        bare = asdict(self.with_fields(tokens=(), state=None))
+        return bare | {"tokens": self.n_tokens, "headline": asdict(self.headline)}
+
+    @classmethod
+    def from_summary(cls, summary: Mapping[str, Any], why: str) -> ScoredResponse:
+        """Make the answer of a summary. Reading its tokens raises `InvalidInput`, which says why there are none."""
+        values = {name: _with_tuples(value) for name, value in summary.items()}
+        return cls(
+            **values
+            | {
+                "tokens": TokensLater.missing(values["tokens"], Headline(**values.pop("headline")), why),
+                "flags": tuple(Flag(**flag) for flag in values["flags"]),
+                "decision": None if values["decision"] is None else Decision(**values["decision"]),
+            }
+        )
+
+    def without_tokens(self, why: str) -> ScoredResponse:
+        """A copy with the same numbers that takes little memory. Reading its tokens raises `InvalidInput`: `why`."""
+        return self.with_fields(tokens=TokensLater.missing(self.n_tokens, self.headline, why), state=None)
+
+    def to_json(self, **kwargs: Any) -> str:
+        """`to_dict` as JSON; keyword arguments go to `json.dumps`. Raises `InvalidInput` where it refuses them."""
+        try:
+            return json.dumps(self.to_dict(), **{"ensure_ascii": False, "allow_nan": False, **kwargs})
+        except Exception as error:  # whatever it raises of an option that is none
+            raise InvalidInput(f"These options of `json.dumps` cannot be used: {error}.") from error
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A table with a row for each token, whose columns are those of a token in `to_dict`.
+
+        Raises
+        ------
+        MissingExtra
+            pandas is not installed.
+        """
+        pandas = require("pandas", extra="frames")
+        return pandas.DataFrame(self.to_dict()["tokens"])
+
+
+ScoredResponse.tokens = _Tokens()  # type: ignore[assignment]
+ScoredResponse.signature = _Signature()  # type: ignore[assignment]
+
+
+class Answers(list[ScoredResponse]):
+    """A list of scored answers, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        calibrated = any(answer.chance is not None or answer.decision is not None for answer in self)
+        header = ["answer", "confidence", "most doubtful phrase", "chance of being right", "verdict"]
+        rows = [
+            (
+                cards.plain(answer.text),
+                answer.headline.shown,
+                answer._most_doubtful,
+                "" if answer.chance is None else f"{answer.chance:.0%}",
+                answer._verdict,
+            )
+            for answer in self
+        ]
+        shown = len(header) if calibrated else 3
+        title = with_noun(len(rows), "answer")
+        listed = table(header[:shown], [row[:shown] for row in rows], numbers=[1, 3], title=title)
+        return card(listed, *([] if calibrated else [note(RANKS)]))
+
+
+def to_frame(responses: list[ScoredResponse]) -> pd.DataFrame:
+    """A table with a row for each answer and without tokens; bounds in two columns, flags by their codes.
+
+    Raises
+    ------
+    MissingExtra
+        pandas is not installed.
+    """
+    pandas = require("pandas", extra="frames")
+    answers = [instance(response, ScoredResponse, "responses") for response in listed(responses, "responses")]
+    return pandas.DataFrame([_flat(answer) for answer in answers])
+
+
+def _flat(response: ScoredResponse) -> dict[str, Any]:
+    row = {name: value for name, value in response.to_dict().items() if not name.endswith(("tokens", "_bounds"))}
+    low, high = response.uncertainty_bounds
+    flags = ",".join(flag.code for flag in response.flags)
+    under, borrowed = row.pop("uncertainty_under"), row.pop("borrowed")
+    row |= {f"uncertainty_{equality}": value for equality, value in under.items()}
+    del row["headline"]
+    row = {"text": row.pop("text"), **response.headline.columns, **row}
+    if row.get("decision") is not None:
+        row["decision"] = row["decision"]["action"]
+    row |= {f"score_{name}": value for name, value in row.pop("scores", {}).items()}
+    row |= {f"borrowed_{source}": value for source, value in borrowed.items()}
+    return row | {"uncertainty_low": low, "uncertainty_high": high, "flags": flags}
+
+
+def _with_tuples(value: Any) -> Any:
+    """Nested values with tuples in place of lists, which JSON makes of them."""
+    if isinstance(value, dict):
+        return {key: _with_tuples(item) for key, item in value.items()}
+    return tuple(_with_tuples(item) for item in value) if isinstance(value, list | tuple) else value

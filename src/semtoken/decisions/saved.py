@@ -1,0 +1,320 @@
+"""Saved replies to typed questions, of any server, with a file of labels: what fits, audits and checks read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from semtoken.decisions.answers import (
+    AnsweredQuestion,
+    DecisionRecord,
+    answer_values,
+    plain,
+    read_decisions,
+    records_of,
+    unwrapped,
+)
+from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.questions import READ_AS_USUAL, Choice, Option, Predicate, Question, ReadingOptions, Score
+from semtoken.errors import InvalidInput
+from semtoken.replies.checking.ids import IDS
+from semtoken.replies.checking.replies import STANDARD_INPUT, found_replies
+from semtoken.support.files.record_files import read_cells
+from semtoken.support.files.safe_files import read_json_lines
+
+REPLIES = ("response", "reply", "body", "decision")
+"""The names under which a saved line keeps the reply."""
+
+
+@dataclass(frozen=True)
+class SavedDecision:
+    """The answer of one saved reply to one question."""
+
+    id: str
+    """The identifier of its line, or the name of its file."""
+    where: str
+    record: DecisionRecord
+    block: Mapping[str, Any]
+    """What limits the answer: allowed mass, flags."""
+
+
+@dataclass(frozen=True)
+class _SavedLine:
+    """One saved line, parsed."""
+
+    id: str
+    where: str
+    value: Mapping[str, Any]
+
+    @property
+    def reply(self) -> Mapping[str, Any] | None:
+        """The reply to typed questions in it, without a gateway's envelope; None if there is none."""
+        for inner in (self.value, *(self.value.get(name) for name in REPLIES)):
+            body = inner.get("body", inner) if isinstance(inner, Mapping) else None
+            reply = unwrapped(body)
+            if isinstance(reply, Mapping) and isinstance(reply.get("answers"), Mapping | list):
+                return reply
+        return None
+
+
+def are_decisions(sources: Sequence[str]) -> bool:
+    """Whether the first of some saved replies answers typed questions."""
+    try:
+        first = next(_lines([source for source in sources if source != STANDARD_INPUT]), None)
+    except InvalidInput:
+        return False
+    return first is not None and first.reply is not None
+
+
+def decision_records(
+    source: Path, *, labels: Path | None = None, questions: Mapping[str, Question] | None = None
+) -> list[DecisionRecord]:
+    """The answers in a file of `semtoken decide run`, or in saved replies; see `saved_decisions`."""
+    if labels is None and questions is None and source.is_file() and source.suffix != ".json":
+        first = next(iter(read_json_lines(source)), None)
+        if first is None or first.fault or not isinstance(first.value, Mapping) or _is_own(first.value):
+            return read_decisions(source)
+    return [decision.record for decision in saved_decisions([str(source)], labels=labels, questions=questions)]
+
+
+def saved_decisions(
+    sources: Sequence[str], *, labels: Path | None = None, questions: Mapping[str, Question] | None = None
+) -> list[SavedDecision]:
+    """The answers in saved replies, in any of the formats in which servers answer typed questions.
+
+    A source is a file, folder or glob: a reply as JSON, or one a line. A line may hold the reply under `response`,
+    `reply`, `body` or `decision`, beside an `id` or `custom_id` and the `request`. `labels` says what is right: JSON
+    lines with `id` and `labels`, or a CSV file with a column `id` and one for each question; without ids they belong to
+    the replies in order. Without `questions`, by name, they are taken from the request beside a reply, or are known by
+    their names and options alone.
+
+    `InvalidInput` if something cannot be read, no reply answers typed questions, or a label belongs to no reply.
+    """
+    lines = [line for line in _lines(sources) if line.reply is not None]
+    if not lines:
+        raise InvalidInput(f"{', '.join(sources)}: no reply answers typed questions.")
+    right = _labels_of(lines, labels)
+    decisions: list[SavedDecision] = []
+    for line, own in zip(lines, right, strict=True):
+        try:
+            decisions += _answers(line, own, questions)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InvalidInput(f"{line.where}: {error or 'it cannot be read'}") from error
+    return decisions
+
+
+def decision_rows(
+    decisions: Sequence[SavedDecision], calibrator: DecisionCalibrator | None = None
+) -> list[dict[str, Any]]:
+    """Rows of a table, the least probable choice first; equal ones in the order in which they were saved."""
+    ranked = sorted(decisions, key=lambda decision: decision.record.log_score)
+    return [
+        {
+            "rank": rank,
+            "id": decision.id,
+            "question": decision.record.name,
+            "value": decision.record.values[decision.record.best],
+            "probability": max(decision.record.probabilities),
+            "allowed_mass": decision.block.get("allowed_mass"),
+            "flags": list((decision.block.get("flags") or {}).values()),
+            "correct": None if decision.record.label is None else decision.record.correct,
+            **({} if calibrator is None else calibrator.block(decision.record)),
+            "where": decision.where,
+        }
+        for rank, decision in enumerate(ranked, start=1)
+    ]
+
+
+def _lines(sources: Sequence[str]) -> Iterator[_SavedLine]:
+    for reply in found_replies(list(sources)):
+        try:
+            value = reply.parsed()
+        except InvalidInput as error:
+            raise InvalidInput(f"{reply.where}: {error}") from error
+        if isinstance(value, Mapping):
+            given = next((value[name] for name in IDS if isinstance(value.get(name), str | int)), None)
+            is_reply = "answers" in value and not _is_own(value) and "custom_id" not in value
+            yield _SavedLine(reply.name if given is None or is_reply else str(given), reply.where, value)
+
+
+def _is_own(value: Mapping[str, Any]) -> bool:
+    """Whether a line is one of `semtoken decide run`."""
+    answers = value.get("answers")
+    first = next(iter(answers.values()), None) if isinstance(answers, Mapping) else None
+    return isinstance(first, Mapping) and ("options" in first or set(first) == {"refusal"})
+
+
+def _answers(
+    line: _SavedLine, labels: Mapping[str, Any], asked: Mapping[str, Question] | None
+) -> Iterator[SavedDecision]:
+    reply = line.reply or {}
+    if _is_own(reply):
+        blocks = {
+            name: {k: v for k, v in fields.items() if k in ("allowed_mass", "flags")}
+            for name, fields in reply["answers"].items()
+        }
+        made: Mapping[str, Any] = {**line.value, **({"labels": dict(labels)} if labels else {})}
+    else:
+        answered = dict(_read(reply, _questions(line, reply, asked)))
+        blocks = {name: plain(answer) for name, (answer, _) in answered.items()}
+        values = {name: answer_values(answer, options) for name, (answer, options) in answered.items()}
+        asked_with = line.value.get("request") or {}
+        state = line.value.get("state", asked_with.get("state", asked_with.get("input", {"id": line.id})))
+        if unasked := set(labels) - set(values):
+            raise InvalidInput(f"the label is of a question {min(unasked)!r:.60} that was not asked.")
+        made = {"state": state, "labels": labels, "answers": values}
+    for record in records_of(made):
+        yield SavedDecision(line.id, line.where, record, blocks.get(record.name, {}))
+
+
+def _questions(line: _SavedLine, reply: Mapping[str, Any], asked: Mapping[str, Question] | None) -> dict[str, Question]:
+    """The questions of a reply by name, in its order."""
+    if asked is None and isinstance(line.value.get("request"), Mapping):
+        asked = _of_request(line.value["request"])
+    answers = reply["answers"]
+    if not isinstance(answers, Mapping):
+        known = list(asked or ())
+        usual = known if len(known) == len(answers) else [f"question_{number}" for number in range(len(answers))]
+        answers = {str(given.get("name") or name): given for name, given in zip(usual, answers, strict=True)}
+    return {name: _one(asked, name) or _guessed(name, given) for name, given in answers.items()}
+
+
+def _one(asked: Mapping[str, Question] | None, name: str) -> Question | None:
+    if asked is None:
+        return None
+    if name not in asked:
+        raise InvalidInput(f"there is no question {name!r:.60}: the questions are {', '.join(asked)}.")
+    return asked[name]
+
+
+def _of_request(request: Mapping[str, Any]) -> dict[str, Question]:
+    from semtoken.decisions.wire.shapes import OPENAI, SYSTEM_ONE, parsed_request
+
+    if isinstance(request.get("questions"), Mapping) and "state" not in request:  # as LangChain's `OpenAIDecisions`
+        asked = [_listed_question(name, question) for name, question in request["questions"].items()]
+        request = {**request, "questions": asked}
+    _, parsed = parsed_request(SYSTEM_ONE if "state" in request else OPENAI, request)
+    return {
+        name or f"question_{n}": question
+        for n, (name, question) in enumerate(zip(parsed.names, parsed.questions, strict=True))
+    }
+
+
+def _listed_question(name: str, question: Mapping[str, Any]) -> dict[str, Any]:
+    """A question by name of LangChain, whose choices are texts with descriptions, as OpenAI lists it."""
+    listed = {**question, "name": name}
+    if isinstance(choices := question.get("choices"), Mapping):
+        listed["choices"] = [{"value": value, "description": text} for value, text in choices.items()]
+    if isinstance(levels := question.get("levels"), list):
+        listed["levels"] = [{"label": level} if isinstance(level, str) else level for level in levels]
+    return listed
+
+
+def _guessed(name: str, given: Mapping[str, Any]) -> Question:
+    """A question as far as its answer tells it: the name and the options."""
+    kind, listed = given["type"], given.get("probabilities")
+    if kind in ("predicate", "noul", "yes_no", "refusal"):
+        return Predicate(name, name=name)
+    pairs = (
+        [(entry, entry["value"]) for entry in listed]
+        if isinstance(listed, list)
+        else [({}, key) for key in listed or ()]
+    )
+    if kind == "choice":
+        return Choice(name, [value for _, value in pairs], name)
+    legend = given.get("legend") or {}
+    return Score(
+        name, [Option(i, str(entry.get("label", legend.get(str(i), i)))) for i, (entry, _) in enumerate(pairs)], name
+    )
+
+
+def _read(
+    reply: Mapping[str, Any], questions: Mapping[str, Question]
+) -> Iterator[tuple[str, tuple[AnsweredQuestion, ReadingOptions]]]:
+    from semtoken.decisions.wire.extension import KEY, answers_in
+    from semtoken.decisions.wire.shapes import OPENAI, SGLANG, SYSTEM_ONE
+
+    answers = reply["answers"]
+    for number, (name, question) in enumerate(questions.items()):
+        key: str | int = name if isinstance(answers, Mapping) else number
+        given = answers[key]
+        kind = given.get("type")
+        listed = kind in ("predicate", "refusal") or isinstance(given.get("probabilities"), list)
+        shape = SGLANG if kind == "yes_no" else OPENAI if listed else SYSTEM_ONE
+        [answer] = answers_in([question], [("answers", key)], reply, shape.read_answer)
+        own = given.get(KEY) if isinstance(given.get(KEY), Mapping) else {}
+        orders = own.get("orders", 1)
+        options = (
+            ReadingOptions(own["reading"], None if orders == "all" else orders) if "reading" in own else READ_AS_USUAL
+        )
+        yield name, (answer, options)
+
+
+def _labels_of(lines: Sequence[_SavedLine], path: Path | None) -> list[Mapping[str, Any]]:
+    """The labels of each line."""
+    if path is None:
+        return [line.value.get("labels") or {} for line in lines]
+    rows = list(_csv_rows(path) if path.suffix.lower() == ".csv" else _json_rows(path))
+    if all(row.id is None for row in rows):
+        if len(rows) != len(lines):
+            raise InvalidInput(f"{path} has {len(rows):,} lines without ids for {len(lines):,} replies.")
+        return [row.labels for row in rows]
+    known = _joined(rows)
+    ids = [line.id for line in lines]
+    if len(set(ids)) < len(ids):
+        twice = next(identifier for number, identifier in enumerate(ids) if identifier in ids[:number])
+        raise InvalidInput(f"Two replies have the id {twice!r:.60}, so labels cannot be joined by it.")
+    if lost := set(known) - set(ids):
+        raise InvalidInput(f"{path}: no reply has the id {min(lost)!r:.60}. The first reply has {ids[0]!r:.60}.")
+    return [known.get(identifier, {}) for identifier in ids]
+
+
+@dataclass(frozen=True)
+class _LabelRow:
+    """One row of a file of labels."""
+
+    where: str
+    id: str | None
+    labels: Mapping[str, Any]
+
+
+def _joined(rows: Sequence[_LabelRow]) -> dict[str, dict[str, Any]]:
+    """The labels by id; `InvalidInput` if a row has no id, or two rows contradict each other."""
+    known: dict[str, dict[str, Any]] = {}
+    places: dict[tuple[str, str], str] = {}
+    for row in rows:
+        if row.id is None:
+            raise InvalidInput(f"{row.where}: it has no id, which other lines have.")
+        own = known.setdefault(row.id, {})
+        for question, label in row.labels.items():
+            if question in own and own[question] != label:
+                raise InvalidInput(
+                    f"{row.where}: {row.id!r:.60} has the label {label!r:.40} for {question!r:.60}, and "
+                    f"{own[question]!r:.40} at {places[row.id, question]}. Leave one of them out."
+                )
+            own[question] = label
+            places.setdefault((row.id, question), row.where)
+    return known
+
+
+def _json_rows(path: Path) -> Iterator[_LabelRow]:
+    for line in read_json_lines(path):
+        value, where = line.value, f"{path}, line {line.number}"
+        if line.fault:
+            raise InvalidInput(f"{where}: {line.fault}")
+        if not isinstance(value, Mapping) or not isinstance(value.get("labels"), Mapping):
+            raise InvalidInput(f'{where}: a line is like {{"id": "7", "labels": {{"refund": false}}}}.')
+        identifier = next((value[name] for name in IDS if value.get(name) is not None), None)
+        labels = {question: label for question, label in value["labels"].items() if label is not None}
+        yield _LabelRow(where, None if identifier is None else str(identifier), labels)
+
+
+def _csv_rows(path: Path) -> Iterator[_LabelRow]:
+    for number, cells, fault in read_cells(path):
+        where = f"{path}, line {number}"
+        if fault:
+            raise InvalidInput(f"{where}: {fault}.")
+        identifier = next((cells[name] for name in IDS if cells.get(name)), None)
+        yield _LabelRow(where, identifier, {n: text for n, text in cells.items() if n not in IDS and text.strip()})

@@ -1,0 +1,203 @@
+"""What a calibrator adds to an answer: the same block in `ask`, `score`, `serve`, `proxy` and `compare`."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.clustering.token_clusters import TokenClusters
+from semtoken.core.results import ScoredResponse
+from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.guarantees.calibrator import NAME, Calibrator, read_calibrator, to_bytes
+from semtoken.guarantees.fingerprint import ELSEWHERE, NOTHING_KNOWN, Fingerprint, require_clusters
+from semtoken.guarantees.judge import judge
+from semtoken.guarantees.labels import log_score_ends
+from semtoken.guarantees.promises import percent
+from semtoken.guarantees.threshold import Threshold
+from semtoken.support.files.safe_files import replacing_file
+
+
+def origin_of(model: Any, name: str | None) -> dict[str, Any]:
+    """Name (as the user gave it), precision and engine of a loaded model (`STC.model`), as fields of `Fingerprint`."""
+    dtype = str(getattr(model, "dtype", "unknown")).removeprefix("torch.")
+    return {"model": name, "dtype": dtype, "engine": type(model).__module__.partition(".")[0]}
+
+
+def with_decision(
+    answer: ScoredResponse,
+    calibrator: Calibrator | None,
+    threshold: Threshold | None,
+    known: Fingerprint = NOTHING_KNOWN,
+) -> ScoredResponse:
+    """An answer with its chance, bounds and decision, and with flags where the calibrator may not fit.
+
+    `known` is of the model, precision and engine that answered. `CalibratorMismatch` if the answer was scored in
+    another way than the labelled ones.
+    """
+    fields: dict[str, Any] = {}
+    if calibrator is not None:
+        fields["flags"] = (*answer.flags, *calibrator.flags(answer, known))
+        if not answer.empty:
+            fields |= {"chance": calibrator.chance(answer), "chance_bounds": calibrator.chance_bounds(answer)}
+    if threshold is not None:
+        fields["decision"] = threshold.decide(answer, fields.get("chance"))
+    return answer.with_fields(**fields)
+
+
+REFUSED = "calibrator_refused"
+"""Key of the reason why an answer gets no chance: it was scored in another way, or by another model."""
+ANOTHER_MODEL = "Another model answered than the one that the calibrator was fitted on."
+WIDE = 0.1
+"""Width of an interval of the confidence above which the chance is shown for both of its ends."""
+
+
+@dataclass(frozen=True)
+class CalibratorInUse:
+    """A calibrator together with what is known about the answers that it is applied to."""
+
+    calibrator: Calibrator
+    known: Fingerprint = NOTHING_KNOWN
+    """What is known of the model, the precision and the engine that answer."""
+    abstain_text: str | None = None
+    """What to say instead of an answer that is not accepted. None: answers are never hidden."""
+    saved: bytes | None = field(default=None, repr=False)
+    """The bytes of the file that it was loaded from; None where it was not loaded from a file."""
+
+    @property
+    def file(self) -> bytes:
+        """The file of the calibrator, byte for byte."""
+        return to_bytes(self.calibrator) if self.saved is None else self.saved
+
+    @cached_property
+    def checksum(self) -> str:
+        """SHA-256 of the file, in hex digits: which calibrator this is."""
+        return hashlib.sha256(self.file).hexdigest()
+
+    @property
+    def n(self) -> int:
+        """How many labelled answers the calibrator was fitted on."""
+        return self.calibrator.n
+
+    def save(self, directory: Path) -> None:
+        """Write the calibrator's file into a folder, unchanged, so that `load` can read it."""
+        directory.mkdir(parents=True, exist_ok=True)
+        with replacing_file(directory / NAME) as file:
+            file.write(self.file)
+
+    @classmethod
+    def load(
+        cls,
+        directory: str | Path,
+        clusters: TokenClusters | None = None,
+        known: Fingerprint = NOTHING_KNOWN,
+        abstain_text: str | None = None,
+    ) -> CalibratorInUse:
+        """Load a calibrator for these clusters and this model.
+
+        `ArtifactError` if the file cannot be used, `CalibratorMismatch` if it belongs to other clusters, rules or
+        probabilities, `InvalidInput` if there is an `abstain_text` and no threshold.
+        """
+        calibrator, saved = read_calibrator(directory)
+        if clusters is not None:
+            require_clusters(calibrator.fingerprint, clusters)
+        calibrator.fingerprint.require_same(known)
+        if abstain_text is not None and calibrator.threshold is None:
+            raise InvalidInput(f"The calibrator in {directory} holds no threshold, so it cannot say when to abstain.")
+        return cls(calibrator, known, abstain_text, saved)
+
+    def block(self, answer: ScoredResponse) -> dict[str, Any]:
+        """Chance, bounds, number of labels, decision and promise of an answer, as plain values.
+
+        A score known within wide bounds only adds the chances at both ends; a calibrator that may not fit adds the
+        reasons. `CalibratorMismatch` if the answer was scored in another way than the labelled ones.
+        """
+        flags = self.calibrator.flags(answer, self.known)
+        chance = self.calibrator.chance(answer)
+        low, high = self.calibrator.chance_bounds(answer)
+        fields: dict[str, Any] = {
+            "chance": _number(chance),
+            "chance_lower": _number(low),
+            "chance_upper": _number(high),
+            "n_labels": self.calibrator.n,
+        }
+        ends = log_score_ends(answer, self.calibrator.fingerprint.method)
+        if ends is not None and math.exp(ends[1]) - math.exp(ends[0]) > WIDE:
+            fields["chance_at_ends"] = [float(c) for c in self.calibrator.chance(list(ends))]
+        if self.calibrator.threshold is not None:
+            decision = self.calibrator.threshold.decide(answer)
+            fields |= {"decision": decision.action, "reason": decision.reason, "promise": decision.statement}
+        if flags:
+            fields[ELSEWHERE] = [flag.message for flag in flags]
+        return fields
+
+    def block_or_refusal(self, answer: ScoredResponse) -> dict[str, Any]:
+        """The same as `block`; for an answer of another model than the labelled ones only the reason why it gets no
+        chance, under `REFUSED`.
+        """
+        try:
+            self.calibrator.fingerprint.require_model(answer)
+        except CalibratorMismatch as error:
+            return {REFUSED: str(error), ELSEWHERE: [ANOTHER_MODEL]}
+        return self.block(answer)
+
+    def withholds(self, block: Mapping[str, Any] | None) -> bool:
+        """Whether a server must not show the answer of a block: an abstain text is set and nothing accepted it."""
+        return self.abstain_text is not None and (block or {}).get("decision") != "answer"
+
+    def shown(self, answer: ScoredResponse) -> str:
+        """The text to show: the answer, unless it abstains and a text for that was asked for."""
+        threshold = self.calibrator.threshold
+        if self.abstain_text is None or threshold is None:
+            return answer.text
+        if threshold.decide(answer).action == "answer":
+            return answer.text
+        return self.abstain_text
+
+    def sentence(self, answer: ScoredResponse) -> str:
+        """Chance and decision as text: "right in about 3 of 10 answers like this one (12 to 55%, 40 labels)"."""
+        block = self.block(answer)
+        n, chance, low, high = (block[name] for name in ("n_labels", "chance", "chance_lower", "chance_upper"))
+        words = "a blank answer has no chance"
+        if chance is not None:
+            about = f"{round(10 * chance)} of 10" if n < 100 else f"{100 * chance:.0f}% of the"
+            words = f"right in about {about} answers like this one ({100 * low:.0f} to {100 * high:.0f}%, {n} labels)"
+        return f"{words} · {block['decision']}" if "decision" in block else words
+
+    def check(self, scores: npt.ArrayLike, correct: npt.ArrayLike) -> str:
+        """How well chances and threshold did on labelled answers that the calibrator did not see, in a sentence or two.
+
+        `scores` [n] are log scores; `correct` [n] is 1 right, 0 wrong, NaN not judged (left out).
+        """
+        logs, labels = np.asarray(scores, dtype=np.float64), np.asarray(correct, dtype=np.float64)
+        logs, labels = logs[~np.isnan(labels)], labels[~np.isnan(labels)]
+        report = self.calibrator.report(logs, labels)
+        gain = report.log_loss_gain
+        told = (
+            f"Chances by the calibrator: log loss {report.log_loss.value:.3f}, {gain.value:+.3f} [{gain.low:+.3f}, "
+            f"{gain.high:+.3f}] against always giving its base rate; ECE {report.calibration_error:.3f}."
+        )
+        threshold = self.calibrator.threshold
+        if threshold is None:
+            return told
+        accepted = threshold.accepts(logs)
+        if not accepted.any():
+            return f"{told} It accepts none of the {labels.size:,} answers."
+        claim = threshold.claim
+        seen = claim.kind.count(accepted, labels == 1)
+        [verdict] = judge([(claim, seen)])
+        return (
+            f"{told} It accepts {int(accepted.sum()):,} of {labels.size:,} answers. {claim.kind.among} {seen}; "
+            f"guaranteed: at most {percent(claim.alpha)}: {verdict}."
+        )
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)

@@ -1,0 +1,449 @@
+"""From a score to a chance of being right, and the file of a calibrator, `calibrator.json`.
+
+The file holds plain values only, no code and nothing pickled, and is read with numpy alone. It must be, byte for byte,
+what `save` writes: it holds the SHA-256 of its other contents, so that any byte that was changed is found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.choices import CurveName
+from semtoken.clustering.token_clusters import TokenClusters
+from semtoken.core.results import Decision
+from semtoken.core.scored_token import Flag
+from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.guarantees import measures
+from semtoken.guarantees.curves import FITS, Curve, VennAbers, fit_venn_abers, from_parameters, to_parameters
+from semtoken.guarantees.fingerprint import (
+    NOTHING_KNOWN,
+    Fingerprint,
+    clusters_hash,
+    fingerprint_from,
+    fingerprint_of,
+    known_values,
+    one_model,
+    require_clusters,
+)
+from semtoken.guarantees.labels import (
+    LabelledScores,
+    chosen_method,
+    identities,
+    labelled,
+    log_scores,
+    require_enough,
+)
+from semtoken.guarantees.measures import Drift, drift
+from semtoken.guarantees.threshold import Threshold, threshold_from, threshold_values
+from semtoken.methods.metrics.resampling import numbered
+from semtoken.support.arrays import FloatArray
+from semtoken.support.files.safe_files import MOST_FITTED, dump_json, parse_json, read_file, replacing_file
+from semtoken.support.inputs import instance, place, shown, whole
+from semtoken.support.text import card, heading, note
+from semtoken.version import __version__
+
+NAME = "calibrator.json"
+FORMAT, FORMAT_VERSION = "semtoken.calibrator", 1
+CHANCE_REPEATS = 0.1
+"""Up to this share of answers may be known ones without being taken for those of the fit: short answers recur."""
+ALIKE = 0.02
+"""Bare scores this close, in order, are those of the fit, scored again."""
+USING_VENN_ABERS = ("blend", "venn-abers")
+
+
+@dataclass(frozen=True, repr=False)
+class Calibrator:
+    """A map from the score of an answer to the chance that it is right.
+
+    Fit one with `Calibrator.fit`, load one with `Calibrator.load`. A chance is a statement about answers of the kind
+    that was labelled, not about others: `CalibratorMismatch` if an answer was scored in another way than those.
+    """
+
+    method: CurveName
+    """The kind of map; `blend` is the mean of `beta` and `venn-abers`."""
+    curve: Curve | None
+    """The map itself, for `blend` its parametric half; None where Venn-Abers alone is the map."""
+    venn_abers: VennAbers
+    """The Venn-Abers map, which is fitted whatever the method, since it gives the bounds."""
+    n: int
+    """How many labelled answers it was fitted on, blank ones left out."""
+    n_correct: int
+    """How many of them are right."""
+    scores: tuple[float, ...]
+    """The log scores of the labelled answers, ascending, with which recent scores are compared."""
+    fingerprint: Fingerprint = NOTHING_KNOWN
+    """Where the labelled answers came from."""
+    threshold: Threshold | None = None
+    """The threshold that decides which answers are accepted; None: nothing is decided."""
+    created: str = ""
+    """When it was fitted: date and time in UTC."""
+    labelled: tuple[str, ...] = ()
+    """Hashes by which the labelled answers are known again, ascending; empty where bare scores were given."""
+
+    def __repr__(self) -> str:
+        promise = "no threshold" if self.threshold is None else repr(self.threshold)
+        return f"Calibrator({self.method}, {self.n} labelled answers, {self.n_correct} right, {promise})"
+
+    def _repr_html_(self) -> str:
+        promise = "It holds no threshold yet." if self.threshold is None else self.threshold.statement
+        return card(
+            heading("From a score to the chance that an answer is right"),
+            note(f"Fitted on {self.n:,} labelled answers, {self.n_correct:,} of them right."),
+            note(promise),
+            note(f"Method: {self.method}."),
+        )
+
+    @classmethod
+    def fit(
+        cls,
+        scored: Any,
+        correct: Any,
+        method: CurveName = "blend",
+        *,
+        prompts: Sequence[Any] | None = None,
+        clusters: TokenClusters | None = None,
+        fingerprint: Fingerprint | None = None,
+        by: str | None = None,
+    ) -> Calibrator:
+        """Fit a calibrator on labelled answers.
+
+        Parameters
+        ----------
+        scored : list of ScoredResponse, or log scores [n]
+            At least 30 answers that are not blank, each of another question.
+        correct : [n] of true and false
+            Judged as future answers will be; at least 5 of either kind.
+        method
+            `blend` is never far from the best; the others are there to be compared.
+        prompts : [n], optional
+            The prompts, by which repeated answers are found.
+        clusters
+            The clusters, which are checked when the calibrator is loaded.
+        fingerprint
+            What you know of the scores' origin besides what they tell.
+        by
+            The method whose scores are calibrated, such as "mean_new_word"; default: the headline, or the product over
+            the tokens for numbers and for answers without one.
+
+        Raises
+        ------
+        CalibratorMismatch
+            An answer has no score by that method.
+        InvalidInput
+            Too few labels, one kind only, lengths that differ, NaN, repeated answers, or answers scored in different
+            ways; the message says how many are missing.
+        """
+        if not isinstance(method, str) or method not in get_args(CurveName):
+            raise InvalidInput(f"method must be one of {', '.join(get_args(CurveName))}. Got {method!r} instead.")
+        method_of_scores = chosen_method(scored, by)
+        answers = labelled(scored, correct, prompts, method_of_scores)
+        require_enough(answers)
+        origin = replace(fingerprint_of(scored, fingerprint), method=method_of_scores)
+        origin = replace(origin, model=one_model(scored) or origin.model)
+        if clusters is not None:
+            origin = replace(origin, clusters=clusters_hash(clusters))
+        calibrator = fitted(answers, method)
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        return replace(
+            calibrator, fingerprint=origin, created=created, labelled=tuple(sorted(identities(scored, prompts)))
+        )
+
+    def chance(self, answer: Any) -> Any:
+        """Probability that an answer is right, in [1 / (n + 2), (n + 1) / (n + 2)]; NaN for a blank answer.
+
+        `answer` is a scored answer or its log score, or a list of either; for a list the chances are an array [n].
+        """
+        scores, single = self._scores(answer)
+        chances = np.where(np.isneginf(scores), np.nan, self._chances(scores))
+        return float(chances[0]) if single else chances
+
+    def chance_bounds(self, answer: Any) -> Any:
+        """Bounds of the chance: the calibrated chances if this answer is counted as wrong, and as right.
+
+        Not a confidence interval: the width says how much one answer more would move the chance. Venn-Abers gives the
+        two ends (low, high), widened to hold `chance`; for a list of answers they are an array [n, 2].
+        """
+        scores, single = self._scores(answer)
+        low, high = self.venn_abers.pair(scores)
+        chances = self._chances(scores)
+        bounds = np.stack([np.minimum(low, chances), np.maximum(high, chances)], axis=1)
+        bounds[np.isneginf(scores)] = np.nan
+        return (float(bounds[0, 0]), float(bounds[0, 1])) if single else bounds
+
+    def decide(self, answer: Any) -> Decision:
+        """What the threshold says of an answer, with its chance; `InvalidInput` if this calibrator holds none."""
+        if self.threshold is None:
+            raise InvalidInput("This calibrator holds no threshold. Fit one with `Threshold.fit`.")
+        chance = self.chance(answer)
+        if np.ndim(chance):
+            raise InvalidInput(f"'answer' must be one answer or one score, got {shown(answer)}.")
+        return self.threshold.decide(answer, float(chance))
+
+    def flags(self, answer: Any, known: Fingerprint | None = None) -> tuple[Flag, ...]:
+        """Flags that say why the chances may not hold for an answer; empty if nothing speaks against them."""
+        other = fingerprint_of(answer, known)
+        self.fingerprint.require_same(other)
+        self.fingerprint.require_model(answer)
+        return self.fingerprint.flags(other)
+
+    def report(
+        self, scored: Any, correct: Any, *, prompts: Sequence[Any] | None = None, seed: int = 0
+    ) -> measures.Report:
+        """How good the chances are on labelled answers, against always giving the base rate.
+
+        On the answers that it was fitted on, chances come from ten-fold cross-validation. It knows them by question and
+        text (by text and tokens without questions), not by their scores, which change with precision and batch.
+
+        Parameters
+        ----------
+        scored, correct
+            Labelled answers, as for `fit`.
+        prompts : [n], optional
+            The question of each answer. Where several answers are to one, intervals come from drawing questions.
+            Answers of a file hold their question.
+        seed
+            The seed of the folds and of the bootstrap.
+
+        Raises
+        ------
+        InvalidInput
+            All answers are blank, or some are labelled ones of this calibrator and they are too few to cross-validate.
+        """
+        seed = whole(seed, "seed", low=0)
+        method = self.fingerprint.method
+        if prompts is None:
+            answers = labelled(scored, correct, by=method)
+        else:  # answers to one question may be the same
+            answers = labelled(log_scores(scored, method), correct)
+        if not answers.n:
+            raise InvalidInput("All answers are blank, so there is no chance to compare with a label.")
+        self.fingerprint.require_same(fingerprint_of(scored))
+        groups = _question_numbers(scored, prompts, method)
+        if seen := self._fitted_on(answers, identities(scored, prompts)):
+            _require_folds(answers)
+            chances, base = cross_validated(answers, self.method, groups=groups, seed=seed)
+        else:
+            chances, base = self._chances(answers.log_score), np.full(answers.n, self.n_correct / self.n)
+        return measures.report(chances, base, answers.correct, cross_validated=seen, groups=groups, seed=seed)
+
+    def _fitted_on(self, answers: LabelledScores, known: Sequence[str]) -> bool:
+        """Whether some of these answers are among those that it was fitted on, by hashes; by scores without hashes."""
+        if known and self.labelled:
+            return len(set(known) & set(self.labelled)) > CHANCE_REPEATS * len(known)
+        scores = np.sort(answers.log_score)
+        return scores.size == self.n and bool(np.allclose(scores, self.scores, rtol=ALIKE, atol=ALIKE))
+
+    def compare(self, scores: Any, *, seed: int = 0) -> Drift:
+        """How far recent scores are from those of the fit: a distance with an interval, without a verdict."""
+        self.fingerprint.require_same(fingerprint_of(scores))
+        recent = log_scores(scores, self.fingerprint.method)
+        return drift(np.array(self.scores), recent[np.isfinite(recent)], seed=seed)
+
+    def save(self, directory: str | Path, threshold: Threshold | None = None) -> Path:
+        """Write `calibrator.json` into a directory, with the threshold if there is one; returns the file.
+
+        `InvalidInput` if the place cannot be written, or this is no threshold.
+        """
+        if threshold is not None:
+            instance(threshold, Threshold, "threshold")
+        path = place(directory, "directory") / NAME
+        data = to_bytes(replace(self, threshold=threshold or self.threshold))
+        with replacing_file(path) as file:
+            file.write(data)
+        return path
+
+    @classmethod
+    def load(cls, directory: str | Path, clusters: TokenClusters | None = None) -> Calibrator:
+        """Read a calibrator from the directory to which `save` wrote it, or from the file itself; needs numpy alone.
+
+        `ArtifactError` if the file is missing, was changed, or holds something that is no calibrator,
+        `CalibratorMismatch` if it was fitted on scores with other clusters than those in use, where they are given.
+        """
+        calibrator, _ = read_calibrator(directory)
+        if clusters is not None:
+            require_clusters(calibrator.fingerprint, clusters)
+        return calibrator
+
+    def _scores(self, answer: Any) -> tuple[FloatArray, bool]:
+        dimensions = getattr(answer, "ndim", 1 if isinstance(answer, Iterable) else 0)
+        single = hasattr(answer, "log_score") or dimensions == 0
+        self.fingerprint.require_same(fingerprint_of(answer))
+        self.fingerprint.require_model(answer)
+        return log_scores([answer] if single else answer, self.fingerprint.method), single
+
+    def _chances(self, scores: FloatArray) -> FloatArray:
+        maps = [] if self.curve is None else [self.curve]
+        if self.method in USING_VENN_ABERS:
+            maps.append(self.venn_abers)
+        return _mean_chance(maps, self.n, scores)
+
+
+def fitted(answers: LabelledScores, method: CurveName) -> Calibrator:
+    """Fit a calibrator to labelled answers that have been checked, without recording where they came from."""
+    return Calibrator(
+        method=method,
+        curve=_fitted_curve(answers, method),
+        venn_abers=fit_venn_abers(answers.log_score, answers.correct),
+        n=answers.n,
+        n_correct=answers.n_correct,
+        scores=tuple(np.sort(answers.log_score).tolist()),
+    )
+
+
+def _require_folds(answers: LabelledScores) -> None:
+    try:
+        require_enough(answers)
+    except InvalidInput as error:
+        raise InvalidInput(
+            "Some of these answers are among those that the calibrator was fitted on, by their questions and texts, and"
+            " they are too few to cross-validate. Give others, with `prompts` if they are alike."
+        ) from error
+
+
+def _question_numbers(scored: Any, prompts: Sequence[Any] | None, method: str | None) -> npt.NDArray[np.intp] | None:
+    """The number of the question of each answer that is not blank; None where questions are not known, or differ."""
+    if prompts is None:
+        prompts = [getattr(answer, "question", None) or "" for answer in scored] if isinstance(scored, Sequence) else []
+    if not len(prompts) or not all(prompts):
+        return None
+    seen = ~np.isneginf(log_scores(scored, method))
+    numbers = numbered([prompt for prompt, is_seen in zip(prompts, seen, strict=True) if is_seen])
+    return numbers if numbers.max() + 1 < numbers.size else None
+
+
+def cross_validated(
+    answers: LabelledScores,
+    method: CurveName,
+    *,
+    groups: npt.NDArray[np.intp] | None = None,
+    folds: int = 10,
+    seed: int = 0,
+) -> tuple[FloatArray, FloatArray]:
+    """Chances by calibrators that did not see the answers, and the base rates of the same folds, [n] each. Answers of
+    one group (to one question) are in one fold.
+    """
+    group = np.arange(answers.n) if groups is None else groups
+    order = np.random.default_rng(seed).permutation(int(group.max()) + 1)
+    chances, base = np.empty(answers.n), np.empty(answers.n)
+    for of_fold in np.array_split(order, folds):
+        is_held = np.isin(group, of_fold)
+        held, rest = np.flatnonzero(is_held), np.flatnonzero(~is_held)
+        part = LabelledScores(answers.log_score[rest], answers.correct[rest], 0)
+        curve = _fitted_curve(part, method)
+        maps = [] if curve is None else [curve]
+        if method in USING_VENN_ABERS:
+            maps.append(fit_venn_abers(part.log_score, part.correct))
+        chances[held] = _mean_chance(maps, part.n, answers.log_score[held])
+        base[held] = part.n_correct / part.n
+    return chances, base
+
+
+def _fitted_curve(answers: LabelledScores, method: CurveName) -> Curve | None:
+    """The parametric half of a blend, or the method's own map; None where Venn-Abers alone is the map."""
+    if method == "venn-abers":
+        return None
+    return FITS["beta" if method == "blend" else method](answers.log_score, answers.correct)
+
+
+def _mean_chance(maps: Sequence[Curve], n: int, scores: FloatArray) -> FloatArray:
+    """The mean of the maps, within what n labels can show."""
+    safe = np.where(np.isneginf(scores), 0.0, scores)
+    mean = np.mean([curve(safe) for curve in maps], axis=0)
+    chances: FloatArray = np.clip(mean, 1 / (n + 2), (n + 1) / (n + 2))
+    return chances
+
+
+def read_calibrator(directory: str | Path) -> tuple[Calibrator, bytes]:
+    """A calibrator, and the bytes that it was read from, with errors that name its directory or file."""
+    if not isinstance(directory, str | os.PathLike):
+        raise ArtifactError(f"There is no calibrator: its place is a directory, got {shown(directory)}.")
+    path = Path(directory)
+    try:
+        path = path / NAME if path.is_dir() else path
+        data = read_file(path, MOST_FITTED)
+        return from_bytes(data), data
+    except InvalidInput as error:
+        raise ArtifactError(f"There is no calibrator: {error} Make one with `semtoken calibrate`.") from error
+    except ArtifactError as error:
+        raise ArtifactError(f"{path} cannot be used. {error}") from error
+    except ValueError as error:  # no file can have that name
+        raise ArtifactError(f"There is no calibrator {shown(str(path))}.") from error
+
+
+def to_bytes(calibrator: Calibrator) -> bytes:
+    """The bytes of a calibrator's file: plain values with their SHA-256, in one fixed layout."""
+    values = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "semtoken": __version__,
+        "created": calibrator.created,
+        "method": calibrator.method,
+        "n": calibrator.n,
+        "n_correct": calibrator.n_correct,
+        "curve": None if calibrator.curve is None else to_parameters(calibrator.curve),
+        "venn_abers": to_parameters(calibrator.venn_abers),
+        "fingerprint": known_values(calibrator.fingerprint),
+        "threshold": None if calibrator.threshold is None else threshold_values(calibrator.threshold),
+        "scores": list(calibrator.scores),
+    }
+    if calibrator.labelled:
+        values["labelled"] = list(calibrator.labelled)
+    return _dumped({"sha256": _digest(values), **values})
+
+
+def from_bytes(data: bytes) -> Calibrator:
+    """Read a calibrator from its file's bytes; `ArtifactError` unless they are exactly what `save` writes."""
+    try:
+        values = parse_json(data)
+    except ValueError as error:
+        raise ArtifactError(f"It is {error}. Copy the file again.") from error
+    if not isinstance(values, dict) or values.get("format") != FORMAT:
+        raise ArtifactError("It holds no calibrator. Make one with `semtoken calibrate`.")
+    if values.get("format_version") != FORMAT_VERSION:
+        raise ArtifactError(
+            f"Its format version is {values.get('format_version')!r}; this release reads version {FORMAT_VERSION}. Use "
+            "the release that wrote it, or calibrate again."
+        )
+    rest = {name: value for name, value in values.items() if name != "sha256"}
+    if values.get("sha256") != _digest(rest) or _dumped(values) != data:
+        raise ArtifactError("It was changed after it was written: its checksum does not match. Copy the file again.")
+    return _calibrator(values)
+
+
+def _calibrator(values: Mapping[str, Any]) -> Calibrator:
+    try:
+        curve = None if values["curve"] is None else from_parameters(values["curve"])
+        venn_abers = from_parameters(values["venn_abers"])
+        n, right, method, scores = values["n"], values["n_correct"], values["method"], values["scores"]
+        fingerprint = fingerprint_from(values["fingerprint"])
+        threshold = None if values["threshold"] is None else threshold_from(values["threshold"])
+        created = str(values["created"])
+        ascending = np.asarray(scores, dtype=np.float64)
+        own = tuple(map(str, values.get("labelled", ())))
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, ArtifactError):
+            raise
+        raise ArtifactError("It lacks a field that a calibrator has.") from error
+    counts = type(n) is int and type(right) is int and 0 < right < n == ascending.size
+    ordered = ascending.ndim == 1 and bool((np.diff(ascending) >= 0).all()) and bool((ascending <= 0).all())
+    known = method in get_args(CurveName) and (curve is None) == (method == "venn-abers")
+    if not (counts and ordered and known and isinstance(venn_abers, VennAbers)):
+        raise ArtifactError("It holds numbers outside their ranges.")
+    return Calibrator(method, curve, venn_abers, n, right, tuple(scores), fingerprint, threshold, created, own)
+
+
+def _dumped(values: Mapping[str, Any]) -> bytes:
+    return dump_json(values, indent=1) + b"\n"
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_dumped(values)).hexdigest()

@@ -1,0 +1,223 @@
+"""Where labelled answers came from: what decides whether a calibrator belongs to other answers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+from semtoken.clustering.token_clusters import TokenClusters
+from semtoken.core.results import ScoredResponse
+from semtoken.core.results.headlines import without_question
+from semtoken.core.scored_token import Flag
+from semtoken.errors import ArtifactError, CalibratorMismatch, InvalidInput
+from semtoken.support.inputs import instance, text, whole
+
+ELSEWHERE = "calibrated_elsewhere"
+"""Code of the flags that say that answers may not be of the kind that was labelled."""
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Which model, clusters, rules and distribution scores came from. A field is None where that is not known."""
+
+    method: str | None = None
+    """The method whose scores were labelled, a key of `ScoredResponse.scores`; None: the product over the tokens."""
+    signature: str | None = None
+    """Rules, and the clusters that they read, as in `ScoredResponse.signature`."""
+    clusters: str | None = None
+    """Hash of the labels of the clusters that were read."""
+    distribution: str | None = None
+    """`raw`, `processed` or `unknown`."""
+    scores: Literal["exact", "top-k"] | None = None
+    """Whether all probabilities of a step were seen or only the k best."""
+    k: int | None = None
+    """How many tokens of each step were seen, if only the best were."""
+    model: str | None = None
+    """The model's id or directory name, with its revision if that is known."""
+    dtype: str | None = None
+    """Precision or quantisation of the weights."""
+    engine: str | None = None
+    """The engine that ran the model, with its version."""
+    template: str | None = None
+    """Hash of the prompt template."""
+    judge: str | None = None
+    """Who or what judged which answers are right, such as the name of a judge."""
+    task: str | None = None
+    """A label that you choose, such as the kind of question."""
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if value is not None:
+                (whole if name == "k" else text)(value, name)
+
+    def require_same(self, other: Fingerprint) -> None:
+        """Raise `CalibratorMismatch` for scores of another method, other clusters or rules, another distribution, k or
+        exactness than the labelled ones, as far as both are known.
+        """
+        instance(other, Fingerprint, "other")
+        for name, what in _MUST_AGREE.items():
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if name == "signature":
+                mine, theirs = self._as_read(mine), self._as_read(theirs)
+            if mine is not None and theirs is not None and mine != theirs:
+                raise CalibratorMismatch(
+                    f"This calibrator was fitted on scores with {what} {mine!r}; these have {theirs!r}. Use the "
+                    "calibrator of these settings, or make one with `semtoken calibrate`."
+                )
+
+    def require_rules(self, rules: str) -> None:
+        """Raise `CalibratorMismatch` for rules (`ScoringRules.signature`, the end of the signature of an answer) other
+        than those of the labelled answers, before any answer is scored.
+        """
+        text(rules, "rules")
+        signature = self._as_read(self.signature)
+        if signature is not None and not f"|{signature}".endswith(f"|{rules}"):
+            mine = signature[max(signature.find("preset:"), 0) :]
+            raise CalibratorMismatch(
+                f"This calibrator was fitted on scores with the rules {mine!r}; these would have {rules!r}. Choose its "
+                "--preset, or make a calibrator of these rules with `semtoken calibrate`."
+            )
+
+    def _as_read(self, signature: str | None) -> str | None:
+        """A signature as far as these scores depend on it: whether the question was known matters to some alone."""
+        if signature is None or self.method in READING_QUESTIONS:
+            return signature
+        return without_question(signature)
+
+    def require_model(self, scored: Any) -> None:
+        """Raise `CalibratorMismatch` for an answer, or several, whose reply names another model than the one that the
+        labelled answers came from, as far as both are known.
+        """
+        others = [name for name in models_named(scored) if self.model not in (None, name)]
+        if others:
+            raise CalibratorMismatch(
+                f"This calibrator was fitted on answers of the model {self.model!r}; {others[0]!r} gave this one. "
+                "Label answers of that model, and make a calibrator of them with `semtoken calibrate`."
+            )
+
+    def flags(self, other: Fingerprint) -> tuple[Flag, ...]:
+        """Flags for answers to which chances and promises may not apply: known differences, then what is unknown."""
+        reasons = []
+        instance(other, Fingerprint, "other")
+        for name, what in _SHOULD_AGREE.items():
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine is not None and theirs is not None and mine != theirs:
+                reasons.append(f"{what} was {mine!r} and is {theirs!r}")
+        unknown = [w for n, w in _MUST_AGREE.items() if n in ("signature", "distribution") and getattr(self, n) is None]
+        if unknown:
+            reasons.append(f"it does not say with which {' and '.join(unknown)} it was fitted")
+        return tuple(Flag(ELSEWHERE, f"The calibrator may not fit: {reason}.") for reason in reasons)
+
+
+_MUST_AGREE = {
+    "method": "the method",
+    "signature": "clusters and rules",
+    "clusters": "cluster labels",
+    "distribution": "distribution",
+    "scores": "probabilities",
+    "k": "k",
+}
+_SHOULD_AGREE = {
+    "model": "the model",
+    "dtype": "the precision",
+    "engine": "the engine",
+    "template": "the prompt template",
+}
+
+
+READING_QUESTIONS = ("headline", "new_phrases", "mean_new_word")
+"""The methods that are other numbers where it is not known what was asked."""
+NOTHING_KNOWN = Fingerprint()
+HEADLINE_IN_USE = "new_phrases_or_field"
+"""What heads sentences and JSON, where sentences that only repeat the question come last: a calibrator of the headline
+says which number that was when it was fitted."""
+
+
+def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint:
+    """The fingerprint of scored answers, from the answers themselves and from what the caller knows.
+
+    `InvalidInput` if they were scored in different ways, `CalibratorMismatch` if in another way than `known` says.
+    """
+    fingerprint = Fingerprint() if known is None else instance(known, Fingerprint, "known")
+    responses: Any = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
+    origins = {_origin_of(answer) for answer in responses if hasattr(answer, "log_score_bounds")}
+    if len(origins) > 1:
+        first, second = sorted(origins, key=str)[:2]
+        raise InvalidInput(
+            f"These answers were scored in different ways: {first} and {second}. Score all of them alike."
+        )
+    for signature, distribution, scores in origins:
+        own = Fingerprint(signature=signature, distribution=distribution, scores=scores)
+        fingerprint.require_same(own)
+        fingerprint = replace(
+            fingerprint,
+            signature=signature or fingerprint.signature,
+            distribution=distribution or fingerprint.distribution,
+            scores=scores,
+        )
+    return fingerprint
+
+
+def models_named(scored: Any) -> list[str]:
+    """The models that gave some answers, as their replies or files name them, in order; empty where none is named."""
+    several: Any = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
+    names = [getattr(answer, "model", None) for answer in several]
+    return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
+
+
+def one_model(scored: Any) -> str | None:
+    """The model that gave all labelled answers, None where it is not known; `InvalidInput` if several did."""
+    names = models_named(scored)
+    if len(names) > 1:
+        raise InvalidInput(
+            f"These answers were given by different models: {names[0]!r} and {names[1]!r}. The chances of one are not "
+            "those of another: fit a calibrator for each, such as with `semtoken calibrate --groups model`."
+        )
+    return names[0] if names else None
+
+
+def clusters_hash(clusters: TokenClusters) -> str:
+    """A hash of cluster labels, sixteen hex digits."""
+    return hashlib.sha256(clusters.labels.astype("<i4").tobytes()).hexdigest()[:16]
+
+
+def require_clusters(fingerprint: Fingerprint, clusters: TokenClusters) -> None:
+    """Raise `CalibratorMismatch` if the labelled answers are known to have been scored with other clusters."""
+    signature = fingerprint.signature
+    if signature is not None and signature.startswith("preset:"):
+        return  # its rules read none
+    fingerprint.require_same(Fingerprint(clusters=clusters_hash(clusters)))
+    if signature is not None and not f"{signature}|".startswith(f"{clusters.signature}|"):
+        raise CalibratorMismatch(
+            f"This calibrator was fitted on scores with clusters {signature!r}; these are {clusters.signature!r}. Use "
+            "the calibrator of these clusters, or make one with `semtoken calibrate`."
+        )
+
+
+def fingerprint_from(values: Any) -> Fingerprint:
+    """A fingerprint from the plain values of a file; raises `ArtifactError` for unknown fields or wrong types."""
+    names = {field.name for field in fields(Fingerprint)}
+    if isinstance(values, dict):
+        values = dict(values)
+        if values.pop("headline", None) != HEADLINE_IN_USE and values.get("method") == "headline":
+            raise ArtifactError(
+                "The calibrator was fitted on the headline of an earlier release, and answers have another one now. "
+                "Score the labelled answers again and fit it again: `semtoken calibrate LABELLED.jsonl -o DIR --force`"
+            )
+    if not isinstance(values, dict) or set(values) - names:
+        raise ArtifactError("The calibrator's fingerprint holds fields that this release does not know.")
+    if any(not isinstance(value, str | None | int) for value in values.values()):
+        raise ArtifactError("The calibrator's fingerprint must hold texts and numbers.")
+    return Fingerprint(**values)
+
+
+def known_values(fingerprint: Fingerprint) -> dict[str, Any]:
+    """The fields of a fingerprint that are known, as plain values for a file."""
+    values = {name: value for name, value in asdict(fingerprint).items() if value is not None}
+    return values | ({"headline": HEADLINE_IN_USE} if fingerprint.method == "headline" else {})
+
+
+def _origin_of(answer: ScoredResponse) -> tuple[str | None, str | None, Literal["exact", "top-k"]]:
+    return answer.signature, answer.distribution, "exact" if answer.log_score_bounds is None else "top-k"

@@ -1,0 +1,257 @@
+"""Databases by URL, SQLite with a write-ahead log and PostgreSQL, and their tables, the same for both.
+
+A change of a table needs a migration beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+
+from semtoken.errors import InvalidInput, MissingExtra, SemtokenError
+from semtoken.support.extras import require
+
+
+class UtcTime(TypeDecorator[float]):
+    """Seconds since 1970 in Python, a time stamp in UTC in the database, which people can read there."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Any) -> Any:
+        """Convert a time to the form that the database stores."""
+        return None if value is None else datetime.fromtimestamp(value, UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: Any, dialect: Any) -> Any:
+        """Convert a time from the form that the database stores."""
+        return None if value is None else value.replace(tzinfo=UTC).timestamp()
+
+
+metadata = MetaData()
+NUMBER = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up by itself only here
+
+entries = Table(
+    "entries",
+    metadata,
+    Column("n", NUMBER, primary_key=True, autoincrement=True),
+    Column("id", String(64), nullable=False, unique=True),
+    Column("at", UtcTime, nullable=False),
+    Column("source", String(20), nullable=False),
+    Column("sampled", Boolean, nullable=False),
+    Column("seen_twice", Boolean, nullable=False),
+    *(Column(name, String(200)) for name in ("model", "engine", "prompt", "person")),
+    Column("unscored", Text),
+    *(Column(name, Double) for name in ("log_score", "log_score_low", "log_score_high")),
+    Column("method", String(10)),
+    Column("k", Integer),
+    *(Column(name, String(20)) for name in ("preset", "distribution")),
+    Column("signature", Text),
+    Column("headline", String(100)),
+    *(Column(name, Double) for name in ("headline_value", "confidence_low", "confidence_high", "confidence")),
+    *(Column(name, Double) for name in ("uncertainty", "uncertainty_low", "uncertainty_high")),
+    Column("numbers", JSON),
+    Column("n_tokens", Integer),
+    Column("truncated", Boolean),
+    Column("flags", JSON),
+    Column("doubts", JSON),
+    *(Column(name, Double) for name in ("chance", "chance_low", "chance_high")),
+    Column("decision", String(20)),
+    Column("reason", String(40)),
+    Column("calibrator", String(64)),
+    Column("question", Text),
+    Column("answer", Text),
+)
+Index("entries_at", entries.c.at)
+Index("entries_calibrator", entries.c.calibrator, entries.c.n)
+_tagged, _drawn = entries.c.person.is_not(None), entries.c.sampled
+Index("entries_person", entries.c.person, sqlite_where=_tagged, postgresql_where=_tagged)
+# SQLite uses a partial index only for queries that spell its condition, as the library does.
+Index("entries_sampled", entries.c.n, sqlite_where=text("sampled = 1"), postgresql_where=_drawn)
+
+labels = Table(
+    "labels",
+    metadata,
+    Column("n", NUMBER, primary_key=True, autoincrement=True),
+    Column("entry", NUMBER, ForeignKey("entries.n", ondelete="CASCADE"), nullable=False),
+    Column("reviewer", String(200), nullable=False),
+    Column("correct", Boolean),  # null: the reviewer cannot tell
+    Column("at", UtcTime, nullable=False),
+    UniqueConstraint("entry", "reviewer"),
+)
+
+calibrators = Table(
+    "calibrators",
+    metadata,
+    Column("n", NUMBER, primary_key=True, autoincrement=True),
+    Column("checksum", String(64), nullable=False),
+    Column("since", UtcTime, nullable=False),  # one row each time that one comes into use
+    Column("file", LargeBinary, nullable=False),
+)
+
+settings = Table(
+    "settings",
+    metadata,
+    Column("n", NUMBER, primary_key=True, autoincrement=True),
+    Column("since", UtcTime, nullable=False),
+    Column("salt", LargeBinary, nullable=False),
+    Column("seed", String(200), nullable=False),
+    Column("rate", Double, nullable=False),
+)
+
+
+NEWEST = "0001"
+"""The version of the tables that this release reads and writes."""
+UPGRADE_LOCK = 0x5E47  # a number of PostgreSQL's, held while tables are changed
+SECONDS_FOR_LOCKS = 30
+
+
+HINTS = {
+    "disk I/O error": ". Its disk may be full, or gone.",
+    "database or disk is full": ". Make room on its disk.",
+    "readonly database": ". Its file and folder must be writable, to read it, too.",
+    "unable to open database file": ". Its file and folder must be writable, to read it, too.",
+    "file is not a database": ". It holds something else.",
+    "database is locked": ". Another program holds it.",
+}
+"""Advice that follows an error of SQLite, by words of its message."""
+
+
+class JournalError(SemtokenError):
+    """The journal's database cannot be used: it is not there, is full, or belongs to another release."""
+
+
+def url_of(given: str) -> sa.URL:
+    """The database of a URL (SQLite, not in memory, or PostgreSQL) or of a path; else `InvalidInput`."""
+    if not given.isprintable():
+        raise InvalidInput(
+            f"The journal's address {without_password(given)!r:.80} holds characters that no name should."
+        )
+    try:
+        url = sa.make_url(given) if "://" in given else sa.URL.create("sqlite", database=given)
+    except (ArgumentError, ValueError) as error:
+        raise InvalidInput(f"The journal's address is no URL: {without_password(given)}.") from error
+    if url.drivername in ("postgresql", "postgres"):
+        url = url.set(drivername="postgresql+psycopg")
+    if url.get_backend_name() not in ("sqlite", "postgresql"):
+        raise InvalidInput(
+            f"The journal can be in SQLite or PostgreSQL, got {url.drivername!r}. Write sqlite:///journal.db or "
+            "postgresql://user@host/database."
+        )
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        raise InvalidInput("The journal must be a file, so that it outlives the command: sqlite:///journal.db.")
+    return url
+
+
+def without_password(given: str | sa.URL) -> str:
+    """A database address without its password, for messages."""
+    try:
+        url = sa.make_url(given) if isinstance(given, str) and "://" in given else given
+    except (ArgumentError, ValueError):
+        return "(an address that cannot be read)"
+    return url if isinstance(url, str) else url.render_as_string(hide_password=True)
+
+
+def engine_of(url: sa.URL) -> sa.Engine:
+    """Make an engine without connecting to the database yet; `MissingExtra` if the driver is not installed."""
+    try:
+        if url.get_backend_name() == "postgresql":
+            return sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10}, hide_parameters=True)
+        engine = sa.create_engine(url, connect_args={"timeout": SECONDS_FOR_LOCKS}, hide_parameters=True)
+    except (ModuleNotFoundError, NoSuchModuleError) as error:
+        raise MissingExtra(
+            "PostgreSQL needs the package 'psycopg', which is not installed. Install it with: pip install "
+            "'semtoken[postgresql]'"
+        ) from error
+    sa.event.listen(engine, "connect", _as_we_want_sqlite)
+    return engine
+
+
+def _as_we_want_sqlite(connection: Any, _: Any) -> None:
+    """Readers beside a writer, commits that outlast a power cut, deleted texts overwritten."""
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+@contextmanager
+def database_errors(url: sa.URL) -> Iterator[None]:
+    """Turn errors of the database inside the block into `JournalError` with a message for users."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        told = cause(error)
+        hint = next((hint for said, hint in HINTS.items() if said in told), "")
+        raise JournalError(f"The journal {without_password(url)} cannot be used: {told}{hint}") from error
+
+
+def cause(error: Exception) -> str:
+    """The message of a database driver's error on one line of at most 300 characters, without statement and values."""
+    told = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return " ".join(str(told).split())[:300]
+
+
+def upgrade(engine: sa.Engine) -> None:
+    """Bring a journal's tables to the newest version, or make them; `JournalError` if a later release made them."""
+    with engine.connect() as connection:
+        known = sa.inspect(connection).has_table("alembic_version")
+        version = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar() if known else None
+    if version == NEWEST:
+        return
+    from filelock import FileLock
+
+    if engine.dialect.name == "sqlite":
+        with FileLock(f"{engine.url.database}.lock", timeout=SECONDS_FOR_LOCKS):
+            migrate(engine)
+    else:
+        migrate(engine)
+
+
+def migrate(engine: sa.Engine, version: str = "head") -> None:
+    """Bring a journal's tables to a version, in one transaction; `JournalError` if a later release made them."""
+    require("alembic", extra="journal")
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util.exc import CommandError
+
+    config = Config()
+    config.set_main_option(
+        "script_location", str(Path(str(files("semtoken.guarantees.journal.migrations")))).replace("%", "%%")
+    )
+    config.set_main_option("path_separator", "os")
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({UPGRADE_LOCK})"))
+        config.attributes["connection"] = connection
+        try:
+            command.upgrade(config, version)
+        except CommandError as error:
+            raise JournalError(
+                f"A later release of semtoken made the journal {without_password(engine.url)}. Use that release."
+            ) from error

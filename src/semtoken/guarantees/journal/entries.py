@@ -1,0 +1,471 @@
+"""Entries of the journal: what is kept of a scored answer, under the names of the table's columns; without texts,
+unless they are asked for. And what a row becomes when it is read: a record under the names that files of answers have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import math
+import os
+import re
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+import msgspec
+
+from semtoken.core.results import ScoredResponse
+from semtoken.errors import InvalidInput
+from semtoken.guarantees.apply import REFUSED, CalibratorInUse
+from semtoken.guarantees.fingerprint import ELSEWHERE
+from semtoken.guarantees.labels import AnswerRecord, answer_record
+
+Withhold: TypeAlias = Callable[[str], str]
+"""Takes a text and returns what may be kept of it."""
+
+WITHHELD = "[withheld]"
+FAILED = "[withheld: the rule failed]"
+
+
+@dataclass(frozen=True)
+class ChosenOption:
+    """What an entry holds of the answer to a typed question: its most probable option."""
+
+    name: str
+    probability: float
+    """In [0, 1]."""
+    bounds: tuple[float, float] | None
+    """An interval that holds the probability, where it is not exact."""
+    numbers: Mapping[str, float]
+    """Further numbers about the answer by their names, kept beside it."""
+    flags: tuple[str, ...]
+    """Codes of the answer's flags."""
+
+
+@dataclass(frozen=True)
+class TextRule:
+    """What the journal keeps of questions and answers. Without arguments: nothing."""
+
+    keep: bool = False
+    patterns: tuple[re.Pattern[str], ...] = ()
+    """Regular expressions; what they match is replaced by `[withheld]`."""
+    function: Withhold | None = None
+    """A user's function, applied before the patterns."""
+
+    def apply(self, text: str | None) -> str | None:
+        """The text as the journal keeps it, None if it keeps no texts. A user's function that fails withholds all."""
+        if not self.keep or text is None:
+            return None
+        if self.function is not None:
+            try:
+                text = str(self.function(text))
+            except Exception:  # whatever it raises, the text must not get through
+                return FAILED
+        for pattern in self.patterns:
+            text = pattern.sub(WITHHELD, text)
+        return storable(text)
+
+
+def text_rule(keep: bool, patterns: Sequence[str] = (), function: str | None = None) -> TextRule:
+    """Make the rule that the options of the command line describe: what the regular expressions match is withheld, and
+    `function`, a `module:name`, returns what may be kept of a text. `InvalidInput` if one cannot be used.
+    """
+    if not keep and (patterns or function):
+        raise InvalidInput("withhold under [journal] says what to leave out of texts: set texts = true as well.")
+    return TextRule(keep, tuple(map(_compiled, patterns)), None if function is None else _imported(function))
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise InvalidInput(f"--journal.withhold: {pattern!r} is no regular expression: {error}.") from error
+
+
+def _imported(name: str) -> Withhold:
+    module, _, attribute = name.partition(":")
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)  # at the end, so that a file in this folder stands in for nothing that is installed
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # whatever the user's module raises
+        raise InvalidInput(
+            f"--journal.withhold-with: there is no function {name!r} ({type(error).__name__}: {error}). Write it as "
+            "module:function; the module is installed or in the current folder."
+        ) from error
+    if not callable(function):
+        raise InvalidInput(f"--journal.withhold-with: {name!r} is no function.")
+    return function  # type: ignore[no-any-return]
+
+
+def storable(text: str) -> str:
+    """A text that every database accepts: lone surrogates and the character NUL are replaced."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+MOST_DOUBTS = 5
+"""Most doubtful tokens of an answer that are kept."""
+DOUBTFUL = 0.5
+"""A token is doubtful if its confidence is below this."""
+LOG_DOUBTFUL = math.log(DOUBTFUL)
+LONGEST_NAME = 200
+"""Most characters that are kept of a name that others choose, such as the model's or the person's."""
+SEEN_TWICE = 0.2
+"""Share of the random sample that two people are asked about, so that their agreement can be told."""
+MADE_AHEAD = 32
+"""New identifiers that are made at one time: each costs a quarter of what one made alone costs."""
+
+
+@dataclass(frozen=True)
+class SamplingRule:
+    """Which entries belong to the random sample; decided by their identifiers before any answer is known."""
+
+    seed: str
+    """Any text. With an entry's identifier it settles whether the entry is taken."""
+    rate: float
+    """Share of entries that the sample takes, in [0, 1]."""
+
+    def takes(self, entry: str) -> bool:
+        """Whether the entry with this identifier belongs to the random sample."""
+        return self._place(entry, "sample") < self.rate
+
+    def takes_twice(self, entry: str) -> bool:
+        """Whether an entry of the random sample is shown to two people."""
+        return self._place(entry, "twice") < SEEN_TWICE
+
+    def _place(self, entry: str, use: str) -> float:
+        """A number in [0, 1) that looks random and follows from seed and identifier."""
+        digest = hashlib.sha256(f"{use}:{self.seed}:{entry}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") / 2**64
+
+
+@dataclass(frozen=True)
+class AnswerOrigin:
+    """The command, model and engine behind answers, the same for all answers of a command."""
+
+    source: str
+    """The command: `serve`, `proxy`, `score`, `check`, `decide`."""
+    model: str | None = None
+    engine: str | None = None
+    k: int | None = None
+    """How many best tokens were asked for at each step; None where all were seen, or the number is not known."""
+
+
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One answer as the journal stores it. A field is None where its value is not known."""
+
+    id: str
+    at: float
+    """When the entry was made, in seconds since 1970, UTC."""
+    source: str
+    sampled: bool = False
+    seen_twice: bool = False
+    """Whether two people are to be asked about it."""
+    model: str | None = None
+    engine: str | None = None
+    prompt: str | None = None
+    """Sixteen hex digits that stand for the prompt: equal for equal prompts of one journal."""
+    person: str | None = None
+    """A tag that the request carried, by which entries can be deleted."""
+    unscored: str | None = None
+    """Why there is no score; None where there is one."""
+    log_score: float | None = None
+    """The log score; None for a blank answer, whose log score is minus infinity, and where there is no score."""
+    log_score_low: float | None = None
+    log_score_high: float | None = None
+    method: str | None = None
+    """`exact` or `top-k`."""
+    k: int | None = None
+    preset: str | None = None
+    distribution: str | None = None
+    signature: str | None = None
+    headline: str | None = None
+    """Name of the method that gives the number on top."""
+    headline_value: float | None = None
+    confidence_low: float | None = None
+    confidence_high: float | None = None
+    confidence: float | None = None
+    """The headline as a confidence in [0, 1]; higher is surer."""
+    uncertainty: float | None = None
+    uncertainty_low: float | None = None
+    uncertainty_high: float | None = None
+    numbers: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """Scores by further methods: name -> [value, low, high]. The bounds are None where a score has none."""
+    n_tokens: int | None = None
+    truncated: bool | None = None
+    flags: tuple[str, ...] = ()
+    """Codes of the answer's flags. Their messages are not kept, since they may quote the answer."""
+    doubts: tuple[Mapping[str, Any], ...] = ()
+    """Parts in doubt: `start`, `end`, `confidence`, and `text` where texts are kept."""
+    chance: float | None = None
+    chance_low: float | None = None
+    chance_high: float | None = None
+    decision: str | None = None
+    """`answer` or `abstain`."""
+    reason: str | None = None
+    calibrator: str | None = None
+    """SHA-256 of the file of the calibrator that gave chance and decision."""
+    question: str | None = None
+    answer: str | None = None
+
+    def values(self) -> dict[str, Any]:
+        """The entry as plain values; NaN and infinities become None."""
+        plain: dict[str, Any] = msgspec.json.decode(self.line())
+        return plain
+
+    def line(self) -> bytes:
+        """The entry as a line of JSON, with null for NaN and infinities."""
+        return _ENCODER.encode(self) + b"\n"
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=float)  # NumPy's scalars
+_SORTED = msgspec.json.Encoder(order="deterministic")
+_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=True, default=str)  # takes half characters, too
+COLUMNS = JournalEntry.__struct_fields__
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Makes journal entries from answers, with the settings of one command."""
+
+    origin: AnswerOrigin
+    sampling: SamplingRule
+    salt: bytes
+    """Secret of the journal, so that a fingerprint does not give a short prompt away to who reads the table alone."""
+    texts: TextRule = field(default_factory=TextRule)
+    _new_names: deque[tuple[str, bool, bool]] = field(default_factory=deque, init=False, repr=False, compare=False)
+
+    def entry(
+        self,
+        result: ScoredResponse,
+        block: Mapping[str, Any],
+        *,
+        applied: CalibratorInUse | None = None,
+        prompt: Any = None,
+        question: str | None = None,
+        person: str | None = None,
+        model: str | None = None,
+        identifier: str | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> JournalEntry:
+        """Make the entry of a scored answer, for which `block` has what `CalibratorInUse.block` says of it.
+
+        `prompt` is all that was asked, as plain values, `question` its text; by the tag `person` entries can be
+        deleted. Where no question is given it is the answer's own. An entry with the same identifier is not written
+        twice. `more` replaces fields that follow from the answer.
+        """
+        answer = self.texts.apply(result.text)
+        reason = block.get("reason")
+        fields: dict[str, Any] = {
+            "answer": answer,
+            **{name: fact for name, fact in result.facts().items() if name in COLUMNS},
+            "k": None if result.log_score_bounds is None else self.origin.k,
+            "numbers": _numbers(result),
+            "flags": _codes(result, block),
+            "doubts": _doubts(result, with_texts=answer is not None and answer == storable(result.text)),
+            "chance": block.get("chance"),
+            "chance_low": block.get("chance_lower"),
+            "chance_high": block.get("chance_upper"),
+            "decision": block.get("decision"),
+            "reason": None if reason is None else storable(reason),
+            "calibrator": None if applied is None or "chance" not in block else applied.checksum,
+        }
+        if more:
+            fields.update(more)
+        asked = result.question if question is None else question
+        return self._new_entry(fields, identifier, prompt, asked, person, model)
+
+    def decision(
+        self,
+        answer: ChosenOption | str,
+        signature: str,
+        block: Mapping[str, Any],
+        *,
+        question: str,
+        identifier: str,
+    ) -> JournalEntry:
+        """Make the entry of an answer to a typed question: the most probable option, and its probability; where there
+        is none, `answer` says why.
+
+        `signature` tells answers to one question, read in one way, from all others; `question` is the text of the
+        question and of what it is about. An entry with the same identifier is not written twice.
+        """
+        if isinstance(answer, str):
+            return self._new_entry({"unscored": storable(answer)[:500]}, identifier, question, question)
+        p = answer.probability
+        low, high = answer.bounds or (p, p)
+        return self._new_entry(
+            {
+                "answer": self.texts.apply(answer.name),
+                "log_score": _log(p),
+                "log_score_low": _log(low),
+                "log_score_high": _log(high),
+                "method": "exact" if answer.bounds is None else "top-k",
+                "k": None if answer.bounds is None else self.origin.k,
+                "distribution": "raw",
+                "signature": signature,
+                "confidence_low": low,
+                "confidence_high": high,
+                "confidence": p,
+                "uncertainty": 1 - p,
+                "uncertainty_low": 1 - high,
+                "uncertainty_high": 1 - low,
+                "numbers": {name: [value, None, None] for name, value in answer.numbers.items()},
+                "flags": answer.flags,
+                "chance": block.get("chance"),
+                "decision": block.get("decision"),
+            },
+            identifier,
+            question,
+            question,
+        )
+
+    def unscored(
+        self,
+        reason: str,
+        *,
+        prompt: Any = None,
+        question: str | None = None,
+        person: str | None = None,
+        model: str | None = None,
+    ) -> JournalEntry:
+        """Make the entry of an answer that has no score."""
+        return self._new_entry({"unscored": storable(reason)[:500]}, None, prompt, question, person, model)
+
+    def _new_entry(
+        self,
+        given: dict[str, Any],
+        identifier: str | None,
+        prompt: Any,
+        question: str | None,
+        person: str | None = None,
+        model: str | None = None,
+    ) -> JournalEntry:
+        name, sampled, twice = self._sampled(storable(identifier)) if identifier else self._new_name()
+        origin = self.origin
+        return JournalEntry(
+            id=name,
+            at=time.time(),
+            source=origin.source,
+            sampled=sampled and "unscored" not in given,
+            seen_twice=twice and "unscored" not in given,
+            model=_name(origin.model if model is None else model),
+            engine=_name(origin.engine),
+            prompt=None if prompt is None else fingerprint_of_prompt(prompt, self.salt),
+            person=_name(person),
+            question=self.texts.apply(question),
+            **given,
+        )
+
+    def _new_name(self) -> tuple[str, bool, bool]:
+        """A new identifier, and whether it is in the random sample and shown twice. Callers may be in several threads,
+        but not in processes that were forked after the first call.
+        """
+        try:
+            return self._new_names.pop()
+        except IndexError:
+            names = (os.urandom(16).hex() for _ in range(MADE_AHEAD))
+            self._new_names.extend(map(self._sampled, names))
+            return self._sampled(os.urandom(16).hex())
+
+    def _sampled(self, name: str) -> tuple[str, bool, bool]:
+        sampled = self.sampling.takes(name)
+        return name, sampled, sampled and self.sampling.takes_twice(name)
+
+
+def _doubts(result: ScoredResponse, *, with_texts: bool) -> tuple[Mapping[str, Any], ...]:
+    """The tokens that the model was least sure of, in the order of the answer; with texts only where nothing is
+    withheld: a rule that finds a card number does not find it where each of its digits stands alone.
+    """
+    weak = [
+        (mark.log_agreeing_probability, mark.start, mark.end)
+        for mark in result.marks
+        if mark.log_agreeing_probability < LOG_DOUBTFUL and mark.end > mark.start
+    ]
+    chosen = sorted(weak, key=lambda doubt: doubt[0])[:MOST_DOUBTS]
+    doubts = []
+    for log, start, end in sorted(chosen, key=lambda doubt: doubt[1]):
+        place = {"start": start, "end": end, "confidence": math.exp(log)}
+        doubts.append({**place, "text": storable(result.text[start:end])} if with_texts else place)
+    return tuple(doubts)
+
+
+def fingerprint_of_prompt(prompt: Any, salt: bytes) -> str:
+    """A keyed hash of a prompt, sixteen hex digits: equal prompts of one journal can be found without their texts."""
+    try:
+        told = _SORTED.encode(prompt)
+    except (TypeError, ValueError, RecursionError):  # half characters, and whatever else is no JSON
+        told = _CANONICAL.encode(prompt).encode()
+    return hashlib.blake2b(told, digest_size=8, key=salt).hexdigest()
+
+
+def _numbers(result: ScoredResponse) -> dict[str, Any]:
+    bounds = result.score_bounds
+    return {name: [value, *bounds.get(name, (None, None))] for name, value in result.scores.items()}
+
+
+def _log(probability: float) -> float:
+    return min(math.log(probability), 0.0) if probability > 0 else -math.inf
+
+
+def _codes(result: ScoredResponse, block: Mapping[str, Any]) -> tuple[str, ...]:
+    codes = [flag.code for flag in result.flags]
+    if result.neutral_only:
+        codes.append("neutral_only")
+    return (*codes, *(name for name in (ELSEWHERE, REFUSED) if name in block))
+
+
+def _name(value: Any) -> str | None:
+    return storable(value)[:LONGEST_NAME] if isinstance(value, str) and value else None
+
+
+Record = dict[str, Any]
+
+
+def verdict(given: Iterable[bool | None]) -> bool | None:
+    """The verdict of several people's labels: False if anybody says so, None if nobody can tell."""
+    told = [label for label in given if label is not None]
+    return all(told) if told else None
+
+
+def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Record:
+    """A row of `Journal.entries` under the names of files, without empty fields; `given` are its labels by reviewer."""
+    record: Record = {"id": row["id"], "at": when(row["at"])}
+    for name, value in row.items():
+        if value is not None and value != [] and name not in _ELSEWHERE:
+            record[name] = value
+    if row["unscored"] is None:
+        record["log_score"] = row["log_score"]  # null here means minus infinity: a blank answer
+    if row["headline"] is not None:
+        record["headline_name"] = row["headline"]
+    if row["method"] == "top-k":
+        record["log_score_bounds"] = [row["log_score_low"], row["log_score_high"]]
+    for name, (value, low, high) in (row["numbers"] or {}).items():
+        if value is not None:
+            record[f"score_{name}"] = value
+        if low is not None or high is not None:
+            record[f"score_bounds_{name}"] = [low, high]
+    if given:
+        record["correct"] = verdict(given.values())
+        record["labels"] = [{"reviewer": name, "correct": correct} for name, correct in given.items()]
+    return record
+
+
+_ELSEWHERE = frozenset(("n", "id", "at", "numbers", "headline", "log_score", "log_score_low", "log_score_high"))
+"""Columns that a record has under another name, or in another form."""
+
+
+def when(seconds: float) -> str:
+    """A time as text in UTC, from seconds since 1970."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def answer_of(row: Mapping[str, Any], given: Mapping[str, bool | None] | None = None) -> AnswerRecord:
+    """Convert a row of the journal to the form in which calibrators take answers."""
+    return answer_record(f"entry {row['n']}", record_of(row, given or {}))

@@ -1,0 +1,84 @@
+"""All entries of a journal with their labels, for files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from semtoken.guarantees.journal.database import UtcTime, entries
+from semtoken.guarantees.journal.entries import Record, record_of
+from semtoken.guarantees.journal.labels import labels_of
+from semtoken.guarantees.journal.store import Journal
+from semtoken.support.extras import require
+from semtoken.support.files.record_files import PARQUET, STANDARD, format_of, write_records, write_table
+
+AS_TEXT = ("numbers", "flags", "doubts")
+"""Columns of JSON, fetched as text: parsing them here takes a third of the time that SQLAlchemy takes."""
+_decoded = json.JSONDecoder().raw_decode
+WANTED = [
+    sa.cast(column, sa.Text).label(column.name) if column.name in AS_TEXT else column for column in entries.columns
+]
+NAMES = [column.name for column in entries.columns]
+
+
+def export(journal: Journal, target: Path, *conditions: Any) -> None:
+    """Write entries that meet the conditions into a .jsonl, .parquet or .csv file, or to standard output ("-")."""
+    if str(target) == STANDARD or format_of(target) != PARQUET:
+        write_records(target, records(journal, *conditions))
+        return
+    with journal.engine.connect() as connection:
+        newest = connection.execute(sa.select(sa.func.max(entries.c.n))).scalar() or 0
+    there = (entries.c.n <= newest, *conditions)  # what comes while this runs may have other scores
+    write_table(target, records(journal, *there), schema(journal, *there))
+
+
+def records(journal: Journal, *conditions: Any) -> Iterator[Record]:
+    """Entries with their labels, in the order in which they were written; a few thousand in memory at one time.
+
+    A record has the table's columns that hold something, `at` as text, further scores as `score_NAME` with their
+    bounds as `score_bounds_NAME`, `log_score_bounds` where only the best tokens were known, `labels` of people, and
+    `correct`, which is false where anybody said so. `semtoken calibrate` and `semtoken label` read such records.
+    """
+    for page in journal.pages(WANTED, *conditions):
+        given = labels_of(journal, page[0].n, page[-1].n)
+        for values in page:
+            row = dict(zip(NAMES, values, strict=True))
+            for name in AS_TEXT:
+                row[name] = _decoded(row[name] or "null")[0]
+            yield record_of(row, given.get(row["n"], {}))
+
+
+def schema(journal: Journal, *conditions: Any) -> Any:
+    """The `pyarrow.Schema` of what `records` gives, with fields for every further score that one of the entries has."""
+    pyarrow = require("pyarrow", extra="frames")
+    double, text = pyarrow.float64(), pyarrow.string()
+    left_out = ("n", "at", "headline", "log_score_low", "log_score_high", *AS_TEXT)
+    fields = {"id": text, "at": text}
+    fields |= {column.name: _arrow(pyarrow, column.type) for column in entries.c if column.name not in left_out}
+    bounds = pyarrow.list_(double)
+    fields |= {"headline_name": text, "log_score_bounds": bounds, "flags": pyarrow.list_(text)}
+    place = {"start": pyarrow.int64(), "end": pyarrow.int64(), "confidence": double, "text": text}
+    fields["doubts"] = pyarrow.list_(pyarrow.struct(list(place.items())))
+    for name in _further_scores(journal, *conditions):
+        fields |= {f"score_{name}": double, f"score_bounds_{name}": bounds}
+    fields["correct"] = pyarrow.bool_()
+    fields["labels"] = pyarrow.list_(pyarrow.struct([("reviewer", text), ("correct", pyarrow.bool_())]))
+    return pyarrow.schema(list(fields.items()))
+
+
+def _arrow(pyarrow: Any, kind: Any) -> Any:
+    kinds = ((sa.Boolean, pyarrow.bool_()), (sa.Integer, pyarrow.int64()), (sa.Double, pyarrow.float64()))
+    assert not isinstance(kind, UtcTime | sa.JSON)
+    return next((arrow for sql, arrow in kinds if isinstance(kind, sql)), pyarrow.string())
+
+
+def _further_scores(journal: Journal, *conditions: Any) -> list[str]:
+    names: dict[str, None] = {}
+    for page in journal.pages([entries.c.n, sa.cast(entries.c.numbers, sa.Text).label("told")], *conditions):
+        for row in page:
+            names |= dict.fromkeys(_decoded(row.told or "null")[0] or ())
+    return list(names)

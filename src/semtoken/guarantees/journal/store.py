@@ -1,0 +1,307 @@
+"""`Journal`: entries in a database, by URL; what is deleted leaves the spools and the files of the database, too."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from semtoken.errors import InvalidInput
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.calibrator import from_bytes
+from semtoken.guarantees.journal.database import (
+    SECONDS_FOR_LOCKS,
+    JournalError,
+    calibrators,
+    cause,
+    database_errors,
+    engine_of,
+    entries,
+    labels,
+    settings,
+    upgrade,
+    url_of,
+    without_password,
+)
+from semtoken.guarantees.journal.entries import COLUMNS, SamplingRule
+from semtoken.guarantees.journal.spool import SUFFIX, forget_set_aside, lines_of, spool_folder
+
+SECONDS_FOR_SPOOLS = 10.0
+"""How long to wait until running processes have written the entries in their spools to the database."""
+TABLES = "entries, labels"
+
+
+def why_still_spooled(folder: Path, matches: Callable[[Mapping[str, Any]], bool]) -> str | None:
+    """Wait until no spool holds an entry that matches; returns why one still does, or None."""
+    end = time.monotonic() + SECONDS_FOR_SPOOLS
+    while n := _spooled(folder, matches):
+        if time.monotonic() > end:
+            return f"{n:,} of them wait in {folder} for the database, where a running process writes"
+        time.sleep(0.1)
+    return None
+
+
+def _spooled(folder: Path, matches: Callable[[Mapping[str, Any]], bool]) -> int:
+    n = 0
+    for file in folder.glob(f"*/*{SUFFIX}"):
+        with suppress(FileNotFoundError):  # its entries are in the database by now
+            n += sum(matches(line) for line in lines_of(file))
+    return n
+
+
+def why_still_stored(engine: sa.Engine) -> str | None:
+    """Rewrite what held deleted rows; returns why the files of the database may still hold some, or None."""
+    return _sqlite(engine) if engine.dialect.name == "sqlite" else _postgresql(engine)
+
+
+def _sqlite(engine: sa.Engine) -> str | None:
+    """Bring the write-ahead log into the file, where deleted rows are overwritten, and empty it."""
+    with engine.connect() as connection:
+        busy = connection.execute(sa.text("PRAGMA wal_checkpoint(TRUNCATE)")).one()[0]
+    return f"another program has been reading {engine.url.database} for {SECONDS_FOR_LOCKS} seconds" if busy else None
+
+
+def _postgresql(engine: sa.Engine) -> str | None:
+    """Write the tables to new files without the deleted rows; rows that an open transaction may see are copied."""
+    told: list[tuple[str, str]] = []
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        driver = connection.connection.driver_connection
+        assert driver is not None
+
+        def keep(notice: Any) -> None:
+            told.append((notice.severity_nonlocalized, notice.message_detail))
+
+        driver.add_notice_handler(keep)
+        try:
+            connection.execute(sa.text(f"SET lock_timeout = '{SECONDS_FOR_LOCKS}s'"))
+            connection.execute(sa.text(f"VACUUM (FULL, VERBOSE) {TABLES}"))
+        except sa.exc.DBAPIError as error:
+            return f"PostgreSQL could not vacuum the tables ({cause(error)})"
+        finally:
+            driver.remove_notice_handler(keep)
+            with suppress(sa.exc.DBAPIError):
+                connection.execute(sa.text("RESET lock_timeout"))
+    left = [re.match(r"\d+", detail or "") for severity, detail in told if severity == "INFO"]
+    counts = [int(match[0]) for match in left if match]
+    if len(counts) < len(TABLES.split(", ")):
+        return f"{engine.url.username or 'this user'} does not own the tables, so PostgreSQL did not vacuum them"
+    return "an open transaction of PostgreSQL may still see them" if any(counts) else None
+
+
+Row: TypeAlias = dict[str, Any]
+AT_ONCE = 5_000
+"""How many rows are read or deleted at one time."""
+DEFAULT_RATE = 0.05
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many entries and labels a journal holds, and how many bytes they take."""
+
+    entries: int
+    sampled: int
+    labels: int
+    reviewers: int
+    bytes: int
+    """Size on disk in bytes, with indexes."""
+    first: float | None
+    """Seconds since 1970 of the oldest entry."""
+    last: float | None
+
+
+@dataclass(frozen=True)
+class InUse(CalibratorInUse):
+    """A calibrator and the time since which it has been deciding, in seconds since 1970."""
+
+    since: float = 0.0
+
+
+class NotYetGone(JournalError):
+    """Entries are deleted, but a file still holds their texts."""
+
+
+class Journal:
+    """A journal in SQLite or PostgreSQL. Make one with `Journal.open`; several processes may use it at one time."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine = engine
+
+    @classmethod
+    def open(cls, given: str, *, create: bool = True) -> Journal:
+        """Open a journal, and bring its tables to their newest form.
+
+        `given` is `sqlite:///journal.db`, the path of a file, or `postgresql://user@host/database`. `create`: a file is
+        made where there is none; PostgreSQL's database must exist. `InvalidInput` if it is none of these, or there is
+        no such file; `JournalError` if the database does not answer, or a later release made its tables.
+        """
+        url = url_of(given)
+        if url.get_backend_name() == "sqlite" and not create and not Path(str(url.database)).is_file():
+            raise InvalidInput(
+                f"There is no journal {url.database}. --journal of serve, proxy, score, check or decide run makes one."
+            )
+        if url.get_backend_name() == "sqlite" and not (folder := Path(str(url.database)).parent).is_dir():
+            raise InvalidInput(f"The folder {folder} of the journal does not exist.")
+        engine = engine_of(url)
+        with database_errors(url):
+            upgrade(engine)
+        return cls(engine)
+
+    def close(self) -> None:
+        """Close the connections to the database."""
+        self.engine.dispose()
+
+    @property
+    def name(self) -> str:
+        """The address of the database without its password."""
+        return without_password(self.engine.url)
+
+    # ---- entries ----------------------------------------------------------------------------------------------------
+
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write entries, all or none (`SQLAlchemyError`); those whose `id` is already there stay unchanged."""
+        if not rows:
+            return
+        known = [{name: row.get(name) for name in COLUMNS} for row in rows]
+        insert = postgresql.insert if self.engine.dialect.name == "postgresql" else sqlite.insert
+        with self.engine.begin() as connection:
+            connection.execute(insert(entries).on_conflict_do_nothing(index_elements=["id"]), known)
+
+    def entries(self, *conditions: Any, newest_first: bool = False, limit: int | None = None) -> Iterator[Row]:
+        """Read entries that meet all conditions (SQLAlchemy's), in the order of writing, a few thousand at a time."""
+        names = [column.name for column in entries.c]
+        for page in self.pages(list(entries.c), *conditions, newest_first=newest_first, limit=limit):
+            for row in page:
+                yield dict(zip(names, row, strict=True))
+
+    def pages(
+        self, wanted: Sequence[Any], *conditions: Any, newest_first: bool = False, limit: int | None = None
+    ) -> Iterator[Sequence[sa.Row[Any]]]:
+        """Read pages of up to `AT_ONCE` rows by the primary key: the values of SQL expressions, of which the first is
+        `n`.
+
+        Each page is a query of its own: one that was open for as long as a large export lasts would hold up what a
+        database does behind its back (SQLite's write-ahead log and PostgreSQL's dead rows would grow until its end).
+        """
+        last, left = None, limit
+        ordered = sa.select(*wanted).where(*conditions)
+        ordered = ordered.order_by(entries.c.n.desc() if newest_first else entries.c.n)
+        while left is None or left > 0:
+            query = ordered.limit(min(AT_ONCE, left or AT_ONCE))
+            if last is not None:
+                query = query.where(entries.c.n < last if newest_first else entries.c.n > last)
+            with database_errors(self.engine.url), self.engine.connect() as connection:
+                rows = connection.execute(query).all()
+            if rows:
+                yield rows
+            if not rows or (left is None and len(rows) < AT_ONCE):
+                return
+            last, left = rows[-1][0], None if left is None else left - len(rows)
+
+    def delete(self, *, before: float | None = None, person: str | None = None, spool: Path | None = None) -> int:
+        """Delete entries with their labels: older ones, a person's, or with both arguments those that are both.
+
+        Returns how many they were, once neither the database's files nor a spool holds them. `before` is in seconds
+        since 1970, `person` the tag that requests carried, `spool` by default the folder of `spool_folder`.
+        PostgreSQL's log of writes, its replicas and backups keep them by rules of their own. `InvalidInput` if neither
+        is given; `NotYetGone` if the entries are deleted, but their texts may still be in a file, so that another call
+        must try again.
+        """
+        if before is None and person is None:
+            raise InvalidInput("Say which entries to delete: by age, or by person.")
+        conditions = [] if before is None else [entries.c.at < before]
+        conditions += [] if person is None else [entries.c.person == person]
+
+        def matches(row: Mapping[str, Any]) -> bool:
+            return (before is None or row.get("at", 0.0) < before) and (person is None or row.get("person") == person)
+
+        waiting = why_still_spooled(spool or spool_folder(self.engine.url), matches)
+        forget_set_aside(spool or spool_folder(self.engine.url), matches)
+        with database_errors(self.engine.url):
+            n = self._delete(*conditions)
+            stored = why_still_stored(self.engine)
+        if told := " and ".join(filter(None, (waiting, stored))):
+            raise NotYetGone(
+                f"{n:,} entries are deleted from {self.name}, but texts of deleted entries are still in its files: "
+                f"{told}. Delete again when that has ended."
+            )
+        return n
+
+    def _delete(self, *conditions: Any) -> int:
+        deleted = 0
+        some = sa.select(entries.c.n).where(*conditions).limit(AT_ONCE)
+        while True:
+            with self.engine.begin() as connection:
+                count = connection.execute(sa.delete(entries).where(entries.c.n.in_(some))).rowcount
+            deleted += count
+            if count == 0:
+                return deleted
+
+    def size(self) -> Size:
+        """Count the entries and labels, and the bytes that they take."""
+        count, times = sa.func.count(), (sa.func.min(entries.c.at), sa.func.max(entries.c.at))
+        with database_errors(self.engine.url), self.engine.connect() as connection:
+            if self.engine.dialect.name == "sqlite":
+                pages = connection.execute(sa.text("PRAGMA page_count")).scalar_one()
+                stored = pages * connection.execute(sa.text("PRAGMA page_size")).scalar_one()
+            else:
+                names = ", ".join(f"pg_total_relation_size('{table}')" for table in ("entries", "labels"))
+                stored = sum(connection.execute(sa.text(f"SELECT {names}")).one())
+            first, last = (connection.execute(sa.select(moment)).scalar() for moment in times)
+            return Size(
+                entries=connection.execute(sa.select(count).select_from(entries)).scalar_one(),
+                sampled=connection.execute(sa.select(count).select_from(entries).where(entries.c.sampled)).scalar_one(),
+                labels=connection.execute(sa.select(count).select_from(labels)).scalar_one(),
+                reviewers=connection.execute(sa.select(sa.func.count(labels.c.reviewer.distinct()))).scalar_one(),
+                bytes=int(stored),
+                first=first,
+                last=last,
+            )
+
+    # ---- what is fixed beforehand -----------------------------------------------------------------------------------
+
+    def sampling(self, rate: float | None = None, seed: str | None = None) -> tuple[SamplingRule, bytes]:
+        """The rule of the random sample and the journal's salt. A changed rule applies to new entries only.
+
+        `rate` is the share of the sample in [0, 1] (`InvalidInput` outside it), `seed` any text. None: as they are, or
+        5% and a random seed where there are none yet.
+        """
+        if rate is not None and not 0 <= rate <= 1:
+            raise InvalidInput(f"The share of the random sample must be from 0 to 1, got {rate}.")
+        newest = sa.select(settings).order_by(settings.c.n.desc()).limit(1)
+        with database_errors(self.engine.url), self.engine.begin() as connection:
+            there = connection.execute(newest).mappings().first()
+            salt = secrets.token_bytes(16) if there is None else bytes(there["salt"])
+            before = None if there is None else SamplingRule(there["seed"], there["rate"])
+            default = before or SamplingRule(secrets.token_hex(8), DEFAULT_RATE)
+            rule = SamplingRule(seed or default.seed, default.rate if rate is None else rate)
+            if rule != before:
+                values = {"since": time.time(), "salt": salt, "seed": rule.seed, "rate": rule.rate}
+                connection.execute(sa.insert(settings).values(values))
+        return rule, salt
+
+    def use(self, file: bytes, checksum: str) -> None:
+        """Store a calibrator as the one that decides from now on, unless it does already."""
+        newest = sa.select(calibrators.c.checksum).order_by(calibrators.c.n.desc()).limit(1)
+        with database_errors(self.engine.url), self.engine.begin() as connection:
+            if connection.execute(newest).scalar() != checksum:
+                connection.execute(sa.insert(calibrators).values(checksum=checksum, since=time.time(), file=file))
+
+    def in_use(self) -> list[InUse]:
+        """The calibrators that have decided, the newest first; each once, since it last came into use."""
+        query = sa.select(calibrators).order_by(calibrators.c.n.desc())
+        with database_errors(self.engine.url), self.engine.connect() as connection:
+            rows = connection.execute(query).mappings().all()
+        by_checksum: dict[str, InUse] = {}
+        for row in rows:
+            if row["checksum"] not in by_checksum:
+                file = bytes(row["file"])
+                by_checksum[row["checksum"]] = InUse(from_bytes(file), saved=file, since=row["since"])
+        return list(by_checksum.values())

@@ -1,0 +1,209 @@
+"""What a journal says of a promise now: whether it is kept, by labels, and how far scores have moved since the fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias
+
+import sqlalchemy as sa
+
+from semtoken.errors import SemtokenError
+from semtoken.guarantees.betting import LEVEL
+from semtoken.guarantees.calibrator import Calibrator
+from semtoken.guarantees.journal.database import database_errors, entries
+from semtoken.guarantees.journal.entries import answer_of
+from semtoken.guarantees.journal.labels import labelled_sample, open_before
+from semtoken.guarantees.journal.store import InUse, Journal, Row
+from semtoken.guarantees.judge import Claim, watched
+from semtoken.guarantees.labels import AnswerRecord
+from semtoken.guarantees.measures import FEWEST_RECENT, Drift
+
+State: TypeAlias = Literal["kept", "unknown", "broken", "no_promise"]
+RECENT_SCORES = 2_000
+"""How many of the newest answers have their scores compared with those of the labelled ones."""
+
+
+@dataclass(frozen=True)
+class PromiseReport:
+    """Whether the calibrator in use keeps its promise, from the labels so far."""
+
+    state: State
+    """`unknown`: the labels do not tell yet; `no_promise`: there is no calibrator, or it promises nothing."""
+    sentence: str
+    calibrator: str | None = None
+    """SHA-256 of the calibrator's file; None where there is no calibrator."""
+    alpha: float | None = None
+    """The share that is promised not to be exceeded; None where nothing is promised."""
+    level: float = LEVEL
+    """How likely a kept promise is ever called broken."""
+    n: int = 0
+    """Labelled answers that the promise is about."""
+    wrong: int = 0
+    """Those of them that count against the promise."""
+    low: float = 0.0
+    """Bounds on the share, averaged over these answers, valid however often one looks."""
+    high: float = 1.0
+    broken_since: float | None = None
+    """When the first answer after the change was given, in seconds since 1970; None where nothing is broken."""
+    order: Literal["draw", "labels"] = "labels"
+    """In which order the labels count: that of the answers, as the random draw took them, or that of first labels."""
+    without_label: int = 0
+    """Answers of the sample before the last labelled one that have no label; with 0 the order is that of the draw."""
+    undecided: int = 0
+    """Answers that nobody could tell right from wrong, though people tried."""
+    moved: Drift | None = None
+    """How far the newest scores are from those of the labelled answers."""
+    moved_sentence: str = ""
+    models: Mapping[str, int] = field(default_factory=dict)
+    """How many of the newest answers since the calibrator came into use each model gave, by its name in replies."""
+    models_sentence: str = ""
+    """What is wrong with these models; "" if nothing is."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values."""
+        return asdict(self)
+
+
+def watch(journal: Journal, *, level: float = LEVEL) -> PromiseReport:
+    """Test whether the calibrator that came into use last keeps its promise.
+
+    Only labels of the random sample count, and only of answers that this calibrator decided. They count in the order of
+    the answers, which the random draw gives, where every answer up to the last labelled one has a label; else in the
+    order of their first labels. In either order a promise is called broken with a probability of at most `level`, in
+    (0, 1), over all looks if no answer, given those before, is wrong with a chance above alpha. That is more than the
+    promise, which limits the average. In the order of labels it also takes that when a label comes does not depend on
+    what it says.
+    """
+    used = journal.in_use()
+    if not used:
+        return PromiseReport("no_promise", "No calibrator has decided anything in this journal: nothing is guaranteed.")
+    newest = used[0]
+    about: dict[str, Any] = {"calibrator": newest.checksum, "level": level, **_moved(journal, newest)}
+    about |= _models(journal, newest)
+    threshold = newest.calibrator.threshold
+    if threshold is None or threshold.uncertainty is None:
+        return PromiseReport("no_promise", "The calibrator that decides guarantees nothing.", **about)
+    labelled = labelled_sample(journal, newest.checksum, columns=("decision",))
+    about["undecided"] = sum(entry.correct is None for entry in labelled)
+    last = max((entry.row["n"] for entry in labelled), default=0)
+    missing = open_before(journal, newest.checksum, last, accepted=threshold.promise == "selective")
+    if not missing:
+        labelled = sorted(labelled, key=lambda entry: int(entry.row["n"]))
+    about |= {"order": "labels" if missing else "draw", "without_label": missing}
+    told = [entry for entry in labelled if entry.correct is not None]
+    about_it, against = threshold.claim.kind.counted(
+        [entry.row["decision"] == "answer" for entry in told], [bool(entry.correct) for entry in told]
+    )
+    times = [float(entry.row["at"]) for entry, counts in zip(told, about_it, strict=True) if counts]
+    return promise_report(against[about_it].tolist(), times, threshold.claim, level, about)
+
+
+def promise_report(
+    bad: Sequence[bool],
+    times: Sequence[float],
+    claim: Claim,
+    level: float = LEVEL,
+    about: dict[str, Any] | None = None,
+) -> PromiseReport:
+    """Test from labels alone whether a promise is kept (`judge.watched`).
+
+    `bad` says of each answer that the promise is about, in the order of the labels, whether it counts against it, and
+    `times` when it was answered, in seconds since 1970. `level` is as in `watch`; `about` has further fields of the
+    report.
+    """
+    looked, alpha = watched(claim, bad, level), claim.alpha
+    (low, high), n = looked.bounds, looked.seen.of
+    facts: dict[str, Any] = {**(about or {}), "alpha": alpha, "n": n, "wrong": looked.seen.count, "low": low}
+    facts["high"] = high
+    told = (
+        f"{looked.seen.count} of {n} {claim.kind.answers} {claim.kind.limited} (between {percent(low)} and "
+        f"{percent(high)}); guaranteed: at most {percent(alpha)}."
+    )
+    if looked.change is not None:
+        since = times[looked.change.since]
+        if facts.get("without_label"):
+            told += (
+                " This takes that wrong answers are not labelled sooner than right ones: "
+                f"{facts['without_label']} older answers of the sample have no label. Label them, and the order of the "
+                "answers decides."
+            )
+        sentence = f"Broken since about {day(since)}: take the threshold back. {told[0].upper()}{told[1:]}"
+        return PromiseReport("broken", sentence, broken_since=since, **facts)
+    if looked.state == "kept":
+        return PromiseReport("kept", f"Kept so far: {told}", **facts)
+    if n == 0:
+        return PromiseReport("unknown", f"Too few labels to tell (0). Guaranteed: at most {percent(alpha)}.", **facts)
+    return PromiseReport("unknown", f"Too few labels to tell ({n}). {told[0].upper()}{told[1:]}", **facts)
+
+
+def _models(journal: Journal, used: InUse) -> dict[str, Any]:
+    """Fields of a report: which models gave the answers that this calibrator was to decide."""
+    count, column = sa.func.count(), entries.c.model
+    mine = sa.or_(entries.c.calibrator == used.checksum, entries.c.calibrator.is_(None))
+    scored = (entries.c.at >= used.since, entries.c.unscored.is_(None), entries.c.source != "decide", mine)
+    newest = sa.select(column).where(column.is_not(None), *scored).order_by(entries.c.n.desc()).limit(RECENT_SCORES)
+    names = newest.subquery().c.model
+    query = sa.select(names, count).group_by(names).order_by(count.desc(), names)
+    with database_errors(journal.engine.url), journal.engine.connect() as connection:
+        models = {str(name): int(n) for name, n in connection.execute(query)}
+    fitted, all_of_them = used.calibrator.fingerprint.model, sum(models.values())
+    told = ""
+    if fitted is None and len(models) > 1:
+        told = "The calibrator does not say which model it was fitted on, and answers came from several: "
+        told += ", ".join(f"{n:,} from {name!r}" for name, n in models.items())
+    elif fitted is not None and (others := {name: n for name, n in models.items() if name != fitted}):
+        told = f"{sum(others.values()):,} of the {all_of_them:,} newest answers came from another model than the "
+        told += f"calibrator's, {fitted!r}: " + ", ".join(f"{n:,} from {name!r}" for name, n in others.items())
+    return {"models": models, "models_sentence": f"{told}." if told else ""}
+
+
+def _moved(journal: Journal, used: InUse) -> dict[str, Any]:
+    """Fields of a report: how far the newest scores are from those that the calibrator was fitted on."""
+    scored = (entries.c.calibrator == used.checksum, entries.c.unscored.is_(None))
+    rows = list(journal.entries(*scored, newest_first=True, limit=RECENT_SCORES))
+    if not rows:
+        return {"moved_sentence": "No answer has been decided by it yet."}
+    rows = _one_of_each_question(rows)
+    if len(rows) < FEWEST_RECENT:
+        told = f"The newest answers are to {len(rows)} different questions: too few to tell whether scores have moved."
+        return {"moved_sentence": told}
+    answers, calibrator = [answer_of(row) for row in rows], used.calibrator
+    moved, sentence = _compared(calibrator, answers)
+    return {"moved": moved, "moved_sentence": sentence}
+
+
+def _one_of_each_question(rows: Sequence[Row]) -> list[Row]:
+    """The first answer to each prompt, as calibrators are fitted: repeated ones are evidence that is not there."""
+    first: dict[Any, Row] = {}
+    for row in rows:
+        first.setdefault(row["n"] if row["prompt"] is None else row["prompt"], row)
+    return list(first.values())
+
+
+def _compared(calibrator: Calibrator, answers: Sequence[AnswerRecord]) -> tuple[Drift | None, str]:
+    """How far scores are from those of the fit, or None if they cannot be compared, and a sentence about it."""
+    try:
+        moved = calibrator.compare(answers)
+    except SemtokenError as error:
+        return None, f"The scores cannot be compared: {error}"
+    between = f"{moved.distance:.2f} (95% interval {moved.low:.2f} to {moved.high:.2f})"
+    told = (
+        f"The newest scores, of {moved.n_recent:,} different questions, are at a distance of {between} from the "
+        f"{moved.n_fitted:,} labelled ones"
+    )
+    if moved.low == 0:
+        return moved, f"{told}: no difference is shown."
+    return moved, f"{told}: questions or model have changed. Labels tell what that does to the guarantee."
+
+
+def percent(share: float) -> str:
+    """A share as percent."""
+    return f"{100 * share:.1f}%".replace(".0%", "%")
+
+
+def day(seconds: float) -> str:
+    """A day as text in UTC, from seconds since 1970."""
+    date = datetime.fromtimestamp(seconds, UTC)
+    return f"{date.day} {date:%B %Y}"

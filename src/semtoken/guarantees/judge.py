@@ -1,0 +1,256 @@
+"""The one judge of promises: what each kind bounds, how new labels test it, its sentence. `fitting` fits them.
+
+| kind | bounds the share of | holds |
+| --- | --- | --- |
+| `selective` | wrong answers among the accepted | for this label set, with confidence 1 - delta |
+| `missed` | accepted answers among the wrong | for this label set, with confidence 1 - delta |
+| `joint` | accepted and wrong answers among all | for this label set, with confidence 1 - delta |
+| `discarded` | right answers among the discarded (`Bands`) | for this label set, with confidence 1 - delta |
+| `set` | sets of options that lack the right one (`PredictionSets`) | on average over label sets |
+
+Groups have one of the first three each, with delta divided by their number.
+
+New labels are counted by `Kind.counted`, and tested in two ways. `judge` looks once, at all promises of an audit
+together: the chance that it finds any of them broken while all are kept is at most its level (Holm 1979). `watched`
+may look after every label (`betting`). A promise on average says nothing of one label set, so its share is itself
+drawn: the number of sets that lack the right option is beta-binomial, and `watched` refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.errors import InvalidInput
+from semtoken.guarantees.betting import LEVEL, Change, find_change, wrong_share
+from semtoken.guarantees.promises import binomial_p_value, check_level, percent
+from semtoken.methods.metrics import holm
+from semtoken.support.arrays import FloatArray
+from semtoken.support.extras import require
+
+SAME = "as long as model, prompts, questions and judging stay the same"
+"""What every promise takes for granted."""
+CONFIDENCE = 0.95
+"""Confidence of the intervals that are shown beside a verdict."""
+
+Verdict: TypeAlias = Literal[
+    "holds",
+    "does not hold",
+    "cannot be told",
+    "no difference is shown",
+    "nothing was promised",
+    "nothing was measured",
+]
+"""`no difference is shown` is the best that can be said of a promise on average."""
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of promise: what it bounds, in numbers and in words."""
+
+    name: str
+    claim: str
+    """What is promised, with {alpha} in place of the share."""
+    answers: str
+    """The answers that it is about, as a count is followed by them: "of 30 labelled accepted answers"."""
+    limited: str
+    """What it limits, after those: "are wrong"."""
+    among: str
+    """The same in a heading before a share: "Wrong among the accepted"."""
+    about: Callable[[Mask, Mask], Mask]
+    """Which answers it is about, by whether they were accepted and whether they are right."""
+
+    def counted(self, accepted: npt.ArrayLike, right: npt.ArrayLike) -> tuple[Mask, Mask]:
+        """Which of n labelled answers the promise is about, and which of them count against it, bool [n] each."""
+        passed, correct = np.asarray(accepted, dtype=bool), np.asarray(right, dtype=bool)
+        against = passed & (correct if self.name == "discarded" else ~correct)
+        return self.about(passed, correct), against
+
+    def count(self, accepted: npt.ArrayLike, right: npt.ArrayLike) -> Share:
+        """How many of the answers that the promise is about count against it."""
+        about, against = self.counted(accepted, right)
+        return Share(int(against.sum()), int(about.sum()))
+
+    def allowed_risk(self, coverage: FloatArray, alpha: float, wrong_share: float) -> FloatArray:
+        """The largest share of wrong answers among the accepted that a promise allows, by coverage in (0, 1].
+
+        `wrong_share` is that of all answers. `selective`: alpha; `missed`: alpha wrong_share / coverage; `joint`: alpha
+        / coverage.
+        """
+        of = {"selective": coverage, "missed": np.full_like(coverage, wrong_share), "joint": np.ones_like(coverage)}
+        return np.minimum(1.0, alpha * of[self.name] / coverage)
+
+    def promised(self, alpha: float) -> str:
+        """The claim at a level, such as "at most 10% of the accepted answers are wrong"."""
+        return self.claim.format(alpha=percent(alpha))
+
+
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "selective",
+            "at most {alpha} of the accepted answers are wrong",
+            "labelled accepted answers",
+            "are wrong",
+            "Wrong among the accepted",
+            lambda accepted, right: accepted,
+        ),
+        Kind(
+            "missed",
+            "at most {alpha} of the wrong answers are accepted",
+            "labelled wrong answers",
+            "were accepted",
+            "Accepted among the wrong ones",
+            lambda accepted, right: ~right,
+        ),
+        Kind(
+            "joint",
+            "at most {alpha} of all questions get a wrong answer",
+            "labelled answers",
+            "were accepted and are wrong",
+            "Accepted and wrong, of all,",
+            lambda accepted, right: np.ones_like(accepted),
+        ),
+        Kind(
+            "discarded",
+            "at most {alpha} of the discarded answers are right",
+            "labelled discarded answers",
+            "are right",
+            "Right among the discarded",
+            lambda accepted, right: accepted,
+        ),
+        Kind(
+            "set",
+            "at most {alpha} of the sets lack the right option",
+            "labelled sets of options",
+            "lack the right one",
+            "Sets without the right option",
+            lambda accepted, right: np.ones_like(accepted),
+        ),
+    )
+}
+"""The kinds of promises by name; see the head of the module."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many of some answers, with the exact (Clopper-Pearson) 95% interval of the share."""
+
+    count: int
+    of: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The exact interval (Clopper and Pearson) of the share; 0 to 1 if nothing was counted."""
+        return self.within(CONFIDENCE)
+
+    def within(self, confidence: float) -> tuple[float, float]:
+        """The exact two-sided interval of the share at a confidence in (0, 1)."""
+        beta, tail = require("scipy.stats", extra="calibrate").beta, (1 - confidence) / 2
+        k, n = self.count, self.of
+        low = float(beta.ppf(tail, k, n - k + 1)) if k else 0.0
+        return low, float(beta.ppf(1 - tail, k + 1, n - k)) if k < n else 1.0
+
+    def __str__(self) -> str:
+        if not self.of:
+            return "0 of 0"
+        low, high = self.interval
+        return f"{self.count:,} of {self.of:,} ({percent(self.count / self.of)}, {percent(low)} to {percent(high)})"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A promise that was made, as new labels test it."""
+
+    kind: Kind
+    alpha: float
+    delta: float | None
+    """One minus the confidence for this label set; None: it holds on average over label sets."""
+    labels: int = 0
+    """How many labels it was fitted on; only a promise on average needs to know."""
+
+    def against(self, seen: Share) -> float:
+        """p-value of the promise: the chance of as many cases against it, or more, while it is just kept.
+
+        Binomial at alpha, and beta-binomial on average: alpha (n + 1) of n + 1 places are then drawn by the fit.
+        """
+        stats = require("scipy.stats", extra="calibrate")
+        if not seen.of:
+            return 1.0
+        if self.delta is not None:
+            return float(stats.binom.sf(seen.count - 1, seen.of, self.alpha))
+        places = self.labels + 1
+        rank = max(self.alpha * places, 1e-9)
+        return float(stats.betabinom.sf(seen.count - 1, seen.of, rank, places - rank))
+
+    def is_shown(self, seen: Share) -> bool:
+        """Whether new labels alone show the promise, with its own confidence; never for one on average."""
+        return self.delta is not None and binomial_p_value(seen.count, seen.of, self.alpha) <= self.delta
+
+
+def judge(tested: Sequence[tuple[Claim, Share]], level: float = LEVEL) -> list[Verdict]:
+    """The verdict on each of some promises, from new labels that are looked at once.
+
+    `does not hold` comes for any of them with a probability of at most `level` while all are kept: their p-values are
+    adjusted together (Holm 1979). `InvalidInput` if the level is outside (0, 1).
+    """
+    check_level(level, "level")
+    adjusted = holm([claim.against(seen) for claim, seen in tested])
+    verdicts: list[Verdict] = []
+    for (claim, seen), p_value in zip(tested, adjusted, strict=True):
+        if p_value <= level:
+            verdicts.append("does not hold")
+        elif not seen.of:
+            verdicts.append("nothing was measured")
+        elif claim.delta is None:
+            verdicts.append("no difference is shown")
+        else:
+            verdicts.append("holds" if claim.is_shown(seen) else "cannot be told")
+    return verdicts
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What labels that come one by one say of a promise, however often one looks."""
+
+    state: Literal["kept", "unknown", "broken"]
+    seen: Share
+    bounds: tuple[float, float]
+    """Bounds on the share, averaged over the answers so far, valid at all times together."""
+    change: Change | None
+    """Where the promise was found broken, and since when; None where it was not."""
+
+
+def watched(claim: Claim, against: Sequence[bool], level: float = LEVEL) -> Watched:
+    """Test a promise after every label: `against` says of each answer that it is about whether it counts against it.
+
+    It is called broken with a probability of at most `level` over all looks while no answer counts against it with a
+    chance above alpha, given those before. `InvalidInput` for a promise on average.
+    """
+    if claim.delta is None:
+        raise InvalidInput("A guarantee that holds on average over label sets cannot be watched on one of them.")
+    seen = Share(sum(against), len(against))
+    low, high = wrong_share(seen.count, seen.of, level)
+    change = find_change(against, claim.alpha, level) if seen.of else None
+    state: Literal["kept", "unknown", "broken"] = "unknown"
+    if change is not None:
+        state = "broken"
+    elif high <= claim.alpha:
+        state = "kept"
+    return Watched(state, seen, (low, high), change)
+
+
+def run_sentence(kind: Kind, alpha: float, accepted: int, n: int) -> str:
+    """The answer that a reader wants first: how many run, how many go to a person, and what is promised of it."""
+    ends = {
+        "selective": f"at most {percent(alpha)} of those that run are wrong",
+        "missed": f"at most {percent(alpha)} of the wrong ones run",
+        "joint": f"at most {percent(alpha)} of all run and are wrong",
+    }
+    return f"{accepted:,} of {n:,} run, {n - accepted:,} go to a person; {ends[kind.name]}"

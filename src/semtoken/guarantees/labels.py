@@ -1,0 +1,436 @@
+"""Labelled answers: read from files, or from results and lists, and checked before anything is fitted on them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semtoken.core.results import HiddenState, ScoredResponse
+from semtoken.core.results.generation import state_from
+from semtoken.errors import HOW_TO_SCORE, CalibratorMismatch, InvalidInput
+from semtoken.support.arrays import FloatArray, real_numbers
+from semtoken.support.files.record_files import VERDICTS, read_rows
+
+PRODUCT = "stc"
+"""The method whose score is `ScoredResponse.log_score`."""
+HEADLINE = "headline"
+"""The name that stands for the headline of each answer, `ScoredResponse.headline`, which counts unless another method
+is asked for.
+"""
+_HEADLINES = (PRODUCT, "new_phrases")
+"""The methods that head answers."""
+FEWEST_LABELS, FEWEST_OF_EITHER = 30, 5
+"""Fewest labelled answers, and fewest right and wrong ones, to fit a calibrator: with fewer it makes the chances worse
+than the score alone.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledScores:
+    """Scores and labels of the same answers; blank ones are left out."""
+
+    log_score: FloatArray
+    """[n] log scores, at most 0; -inf for a blank answer."""
+    correct: FloatArray
+    """[n] of 1 (right) and 0 (wrong)."""
+    n_blank: int
+    """How many blank answers were left out; they are never accepted."""
+
+    @property
+    def uncertainty(self) -> FloatArray:
+        """The uncertainty in units of -log_score, [n]; higher is riskier."""
+        return -self.log_score
+
+    @property
+    def n(self) -> int:
+        """How many labelled answers are not blank."""
+        return self.correct.size
+
+    @property
+    def n_correct(self) -> int:
+        """How many of the labelled answers are right."""
+        return int(self.correct.sum())
+
+
+def chosen_method(scored: Any, by: str | None) -> str | None:
+    """The method whose scores count, as fingerprints name it: None for the product.
+
+    Without `by` it is the headline, or the product where answers have none or numbers are given.
+    """
+    if by is None:
+        items = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
+        by = HEADLINE if len(items) and all(getattr(item, "headline", None) for item in items) else PRODUCT
+    return None if by == PRODUCT else by
+
+
+def log_scores(scored: Any, by: str | None = None) -> FloatArray:
+    """Log scores of scored answers, or of numbers that are log scores, [n]; -inf for a blank answer.
+
+    `by` None or `PRODUCT`: `log_score`. `HEADLINE`: the logarithm of the headline's confidence. An uncertainty U of
+    another method becomes -ln(1 + e^U): below 0, and in the same order. `InvalidInput` for NaN, a number above 0 or
+    what has no score, `CalibratorMismatch` if an answer has no score by that method.
+    """
+    items = list(scored) if isinstance(scored, Sequence) and not isinstance(scored, str) else scored
+    if isinstance(items, list) and any(hasattr(item, "log_score") for item in items):
+        items = [_by_method(item, by or PRODUCT) if hasattr(item, "log_score") else item for item in items]
+    try:
+        values = np.atleast_1d(real_numbers(items, "scored").astype(np.float64))
+    except InvalidInput as error:
+        raise InvalidInput(f"Scores must be scored answers or their log scores: {error}") from error
+    if values.ndim != 1:
+        raise InvalidInput(f"Scores must be one per answer. Got an array of shape {values.shape} instead.")
+    bad = np.flatnonzero(np.isnan(values) | (values > 0))
+    if bad.size:
+        raise InvalidInput(
+            f"A log score must be at most 0, got {values[bad[0]]:g} at position {bad[0]}. Give `log_score`, not the "
+            "uncertainty."
+        )
+    return values
+
+
+def _by_method(answer: Any, by: str) -> float | None:
+    """The log score of one answer by a method; -inf for a blank answer."""
+    if by == PRODUCT or answer.log_score is None or answer.log_score == -math.inf:
+        log_score: float | None = answer.log_score
+        return log_score
+    headline = getattr(answer, "headline", None)
+    if by == HEADLINE and headline is not None:
+        log: float = answer.log_score if headline.name == PRODUCT else -headline.value
+        return log
+    scores = answer.scores
+    if by not in scores:
+        held = f"those by {', '.join(scores)}" if scores else "no other score than the product over its tokens"
+        raise CalibratorMismatch(
+            f"This is about scores by the method {by}, and the answer has {held}. Score it with --methods {by} "
+            f"(methods=[{by!r}]), or use a calibrator of what it has."
+        )
+    value = given_score(answer, by)
+    return -float(np.logaddexp(0.0, math.inf if value is None else value))
+
+
+def given_score(answer: Any, name: str) -> float | None:
+    """An answer's score in a file; None if unbounded or missing, `InvalidInput` if the field holds something else."""
+    value = answer.scores.get(name)
+    if value is None or value == "":
+        return None
+    try:
+        score = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        score = math.nan
+    if math.isnan(score):
+        where = answer.where if isinstance(answer, AnswerRecord) else "An answer"
+        raise InvalidInput(f"{where}: the score by {name} must be a number, got {value!r:.40}.")
+    return score
+
+
+def log_score_ends(answer: Any, by: str | None) -> tuple[float, float] | None:
+    """The bounds of an answer's log score by a method; None where the score is exact or not known."""
+    if by is None or (by == HEADLINE and answer.headline is not None and answer.headline.name == PRODUCT):
+        bounds: tuple[float, float] | None = answer.log_score_bounds
+        return bounds
+    if by == HEADLINE:
+        ends = getattr(answer.headline, "confidence_bounds", None)
+        return None if ends is None else (log_of(ends[0]), log_of(ends[1]))
+    low, high = getattr(answer, "score_bounds", {}).get(by, (None, None))
+    return None if low is None else (-float(np.logaddexp(0.0, high)), -float(np.logaddexp(0.0, low)))
+
+
+def log_of(probability: float) -> float:
+    """The natural logarithm of a probability; minus infinity for 0."""
+    return math.log(probability) if probability > 0 else -math.inf
+
+
+def labelled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None, by: str | None = None) -> LabelledScores:
+    """Checked arrays of labelled answers, with their log scores by a method (see `log_scores`).
+
+    `InvalidInput` if lengths differ, labels are not right or wrong, there is NaN, or the same answer comes twice.
+    """
+    scores, labels = scores_and_labels(scored, correct, prompts, by)
+    blank = np.isneginf(scores)
+    return LabelledScores(scores[~blank], labels[~blank], int(blank.sum()))
+
+
+def scores_and_labels(
+    scored: Any, correct: Any, prompts: Sequence[Any] | None, by: str | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """`labelled` with the blank answers, whose log score is -inf: [n] log scores and [n] of 1 and 0."""
+    scores = log_scores(scored, by)
+    try:
+        labels = real_numbers(correct, "correct", booleans=True).astype(np.float64)
+    except InvalidInput as error:
+        raise InvalidInput(f"Labels must be true or false: {error}") from error
+    if labels.shape != scores.shape:
+        raise InvalidInput(
+            f"There are {scores.size} scores and labels of shape {labels.shape}; every answer needs one label."
+        )
+    bad = np.flatnonzero((labels != 0) & (labels != 1))
+    if bad.size:
+        raise InvalidInput(
+            f"A label must be true or false, got {labels[bad[0]]:g} at position {bad[0]}. Leave out answers that "
+            "nobody judged."
+        )
+    _refuse_duplicates(scored, prompts, scores.size)
+    return scores, labels
+
+
+def require_enough(answers: LabelledScores) -> None:
+    """Raise `InvalidInput` if there are too few labels to fit a calibrator, naming how many are missing."""
+    missing = FEWEST_LABELS - answers.n
+    if missing > 0:
+        raise InvalidInput(
+            f"A calibrator needs at least {FEWEST_LABELS} labelled answers that are not blank. There are {answers.n}: "
+            f"label {missing} more."
+        )
+    for kind, count in (("right", answers.n_correct), ("wrong", answers.n - answers.n_correct)):
+        if count < FEWEST_OF_EITHER:
+            raise InvalidInput(
+                f"A calibrator needs at least {FEWEST_OF_EITHER} {kind} answers among the labelled ones. There are "
+                f"{count} of {answers.n}: {FEWEST_OF_EITHER - count} more are missing. Label further answers."
+            )
+
+
+def _refuse_duplicates(scored: Any, prompts: Sequence[Any] | None, n: int) -> None:
+    keys = _keys(scored, prompts, n)
+    first: dict[Hashable, int] = {}
+    for i, key in enumerate(keys):
+        if key in first:
+            raise InvalidInput(
+                f"Answers {first[key]} and {i} are the same prompt and answer. Repeated answers count as evidence that "
+                "is not there: leave one of them out."
+            )
+        first[key] = i
+
+
+def _keys(scored: Any, prompts: Sequence[Any] | None, n: int) -> list[Hashable]:
+    """What makes an answer itself; nothing can be said of bare log scores."""
+    answers = list(scored) if isinstance(scored, Sequence) else []
+    texts = [getattr(answer, "text", None) for answer in answers] or [None] * n
+    if prompts is not None:
+        if len(prompts) != n:
+            raise InvalidInput(f"There are {n} answers and {len(prompts)} prompts; every answer needs its own.")
+        return [(str(prompt), text) for prompt, text in zip(prompts, texts, strict=True)]
+    if not all(isinstance(answer, ScoredResponse) for answer in answers):
+        return []
+    return [
+        (a.text, a.log_score, tuple((token.id, token.log_probability) for token in a.tokens))
+        for a in answers
+        if not a.empty
+    ]
+
+
+def identities(scored: Any, prompts: Sequence[Any] | None = None) -> tuple[str, ...]:
+    """What tells labelled answers that are not blank from others, whatever their scores: a hash of question and text,
+    or of text and tokens where no question is known; empty for bare scores and for answers without any text.
+    """
+    answers = list(scored) if isinstance(scored, Sequence) else []
+    asked = prompts if prompts is not None else [getattr(answer, "question", None) or "" for answer in answers]
+    hashes = []
+    for answer, prompt in zip(answers, asked, strict=False):
+        score = getattr(answer, "log_score", None)
+        if score is None or score == -math.inf:
+            continue
+        tokens = "" if prompt else [getattr(token, "id", None) for token in getattr(answer, "tokens", ())]
+        key = f"{prompt}\0{getattr(answer, 'text', '')}\0{tokens}"
+        hashes.append(hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=8).hexdigest())
+    return tuple(hashes) if any(asked) or any(getattr(answer, "text", "") for answer in answers) else ()
+
+
+@dataclass(frozen=True)
+class RecordedHeadline:
+    """The headline of an answer as it was written to a file."""
+
+    name: str
+    value: float
+    """The uncertainty by the method of that name; infinite where the file has null."""
+
+
+@dataclass(frozen=True)
+class AnswerRecord:
+    """One line of a file of answers. It stands in for a `ScoredResponse` wherever calibrators take one."""
+
+    where: str
+    """File and line, for messages."""
+    record: Mapping[str, Any]
+    """All fields of the line."""
+    log_score: float | None
+    """The log score, at most 0; -inf for a blank answer, None for one that is not scored yet."""
+    correct: bool | None
+    """Whether it is right; None where there is no label."""
+    log_score_bounds: tuple[float, float] | None = None
+    """Bounds of the log score where only the k best tokens of each step were known; None where it is exact."""
+
+    @property
+    def uncertainty_width(self) -> float:
+        """Width of the interval around its uncertainty, in [0, 1]; 0 where that is exact."""
+        low, high = self.log_score_bounds or (0.0, 0.0)
+        return math.exp(high) - math.exp(low)
+
+    @property
+    def scores(self) -> Mapping[str, float | None]:
+        """The uncertainty by each method, as `semtoken score` and `semtoken ask --json` write it."""
+        nested = self.record.get("scores")
+        told = dict(nested) if isinstance(nested, Mapping) else {}
+        return told | {n.removeprefix("score_"): v for n, v in self.record.items() if n.startswith("score_")}
+
+    @property
+    def state(self) -> HiddenState | None:
+        """The hidden state at its end, as `semtoken score --states` writes it; None where the file has none."""
+        return state_from(self.record, self.where)
+
+    @property
+    def headline(self) -> RecordedHeadline | None:
+        """The number on top, as `semtoken score` and `semtoken ask --json` write it; None where there is none."""
+        nested = self.record.get("headline")
+        fields = nested if isinstance(nested, Mapping) else {"name": self.record.get("headline_name")}
+        value = fields.get("value") if isinstance(nested, Mapping) else self.record.get("headline_value")
+        if fields.get("name") == "phrase_and_mean":
+            raise InvalidInput(
+                f"{self.where}: its headline is that of an earlier release, which is no longer in use. Score the file "
+                "again, with `semtoken score` or `semtoken check`."
+            )
+        if fields.get("name") not in _HEADLINES:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float | None) or (value is not None and value < 0):
+            raise InvalidInput(f"{self.where}: the headline's value must be a number from 0 on, got {value!r:.40}.")
+        return RecordedHeadline(str(fields["name"]), math.inf if value is None else float(value))
+
+    @property
+    def question(self) -> str:
+        """The question as it stands in the file."""
+        for name in ("question", "prompt"):
+            if isinstance(value := self.record.get(name), str):
+                return value
+        messages = self.record.get("messages")
+        return "" if messages is None else str(messages)
+
+    @property
+    def text(self) -> str:
+        """The answer, under whichever name the file has it."""
+        return next(
+            (v for n in ("response", "text", "answer", "value") if isinstance(v := self.record.get(n), str)), ""
+        )
+
+    @property
+    def document(self) -> str | None:
+        """The document that a field of extracted JSON belongs to; None for what is no field."""
+        name = self.record.get("document")
+        return name if isinstance(name, str) and name else None
+
+    @property
+    def extracted_from(self) -> str:
+        """The text that a field was extracted from, as far as the file has it; "" where it does not."""
+        asked = self.record.get("asked")
+        return asked if isinstance(asked, str) else ""
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Answers that count as right; none where the file names none."""
+        given = self.record.get("answers")
+        return (given,) if isinstance(given, str) and given else tuple(given) if isinstance(given, list) else ()
+
+    @property
+    def model(self) -> str | None:
+        """The model that answered; None where the file does not say."""
+        name = self.record.get("model")
+        return name if isinstance(name, str) and name else None
+
+    @property
+    def can_be_labelled(self) -> bool:
+        """Whether it has a label, or answers to judge it by."""
+        return self.correct is not None or bool(self.references)
+
+    @property
+    def signature(self) -> str | None:
+        """The line that names clusters and rules; None where the file has none."""
+        return self.record.get("signature") or None
+
+    @property
+    def distribution(self) -> str | None:
+        """`raw`, `processed` or `unknown`."""
+        return self.record.get("distribution") or None
+
+
+def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
+    """The answers of a `.jsonl` or `.csv` file, as `semtoken score` and `semtoken ask --json` write it.
+
+    It may be any file with `log_score`, `question` or `prompt`, `response`, `answers` (accepted ones) and a label:
+    true, false, 1, 0, yes, no; empty or null for none. Lines with an `error` are left out. `InvalidInput` if the file
+    cannot be read or holds no answers, or a line cannot be used; the message names it.
+    """
+    scored = ((where, record) for _, where, record in read_rows(path) if not record.get("error"))
+    answers = [answer_record(where, record, label) for where, record in scored]
+    if not answers:
+        raise InvalidInput(f"{path} holds no answers.")
+    return answers
+
+
+def require_scores(answers: Sequence[AnswerRecord]) -> None:
+    """Raise `InvalidInput`, which names the answer, if one has no score."""
+    if unscored := [answer for answer in answers if answer.log_score is None]:
+        raise InvalidInput(f"{unscored[0].where}: 'log_score' is missing. {HOW_TO_SCORE}")
+
+
+def require_labels(answers: Sequence[AnswerRecord], label: str = "correct") -> None:
+    """Raise `InvalidInput` if no answer has the field of labels, nor accepted answers to judge by."""
+    if any(answer.can_be_labelled for answer in answers):
+        return
+    fields = ", ".join(f"'{name}'" for name in answers[0].record)
+    raise InvalidInput(
+        f"No answer has a label: the field '{label}' is missing or empty in all {len(answers):,} of them, and none has "
+        f"'answers' to judge by. The first one has the fields {fields}. Name the right field with --label, or make "
+        "labels with `semtoken label`."
+    )
+
+
+def answer_record(where: str, record: Mapping[str, Any], label: str = "correct") -> AnswerRecord:
+    """An answer from plain values (see `read_answers`); `InvalidInput` names `where` one cannot be used."""
+    return AnswerRecord(where, record, _score(where, record), _label(where, record.get(label)), _bounds(where, record))
+
+
+def _bounds(where: str, record: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The interval of a log score, as one field or as two; None where the score is exact."""
+    ends = record.get("log_score_bounds")
+    if not (isinstance(ends, list) and len(ends) == 2):
+        ends = [record.get("log_score_lower"), record.get("log_score_upper")]
+        if ends == [None, None]:
+            return None
+    try:
+        low, high = (-math.inf if end is None else float(end) for end in ends)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{where}: the bounds of 'log_score' must be numbers, got {ends!r:.40}.") from error
+    return low, high
+
+
+def _score(where: str, record: Mapping[str, Any]) -> float | None:
+    """JSON has no infinity: a blank answer's log score is null."""
+    if "log_score" not in record:
+        if "uncertainty" in record:
+            raise InvalidInput(
+                f"{where}: there is an 'uncertainty' but no 'log_score'. Calibrators need `log_score`: the uncertainty "
+                "of long answers is 1 to all digits."
+            )
+        return None
+    value = record["log_score"]
+    if value is None or value == "":
+        return -math.inf
+    try:
+        score = float(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{where}: 'log_score' must be a number, got {value!r:.40}.") from error
+    if math.isnan(score) or score > 0:
+        raise InvalidInput(f"{where}: 'log_score' must be at most 0, got {score:g}.")
+    return score
+
+
+def _label(where: str, value: Any) -> bool | None:
+    text = "" if value is None else str(value).strip().lower()
+    if text not in VERDICTS:
+        raise InvalidInput(f"{where}: a label must be true or false (1 or 0, yes or no), got {value!r:.40}.")
+    verdict = VERDICTS[text]
+    return None if verdict is None else bool(verdict)

@@ -1,0 +1,16 @@
+"""What one pass of the answering model leaves behind for the methods: observers that record fields of `Generation`.
+
+steps.py           what a backend shows: `Step`, what may be read of it, `Observer`
+table.py           `@statistic`: an observer that fills one field; the table of all of them; those of this package:
+                   entropy, divergence from uniform, the best log-probabilities, attention, hidden states
+method_scores.py   any methods of one pass, applied to answers as they come (`STC(..., methods=[...])`), and what these
+                   read of a scored answer: confidence of its new words and of its phrases
+
+A statistic is one class with `@statistic` above it; nothing else has to name it.
+"""
+
+from __future__ import annotations
+
+from semtoken.methods.observers.table import STATISTICS, Statistic, TokenNumbers, statistic
+
+__all__ = ["STATISTICS", "Statistic", "TokenNumbers", "statistic"]

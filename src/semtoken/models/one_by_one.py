@@ -1,0 +1,168 @@
+"""What backends have in common that answer one prompt after the other, a token at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.core.results import Distribution
+from semtoken.errors import BackendError, InvalidInput
+from semtoken.methods.observers.steps import Completion, Observer, Readable, Step, finish, show
+from semtoken.models.base import Decoding, OwnTokens, Prompt, Response, require_readings
+from semtoken.models.prompt_ids import AnswerText, as_decodings, encode_prompts, encode_responses
+from semtoken.support.arrays import FloatArray, log_normalizers
+
+if TYPE_CHECKING:
+    from semtoken.clustering.token_clusters import TokenClusters
+
+Logits: TypeAlias = npt.NDArray[np.floating[Any]]
+
+
+class OneByOne(OwnTokens, ABC):
+    """A `Backend` of an engine that reads tokens and gives the logits behind the last one.
+
+    A subclass has the attributes below without a value, and says in `_begin` how tokens are read. Its answers are
+    greedy, unless it says in `_tokens` how else they are chosen.
+    """
+
+    name: ClassVar[str]
+    model: Any
+    _ends: frozenset[int]
+    """Tokens that end an answer."""
+    distribution: Distribution = "raw"
+    gives: frozenset[Readable] = frozenset({"log_probability", "entropy", "best", "row", "logits"})
+    _remedy: ClassVar[str] = "Shorten the prompt."
+    """What helps where the model cannot read as much."""
+    _last_is_read: ClassVar[int] = 0
+    """1 if the engine reads the last token of an answer, too, and needs room for it."""
+
+    @property
+    def max_length(self) -> int | None:
+        """How many tokens of prompt and answer the model can read together; None if it does not say."""
+        return None
+
+    @abstractmethod
+    def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:
+        """The clusters cached for this model, or computed from its token table and cached."""
+
+    @abstractmethod
+    def _begin(self) -> Callable[[Sequence[int]], Logits]:
+        """Begin a new text. The function reads further tokens of it and gives the logits [columns] behind the last one,
+        which are valid until it is called again.
+        """
+
+    def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
+        """Raise the error that `generate` would raise before its first step; does nothing if it would raise none."""
+        self._encoded(prompts, self._last_is_read)
+        self._check_decoding(decoding)
+
+    def _check_decoding(self, decoding: Decoding) -> None:
+        """Raise `BackendError` for settings that cannot be followed."""
+        if decoding.n > 1 or decoding.temperature > 0 or decoding.options or decoding.stop_strings:
+            raise BackendError(
+                f"The {self.name} backend decodes greedily, one answer a prompt. Use transformers for the rest."
+            )
+
+    def generate(
+        self, prompts: Sequence[Prompt], decoding: Decoding | Sequence[Decoding], observers: Sequence[Observer] = ()
+    ) -> list[Completion]:
+        """Answer each prompt; see `Backend.generate`."""
+        require_readings(self, observers)
+        decodings = as_decodings(decoding, len(prompts))
+        encoded = self._encoded(prompts, self._last_is_read)
+        for each in decodings:
+            self._check_decoding(each)
+        wanted = [(ids, each, n) for ids, each in zip(encoded, decodings, strict=True) for n in range(each.n)]
+        return [self._answer(answer, *request, observers) for answer, request in enumerate(wanted)]
+
+    def _answer(
+        self, answer: int, prompt: list[int], decoding: Decoding, sample: int, observers: Sequence[Observer]
+    ) -> Completion:
+        limit, stop_ids = decoding.max_new_tokens, self._stop_ids(decoding)
+        if self.max_length is not None:
+            limit = min(limit, self.max_length - len(prompt) + 1 - self._last_is_read)
+        text = AnswerText(self.vocabulary, decoding.stop_strings) if decoding.stop_strings else None
+        ids, stopped = list[int](), False
+        for token, logits in self._tokens(prompt, decoding, sample):
+            ids.append(token)
+            stopped = token in stop_ids
+            stopped = self._show(answer, token, logits, observers, ends=stopped) or stopped
+            if text is not None:
+                text.add(token)
+                stopped = stopped or text.stopped
+            if stopped or len(ids) >= limit:
+                break
+        completion = Completion(ids, truncated=not stopped)
+        finish(answer, completion, observers)
+        return completion
+
+    def _stop_ids(self, decoding: Decoding) -> frozenset[int]:
+        """Tokens that end an answer."""
+        return self._ends | self.newlines if decoding.stop_at_newline else self._ends
+
+    def _tokens(self, prompt: list[int], decoding: Decoding, sample: int) -> Iterator[tuple[int, Logits]]:
+        """The tokens of an answer, without end, each with the logits that it was chosen from."""
+        read, unread = self._begin(), prompt
+        while True:
+            logits = read(unread)
+            unread = [int(logits.argmax())]
+            yield unread[0], logits
+
+    def read(
+        self,
+        prompts: Sequence[Prompt],
+        replies: Sequence[Response],
+        observers: Sequence[Observer],
+        *,
+        batch_size: int = 8,
+    ) -> None:
+        """Read replies token by token; see `Backend.read`."""
+        require_readings(self, observers)
+        encoded = self._encoded(prompts)
+        answers = encode_responses(self.tokenizer, self.vocabulary, prompts, encoded, replies)
+        for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
+            self._check_length(len(ids) + len(reply), number)
+        for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
+            read, unread = self._begin(), ids
+            for token in reply:
+                self._show(number, token, read(unread), observers)
+                unread = [token]
+            finish(number, Completion(reply, truncated=None), observers)
+
+    def next_log_probs(
+        self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
+    ) -> FloatArray:
+        """Log-probability of each continuation after each prompt; see `Backend.next_log_probs`."""
+        sums = np.zeros((len(prompts), len(continuations)))
+        for row, ids in enumerate(self._encoded(prompts, max(map(len, continuations), default=0))):
+            for column, continuation in enumerate(continuations):
+                read, unread = self._begin(), ids
+                for token in continuation:
+                    logits = read(unread)[None]
+                    unread = [token]
+                    sums[row, column] += float(logits[0, token]) - float(log_normalizers(logits, logits.shape[1])[0])
+        return sums
+
+    def _show(
+        self, answer: int, token: int, logits: Logits, observers: Sequence[Observer], *, ends: bool = False
+    ) -> bool:
+        """Show a step; returns whether an observer ends the answer."""
+        return answer in show(Step([answer], [token], len(logits), logits[None], [0], ends=[ends]), observers)
+
+    def _encoded(self, prompts: Sequence[Prompt], more: int = 0) -> list[list[int]]:
+        """Token ids of prompts, behind each of which there must be room for so many more tokens."""
+        encoded = encode_prompts(self.tokenizer, prompts)
+        for number, ids in enumerate(encoded):
+            self._check_length(len(ids) + more, number)
+        return encoded
+
+    def _check_length(self, length: int, number: int) -> None:
+        if self.max_length is not None and length > self.max_length:
+            raise InvalidInput(
+                f"Prompt {number} and its answer take {length:,} tokens or more; "
+                f"the model reads {self.max_length:,} at most. {self._remedy}"
+            )

@@ -1,0 +1,370 @@
+"""Between texts and a model: prompts and responses as token ids, in batches, and an answer's text as its tokens come.
+
+`AnswerText` gives whole characters only, and nothing from a stop text on. `Pace` says how much of a long prompt is read
+between two steps of the answers that are being written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.clustering.tokenizers import REPLACEMENT
+from semtoken.clustering.vocabulary import Vocabulary
+from semtoken.errors import InvalidInput, VocabularyError
+from semtoken.models.base import Decoding, Message, Prompt, Response
+from semtoken.support.files.images import has_images
+from semtoken.support.inputs import listed, whole
+from semtoken.support.questions import question_of
+
+
+@dataclass(frozen=True, eq=False)
+class PaddedBatch:
+    """Token sequences padded to one length, with the mask that tells tokens from padding."""
+
+    ids: npt.NDArray[np.int64]
+    """Token ids, padded, [B, T]."""
+    mask: npt.NDArray[np.int64]
+    """[B, T] 1 for tokens, 0 for padding."""
+
+
+def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """A list of prompts, also where a single prompt was given."""
+    if isinstance(prompts, str):
+        return [prompts]
+    if is_ids(prompts):
+        return [prompts]
+    prompt_list = listed(prompts, "prompts")
+    if prompt_list and isinstance(prompt_list[0], Mapping):
+        return [prompt_list]
+    return prompt_list
+
+
+def as_responses(responses: Response | Sequence[Response], count: int) -> list[Response]:
+    """A list of responses, also where a single one was given; `InvalidInput` if there are not `count` of them."""
+    response_list = [responses] if isinstance(responses, str) or is_ids(responses) else listed(responses, "responses")
+    if len(response_list) != count:
+        raise InvalidInput(f"There are {count} prompts and {len(response_list)} responses; each prompt needs one.")
+    return response_list
+
+
+def as_decodings(decoding: Decoding | Sequence[Decoding], count: int) -> list[Decoding]:
+    """The decoding settings of each of `count` prompts, from one setting for all or a list of them."""
+    return [decoding] * count if isinstance(decoding, Decoding) else list(decoding)
+
+
+def is_ids(value: Any) -> TypeGuard[Sequence[int]]:
+    """Whether a value is one prompt or response as a list of token ids, rather than a text or several of them."""
+    try:
+        return len(value) > 0 and isinstance(value[0], int | np.integer)
+    except Exception:  # no list, or an object that refuses
+        return False
+
+
+def end_token_ids(given: Any) -> frozenset[int]:
+    """The ids in an `eos_token_id` setting: one id, a list, or None; `InvalidInput` if it holds something else."""
+    if given is None:
+        return frozenset()
+    if isinstance(given, int | np.integer) or not isinstance(given, Iterable):
+        given = [given]
+    ids = given if isinstance(given, set | frozenset) else listed(given, "eos_token_id")
+    return frozenset(whole(i, "eos_token_id") for i in ids)
+
+
+def question_of_prompt(prompt: Prompt) -> str | None:
+    """The question in a prompt, a text or messages, as in a request with it; None where only token ids are known."""
+    return question_of({"prompt": prompt})
+
+
+def prompt_text(tokenizer: Any, prompt: Prompt, number: int) -> str:
+    """The text the model sees: the prompt itself, or chat messages through the tokenizer's template.
+    `InvalidInput` if the prompt is blank or of another kind, or the tokenizer has no chat template.
+    """
+    if isinstance(prompt, str):
+        text = prompt
+    elif isinstance(prompt, list | tuple) and prompt and all(isinstance(message, Mapping) for message in prompt):
+        text = _rendered(tokenizer, prompt, number)
+    else:
+        raise InvalidInput(
+            f"Prompt {number} must be a string or a non-empty list of chat messages, got {type(prompt).__name__}."
+        )
+    if not text.strip():
+        raise InvalidInput(f"Prompt {number} is empty.")
+    _check_characters(text, f"Prompt {number}")
+    return text
+
+
+def _check_characters(text: str, name: str) -> None:
+    """Raise `InvalidInput` for what no tokenizer reads."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{name} holds half a character (a lone surrogate) at {error.start}.") from error
+
+
+def _rendered(tokenizer: Any, messages: Sequence[Message], number: int) -> str:
+    if has_images(messages):
+        raise InvalidInput(f"Prompt {number} has an image, and only text is read here. Leave images out.")
+    if not getattr(tokenizer, "chat_template", None):
+        raise InvalidInput(
+            f"Prompt {number} is a list of chat messages, but the tokenizer has no chat template. "
+            "Pass the prompt as text, or set tokenizer.chat_template."
+        )
+    try:
+        return str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True))
+    except Exception as error:  # templates are programs of the model's authors and raise what they like
+        raise InvalidInput(f"The chat template refuses the messages of prompt {number}: {error}") from error
+
+
+def encode_prompt(tokenizer: Any, prompt: Prompt, number: int) -> list[int]:
+    """Token ids of a prompt; a chat template writes its special tokens itself. `number` names the prompt in messages.
+    Errors are those of `prompt_text`.
+    """
+    if is_ids(prompt):
+        return [int(token) for token in prompt]
+    return encode_text(tokenizer, prompt_text(tokenizer, prompt, number), special=isinstance(prompt, str))
+
+
+def encode_prompts(tokenizer: Any, prompts: Sequence[Prompt]) -> list[list[int]]:
+    """Token ids of each prompt; see `encode_prompt`. A message names a prompt by its place."""
+    return [encode_prompt(tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+
+
+def encode_text(tokenizer: Any, text: str, *, special: bool) -> list[int]:
+    """Token ids of a text, with the tokenizer's special tokens around it if `special`."""
+    return list(tokenizer(text, add_special_tokens=special)["input_ids"])
+
+
+def encode_response(
+    tokenizer: Any, prompt: Prompt, prompt_ids: list[int], response: Response, number: int
+) -> list[int]:
+    """Token ids of a response, as they would follow the prompt; `InvalidInput` if it is neither text nor ids.
+    Prompt and response are tokenised together where that leaves the prompt's ids as they are, apart otherwise.
+    """
+    if not isinstance(response, str):
+        try:
+            return [int(token) for token in response]
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"Response {number} must be text or token ids, got {response!r:.80}.") from error
+    if not response:
+        return []
+    _check_characters(response, f"Response {number}")
+    if not is_ids(prompt):
+        text = prompt_text(tokenizer, prompt, number) + response
+        together = encode_text(tokenizer, text, special=isinstance(prompt, str))
+        if together[: len(prompt_ids)] == prompt_ids:
+            return _without_closing(tokenizer, together[len(prompt_ids) :], response)
+    return encode_text(tokenizer, response, special=False)
+
+
+def encode_responses(
+    tokenizer: Any,
+    vocabulary: Vocabulary,
+    prompts: Sequence[Prompt],
+    prompt_ids: Sequence[list[int]],
+    responses: Response | Sequence[Response],
+) -> list[list[int]]:
+    """Token ids of the response to each prompt; see `encode_response`.
+    `InvalidInput` if there is not one response for each prompt, `VocabularyError` if an id lies outside the vocabulary.
+    """
+    each = as_responses(responses, len(prompts))
+    return [
+        vocabulary.checked_ids(encode_response(tokenizer, prompt, ids, response, number))
+        for number, (prompt, ids, response) in enumerate(zip(prompts, prompt_ids, each, strict=True))
+    ]
+
+
+def _without_closing(tokenizer: Any, ids: list[int], response: str) -> list[int]:
+    """Leave out the end-of-sequence token that some tokenizers put behind every text."""
+    closing = getattr(tokenizer, "eos_token", None)
+    if ids and closing and ids[-1] == tokenizer.eos_token_id and not response.endswith(closing):
+        return ids[:-1]
+    return ids
+
+
+def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """The ids that end an answer: those of the model's generation settings, or else the tokenizer's own.
+    The tokenizer's own comes first if it is among them.
+    """
+    own, settings = getattr(tokenizer, "eos_token_id", None), getattr(model, "generation_config", None)
+    given = getattr(settings, "eos_token_id", None)
+    listed = [own] if given is None else given if isinstance(given, list | tuple) else [given]
+    return tuple(sorted({int(token) for token in listed if token is not None}, key=lambda token: (token != own, token)))
+
+
+def pad(sequences: Sequence[Sequence[int]], padding: int, *, left: bool) -> PaddedBatch:
+    """Pad sequences to one length, on the left (prompts) or on the right (responses)."""
+    width = max(map(len, sequences))
+    ids = np.full((len(sequences), width), padding, dtype=np.int64)
+    mask = np.zeros_like(ids)
+    for row, sequence in enumerate(sequences):
+        columns = slice(width - len(sequence), width) if left else slice(0, len(sequence))
+        ids[row, columns] = sequence
+        mask[row, columns] = 1
+    return PaddedBatch(ids, mask)
+
+
+def in_batches_by_length(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
+    """Divide texts into batches of similar length, longest first, so that a lack of memory shows at once.
+
+    >>> in_batches_by_length([3, 9, 4], batch_size=2)
+    [[1, 2], [0]]
+    """
+    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
+    return [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
+
+
+def padding_id(tokenizer: Any, stop_ids: Collection[int]) -> int:
+    """An id to pad with: the tokenizer's own, or one that ends a sequence; `VocabularyError` if there is neither."""
+    if tokenizer.pad_token_id is not None:
+        return int(tokenizer.pad_token_id)
+    if stop_ids:
+        return min(stop_ids)
+    raise VocabularyError("The tokenizer has neither a padding nor an end-of-sequence token; set tokenizer.pad_token.")
+
+
+def answer_length(
+    ids: Sequence[int], stop_ids: Collection[int], stop_strings: Sequence[str], vocabulary: Vocabulary
+) -> int:
+    """The number of tokens of an answer up to and including the first stop token, or the one that completes a stop
+    string.
+    """
+    length = next((i + 1 for i, token in enumerate(ids) if token in stop_ids), len(ids))
+    if not stop_strings:
+        return length
+    text = vocabulary.decode(ids[:length])
+    ends = [text.find(stop) + len(stop) for stop in stop_strings if stop in text]
+    if not ends:
+        return length
+    return next(i + 1 for i, (_, end) in enumerate(vocabulary.offsets(ids[:length])) if end >= min(ends))
+
+
+def draw_key(seed: int, prompt_ids: Sequence[int], sample: int) -> list[int]:
+    """The seed of one sample's random numbers. It depends on the prompt and not on the order of the questions."""
+    digest = hashlib.sha256(np.asarray(prompt_ids, dtype="<i8").tobytes()).digest()
+    return [seed, sample, *np.frombuffer(digest, dtype="<u4").tolist()]
+
+
+class AnswerText:
+    """Decodes one answer token by token, and holds back what may turn out to be the beginning of a text of `stops`."""
+
+    def __init__(self, vocabulary: Vocabulary, stops: Sequence[str] = ()) -> None:
+        self.stopped = False
+        """Whether a stop text has come."""
+        self._vocabulary = vocabulary
+        self._stops = tuple(stops)
+        self._ids: list[int] = []
+        self._context = 0  # tokens from here to `_read` are decoded again, as the look of a token depends on them
+        self._read = 0
+        self._held = ""
+
+    def add(self, token: int) -> str:
+        """Add the next token; returns the text that can be shown now and was not shown before."""
+        self._ids.append(token)
+        return self._show(self._decoded(complete=False), complete=False)
+
+    def finish(self) -> str:
+        """End the answer; returns the last text, which was not shown while a character might have been incomplete."""
+        return "" if self.stopped else self._show(self._decoded(complete=True), complete=True)
+
+    def _decoded(self, *, complete: bool) -> str:
+        before = self._vocabulary.decode(self._ids[self._context : self._read])
+        now = self._vocabulary.decode(self._ids[self._context :])
+        if not complete and (now.endswith(REPLACEMENT) or self._in_run()):  # perhaps a piece of a character
+            return ""
+        if len(now) > len(before):
+            self._context, self._read = self._read, len(self._ids)
+        return now[len(before) :]
+
+    def _in_run(self) -> bool:
+        """A later byte may break the run of byte tokens that the last one is in, and with it all of its text."""
+        if self._vocabulary.byte_errors != "run":
+            return False
+        parts = self._vocabulary.parts(self._ids[self._context :])
+        return bool(parts) and bool(self._vocabulary.byte_tokens[parts[-1]])
+
+    def _show(self, gained: str, *, complete: bool) -> str:
+        if self.stopped:
+            return ""
+        text = self._held + gained
+        stop_places = [text.find(stop) for stop in self._stops if stop in text]
+        self.stopped = bool(stop_places)
+        shown = min(stop_places) if stop_places else len(text) - (0 if complete else self._doubtful(text))
+        self._held = text[shown:]
+        return text[:shown]
+
+    def _doubtful(self, text: str) -> int:
+        """Characters at the end that may be the beginning of a stop text."""
+        longest = max(map(len, self._stops), default=1) - 1
+        ends = range(min(longest, len(text)), 0, -1)
+        return next((n for n in ends if any(stop.startswith(text[-n:]) for stop in self._stops)), 0)
+
+
+WHOLE = 64
+"""Prompts of which at most this many tokens are to be read are read whole and together: in pieces, many of them would
+take longer."""
+FEWEST = 4
+"""The fewest tokens of a longer prompt that are read before a step, however slow that is: whoever waits must get on."""
+MOST = 512
+"""The most tokens of prompts that are read in one pass: a pass over more is hardly faster for each of them, and whoever
+comes meanwhile waits for all of it."""
+SLOW, FAST = 1.5, 0.75
+"""Bounds of the time that reading takes, in units of a decoding step. Above the first, half as much is read before the
+next step; below the second, twice as much, which takes at most twice as long. So a token usually comes at most 2.5
+steps after the one before it, and within 3 if a piece takes a third longer than usual.
+"""
+STEPS = 9
+"""How many of the last decoding steps are remembered; the median of their times is what a step takes."""
+
+
+class Pace:
+    """Limits how much of waiting prompts is read before a step, so that running answers usually wait no longer than the
+    time of a step and a half; where more answers wait than are being written, longer in the same proportion.
+    """
+
+    def __init__(self) -> None:
+        self._tokens = FEWEST
+        self._steps: deque[float] = deque(maxlen=STEPS)
+
+    def budget(self, waiting: int, running: int) -> int:
+        """How many tokens of prompts to read before the next step, given how many answers wait and how many are being
+        written.
+        """
+        return min(MOST, int(self._tokens * _share(waiting, running))) if running else MOST
+
+    def note_step(self, seconds: float) -> None:
+        """Record how many seconds a decoding step took in which nothing of a prompt was read."""
+        self._steps.append(seconds)
+
+    def note_reading(self, seconds: float, read: int, waiting: int, running: int) -> None:
+        """Record how many seconds it took to read this many tokens of prompts."""
+        if not read or not running or not self._steps:
+            return
+        share = _share(waiting, running)
+        ratio = seconds / median(self._steps) / share
+        if ratio > SLOW:
+            self._tokens = max(FEWEST, self._tokens // 2)
+        elif ratio < FAST and read >= self._tokens * share / 2:
+            self._tokens = min(MOST, self._tokens * 2)
+
+
+def _share(waiting: int, running: int) -> float:
+    """How many answers wait for each that is being written, at least 1."""
+    return max(1.0, waiting / running)
+
+
+def has_room(tokens: int, before: int, budget: int) -> bool:
+    """Whether a prompt of this many tokens is read whole before the next step, after `before` tokens of others."""
+    return before + tokens <= (MOST if tokens <= WHOLE else budget)
+
+
+def is_long(tokens: int, budget: int) -> bool:
+    """Whether a prompt of this many tokens is read in pieces, so that running answers do not have to wait."""
+    return tokens > max(WHOLE, budget)

@@ -1,0 +1,272 @@
+"""Answers that are written together and begin and end one by one, as a server needs it.
+
+transformers' `generate` keeps all rows of a batch until the longest answer ends. Here the rows of complete answers
+leave the batch, and the prompts that wait are read in one pass and join it. What these have in common with each other
+or with a prompt that was read last, such as the system's part of a chat, is read once: as a tree of tokens, or, if they
+are long or the model cannot read trees, in rows that begin where the first of them differs from that prompt.
+
+A long prompt is read in pieces, one before each step, no longer than the answers that are being written can wait
+(`Pace`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from semtoken.methods.observers.steps import Completion, Observer, finish
+from semtoken.models.base import Arrival
+from semtoken.models.prompt_ids import Pace, has_room, is_long, pad
+from semtoken.models.transformers.inside import Inside
+from semtoken.models.transformers.passes import (
+    PromptTree,
+    ReadsTokens,
+    SharedPrefix,
+    cache_of,
+    copied,
+    joined_caches,
+    prompt_tree,
+    read_prompt,
+    rows_of,
+    shared_beginning,
+)
+from semtoken.models.transformers.writing import AnswerChoices, BatchRow, chosen_tokens, show_tokens
+
+USUAL = frozenset(
+    {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "transformers_version"}
+    | {"_from_model_config", "use_cache", "output_attentions", "output_hidden_states", "return_dict_in_generate"}
+    | {"do_sample", "temperature", "top_p", "top_k", "min_p", "max_length", "max_new_tokens"}
+)
+"""Settings of a model for generation that change nothing here: requests say how tokens are chosen."""
+
+LEAST_KNOWN = 4
+"""The fewest tokens of a known beginning that are used again; a shorter one is read again."""
+
+MOST_SEEN = 2**18
+"""The most pairs of a token and one that it may see for which a tree is read: with more of them, it costs more than the
+padding that it does without."""
+
+
+def only_usual(config: Any) -> bool:
+    """Whether a generation config sets nothing that changes which tokens are chosen, such as penalties."""
+    return set(config.to_diff_dict()) <= USUAL
+
+
+@dataclass(eq=False)
+class _Together:
+    """A batch of answers whose prompts were read together and that are extended together, token by token."""
+
+    rows: list[tuple[BatchRow, AnswerChoices]]
+    mask: npt.NDArray[np.int64]
+    """[B, T], 0 where padded at the left."""
+    cache: Any
+    logits: torch.Tensor
+    """[B, columns] of the next token; none once it is chosen and the rows have joined others."""
+    inside: Mapping[str, Any] = field(default_factory=dict)
+    """What observers read from inside the model: fields of the `Step` that chooses the next token."""
+
+
+@dataclass(eq=False)
+class _WaitingAnswer:
+    """An answer whose prompt has not been read to its end."""
+
+    row: BatchRow
+    arrival: Arrival
+    cache: Any = None
+    """Keys and values of the pieces of the prompt that have been read, if any."""
+    read: int = 0
+    """Tokens of the prompt that are in it."""
+    _compared: SharedPrefix | None = None
+    _shared: int = 0
+    """Tokens that the prompt has in common with that."""
+
+    @property
+    def choices(self) -> AnswerChoices:
+        """How its tokens are chosen."""
+        return AnswerChoices.of(self.arrival.decoding, self.arrival.prompt_ids)
+
+    def unread(self, known: SharedPrefix | None) -> int:
+        """How many tokens of the prompt the model still has to read, given a beginning that it has read for another
+        prompt.
+        """
+        ids = self.arrival.prompt_ids
+        if self.cache is not None or known is None:
+            return len(ids) - self.read
+        if known is not self._compared:
+            self._compared, self._shared = known, len(shared_beginning(([*known.token_ids, 0], ids)))
+        return len(ids) - self._shared
+
+
+class JoiningRows:
+    """The answers that are being written together, which others can join at any step; observers receive each step."""
+
+    def __init__(self, backend: ReadsTokens, observers: Sequence[Observer], inside: Inside) -> None:
+        self._backend = backend
+        self._observers = observers
+        self._inside = inside
+        self._running: _Together | None = None
+        self._waiting: list[_WaitingAnswer] = []
+        self._pace = Pace()
+
+    def __bool__(self) -> bool:
+        return self._running is not None or bool(self._waiting)
+
+    @torch.inference_mode()
+    def advance(self, newcomers: Sequence[tuple[BatchRow, Arrival]]) -> None:
+        """Read as much of the waiting prompts as the pace allows, and add a token to every running answer."""
+        self._waiting += [_WaitingAnswer(row, arrival) for row, arrival in newcomers]
+        self._drop_unwanted()
+        if newcomers and self._keeps() and self._backend.has_other_weights():
+            self._backend.forget_prompts()
+            for waiting in self._waiting:
+                waiting.cache, waiting.read = None, 0
+        if self._waiting:
+            self._begin(0 if self._running is None else len(self._running.rows))
+        if self._running is not None:
+            started = perf_counter()
+            self._step(self._running)
+            self._pace.note_step(perf_counter() - started)
+
+    def _begin(self, running: int) -> None:
+        """Read prompts, short ones whole, and choose the first tokens of their answers."""
+        unread = [(waiting, waiting.unread(self._backend.last_prompt)) for waiting in self._waiting]
+        budget = self._pace.budget(len(self._waiting), running)
+        short = _whole([(waiting, count) for waiting, count in unread if waiting.cache is None], budget)
+        begun = [self._read(short)] if short else []
+        long = [waiting for waiting, count in unread if waiting.cache is not None or is_long(count, budget)]
+        if long:
+            first = max(long, key=lambda waiting: waiting.read)  # a prompt that was begun is read to its end
+            started, before = perf_counter(), first.read
+            begun += self._read_piece(first, budget)
+            self._pace.note_reading(perf_counter() - started, first.read - before, len(self._waiting), running)
+        self._waiting = [
+            waiting
+            for waiting in self._waiting
+            if waiting not in short and waiting.read < len(waiting.arrival.prompt_ids)
+        ]
+        parts = [] if self._running is None else [(self._running, range(running))]
+        self._running = join_batches([*parts, *((part, self._choose(part)) for part in begun)])
+
+    def _step(self, running: _Together) -> None:
+        """Give every answer, those that have just joined among them, its next token."""
+        part = self._read_on(running)
+        self._running = join_batches([(part, self._choose(part))])
+
+    def _keeps(self) -> bool:
+        """Whether something of a prompt is kept for those that join."""
+        begun = any(waiting.cache is not None for waiting in self._waiting)
+        return begun or self._backend.last_prompt is not None
+
+    def _drop_unwanted(self) -> None:
+        """End the answers that nobody waits for any more before their prompts are read."""
+        for waiting in [waiting for waiting in self._waiting if not waiting.arrival.is_wanted()]:
+            self._waiting.remove(waiting)
+            finish(waiting.row.answer, Completion([], truncated=True), self._observers)
+
+    def _read_piece(self, waiting: _WaitingAnswer, most: int) -> list[_Together]:
+        """Read a piece of a long prompt; after its last piece its answer can begin."""
+        ids, known = waiting.arrival.prompt_ids, self._backend.last_prompt
+        if waiting.cache is None and known is not None and (shared := len(ids) - waiting.unread(known)) >= LEAST_KNOWN:
+            waiting.cache, waiting.read = known.begun(np.ones((1, shared), dtype=np.int64)), shared
+        piece = np.array([ids[waiting.read : waiting.read + most]], dtype=np.int64)
+        waiting.read += piece.shape[1]
+        mask = np.ones((1, waiting.read), dtype=np.int64)
+        output = self._backend.passes.rows(piece, mask=mask, cache=waiting.cache)
+        waiting.cache = cache_of(output)
+        if waiting.read < len(ids):
+            float(output.logits[0, -1, 0])  # a GPU is waited for, so that the pace knows what reading takes
+            return []
+        self._backend.last_prompt = read_prompt(waiting.cache, ids, len(ids))
+        return [
+            _Together([(waiting.row, waiting.choices)], mask, waiting.cache, output.logits[:, -1], self._inside.at())
+        ]
+
+    def _read(self, newcomers: Sequence[_WaitingAnswer]) -> _Together:
+        """Read the prompts of answers that begin, all in one pass."""
+        prompts = [newcomer.arrival.prompt_ids for newcomer in newcomers]
+        rows = [(newcomer.row, newcomer.choices) for newcomer in newcomers]
+        if len(prompts) > 1 and self._backend.reads_trees:
+            known = self._backend.last_prompt
+            tree = prompt_tree(prompts, () if known is None else known.token_ids)
+            if tree.seen.size <= MOST_SEEN:
+                mask, cache, logits = self._read_tree(tree, prompts, known)
+                return _Together(rows, mask, cache, logits, self._inside.at_places(torch.from_numpy(tree.last)))
+        return _Together(rows, *self._read_padded(prompts), self._inside.at())
+
+    def _read_tree(
+        self, tree: PromptTree, prompts: Sequence[Sequence[int]], known: SharedPrefix | None
+    ) -> tuple[npt.NDArray[np.int64], Any, torch.Tensor]:
+        """Mask, cache and logits of short prompts."""
+        before = None if known is None else copied(known.cache)
+        output = self._backend.passes.nodes(tree.ids, tree.seen, tree.positions, before, tree.last)
+        columns, mask = tree.padded()
+        first = rows_of(cache_of(output), columns[:1, -len(prompts[0]) :])
+        self._backend.last_prompt = SharedPrefix(tuple(prompts[0]), first)
+        return mask, rows_of(cache_of(output), columns), output.logits[0]
+
+    def _read_padded(self, prompts: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int64], Any, torch.Tensor]:
+        """Mask, cache and logits of prompts of any length."""
+        batch, last, known, cache = pad(prompts, 0, left=True), self._backend.last_prompt, 0, None
+        if last is not None and (columns := last.known_columns(prompts)) >= LEAST_KNOWN:
+            known, cache = columns, last.begun(batch.mask[:, :columns])
+        output = self._backend.passes.rows(batch.ids[:, known:], mask=batch.mask, cache=cache)
+        self._backend.last_prompt = read_prompt(cache_of(output), prompts[0], batch.ids.shape[1])
+        return batch.mask, cache_of(output), output.logits[:, -1]
+
+    def _read_on(self, part: _Together) -> _Together:
+        """Read the last token of every answer."""
+        ids = np.array([[row.token_ids[-1]] for row, _ in part.rows], dtype=np.int64)
+        mask = np.concatenate([part.mask, np.ones_like(ids)], axis=1)
+        output = self._backend.passes.rows(ids, mask=mask, cache=part.cache)
+        return _Together(part.rows, mask, cache_of(output), output.logits[:, -1], self._inside.at())
+
+    def _choose(self, part: _Together) -> list[int]:
+        """Choose the next tokens and show the step; returns which rows go on."""
+        rows = [row for row, _ in part.rows]
+        vocabulary, places = self._backend.vocabulary, range(len(rows))
+        tokens = chosen_tokens(part.logits[:, : vocabulary.size], [choices for _, choices in part.rows])
+        ended = show_tokens(rows, tokens, part.logits, places, vocabulary, self._observers, part.inside)
+        going_on = []
+        for place, row, token in zip(places, rows, tokens, strict=True):
+            if completion := row.completed(token, vocabulary, ended):
+                finish(row.answer, completion, self._observers)
+            else:
+                going_on.append(place)
+        return going_on
+
+
+def _whole(waiting: Sequence[tuple[_WaitingAnswer, int]], budget: int) -> list[_WaitingAnswer]:
+    """The prompts that are read to their end before the next step."""
+    answers, total = [], 0
+    for answer, count in waiting:
+        if has_room(count, total, budget):
+            answers.append(answer)
+            total += count
+    return answers
+
+
+def join_batches(parts: Sequence[tuple[_Together, Sequence[int]]]) -> _Together | None:
+    """One batch of the rows of several batches that have not ended; None if all have."""
+    left = [(part, rows) for part, rows in parts if rows]
+    if not left:
+        return None
+    first, rows = left[0]
+    if len(left) == 1 and len(rows) == len(first.rows):
+        return first
+    masks = [part.mask[list(rows)] for part, rows in left]
+    length = max(int(mask.sum(axis=1).max()) for mask in masks)
+    mask = np.zeros((sum(map(len, masks)), length), dtype=np.int64)
+    place = 0
+    for part_mask in masks:
+        width = min(length, part_mask.shape[1])
+        mask[place : place + len(part_mask), length - width :] = part_mask[:, part_mask.shape[1] - width :]
+        place += len(part_mask)
+    cache = joined_caches([(part.cache, rows) for part, rows in left], length)
+    members = [part.rows[place] for part, rows in left for place in rows]
+    return _Together(members, mask, cache, first.logits[:0])

@@ -1,0 +1,578 @@
+"""A model proves itself: which ways of reading it give the numbers of one plain pass over the text.
+
+Batches, padding, caches, trees and transformers' own `generate` are ways to need fewer passes. Whether a model gives
+the same numbers in each is no matter of its name or of its signature, so a few short passes (60 tokens at most) find
+out, each when a way is first asked for; what differs is not used. What was found is kept in the cache folder, by a hash
+of the weights.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock, RLock, get_ident
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+import transformers
+from transformers import LogitsProcessor
+
+from semtoken.clustering.vocabulary import Vocabulary
+from semtoken.errors import ModelError, one_line_of
+from semtoken.models.prompt_ids import PaddedBatch, pad
+from semtoken.models.transformers.identity import code_key, sampled_sums, state_key, weights_hash
+from semtoken.models.transformers.inside import forward_hook, inner_model
+from semtoken.models.transformers.passes import (
+    ARGUMENTS,
+    CACHE,
+    Passes,
+    SharedPrefix,
+    cache_of,
+    copied,
+    is_repeatable,
+    joined_caches,
+    keeps_all,
+)
+from semtoken.support.files.safe_files import replace_text
+from semtoken.support.installation import cache_root
+
+Generates: TypeAlias = Literal["padded", "equal", "alone", "never"]
+"""In which batches `generate` gives the numbers of a plain pass: of any lengths, of one length, of one row, in none."""
+VERSION = 4
+"""The version of the passes below. Proofs that another version kept are made again."""
+WINDOWS = ("sliding_window", "attention_window_size", "attention_chunk_size", "index_topk", "floor_scale")
+"""Settings that say how many tokens a layer sees, or from which place on it weighs them otherwise."""
+LENGTH = 7
+"""Tokens of the text that is read in all ways."""
+STEPS = 2
+"""Passes of `generate` that are compared."""
+
+
+Value = TypeVar("Value")
+
+
+class _Way(Generic[Value]):
+    """A property of a `Proof` that is found out when it is first asked for, by a method of `_Prover`."""
+
+    def __init__(self, without: Value, stage: str) -> None:
+        self.without = without
+        """What holds where nothing is known of a model."""
+        self.stage = stage
+
+    def __set_name__(self, owner: type[Proof], name: str) -> None:
+        self.name = name
+
+    def __get__(self, proof: Proof, owner: type[Proof]) -> Value:
+        return proof.asked(self)
+
+
+class Proof:
+    """Which ways of reading a model give the numbers of one plain pass over the text alone.
+    Each is found out when it is first asked for; nothing may watch the model then. `ModelError` at that time if two
+    equal passes differ, or if what the model predicts depends on tokens that come later.
+    """
+
+    takes = _Way[tuple[str, ...]]((), "reading")
+    """Arguments that its passes are given."""
+    together = _Way(False, "reading")
+    """Rows of one length in one pass."""
+    padded = _Way(False, "reading")
+    """Rows of different lengths, padded at the left, in one pass."""
+    continued = _Way(False, "reading")
+    """Further tokens behind a cache of those before, some at a time and one by one."""
+    noise = _Way(0.0, "reading")
+    """Relative difference between two ways that are equal: rounding."""
+    follows = _Way(False, "windows")
+    """A plain pass over a long text sees no more of it than the cache keeps."""
+    pads = _Way(False, "windows")
+    """Padding changes nothing in a long text."""
+    joined = _Way(False, "joining")
+    """Rows of several caches, put together while they are being written."""
+    trees = _Way(False, "trees")
+    """Several texts as one tree of tokens."""
+    generates = _Way[Generates]("never", "generating")
+    """In which batches transformers' `generate` gives them."""
+    resumes = _Way(False, "resuming")
+    """`generate` behind a cache that it is handed: several samples of a prompt, shared beginnings, smaller batches."""
+
+    def __init__(self, prover: _Prover | None, known: _Known) -> None:
+        self._prover, self._known = prover, known
+
+    @classmethod
+    def of(cls, model: Any, vocabulary: Vocabulary, padding: int) -> Proof:
+        """The proof of a model, with what is known of it or was kept."""
+        known = None
+        with suppress(TypeError):
+            known = _KNOWN.get(model)
+        state = state_key(model)
+        if known is None or known.state != state:
+            known = _Known(_kept(key := _key(model)), key, state)
+            with suppress(TypeError):
+                _KNOWN[model] = known
+        return cls(_Prover(model, vocabulary, padding), known)
+
+    @classmethod
+    def unproved(cls, **known: Any) -> Proof:
+        """That of a model of which nothing else is taken as known than what is given."""
+        return cls(None, _Known({way.name: way.without for way in WAYS} | known))
+
+    def asked(self, way: _Way[Value]) -> Value:
+        """What is known of a way, or is found out now."""
+        ways = self._known.ways
+        with self._known.lock:
+            if way.name not in ways and self._prover is not None:
+                with warnings.catch_warnings(), torch.inference_mode():  # about arguments that are only tried
+                    warnings.simplefilter("ignore")
+                    useful = way.stage == "windows" or self._prover.finite
+                    answers = getattr(self._prover, way.stage)(self) if useful else {}
+                ways |= {
+                    stage_way.name: answers.get(stage_way.name, stage_way.without)
+                    for stage_way in WAYS
+                    if stage_way.stage == way.stage
+                }
+                ways["tokens"] = self.tokens + self._prover.read
+                self._prover.read = 0
+                _keep(self._known)
+            return cast(Value, ways[way.name])
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens were read to find out what is known by now."""
+        return int(self._known.ways.get("tokens", 0))
+
+    def all(self) -> dict[str, Any]:
+        """All ways by name, and how many tokens were read to find out."""
+        return {way.name: self.asked(way) for way in WAYS} | {"tokens": self.tokens}
+
+    def lines(self) -> list[str]:
+        """What holds and what does not, in words, for people."""
+        ways = {
+            "prompts of different lengths in one batch": self.padded,
+            "replies that continue a cache": self.continued,
+            "requests that join and leave a batch": self.joined,
+            "prompts as a tree": self.trees,
+            "samples that share a prompt": self.resumes,
+        }
+        how = {
+            "padded": "in batches of any lengths",
+            "equal": "in batches of one length",
+            "alone": "one answer at a time",
+            "never": "not used: each token is chosen after a pass over the whole text",
+        }
+        said = [f"{way}: {'as read alone' if holds else 'not equal, so not used'}" for way, holds in ways.items()]
+        return [*said, f"transformers' generate: {how[self.generates]}"]
+
+
+WAYS: tuple[_Way[Any], ...] = tuple(way for way in vars(Proof).values() if isinstance(way, _Way))
+
+
+@dataclass
+class _Known:
+    """What is known of a model."""
+
+    ways: dict[str, Any]
+    """By name, and the number of tokens that were read."""
+    key: str | None = None
+    """What it is kept by; None where it is not kept."""
+    state: str = ""
+    """What the model was when it was asked; see `state_key`."""
+    lock: Any = field(default_factory=RLock)
+    """One thread finds out."""
+
+
+_KNOWN: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
+
+
+def _key(model: Any) -> str | None:
+    """What a proof is kept by; None where the weights are not all in memory."""
+    if (weights := weights_hash(model)) is None:
+        return None
+    config = getattr(model, "config", None)
+    about = [
+        *(VERSION, transformers.__version__, torch.__version__, weights, type(model).__qualname__),
+        *(code_key(model), sampled_sums(model)),
+        *(str(getattr(config, "_attn_implementation", "")), str(next(model.parameters()).device)),
+        str(config),
+        str(getattr(model, "peft_config", "")),
+    ]
+    return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]
+
+
+def _kept(key: str | None) -> dict[str, Any]:
+    """What was kept of a model: the ways that were asked for, or nothing."""
+    if key is None:
+        return {}
+    try:
+        given = json.loads((cache_root() / "proofs" / f"{key}.json").read_text(encoding="utf-8"))
+        ways = {"tokens": int(given["tokens"])} | {way.name: given[way.name] for way in WAYS if way.name in given}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+    if "takes" in ways:
+        ways["takes"] = tuple(ways["takes"])
+    typed = all(type(ways.get(way.name, way.without)) is type(way.without) for way in WAYS)
+    known = set(ways.get("takes", ())) <= ARGUMENTS and ways.get("generates", "never") in get_args(Generates)
+    return ways if typed and known else {}
+
+
+def _keep(known: _Known) -> None:
+    if known.key is not None:
+        with suppress(OSError):  # a folder that cannot be written: the model is asked again next time
+            path = cache_root() / "proofs" / f"{known.key}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_text(path, json.dumps(known.ways))
+
+
+@dataclass
+class _Prover:
+    """The passes over a model. Each of its stages takes the `Proof` that asks, and returns ways by name."""
+
+    model: Any
+    vocabulary: Vocabulary
+    padding: int
+    read: int = 0
+    """How many tokens were read since somebody counted them."""
+
+    @cached_property
+    def ids(self) -> list[int]:
+        """The text that is read in all ways. What the model takes for padding is in it if the tokenizer does not."""
+        ordinary = np.flatnonzero(~(self.vocabulary.special | self.vocabulary.blank))
+        places = np.random.default_rng(0).choice(len(ordinary), LENGTH, replace=len(ordinary) < LENGTH)
+        text_ids = [int(token) for token in ordinary[places]]
+        own = getattr(self.model.config.get_text_config(), "pad_token_id", None)
+        if type(own) is int and own != self.padding and 0 <= own < self.vocabulary.size:
+            text_ids[1] = own
+        return text_ids
+
+    @cached_property
+    def expected(self) -> torch.Tensor:
+        """[LENGTH, V] log-probabilities behind each token, of a plain pass."""
+        try:
+            return self._log_probs(self._whole(LENGTH))
+        except Exception as error:  # of a model of others
+            raise ModelError(f"{self._name} cannot read {LENGTH} ordinary tokens: {one_line_of(error)}") from error
+
+    @cached_property
+    def finite(self) -> bool:
+        """Whether there are numbers to compare; otherwise the first answer says at which step they are not."""
+        return bool(torch.isfinite(self.expected).any(dim=-1).all())
+
+    def _rounding(self, noise: float) -> float:
+        """The largest relative difference that is rounding, given that of a row that is read as in a plain pass."""
+        floor = float(torch.finfo(self.model.dtype).eps ** 0.75)
+        return min(max(floor, 8 * noise), 4 * floor)
+
+    @cached_property
+    def tolerance(self) -> float:
+        """The largest difference of what is equal, by the row without padding of the first pass."""
+        return self._rounding(self.first[2][1])
+
+    def reading(self, proof: Proof) -> dict[str, Any]:
+        """Rows of a batch, padded or not, and behind a cache."""
+        passes, _, differences = self.first
+        ways: dict[str, Any] = {"takes": tuple(sorted(passes.takes))}
+        if differences[1] > self.tolerance:
+            self._require_causal()
+            return ways | {"continued": proof.follows and _holds(self._continues_alone)}
+        _, padded, continued = self.further
+        ways |= {"together": True, "padded": padded and proof.pads, "continued": continued and proof.follows}
+        return ways | {"noise": differences[1]}
+
+    def windows(self, proof: Proof) -> dict[str, Any]:
+        """What holds of texts longer than what a layer sees of them, asked with windows of 3 tokens in a copy of the
+        model.
+        """
+        config = self.model.config.get_text_config()
+        wide = {name: value for name in WINDOWS if type(value := getattr(config, name, None)) is int and value > LENGTH}
+        if not wide:
+            return {"follows": True, "pads": True}
+        kept = {getattr(layer, "sliding_window", None) for layer in getattr(self.cache, "layers", ())}
+        try:
+            narrow = with_shared_weights(self.model)
+        except Exception:  # as in `first`: then nothing is known of long texts
+            return {}
+        for holder in (narrow.config.get_text_config(), *narrow.modules()):
+            for name in wide:
+                if name in vars(holder):
+                    setattr(holder, name, 3)
+        row = pad([self.ids[:5], self.ids[:6]], self.padding, left=True)
+        self.read += 11
+        try:
+            short = self._log_probs(Passes(narrow).whole(self.ids[:5], 5))
+            follows = difference(short[4], self.expected[4]) > self.tolerance or not kept & set(wide.values())
+            passes = Passes(narrow, self.first[0].takes)
+            logits = self._log_probs(passes.rows(row.ids[:1], mask=row.mask[:1]).logits[0, -1])
+            return {"follows": follows, "pads": difference(logits, short[4]) <= self.tolerance}
+        except Exception:  # as in `first`: an attention that cannot be asked
+            return {"follows": True, "pads": True}
+
+    @property
+    def _name(self) -> str:
+        return type(inner_model(self.model)).__name__
+
+    def _log_probs(self, logits: torch.Tensor) -> torch.Tensor:
+        return logits[..., : self.vocabulary.size].double().log_softmax(-1)
+
+    def _whole(self, length: int) -> torch.Tensor:
+        self.read += length
+        return Passes(self.model).whole(self.ids[:length], length)
+
+    def _differences(self, logits: torch.Tensor, places: Sequence[int]) -> list[float]:
+        """How far rows of logits [n, columns] are from those behind some places, in units of their spread."""
+        rows = zip(self._log_probs(logits), self.expected[list(places)], strict=True)
+        return [difference(row, expected) for row, expected in rows]
+
+    def _equal(self, logits: torch.Tensor, places: Sequence[int]) -> bool:
+        return max(self._differences(logits, places)) <= self.tolerance
+
+    @cached_property
+    def first(self) -> tuple[Passes, Any, list[float]]:
+        """Two and four tokens in one padded batch, with the arguments that the model follows."""
+        batch = pad([self.ids[:2], self.ids[:4]], self.padding, left=True)
+        best: tuple[Passes, Any, list[float]] | None = None
+        runs, loosest = 0, self._rounding(float("inf"))
+        for takes in (ARGUMENTS, frozenset({"position_ids"}), frozenset({"logits_to_keep"}), frozenset[str]()):
+            if runs == 1 and takes:
+                continue  # it ran: once more without anything is enough
+            passes = Passes(self.model, takes)
+            try:
+                output = passes.rows(batch.ids, mask=batch.mask)
+                differences = self._differences(output.logits[:, -1], (1, 3))
+            except Exception:  # noqa: S112 - a model of others raises what it likes at an argument it does not know
+                continue
+            self.read += batch.ids.size
+            runs += 1
+            if best is None or sum(gap <= loosest for gap in differences) > sum(gap <= loosest for gap in best[2]):
+                best = (passes, output, differences)
+            if max(differences) <= loosest or runs == 2:
+                break
+        return best or (Passes(self.model), None, [float("inf")] * 2)
+
+    def _require_causal(self) -> None:
+        name = self._name
+        if not self._equal(self._whole(4), range(4)):
+            if not self._equal(self._whole(LENGTH), range(LENGTH)):
+                raise ModelError(f"{name} gives other numbers when it reads the same text again, so none can be right.")
+            raise ModelError(
+                f"What {name} predicts behind a token changes with the tokens that follow, so it gives no probability "
+                "for an answer that is written token by token. Load it as a decoder (is_decoder=True), and without "
+                "dynamic quantisation."
+            )
+
+    @cached_property
+    def cache(self) -> Any:
+        """That of the first pass; where it is repeatable, whoever goes on from it takes a copy."""
+        return cache_of(self.first[1])
+
+    def _rows_of_cache(self, rows: Sequence[int]) -> Any:
+        """A copy of the cache of the first pass with these rows, the second of them without padding.
+        `ModelError` if it cannot be copied.
+        """
+        if not is_repeatable(self.cache):
+            raise ModelError("The cache cannot be repeated.")
+        return joined_caches([(copied(self.cache), rows)], 4)
+
+    def _continues_alone(self) -> bool:
+        """Whether a single row continues, where two rows in one pass are not equal."""
+        first, part, mask = np.array([self.ids[:4]]), np.array([self.ids[4:6]]), np.ones((1, 6), dtype=np.int64)
+        self.read += mask.size
+        passes = self.first[0]
+        output = passes.rows(first, mask=mask[:, :4])
+        output = passes.rows(part, mask=mask, cache=cache_of(output), keep=2)
+        return self._equal(output.logits[0, -2:], (4, 5))
+
+    @cached_property
+    def further(self) -> tuple[Any, bool, bool]:
+        """Two tokens more for both rows of the first pass: the cache, and whether the padded row and the other are
+        right.
+        """
+        chunk = np.array([self.ids[2:4], self.ids[4:6]])
+        mask = np.array([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]])
+        padded = self.first[2][0] <= self.tolerance
+        if self.cache is None:
+            return None, padded, False
+        cache = self._rows_of_cache([0, 1]) if is_repeatable(self.cache) else self.cache
+        self.read += chunk.size
+        try:
+            output = self.first[0].rows(chunk, mask=mask, cache=cache, keep=2)
+            padded = padded and self._equal(output.logits[0, -2:], (2, 3))
+            whole = self._equal(output.logits[1, -2:], (4, 5))
+        except Exception:  # as in `first`
+            return None, padded, False
+        cache = cache_of(output)
+        return cache, padded, cache is not None and whole
+
+    def joining(self, proof: Proof) -> dict[str, Any]:
+        """Rows of the caches of both passes go on together."""
+
+        def joins() -> bool:
+            parts = [(self.further[0], [0, 1]), (self._rows_of_cache([0]), [0])]
+            ids = np.array([[self.ids[4]], [self.ids[6]], [self.ids[2]]])
+            seen = np.array([[0, 0, 1, 1, 1, 1, 1], [1] * 7, [0, 0, 0, 0, 1, 1, 1]])
+            self.read += ids.size
+            output = self.first[0].rows(ids, mask=seen, cache=joined_caches(parts, 6))
+            return self._equal(output.logits[:, -1], (4, 6, 2))
+
+        return {"joined": proof.continued and proof.padded and is_repeatable(self.further[0]) and _holds(joins)}
+
+    def trees(self, proof: Proof) -> dict[str, Any]:
+        """Two tokens behind the same three."""
+
+        def reads_trees() -> bool:
+            known = SharedPrefix((), self._rows_of_cache([1])).cut(2)
+            ids = np.array([self.ids[2], self.ids[6], self.ids[3]])  # the second and the third follow the first
+            seen = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 0, 1]], dtype=bool)
+            self.read += ids.size
+            logits = self.first[0].nodes(ids, seen, np.array([2, 3, 3]), known, np.array([0, 2])).logits[0]
+            return len(logits) == 2 and self._equal(logits, (2, 3))
+
+        plain = (
+            set(proof.takes) == ARGUMENTS
+            and bool(getattr(inner_model(self.model), "_supports_attention_backend", False))
+            and getattr(self.model.config, "_attn_implementation", None) in ("eager", "sdpa")
+        )
+        usable = plain and proof.continued and self.first[2][0] <= self.tolerance
+        # a layer may have a window that seven tokens do not fill: its cache does not keep all
+        return {"trees": usable and keeps_all(self.cache) and _holds(reads_trees)}
+
+    # --- transformers' own generate ------------------------------------------------------------------------------
+
+    def generating(self, proof: Proof) -> dict[str, Any]:
+        """How `generate` may be used: with prompts of one length where padding changes long texts."""
+        follows, pads = proof.follows, proof.pads
+        differences = self._generated([2, 4])
+        tolerance = self._rounding(differences[1])
+        if max(differences[1::2]) <= tolerance:
+            padded = pads and max(differences) <= tolerance
+            return {"generates": ("padded" if padded else "equal") if follows else "never"}
+        _ = proof.together  # or the model is refused
+        alone = follows and max(self._generated([4])) <= self.tolerance
+        return {"generates": "alone" if alone else "never"}
+
+    def resuming(self, proof: Proof) -> dict[str, Any]:
+        """Two samples each behind the cache of the first pass."""
+        if proof.generates not in ("padded", "equal"):
+            return {}
+        rows = [0, 0, 1, 1] if proof.generates == "padded" else [1, 1]
+        starts = [(3, 5)[row] for row in rows]
+        return {"resumes": max(self._generated(starts, rows)) <= self.tolerance}
+
+    def _generated(self, starts: Sequence[int], rows: Sequence[int] = ()) -> list[float]:
+        """Differences step by step and row by row of what `generate` reads when its choices are those of the text.
+
+        The prompts are beginnings of the text. If rows are given, all of them but the last token is in the cache.
+        """
+        seen: list[torch.Tensor] = []
+        thread = get_ident()
+
+        def look(module: Any, args: Any, output: Any) -> None:
+            if get_ident() == thread:  # others may use the model
+                seen.append(output.logits[:, -1])
+
+        try:
+            batch = pad([self.ids[:start] for start in starts], self.padding, left=True)
+            inputs = generate_inputs(Passes(self.model), batch)
+            if rows:
+                inputs[CACHE] = self._rows_of_cache(rows)
+            self.read += len(starts) if rows else batch.ids.size
+            self.read += len(starts) * (STEPS - 1)
+            with forward_hook(inner_model(self.model), look), one_answer_each(self.model):
+                self.model.generate(
+                    **inputs,
+                    **PLAIN,
+                    max_new_tokens=STEPS,
+                    pad_token_id=self.padding,
+                    logits_processor=[ForcedTokens([self.ids[start:] for start in starts])],
+                )
+            differences = [
+                self._differences(logits, [start - 1 + step for start in starts]) for step, logits in enumerate(seen)
+            ]
+        except Exception:  # as in `first`
+            return [float("inf")] * len(starts)
+        if len(seen) != STEPS:
+            return [float("inf")] * len(starts)
+        return [gap for step in differences for gap in step]
+
+
+def with_shared_weights(model: Any) -> Any:
+    """A copy of a model with settings of its own and the same tensors, for passes beside those of other threads."""
+    maps = (getattr(getattr(module, "_hf_hook", None), "weights_map", None) for module in model.modules())
+    kept = (*model.parameters(), *model.buffers(), *(weights for weights in maps if weights is not None))
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in kept})
+
+
+def difference(row: torch.Tensor, expected: torch.Tensor) -> float:
+    """How far log-probabilities [V] are from others, in units of their spread."""
+    finite = torch.isfinite(expected)
+    if not torch.equal(finite, torch.isfinite(row)):
+        return float("inf")
+    error = (row - expected)[finite]
+    return float(error.square().mean().sqrt() / expected[finite].std().clamp(min=1e-12))
+
+
+PLAIN = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None, "num_beams": 1} | {
+    "eos_token_id": None,
+    "suppress_tokens": None,
+}
+
+
+class ForcedTokens(LogitsProcessor):  # type: ignore[misc]
+    """Leaves only one token possible in each row: the next one of a text."""
+
+    def __init__(self, texts: Sequence[Sequence[int]]) -> None:
+        self._texts = [list(text) for text in texts]
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.Tensor:
+        """Scores of 0 for the token of each row, and -inf for all others."""
+        forced = torch.full_like(scores, -torch.inf)
+        forced[range(len(self._texts)), [text.pop(0) for text in self._texts]] = 0.0
+        return forced
+
+
+_CHANGED: dict[int, tuple[int, int]] = {}
+"""How many answers a model's settings ask for, and how many blocks of `one_answer_each` run, by the id of these
+settings."""
+_CHANGING = Lock()
+
+
+@contextmanager
+def one_answer_each(model: Any) -> Iterator[None]:
+    """Have `generate` write one answer for each row, though the settings ask for several, until the block ends.
+    An argument would not do: such settings are refused before it is read. The last of several threads puts them right.
+    """
+    settings = getattr(model, "generation_config", None)
+    with _CHANGING:
+        asked, blocks = _CHANGED.get(id(settings), (getattr(settings, "num_return_sequences", None) or 1, 0))
+        if asked > 1 and settings is not None:
+            _CHANGED[id(settings)] = asked, blocks + 1
+            settings.num_return_sequences = 1
+    try:
+        yield
+    finally:
+        with _CHANGING:
+            asked, blocks = _CHANGED.pop(id(settings), (1, 0))
+            if blocks > 1:
+                _CHANGED[id(settings)] = asked, blocks - 1
+            elif blocks == 1 and settings is not None:
+                settings.num_return_sequences = asked
+
+
+def generate_inputs(passes: Passes, batch: PaddedBatch) -> dict[str, Any]:
+    """What `generate` takes to answer each prompt of a batch."""
+    tensors = {"input_ids": batch.ids, "attention_mask": batch.mask}
+    return {name: torch.from_numpy(array).to(passes.device) for name, array in tensors.items()}
+
+
+def _holds(try_it: Callable[[], bool]) -> bool:
+    """Whether something holds; what raises does not."""
+    try:
+        return try_it()
+    except Exception:  # as in `_Prover.first`
+        return False

@@ -1,0 +1,579 @@
+"""Scoring while transformers generates: a logits processor that observes and changes nothing.
+
+It sees the logits of a step before the token is chosen. They are kept for one step, until the token is known,
+and then only a few numbers of them.
+
+A processor is shown the scores that other processors have changed, and tokens behind the end of an answer as if they
+had been chosen. transformers' own decoding loop has the model's own logits, and knows which answers have ended: both
+are read from its variables (`loop_step`). Where they are not found (a loop of your own, a release of transformers that
+names them otherwise), nothing is known.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import LogitsProcessor
+
+from semtoken.choices import Equality, Preset
+from semtoken.clustering.token_clusters import TokenClusters
+from semtoken.clustering.vocabulary import Vocabulary
+from semtoken.core import ScoringRules, scorer_for
+from semtoken.core.results import Answers, Distribution, Flag, Running, ScoredResponse
+from semtoken.core.rows import KeptRows, readable_rows
+from semtoken.core.rules import as_rules
+from semtoken.core.scorer import as_tokens
+from semtoken.errors import BackendError, InvalidInput, ModelError, VocabularyMismatch
+from semtoken.methods.observers.method_scores import MethodScores, require_one_pass
+from semtoken.methods.observers.steps import Readable, Step, not_given
+from semtoken.models.prompt_ids import answer_length, end_token_ids
+from semtoken.models.scores import AnswerScores
+from semtoken.models.transformers.inside import forward_hook, inner_model
+from semtoken.models.transformers.model import NOT_BEAMS
+from semtoken.models.transformers.proof import Proof
+from semtoken.support.arrays import as_rows
+from semtoken.support.inputs import listed, shown, whole
+
+LOOP, ASSISTED = "_sample", "_assisted_decoding"
+FRAMES = 8
+"""The most calls between the loop and a processor: those of the list of processors, and of what wraps this one."""
+WANTED = ("outputs", "unfinished_sequences", "generation_config", "logits_processor", "self", "model_kwargs")
+
+
+@dataclass(frozen=True, eq=False)
+class LoopStep:
+    """What the frame of transformers' generation loop shows of one step: logits, rows, and which rows have ended."""
+
+    logits: Any
+    """[B, columns] the model's own, before any processor."""
+    unfinished: list[bool]
+    """[B] whether each answer has not ended; those that have are being padded."""
+    stop_ids: frozenset[int]
+    """Tokens that end an answer. Others may be ended by texts and by criteria of the caller."""
+    first: Any
+    """The first processor, which sees the model's own logits."""
+    model: Any
+    mask: Any
+    """[B, T] the attention mask of the pass; None if there is none."""
+    padding: int
+    owner: Any
+    """What `generate` was called on: the model, or the prompt tuned by peft that is read before every text."""
+
+    @property
+    def padded(self) -> bool:
+        """Whether rows of the batch are padded. A GPU is waited for, so ask once, not at every step."""
+        return len(self.unfinished) > 1 and self.mask is not None and bool((self.mask == 0).any())
+
+    @property
+    def padded_behind(self) -> bool:
+        """Whether a row is padded at its end: its answer is written behind the padding."""
+        return self.mask is not None and self.mask.ndim == 2 and bool((self.mask.diff(dim=1) < 0).any())
+
+
+def loop_step(rows: int) -> LoopStep | None:
+    """The step that a processor is called in, for a batch of so many rows; None where that cannot be known.
+    `BackendError` in beam search and assisted decoding.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(FRAMES):
+        if frame is None:
+            break
+        if frame.f_code.co_name == ASSISTED:
+            raise BackendError("Assisted decoding is refused: it proposes several tokens at a time. Decode one by one.")
+        variables = _variables(frame) if frame.f_code.co_name in (LOOP, "_beam_search") and _is_theirs(frame) else {}
+        if (getattr(variables.get("generation_config"), "num_beams", 1) or 1) > 1:
+            raise BackendError(f"Beam search is refused. {NOT_BEAMS}")
+        if len(variables) == len(WANTED):
+            return _step(variables, rows)
+        frame = frame.f_back
+    return None
+
+
+def _is_theirs(frame: FrameType) -> bool:
+    """Whether a call is one of transformers' own: a loop that somebody copied may change what it had copied."""
+    return str(frame.f_globals.get("__name__")).startswith("transformers.")
+
+
+def _variables(frame: FrameType) -> dict[str, Any]:
+    """The variables of a call that are wanted, as far as it has them."""
+    seen = frame.f_locals
+    variables = {name: seen[name] for name in WANTED if name in seen}
+    if type(seen) is dict:  # a copy, before Python 3.13, which would keep the tensors of this step until the next one
+        seen.clear()
+    return variables
+
+
+def _step(found: dict[str, Any], rows: int) -> LoopStep | None:
+    logits, config = getattr(found["outputs"], "logits", None), found["generation_config"]
+    if getattr(config, "is_assistant", False):
+        raise BackendError("Assisted decoding is refused: it proposes several tokens at a time. Decode one by one.")
+    if logits is None or len(logits) != rows or len(found["unfinished_sequences"]) != rows:
+        return None
+    ends, processors = getattr(config, "_eos_token_tensor", None), found["logits_processor"]
+    return LoopStep(
+        logits=logits[:, -1].detach(),
+        unfinished=[True] if rows == 1 else found["unfinished_sequences"].bool().tolist(),
+        stop_ids=frozenset(() if ends is None else ends.tolist()),
+        first=processors[0] if len(processors) else None,
+        model=found["self"],
+        mask=found["model_kwargs"].get("attention_mask"),
+        padding=getattr(config, "pad_token_id", None) or 0,
+        owner=getattr(getattr(found["self"], "prepare_inputs_for_generation", None), "__self__", found["self"]),
+    )
+
+
+UNKNOWN_END = Flag(
+    "unknown_end",
+    "Nothing says where this answer ends, and its last tokens may be padding: give the recorder `eos_token_id`, or "
+    "`results` the lengths.",
+)
+TRAINING = Flag(
+    "training_mode", "The model was in training mode, in which each pass gives other numbers. Call model.eval() before."
+)
+PADDED = Flag(
+    "padded_batch",
+    "In padded batches, this model gives other numbers than alone. Generate with prompts of one length, or one by one.",
+)
+PADDED_BEHIND = Flag(
+    "padded_batch",
+    "A prompt was padded at its end, and the answer written behind the padding. Pad at the left (padding_side='left').",
+)
+TUNED = Flag(
+    "tuned_prompt",
+    "With this tuned prompt, transformers' generate gives other numbers than a pass over the whole text. STC writes "
+    "and scores with it as such a pass does.",
+)
+GIVES: frozenset[Readable] = frozenset({"log_probability", "entropy", "best", "row", "logits"})
+"""What a logits processor sees of a step."""
+ROWS_TOGETHER = 8
+"""Rows of logits that are kept and then taken in together, several steps of a small batch at once. Between two steps
+the model empties the processor's caches; steps that are taken in together find memory and code there."""
+
+
+class Recorder(LogitsProcessor):  # type: ignore[misc]
+    """A logits processor that scores the answers of your own `model.generate` call and changes nothing.
+
+    >>> recorder = Recorder(tokenizer)  # doctest: +SKIP
+    >>> sequences = model.generate(**inputs, logits_processor=[recorder])  # doctest: +SKIP
+    >>> results = recorder.results(sequences)  # doctest: +SKIP
+
+    A processor sees logits after transformers' own penalties and masks. Where the generation uses any
+    (`repetition_penalty`, `no_repeat_ngram_size`, `suppress_tokens`, `guidance_scale`, ...), be it by the settings of
+    the model, the results say `processed`; generate inside `with recorder.watching(model):` and the model's own logits
+    are scored. Temperature, top-k and top-p come later and never matter.
+
+    Where an answer ends is known from `generate` itself. In a decoding loop of your own it is not, nor what was done to
+    the logits: the results say `unknown`, and carry the flag `unknown_end` where the last tokens may be padding.
+
+    While the answers are being written, `running` gives what is known of their scores.
+
+    Parameters
+    ----------
+    vocabulary
+        The model's tokenizer, a `Vocabulary`, or the name of a model. The preset `paper` needs `TokenClusters`, or a
+        directory or hub id of some.
+    preset, equality
+        As in `score_logits`.
+    eos_token_id
+        Ids that end an answer, besides those of `generate`. In a loop of your own without them, special tokens at the
+        end of a sequence are taken as padding after the first.
+    methods
+        Further methods of one pass (`semtoken.methods.METHODS`), whose scores every answer gets. Those that read the
+        inside of the model (attention, states) are refused: `STC` gives them.
+
+    Raises
+    ------
+    BackendError
+        A method reads what a logits processor does not see.
+    InvalidInput
+        Rules or methods that are not known, or rules that count clusters where there are none.
+    SemtokenError
+        A name under which no vocabulary or clusters can be read.
+    VocabularyMismatch
+        At the first step: the model has fewer logits than the vocabulary has tokens.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Any,
+        preset: Preset | ScoringRules = "default",
+        *,
+        equality: Equality | None = None,
+        eos_token_id: int | Collection[int] | None = None,
+        methods: Sequence[str] = (),
+    ) -> None:
+        self._methods = require_one_pass(methods)
+        missing = {reading.what for reading in MethodScores(self._methods).reads} - GIVES
+        if missing:
+            raise BackendError(not_given("recorder", missing))
+        self._rules = rules = as_rules(preset, equality)
+        self._tokens = as_tokens(vocabulary, clustering=rules.clustering)
+        self._given_ends = end_token_ids(eos_token_id)
+        self._kept: KeptRows | None = None
+        """Copies of the logits of as many steps as are taken in at once, in memory that the next generation reuses."""
+        self._lock = Lock()
+        """Held while a step is taken in, so that other threads may ask for what is known."""
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget an unfinished generation. `results` does so by itself."""
+        self._score_with(self._tokens)
+        self._finished: list[bool] = []
+        self._final: dict[int, Running] = {}
+        self._newest: torch.Tensor | None = None
+        """A copy of the sequences as they were given last."""
+        self._taken = 0
+        """Columns of the sequences whose steps the answers have taken in; at first those of the prompts."""
+        self._waiting: list[tuple[Any, list[int]]] = []
+        """The steps behind them: their logits or the place of these in `_kept`, and the answers that went on."""
+        self._together = 1
+        """Steps that are taken in at once."""
+        self._watched: torch.Tensor | None = None
+        self._seen_model = self._training = False
+        self._padded: tuple[Any, int] | None = None
+        """The model, and its padding, where the batch is padded."""
+        self._padded_behind = False
+        self._tuned: tuple[Any, int] | None = None
+        """The model with a tuned prompt before every text, and its padding."""
+        self._passes = 0
+        """Passes of the watched model since the last step."""
+        self._watches = False
+        self._prompt_length = 0
+        self._masked = False
+        self._scored: set[Distribution] = set()
+        """What the logits of the steps were."""
+        self._stop_ids = self._given_ends
+        self._lengths: list[int] | None = []
+        """Tokens of each answer until `generate` took it as ended; None where that is not known."""
+        self._unfinished: list[bool] = []
+        self._active = np.empty(0, dtype=np.int64)
+        """The answers that go on."""
+
+    @contextmanager
+    def watching(self, model: Any) -> Iterator[None]:
+        """Score the model's own logits, taken where the model returns them, before any processor.
+
+        In a decoding loop of your own the model must be asked once for each step, for the rows of the step and no
+        others. Elsewhere (guidance that asks it twice, a prompt read in pieces) nobody knows which pass the step
+        belongs to: what the recorder was given is scored then, and the results say `unknown`.
+        """
+
+        def keep(module: Any, args: Any, output: Any) -> None:
+            self._watched = output.logits[:, -1].detach()
+            self._passes += 1
+
+        self._watches = True
+        try:
+            with forward_hook(inner_model(model), keep):
+                yield
+        finally:
+            self._watches = False
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+        """Take in one step; `scores` is returned as it is.
+
+        `BackendError` in beam search and assisted decoding, or if this is another generation than before.
+        """
+        with self._lock:
+            step = loop_step(len(input_ids))
+            if self._newest is None:
+                self._begin(input_ids)
+            else:
+                self._follow(input_ids)
+            if step is not None and not self._seen_model:
+                self._seen_model = True
+                self._training = any(module.training for module in step.model.modules())
+                self._padded = (step.model, step.padding) if step.padded else None
+                self._padded_behind = step.padded_behind
+                self._tuned = (step.owner, step.padding) if step.owner is not step.model else None
+            self._note(step)
+            logits, distribution = self._logits(scores, step)
+            self._scored.add(distribution)
+            self._keep_row(logits)
+            if distribution != "raw" and self._kept is None and not self._masked:
+                self._masked = bool((scores[:, : self._scorer.vocabulary.size].amin(1) == -torch.inf).any())
+        return scores
+
+    def _note(self, step: LoopStep | None) -> None:
+        """Take in which answers go on."""
+        if step is None:
+            self._lengths = None
+            return
+        self._stop_ids |= step.stop_ids
+        self._unfinished = step.unfinished
+        if not all(step.unfinished):
+            self._active = np.array([i for i in self._active.tolist() if step.unfinished[i]], dtype=np.int64)
+        if self._lengths is not None:
+            self._lengths = [n + goes_on for n, goes_on in zip(self._lengths, step.unfinished, strict=True)]
+
+    def _logits(self, scores: torch.Tensor, step: LoopStep | None) -> tuple[torch.Tensor, Distribution]:
+        """The logits to score, and what they are."""
+        passes, self._passes = self._passes, 0
+        if self._watches and step is not None:  # the newest pass may be one of a processor that asks the model, too
+            return step.logits, "raw"
+        if self._watches and self._watched is not None and passes == 1 and len(self._watched) == len(scores):
+            return self._watched, "raw"
+        if step is None:
+            return scores, "unknown"
+        return scores, "raw" if step.first is self else "processed"
+
+    def _begin(self, input_ids: torch.Tensor) -> None:
+        self._finished = [False] * len(input_ids)
+        self._lengths, self._unfinished = [0] * len(input_ids), [True] * len(input_ids)
+        self._active = np.arange(len(input_ids))
+        self._prompt_length = self._taken = input_ids.shape[1]
+        self._newest = input_ids.clone()
+        self._together = max(1, ROWS_TOGETHER // len(input_ids))
+
+    def _keep_row(self, logits: torch.Tensor) -> None:
+        """Keep the logits of a step until its token is known: a copy, as others may change them."""
+        rows = as_rows(logits)
+        if rows.shape[1] < self._scorer.vocabulary.size:
+            self._leave_out(rows.shape[1])
+        size = self._scorer.vocabulary.size
+        readable = readable_rows(rows, size)
+        if readable is None:
+            self._keep_in(None)
+            self._waiting.append((logits.detach().clone(), self._active.tolist()))
+            return
+        kept, shape = self._kept, (len(readable), readable.dtype)
+        if kept is None or not kept.fits(self._together, *shape):
+            kept = KeptRows(self._together, *shape, size, self._scorer.neutral_ids)
+        self._keep_in(kept)
+        self._waiting.append((kept.read(readable, self._active), self._active.tolist()))
+
+    def _keep_in(self, kept: KeptRows | None) -> None:
+        """Keep rows elsewhere from now on."""
+        if kept is not self._kept:
+            self._take_in()
+            self._kept = kept
+
+    def _follow(self, input_ids: torch.Tensor) -> None:
+        """Note the sequences in which all tokens of the steps that wait are known."""
+        if tuple(input_ids.shape) != (len(self._finished), self._taken + len(self._waiting)):
+            raise BackendError(
+                "The recorder was called for another generation, or for several tokens at once (assisted decoding). "
+                "Call results() or reset() after each generate(), and decode one token at a time."
+            )
+        assert self._newest is not None
+        if not torch.equal(input_ids[:, : self._newest.shape[1]], self._newest):
+            raise BackendError(
+                f"The sequences changed places between two steps, or one of their tokens was edited. {NOT_BEAMS}"
+            )
+        self._newest = input_ids.clone()  # what was given may be edited in place
+        if len(self._waiting) >= self._together:
+            self._take_in()
+
+    def _take_in(self) -> None:
+        """Have the answers take in the steps whose tokens are known."""
+        if self._newest is None:
+            return
+        steps, rows, finished = [], [], list(self._finished)
+        columns = zip(*self._newest[:, self._taken :].tolist(), strict=True)
+        for (held, numbers), tokens in zip(self._waiting, columns, strict=False):
+            places = [k for k, i in enumerate(numbers) if not finished[i]]
+            active = [numbers[k] for k in places]
+            steps.append((active, [tokens[i] for i in active]))
+            rows.append((held, places))
+            for i in active:
+                finished[i] = tokens[i] in self._stop_ids
+        if not steps:
+            return
+        if self._kept is not None:
+            kept_rows = self._kept.select(rows)
+            if self._scored != {"raw"} and kept_rows.has_minus_infinity is not None:
+                self._masked = self._masked or bool(kept_rows.has_minus_infinity.any())
+            self._scores.add_steps(steps, kept_rows)
+        else:
+            for (active, chosen), (held, _) in zip(steps, rows, strict=True):
+                self._scores.observe(Step(active, chosen, self._scorer.vocabulary.size, as_rows(held), active))
+        self._taken += len(steps)
+        del self._waiting[: len(steps)]
+        if finished != self._finished:
+            self._finished = finished
+            self._active = np.flatnonzero(np.array(self._unfinished) & ~np.array(finished))
+
+    def _score_with(self, tokens: Vocabulary | TokenClusters) -> None:
+        self._scorer = scorer_for(tokens, self._rules)
+        self._scores = AnswerScores(self._scorer, self._methods)
+
+    def _leave_out(self, columns: int) -> None:
+        """Leave out the special tokens behind the model's last logit, which it can never write."""
+        tokens = self._tokens
+        if not isinstance(tokens, Vocabulary) or any(tokens.texts[columns:]) or self._scorer.vocabulary is not tokens:
+            raise VocabularyMismatch(
+                f"The model gives {columns:,} logits a step, the vocabulary has "
+                f"{self._scorer.vocabulary.size:,} tokens: it belongs to another model."
+            )
+        self._score_with(_first(tokens, columns))
+
+    def running(self, sequences: Any = None) -> list[Running]:
+        """The score of each unfinished answer from its tokens so far.
+
+        A streamer or another thread may ask at any time between two steps. A stopping criterion can end an answer
+        whose uncertainty has passed a threshold, since `uncertainty_bounds[0]` is never taken back:
+
+        >>> class StopIfUncertain(StoppingCriteria):  # doctest: +SKIP
+        ...     def __call__(self, input_ids, scores, **kwargs):
+        ...         running = recorder.running(input_ids)
+        ...         return torch.tensor([one.uncertainty_bounds[0] > 0.9 for one in running], device=input_ids.device)
+
+        Parameters
+        ----------
+        sequences
+            The ids so far [B, prompt + answer], as a stopping criterion gets them, or what `generate` returned;
+            `BackendError` if they are not those that are being recorded. Without them the newest token is not known
+            yet and left out.
+
+        Returns
+        -------
+        list of Running
+            One for each sequence; none before the first step. Where a token of `eos_token_id` ended an answer, its
+            final score: give these ids for a batch, in which padding counts as tokens otherwise.
+        """
+        with self._lock:
+            if sequences is not None:
+                self._follow_last(_sequences(sequences))
+            self._take_in()
+            return [self._running(i) for i in range(len(self._finished))]
+
+    def _running(self, i: int) -> Running:
+        if not self._finished[i] and self._unfinished[i]:
+            return self._scores.running(i)
+        if i not in self._final:
+            scored = self._scores.result(i)
+            score, length, log_score = scored.uncertainty, len(scored.tokens), scored.log_score
+            self._final[i] = Running(score, (score, score), length, length, (log_score, log_score))
+        return self._final[i]
+
+    def _follow_last(self, ids: torch.Tensor) -> None:
+        """Note the last token of the sequences, unless that was done."""
+        if self._newest is None or len(ids) != len(self._finished):
+            raise BackendError(
+                f"{len(self._finished)} sequences were recorded, {len(ids)} were given. Was the recorder passed to "
+                f"this generate() as logits_processor=[recorder]? {NOT_BEAMS}"
+            )
+        known = self._newest[:, : ids.shape[1]]
+        if not torch.equal(ids[:, : known.shape[1]], known):
+            raise BackendError(f"The sequences are not those that were recorded. {NOT_BEAMS}")
+        if ids.shape[1] > known.shape[1]:
+            self._follow(ids)
+
+    def results(
+        self, sequences: Any, *, lengths: Sequence[int] | None = None, questions: Sequence[str | None] = ()
+    ) -> list[ScoredResponse]:
+        """The scored answers of the generation that just ended, one for each of its sequences.
+
+        Parameters
+        ----------
+        sequences
+            What `generate` returned: ids of shape [B, prompt + answer], or its output object.
+        lengths
+            Tokens of each answer, where neither an end-of-sequence token nor padding says so.
+        questions
+            What was asked, one for each answer: its words are not new in the answer. A recorder sees token ids alone,
+            so that without them the headlines say that the question is not known.
+
+        Raises
+        ------
+        BackendError
+            The sequences are not those that were recorded (beam search, another generation).
+        InvalidInput
+            There are not as many lengths or questions as answers.
+        """
+        ids = _sequences(sequences)
+        if lengths is not None:
+            lengths = [whole(length, "lengths", low=0) for length in listed(lengths, "lengths")]
+        questions = listed(questions, "questions")
+        with self._lock:
+            self._follow_last(ids)
+            self._take_in()
+            written = ids[:, self._prompt_length :].tolist()
+            flagged = set()
+            if lengths is None:
+                lengths = [self._length(generated, i) for i, generated in enumerate(written)]
+                flagged = {i for i, generated in enumerate(written) if self._may_be_padded(generated)}
+            if len(lengths) != len(self._finished):
+                raise InvalidInput(f"There are {len(self._finished)} answers and {len(lengths)} lengths.")
+            if questions and len(questions) != len(self._finished):
+                raise InvalidInput(f"There are {len(self._finished)} answers and {len(questions)} questions.")
+            scored = self._scores.results(dict(enumerate(lengths)), self._distribution)
+            asked = questions or [None] * len(scored)
+            scored = [
+                self._scores.methods.scored(i, response.with_fields(question=question))
+                for i, (response, question) in enumerate(zip(scored, asked, strict=True))
+            ]
+            always = self._flags_of_the_model()
+            results = Answers(
+                result.with_fields(flags=(*result.flags, *always, *([UNKNOWN_END] if i in flagged else [])))
+                for i, result in enumerate(scored)
+            )
+            self.reset()
+        return results
+
+    def _flags_of_the_model(self) -> list[Flag]:
+        """What is known of the model that makes these numbers doubtful. Where a batch was padded, it is tried."""
+        flags = [TRAINING] if self._training else []
+        if self._padded_behind:
+            flags.append(PADDED_BEHIND)
+        elif self._padded is not None and not self._training and self._generates(*self._padded) != "padded":
+            flags.append(PADDED)
+        if self._tuned is not None and not self._training and self._generates(*self._tuned) == "never":
+            flags.append(TUNED)
+        return flags
+
+    def _generates(self, model: Any, padding: int) -> str:
+        """In which batches the `generate` of a model gives the numbers of a plain pass."""
+        try:
+            return Proof.of(model, self._scorer.vocabulary, padding).generates
+        except ModelError:
+            return "never"
+
+    @property
+    def _distribution(self) -> Distribution:
+        if self._scored == {"raw"}:
+            return "raw"
+        return "processed" if self._masked or "processed" in self._scored else "unknown"
+
+    def _may_be_padded(self, ids: list[int]) -> bool:
+        """Whether nobody has said where an answer ends, and its last tokens may be padding."""
+        if self._lengths is not None or len(self._finished) == 1 or not ids or self._stop_ids.intersection(ids):
+            return False
+        return bool(self._scorer.vocabulary.special[ids[-1]]) or ids[-2:-1] == ids[-1:]
+
+    def _length(self, ids: list[int], i: int) -> int:
+        """Tokens of an answer, its terminator included, without the padding behind it."""
+        if self._lengths is not None:
+            ids = ids[: self._lengths[i]]
+        if self._stop_ids:
+            return answer_length(ids, self._stop_ids, (), self._scorer.vocabulary)
+        if self._lengths is not None:
+            return len(ids)
+        special = self._scorer.vocabulary.special
+        length = len(ids)
+        while length > 1 and special[ids[length - 1]] and special[ids[length - 2]]:
+            length -= 1
+        return length
+
+
+def _sequences(given: Any) -> torch.Tensor:
+    """The ids in what `generate` returned, or in what a stopping criterion gets."""
+    ids = getattr(given, "sequences", given)
+    if not isinstance(ids, torch.Tensor) or ids.ndim != 2:
+        raise InvalidInput(f"'sequences' must be what generate returned, ids of shape [B, n], got {shown(ids)}.")
+    return ids
+
+
+@lru_cache(maxsize=4)
+def _first(vocabulary: Vocabulary, columns: int) -> Vocabulary:
+    """Return the vocabulary of the first tokens. It is kept, so that the indexes built on it are built only once."""
+    return vocabulary.first(columns)

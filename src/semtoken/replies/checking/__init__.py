@@ -1,0 +1,19 @@
+"""A folder of saved replies in, the most doubtful answers out: `semtoken check`.
+
+replies.py       files, folders, globs, standard input -> replies, each with its question
+saved_blocks.py  the semtoken blocks of replies that were saved from `semtoken serve` and `proxy`
+answers.py       replies -> scored answers, ranked by the number that ranks them best
+doubts.py        the most doubtful stretch of an answer, what the model would have said instead, and a sentence of it
+fields.py        fields of JSON answers: value, confidence, what else was likely, whether to look
+shards.py        the same by several processes or machines
+tables.py        ranked answers as rows for CSV, Markdown and the page
+
+Enter by `check_replies`.
+"""
+
+from __future__ import annotations
+
+from semtoken.replies.checking.answers import CheckedAnswer, CheckedReplies, check_replies
+from semtoken.replies.checking.doubts import Doubt, doubt_of
+
+__all__ = ["CheckedAnswer", "CheckedReplies", "Doubt", "check_replies", "doubt_of"]

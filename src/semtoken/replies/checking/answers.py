@@ -1,0 +1,306 @@
+"""Saved replies -> scored answers, the most doubtful first."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from semtoken.choices import Distribution
+from semtoken.core.results import ScoredResponse
+from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.labels import HEADLINE
+from semtoken.replies import Payload, PayloadChoice, read_payload
+from semtoken.replies.checking.doubts import Doubt, doubts_of, in_message, sentence_of, worst_of
+from semtoken.replies.checking.fields import field_records
+from semtoken.replies.checking.questions import JoinedQuestion, join_questions, read_questions
+from semtoken.replies.checking.replies import FoundReply, SavedReply, found_replies, passed_over
+from semtoken.replies.checking.saved_blocks import NO_TOKENS, answer_of_block, blocks_of_reply, doubts_of_block
+from semtoken.replies.score import score_payload
+from semtoken.replies.segments import is_cut
+from semtoken.support.inputs import instance, listed, shown, text
+
+NOT_SAVED = "Which words are in doubt was not saved with the reply."
+
+
+@dataclass(frozen=True)
+class CheckedAnswer:
+    """A scored answer of a saved reply, with its doubtful stretches and a sentence about them."""
+
+    where: str
+    """File and line of the reply."""
+    id: str
+    """Identifier of the reply; of several choices with the number of the choice."""
+    question: str | None
+    response: ScoredResponse
+    doubts: tuple[Doubt, ...]
+    """The stretches of the answer, the most doubtful first."""
+    sentence: str
+    """What is doubtful, and what the model would have said instead."""
+    calibration: Mapping[str, Any] | None = None
+    """Chance, decision and promise, as `CalibratorInUse.block` gives them; None without a calibrator."""
+    fields: tuple[Mapping[str, Any], ...] = ()
+    """The fields of its JSON, as `semtoken.replies.checking.fields.field_records` gives them; none without a schema."""
+    text: str = ""
+    """The answer: as its tokens spell it, or as the message has it where they spell pieces of characters."""
+    from_block: bool = False
+    """Whether the reply held no log-probabilities, but the numbers that `semtoken serve` or `proxy` had put into it."""
+    rank: int = 0
+    """The answer's place by doubt, from 1, the most doubtful of the answers at hand."""
+    place: int = 0
+    """How many answers had been read by then, this one included: it says in which order they were read."""
+
+    @property
+    def doubt(self) -> Doubt | None:
+        """The stretch of the answer that is most in doubt; None where each is fairly sure."""
+        return worst_of(self.doubts)
+
+
+@dataclass(frozen=True)
+class RefusedReply:
+    """A reply that could not be scored, with the reason."""
+
+    where: str
+    reason: str
+    id: str
+    """Identifier of the reply, or the name that its place gives it."""
+    question: str | None = None
+
+
+@dataclass(frozen=True)
+class CheckedReplies:
+    """The result of a check: scored answers, and replies that could not be scored."""
+
+    answers: tuple[CheckedAnswer, ...]
+    """The most doubtful first."""
+    refused: tuple[RefusedReply, ...]
+    joined: str = ""
+    """A sentence on how replies and questions were joined; empty where no file of questions was given."""
+    passed_over: tuple[str, ...] = ()
+    """Files of the folders whose names are not those of replies, such as pictures and notes."""
+
+    @property
+    def n_from_block(self) -> int:
+        """How many answers have their numbers from the semtoken block of the reply, for lack of log-probabilities."""
+        return sum(answer.from_block for answer in self.answers)
+
+    def reasons(self) -> list[tuple[int, RefusedReply]]:
+        """Why replies could not be scored: the number of each kind of reason, and its first reply; commonest first.
+
+        Reasons are of one kind if they differ only in numbers and in what stands between quotation marks.
+        """
+        groups: dict[str, list[RefusedReply]] = {}
+        for reply in self.refused:
+            groups.setdefault(_PARTICULARS.sub("", reply.reason), []).append(reply)
+        return sorted(((len(group), group[0]) for group in groups.values()), key=lambda counted: -counted[0])
+
+
+_PARTICULARS = re.compile(r"(, )?'[^']*'|\"[^\"]*\"|\d+")
+
+
+@dataclass(frozen=True)
+class CheckSettings:
+    """What decides how a reply is checked: all that other processes need to know, too; see `check_replies`."""
+
+    format: str | None = None
+    """Shape of the replies; recognised by their fields by default."""
+    calibrator: CalibratorInUse | None = None
+    schema: Mapping[str, Any] | None = None
+    keep_tokens: bool = True
+    """Whether answers keep the records of their tokens. Those that other processes have scored have none."""
+    distribution: Distribution | None = None
+
+
+def check_replies(
+    sources: Sequence[str],
+    *,
+    questions: Path | None = None,
+    format: str | None = None,
+    calibrator: CalibratorInUse | None = None,
+    schema: Mapping[str, Any] | None = None,
+    keep_tokens: bool = True,
+    distribution: Distribution | None = None,
+    on_checked: Callable[[int], None] = lambda count: None,
+) -> CheckedReplies:
+    """Score saved replies from their log-probabilities and rank their answers, the most doubtful first.
+
+    Nothing else is needed: no tokenizer, no clusters, no name of a model. What cannot be scored is among the result's
+    `refused`, with the reason.
+
+    Parameters
+    ----------
+    sources
+        As `semtoken.replies.checking.replies.saved_replies` reads them.
+    questions
+        A file with the questions, where they were not saved beside the replies.
+    format
+        Shape of the replies; recognised by their fields by default.
+    calibrator
+        Adds a chance and a decision to each answer; with a schema, to each field.
+    schema
+        A JSON Schema that the answers follow: their fields are scored, too.
+    keep_tokens
+        Whether answers keep the records of their tokens, some 1.5 kB for each token. Without them 10,000 answers of 100
+        tokens fit into 100 MB; doubts, fields and numbers are the same.
+    distribution
+        What the log-probabilities are, if you know it better than the replies tell; see `score_payload`.
+    on_checked
+        Called after each reply with how many have been looked at.
+
+    Raises
+    ------
+    InvalidInput
+        A source does not exist, questions cannot be joined, or no reply can be scored.
+    CalibratorMismatch
+        The calibrator was fitted on scores of another kind.
+    """
+    if calibrator is not None:
+        instance(calibrator, CalibratorInUse, "calibrator")
+    if schema is not None and not isinstance(schema, Mapping):
+        raise InvalidInput(f"'schema' must be a JSON Schema as a dictionary, got {shown(schema)}.")
+    settings = CheckSettings(format, calibrator, schema, keep_tokens, distribution)
+    named = [text(source, f"sources[{i}]") for i, source in enumerate(listed(sources, "sources"))]
+    replies: Iterable[FoundReply] = found_replies(named)
+    asked, joined = None, ""
+    if questions is not None:
+        replies = list(replies)
+        asked, joined = join_questions([reply.named() for reply in replies], read_questions(_path(questions)))
+    checked: list[Sequence[CheckedAnswer | RefusedReply]] = []
+    # one after the other: a parsed reply takes five times the memory of its text
+    for place, reply in enumerate(replies):
+        checked.append(check_found(reply, None if asked is None else asked[place], settings))
+        on_checked(len(checked))
+    return ranked(checked, joined, passed_over(named))
+
+
+NOT_KEPT = "the replies were checked with keep_tokens=False"
+NO_REPLY = "'sources' names no reply: give a file, a folder or a glob."
+
+
+def check_found(
+    found_reply: FoundReply, asked: JoinedQuestion | None, settings: CheckSettings
+) -> Sequence[CheckedAnswer | RefusedReply]:
+    """The answers of one reply, and why choices have none; `asked` is its question in a file, with its id."""
+    try:
+        reply = found_reply.read()
+    except SemtokenError as error:
+        return [RefusedReply(found_reply.where, str(error), found_reply.name)]
+    if asked is not None:
+        reply = replace(reply, question=asked.text, id=asked.id or reply.id, line=None)
+    try:
+        answers = _answers(reply, settings)
+    except CalibratorMismatch:
+        raise
+    except SemtokenError as error:
+        return [RefusedReply(reply.where, str(error), reply.id, reply.question)]
+    except Exception as error:  # a fault of ours; it shall not cost the scores of all other replies
+        told = f"This release fails on it, please report it: {type(error).__name__}: {error}"
+        return [RefusedReply(reply.where, told, reply.id, reply.question)]
+    if settings.keep_tokens:
+        return answers
+    return [
+        replace(one, response=one.response.without_tokens(NOT_KEPT)) if isinstance(one, CheckedAnswer) else one
+        for one in answers
+    ]
+
+
+def ranked(
+    outcomes: Sequence[Sequence[CheckedAnswer | RefusedReply]], joined: str = "", passed_over: Sequence[str] = ()
+) -> CheckedReplies:
+    """The answers that were found, the most doubtful first, and refused replies; `InvalidInput` if none was scored."""
+    if not outcomes:
+        raise InvalidInput(NO_REPLY)
+    answers = [one for checked in outcomes for one in checked if isinstance(one, CheckedAnswer)]
+    refused = [one for checked in outcomes for one in checked if isinstance(one, RefusedReply)]
+    result = CheckedReplies(_ranked(answers), tuple(refused), joined, tuple(passed_over))
+    if not answers:
+        told = " ".join(f"{count:,} x {first.where}: {first.reason}" for count, first in result.reasons()[:3])
+        raise InvalidInput(f"None of {len(outcomes):,} replies can be scored. {told}")
+    return result
+
+
+def _path(given: Any) -> Path:
+    try:
+        if b"\0" not in os.fsencode(given):
+            return Path(os.fsdecode(given))
+    except (TypeError, UnicodeEncodeError):
+        pass
+    raise InvalidInput(f"'questions' must be the path of a file, got {shown(given)}.")
+
+
+def _answers(reply: SavedReply, settings: CheckSettings) -> list[CheckedAnswer | RefusedReply]:
+    """The answer of each choice, or why it has none; `SemtokenError` if no choice has one."""
+    payload = reply.asked_in(read_payload(reply.reply, settings.format, request=reply.request))
+    outcomes: list[CheckedAnswer | RefusedReply] = []
+    failed: list[SemtokenError] = []
+    for choice in payload.choices:
+        name = reply.id if len(payload.choices) == 1 else f"{reply.id}/{choice.index}"
+        try:
+            outcomes.append(_answer(reply, name, replace(payload, choices=(choice,)), settings))
+        except CalibratorMismatch:
+            raise
+        except SemtokenError as error:
+            failed.append(error)
+            outcomes.append(RefusedReply(reply.where, str(error), name, choice.question))
+    if len(failed) == len(outcomes):
+        raise failed[0]
+    return outcomes
+
+
+def _answer(reply: SavedReply, name: str, payload: Payload, settings: CheckSettings) -> CheckedAnswer:
+    """The answer of a payload with one choice."""
+    calibrator, schema, choice = settings.calibrator, settings.schema, payload.choices[0]
+    try:
+        [response] = score_payload(payload, distribution=settings.distribution)
+    except SemtokenError:
+        if not (blocks := blocks_of_reply(reply.reply)):
+            raise
+        return _own_answer(reply, name, choice, blocks.get(choice.index), settings, payload.model)
+    result = response.with_fields(truncated=_cut_off(choice.finish_reason))
+    block = None if calibrator is None or schema is not None else calibrator.block_or_refusal(result)
+    fields = () if schema is None else tuple(field_records(result, schema, calibrator))
+    answer = choice.segment("answer")
+    doubts, shown_text = in_message(tuple(doubts_of(result)), result.text, "" if answer is None else answer.text)
+    said = sentence_of(result, worst_of(doubts))
+    return CheckedAnswer(reply.where, name, choice.question, result, doubts, said, block, fields, shown_text)
+
+
+def _own_answer(
+    reply: SavedReply,
+    name: str,
+    choice: PayloadChoice,
+    block: Mapping[str, Any] | None,
+    settings: CheckSettings,
+    model: str | None,
+) -> CheckedAnswer:
+    """An answer with the numbers that one of our servers has put into its reply."""
+    calibrator, schema = settings.calibrator, settings.schema
+    if block is None:
+        raise InvalidInput(f"Choice {choice.index} of the reply has neither log-probabilities nor a semtoken block.")
+    result = answer_of_block(choice, block).with_fields(model=model)
+    if schema is not None:
+        raise InvalidInput(f"Its fields cannot be scored: {NO_TOKENS}.")
+    if calibrator is not None and calibrator.calibrator.fingerprint.method != HEADLINE:
+        raise InvalidInput(f"The calibrator reads more than the headline, and {NO_TOKENS}.")
+    told = {key: block[key] for key in ("chance", "decision", "promise") if key in block}
+    calibration = told or None if calibrator is None else calibrator.block_or_refusal(result)
+    doubts = doubts_of_block(block)
+    said = sentence_of(result, worst_of(doubts)) if doubts or result.empty else NOT_SAVED
+    return CheckedAnswer(
+        reply.where, name, choice.question, result, doubts, said, calibration, text=result.text, from_block=True
+    )
+
+
+def _cut_off(finish_reason: str | None) -> bool | None:
+    """Whether the token limit ended an answer; None where the engine does not say how it ended."""
+    return None if finish_reason is None else is_cut(finish_reason)
+
+
+def _ranked(answers: Sequence[CheckedAnswer]) -> tuple[CheckedAnswer, ...]:
+    keys = [(answer.response.headline.confidence, -answer.response.n_tokens) for answer in answers]
+    order = sorted(range(len(answers)), key=keys.__getitem__)
+    return tuple(replace(answers[i], rank=rank, place=i + 1) for rank, i in enumerate(order, start=1))

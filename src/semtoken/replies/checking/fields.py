@@ -1,0 +1,206 @@
+"""The fields of extracted JSON: value, confidence, what else was likely, and whether a person should look."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from semtoken.core.parts import Part
+from semtoken.core.parts.fields import NEARLY_JSON, allowed_values, subschema
+from semtoken.core.parts.part import level_of
+from semtoken.core.results import ScoredResponse
+from semtoken.errors import InvalidInput, OverBudget
+from semtoken.guarantees.apply import REFUSED, CalibratorInUse
+from semtoken.guarantees.labels import AnswerRecord
+from semtoken.replies.checking.doubts import LEAST_RIVAL, rivals_of
+from semtoken.support.files.images import Scans
+from semtoken.support.files.record_files import read_rows
+from semtoken.support.files.safe_files import parse_json, read_file
+from semtoken.support.questions import question_of
+from semtoken.support.text import number, percent
+
+ACCEPT, CHECK = "accept", "check"
+"""Decisions on a field."""
+KINDS = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean"}
+"""Types of JSON Schema, and the kinds of parts that have them."""
+NO_JSON = "The answer holds no JSON."
+MISSING = "The schema asks for it, and the answer lacks it."
+SIGNATURE = "field"
+"""Ends the signature of a field's score, so that calibrators of answers and of fields are not taken for each other."""
+
+
+def read_schema(path: Path) -> dict[str, Any]:
+    """A JSON Schema from a file; `InvalidInput` if it cannot be read or holds no JSON object."""
+    data = read_file(path)
+    try:
+        schema = parse_json(data)
+    except ValueError as error:
+        raise InvalidInput(f"{path} is no JSON: {error}.") from error
+    if not isinstance(schema, dict):
+        raise InvalidInput(f"{path} holds no JSON Schema: that is an object, such as {{'properties': ...}}.")
+    return schema
+
+
+EXTRACT = "Give what stands in this document as one JSON object that follows this JSON Schema, and nothing else."
+"""How a model is asked for the fields of a scan."""
+
+
+def scan_records(scans: Scans, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A record for each page of scans: its name, and `messages` that ask for its fields."""
+    wanted = {"type": "text", "text": f"{EXTRACT}\n{json.dumps(schema, ensure_ascii=False)}"}
+    return [{"id": name, "messages": [{"role": "user", "content": [image, wanted]}]} for name, image in scans.pages]
+
+
+def field_records(
+    response: ScoredResponse, schema: Mapping[str, Any] | None, calibrator: CalibratorInUse | None = None
+) -> list[dict[str, Any]]:
+    """A record of plain values for each field of an answer, and for each that the schema asks for and the answer lacks.
+
+    A calibrator that was fitted on labelled fields gives chances, and decisions with a promise; `CalibratorMismatch` if
+    they were not scored alike. Without one a field is to be checked where its confidence is under
+    `semtoken.core.parts.part.SOME_DOUBT`, where it does not fit the schema, or where it is missing.
+    """
+    try:
+        parts = response.parts("field", schema=schema)
+    except OverBudget as error:
+        return [_nothing(str(error))]
+    return [_record(response, part, schema, calibrator) for part in parts] or [_nothing(NO_JSON)]
+
+
+def _nothing(reason: str) -> dict[str, Any]:
+    """The record of an answer whose fields are not known."""
+    empty: dict[str, Any] = dict.fromkeys((*FACTS, "rival", "rival_probability", "log_score"))
+    return empty | {"path": "", "text": "", "start": 0, "end": 0, "note": reason, "decision": CHECK, "present": False}
+
+
+FACTS = ("path", "kind", "start", "end", "text", "confidence", "closing", "equality", "present", "complete")
+"""What is written of a part; the names are those of `semtoken.core.parts.Part`."""
+
+
+def _record(
+    response: ScoredResponse, part: Part, schema: Mapping[str, Any] | None, calibrator: CalibratorInUse | None
+) -> dict[str, Any]:
+    rival, share = next(iter(_rivals(response, part)), (None, None))
+    exact = response.log_score_bounds is None or part.bounds is None
+    low, high = (None, None) if exact else part.bounds or (None, None)
+    note = " ".join(_notes(part, subschema(schema, part.path or ""), response.truncated))
+    told = {name: getattr(part, name) for name in FACTS}
+    record = told | {
+        "confidence_lower": low,
+        "confidence_upper": high,
+        "rival": rival,
+        "rival_probability": share,
+        "log_score": _log(part.confidence),
+        "log_score_lower": _log(low),
+        "log_score_upper": _log(high),
+        "signature": "|".join(filter(None, (response.rules, SIGNATURE))),
+        "distribution": response.distribution,
+        "model": response.model,
+    }
+    sure = part.confidence is not None and level_of(part.confidence) == ""
+    if calibrator is not None and record["log_score"] is not None:
+        block = calibrator.block_or_refusal(_as_answer(record))  # type: ignore[arg-type]
+        record["chance"] = block.get("chance")
+        note = " ".join(filter(None, (note, block.get(REFUSED))))
+        sure = block["decision"] == "answer" if "decision" in block else sure
+    record |= {"note": note}
+    return record | {"decision": ACCEPT if sure and not note else CHECK}
+
+
+def _as_answer(record: Mapping[str, Any]) -> AnswerRecord:
+    """A field in the form that calibrators read."""
+    low, high = record["log_score_lower"], record["log_score_upper"]
+    bounds = None if high is None else (-math.inf if low is None else low, high)
+    return AnswerRecord("", record, record["log_score"], None, bounds)
+
+
+def _log(confidence: float | None) -> float | None:
+    return math.log(confidence) if confidence else None
+
+
+def _rivals(response: ScoredResponse, part: Part) -> Iterable[tuple[str, float]]:
+    """What else the value could have been: other tokens at its weakest place, or where it ends if that is weaker."""
+    ends = part.closing is not None and part.closing_token is not None and part.closing < (part.weakest or 0.0)
+    if not ends or part.closing_token is None:
+        return rivals_of(response, [part])[0]
+    token = response.tokens[part.closing_token]
+    others = [(other.text, other.probability) for other in token.alternatives if other.probability >= LEAST_RIVAL]
+    return [(part.text + text.rstrip(), share) for text, share in others if text[:1].isalnum() or text[:1] in ".,"]
+
+
+def _notes(part: Part, schema: Mapping[str, Any], truncated: bool | None) -> Iterable[str]:
+    """What a reader should know of a field besides its confidence."""
+    if not part.present:
+        yield MISSING
+        return
+    allowed, types = allowed_values(schema), schema.get("type")
+    wanted = [
+        KINDS.get(str(type_name))
+        for type_name in (types if isinstance(types, list) else [types])
+        if type_name != "null"
+    ]
+    if "enum" in schema and part.value not in allowed:
+        yield f"The schema allows only {', '.join(map(str, allowed))}."
+    elif wanted and None not in wanted and part.kind not in (*wanted, "null"):
+        yield f"The schema asks for a {' or a '.join(map(str, wanted))}, this is a {part.kind}."
+    yield from (flag.message for flag in part.flags if flag.code == NEARLY_JSON.code)
+    if not part.complete:
+        yield "The JSON breaks off." if truncated is False else "The answer was cut off."
+
+
+def field_rows(
+    documents: Iterable[tuple[str, str | None, str, Iterable[Mapping[str, Any]]]],
+) -> list[dict[str, Any]]:
+    """A row for each field of all documents, the most doubtful first: missing ones, then by their confidence.
+
+    Of each document: identifier, question, place in its file, and fields as `field_records` gives them.
+    """
+    rows = [
+        {
+            "document": name,
+            "path": record["path"],
+            "value": record["text"],
+            "confidence": record["confidence"],
+            "rival": record["rival"],
+            "rival_probability": record["rival_probability"],
+            "decision": record["decision"],
+            "note": record["note"],
+            "id": f"{name}#{record['path']}",
+            "question": f"{record['path'] or 'fields'} of {name}",
+            "asked": question,
+            "where": where,
+        }
+        | {key: value for key, value in record.items() if key in LATER}
+        for name, question, where, records in documents
+        for record in records
+    ]
+    rows.sort(key=lambda row: (-1.0 if row["confidence"] is None else row["confidence"], row["id"]))
+    return [{"rank": rank} | row for rank, row in enumerate(rows, start=1)]
+
+
+def fields_of_lines(path: Path) -> list[dict[str, Any]]:
+    """The rows of `field_rows` from scored lines with `parts`; `InvalidInput` if the file cannot be read."""
+    rows = read_rows(path)
+    return field_rows(
+        (str(line.get("id", place)), question_of(line), where, line["parts"])
+        for place, where, line in rows
+        if line.get("parts")
+    )
+
+
+LATER = (
+    *("confidence_lower", "confidence_upper", "closing", "kind", "equality", "present", "complete", "chance"),
+    *("log_score", "log_score_lower", "log_score_upper", "signature", "distribution", "model"),
+)
+"""Columns for other programs, after those for people."""
+
+
+def sentence_of_field(row: Mapping[str, Any]) -> str:
+    """A line on how sure a field's value is, and what else it might have been."""
+    told = [] if row["confidence"] is None else [f"confidence {number(row['confidence'], 2)}"]
+    if row["rival"] is not None:
+        told.append(f"also likely: “{row['rival']}” {percent(row['rival_probability'])}")
+    return " · ".join([*told, *([row["note"]] if row["note"] else [])])

@@ -1,0 +1,59 @@
+"""llama.cpp's `/completion`: `content` with `completion_probabilities`, one reply or a list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from semtoken.core.engine_tokens.spellings import steps_from_items
+from semtoken.core.engine_tokens.top_steps import StepList
+from semtoken.replies.formats.base import Engine, HiddenFields, Reply, Shape
+from semtoken.support.splice import Change, Replace
+
+STEPS = "completion_probabilities"
+
+
+class LlamaCppCompletion(Shape):
+    """The shape of llama.cpp's own `/completion`."""
+
+    name = "completion"
+    path = "/completion"
+    below_v1 = False
+    formats: ClassVar[Mapping[Engine, str]] = {"llama-cpp": "llama-cpp"}
+    ask = '"n_probs": 20'
+    ends = ("eos", "limit")
+    one_segment = True
+    prompts = ("prompt",)
+    limit_at = ("n_predict",)
+    top_at = ("n_probs",)
+    chunk_marks = (("content",), ("stop",))
+    texts = {"answer": (("content",),)}  # noqa: RUF012
+    numbers_at = ((STEPS,), ("probs",))
+    tops_in = ("top_logprobs", "top_probs")
+    showing = (("tokens",),)
+    end_at = ("stop_type",)
+    count_at = ("tokens_predicted",)
+    read_at = ("tokens_evaluated",)
+
+    @classmethod
+    def detects(cls, replies: Sequence[Reply]) -> bool:
+        """Whether a reply holds probabilities, or says why it stopped, in llama.cpp's fields."""
+        return STEPS in replies[0] or cls.starts(replies[0])
+
+    @classmethod
+    def is_ended(cls, choice: Reply) -> bool:
+        """Whether the field `stop` is true."""
+        return choice.get("stop") is True
+
+    @classmethod
+    def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:
+        """Changes that remove probabilities or shorten their lists, and restore the settings that replies repeat."""
+        yield from super().hiding(reply, hidden)
+        for _, path, _ in cls.choices(reply):
+            yield Replace((*path, "generation_settings", "n_probs"), hidden.request.get("n_probs") or 0)
+
+    def steps(self, choice: Reply) -> StepList:
+        """Items with log-probabilities, or with probabilities."""
+        items = choice.get(STEPS, choice.get("probs")) or []
+        self.note_probabilities(items)
+        return steps_from_items(items, STEPS)

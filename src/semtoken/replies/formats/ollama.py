@@ -1,0 +1,76 @@
+"""Ollama's own `/api/generate` and `/api/chat`: `response` or `message` with `logprobs`; a stream is lines of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from semtoken.errors import BackendError
+from semtoken.replies.formats.base import Delta, Engine, ProbeQuestion, Reply, Shape
+from semtoken.support.splice import Path, encode
+
+UNFINISHED = "The reply says that it is not done: it is one chunk of a stream, or broke off. Save the whole stream."
+
+
+class OllamaGenerate(Shape):
+    """The shape of Ollama's `/api/generate`."""
+
+    name = "ollama-generate"
+    path = "/api/generate"
+    below_v1 = False
+    formats: ClassVar[Mapping[Engine, str]] = {"ollama": "ollama-generate"}
+    ask = '"logprobs": true, "top_logprobs": 20'
+    divided = True
+    prompts = ("prompt",)
+    limit_at = ("options", "num_predict")
+    temperature_at = ("options", "temperature")
+    top_at = ("top_logprobs",)
+    switch_at = ("logprobs",)
+    stops_at = (("options", "stop"),)
+    marks: ClassVar[tuple[Path, ...]] = (("response",), ("done",))
+    texts = {"reasoning": (("thinking",),), "answer": (("response",),)}  # noqa: RUF012
+    numbers_at = (("logprobs",),)
+    showing: ClassVar[tuple[Path, ...]] = (("context",),)
+    end_at = ("done_reason",)
+    count_at = ("eval_count",)
+    read_at = ("prompt_eval_count",)
+
+    @classmethod
+    def request(cls, question: ProbeQuestion) -> dict[str, Any]:
+        """A request that names its model, which Ollama does not choose itself."""
+        named = {} if question.model is None else {"model": question.model}
+        return named | super().request(question)
+
+    @classmethod
+    def streams(cls, body: Reply) -> bool:
+        """Whether a request asks for a stream, as one does that does not say."""
+        return body.get("stream") is not False
+
+    @classmethod
+    def is_ended(cls, choice: Reply) -> bool:
+        """Whether the field `done` is true."""
+        return choice.get("done") is True
+
+    def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:
+        """The one choice of a reply."""
+        if not all(map(self.is_ended, replies)):
+            raise BackendError(UNFINISHED)
+        return super().whole(replies)
+
+
+class OllamaChat(OllamaGenerate):
+    """The shape of Ollama's `/api/chat`."""
+
+    name = "ollama-chat"
+    path = "/api/chat"
+    formats: ClassVar[Mapping[Engine, str]] = {"ollama": "ollama-chat"}
+    is_chat = True
+    prompts = ("messages",)
+    marks = (("message",), ("done",))
+    texts = {"reasoning": (("message", "thinking"),), "answer": (("message", "content"),)}  # noqa: RUF012
+    showing = (("message", "tool_calls"),)
+
+    def calls(self, choice: Reply) -> Mapping[int, tuple[str, str]]:
+        """The calls of tools, which the list of log-probabilities does not hold."""
+        functions = [call.get("function", {}) for call in choice["message"].get("tool_calls") or ()]
+        return {i: (str(call.get("name", "")), encode(call.get("arguments", {}))) for i, call in enumerate(functions)}

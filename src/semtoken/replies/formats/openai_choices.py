@@ -1,0 +1,342 @@
+"""OpenAI's two shapes with `choices`, and which engine sent them.
+
+Chat completions have `choices[].message` with `choices[].logprobs.content`, in chunks `choices[].delta`; legacy
+completions have `choices[].text` with the lists `choices[].logprobs.{tokens, token_logprobs, top_logprobs}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from semtoken.choices import SegmentKind
+from semtoken.core.engine_tokens.placing import pieces_of, text_of_pieces
+from semtoken.core.engine_tokens.spellings import steps_from_items, steps_from_lists
+from semtoken.core.engine_tokens.top_steps import StepList, as_id, as_list, as_object, optional, text_or_empty
+from semtoken.errors import BackendError, InvalidInput
+from semtoken.replies.echo import Counts, prompt_length
+from semtoken.replies.formats import base
+from semtoken.replies.segments import RawChoice, is_cut
+from semtoken.support.splice import Change, Keep, Path, Replace
+
+VLLM_FIELDS = frozenset({"prompt_logprobs", "kv_transfer_params", "ec_transfer_params"})
+VLLM_CHOICE_FIELDS = frozenset({"prompt_logprobs", "routed_experts"})
+VLLM_BOTH = frozenset({"stop_reason", "token_ids"})
+"""Others have one of these fields in a choice."""
+NOT_VLLM = frozenset({"disaggregated_params", "context_logits", "avg_decoded_tokens_per_iter", "mm_embedding_handle"})
+"""Fields of a choice of TensorRT-LLM's, whose form began as vLLM's."""
+ENDS_AT = ("finish_reason", "finishReason", "stop_reason")
+"""Where the reason of an end stands. Beside another one, `stop_reason` is the stop string."""
+ID_FIELDS = ("token_ids", "prompt_token_ids")
+ITEM_LISTS: Mapping[str, SegmentKind] = {
+    "content": "answer",
+    "refusal": "refusal",
+    "reasoning_content": "reasoning",
+}
+NOTICED = ("id", "object", "created", "model")
+
+
+class Choices(base.Shape):
+    """The common part of OpenAI's two older shapes: a list `choices`, each a message or a text."""
+
+    read_at = ("usage", "prompt_tokens")
+    copies_at = ("n",)
+    other_prompt: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "tools": ([],),
+        "functions": ([],),
+        "documents": ([],),
+        "chat_template": (),
+        "chat_template_kwargs": ({},),
+        "reasoning_effort": (),
+        "continue_final_message": (False,),
+        "add_generation_prompt": (True,),
+        "suffix": ("",),
+    }
+    choices_at = ("choices",)
+    numbers_at = (("logprobs",),)
+    nulls = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._fields: set[str] = set()
+        """Fields of replies and chunks that have been seen."""
+        self._choice_fields: set[str] = set()
+        self._logprobs: Mapping[str, Any] | None = None
+        """The first of them."""
+        self.read: int | None = None
+        """How many tokens the reply counts in its prompts; None if it does not say."""
+
+    @classmethod
+    def asking(cls, body: base.Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
+        """The numbers, and token ids in the fields of vLLM and SGLang.
+
+        Ids spelled as token texts ("token_id:7") are asked for only where the client does not see the texts.
+        """
+        ids = {"return_token_ids": True} if token_ids else {}
+        spelled = {"return_tokens_as_token_ids": True} if token_ids and cls.requested(body) is None else {}
+        return super().asking(body, top) | ids | spelled
+
+    @classmethod
+    def places(cls, reply: Any) -> Sequence[base.Place] | None:
+        """The place of each element of `choices`."""
+        if not isinstance(base.value_at(reply, cls.choices_at), list):
+            return None
+        return [cls._place(path, choice, 0) for _, path, choice in cls.choices(reply)]
+
+    @classmethod
+    def end_of(cls, choice: base.Reply) -> str | None:
+        """The reason of the end, which some clients save in camel case, or as `stop_reason` alone."""
+        return base.end_in_words(next((choice[name] for name in ENDS_AT if name in choice), None))
+
+    @classmethod
+    def hiding(cls, reply: Any, hidden: base.HiddenFields) -> Iterator[Change]:
+        """Changes that set log-probabilities and ids to null, or shorten the lists of best tokens."""
+        places: list[Path] = [("choices", i) for i in range(len(reply["choices"]))]
+        if hidden.ids and not hidden.request.get("return_token_ids"):
+            yield from (Replace((*at, name), None) for at in [(), *places] for name in ID_FIELDS)
+        for at in places:
+            if hidden.kept is None:
+                yield Replace((*at, "logprobs"), None)
+            else:
+                yield from _shorter(reply["choices"][at[-1]], at, hidden.kept)
+
+    @classmethod
+    def notice(cls, last: base.Reply, block: Mapping[str, Any]) -> dict[str, Any]:
+        """A chunk without choices that carries the block."""
+        return {**{name: last[name] for name in NOTICED if name in last}, "choices": [], "semtoken": block}
+
+    def whole(self, replies: Sequence[base.Reply]) -> Iterator[base.Delta]:
+        """The choices of a reply."""
+        as_list(base.only(replies).get("choices"), "choices")
+        self._fields.update(replies[0])
+        return super().whole(replies)
+
+    def chunk(self, chunk: base.Reply) -> Iterator[base.Delta]:
+        """The deltas that a chunk of a stream holds."""
+        if chunk.get("choices") and isinstance(chunk.get("id"), str) and chunk["id"]:
+            self._ids[chunk["id"]] += 1
+        return super().chunk(chunk)
+
+    def note_reply(self, reply: base.Reply) -> None:
+        """Notice fields that only some engines have."""
+        self._fields.update(name for name, value in reply.items() if value is not None or name in VLLM_FIELDS)
+        self.counted = base.count_at(reply, "timings", "predicted_n") or self.counted
+        self.read = self.read if (read := base.count_at(reply, *self.read_at)) is None else read
+        super().note_reply(reply)
+        for i, value in enumerate(optional(as_list, reply.get("choices"), "choices") or ()):
+            choice = as_object(value, f"choices[{i}]")
+            self._choice_fields.update(choice)
+            if self._logprobs is None and isinstance(choice.get("logprobs"), Mapping):
+                self._logprobs = choice["logprobs"]
+
+    def _delta(self, choice: base.Reply, number: int) -> base.Delta:
+        return super()._delta(choice, 0)  # the index of a choice that names none
+
+    def steps(self, choice: base.Reply) -> StepList:
+        """Items of a chat, or the lists of legacy completions."""
+        logprobs = base.logprobs_of(choice)
+        self.note_probabilities(logprobs.get("content"))
+        return steps_of_logprobs(logprobs)
+
+    @property
+    def engine(self) -> base.Engine:
+        """The engine that sent the reply, by the fields that only it has."""
+        if "sglext" in self._fields or "matched_stop" in self._choice_fields:
+            return "sglang"
+        vllm = VLLM_FIELDS & self._fields or VLLM_CHOICE_FIELDS & self._choice_fields
+        if (vllm or self._choice_fields >= VLLM_BOTH) and not NOT_VLLM & self._choice_fields:
+            return "vllm"
+        items = (self._logprobs or {}).get("content")
+        first = items[0] if isinstance(items, list) and items else {}
+        if "timings" in self._fields or (isinstance(first, Mapping) and {"id", "bytes"} <= first.keys()):
+            return "llama-cpp"
+        return "llama-cpp-python" if _holds_numpy(self._logprobs or {}) else "openai"
+
+
+def _shorter(choice: Any, at: Path, kept: int) -> Iterator[Change]:
+    """The first best tokens of each step; in legacy lists also the chosen one, as OpenAI has it."""
+    logprobs = choice.get("logprobs") if isinstance(choice, Mapping) else None
+    if not isinstance(logprobs, Mapping):
+        return
+    for name in ITEM_LISTS:
+        yield from base.shorter_items(logprobs.get(name), (*at, "logprobs", name), kept)
+    names, tops = logprobs.get("tokens"), logprobs.get("top_logprobs")
+    for i, step in enumerate(tops if isinstance(tops, list) else ()):
+        chosen = names[i] if isinstance(names, list) and i < len(names) else None
+        if not isinstance(step, Mapping):
+            continue
+        try:
+            best = {*sorted(step, key=lambda name, of=step: -of[name])[:kept], chosen}  # type: ignore[misc]
+        except TypeError:  # no numbers: not ours to judge
+            continue
+        yield Keep((*at, "logprobs", "top_logprobs", i), best)
+
+
+def steps_of_logprobs(logprobs: base.Reply, where: str = "logprobs") -> StepList:
+    """The steps of an object `logprobs`: items, or lists as in legacy completions."""
+    content = logprobs.get("content")
+    if content is None and (logprobs.get("tokens") is not None or logprobs.get("top_logprobs")):
+        return steps_from_lists(logprobs, where)
+    return steps_from_items([] if content is None else content, f"{where}.content")
+
+
+def _holds_numpy(logprobs: Mapping[str, Any]) -> bool:
+    """llama-cpp-python in process leaves numpy numbers in its dicts."""
+    values = logprobs.get("token_logprobs")
+    if isinstance(logprobs.get("content"), list):
+        values = [item.get("logprob") for item in logprobs["content"] if isinstance(item, dict)]
+    kinds = set(map(type, values)) - {float} if isinstance(values, list) else ()
+    return any(issubclass(kind, np.floating) for kind in kinds)
+
+
+REASONING = ("reasoning_content", "reasoning")
+"""Some engines send it under both names."""
+FUNCTION_CALL = -1
+
+
+def _below(*names: str) -> tuple[Path, ...]:
+    """The paths of members of a message or a delta."""
+    return tuple((message, name) for name in names for message in ("message", "delta"))
+
+
+class OpenAIChat(Choices):
+    """The shape of chat completions, of OpenAI and most engines."""
+
+    name = "chat"
+    path = "/chat/completions"
+    formats: ClassVar[Mapping[base.Engine, str]] = {
+        "openai": "openai-chat",
+        "vllm": "vllm-chat",
+        "sglang": "sglang-chat",
+        "llama-cpp": "llama-cpp-chat",
+        "llama-cpp-python": "llama-cpp-python-chat",
+    }
+    ask = '"logprobs": true, "top_logprobs": 20'
+    is_chat = True
+    prompts = ("messages",)
+    top_at = ("top_logprobs",)
+    switch_at = ("logprobs",)
+    divided = True
+    chunk_marks = (("choices", 0, "delta"),)
+    texts: ClassVar[Mapping[SegmentKind, tuple[Path, ...]]] = {
+        "reasoning": _below(*REASONING),
+        "answer": _below("content"),
+        "refusal": _below("refusal"),
+    }
+    showing = (*_below("tool_calls", "function_call", "audio"), ("text",), *((name,) for name in ID_FIELDS))
+
+    @classmethod
+    def detects(cls, replies: Sequence[base.Reply]) -> bool:
+        """Whether the first choice of a reply holds a message."""
+        first: base.Reply = next((choice for _, _, choice in cls.choices(replies[0])), {})
+        return "message" in first or "delta" in first or replies[0].get("object") == "chat.completion"
+
+    @classmethod
+    def requested(cls, body: base.Reply) -> int | None:
+        """The number in `top_logprobs` if `logprobs` is true; else None."""
+        if body.get("top_logprobs") is not None and not body.get("logprobs"):
+            raise InvalidInput("logprobs must be true where top_logprobs are given.")
+        return super().requested({"messages": [], **body})
+
+    def steps(self, choice: base.Reply) -> StepList:
+        """The items of the content; Together's streams give the number of the one token alone."""
+        number, delta = choice.get("logprobs"), choice.get("delta")
+        if not isinstance(number, float | int) or not isinstance(delta, Mapping):
+            return super().steps(choice)
+        token = {"id": delta.get("token_id"), "token": delta.get("content"), "logprob": number}
+        return steps_from_items([token] if delta.get("content") else [], "logprobs")
+
+    def apart(self, choice: base.Reply) -> Mapping[SegmentKind, StepList]:
+        """Those of a refusal and of the reasoning, which have lists of their own."""
+        logprobs = choice.get("logprobs")
+        named = logprobs.items() if isinstance(logprobs, Mapping) else ()
+        return {
+            ITEM_LISTS[name]: steps_from_items(items, f"logprobs.{name}")
+            for name, items in named
+            if name in ITEM_LISTS and name != "content" and items is not None
+        }
+
+    def calls(self, choice: base.Reply) -> Mapping[int, tuple[str, str]]:
+        """The calls of tools, whose pieces come in any order, and of a function."""
+        calls: dict[int, tuple[str, str]] = {}
+        message = as_object(choice.get("message", choice.get("delta")) or {}, "message")
+        if message.get("function_call") is not None:
+            calls[FUNCTION_CALL] = call_of(message["function_call"], "message.function_call")
+        for i, tool in enumerate(as_list(message.get("tool_calls") or (), "message.tool_calls")):
+            here = f"message.tool_calls[{i}]"
+            entry = as_object(tool, here)
+            name, arguments = call_of(entry.get("function", entry.get("custom", {})), here)
+            at = as_id(entry.get("index", i), f"{here}.index")
+            before = calls.get(at, ("", ""))
+            calls[at] = (before[0] + name, before[1] + arguments)
+        return calls
+
+
+def call_of(function: Any, where: str) -> tuple[str, str]:
+    """The name and arguments of a tool call, or the pieces of them in a chunk."""
+    call = as_object({} if function is None else function, where)
+    arguments = call.get("arguments", call.get("input"))
+    return text_or_empty(call.get("name"), f"{where}.name"), text_or_empty(arguments, f"{where}.arguments")
+
+
+class OpenAICompletions(Choices):
+    """The shape of legacy completions, of OpenAI and most engines."""
+
+    name = "completions"
+    path = "/completions"
+    formats: ClassVar[Mapping[base.Engine, str]] = {
+        "openai": "openai-completions",
+        "vllm": "vllm-completions",
+        "sglang": "sglang-completions",
+        "llama-cpp": "llama-cpp-completions",
+        "llama-cpp-python": "llama-cpp-python-completions",
+    }
+    ask = '"logprobs": 5 or more'
+    one_segment = True
+    prompts = ("prompt",)
+    top_at = ("logprobs",)
+    marks = (("choices",),)
+    chunk_marks = (("choices", 0, "text"),)
+    texts = {"answer": (("text",),)}  # noqa: RUF012
+    showing = (("message",), *((name,) for name in ID_FIELDS))
+
+    @classmethod
+    def requested(cls, body: base.Reply) -> int | None:
+        """The number in `logprobs`: how many log-probabilities for each token the client asked for."""
+        return base.count_of(body.get("logprobs"), "logprobs")
+
+    @classmethod
+    def obstacle(cls, body: base.Reply) -> str | None:
+        """The reason why a reply cannot be scored: the request asks for the prompt to be repeated."""
+        if not body.get("echo"):
+            return None
+        return "With echo the reply repeats the prompt; ask without it to have the answer scored."
+
+    def raw_choice(self, index: int) -> RawChoice:
+        """One of the choices so far, without the prompt that it may repeat: then its first token has no number."""
+        choice = super().raw_choice(index)
+        if choice.steps.missing[:1] != (0,) or self.told.request.get("echo") is False:
+            return choice
+        lengths = {at: sum(len(part.steps) for part in known.steps) for at, known in sorted(self.sums.items())}
+        at_limit = all(is_cut(known.finish_reason) for known in self.sums.values())
+        counts = Counts(self.read, self.counted)
+        try:
+            prompt = prompt_length([*lengths.values()], [*lengths].index(index), counts, at_limit=at_limit)
+        except BackendError as error:
+            return replace(choice, steps=choice.steps._replace(missing=(), fault=str(error)))
+        if prompt is None:
+            return choice
+        steps, text = _without_prompt(choice.steps, choice.texts.get("answer", ""), prompt)
+        return replace(choice, steps=steps, texts={"answer": text}, flags=())
+
+
+def _without_prompt(steps: StepList, text: str, prompt: int) -> tuple[StepList, str]:
+    """The answer alone, behind so many tokens of the prompt."""
+    kept = steps.steps[prompt:]
+    missing = tuple(i - prompt for i in steps.missing if i >= prompt)
+    spelled = text_of_pieces(pieces_of(kept))  # with a terminator, which the text lacks
+    length = next((n for n in range(len(spelled), 0, -1) if text.endswith(spelled[:n])), 0)
+    return StepList(kept, missing), spelled[:length] or text

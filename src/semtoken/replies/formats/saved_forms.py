@@ -1,0 +1,208 @@
+"""Forms in which replies are saved and no server is asked here: Gemini's, those of clients, and of transcriptions.
+
+Gemini's and Vertex AI's `generateContent` has `candidates` with `logprobsResult`, in JSON or as Python's client.
+LangChain saves messages, the AI SDK results. Audio transcriptions have `text` with `logprobs`, in chunks typed events;
+KoboldCpp has `results`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from semtoken.choices import SegmentKind
+from semtoken.core.engine_tokens.spellings import steps_from_columns, steps_from_items
+from semtoken.core.engine_tokens.top_steps import StepList, as_list, as_object, text_or_empty
+from semtoken.replies.formats.base import Delta, Engine, Reply, Shape, end_in_words, value_at
+from semtoken.replies.formats.openai_choices import steps_of_logprobs
+from semtoken.support.splice import Path, encode
+
+META = "response_metadata"
+AI = (None, "ai", "AIMessageChunk")
+"""Types of messages that a model wrote. Those of others have empty metadata."""
+
+
+class LangChainMessage(Shape):
+    """The shape of LangChain's messages, dumped or serialised (`"lc": 1`)."""
+
+    name = "langchain"
+    formats: ClassVar[Mapping[Engine, str]] = {"langchain": "langchain-message"}
+    ask = "ChatOpenAI(logprobs=True, top_logprobs=20), or model.bind(logprobs=True, top_logprobs=20)"
+    divided = True
+    marks = ((META,),)
+    texts = {"reasoning": (("additional_kwargs", "reasoning_content"),), "answer": (("content",),)}  # noqa: RUF012
+    numbers_at = ((META, "logprobs"), (META, "logprobs_result"))
+    end_at = (META, "finish_reason")
+
+    @classmethod
+    def choices(cls, reply: Any) -> Iterator[tuple[int, Path, Reply]]:
+        """The message itself, or what is below `kwargs` of a serialised one."""
+        below: Path = ("kwargs",) if "kwargs" in reply else ()
+        yield 0, below, value_at(reply, below)
+
+    @classmethod
+    def detects(cls, replies: Sequence[Reply]) -> bool:
+        """Whether the message has metadata of a response."""
+        both = (fields for fields in (replies[0], replies[0].get("kwargs")) if isinstance(fields, Mapping))
+        return any(fields.get(META) or (META in fields and fields.get("type") in AI) for fields in both)
+
+    @classmethod
+    def starts(cls, chunk: Reply) -> bool:
+        """Whether the chunk has metadata of a response."""
+        return cls.detects([chunk])
+
+    @classmethod
+    def numbers(cls, choice: Reply) -> Any:
+        """The log-probabilities in the metadata, or in the blocks of the content, as OpenAI's Responses come."""
+        if listed := super().numbers(choice):
+            return listed
+        content = choice.get("content")
+        blocks = [value_at(part, ("logprobs",)) for part in (content if isinstance(content, list) else ())]
+        return [item for block in blocks if isinstance(block, list) for item in block]
+
+    def steps(self, choice: Reply) -> StepList:
+        """The items, as OpenAI or Gemini gave them."""
+        logprobs = self.numbers(choice)
+        self.note_reply(choice)
+        if isinstance(logprobs, Mapping):
+            return steps_of_logprobs(logprobs, f"{META}.logprobs")
+        return steps_from_items(logprobs or [], f"{META}.logprobs")
+
+    def calls(self, choice: Reply) -> Mapping[int, tuple[str, str]]:
+        """The calls of tools."""
+        calls = choice.get("tool_calls") or ()
+        return {i: (str(call.get("name", "")), encode(call.get("args", {}))) for i, call in enumerate(calls)}
+
+
+class AISDKResult(Shape):
+    """The shape of the AI SDK's results, whose names are in camel case."""
+
+    name = "ai-sdk"
+    formats: ClassVar[Mapping[Engine, str]] = {"ai-sdk": "ai-sdk"}
+    ask = "providerOptions: { openai: { logprobs: 20 } }"
+    divided = True
+    marks = (("text",), ("finishReason",))
+    texts = {"reasoning": (("reasoningText",),), "answer": (("text",),)}  # noqa: RUF012
+    numbers_at = (
+        ("providerMetadata", "openai", "logprobs"),
+        ("providerMetadata", "azure", "logprobs"),
+        ("experimental_providerMetadata", "openai", "logprobs"),
+        ("logprobs",),
+    )
+    end_at = ("finishReason",)
+
+    def steps(self, choice: Reply) -> StepList:
+        """The items of the provider; a list for each message that the model wrote is chained."""
+        items = self.numbers(choice)
+        if isinstance(items, Mapping):
+            return steps_of_logprobs(items, "logprobs")
+        flat = [item for part in items for item in (part if isinstance(part, list) else [part])]
+        return steps_from_items(flat, "providerMetadata.logprobs")
+
+
+ENDS = (None, "STOP", "MAX_TOKENS", "SAFETY", "RECITATION")
+"""The reasons of an end by their numbers, as Python's clients may save them."""
+AVERAGE = (
+    "The reply holds Gemini's avgLogprobs alone: an average over the answer, from which no token can be scored. Ask "
+    'for more: "generationConfig": {"responseLogprobs": true, "logprobs": 5}.'
+)
+
+
+def either(value: Any, name: str) -> Any:
+    """A field by its name in JSON, or by that in Python's client."""
+    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+    return value_at(value, (name,)) if value_at(value, (name,)) is not None else value_at(value, (snake,))
+
+
+class GeminiCandidates(Shape):
+    """The shape of Gemini's replies as they are saved."""
+
+    name = "gemini"
+    formats: ClassVar[Mapping[Engine, str]] = {"gemini": "gemini"}
+    ask = '"generationConfig": {"responseLogprobs": true, "logprobs": 5}'
+    divided = True
+    stops_at = (("generationConfig", "stopSequences"),)
+    choices_at = ("candidates",)
+    marks = (("candidates",),)
+    texts = {"answer": (("content", "parts", 0, "text"),)}  # noqa: RUF012
+    numbers_at = (("logprobsResult",), ("logprobs_result",))
+
+    @classmethod
+    def said(cls, choice: Reply) -> dict[SegmentKind, str]:
+        """The parts of the content; those that are thoughts are the reasoning."""
+        texts: dict[SegmentKind, str] = {}
+        for part in as_list(value_at(choice, ("content", "parts")) or (), "content.parts"):
+            kind: SegmentKind = "reasoning" if as_object(part, "content.parts").get("thought") else "answer"
+            texts[kind] = texts.get(kind, "") + text_or_empty(part.get("text"), "content.parts.text")
+        return {kind: text for kind, text in texts.items() if text}
+
+    @classmethod
+    def end_of(cls, choice: Reply) -> str | None:
+        """The reason of the end; enums of Python's client are written with their class."""
+        given = either(choice, "finishReason")
+        reason = end_in_words(ENDS[given] if type(given) is int and 0 <= given < len(ENDS) else given)
+        return None if reason is None else reason.partition(":")[0].rpartition(".")[2]
+
+    def steps(self, choice: Reply) -> StepList:
+        """The chosen candidates of each step, with the top candidates."""
+        result = either(choice, "logprobsResult")
+        chosen = either(result, "chosenCandidates")
+        if chosen is None:
+            return StepList(fault=AVERAGE if either(choice, "avgLogprobs") is not None else None)
+        tops = either(result, "topCandidates") or None
+        best = None if tops is None else [value_at(top, ("candidates",)) for top in as_list(tops, "topCandidates")]
+        return steps_from_columns(chosen, best, "logprobsResult.chosenCandidates")
+
+
+EVENTS = "transcript.text."
+
+
+class Transcription(Shape):
+    """The shape of OpenAI's `/audio/transcriptions`, whose tokens have no alternatives."""
+
+    name = "transcription"
+    formats: ClassVar[Mapping[Engine, str]] = {"openai": "openai-transcription"}
+    ask = '"include[]": "logprobs", "response_format": "json"'
+    is_telling = False
+    marks = (("text",), ("logprobs",))
+    texts = {"answer": (("text",),)}  # noqa: RUF012
+    numbers_at = (("logprobs",),)
+
+    @classmethod
+    def detects(cls, replies: Sequence[Reply]) -> bool:
+        """Whether there is a text with a list of log-probabilities, and nothing of a client's result or an engine's."""
+        return super().detects(replies) and not {"finishReason", "token_ids"} & replies[0].keys()
+
+    @classmethod
+    def starts(cls, chunk: Reply) -> bool:
+        """Whether the type of an event is one of a transcript."""
+        return str(chunk.get("type", "")).startswith(EVENTS)
+
+    def chunk(self, chunk: Reply) -> Iterator[Delta]:
+        """What an event adds; the last one repeats the whole."""
+        self.note_reply(chunk)
+        steps = steps_from_items(chunk.get("logprobs") or [], "logprobs")
+        if chunk.get("type") == f"{EVENTS}delta":
+            yield Delta(0, {"answer": str(chunk.get("delta", ""))}, steps)
+        elif chunk.get("type") == f"{EVENTS}done":
+            known = self.sums[0] if self.sums else None
+            text = {} if known is not None and known.texts else self.said(chunk)
+            yield Delta(0, text, StepList() if known is not None and known.steps else steps, ended=True)
+
+
+class KoboldResults(Shape):
+    """The shape of KoboldCpp's own replies as they are saved."""
+
+    name = "kobold"
+    formats: ClassVar[Mapping[Engine, str]] = {"koboldcpp": "koboldcpp"}
+    ask = '"logprobs": true'
+    one_segment = True
+    choices_at = ("results",)
+    marks = (("results", 0, "text"),)
+    texts = {"answer": (("text",),)}  # noqa: RUF012
+    numbers_at = (("logprobs",),)
+    count_at = ("completion_tokens",)
+
+    def steps(self, choice: Reply) -> StepList:
+        """Items of a chat, or the lists of legacy completions."""
+        return steps_of_logprobs(choice.get("logprobs") or {}, "logprobs")

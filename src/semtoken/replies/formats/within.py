@@ -1,0 +1,269 @@
+"""Finds replies in what they were saved in: exports of tracing tools and harnesses, clients' results, a browser's log.
+
+One rule for all of them. A known shape is looked for below the top, through members, lists and texts of JSON, down to
+`DEEPEST`. Where no shape has numbers, a list of tokens with log-probabilities counts, together with the text that
+these tokens spell, which stands near it. What stands there several times is one reply; where different ones are found
+and nothing says which is meant, the paths and forms are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from semtoken.core.engine_tokens.placing import pieces_of, text_of_pieces
+from semtoken.core.engine_tokens.spellings import BEST, NUMBER, TEXT, steps_from_items
+from semtoken.core.engine_tokens.token_names import MARKUP
+from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.replies.formats.base import Reply, Shape, dotted
+from semtoken.replies.formats.openai_choices import OpenAIChat
+from semtoken.replies.formats.registry import shape_of
+from semtoken.support.questions import question_of
+from semtoken.support.splice import Path, load_json
+
+DEEPEST = 16
+"""How many members, elements and texts of JSON deep a reply is looked for. A log of agents holds one at 10."""
+NUMBERS = frozenset((*NUMBER, "token_logprobs", "output_token_logprobs", "prob", "top_probs"))
+"""Fields that hold log-probabilities, in any shape."""
+SAID = ("content", "text", "output_text", "generated_text", "completion", "answer", "response", "output")
+"""Fields whose text may be what the first of the tokens spell, since engines cut an answer at a stop string."""
+ENDS = ("finish_reason", "finishReason", "stop_reason")
+AROUND = 4
+"""How many objects around a list of tokens are searched for its text."""
+
+
+class Found(NamedTuple):
+    """A reply inside of a value."""
+
+    path: Path
+    reply: Any
+    """The reply as plain values, or the chunks or the text of a stream."""
+    shape: type[Shape] | None
+    """The shape of a whole reply; None for a stream."""
+    around: tuple[Any, ...] = ()
+    """What it stands in, from the outside in."""
+
+    @property
+    def said(self) -> str:
+        """Its form and its place."""
+        return f"'{self.shape.name if self.shape else 'stream'}' at {dotted(self.path) or 'the top'}"
+
+    @property
+    def line(self) -> Any:
+        """The outermost thing around it in which a question stands, or the reply itself."""
+        asking = (value for value in self.around if question_of(value) is not None)
+        return next(asking, self.around[0] if self.around else self.reply)
+
+
+def replies_within(value: Any) -> list[Found]:
+    """The replies in a value, in their order; the value itself if it is one; none if it holds none.
+
+    `InvalidInput` if it holds different ones that do not stand side by side.
+    """
+    found = list(_shaped(value, (), ()))
+    if not any(_is_telling(one) for one in found):
+        found = list(_loose(value, (), ())) or found
+    return _resolved(value, found, 0)
+
+
+def branches(value: Any) -> list[tuple[str | int, Any]]:
+    """The elements or members of a value that hold replies side by side, with their numbers or names; else none."""
+    try:
+        found = replies_within(value)
+    except InvalidInput:
+        return []
+    shared = _shared(found, 0) if len(found) > 1 else None
+    if shared is None:
+        return []
+    holder = _at(value, found[0].path[:shared])
+    return [(name, opened(holder[name])) for name in dict.fromkeys(one.path[shared] for one in found)]
+
+
+def _resolved(value: Any, found: list[Found], begin: int) -> list[Found]:
+    """The replies that are meant: all that stand side by side, in a list or as all members of an object."""
+    shared = _shared(found, begin) if len(found) > 1 else None
+    if shared is None:
+        return found
+    holder = _at(value, found[0].path[:shared])
+    names = list(dict.fromkeys(one.path[shared] for one in found))
+    if not isinstance(holder, Mapping) or (len(names) == len(holder) and len({one.shape for one in found}) == 1):
+        groups = [[one for one in found if one.path[shared] == name] for name in names]
+        return [
+            one._replace(around=one.around[shared + 1 :]) for group in groups for one in _resolved(value, group, shared)
+        ]
+    told = _once([one for one in found if _is_telling(one)] or found)
+    if len(told) > 1:
+        listed = ", ".join(one.said for one in told[:4])
+        raise InvalidInput(f"It holds several replies, {listed}, and nothing says which is meant: save one of them.")
+    return told
+
+
+def _shared(found: Sequence[Found], begin: int) -> int | None:
+    """How many parts of their paths the replies share; None if they stand at one place."""
+    at = begin
+    while len({one.path[: at + 1] for one in found}) == 1:
+        if at >= max(len(one.path) for one in found):
+            return None
+        at += 1
+    return at
+
+
+def _at(value: Any, path: Path) -> Any:
+    """The value at a path, through texts of JSON."""
+    for name in path:
+        value = opened(value)[name]
+    return opened(value)
+
+
+def _is_telling(found: Found) -> bool:
+    return found.shape is None or holds_numbers(found.reply)
+
+
+def opened(value: Any) -> Any:
+    """The values of a text of JSON; any other value as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"') and value:
+        try:
+            return load_json(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def holds_numbers(value: Any) -> bool:
+    """Whether log-probabilities of tokens stand anywhere in a value."""
+    stack = [value]
+    while stack:
+        here = stack.pop()
+        if here is None or isinstance(here, str | float | int):
+            continue
+        if isinstance(here, Mapping):
+            if any(_is_numeric(here[name]) for name in NUMBERS.intersection(here)):
+                return True
+            stack += here.values()
+        elif isinstance(here, list | tuple):
+            if here and isinstance(here[0], list | tuple) and here[0] and isinstance(here[0][0], float):
+                return True
+            stack += here
+    return False
+
+
+def _is_numeric(value: Any) -> bool:
+    return isinstance(value, float | int | list | tuple) and value not in ((), []) and not isinstance(value, bool)
+
+
+def _shaped(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
+    """The known shapes in a value, the outermost ones."""
+    if len(path) > DEEPEST:
+        return
+    if isinstance(value, Mapping):
+        shape = shape_of([value])
+        if shape is not None and (not path or (shape.is_telling and _holds_answer(shape, value))):
+            yield Found(path, value, shape, around)
+            return
+    for name, inner in _members(value):
+        yield from _shaped(inner, (*path, name), (*around, value))
+    if isinstance(value, str) and path and value.startswith("data:") and "{" in value:
+        yield Found(path, value, None, around)
+    elif (again := opened(value)) is not value and len(path) < DEEPEST:
+        yield from _shaped(again, path, around)
+
+
+def _members(value: Any) -> Iterator[tuple[str | int, Any]]:
+    if isinstance(value, Mapping):
+        yield from ((name, inner) for name, inner in value.items() if isinstance(inner, Mapping | list | tuple | str))
+    elif isinstance(value, list | tuple) and value and isinstance(value[0], Mapping | list | tuple | str):
+        yield from enumerate(value)
+
+
+def _holds_answer(shape: type[Shape], value: Reply) -> bool:
+    """Whether a choice of a reply has what the shape reads, so that it is no other thing with a `choices`."""
+    fields = {at[0] for paths in shape.texts.values() for at in paths} | {at[0] for at in shape.numbers_at}
+    try:
+        return any(not fields or fields & choice.keys() for _, _, choice in shape.choices(value))
+    except (SemtokenError, AttributeError, TypeError):
+        return False
+
+
+def _loose(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
+    """Lists of tokens with numbers, each with the text that they spell, as replies of a chat."""
+    if len(path) > DEEPEST:
+        return
+    inside = [
+        one
+        for name, inner in _members(value)
+        if name not in BEST
+        for one in _loose(inner, (*path, name), (*around, value))
+    ]
+    if (again := opened(value)) is not value:
+        inside += _loose(again, path, around)
+    if not inside and _are_items(value) and (reply := _reply_of(value, around)) is not None:
+        inside = [Found(path, reply, OpenAIChat, around)]
+    yield from inside
+
+
+def _are_items(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, Mapping) and _names_token(item) for item in value)
+        and any(isinstance(item[name], float | int) for item in value for name in NUMBER if name in item)
+    )
+
+
+def _names_token(item: Reply) -> bool:
+    return any(isinstance(item.get(name), str) for name in TEXT) and any(name in item for name in NUMBER)
+
+
+def _reply_of(items: Sequence[Any], around: tuple[Any, ...]) -> Reply | None:
+    """A reply of a chat with these tokens; None if nothing around them is what they spell."""
+    try:
+        spelled = text_of_pieces(pieces_of(steps_from_items(items, "logprobs").steps))
+    except SemtokenError:
+        return None
+    whole = MARKUP.sub("", spelled).strip()
+    for holder in around[: -AROUND - 1 : -1]:
+        if not isinstance(holder, Mapping):
+            continue
+        texts = list(_texts(holder, items))
+        exact = [text for _, text in texts if text.strip() == whole]
+        begun = [text for name, text in texts if name in SAID and text.strip() and whole.startswith(text.strip())]
+        if exact or begun:
+            text = exact[0] if exact else max(begun, key=len)
+            end = next((here[name] for here in _objects(holder, items) for name in ENDS if here.get(name)), None)
+            choice = {"message": {"content": text}, "logprobs": {"content": items}, "finish_reason": end}
+            return {"choices": [choice]}
+    return None
+
+
+def _objects(value: Any, items: Any, deepest: int = AROUND) -> Iterator[Reply]:
+    """The objects in a value, those outside of the list of tokens."""
+    if value is items or not deepest:
+        return
+    if isinstance(value, Mapping):
+        yield value
+    for _, inner in _members(value):
+        yield from _objects(inner, items, deepest - 1)
+
+
+def _texts(value: Any, items: Any) -> Iterator[tuple[str, str]]:
+    for here in _objects(value, items):
+        for name, inner in here.items():
+            listed = inner if isinstance(inner, list) else [inner]
+            yield from ((name, text) for text in listed if isinstance(text, str))
+
+
+def _once(found: Sequence[Found]) -> list[Found]:
+    """Each reply once: a log may repeat the answer of a call at several places."""
+    kept: dict[Any, Found] = {}
+    for one in found:
+        key = (str(one.reply) if one.shape is None else tuple(_numbers(one.reply))) or one.path
+        kept.setdefault(key, one)
+    return list(kept.values())
+
+
+def _numbers(value: Any) -> list[float]:
+    """All log-probabilities in a reply, sorted."""
+    if isinstance(value, Mapping):
+        own = [inner for name, inner in value.items() if name in NUMBERS and isinstance(inner, float | int)]
+        return sorted([*own, *(each for _, inner in _members(value) for each in _numbers(inner))])
+    return [each for inner in (value if isinstance(value, list | tuple) else ()) for each in _numbers(inner)]

@@ -1,0 +1,326 @@
+"""A reply of any engine, whole or streamed -> Payload (`read_payload`) -> its answers, scored (`score_payload`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, get_args
+
+from semtoken.choices import Equality, Preset, SegmentKind
+from semtoken.clustering.tokenizers import REPLACEMENT
+from semtoken.core.api import tokens_or_none
+from semtoken.core.engine_tokens import check_shared_vocabulary
+from semtoken.core.engine_tokens.top_steps import as_object
+from semtoken.core.growing import GrowingAnswer
+from semtoken.core.results import Answers, Distribution, ScoredResponse
+from semtoken.core.rules import ScoringRules, as_rules
+from semtoken.core.scored_token import Flag
+from semtoken.core.scorer import Scorer, scorer_for
+from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
+from semtoken.methods.observers.method_scores import require_one_pass, scores_of_steps
+from semtoken.replies.formats.base import Reply, Shape, Told, raise_error
+from semtoken.replies.formats.registry import format_named, shape_of_reply
+from semtoken.replies.formats.within import Found, opened, replies_within
+from semtoken.replies.segments import FORBIDDEN, Payload, PayloadChoice, Segment
+from semtoken.replies.stream import PayloadStream
+from semtoken.support.inputs import one_of, real, text
+from semtoken.support.splice import parse_reply, plain
+
+UNFINISHED = ('"done":false', '"done": false')
+"""What the first line of a stream of Ollama's holds."""
+UNFINISHED_BYTES = tuple(mark.encode() for mark in UNFINISHED)
+STREAM_STARTS = ("data:", "event:", "id:", "retry:", ":")
+
+
+def read_payload(
+    reply: Any,
+    format: str | None = None,
+    *,
+    temperature: float | None = None,
+    request: Mapping[str, Any] | None = None,
+) -> Payload:
+    """Read the reply of an engine or API into a `Payload`.
+
+    Parameters
+    ----------
+    reply
+        JSON text or bytes, a dict, an object of the `openai` client, or a whole stream: its text (server-sent events)
+        or its chunks.
+    format : str, optional
+        One of `known_formats()`; recognised by the fields of the reply by default.
+    temperature : float, optional
+        The temperature of the request. SGLang's log-probabilities follow it; unless it is known to be 1 (or 0, greedy)
+        they are `processed`.
+    request : dict, optional
+        The request, as it was sent: it names the temperature, and the stop strings that tell where an answer ends.
+
+    Returns
+    -------
+    Payload
+        Choices in segments. Where a segment cannot be scored its `problem` says why.
+
+    Raises
+    ------
+    InvalidInput
+        The reply is not JSON, of no known shape, or has a field of the wrong kind (the message names it).
+    BackendError
+        The reply reports an error of the server.
+    """
+    if temperature is not None:
+        real(temperature, "temperature", low=0)
+    asked = {} if request is None else as_object(request, "request")
+    values = plain(reply)
+    if isinstance(values, str | bytes | bytearray | memoryview):
+        text = values if isinstance(values, str) else bytes(values)
+        if is_stream_text(text):
+            return _read_stream([text], format, temperature, asked)
+        values = opened(parse_reply(text))  # which may be a text of JSON once more
+    if isinstance(values, list | tuple):
+        chunks = [plain(chunk) for chunk in values]
+        if is_batch(chunks):
+            return _read_replies(chunks, format, temperature, asked)
+        return _read_stream(chunks, format, temperature, asked)
+    if isinstance(values, Mapping):
+        raise_error(values)
+        if format is not None:
+            return _read_replies([values], format, temperature, asked, None, values)
+        return _read_export(values, temperature, asked)
+    if isinstance(values, Iterable):
+        return _read_stream(values, format, temperature, asked)
+    raise InvalidInput(f"A reply must be JSON, a dict or a client's object. Got {type(reply).__name__} instead.")
+
+
+def _read_export(value: Reply, temperature: float | None, asked: Reply) -> Payload:
+    """Read the reply that a value is or holds; of several side by side the choices follow each other."""
+    payloads = []
+    for found in replies_within(value) or [Found((), value, None)]:
+        reply = found.reply
+        if isinstance(reply, Mapping):
+            payloads.append(_read_replies([reply], None, temperature, asked, found.shape, found.line))
+        else:
+            payloads.append(_read_stream(reply if isinstance(reply, list) else [reply], None, temperature, asked))
+    first = payloads[0]
+    if len(payloads) == 1:
+        return first
+    if len({(payload.format, payload.distribution) for payload in payloads}) > 1:
+        raise InvalidInput("It holds replies of several formats: score them one by one, or give the file to `check`.")
+    every = [choice for payload in payloads for choice in payload.choices]
+    return replace(first, choices=tuple(replace(choice, index=i) for i, choice in enumerate(every)))
+
+
+def _read_replies(
+    replies: Sequence[Reply],
+    format: str | None,
+    temperature: float | None,
+    asked: Reply,
+    known_shape: type[Shape] | None = None,
+    line: Any = None,
+) -> Payload:
+    """Read a whole reply, or the replies of a batch; `known_shape`: where it is known by now, `line`: what holds it."""
+    for reply in replies:
+        raise_error(reply)
+    given = None if format is None else format_named(format)
+    shape = (given.shape if given is not None else known_shape or shape_of_reply(replies))()
+    shape.told = Told(asked, temperature, None if given is None else given.engine, line)
+    for delta in shape.whole(replies):
+        if delta.choice in shape.sums:
+            raise InvalidInput("Two choices of the reply have the same index.")
+        shape.add(delta)
+    if not shape.sums:
+        raise InvalidInput("The reply holds no choices: there is nothing to read.")
+    return shape.payload()
+
+
+def is_stream_text(text: str | bytes) -> bool:
+    """Whether a text is a stream rather than JSON: server-sent events, or lines of JSON of which the first goes on."""
+    start = text[:64].decode("utf-8", "replace") if isinstance(text, bytes) else text[:64]
+    if not (begin := start.lstrip("\ufeff \r\n")).startswith("{"):
+        return begin.startswith(STREAM_STARTS)
+    end, marks = (b"\n", UNFINISHED_BYTES) if isinstance(text, bytes) else ("\n", UNFINISHED)
+    line = text.partition(end)[0]  # type: ignore[arg-type]
+    return any(mark in line for mark in marks)  # type: ignore[operator]
+
+
+def is_batch(values: list[Any]) -> bool:
+    """Whether a list holds whole replies (SGLang and llama.cpp answer so to several prompts), not chunks."""
+    if not values or not all(isinstance(value, Mapping) for value in values):
+        return False
+    if all(isinstance(value.get("meta_info"), Mapping) for value in values):
+        names = [str(value["meta_info"].get("id", i)) for i, value in enumerate(values)]
+        return len(set(names)) == len(names)  # the chunks of one reply share its id
+    return all(value.get("stop") is True or ("generated_text" in value and "token" not in value) for value in values)
+
+
+def _read_stream(chunks: Iterable[Any], format: str | None, temperature: float | None, asked: Reply) -> Payload:
+    stream = PayloadStream(format, temperature=temperature, request=asked)
+    try:
+        several = iter(chunks)
+    except Exception as error:  # an array without dimensions, an object that raises what it likes
+        raise InvalidInput(f"A reply must be JSON, a dict or a client's object: {error}.") from error
+    for chunk in several:
+        stream.feed(chunk)
+    return stream.finish()
+
+
+def score_payload(
+    reply: Any,
+    vocabulary: Any = None,
+    preset: Preset | ScoringRules = "default",
+    *,
+    equality: Equality | None = None,
+    format: str | None = None,
+    segment: SegmentKind = "answer",
+    temperature: float | None = None,
+    request: Mapping[str, Any] | None = None,
+    distribution: Distribution | None = None,
+    proxy_for: str | None = None,
+    methods: Sequence[str] = (),
+    question: str | None = None,
+) -> list[ScoredResponse]:
+    """Score every choice of a reply from the log-probabilities in it.
+
+    Parameters
+    ----------
+    reply
+        Whatever `read_payload` reads, or what it made of it.
+    vocabulary
+        As in `score_top_logprobs`: None is enough for `default`, `surface` and `exact`, since spellings are read from
+        the lists.
+    preset, equality
+        As in `score_top_logprobs`.
+    proxy_for
+        As in `score_top_logprobs`; tokens of all parts of a choice tell whether the tokenizers are the same.
+    methods
+        Further methods of one pass, whose scores each answer gets; see `ScoredResponse.scores`.
+    question
+        What was asked: its words are not new in an answer. By default it is looked for in the `request`, and in what
+        the reply was saved in; where it is not found, the headline says so.
+    format, temperature, request
+        As in `read_payload`.
+    segment : {"answer", "reasoning", "refusal", "tool_call"}
+        The part to score.
+    distribution : {"raw", "processed", "unknown"}, optional
+        What the log-probabilities are, if you know it better than the reply tells.
+
+    Returns
+    -------
+    list of ScoredResponse
+        One for each choice, in the order of their index. `uncertainty_bounds` contain the exact uncertainty.
+
+    Raises
+    ------
+    InvalidInput
+        The reply cannot be read, a choice has no such part, or a method reads more than the best tokens of the steps.
+    BackendError
+        The log-probabilities of a part are missing or do not spell it; the message says what to do.
+    VocabularyMismatch
+        The vocabulary is that of another tokenizer.
+    """
+    rules = as_rules(preset, equality)
+    scorer = scorer_for(tokens_or_none(vocabulary, rules, proxy_for), rules)
+    one_of("segment", segment, get_args(SegmentKind))
+    if distribution is not None:
+        one_of("distribution", distribution, get_args(Distribution))
+    if proxy_for is not None:
+        text(proxy_for, "proxy_for")
+    if question is not None:
+        text(question, "question")
+    wanted = require_one_pass(methods)
+    payload = (
+        reply if isinstance(reply, Payload) else read_payload(reply, format, temperature=temperature, request=request)
+    )
+    known = distribution or payload.distribution
+    scored = Answers()
+    for choice in payload.choices:
+        if choice.segment(segment) is None:
+            raise InvalidInput(f"Choice {choice.index} {_lacking(choice, segment)}")
+        try:
+            asked = choice if question is None else replace(choice, question=question)
+            answer = score_choice(asked, scorer, known, segment=segment, proxy_for=proxy_for, model=payload.model)
+            scored.append(with_methods(answer, choice, wanted, scorer, segment=segment))
+        except SemtokenError as error:
+            raise type(error)(f"Choice {choice.index}: {error}") from error
+    return scored
+
+
+def score_choice(
+    choice: PayloadChoice,
+    scorer: Scorer,
+    distribution: Distribution,
+    *,
+    segment: SegmentKind = "answer",
+    proxy_for: str | None = None,
+    answer: GrowingAnswer | None = None,
+    model: str | None = None,
+) -> ScoredResponse:
+    """Score one choice of a payload, or finish its running `answer`; arguments and errors as in `score_payload`.
+
+    `model` is the one that answered, as the reply names it.
+    """
+    part = _scorable(choice, segment)
+    if proxy_for is not None:
+        written = [step for each in choice.segments for step in each.steps]
+        check_shared_vocabulary(written, scorer.vocabulary).require(proxy_for)
+    if answer is None:
+        answer = GrowingAnswer(scorer)
+        for step in part.steps:
+            answer.add(step)
+    result = answer.finish(
+        distribution,
+        proxy_for=proxy_for,
+        said=part.text if segment == "answer" else None,
+        notes=[Flag("constrained" if flag == FORBIDDEN else "reply", flag) for flag in choice.flags],
+        question=choice.question,
+        model=model,
+    )
+    if segment == "answer":
+        _require_same_text(result, part, scorer)
+    return result
+
+
+def with_methods(
+    result: ScoredResponse,
+    choice: PayloadChoice,
+    methods: Sequence[str],
+    scorer: Scorer,
+    *,
+    segment: SegmentKind = "answer",
+) -> ScoredResponse:
+    """A scored choice with its scores by further methods; the arguments are those of `score_payload`."""
+    if not methods:
+        return result
+    steps = _scorable(choice, segment).steps[: result.n_tokens]
+    size = None if scorer.open_ended else scorer.vocabulary.size
+    return scores_of_steps(methods, result, steps, size)
+
+
+def _scorable(choice: PayloadChoice, kind: SegmentKind) -> Segment:
+    part = choice.segment(kind)
+    if part is None:
+        raise InvalidInput(f"The choice {_lacking(choice, kind)}")
+    if part.problem is not None:
+        raise BackendError(part.problem)
+    if choice.broken is not None:
+        raise BackendError(choice.broken)
+    return part
+
+
+def _lacking(choice: PayloadChoice, kind: SegmentKind) -> str:
+    parts = " and ".join(segment.kind for segment in choice.segments) or "nothing"
+    return f"has no {kind} to score: it holds {parts}. Name another segment."
+
+
+def _require_same_text(result: ScoredResponse, part: Segment, scorer: Scorer) -> None:
+    """Raise unless the tokens spell the message: ids alone fit any vocabulary that is large enough."""
+    spelled, said = ("".join(text.partition(REPLACEMENT)[0].split()) for text in (result.text, part.text))
+    cut = REPLACEMENT in result.text and said.startswith(spelled)
+    if not spelled.startswith(said) and not cut and scorer.open_ended:
+        raise BackendError(
+            f"The tokens spell {result.text[:60]!r}, the message says {part.text[:60]!r}: some tokens are missing, or "
+            "their names are not their texts. Name the model that answered, and send token ids."
+        )
+    if not spelled.startswith(said) and not cut:
+        raise VocabularyMismatch(
+            f"The tokens spell {result.text[:60]!r} in this vocabulary, the message says "
+            f"{part.text[:60]!r}. It belongs to another model."
+        )

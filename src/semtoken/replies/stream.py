@@ -1,0 +1,232 @@
+"""`PayloadStream`: the chunks of a reply one by one -> what each adds, and the Payload of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from semtoken.choices import SegmentKind
+from semtoken.core.engine_tokens.placing import find_text, pieces_of, text_of_pieces
+from semtoken.core.engine_tokens.spellings import BorrowedNames
+from semtoken.core.engine_tokens.top_steps import TopStep, as_object
+from semtoken.core.results import Distribution
+from semtoken.errors import BackendError, InvalidInput, SemtokenError
+from semtoken.replies.formats.base import Delta, Reply, Shape, Told, raise_error
+from semtoken.replies.formats.registry import format_named, shape_of_chunk
+from semtoken.replies.segments import Payload, PayloadChoice, StreamEvent
+from semtoken.support.splice import parse_reply, plain
+from semtoken.support.sse import PINGS, Event, EventReader
+from semtoken.support.text import error_text
+
+DONE = "[DONE]"
+COUNTED = "The index of the choices counts chunks: a gateway has renumbered the answer's pieces. Ask the engine itself."
+NO_END = "The stream is complete and gave no reason of the answer's end (finish_reason): it may be cut off."
+CUT = "The stream ended before the engine said that the answer is complete."
+
+
+class PayloadStream:
+    """A streamed reply in progress.
+
+    Parameters
+    ----------
+    format : str, optional
+        One of `known_formats()`; recognised by the chunks by default.
+    temperature, request
+        See `read_payload`.
+    """
+
+    def __init__(
+        self,
+        format: str | None = None,
+        *,
+        temperature: float | None = None,
+        request: Mapping[str, Any] | None = None,
+    ) -> None:
+        asked = {} if request is None else as_object(request, "request")
+        known = None if format is None else format_named(format)
+        self._told = Told(asked, temperature, None if known is None else known.engine)
+        self._shape: Shape | None = None if known is None else known.shape()
+        self._events = EventReader()
+        self._keepers: dict[int, SegmentKeeper] = {}
+        self._failed: SemtokenError | None = None
+        self._done = False
+        """The server said that there is nothing more."""
+
+    def feed(self, chunk: Any) -> list[StreamEvent]:
+        """Read a part of the stream; returns what it adds to each choice.
+
+        Parameters
+        ----------
+        chunk
+            Bytes or text of the stream, cut anywhere; or one chunk as a dict or a client's object.
+
+        Returns
+        -------
+        list of StreamEvent
+            In the order in which the model wrote. The steps of the events of one choice and kind are those of its
+            segment in `finish()`, whose text decides where a chunk leaves it open.
+
+        Raises
+        ------
+        InvalidInput
+            The chunk is not understood. From then on there is nothing to score: `feed` and `finish` raise it again.
+        BackendError
+            The server reports an error.
+        """
+        if self._failed is not None:
+            raise self._failed
+        try:
+            values = plain(chunk)
+            if isinstance(values, str | bytes | bytearray | memoryview):
+                part = values if isinstance(values, str) else bytes(values)
+                return [event for sent in self._events.feed(part) for event in self._events_of(sent)]
+            if not isinstance(values, Mapping):
+                raise InvalidInput(
+                    f"A chunk must be text, a dict or a client's object. Got {type(chunk).__name__} instead."
+                )
+            return self._feed_chunk(values)
+        except SemtokenError as error:
+            self._failed = error
+            raise
+
+    def finish(self) -> Payload:
+        """The whole reply, equal to what `read_payload` makes of the same reply without a stream.
+
+        A choice that the engine did not end carries a flag that says so.
+
+        Raises
+        ------
+        InvalidInput
+            Nothing was streamed.
+        BackendError
+            The last part of the stream reports an error.
+        """
+        for sent in self._events.finish():
+            self._events_of(sent)
+        if self._failed is not None:
+            raise self._failed
+        if self._shape is None or not self._shape.sums:
+            raise InvalidInput("The stream holds no chunk: there is nothing to read.")
+        ended = [keeper.ended for _, keeper in sorted(self._keepers.items())]
+        if (
+            len(ended) > 2
+            and not any(ended[:-1])
+            and all(len(choice.steps) < 2 for choice in self._shape.sums.values())
+        ):
+            raise BackendError(COUNTED)
+        payload = self._shape.payload()
+        return replace(payload, choices=tuple(map(self._mark_as_cut, payload.choices)))
+
+    def choice(self, index: int) -> tuple[PayloadChoice, Distribution]:
+        """One of the choices so far, and the distribution of its log-probabilities.
+
+        Raises
+        ------
+        InvalidInput, BackendError
+            The stream was not understood, or holds no such choice.
+        """
+        if self._failed is not None:
+            raise self._failed
+        if self._shape is None or index not in self._shape.sums:
+            raise InvalidInput(f"The stream holds no choice {index}.")
+        choice = self._mark_as_cut(self._shape.choice(index))
+        return choice, self._shape.distribution_of((choice,))
+
+    @property
+    def model(self) -> str | None:
+        """The model that answers, as the chunks so far name it; None where none does."""
+        return None if self._shape is None else self._shape.model
+
+    @property
+    def format(self) -> str | None:
+        """The name of the format, as far as the chunks tell; None before the first that holds a choice."""
+        return None if self._shape is None else self._shape.format
+
+    def _mark_as_cut(self, choice: PayloadChoice) -> PayloadChoice:
+        if choice.index not in self._keepers or self._keepers[choice.index].ended:
+            return choice
+        if self._done:
+            return replace(choice, flags=(*choice.flags, NO_END))
+        return replace(choice, flags=(*choice.flags, CUT), broken=choice.broken or f"{CUT} Steps may be missing.")
+
+    def _events_of(self, sent: Event) -> list[StreamEvent]:
+        data = sent.data
+        if not data or sent.is_ping:
+            return []
+        if data.strip() == DONE:
+            self._done = True
+            return []
+        values = parse_reply(data, "A chunk of the stream, which may have broken off there,")
+        if not isinstance(values, Mapping):
+            raise InvalidInput(f"A chunk of the stream is {type(values).__name__}, not an object.")
+        if sent.kind == "error":
+            raise BackendError(f"The server reports an error: {error_text(values)}")
+        return self._feed_chunk(values)
+
+    def _feed_chunk(self, chunk: Reply) -> list[StreamEvent]:
+        raise_error(chunk)
+        if chunk.get("type") in PINGS and "choices" not in chunk:
+            return []
+        if self._shape is None:
+            shape = shape_of_chunk(chunk)
+            if shape is None:
+                return []
+            self._shape = shape()
+        self._shape.told = self._told
+        return [event for delta in self._shape.chunk(chunk) for event in self._take_in(self._shape, delta)]
+
+    def _take_in(self, shape: Shape, delta: Delta) -> list[StreamEvent]:
+        shape.add(delta)
+        if delta.choice not in self._keepers:
+            self._keepers[delta.choice] = SegmentKeeper(divided=shape.divided)
+        return self._keepers[delta.choice].add(delta)
+
+
+class SegmentKeeper:
+    """Gives the steps of one choice to its segments as the chunks come. A step whose text has not come yet waits:
+    engines hold back pieces of characters, markers and what may become a stop string.
+    """
+
+    def __init__(self, *, divided: bool) -> None:
+        self.ended = False
+        self._divided = divided
+        self._kind: SegmentKind | None = None
+        self._waiting: tuple[TopStep, ...] = ()
+        self._names = BorrowedNames()
+
+    def add(self, delta: Delta) -> list[StreamEvent]:
+        """Add a delta; returns what it adds to each segment."""
+        written = delta.written
+        steps = self._waiting + delta.steps.steps
+        self.ended = self.ended or delta.ended
+        steps_by_kind: dict[SegmentKind, tuple[TopStep, ...]] = dict.fromkeys(written, ())
+        if written or self.ended:
+            self._waiting = ()
+            before = self._kind
+            kind = [before or "answer", *written][-1]
+            begins = kind == "answer" != before and self._divided
+            start = _first_of(steps, written.get("answer", "")) if begins else 0
+            named = self._names.without(steps)
+            if start:
+                earlier: SegmentKind = before or "reasoning"
+                steps_by_kind = {earlier: (), **steps_by_kind}
+                steps_by_kind[earlier] = named[:start]
+            steps_by_kind[kind] = steps_by_kind.get(kind, ()) + named[start:]
+            self._kind = kind
+        else:
+            self._waiting = steps
+        for kind, apart in delta.apart.items():
+            steps_by_kind[kind] = steps_by_kind.get(kind, ()) + apart.steps
+        return [
+            StreamEvent(delta.choice, kind, written.get(kind, ""), own)
+            for kind, own in steps_by_kind.items()
+            if own or written.get(kind)
+        ]
+
+
+def _first_of(steps: Sequence[TopStep], text: str) -> int:
+    """The first of the steps that spell the beginning of the answer; 0 if they spell something else."""
+    pieces = pieces_of(steps)
+    span = find_text(pieces, text) if text.strip() else None
+    return 0 if span is None or not text_of_pieces(pieces[: span[0]]).strip() else span[0]

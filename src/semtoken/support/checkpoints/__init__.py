@@ -1,0 +1,16 @@
+"""Models by name, by file and by folder: what stands behind `--model`.
+
+A model is named in one of five ways: `almanac` (the embedded one), a name of the catalogue (`smollm2`, after
+`semtoken fetch smollm2`), a `.gguf` file, a directory of a checkpoint, or a hub id. `resolve` turns each of them into a
+`ModelSource`, which says what transformers and the token table are to be loaded from.
+
+- `fetch`: download, check, convert, keep
+- `gguf`: a GGUF file: its header checked, its embeddings, its conversion to a checkpoint
+- `prompts`: from a bare question to what the model is given
+- `sources`: names to places, and the catalogue of small real models that anyone can fetch
+"""
+
+from semtoken.support.checkpoints.fetch import fetch
+from semtoken.support.checkpoints.sources import CATALOGUE, CatalogueModel, ModelSource, resolve
+
+__all__ = ["CATALOGUE", "CatalogueModel", "ModelSource", "fetch", "resolve"]

@@ -1,0 +1,458 @@
+"""Writing and reading files so that nothing is ever half there, for all of semtoken.
+
+- `replacing_file` and `replacing_folder` put a finished file or folder in the place of a former one in one step.
+- `read_file` reads a file of somebody else: a regular one, of a bounded size.
+- `read_folder` reads files of a folder that another process may be replacing, all of them from one version.
+- `locked` keeps two runs from working on the same output.
+- `read_json_lines`, `parse_json`, `dump_json` and `finite` are JSON as every part of semtoken reads and writes it:
+  UTF-8, no NaN, no infinity, no half characters, and an error that names the place.
+
+Errors of the operating system (no permission, disk full, a missing folder) become `InvalidInput`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import gzip
+import hashlib
+import itertools
+import json
+import math
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, AnyStr, NoReturn, cast
+
+from semtoken.errors import InvalidInput
+from semtoken.support.files.temporary import make_locked, remove_abandoned, working_name
+
+FORMER = ".former-"
+"""Beginning of the name of a folder that is being replaced where two folders cannot be exchanged in one step."""
+LONGEST_NUMBER = 20  # characters of one that messages show
+DIGITS_OF_FLOATS = 300  # whole numbers with fewer digits fit a float
+_LOOKED_AT = 15  # every so many characters one is looked at for long numbers
+_LONG_NUMBER = re.compile(rf"[0-9]{{{DIGITS_OF_FLOATS // _LOOKED_AT}}}")
+ATTEMPTS = 20  # other processes may replace the same folder at the same time
+_OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
+
+
+# --- errors ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def writing_errors(path: Path) -> Iterator[None]:
+    """Turn an error of the operating system into "PATH cannot be written: REASON."."""
+    try:
+        yield
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError) and not path.parent.exists()
+        reason = f"the folder {path.parent} does not exist" if missing else error.strerror or str(error)
+        raise InvalidInput(f"{path} cannot be written: {reason}.") from error
+
+
+@contextmanager
+def reading_errors(path: Path) -> Iterator[None]:
+    """Turn an error of the operating system or of decompression into "PATH cannot be read: REASON."."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        raise InvalidInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+
+
+def check_writable(path: Path) -> None:
+    """Raise `InvalidInput` unless a file can be written there. Nothing is changed."""
+    if path.is_dir():
+        raise InvalidInput(f"{path} is a folder; give the name of a file.")
+    with writing_errors(path):
+        if path.exists():
+            path.open("ab").close()
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+
+
+def check_place(path: Path) -> None:
+    """Raise `InvalidInput` unless a file or a folder can be made there, with the folders around it that are missing.
+    Nothing is changed. Of a device or a pipe nothing is asked.
+    """
+    if path.exists() and not path.is_file():
+        return
+    around = next(folder for folder in path.absolute().parents if folder.exists())
+    with writing_errors(path), tempfile.TemporaryFile(dir=around):
+        pass
+
+
+# --- files of others ----------------------------------------------------------------------------------------------
+
+MEBIBYTE = 2**20
+MOST_SETTINGS = 16 * MEBIBYTE
+"""Largest file of settings, questions or a schema, in bytes."""
+MOST_FITTED = 64 * MEBIBYTE
+"""Largest calibrator, in bytes."""
+LONGEST_LINE = 256 * MEBIBYTE
+"""Longest line that is read of records, replies or questions: bytes, or characters of a text file."""
+LARGEST_REPLIES = 1024 * MEBIBYTE
+"""Largest file of replies that are not one on each line, in bytes."""
+MOST_OF_FOLDER = 4096 * MEBIBYTE
+"""Largest file of token clusters, in bytes."""
+
+
+def read_file(path: Path, most: int = MOST_SETTINGS) -> bytes:
+    """The content of a file of at most `most` bytes; `InvalidInput` if it is larger, unreadable, or no regular file."""
+    with reading_errors(path):
+        return read_bounded(path, most)
+
+
+def read_bounded(path: Path, most: int, folder: int | None = None) -> bytes:
+    """As `read_file`, with the system's errors as they are; a pipe does not block, and a device is not read.
+    `folder` is a descriptor that the path starts from.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags, dir_fd=folder), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise InvalidInput(f"{path} cannot be read: it is no regular file.")
+        # `read` takes memory for as much as it is asked for, however small the file is.
+        data = b"" if status.st_size > most else file.read(status.st_size + 1)
+        if len(data) > status.st_size:  # it grows, or its size is not known beforehand
+            data += file.read(most + 1 - len(data))
+    if status.st_size > most or len(data) > most:
+        raise InvalidInput(f"{path} cannot be read: it is larger than {most // MEBIBYTE:,} MiB.")
+    return data
+
+
+def bounded_lines(file: IO[AnyStr]) -> Iterator[AnyStr]:
+    """The lines of an open file; `OSError` at one beyond `LONGEST_LINE`, since few bytes may unpack to many, and a
+    device has no end.
+    """
+    for number in itertools.count(1):
+        line = file.readline(LONGEST_LINE + 1)
+        if len(line) > LONGEST_LINE:
+            raise OSError(errno.EFBIG, f"line {number:,} is longer than {LONGEST_LINE // MEBIBYTE:,} MiB")
+        if not line:
+            return
+        yield line
+
+
+# --- files and folders that appear whole -------------------------------------------------------------------------
+
+
+@contextmanager
+def replacing_file(
+    path: Path, *, private: bool = False, durable: bool = True, parents: bool = True
+) -> Iterator[IO[bytes]]:
+    """Open a file for writing that gets the name `path`, replacing a former file, once it is complete.
+    `durable` waits until it is on the disk, so that it outlives a power cut; `private` lets only this user read it.
+    `InvalidInput` if the folder cannot be written or the disk is full; a former file stays as it is.
+    """
+    working = path.with_name(working_name(path))
+    mode = 0o600 if private else 0o666
+    with ExitStack() as kept, writing_errors(path):
+        if parents:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        if durable:
+            remove_abandoned(path)
+        make = functools.partial(os.open, working, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        kept.callback(working.unlink, missing_ok=True)
+        handle = make_locked(working, make, kept)
+        with open(handle, "wb") as file:
+            yield file
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        os.replace(working, path)
+        if durable:
+            _sync(path.parent)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all (UTF-8, newlines as they are)."""
+    with replacing_file(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Make an empty folder that gets the name `path`, replacing a former folder, once it is complete.
+    The two are exchanged in one step where the system can (Linux, macOS). Elsewhere the former is moved to
+    `former_folder(path)` first, where `read_folder` looks too, so that a reader finds a whole folder at any moment.
+    `InvalidInput` if the place cannot be written or the disk is full; the former folder stays.
+    """
+    working = path.with_name(working_name(path))
+    with ExitStack() as kept, writing_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(path)
+        kept.callback(shutil.rmtree, working, ignore_errors=True)
+        make_locked(working, working.mkdir, kept)
+        yield working
+        for file in working.rglob("*"):
+            _sync(file)
+        _sync(working)
+        publish_folder(working, path)
+        _sync(path.parent)
+
+
+def former_folder(path: Path) -> Path:
+    """Where a folder lies while it is being replaced on a system that cannot exchange two folders."""
+    return path.with_name(f"{FORMER}{path.name}")
+
+
+def publish_folder(working: Path, path: Path) -> None:
+    """Rename a finished folder to its name. Afterwards `working` is free, or holds the folder that had the name."""
+    for _ in range(ATTEMPTS):
+        try:
+            working.rename(path)
+        except OSError as error:
+            if error.errno not in _OCCUPIED:
+                raise
+        else:
+            shutil.rmtree(former_folder(path), ignore_errors=True)
+            return
+        try:
+            if _exchange(working, path):
+                shutil.rmtree(former_folder(path), ignore_errors=True)  # of a process that was killed
+                return
+        except FileNotFoundError:
+            continue
+        _move_aside(path)
+    raise OSError(errno.EBUSY, "another process keeps replacing it")
+
+
+def _move_aside(path: Path) -> None:
+    """Free the name of a folder; until another folder has it, readers find this one under `former_folder`."""
+    from filelock import FileLock
+
+    with FileLock(path.with_name(f".{path.name}.lock")), suppress(FileNotFoundError):
+        if path.exists():
+            shutil.rmtree(former_folder(path), ignore_errors=True)
+            path.rename(former_folder(path))
+
+
+def _exchange(one: Path, two: Path) -> bool:
+    """Exchange two folders in one step; False where the system or the file system cannot."""
+    call = _exchange_call()
+    if call is None:
+        return False
+    if call(os.fsencode(one), os.fsencode(two)) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM):
+        return False
+    raise OSError(number, os.strerror(number), str(two))
+
+
+@functools.cache
+def _exchange_call() -> Any:
+    """A function of two encoded paths that exchanges them, or None."""
+    system: str = sys.platform
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        if system.startswith("linux"):
+            rename, here, exchange = library.renameat2, -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+            return lambda one, two: rename(here, one, here, two, exchange)
+        if system == "darwin":
+            swap, flag = library.renamex_np, 2  # RENAME_SWAP
+            return lambda one, two: swap(one, two, flag)
+    except (OSError, AttributeError, TypeError):
+        pass
+    return None
+
+
+def read_folder(path: Path, names: Sequence[str]) -> dict[str, bytes]:
+    """Some files of a folder, all of one version of it even while it is being replaced; `OSError` if one is missing."""
+    attempts = iter(range(ATTEMPTS, 0, -1))
+    while True:
+        before = _identity(path)
+        try:
+            with _opened_folder(path if before else former_folder(path)) as (folder, descriptor):
+                places = {name: folder / name if descriptor is None else Path(name) for name in names}
+                return {name: read_bounded(place, MOST_OF_FOLDER, descriptor) for name, place in places.items()}
+        except FileNotFoundError:  # a file is missing, or the folder was replaced and deleted while it was read
+            unchanged = before is not None and _identity(path) == before
+            if unchanged or next(attempts) == 1:
+                raise
+
+
+def _identity(folder: Path) -> tuple[int, int, int] | None:
+    """What tells a folder from another one of the same name; None if there is none."""
+    try:
+        status = folder.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+@contextmanager
+def _opened_folder(folder: Path) -> Iterator[tuple[Path, int | None]]:
+    """A folder, with a descriptor that goes on to mean it whatever becomes of its name (None on Windows)."""
+    if os.open not in os.supports_dir_fd:
+        yield folder, None
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        yield folder, descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _sync(path: Path) -> None:
+    """Force a file, or the names in a folder, to the disk; not every system can do so for folders."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(path: Path, busy: str, *, remove: bool = False) -> Iterator[None]:
+    """Hold a lock file while the block runs; the system releases it when the process ends, however it ends.
+    With `remove` it is deleted at the end, safely, since filelock does not count a lock on a deleted file.
+    `InvalidInput`, with the message `busy`, if another process holds it; also if the folder cannot be written.
+    """
+    from filelock import FileLock, Timeout
+
+    with writing_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise InvalidInput(busy) from error
+    try:
+        yield
+    finally:
+        if remove:
+            with suppress(OSError):
+                path.unlink()
+        lock.release()
+
+
+# --- JSON --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class JsonLine:
+    """One line of a JSON lines file that is not blank."""
+
+    number: int
+    """Line of the file, counted from 1."""
+    value: Any
+    """What it holds; None if `fault` says why it cannot be read."""
+    fault: str = ""
+
+
+def read_json_lines(path: Path) -> Iterator[JsonLine]:
+    """Read the lines of a file, `.gz` or not; blank lines are skipped, bad ones carry the reason."""
+    with reading_errors(path), gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        yield from json_lines(bounded_lines(cast(IO[bytes], file)))
+
+
+def json_lines(lines: Iterator[bytes]) -> Iterator[JsonLine]:
+    """Read lines as `read_json_lines` does."""
+    for number, line in enumerate(lines, start=1):
+        text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        if text.strip():
+            try:
+                yield JsonLine(number, parse_json(text))
+            except ValueError as error:
+                yield JsonLine(number, None, str(error))
+
+
+def parse_json(text: bytes | str) -> Any:
+    """Parse JSON more strictly than `json.loads`, since what is read is written again.
+    `ValueError` if it is no UTF-8 or JSON, holds NaN, infinity or half a character, or is nested too deeply; its
+    message begins with "not ..." or "a text ..." and names the place in the line.
+    """
+    try:
+        decoded = text if isinstance(text, str) else text.decode("utf-8")
+        decode = _fast_decoder()
+        if decode is not None and not _LONG_NUMBER.search(decoded[::_LOOKED_AT]):  # it shows as many digits in a row
+            with suppress(ValueError):  # what msgspec refuses is looked at again, for the reason
+                return decode(decoded)
+        value = json.loads(decoded, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
+        dump_json(value)
+        return value
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}: save it as UTF-8") from error
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, " if error.lineno > 1 else ""
+        raise ValueError(f"not JSON: {error.msg} at {place}column {error.colno}") from error
+    except RecursionError as error:
+        raise ValueError("not usable JSON: nested too deeply") from error
+
+
+@functools.cache
+def _fast_decoder() -> Callable[[str], Any] | None:
+    """The decoder of msgspec, as strict as `parse_json` except for huge whole numbers; None if it is not installed."""
+    try:
+        from msgspec.json import decode
+    except ImportError:
+        return None
+    return decode
+
+
+def dump_json(value: Any, *, indent: int | None = None) -> bytes:
+    """Encode a value as JSON in UTF-8; `ValueError` for infinity, NaN or half a character, which files cannot hold."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError("a text holds half a character (a lone surrogate)") from error
+
+
+def seal(content: Mapping[str, Any], name: str = "checksum") -> dict[str, Any]:
+    """Add a checksum of all entries to a JSON object, see `is_sealed`."""
+    return {**content, name: _digest(content, name)}
+
+
+def is_sealed(content: Mapping[str, Any], name: str = "checksum") -> bool:
+    """Whether an object is unchanged since `seal`, however it is laid out in its file.
+    This finds accidents, not somebody who changes a file on purpose.
+    """
+    return content.get(name) == _digest(content, name)
+
+
+def _digest(content: Mapping[str, Any], name: str) -> str:
+    """SHA-256 of an object without one of its entries."""
+    rest = {key: value for key, value in content.items() if key != name}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode("ascii")).hexdigest()
+
+
+def finite(value: Any) -> Any:
+    """A copy of a JSON value with null in place of NaN and infinities, at any depth."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"not JSON: {name} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        shown = text if len(text) <= LONGEST_NUMBER else f"{text[:LONGEST_NUMBER]}..."
+        raise ValueError(f"not usable JSON: the number {shown} is too large")
+    return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > DIGITS_OF_FLOATS:
+        _finite(text)
+    return int(text)

@@ -1,0 +1,108 @@
+"""The driver: what is needed is recorded, once, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semtoken.bench.statistics import AnswerSettings, EntailmentModel, Timings, record
+from semtoken.bench.statistics.steps import EVERYTHING, steps_for
+from semtoken.core.results.generation import Generation
+from semtoken.errors import InvalidInput
+from semtoken.methods import METHODS, score
+from tests import tiny
+from tests.bench import statistics_models as models
+
+DECODING = AnswerSettings(max_new_tokens=6, batch_size=3, n_samples=3)
+
+
+@pytest.fixture(scope="module")
+def helpers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    pytest.importorskip("sentence_transformers")
+    folder = tmp_path_factory.mktemp("helpers")
+    return {
+        "nli": models.saved_encoder(folder / "nli", models.LABELS),
+        "similarity": models.saved_encoder(folder / "sts"),
+        "decoding": DECODING,
+    }
+
+
+def same(one: Generation, two: Generation) -> bool:
+    return one.recorded == two.recorded and all(equal(getattr(one, name), getattr(two, name)) for name in one.recorded)
+
+
+def equal(a: Any, b: Any) -> bool:
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(equal(x, y) for x, y in zip(a, b, strict=True))
+    return bool(np.array_equal(a, b))
+
+
+def test_everything_is_recorded_and_every_method_has_a_value(helpers: dict[str, Any]) -> None:
+    timings = Timings()
+    told: list[tuple[str, int, int]] = []
+    prompts = [f"{question} :" for question in models.QUESTIONS]
+    generations = record(
+        models.answering(),
+        models.QUESTIONS,
+        prompts=prompts,
+        timings=timings,
+        progress=lambda *event: told.append(event),
+        **helpers,
+    )
+    for question, prompt, generation in zip(models.QUESTIONS, prompts, generations, strict=True):
+        assert (generation.question, generation.prompt, generation.distribution) == (question, prompt, "raw")
+        assert generation.recorded >= EVERYTHING
+        for name, method in METHODS.items():
+            low, high = method.range
+            assert low <= score(name, generation) <= high, name
+    assert timings.seconds.keys() == steps_for(EVERYTHING) | {"greedy", "loading"}
+    assert all(seconds > 0 for seconds in timings.seconds.values())
+    ends = {step: (done, total) for step, done, total in told}
+    assert set(ends.values()) == {(len(prompts), len(prompts))}
+
+
+def test_a_second_run_records_the_same(helpers: dict[str, Any]) -> None:
+    stc = models.answering()
+    runs = [record(stc, models.QUESTIONS, **helpers) for _ in range(2)]
+    assert all(same(one, two) for one, two in zip(*runs, strict=True))
+    other = record(stc, models.QUESTIONS[::-1], **helpers)[::-1]
+    for one, two in zip(runs[0], other, strict=True):
+        assert one.sample_texts == two.sample_texts
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_a_method_alone_gets_what_it_needs_and_only_that(name: str, helpers: dict[str, Any]) -> None:
+    timings = Timings()
+    method = METHODS[name]
+    given = dict(helpers)
+    if method.external_model_free:  # must not be loaded
+        given |= {"nli": "/nowhere", "similarity": "/nowhere"}
+    (generation,) = record(models.answering(), models.QUESTIONS[:1], needs=method.needs, timings=timings, **given)
+    assert np.isfinite(score(name, generation))
+    extra = (
+        timings.seconds.keys() - steps_for(method.needs) - {"greedy", "loading", "likelihoods", "sample_likelihoods"}
+    )
+    assert not extra
+
+
+def test_models_can_be_given_loaded() -> None:
+    nli = EntailmentModel(models.encoder(models.LABELS), tiny.wordpiece())
+    (generation,) = record(
+        models.answering(), models.QUESTIONS[:1], needs=METHODS["deg"].needs, nli=nli, decoding=DECODING
+    )
+    assert 0 <= score("deg", generation) <= 1
+
+
+def test_bad_questions_are_refused(tmp_path: Path) -> None:
+    stc = models.answering()
+    with pytest.raises(InvalidInput, match="2 questions and 1 prompts"):
+        record(stc, ["a", "b"], prompts=["a"], needs=())
+    with pytest.raises(InvalidInput, match="0 questions"):
+        record(stc, [], needs=())
+    with pytest.raises(InvalidInput, match="Prompt 1 is empty"):
+        record(stc, ["who", " "], needs=())
+    with pytest.raises(InvalidInput, match="needs holds perplexity; it can hold text"):
+        record(stc, ["who"], needs=["perplexity"])

@@ -1,0 +1,442 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semtoken.bench.score_file import Item, ScoringJob, score_items
+from semtoken.bench.score_file.lines import RESULT_FIELDS, BadLine, item_of
+from semtoken.bench.score_file.output import LineWriter, _open_to_append
+from semtoken.clustering.token_clusters import TokenClusters
+from semtoken.clustering.vocabulary import Vocabulary
+from semtoken.core import score_logits
+from semtoken.core.results import ScoredResponse
+from semtoken.errors import InvalidInput, VocabularyError
+from semtoken.support.files.record_files import read_records, write_records
+from tests import tiny
+
+
+@cache
+def some_clusters() -> TokenClusters:
+    vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
+    return TokenClusters(np.arange(vocabulary.size) // 4, vocabulary)
+
+
+class Drawn:
+    """An engine that draws logits from the prompt; like a real one, its numbers depend a little on the batch."""
+
+    def __init__(self) -> None:
+        self.clusters = some_clusters()
+        self.calls: list[int] = []
+
+    def _score(self, prompt: Any, ids: Sequence[int], batch: int) -> ScoredResponse:
+        random = np.random.default_rng([batch, *str(prompt).encode()])
+        logits = random.normal(size=(len(ids), self.clusters.vocabulary.size))
+        return score_logits(logits, list(ids), self.clusters)
+
+    def generate(self, prompts: Any, max_new_tokens: int, **options: Any) -> list[ScoredResponse]:
+        self.calls.append(len(prompts))
+        ids = [[5 + sum(str(p).encode()) % 250] * max_new_tokens for p in prompts]
+        return [self._score(p, i, len(prompts)) for p, i in zip(prompts, ids, strict=True)]
+
+    def score(self, prompts: Any, responses: Any, *, batch_size: int) -> list[ScoredResponse]:
+        self.calls.append(-len(prompts))
+        encode = tiny.byte_level_bpe().encode
+        ids = [encode(r) if isinstance(r, str) else r for r in responses]
+        for tokens in ids:
+            self.clusters.vocabulary.check_ids(tokens)
+        return [self._score(p, i, len(prompts)) for p, i in zip(prompts, ids, strict=True)]
+
+
+@pytest.fixture
+def engine() -> Drawn:
+    return Drawn()
+
+
+def write(path: Path, records: Sequence[Any]) -> Path:
+    path.write_text("".join(r if isinstance(r, str) else json.dumps(r, ensure_ascii=False) + "\n" for r in records))
+    return path
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def run(job: ScoringJob, engine: Drawn, **kwargs: Any) -> None:
+    job.run(lambda items: score_items(engine, items, max_new_tokens=3), **kwargs)
+
+
+RECORDS = [
+    {"prompt": f"question {i} naïve", "id": i, "meta": {"tags": ["a", None]}} | ({"response": "Paris"} if i % 3 else {})
+    for i in range(11)
+]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> ScoringJob:
+    source = write(tmp_path / "in.jsonl", RECORDS)
+    return ScoringJob(source, tmp_path / "out.jsonl", {"model": "drawn"}, batch_size=4)
+
+
+def test_every_line_is_carried_through_and_scored(job: ScoringJob, engine: Drawn) -> None:
+    run(replace(job, tokens=True), engine)
+    written = read(job.target)
+    assert len(written) == len(RECORDS)
+    for record, out in zip(RECORDS, written, strict=True):
+        assert {name: out[name] for name in record} == record
+        assert set(RESULT_FIELDS) <= set(out)
+        assert np.prod([t["agreeing_probability"] for t in out["tokens"]]) == pytest.approx(1 - out["uncertainty"])
+    assert written[0]["response"] and written[1]["response"] == "Paris"
+
+
+def test_result_fields_are_those_of_a_scored_response(engine: Drawn) -> None:
+    scored = engine.generate(["x"], 2)[0].to_dict()
+    of_intervals = ("uncertainty_bounds", "log_score_bounds", "proxy_for", "flags")  # a job's scores are exact
+    with_parts = ("uncertainty_under", "borrowed", "headline", "scores", "score_bounds")  # objects: no column of CSV
+    others = ("text", "tokens", "model", *of_intervals, *with_parts)
+    assert [name for name in scored if name not in others] == list(RESULT_FIELDS)
+
+
+def test_a_batch_holds_generated_and_existing_responses_apart(job: ScoringJob, engine: Drawn) -> None:
+    run(job, engine)
+    assert engine.calls == [-2, 2, -3, 1, -2, 1]
+
+
+class Killed(BaseException):
+    pass
+
+
+@given(stops=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 200)), max_size=3))
+def test_killed_at_any_byte_and_resumed_gives_the_same_bytes(
+    tmp_path_factory: pytest.TempPathFactory, stops: list[tuple[int, int]]
+) -> None:
+    folder, engine = tmp_path_factory.mktemp("job"), Drawn()
+    source = write(folder / "in.jsonl", RECORDS)
+    whole = ScoringJob(source, folder / "whole.jsonl", {"model": "drawn"}, batch_size=4)
+    run(whole, engine)
+    job = replace(whole, target=folder / "cut.jsonl")
+    for batches, cut in stops:
+
+        def die(done: int, left: list[int] = [batches]) -> None:  # noqa: B006
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+
+        try:
+            run(job, engine, on_progress=die)
+        except Killed:
+            with job.target.open("rb+") as file:  # a kill leaves the last write half done
+                file.truncate(max(0, file.seek(0, os.SEEK_END) - cut))
+    run(job, engine)
+    assert job.target.read_bytes() == whole.target.read_bytes()
+
+
+def test_a_finished_job_is_left_alone(job: ScoringJob, engine: Drawn) -> None:
+    run(job, engine)
+    before = job.target.read_bytes()
+    calls = list(engine.calls)
+    run(job, engine)
+    assert engine.calls == calls
+    assert job.target.read_bytes() == before
+    assert job.is_finished(job.check())
+
+
+def test_other_settings_are_refused_by_name(job: ScoringJob, engine: Drawn) -> None:
+    run(job, engine)
+    before = job.target.read_bytes()
+    with pytest.raises(InvalidInput, match=r'model was "drawn", now "other".*--force'):
+        run(replace(job, settings={"model": "other"}), engine)
+    with pytest.raises(InvalidInput, match="batch_size was 4, now 8"):
+        replace(job, batch_size=8).check()
+    assert job.target.read_bytes() == before
+    run(replace(job, settings={"model": "other"}, overwrite=True), engine)
+    assert len(read(job.target)) == len(RECORDS)
+
+
+def test_another_input_is_refused(job: ScoringJob, engine: Drawn) -> None:
+    run(job, engine)
+    write(job.source, [*RECORDS[:4], RECORDS[4] | {"id": "changed"}, *RECORDS[5:]])
+    with pytest.raises(InvalidInput, match=r"Line 5 of .*out.jsonl was not made from line 5 .* field 'id' differs"):
+        job.check()
+    write(job.source, RECORDS[:7])
+    with pytest.raises(InvalidInput, match="8 lines or more, the input only 7"):
+        job.check()
+
+
+def test_lines_that_were_added_to_the_input_are_scored_too(job: ScoringJob, engine: Drawn) -> None:
+    run(job, engine)
+    before = job.target.read_bytes()
+    write(job.source, [*RECORDS, {"prompt": "one more"}])
+    run(job, engine)
+    assert job.target.read_bytes().startswith(before)
+    assert len(read(job.target)) == len(RECORDS) + 1
+
+
+def test_an_output_of_unknown_origin_is_refused(job: ScoringJob, engine: Drawn) -> None:
+    job.target.write_text("precious\n")
+    with pytest.raises(InvalidInput, match=r"out.jsonl exists, but out.jsonl.settings.jsonl"):
+        run(job, engine)
+    assert job.target.read_text() == "precious\n"
+
+
+def test_a_damaged_line_of_output_is_named(job: ScoringJob, engine: Drawn) -> None:
+    run(job, engine)
+    lines = job.target.read_bytes().splitlines(keepends=True)
+    job.target.write_bytes(b"".join([*lines[:2], b"\0" * 20 + b"\n", *lines[3:]]))
+    with pytest.raises(InvalidInput, match=r"Line 3 of .* is damaged"):
+        job.check()
+
+
+@pytest.mark.parametrize("change", ["a digit", "a line", "the last line and one more"])
+def test_lines_that_were_changed_or_removed_do_not_count(job: ScoringJob, engine: Drawn, change: str) -> None:
+    run(job, engine)
+    whole = job.target.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    if change == "a digit":
+        found = lines[4].index(b'"uncertainty": 0.') + len(b'"uncertainty": 0.')
+        lines[4] = lines[4][:found] + (b"1" if lines[4][found : found + 1] != b"1" else b"2") + lines[4][found + 1 :]
+        expected = "Line 5 .* was changed after it was written"
+    elif change == "a line":
+        del lines[4]
+        expected = "Line 5 .* was not made from line 5"
+    else:
+        lines[-2:] = [lines[-1]]
+        expected = "Line 10 "
+    job.target.write_bytes(b"".join(lines))
+    with pytest.raises(InvalidInput, match=expected):
+        run(job, engine)
+    assert job.target.read_bytes() == b"".join(lines)
+    job.target.write_bytes(b"".join(whole.splitlines(keepends=True)[:6]))  # lost lines at the end are made again
+    run(job, engine)
+    assert job.target.read_bytes() == whole
+
+
+def test_scores_of_an_earlier_command_are_replaced(job: ScoringJob, engine: Drawn) -> None:
+    run(replace(job, tokens=True), engine)
+    again = replace(job, source=job.target, target=job.target.with_name("again.jsonl"))
+    run(again, engine)
+    assert all("tokens" not in record for record in read(again.target))
+    assert [record["response"] for record in read(again.target)] == [record["response"] for record in read(job.target)]
+    assert set(engine.calls[6:]) == {-4, -3}  # what was generated before is scored now
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_a_table_of_questions_is_an_input(job: ScoringJob, engine: Drawn, ending: str) -> None:
+    pytest.importorskip("pyarrow")
+    records = [{"id": f"q{i}", "question": f"who? =1 {i}", "answers": ["a", "=b"]} for i in range(5)]
+    source = job.source.with_suffix(ending)
+    write_records(source, records)
+    run(replace(job, source=source), engine)
+    assert [{name: line[name] for name in records[0]} for line in read(job.target)] == records
+
+
+def test_two_runs_at_once_are_refused(job: ScoringJob, engine: Drawn) -> None:
+    another = job.lines.appending(job.all_settings, overwrite=False)
+    with another, pytest.raises(InvalidInput, match="Another run is writing"):
+        run(job, engine)
+
+
+def test_the_input_is_never_written_over(job: ScoringJob) -> None:
+    with pytest.raises(InvalidInput, match="is the input"):
+        replace(job, target=job.source, overwrite=True).check()
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"{oops", "not JSON: .* at column 2"),
+        (b'"text"', "a JSON object is needed, not text"),
+        (b"{}", "'prompt' .* missing; the fields are: none"),
+        (b'{"query": "?"}', "'prompt' .* missing; the fields are: 'query'"),
+        (b'{"question": ["?"]}', "'question' must be text, not a list"),
+        (b'{"prompt": " \\n"}', "prompt is empty"),
+        (b'{"prompt": 7}', "must be text, not a number"),
+        (b'{"prompt": "a", "messages": []}', "both"),
+        (b'{"messages": []}', "one or more"),
+        (b'{"messages": [{"content": "no role"}]}', "one or more"),
+        (b'{"prompt": "a", "response": {}}', "text or a list of token ids, not an object"),
+        (b'{"prompt": "a", "response": [true]}', "text or a list of token ids"),
+        (b'{"line": 3, "error": "empty"}', "an earlier command could not use it: empty"),
+        (b'{"prompt": "a", "x": NaN}', "NaN is no JSON number"),
+        (b'{"prompt": "a", "x": 1e999}', "the number 1e999 is too large"),
+        (b'{"prompt": "\\ud800"}', "half a character"),
+        (b'{"prompt": "\xff"}', "not UTF-8 at byte 12"),
+        (b"[" * 100_000, "nested too deeply|not JSON"),
+    ],
+)
+def test_a_bad_line_says_why(tmp_path: Path, line: bytes, reason: str) -> None:
+    (tmp_path / "in.jsonl").write_bytes(line + b"\n")
+    [found] = map(item_of, read_records(tmp_path / "in.jsonl"))
+    assert isinstance(found, BadLine)
+    with pytest.raises(AssertionError, match=reason):
+        raise AssertionError(found.reason)
+
+
+def test_a_bad_line_is_found_before_anything_is_scored(job: ScoringJob, engine: Drawn) -> None:
+    run(job, engine)
+    before = job.target.read_bytes()
+    write(job.source, [*RECORDS, "{oops\n", "\n", "[]\n"])
+    with pytest.raises(InvalidInput, match=r"Line 12 of .*in.jsonl: not JSON.* 1 more lines"):
+        run(job, engine)
+    assert job.target.read_bytes() == before
+
+
+def test_bad_lines_can_be_skipped_and_the_rest_is_what_it_would_be(job: ScoringJob, engine: Drawn) -> None:
+    write(job.source, ["{oops\n", *RECORDS[:2], "\n", {"prompt": "x", "response": [10**6]}, *RECORDS[2:]])
+    run(replace(job, skip_bad_lines=True), engine)
+    written = read(job.target)
+    assert [out.get("line") for out in written[:4]] == [1, None, None, 5]
+    assert "1000000" in written[3]["error"] and "out of range" in written[3]["error"]
+    assert [out["id"] for out in written if "error" not in out] == [r["id"] for r in RECORDS]
+    before = job.target.read_bytes()
+    job.target.write_bytes(before[: len(before) // 3])
+    run(replace(job, skip_bad_lines=True), engine)
+    assert job.target.read_bytes() == before
+
+
+def test_a_line_that_only_the_tokenizer_finds_bad_stops_with_its_number(job: ScoringJob, engine: Drawn) -> None:
+    write(job.source, [*RECORDS[:6], {"prompt": "x", "response": [10**6]}, *RECORDS[6:]])
+    with pytest.raises(InvalidInput, match=r"Line 7 of .*in.jsonl: Token id 1000000 .* kept"):
+        run(job, engine)
+    assert len(read(job.target)) == 4
+    run(replace(job, skip_bad_lines=True), engine)
+    assert len(read(job.target)) == len(RECORDS) + 1
+
+
+def test_an_error_that_no_line_has_alone_is_passed_on(job: ScoringJob, engine: Drawn) -> None:
+    def fails_together(items: Sequence[Item]) -> list[ScoredResponse]:
+        if len(items) > 1:
+            raise VocabularyError("together")
+        return engine.generate([items[0].prompt], 2)
+
+    with pytest.raises(VocabularyError, match="together"):
+        replace(job, skip_bad_lines=True).run(fails_together)
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("nowhere/out.jsonl", "nowhere does not exist"),
+        ("in.jsonl/out.jsonl", "cannot be written"),
+        ("folder.jsonl", "is a folder"),
+        ("out.txt", r"must end in .jsonl, .csv or .parquet"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_found_first(job: ScoringJob, target: str, reason: str) -> None:
+    (job.source.parent / "folder.jsonl").mkdir()
+    with pytest.raises(InvalidInput, match=reason):
+        replace(job, target=job.source.parent / target).check()
+
+
+def test_check_changes_nothing(job: ScoringJob) -> None:
+    before = sorted(job.source.parent.iterdir())
+    assert (job.check().total, job.check().done) == (len(RECORDS), 0)
+    assert sorted(job.source.parent.iterdir()) == before
+
+
+def test_no_lines_and_no_file(job: ScoringJob) -> None:
+    job.source.write_text("\n \n")
+    with pytest.raises(InvalidInput, match="holds no lines"):
+        job.check()
+    job.source.unlink()
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        job.check()
+
+
+def test_what_a_full_disk_did_not_take_is_no_second_error(tmp_path: Path) -> None:
+    """A file that still holds what it could not write fails to close, too."""
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    with pytest.raises(InvalidInput, match="cannot be written: No space"), _open_to_append(Path("/dev/full")) as file:
+        LineWriter(Path("out.jsonl"), file).write([b"x" * 100])
+
+
+def test_a_full_disk_is_one_message_and_keeps_what_was_written(job: ScoringJob, engine: Drawn) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    with open("/dev/full", "ab") as full, pytest.raises(InvalidInput, match="cannot be written: No space left"):
+        LineWriter(Path("out.jsonl"), full).write([b"x" * 100_000])
+
+
+class TestParquet:
+    @pytest.fixture
+    def table(self, job: ScoringJob) -> ScoringJob:
+        pytest.importorskip("pyarrow")
+        return replace(job, target=job.target.with_suffix(".parquet"), tokens=True)
+
+    def test_holds_the_lines_and_leaves_nothing_beside_it(self, table: ScoringJob, engine: Drawn) -> None:
+        import pyarrow.parquet
+
+        run(replace(table, target=table.target.with_suffix(".jsonl")), engine)
+        expected = read(table.target.with_suffix(".jsonl"))
+        table.target.with_suffix(".jsonl").unlink()
+        run(table, engine)
+        rows = pyarrow.parquet.read_table(table.target).to_pylist()
+        assert rows == expected
+        left = {path.name for path in table.target.parent.iterdir()}
+        assert left == {"in.jsonl", "out.jsonl.settings.jsonl", "out.parquet"}
+
+    def test_resumes_and_knows_when_it_is_complete(self, table: ScoringJob, engine: Drawn) -> None:
+        def die(done: int) -> None:
+            raise Killed
+
+        with pytest.raises(Killed):
+            run(table, engine, on_progress=die)
+        assert table.check().done == 4 and not table.target.exists()
+        run(table, engine)
+        assert table.is_finished(table.check())
+        with pytest.raises(InvalidInput, match="model was"):
+            replace(table, settings={"model": "other"}).check()
+        write(table.source, [*RECORDS, {"prompt": "one more"}])
+        with pytest.raises(InvalidInput, match="complete with 11 lines, the input now has 12"):
+            table.check()
+
+    def test_fields_that_first_come_late_are_columns_too(self, table: ScoringJob, engine: Drawn) -> None:
+        import pyarrow.parquet
+
+        write(table.source, [{"prompt": "a"}, {"prompt": "b", "late": 1}, "{oops\n"])
+        run(replace(table, skip_bad_lines=True), engine)
+        rows = pyarrow.parquet.read_table(table.target).to_pylist()
+        assert [row["late"] for row in rows] == [None, 1, None]
+        assert [row["line"] for row in rows] == [None, None, 3]
+
+    def test_fields_of_two_kinds_are_found_before_the_work(self, table: ScoringJob, engine: Drawn) -> None:
+        write(table.source, [{"prompt": "a", "x": 1}, {"prompt": "b", "x": "one"}])
+        with pytest.raises(InvalidInput, match="must hold values of one kind"):
+            run(table, engine)
+        assert engine.calls == []
+        assert [path.name for path in table.source.parent.iterdir()] == ["in.jsonl"]
+
+    @pytest.mark.parametrize("ending", [".csv", ".parquet"])
+    def test_a_finished_table_belongs_to_its_input_and_is_whole(
+        self, table: ScoringJob, engine: Drawn, ending: str
+    ) -> None:
+        table = replace(table, target=table.target.with_suffix(ending))
+        run(table, engine)
+        assert table.is_finished(table.check())
+        whole = table.target.read_bytes()
+        for place in range(0, len(whole), max(1, len(whole) // 60)):
+            table.target.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+            try:
+                found = table.check()
+            except InvalidInput:
+                continue
+            assert found.done == len(RECORDS) and ending == ".parquet", place  # unused bytes of its footer
+        table.target.write_bytes(whole)
+        write(table.source, [*RECORDS[:-1], {**RECORDS[-1], "id": 99}])
+        with pytest.raises(InvalidInput, match="made from another input"):
+            table.check()
+
+    def test_a_foreign_table_is_not_replaced(self, table: ScoringJob) -> None:
+        table.target.write_bytes(b"precious")
+        with pytest.raises(InvalidInput, match="was not written by such a job"):
+            table.check()

@@ -1,0 +1,172 @@
+"""Clusters are made once for a model and found again; what differs is made again."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semtoken.clustering import cache, token_clusters
+from semtoken.clustering.cache import clusters_for_model, list_cached, remove
+from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters
+from semtoken.clustering.vocabulary import Vocabulary
+from semtoken.errors import InvalidInput
+from tests import tiny
+
+K30 = ClusterSettings(n_clusters=30)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Counts the clusterings that really run."""
+    made: list[int] = []
+    original = token_clusters.cluster_table
+
+    def counting(table: Any, n_clusters: int, **kwargs: Any) -> Any:
+        made.append(n_clusters)
+        return original(table, n_clusters, **kwargs)
+
+    monkeypatch.setattr(token_clusters, "cluster_table", counting)
+    return made
+
+
+def size() -> int:
+    return len(tiny.byte_level_bpe())
+
+
+def test_the_second_call_finds_what_the_first_made(runs: list[int], tmp_path: Path) -> None:
+    tokenizer, model = tiny.byte_level_bpe(), tiny.llama(size())
+    first = clusters_for_model(model, tokenizer, settings=K30)
+    second = clusters_for_model(tiny.llama(size()), tokenizer, settings=K30)
+    model.save_pretrained(tmp_path / "saved")  # the same weights, from files
+    third = clusters_for_model(tmp_path / "saved", tokenizer, settings=K30)
+    assert runs == [30]
+    for found in (second, third):
+        np.testing.assert_array_equal(found.labels, first.labels)
+        assert found.signature == first.signature
+
+
+def test_whatever_differs_is_made_again(runs: list[int]) -> None:
+    tokenizer, model = tiny.byte_level_bpe(), tiny.llama(size())
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
+    calls: list[tuple[Any, dict[str, Any]]] = [
+        (model, {"settings": K30}),
+        (model, {"settings": ClusterSettings(n_clusters=31)}),
+        (model, {"settings": ClusterSettings(n_clusters=30, linkage="average")}),
+        (model, {"settings": ClusterSettings(n_clusters=30, embedding="input")}),
+        (model, {"settings": K30, "stopwords": ["Paris"]}),
+        (tiny.llama(size(), seed=1), {"settings": K30}),
+        (tiny.llama(size() + 1), {"settings": K30}),
+    ]
+    for target, kwargs in calls:
+        clusters_for_model(target, tokenizer, **kwargs)
+    assert len(runs) == len(calls) == len(list_cached())
+    for target, kwargs in calls:
+        assert clusters_for_model(target, tokenizer, **kwargs).vocabulary.fingerprint == vocabulary.fingerprint
+    assert len(runs) == len(calls)
+
+
+def test_settings_that_do_not_matter_are_not_compared(runs: list[int]) -> None:
+    tokenizer, model = tiny.byte_level_bpe(), tiny.llama(size())
+    clusters_for_model(model, tokenizer, settings=K30)
+    clusters_for_model(model, tokenizer, settings=ClusterSettings(n_clusters=30, seed=5))  # a hierarchy has no seed
+    assert runs == [30]
+
+
+def test_a_hub_id_is_found_without_its_weights(
+    runs: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import constants
+
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    repository = tmp_path / "models--someone--model"
+    snapshot = repository / "snapshots" / commit
+    tiny.llama(size()).save_pretrained(snapshot)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    made = clusters_for_model("someone/model", tiny.byte_level_bpe(), settings=K30)
+    assert (made.provenance["hub_id"], made.provenance["commit"]) == ("someone/model", commit)
+    (snapshot / "model.safetensors").unlink()
+    found = clusters_for_model("someone/model", tiny.byte_level_bpe(), settings=K30)
+    np.testing.assert_array_equal(found.labels, made.labels)
+    assert runs == [30]
+
+
+@pytest.mark.parametrize("name", ["clusters.safetensors", "config.json"])
+def test_a_damaged_entry_is_made_again(runs: list[int], name: str, caplog: pytest.LogCaptureFixture) -> None:
+    tokenizer, model = tiny.byte_level_bpe(), tiny.llama(size())
+    clusters_for_model(model, tokenizer, settings=K30)
+    (entry,) = list_cached()
+    file = entry.path / name
+    file.write_bytes(file.read_bytes()[:50])
+    with caplog.at_level(logging.WARNING, logger="semtoken"):
+        clusters_for_model(model, tokenizer, settings=K30)
+    assert runs == [30, 30]
+    if name == "clusters.safetensors":
+        assert "cannot be used and will be made again" in caplog.text
+    clusters_for_model(model, tokenizer, settings=K30)
+    assert runs == [30, 30]
+
+
+def test_a_cache_that_cannot_be_written_is_only_warned_about(own_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
+    own_cache.write_text("a file where the directory should be")
+    with caplog.at_level(logging.WARNING, logger="semtoken"):
+        made = clusters_for_model(tiny.llama(size()), tiny.byte_level_bpe(), settings=K30)
+    assert made.n_clusters == 30
+    assert "are not kept" in caplog.text
+
+
+def test_entries_are_listed_and_removed(own_cache: Path) -> None:
+    assert list_cached() == []
+    clusters_for_model(tiny.llama(size()), tiny.byte_level_bpe(), settings=K30)
+    (entry,) = list_cached()
+    assert entry.model == "LlamaForCausalLM"
+    assert entry.name.startswith("LlamaForCausalLM-k30-")
+    assert entry.path.parent == own_cache / "clusters"
+    assert entry.vocabulary_size == size()
+    assert entry.settings == {
+        "n_clusters": 30,
+        "algorithm": "agglomerative",
+        "linkage": "complete",
+        "metric": "cosine",
+        "embedding": "concatenated",
+    }
+    assert entry.size == sum(os.path.getsize(entry.path / name) for name in os.listdir(entry.path))
+    assert entry.created.startswith("20")
+    with pytest.raises(InvalidInput, match=rf"no cached clusters named 'x'.*{entry.name}"):
+        remove("x")
+    with pytest.raises(InvalidInput, match="no cached clusters"):
+        remove("../clusters")
+    remove(entry.name)
+    assert list_cached() == []
+    with pytest.raises(InvalidInput, match="The cache is empty"):
+        remove(entry.name)
+
+
+def test_clusters_of_ones_own_can_be_stored() -> None:
+    vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
+    for seed in (0, 1):
+        labels = np.random.default_rng(seed).permutation(vocabulary.size)
+        cache.store(TokenClusters(labels, vocabulary, {"model": "../my model", "created": f"202{seed}"}))
+    newest, oldest = list_cached()
+    assert (newest.created, oldest.created) == ("2021", "2020")
+    assert newest.name.startswith("my-model-k")
+
+
+def test_the_usual_place_is_the_users_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    import platformdirs
+
+    monkeypatch.delenv("SEMTOKEN_CACHE")
+    assert Path(platformdirs.user_cache_dir("semtoken", appauthor=False)) in cache.directory().parents

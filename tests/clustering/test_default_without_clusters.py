@@ -1,0 +1,251 @@
+"""Under the rules that count no clusters, none are made, kept, fetched, looked up or named, by any way in.
+
+The model is a copy of the embedded one in a folder of its own, for which nobody has clusters: whoever wants some has to
+make them. Whatever touches clusters or their cache is watched, and the user's cache is an empty folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import semtoken as st
+from semtoken.decisions import Predicate
+from semtoken.support.almanac import almanac_path, load_questions
+from tests import tiny
+from tests.cli.run import invoke
+from tests.clustering.watched import watched
+from tests.replies.recorded import recording
+
+QUESTIONS = load_questions("dev")[:3]
+RULES = [st.ScoringRules("default"), st.ScoringRules(equality="surface"), st.ScoringRules(equality="exact")]
+NAMES = ["default", "surface", "exact"]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("models") / "mine"
+    shutil.copytree(almanac_path(), folder, ignore=shutil.ignore_patterns("*.md"))
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def unclustered(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What was seen: nothing, as is checked at the end, and the cache is as empty as before."""
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+    monkeypatch.delenv("SEMTOKEN_CACHE", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    seen: list[str] = []
+    with watched(seen.append):
+        yield seen
+    assert seen == []
+    assert not list(home.rglob("*cluster*"))
+
+
+def names_clusters(text: str) -> bool:
+    """Whether a text speaks of clusters. That there are none (`null`, a switch that is off) and fields may be said."""
+    return re.search(r"cluster(s(?!\": ?null)|ed|ing(?!:off))", text, re.IGNORECASE) is not None
+
+
+def command(*words: object, stdin: str | None = None) -> str:
+    """What a command prints, which names no clusters."""
+    done = invoke([str(word) for word in words], stdin=stdin)
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert not names_clusters(done.output), done.output
+    return done.output
+
+
+def without(folder: Path) -> None:
+    """No file for people names clusters."""
+    for file in folder.rglob("*"):
+        if file.suffix in (".md", ".html", ".csv", ".tex", ".svg") or file.name.endswith(".scored.jsonl"):
+            aside = r"<(pre|style)\b.*?</\1>|<script type=\"module\">.*?</script>|^    .*?$"
+            text = re.sub(aside, "", file.read_text(encoding="utf-8"), flags=re.S | re.M)
+            assert not names_clusters(text), (
+                file
+            )  # settings, styles, and the page's program with its words for any file
+
+
+def lines(path: Path, records: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def replies(path: Path) -> Path:
+    """Recorded replies of the embedded model, with log-probabilities."""
+    path.mkdir()
+    for name in ("vllm-chat", "llama-cpp"):
+        (path / f"{name}.json").write_text(json.dumps(recording(name).reply), encoding="utf-8")
+    return path
+
+
+def test_the_watch_sees_clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path))
+    seen: list[str] = []
+    tokenizer = tiny.byte_level_bpe()
+    with watched(seen.append):
+        st.STC(tiny.llama(len(tokenizer)), tokenizer, preset="paper").generate("Who?", 2)
+    assert {"semtoken.clustering.cache.clusters_for_model", "semtoken.clustering.cluster_table"} < set(seen)
+    assert "clusters came to be" in seen and list(tmp_path.rglob("clusters.safetensors"))
+
+
+@pytest.mark.parametrize("rules", RULES, ids=NAMES)
+def test_a_model_in_python(unclustered: list[str], model: str, rules: st.ScoringRules) -> None:
+    stc = st.STC.from_pretrained("almanac" if rules == RULES[0] else model, preset=rules)
+    asked = [question.prompt() for question in QUESTIONS]
+    answers = stc.generate(asked, 8, stop_at_newline=True)
+    again = stc.score(asked, [answer.token_ids for answer in answers])
+    assert [one.log_score for one in again] == pytest.approx([one.log_score for one in answers], abs=1e-4)
+    recorder = st.Recorder(stc.tokenizer, preset=rules)
+    inputs = stc.tokenizer(asked[0], return_tensors="pt")
+    sequences = stc.model.generate(**inputs, max_new_tokens=4, do_sample=False, logits_processor=[recorder])
+    recorded = recorder.results(sequences)
+    for answer in [*answers, *recorded]:
+        assert not names_clusters(answer.signature + answer.to_json() + answer._repr_html_())
+        assert all(token.log_meaning_probability is None for token in answer.tokens)
+        answer.parts(by="word")
+        answer.parts(by="phrase")
+    assert stc.fingerprint().clusters is None
+    stc.decide("Lima is in Peru.", [Predicate("Is it so?")])
+
+
+@pytest.mark.parametrize("rules", RULES, ids=NAMES)
+@pytest.mark.parametrize("tokens", ["model", "almanac", "smollm2", None])
+def test_a_reply_in_python(unclustered: list[str], model: str, tokens: str | None, rules: st.ScoringRules) -> None:
+    named = model if tokens == "model" else tokens
+    reply = recording("vllm-chat")
+    for answer in st.score_payload(reply.reply, named, preset=rules):
+        assert not names_clusters(answer.signature + answer.to_json())
+
+
+def test_commands_that_score(unclustered: list[str], model: str, tmp_path: Path) -> None:
+    asked = lines(tmp_path / "in.jsonl", [{"prompt": one.question, "id": i} for i, one in enumerate(QUESTIONS)])
+    command("score", asked, "--questions", "--model", model, "--max-new-tokens", 8, "--tokens")
+    given = lines(tmp_path / "given.jsonl", [{"prompt": "The capital of Peru is", "response": " Lima."}])
+    command("score", given, "--model", model)
+    command("ask", "--model", model, "--tokens", "--also", QUESTIONS[0].question)
+    command("ask", QUESTIONS[0].question)
+    without(tmp_path)
+
+
+def test_commands_on_saved_replies(unclustered: list[str], model: str, tmp_path: Path) -> None:
+    saved = replies(tmp_path / "replies")
+    command("check", saved, "-o", tmp_path / "page.html")
+    command("check", saved / "vllm-chat.json", "--tokens")
+    for tokenizer in (model, "almanac", "smollm2"):
+        command("check", saved / "vllm-chat.json", "--tokenizer", tokenizer, "--json")
+    without(tmp_path)
+
+
+def test_commands_that_decide(unclustered: list[str], model: str, tmp_path: Path) -> None:
+    (tmp_path / "questions.yaml").write_text('so: {type: predicate, instructions: "Is it so?"}\n')
+    items = lines(tmp_path / "items.jsonl", [{"state": "Lima is in Peru."}])
+    command("decide", "run", tmp_path / "questions.yaml", items, "-o", tmp_path / "out.jsonl", "--model", model)
+    without(tmp_path)
+
+
+def judged(path: Path) -> Path:
+    """Questions with their answers."""
+    return lines(
+        path, [{"id": f"{i}", "question": q.question, "answers": [*q.answers]} for i, q in enumerate(QUESTIONS)]
+    )
+
+
+METHODS = "sequence_probability,perplexity"
+
+
+def test_a_comparison(unclustered: list[str], model: str, tmp_path: Path) -> None:
+    records = [
+        {"id": f"{i}", "question": one.question, "answers": list(one.answers)} for i, one in enumerate(QUESTIONS)
+    ]
+    asked = lines(tmp_path / "questions.jsonl", records)
+    command(
+        "compare",
+        asked,
+        "--model",
+        model,
+        "--preset",
+        "default",
+        "--methods",
+        METHODS,
+        "--markdown",
+        tmp_path / "it.md",
+    )
+    without(tmp_path)
+
+
+def test_a_run_with_a_folder(unclustered: list[str], model: str, tmp_path: Path) -> None:
+    records = [
+        {"id": f"{i}", "question": one.question, "answers": list(one.answers)} for i, one in enumerate(QUESTIONS)
+    ]
+    asked = lines(tmp_path / "questions.jsonl", records)
+    settings = {
+        "models": [model],
+        "datasets": [str(asked)],
+        "methods": ["headline", "stc", *METHODS.split(",")],
+        "preset": "default",
+    }
+    (tmp_path / "run.yaml").write_text(json.dumps(settings))
+    command("bench", "run", tmp_path / "run.yaml", "-o", tmp_path / "run")
+    command("bench", "report", tmp_path / "run")
+    without(tmp_path)
+
+
+@contextmanager
+def served(log: Path, home: Path, *words: str) -> Iterator[str]:
+    """The address of a server that is a process of its own, under watch, with what it says in a file beside the log."""
+    process = [sys.executable, "-m", "tests.clustering.watched", str(log), *words, "--port", "0"]
+    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    kept = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "PYTHONPATH": paths}
+    told = log.with_suffix(".txt")
+    with told.open("w") as file, subprocess.Popen(process, stderr=file, stdout=file, env=os.environ | kept) as one:
+        try:
+            while not (found := re.search(r"http://127\.0\.0\.1:[0-9]+", told.read_text(encoding="utf-8"))):
+                assert one.poll() is None, told.read_text(encoding="utf-8")
+                time.sleep(0.1)
+            yield found.group()
+        finally:
+            one.send_signal(signal.SIGTERM)
+            one.wait(60)
+    assert not log.exists(), log.read_text(encoding="utf-8")
+    assert not names_clusters(told.read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+def test_servers(home: Path, unclustered: list[str], model: str, tmp_path: Path) -> None:
+    chat = {"model": "mine", "messages": [{"role": "user", "content": QUESTIONS[0].question}]}
+    question = {"type": "noul", "instructions": "Is it so?"}
+    with (
+        served(tmp_path / "serve", home, "serve", "--model", model) as server,
+        served(tmp_path / "proxy", home, "proxy", "--base-url", server, "--tokenizer", model) as proxy,
+    ):
+        for url in (server, proxy):
+            for more in ({}, {"stream": True}, {"semtoken": {"parts": "phrase"}}):
+                reply = httpx.post(f"{url}/v1/chat/completions", json=chat | more, timeout=60)
+                assert reply.status_code == 200 and '"uncertainty"' in reply.text, reply.text
+                assert not names_clusters(reply.text)
+            asked = {"model": "mine", "state": "Lima is in Peru.", "questions": {"so": question}}
+            reply = httpx.post(f"{url}/v1/systemone", json=asked, timeout=60)
+            assert reply.status_code == 200, reply.text
+            for page in ("/", "/metrics", "/health"):
+                assert not names_clusters(httpx.get(url + page, timeout=60).text)

@@ -1,0 +1,93 @@
+"""The headline of a sentence by hand: the geometric mean of its least sure new phrase and of a typical one."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import semtoken as st
+from semtoken.core.parts.prose import is_sentence
+from semtoken.core.results.headlines import headline_of
+
+WORDS = [
+    *[("Oslo", 0.6), (" has", 0.9), (" snow", 0.4), (" and", 0.95), (" Bergen", 0.8)],
+    *[(" has", 0.97), (" rain", 0.7), (".", 0.99)],
+]
+
+
+def scored(open_mass: float) -> st.ScoredResponse:
+    """Each word with a rival that has the rest of its step, but for this share of the rest, which stays open."""
+    items = []
+    for word, p in WORDS:
+        own, rival = (
+            {"token": word, "logprob": math.log(p)},
+            {"token": "@", "logprob": math.log((1 - p) * (1 - open_mass))},
+        )
+        items.append({**own, "top_logprobs": [own, rival]})
+    message = {"role": "assistant", "content": "".join(word for word, _ in WORDS)}
+    choice = {"message": message, "logprobs": {"content": items}, "finish_reason": "stop"}
+    return st.score_payload({"object": "chat.completion", "choices": [choice]})[0]
+
+
+def by_hand(*phrases: float) -> float:
+    return math.sqrt(min(phrases) * math.prod(phrases) ** (1 / len(phrases)))
+
+
+def test_a_sentence_by_hand() -> None:
+    found = scored(0.5).headline
+    assert found.name == "new_phrases" and "snow" in found.sentence and "40%" in found.sentence
+    assert found.confidence == pytest.approx(by_hand(0.6, 0.4, 0.8, 0.7))
+    assert found.value == pytest.approx(-math.log(found.confidence))
+    low, high = found.confidence_bounds or (0.0, 0.0)
+    assert low == pytest.approx(found.confidence, rel=1e-4)
+    assert high == pytest.approx(by_hand(0.8, 0.7, 0.9, 0.85), rel=1e-4)  # half of what else there is may agree
+
+
+def test_phrases_of_the_question_do_not_count() -> None:
+    answer = scored(0.5)
+    found = headline_of(answer.text, lambda: answer.marks, 8, answer.log_score, None, "Is there snow in Oslo?")
+    assert found.confidence == pytest.approx(by_hand(0.8, 0.7)) and "rain" in found.sentence
+
+
+def test_a_text_is_a_sentence_from_twelve_tokens_on_or_with_its_stop() -> None:
+    assert [is_sentence("snow and rain", n) for n in (1, 11, 12)] == [False, False, True]
+    assert is_sentence("Oslo has snow.", 4)
+
+
+def json_reply(pieces: list[tuple[str, float]], ends: str = "5") -> st.ScoredResponse:
+    """An answer of tokens with their probabilities; each has one rival, which has the rest of its step."""
+    items = []
+    for text, p in pieces:
+        own = {"token": text, "logprob": math.log(p)}
+        items.append({**own, "top_logprobs": [own, {"token": ends, "logprob": math.log1p(-p)}]})
+    message = {"role": "assistant", "content": "".join(text for text, _ in pieces)}
+    choice = {"message": message, "logprobs": {"content": items}, "finish_reason": "stop"}
+    asked = {"messages": [{"role": "user", "content": "Which total has Ann? 3?"}]}
+    reply = {"object": "chat.completion", "choices": [choice]}
+    return st.score_payload(reply, request=asked, methods=["headline"])[0]
+
+
+SHORT_JSON = [('{"', 0.99), ("total", 0.3), ('":', 0.9), ("3", 0.2), ("}", 0.8)]
+LONG_JSON = [*SHORT_JSON[:-1], (',"', 0.9), ("name", 0.5), ('":"', 0.9), ("Ann", 0.7), ('"}', 0.8)]
+
+
+@pytest.mark.parametrize("thinking", [[], [("<think>", 0.9), ('{"total":1}', 0.1), ("</think>", 0.9), ("\n", 0.9)]])
+@pytest.mark.parametrize(("pieces", "ends"), [(SHORT_JSON, 0.8), (LONG_JSON, 0.9)])
+def test_of_json_the_least_sure_field_leads(
+    pieces: list[tuple[str, float]], ends: float, thinking: list[tuple[str, float]]
+) -> None:
+    """A number's confidence is p("3") times the probability that it ends there; keys and the question play no part."""
+    answer = json_reply([*thinking, *pieces])
+    found = answer.headline
+    assert found.confidence == pytest.approx(0.2 * ends) and found.name == "new_phrases"
+    assert found.sentence == "Its least sure field is /total, “3”."
+    assert math.exp(-answer.scores["headline"]) == pytest.approx(found.confidence)
+    assert "3" not in found.unquoted.sentence and found.unquoted.confidence == found.confidence
+    if not thinking:
+        assert found.confidence == min(part.confidence or 0.0 for part in answer.parts("field"))
+
+
+def test_json_without_a_field_is_an_answer_like_others() -> None:
+    answer = json_reply([("[", 0.9), ("]", 0.8)])
+    assert answer.headline.name == "stc" and answer.confidence == pytest.approx(0.72)

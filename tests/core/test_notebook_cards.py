@@ -1,0 +1,218 @@
+"""What notebooks and terminals show of results: whole, escaped, without scripts, and short."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as hs
+
+import semtoken as st
+from semtoken.core.parts import Parts
+from semtoken.core.results import Alternative, Answers, Decision, Flag, ScoredResponse, ScoredToken
+from semtoken.core.results.headlines import RANKS
+from semtoken.support.text import MOST_ROWS, element
+from tests import worked
+from tests.browsers import chromium, needed
+
+NASTY = "</p><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x1b[31m\u202e"
+ALLOWED = {
+    "div",
+    "p",
+    "b",
+    "mark",
+    "small",
+    "details",
+    "summary",
+    "table",
+    "caption",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+}
+
+
+class Seen(HTMLParser):
+    """What a browser makes of a fragment; every element is closed and does nothing but look."""
+
+    def __init__(self, fragment: str) -> None:
+        super().__init__()
+        self.text, self.marks, self.rows, self.open = "", list[str](), 0, list[str]()
+        self.feed(fragment)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in ALLOWED
+        assert {name for name, _ in attrs} <= {
+            "class",
+            "style",
+            "title",
+            "dir",
+            "scope",
+            "tabindex",
+            "role",
+            "aria-label",
+        }
+        assert not any("url(" in (value or "") for name, value in attrs if name == "style")
+        self.open.append(tag)
+        self.rows += tag == "tr" and "tbody" in self.open
+        if tag == "mark":
+            self.marks.append(dict(attrs)["title"] or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def answer(*words: tuple[str, float], **fields: Any) -> ScoredResponse:
+    """An answer whose words are tokens of a given probability."""
+    tokens, position = [], 0
+    for word, p in words:
+        log = math.log(p)
+        others = (Alternative(9, NASTY, 0.2, "other", counted=False),)
+        end = position + len(word)
+        tokens.append(ScoredToken(1, word, position, end, log, log, log, log, False, p, 0.0, 0.0, others))
+        position = end
+    made = ScoredResponse(
+        text="".join(word for word, _ in words),
+        tokens=tuple(tokens),
+        log_score=math.fsum(token.log_agreeing_probability for token in tokens),
+        preset="default",
+        distribution="raw",
+        neutral_only=False,
+        signature=NASTY,
+    )
+    return replace(made, **fields)
+
+
+def calibrated() -> tuple[st.Calibrator, st.Threshold, Any]:
+    generator = np.random.default_rng(7)
+    scores = -generator.exponential(1.0, 400)
+    correct = generator.random(400) < np.exp(scores)
+    calibrator = st.Calibrator.fit(scores, correct)
+    threshold = st.Threshold.fit(scores, correct, alpha=0.3)
+    return replace(calibrator, threshold=threshold), threshold, calibrator.report(scores, correct)
+
+
+def clusters() -> st.TokenClusters:
+    return replace(worked.clusters(), provenance={"model": NASTY})
+
+
+SHOWN: dict[str, Callable[[], Any]] = {
+    "answer": lambda: answer(("Paris", 0.4), (", ", 0.99), ("France", 0.7), truncated=True, flags=(Flag("x", NASTY),)),
+    "hostile answer": lambda: answer((NASTY, 0.3)),
+    "empty answer": lambda: answer(),
+    "answers": lambda: Answers([answer((NASTY, 0.3)), answer(("Paris", 0.4))]),
+    "part": lambda: answer((NASTY, 0.3)).parts(by=lambda text: [(0, len(text), NASTY)])[0],
+    "parts": lambda: answer((NASTY, 0.3)).parts(by=lambda text: [(0, len(text), NASTY)]),
+    "clusters": clusters,
+    "calibrator": lambda: calibrated()[0],
+    "threshold": lambda: calibrated()[1],
+    "report": lambda: calibrated()[2],
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_card_is_whole_and_harmless(name: str) -> None:
+    card = SHOWN[name]()._repr_html_()
+    seen = Seen(card)  # asserts
+    assert seen.text.strip()
+    assert "http" not in card and "\x1b" not in card and "\u202e" not in card
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_repr_is_one_short_line(name: str) -> None:
+    shown = SHOWN[name]()
+    for one in shown if isinstance(shown, list) else [shown]:
+        assert "\n" not in repr(one) and len(repr(one)) < 400
+        assert repr(one).startswith(type(one).__name__ + "(")
+        assert "\x1b" not in repr(one)
+
+
+@given(hs.text(min_size=1))
+def test_the_text_of_an_answer_is_shown_whole(text: str) -> None:
+    seen = Seen(answer((text, 0.9999))._repr_html_())
+    escaped = "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+    lines = seen.text.replace("\r\n", "\n").replace("\r", "\n")
+    assert escaped.rstrip("\n") in lines or not text.strip("\n")
+
+
+def test_phrases_are_marked_by_their_confidence() -> None:
+    seen = Seen(answer(("Paris", 0.4), (", ", 1.0), ("Lyon", 0.7), (", ", 1.0), ("Nice", 0.9))._repr_html_())
+    assert [title.split(":")[0] for title in seen.marks] == ["weak", "some doubt"]
+    assert "Paris0.40" in seen.text and "Lyon0.70" in seen.text and "Nice0" not in seen.text
+
+
+def test_a_card_says_what_the_number_is_not() -> None:
+    seen = Seen(answer(("Paris", 0.4))._repr_html_())
+    assert "Confidence 0.40: probability of an answer" in seen.text and seen.text.count(RANKS) == 1
+
+
+def test_a_calibrated_answer_shows_its_chance_and_the_verdict() -> None:
+    decision = Decision("abstain", "uncertain", 0.25, f"{NASTY} promise")
+    known = answer(("Paris", 0.4), chance=0.25, chance_bounds=(0.2, 0.31), decision=decision)
+    text = Seen(known._repr_html_()).text
+    assert "Right in about 25% of the answers that score like this one (20% to 31%)." in text
+    assert "Check this: " in text and "promise" in text and RANKS not in text
+    listed = Seen(Answers([known, answer(("Rome", 0.9))])._repr_html_())
+    assert "25%" in listed.text and "Check this" in listed.text and "Accepted" not in listed.text
+    accepted = replace(known, decision=replace(decision, action="answer"))
+    assert "Accepted" in Seen(accepted._repr_html_()).text
+
+
+def test_bounds_are_shown_where_the_score_is_not_exact() -> None:
+    known = answer(("Paris", 0.4), log_score_bounds=(math.log(0.3), math.log(0.5)))
+    assert "Confidence 0.40 (0.30 to 0.50)" in Seen(known._repr_html_()).text
+    assert "confidence 0.40 (0.30 to 0.50)" in repr(known)
+
+
+def test_a_long_list_says_what_it_leaves_out() -> None:
+    seen = Seen(Answers([answer(("Paris", 0.4))] * (MOST_ROWS + 7))._repr_html_())
+    assert seen.rows == MOST_ROWS and "7 more rows" in seen.text
+
+
+def test_lists_of_results_are_lists() -> None:
+    answers = Answers([answer(("Paris", 0.4))])
+    assert answers == [answer(("Paris", 0.4))] and isinstance(answers, list)
+    assert json.dumps([one.to_dict() for one in answers]) and answers[0].text == "Paris"
+    assert type(answers[0].parts(by="word")) is Parts
+    assert Answers()._repr_html_() and Parts()._repr_html_()
+
+
+def test_a_generation_is_short_too() -> None:
+    made = st.Generation("Paris", [1], log_probs=np.zeros(1), hidden_states=None)
+    assert repr(made) == "Generation('Paris', 1 tokens; recorded: log_probs)"
+
+
+def test_attributes_are_escaped() -> None:
+    assert element("p", title='"><b>') == '<p title="&quot;&gt;&lt;b&gt;"></p>'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("colours", ["background:#fff;color:#111", "background:#111;color:#ddd"])
+def test_cards_are_accessible_in_light_and_dark(tmp_path: Path, colours: str) -> None:
+    axe = needed("axe_playwright_python.sync_playwright")
+    cards = "".join(make()._repr_html_() for make in SHOWN.values()).replace("<details>", "<details open>")
+    page = (
+        f"<!doctype html><html lang=en><title>cards</title><body style='{colours}'><main><h1>cards</h1>{cards}</main>"
+    )
+    (tmp_path / "cards.html").write_text(page, "utf-8")
+    with chromium() as browser:
+        opened = browser.new_page(viewport={"width": 390, "height": 800})
+        opened.goto((tmp_path / "cards.html").as_uri())
+        found = axe.Axe().run(opened)
+        assert opened.evaluate("document.documentElement.scrollWidth") <= 390
+    assert found.violations_count == 0, found.generate_report()

@@ -1,0 +1,347 @@
+"""The records that scoring returns, and their forms for files and frames."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits, to_frame
+from semtoken.core import ScoringRules
+from semtoken.core.results import Decision, Flag
+from semtoken.errors import InvalidInput
+from tests import tiny, worked
+
+SCORED = score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), "paper")
+IMPOSSIBLE = score_logits(
+    worked.logits({" radio": 1.0}), worked.ids("vision"), worked.clusters(), distribution="unknown"
+)
+SWITCHES: tuple[dict[str, Any], ...] = (
+    {},
+    {"preset": "paper"},
+    {"equality": "meaning"},
+    {"equality": "meaning", "function_words": "off"},
+    {"equality": "meaning", "clustering": False},
+    {"equality": "surface", "clustering": True, "members": "spelling"},
+    {"equality": "exact"},
+)
+BYTE_LEVEL = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
+
+
+def random_rows(seed: int, steps: int = 6) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).normal(0, 3, (steps, BYTE_LEVEL.size))
+
+
+def random_answer(seed: int, steps: int = 6, **switches: Any) -> ScoredResponse:
+    random = np.random.default_rng(seed + 100)
+    labels = random.integers(0, BYTE_LEVEL.size // 6, BYTE_LEVEL.size).astype(np.int32)
+    ids = random.integers(0, BYTE_LEVEL.size, steps)
+    return score_logits(
+        random_rows(seed, steps), ids, TokenClusters(labels, BYTE_LEVEL), preset=ScoringRules(**switches)
+    )
+
+
+def test_offsets_cut_the_text_into_its_tokens() -> None:
+    assert [SCORED.text[t.start : t.end] for t in SCORED.tokens] == list(worked.ANSWER)
+
+
+def test_offsets_of_a_real_tokenizer() -> None:
+    """Special tokens have an empty range; tokens that share a character share its range."""
+    tokenizer = tiny.byte_level_bpe()
+    ids = [*tokenizer.encode("The 🙂 TV", add_special_tokens=False), tokenizer.eos_token_id]
+    labels = np.zeros(BYTE_LEVEL.size, dtype=np.int32)
+    scored = score_logits(np.zeros((len(ids), BYTE_LEVEL.size)), ids, TokenClusters(labels, BYTE_LEVEL))
+    assert scored.text == "The 🙂 TV"
+    assert scored.token_ids == ids
+    assert scored.tokens[-1].start == scored.tokens[-1].end == len(scored.text)
+    ranges = list(dict.fromkeys((t.start, t.end) for t in scored.tokens[:-1]))
+    assert "".join(scored.text[start:end] for start, end in ranges) == scored.text
+    whole = [t for t in scored.tokens[:-1] if "\N{REPLACEMENT CHARACTER}" not in t.text]
+    assert len(whole) > 2
+    assert all(scored.text[t.start : t.end] == t.text for t in whole)
+
+
+@pytest.mark.parametrize("switches", SWITCHES)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_three_masses_add_up(seed: int, switches: dict[str, Any]) -> None:
+    content = [t for t in random_answer(seed, **switches).tokens if not t.neutral]
+    assert content
+    for token in content:
+        total = token.cluster_probability + token.prefix_probability + token.neutral_probability
+        assert token.agreeing_probability == pytest.approx(total, rel=1e-9)
+        assert token.cluster_probability >= token.probability - 1e-12
+
+
+def test_the_three_masses_of_the_worked_example() -> None:
+    tele, _, seventeen = SCORED.tokens[1:4]
+    masses = (tele.cluster_probability, tele.prefix_probability, tele.neutral_probability)
+    assert masses == pytest.approx((0.60, 0.05, 0.08))
+    masses = (seventeen.cluster_probability, seventeen.prefix_probability, seventeen.neutral_probability)
+    assert masses == pytest.approx((0.50, 0.10, 0.10))
+
+
+def test_alternatives_of_the_worked_example() -> None:
+    """The likely others, and what they are to the chosen token: " radio" and " The" do not count for " tele"."""
+    found = [(a.text, round(a.probability, 12), a.source, a.counted) for a in SCORED.tokens[1].alternatives]
+    assert found == [
+        (" television", 0.30, "cluster", True),
+        ("TV", 0.20, "cluster", True),
+        (" radio", 0.20, "other", False),
+        (" The", 0.07, "other", False),
+        (" the", 0.06, "neutral", True),
+        ("te", 0.05, "prefix", True),
+        ("\n", 0.02, "neutral", True),
+    ]
+    seventeen = {a.text: (a.source, a.counted) for a in SCORED.tokens[3].alternatives}
+    assert seventeen == {
+        "7": ("other", False),
+        " 1": ("prefix", True),
+        "\n": ("neutral", True),
+        worked.END: ("neutral", True),
+        "vision": ("other", False),
+    }
+
+
+def test_alternatives_that_do_not_count_are_described_as_the_paper_sees_them() -> None:
+    rules = ScoringRules(equality="exact")
+    scored = score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), preset=rules)
+    found = {a.text: a.source for a in scored.tokens[1].alternatives}
+    assert found == {a.text: a.source for a in SCORED.tokens[1].alternatives}
+    assert not any(a.counted for token in scored.tokens for a in token.alternatives)
+
+
+@pytest.mark.parametrize("switches", SWITCHES)
+@pytest.mark.parametrize("seed", range(3))
+def test_alternatives_are_the_most_probable_tokens(seed: int, switches: dict[str, Any]) -> None:
+    """The first eight of at least 1%, found by sorting the whole row; those that count are part of its mass."""
+    rows = random_rows(seed)
+    probabilities = np.exp(rows) / np.exp(rows).sum(1, keepdims=True)
+    for row, token in zip(probabilities, random_answer(seed, **switches).tokens, strict=True):
+        order = [i for i in np.argsort(-row, kind="stable").tolist() if i != token.id and row[i] >= 0.01][:8]
+        assert [a.id for a in token.alternatives] == order
+        assert [a.probability for a in token.alternatives] == pytest.approx(row[order])
+        by_source = {"cluster": token.cluster_probability, "prefix": token.prefix_probability}
+        by_source["neutral"] = token.neutral_probability
+        for source, mass in by_source.items():
+            counted = math.fsum(a.probability for a in token.alternatives if a.counted and a.source == source)
+            assert counted <= mass + 1e-9
+        assert all(a.source != "other" for a in token.alternatives if a.counted)
+
+
+def test_alternatives_complete_a_small_cluster() -> None:
+    """Where all consistent tokens are likely they are the whole difference to the token's own probability."""
+    vision = SCORED.tokens[2]
+    counted = [a.probability for a in vision.alternatives if a.counted]
+    assert vision.probability + sum(counted) == pytest.approx(0.93)
+
+
+def test_a_token_with_all_but_one_per_cent_has_no_likely_rival() -> None:
+    step = {"vision": 0.991, " radio": 0.009}
+    scored = score_logits(worked.logits(step), worked.ids("vision"), worked.clusters())
+    assert scored.tokens[0].alternatives == ()
+    step = {"vision": 0.989, " radio": 0.011}
+    scored = score_logits(worked.logits(step), worked.ids("vision"), worked.clusters())
+    assert [a.text for a in scored.tokens[0].alternatives] == [" radio"]
+
+
+# --- three equalities and borrowed mass ------------------------------------------------------------------------------
+
+
+def test_the_three_equalities_of_the_worked_example() -> None:
+    """By hand from the table in `worked`: " The" spells " the"."""
+    assert [t.probability for t in SCORED.tokens] == pytest.approx([0.50, 0.10, 0.90, 0.50, 0.40])
+    assert [t.surface_probability for t in SCORED.tokens] == pytest.approx([0.70, 0.10, 0.90, 0.50, 0.40])
+    assert [t.meaning_probability for t in SCORED.tokens] == pytest.approx([1, 0.73, 0.93, 0.70, 1])
+    assert SCORED.uncertainty_under("exact") == pytest.approx(1 - 0.009)
+    assert SCORED.uncertainty_under("surface") == pytest.approx(1 - 0.70 * 0.10 * 0.90 * 0.50 * 0.40)
+    assert SCORED.uncertainty_under("meaning") == pytest.approx(1 - 0.475230)
+    with pytest.raises(InvalidInput, match="'equality' must be one of 'meaning', 'surface', 'exact'"):
+        SCORED.uncertainty_under("same")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("switches", SWITCHES)
+@pytest.mark.parametrize("seed", range(3))
+def test_rules_change_what_is_counted_and_nothing_else(seed: int, switches: dict[str, Any]) -> None:
+    """Every equality is in every result; the score under it is that of rules that count it."""
+    scored, other = random_answer(seed, **switches), random_answer(seed, preset="paper")
+    for equality in ("exact", "surface", "meaning"):
+        assert scored.uncertainty_under(equality) == pytest.approx(other.uncertainty_under(equality), rel=1e-9)
+    for token in scored.tokens:
+        assert token.log_probability <= token.log_surface_probability <= 0
+        assert token.log_probability <= token.log_meaning_probability <= 0
+    surface = random_answer(seed, equality="surface")
+    assert surface.uncertainty == pytest.approx(scored.uncertainty_under("surface"), rel=1e-9)
+    assert other.uncertainty == pytest.approx(scored.uncertainty_under("meaning"), rel=1e-9)
+
+
+def test_borrowed_mass_of_a_token() -> None:
+    tele = SCORED.tokens[1].borrowed
+    assert (tele.own, tele.cluster, tele.prefix, tele.function_words) == pytest.approx((0.10, 0.50, 0.05, 0.08))
+    the = SCORED.tokens[0].borrowed
+    assert (the.own, the.cluster, the.prefix, the.function_words) == pytest.approx((0.50, 0, 0, 0.50))
+
+
+@pytest.mark.parametrize("switches", SWITCHES)
+@pytest.mark.parametrize("seed", range(3))
+def test_borrowed_mass_adds_up_to_the_confidence(seed: int, switches: dict[str, Any]) -> None:
+    scored = random_answer(seed, **switches)
+    borrowed = scored.borrowed
+    parts = (borrowed.own, borrowed.cluster, borrowed.prefix, borrowed.function_words)
+    assert math.fsum(parts) == pytest.approx(math.exp(scored.log_score), rel=1e-9)
+    assert min(parts) >= 0
+    assert borrowed.own == pytest.approx(math.exp(scored.log_probability), rel=1e-9)
+    for token in scored.tokens:
+        parts = dataclasses.astuple(token.borrowed)
+        assert math.fsum(parts) == pytest.approx(token.agreeing_probability, rel=1e-9)
+
+
+def test_what_one_source_lent_is_all_that_is_borrowed_from_it() -> None:
+    """With one step the parts are the masses themselves."""
+    scored = score_logits(worked.logits(worked.STEPS[1]), worked.ids(" tele"), worked.clusters(), "paper")
+    # " tele" ends here: "te" and " tele" itself spell it, " television" is in the cluster.
+    assert dataclasses.astuple(scored.borrowed) == pytest.approx((0.10, 0.50, 0.05, 0.08))
+
+
+def codes(scored: ScoredResponse) -> list[str]:
+    return [flag.code for flag in scored.flags]
+
+
+def one_step(token: str, step: dict[str, float], **switches: Any) -> ScoredResponse:
+    return score_logits(worked.logits(step), worked.ids(token), worked.clusters(), preset=ScoringRules(**switches))
+
+
+def test_flags_where_borrowed_mass_decides() -> None:
+    """Thresholds of the docstring: half of a confidence of at least 0.1; a rival of at least 0.1."""
+    lent = {"TV": 0.20, " television": 0.60, " radio": 0.20}
+    assert codes(one_step("TV", lent, preset="paper")) == ["carried_by_cluster", "rivals_counted"]
+    assert codes(one_step("TV", lent, equality="surface")) == []
+    few = {"TV": 0.85, " television": 0.09, " radio": 0.06}
+    assert codes(one_step("TV", few, preset="paper")) == []
+    words = {"TV": 0.20, "\n": 0.30, " the": 0.30, " radio": 0.20}
+    assert codes(one_step("TV", words, preset="paper")) == ["carried_by_function_words"]
+    assert codes(one_step("TV", words, equality="meaning", function_words="off")) == []
+    assert codes(one_step(" the", {" the": 0.08, " radio": 0.92}, preset="paper")) == ["carried_by_function_words"]
+    doubtful = {"TV": 0.02, "\n": 0.04, " radio": 0.94}
+    assert codes(one_step("TV", doubtful, preset="paper")) == []
+
+
+def test_the_same_word_in_another_form_is_no_rival() -> None:
+    step = {" tele": 0.30, " television": 0.60, " radio": 0.10}
+    assert codes(one_step(" tele", step, preset="paper")) == ["carried_by_cluster"]
+
+
+def test_truncation_is_not_known_unless_a_backend_says_so() -> None:
+    assert SCORED.truncated is None
+    assert dataclasses.replace(SCORED, truncated=True).to_dict()["truncated"] is True
+
+
+def test_span_uncertainty() -> None:
+    start = SCORED.text.index("television")
+    assert SCORED.span_uncertainty(start, start + len("television")) == pytest.approx(1 - 0.73 * 0.93)
+    assert SCORED.span_uncertainty(start + 5, start + 6) == pytest.approx(1 - 0.93)
+    assert SCORED.span_uncertainty(0, len(SCORED.text)) == pytest.approx(SCORED.uncertainty)
+    assert SCORED.span_uncertainty(3, 3) == 0
+
+
+def test_length_normalized_uncertainty_is_of_the_geometric_mean() -> None:
+    assert SCORED.length_normalized_uncertainty == pytest.approx(1 - 0.475230 ** (1 / 5))
+    assert IMPOSSIBLE.length_normalized_uncertainty == 1
+
+
+def test_uncertainty_and_confidence_are_two_sides() -> None:
+    assert SCORED.uncertainty + SCORED.confidence == pytest.approx(1)
+    assert SCORED.confidence == pytest.approx(0.475230)
+    assert math.copysign(1, dataclasses.replace(SCORED, log_score=0.0).uncertainty) == 1  # no minus zero
+
+
+def test_tiny_uncertainties_keep_their_digits() -> None:
+    """1 - exp(-1e-20) is 0 in floating point; the uncertainty is 1e-20."""
+    assert dataclasses.replace(SCORED, log_score=-1e-20).uncertainty == pytest.approx(1e-20, rel=1e-12, abs=0)
+
+
+def test_records_cannot_be_changed() -> None:
+    for record, name in ((SCORED, "log_score"), (SCORED.tokens[0], "id"), (SCORED.tokens[1].alternatives[0], "text")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(record, name, 0)
+
+
+@pytest.mark.parametrize("scored", [SCORED, IMPOSSIBLE], ids=["whole", "impossible"])
+def test_a_summary_brings_back_all_but_the_tokens(scored: ScoredResponse) -> None:
+    """`IMPOSSIBLE` has an infinite log score; every other field is given a value here."""
+    whole = dataclasses.replace(
+        scored,
+        log_score_bounds=(-math.inf, -0.5),
+        flags=(Flag("no_alternatives", "Nothing else was listed."),),
+        chance=0.5,
+        chance_bounds=(0.25, 0.75),
+        decision=Decision("abstain", "uncertain", 0.5, "At most 10% are wrong."),
+        scores={"perplexity": math.inf},
+        score_bounds={"perplexity": (0.25, math.inf)},
+    )
+    found = ScoredResponse.from_summary(json.loads(json.dumps(whole.to_summary())), "they were left behind")
+    for field in dataclasses.fields(ScoredResponse):
+        if field.name != "tokens":
+            assert getattr(found, field.name) == getattr(whole, field.name), field.name
+    assert found.headline == found.with_fields(chance=None).headline == whole.headline
+    assert found.n_tokens == len(whole.tokens)
+    with pytest.raises(InvalidInput, match=r"^There are no tokens: they were left behind\.$"):
+        _ = found.tokens
+
+
+def test_json_round_trip() -> None:
+    parsed = json.loads(SCORED.to_json(), parse_constant=pytest.fail)
+    assert parsed == json.loads(json.dumps(SCORED.to_dict()))
+    assert parsed["text"] == SCORED.text
+    assert parsed["uncertainty"] == SCORED.uncertainty
+    assert parsed["distribution"] == "raw"
+    assert parsed["tokens"][1]["agreeing_probability"] == SCORED.tokens[1].agreeing_probability
+    assert parsed["tokens"][1]["alternatives"][0] == dataclasses.asdict(SCORED.tokens[1].alternatives[0])
+    decided = {"chance", "chance_bounds", "decision"}
+    assert decided.isdisjoint(parsed) and decided <= set(dataclasses.replace(SCORED, chance=0.5).to_dict())
+    names = {f.name for f in dataclasses.fields(SCORED)} - decided - {"question", "state"} | {
+        "headline",
+        "uncertainty",
+        "log_probability",
+        "empty",
+    }
+    assert names <= set(parsed)
+
+
+def test_json_has_no_infinity() -> None:
+    text = IMPOSSIBLE.to_json(indent=1)
+    parsed = json.loads(text, parse_constant=pytest.fail)
+    assert parsed["log_score"] is None
+    assert parsed["uncertainty"] == 1
+    assert parsed["tokens"][0]["log_probability"] is None
+    assert parsed["tokens"][0]["probability"] == 0
+    assert parsed["distribution"] == "unknown"
+
+
+def test_json_keeps_letters_readable() -> None:
+    assert "é" in dataclasses.replace(SCORED, text="café").to_json()
+
+
+def test_frame_of_an_answer_has_a_row_a_token() -> None:
+    frame = SCORED.to_pandas()
+    assert frame["text"].tolist() == list(worked.ANSWER)
+    assert frame["agreeing_probability"].tolist() == pytest.approx([1, 0.73, 0.93, 0.70, 1])
+
+
+def test_frame_of_answers_has_a_row_an_answer() -> None:
+    frame = to_frame([SCORED, IMPOSSIBLE])
+    assert frame["uncertainty"].tolist() == pytest.approx([1 - 0.475230, 1])
+    assert frame["text"].tolist() == [SCORED.text, "vision"]
+    assert "tokens" not in frame
+    assert frame["log_score"].isna().tolist() == [False, True]
+
+
+def test_signature_tells_scores_apart() -> None:
+    assert SCORED.signature.startswith(worked.clusters().signature)
+    other = score_logits(
+        worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), ScoringRules(function_words="off")
+    )
+    assert other.signature != SCORED.signature

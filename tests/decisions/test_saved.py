@@ -1,0 +1,148 @@
+"""Saved replies to typed questions, of every documented server, with labels by id or by order."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semtoken.decisions.answers import AskedQuestion
+from semtoken.decisions.questions import READ_AS_USUAL
+from semtoken.decisions.saved import are_decisions, decision_records, saved_decisions
+from semtoken.errors import InvalidInput
+from tests.cli.run import invoke
+from tests.decisions.server_replies import (
+    BY_LEVEL,
+    BY_OPTION,
+    LEVELS,
+    MASSES,
+    PROBABILITIES,
+    QUESTIONS,
+    SERVERS,
+    URGENT,
+)
+
+REPLIES = {name: next(iter(server.routes.values()))[1] for name, server in SERVERS.items()}
+FINGERPRINTS = {name: AskedQuestion(one, READ_AS_USUAL).fingerprint for name, one in QUESTIONS.items()}
+
+
+def lines(path: Path, values: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(value) + "\n" for value in values), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_folder_of_replies_with_labels_by_id(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "replies"
+    folder.mkdir()
+    for one in ("a", "b"):
+        (folder / f"{one}.json").write_text(json.dumps(REPLIES[name], indent=1), "utf-8")
+    right = {"team": "shipping", "urgent": False, "tone": 0}
+    labels = lines(tmp_path / "labels.jsonl", [{"id": "b", "labels": right}])
+    found = saved_decisions([str(folder)], labels=labels, questions=QUESTIONS)
+    assert [(one.id, one.record.name) for one in found] == [(i, question) for i in "ab" for question in QUESTIONS]
+    for one in found:
+        assert one.record.probabilities == PROBABILITIES[one.record.name]
+        assert one.record.fingerprint == FINGERPRINTS[one.record.name]
+        assert one.block["allowed_mass"] == (MASSES[one.record.name] if SERVERS[name].masses else None)
+    assert [one.record.label for one in found] == [None, None, None, 1, 1, 0]
+    assert are_decisions([str(folder)])
+
+
+def test_tables_of_labels_and_requests_beside_replies(tmp_path: Path) -> None:
+    from semtoken.decisions.wire.shapes import QUESTION_SHAPES
+
+    shape = {one.name: one for one in QUESTION_SHAPES}["sglang"]
+    saved = [
+        {"custom_id": str(i), "request": shape.body(f"state {i}", QUESTIONS), "response": {"body": REPLIES["SGLang"]}}
+        for i in range(3)
+    ]
+    source = lines(tmp_path / "batch.jsonl", saved)
+    with (tmp_path / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [["id", "urgent", "tone", "team"], ["2", "TRUE", "2", "billing"], ["0", "false", "", ""]]
+        )
+    found = decision_records(source, labels=tmp_path / "labels.csv")
+    assert [one.label for one in found] == [None, 1, None, None, None, None, 0, 0, 2]
+    assert {one.fingerprint for one in found} == set(FINGERPRINTS.values())
+
+
+LANGCHAIN = {  # `OpenAIDecisions` of langchain-openai, `response.model_dump()`
+    "model": "m",
+    "answers": {
+        "team": {"type": "choice", "choice": "billing", "probabilities": BY_OPTION, "confidence": 0.625},
+        "urgent": {"type": "predicate", "probability": URGENT[0]},
+        "tone": {"type": "score", "score": 0.7, "legend": LEVELS, "probabilities": BY_LEVEL, "confidence": 0.1},
+    },
+    "usage": {"input_tokens": 5, "output_tokens": 1},
+    "request_id": None,
+}
+CLOUDFLARE = {"result": REPLIES["Jev"], "success": True, "errors": [], "messages": []}
+
+
+@pytest.mark.parametrize("reply", [LANGCHAIN, CLOUDFLARE, {"id": "a", "response": {"body": CLOUDFLARE}}])
+@pytest.mark.parametrize("asked", [True, False])
+def test_langchain_and_cloudflare_are_read_as_saved(tmp_path: Path, reply: dict[str, Any], asked: bool) -> None:
+    found = saved_decisions([str(lines(tmp_path / "r.jsonl", [reply]))], questions=QUESTIONS if asked else None)
+    assert {one.record.name: one.record.probabilities for one in found} == PROBABILITIES
+    assert are_decisions([str(tmp_path / "r.jsonl")])
+
+
+def test_a_request_of_langchain_beside_its_reply_is_read(tmp_path: Path) -> None:
+    request = {
+        "input": "The card was charged twice.",
+        "questions": {
+            "team": {"type": "choice", "instructions": "Which team?", "choices": dict.fromkeys(BY_OPTION)},
+            "urgent": {"type": "predicate", "instructions": "Is it urgent?"},
+            "tone": {"type": "score", "instructions": "How upset?", "levels": ["calm", "annoyed", "furious"]},
+        },
+    }
+    found = decision_records(lines(tmp_path / "r.jsonl", [{"id": "a", "request": request, "response": LANGCHAIN}]))
+    assert {one.name: one.fingerprint for one in found} == FINGERPRINTS
+
+
+def test_what_does_not_fit_together_is_said(tmp_path: Path) -> None:
+    source = lines(tmp_path / "r.jsonl", [{"id": "x", "reply": REPLIES["Jev"]}, {"id": "y", "reply": REPLIES["Jev"]}])
+    for given, why in (
+        ([{"id": "z", "labels": {}}], "no reply has the id 'z'"),
+        ([{"labels": {}}], "1 lines without ids for 2 replies"),
+        ([{"id": "x", "labels": {"urgent": "maybe"}}], "is none of the options"),
+        ([{"id": "x", "labels": {"other": 1}}], "'other' that was not asked"),
+        ([{"id": "x"}], "line 1"),
+    ):
+        with pytest.raises(InvalidInput, match=why):
+            decision_records(source, labels=lines(tmp_path / "labels.jsonl", given))
+    with pytest.raises(InvalidInput, match="no question 'team'"):
+        decision_records(source, questions={"urgent": QUESTIONS["urgent"]})
+    chat = lines(tmp_path / "chat.jsonl", [{"choices": []}])
+    assert not are_decisions([str(chat)])
+    with pytest.raises(InvalidInput, match="no reply answers typed questions"):
+        saved_decisions([str(chat)])
+
+
+def test_fit_audit_and_check_read_them(tmp_path: Path) -> None:
+    def reply(p: float) -> dict[str, Any]:
+        return {"answers": [{"type": "predicate", "name": "late", "probability": p}], "model": "m", "usage": {}}
+
+    saved = [{"id": f"r{i}", "reply": reply(0.005 + i / 1000 * 0.99)} for i in range(1000)]
+    right = [{"id": f"r{i}", "labels": {"late": (i * 7919) % 1000 < i}} for i in range(1000)]
+    source, labels = lines(tmp_path / "r.jsonl", saved), lines(tmp_path / "l.jsonl", right)
+    words = ["decide", "fit", str(source), "--labels", str(labels), "-o", str(tmp_path / "c"), "--alpha", "0.2"]
+    done = invoke(words)
+    assert done.exit_code == 0 and "With confidence 90%" in done.output, done.output
+    words = ["decide", "audit", str(tmp_path / "c"), str(source), "--labels", str(labels)]
+    done = invoke(words)
+    assert done.exit_code == 3 and "late: nothing was measured. All its labels are of items that" in done.output
+    others = lines(tmp_path / "others.jsonl", [one | {"id": f"other {one['id']}"} for one in saved])
+    same = lines(tmp_path / "same.jsonl", [one | {"id": f"other {one['id']}"} for one in right])
+    words = ["decide", "audit", str(tmp_path / "c"), str(others), "--labels", str(same)]
+    done = invoke(words)
+    assert done.exit_code == 0 and "late, called true: holds" in done.output, done.output
+    more = ["--labels", str(labels), "--calibrator", str(tmp_path / "c"), "-n", "2", "-o", str(tmp_path / "o.jsonl")]
+    done = invoke(["check", str(source), *more])
+    assert done.exit_code == 0 and "2 of 1,000 answers to typed questions" in done.output, done.output
+    rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    assert rows[0]["probability"] <= rows[1]["probability"] and rows[-1]["decision"] == "answer"

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from semtoken.guarantees.journal.store import Journal
+from tests.guarantees.databases import Postgres, can_run_postgres, postgres
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Postgres]:
+    if not can_run_postgres():
+        pytest.skip("no PostgreSQL server on this machine (apt-get install postgresql)")
+    with postgres() as found:
+        yield found
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(tmp_path / "journal.db")
+    return request.getfixturevalue("server").database()
+
+
+@pytest.fixture
+def journal(url: str) -> Iterator[Journal]:
+    found = Journal.open(url)
+    yield found
+    found.close()

@@ -1,0 +1,77 @@
+"""Entries as servers write them, with labels and calibrators, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import semtoken as st
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.journal.entries import JournalEntry, SamplingRule
+from semtoken.guarantees.journal.labels import add_label
+from semtoken.guarantees.journal.store import Journal
+
+DAY = 86400.0
+RULE = SamplingRule("seed", 0.3)
+
+
+def entry(number: int, **about: Any) -> JournalEntry:
+    name = f"entry-{number}"
+    values = {
+        "id": name,
+        "at": 1.7e9 + number,
+        "source": "proxy",
+        "sampled": RULE.takes(name),
+        "seen_twice": RULE.takes(name) and RULE.takes_twice(name),
+        "model": "m",
+        "prompt": f"p{number}",
+        "log_score": -0.01 * (number % 100),
+        "log_score_low": -0.01 * (number % 100),
+        "log_score_high": -0.01 * (number % 100),
+        "method": "exact",
+        "signature": "preset:default",
+        "distribution": "raw",
+        "headline": "stc",
+        "confidence": 0.9,
+        "question": f"question {number}",
+        "answer": f"answer {number}",
+        "flags": ("wide",),
+        "numbers": {"perplexity": [1.5, 1.0, 2.0]},
+    }
+    return JournalEntry(**{**values, **about})
+
+
+def rows_of(made: Iterable[JournalEntry]) -> list[dict[str, Any]]:
+    """Entries as `Journal.add` takes them."""
+    return [one.values() for one in made]
+
+
+def fitted(alpha: float = 0.2, seed: int = 0) -> CalibratorInUse:
+    generator = np.random.default_rng(seed)
+    scores = -generator.exponential(0.5, 400)
+    correct = generator.random(400) < np.exp(scores)
+    threshold = st.Threshold.fit(scores, correct, alpha=alpha)
+    return CalibratorInUse(replace(st.Calibrator.fit(scores, correct), threshold=threshold))
+
+
+def filled(
+    journal: Journal,
+    applied: CalibratorInUse,
+    correct: list[bool],
+    first: int = 0,
+    *,
+    begin: float = 1.7e9,
+    step: float = DAY,
+) -> None:
+    """Accepted answers of the random sample, one a day, each with a label."""
+    journal.use(applied.file, applied.checksum)
+    made = [
+        entry(first + i, at=begin + step * (first + i), sampled=True, decision="answer", calibrator=applied.checksum)
+        for i in range(len(correct))
+    ]
+    journal.add(rows_of(made))
+    for one, right in zip(made, correct, strict=True):
+        add_label(journal, one.id, "me", right)

@@ -1,0 +1,104 @@
+"""Promises for groups and for both ends of the ranking, in worlds whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from semtoken.errors import InvalidInput
+from semtoken.guarantees import Bands, GroupThresholds, Threshold
+from tests.guarantees.test_calibrator import response
+from tests.guarantees.worlds import WORLDS
+
+
+def two_groups(generator: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One in eight answers is of a group in which scores say nothing and 40% are wrong; of the others few are."""
+    small = generator.random(n) < 0.125
+    scores, correct = WORLDS["good model"].draw(generator, n)
+    correct = np.where(small, generator.random(n) < 0.6, correct)
+    return scores, correct, np.where(small, "small", "large")
+
+
+def test_a_promise_over_all_is_broken_in_a_small_group_and_one_for_each_is_not() -> None:
+    generator, broken_by_one, broken = np.random.default_rng(0), 0, 0
+    for _ in range(40):
+        scores, correct, groups = two_groups(generator, 600)
+        whole = Threshold.fit(scores, correct, alpha=0.2)
+        fitted = GroupThresholds.fit(scores, correct, groups=groups.tolist(), alpha=0.2)
+        broken_by_one += whole.uncertainty is not None  # whatever it accepts of the small group, 40% are wrong
+        broken += fitted.thresholds["small"].uncertainty is not None
+        assert fitted.thresholds["large"].uncertainty is not None
+        assert fitted.thresholds["large"].delta == pytest.approx(0.05)
+    assert broken_by_one == 40
+    assert broken <= binom.ppf(0.999, 40, 0.05)
+
+
+def test_the_headline_of_scored_answers_decides() -> None:
+    answers = [response(-0.001 * i - 0.001) for i in range(60)]
+    fitted = GroupThresholds.fit(answers, [1] * 60, groups=["a", "b"] * 30, alpha=0.2)
+    method = Threshold.fit(answers, [1] * 60).fingerprint.method
+    assert {one.fingerprint.method for one in fitted.thresholds.values()} == {method}
+    assert fitted.accepts(answers, ["a", "b"] * 30).all()
+
+
+def test_an_answer_is_decided_by_its_group() -> None:
+    scores = -np.arange(1, 121) / 100
+    groups = ["a", "b"] * 60
+    fitted = GroupThresholds.fit(scores, [1, 0] * 60, groups=groups, alpha=0.2)
+    assert fitted.accepts(scores, groups).tolist() == [True, False] * 60
+    assert fitted.decide(-0.1, "a").action == "answer"
+    assert fitted.decide(-0.1, "b").reason == "no_threshold"
+    usual = GroupThresholds.fit(scores, [1, 0] * 60, groups=groups).thresholds["a"]
+    assert (usual.promise, usual.alpha, usual.delta) == ("selective", 0.1, 0.05)
+    unknown = fitted.decide(-0.1, "c", chance=0.5)
+    assert (unknown.action, unknown.reason, unknown.chance) == ("abstain", "no_threshold", 0.5)
+    assert "none of the labelled answers belongs to it" in unknown.statement
+    assert fitted.statement.count("\n") == 1
+    for groups, told in ((["a"], "every answer needs one"), (["a", ""] * 60, "no group"), (range(120), "at most 20")):
+        with pytest.raises(InvalidInput, match=told):
+            GroupThresholds.fit(scores, [1, 0] * 60, groups=groups)
+
+
+def test_bands_keep_both_promises() -> None:
+    world, generator = WORLDS["knows or guesses"], np.random.default_rng(2)
+    reference = world.log_score(np.random.default_rng(99), 20_000)
+    chances, broken = world.chance(reference), np.zeros(2, dtype=int)
+    seen = set()
+    for _ in range(60):
+        bands = Bands.fit(*world.draw(generator, 300), alpha=0.1, discard_alpha=0.3)
+        found = np.array(bands.band(reference))
+        seen |= set(found.tolist())
+        for end, (name, bad) in enumerate((("accept", 1 - chances), ("discard", chances))):
+            inside = found == name
+            broken[end] += bool(inside.any()) and bad[inside].mean() > (0.1, 0.3)[end]
+    assert seen == {"accept", "look", "discard"}
+    assert (broken <= binom.ppf(0.999, 60, 0.1)).all()
+
+
+def test_the_discarded_end_mirrors_the_accepted_one() -> None:
+    """Exchange right and wrong, and turn the ranking round: one end becomes the other."""
+    generator = np.random.default_rng(5)
+    scores, correct = WORLDS["knows or guesses"].draw(generator, 400)
+    scores = np.maximum(scores, -20.0)
+    bands = Bands.fit(scores, correct, discard_alpha=0.4)
+    turned = Threshold.fit(-20.0 - scores, 1 - correct, alpha=0.4)
+    assert bands.discard_from is not None
+    assert turned.uncertainty is not None and bands.discard_from == pytest.approx(20.0 - turned.uncertainty)
+    assert bands.band([-bands.discard_from, -np.inf]) == ["discard", "discard"]
+    discarded = -scores >= bands.discard_from
+    counts = f"(on 400 labelled answers: {discarded.sum()} discarded, {int(correct[discarded].sum())} of them right)"
+    assert counts in bands.discard_statement
+
+
+def test_bands_with_equal_scores_and_too_few_labels() -> None:
+    wrong = Bands.fit([-0.5] * 100, [0] * 100)
+    assert (wrong.accept.alpha, wrong.accept.delta) == (0.1, 0.1)
+    assert wrong.discard_statement.startswith("With confidence 90%, at most 10% of the discarded answers are right")
+    assert wrong.discard_from == 0.0 and wrong.band([-0.1, -0.5]) == ["discard", "discard"]
+    few = Bands.fit([-0.5] * 20, [0] * 20)
+    assert few.discard_from is None and "needs at least 22" in few.discard_statement
+    assert few.band([-0.5]) == ["look"]
+    assert Bands.fit([-0.5] * 22, [0] * 22).discard_from == 0.0
+    with pytest.raises(InvalidInput, match="below 1 together"):
+        Bands.fit([-0.5] * 100, [0] * 100, alpha=0.6, discard_alpha=0.4)

@@ -1,0 +1,425 @@
+"""Calibrators: chances, bounds, refusals, measures and drift."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from scipy.stats import ks_2samp
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import brier_score_loss, log_loss
+
+import semtoken as st
+from semtoken.choices import CurveName
+from semtoken.core.results import ScoredResponse, ScoredToken
+from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.guarantees import Fingerprint
+from semtoken.guarantees.calibrator import cross_validated
+from semtoken.guarantees.curves import clipped, fit_beta, fit_venn_abers, log_complement, smoothed_targets
+from semtoken.guarantees.labels import AnswerRecord, answer_record, labelled
+from semtoken.guarantees.measures import drift, report
+from semtoken.guarantees.promises import forecast, label_order
+from semtoken.stream import stream_generate
+from semtoken.support.almanac import load_questions
+from tests.guarantees.worlds import WORLDS
+
+METHODS: tuple[CurveName, ...] = ("blend", "beta", "venn-abers", "platt", "temperature")
+
+
+def drawn(n: int, world: str = "overconfident", seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    return WORLDS[world].draw(np.random.default_rng(seed), n)
+
+
+def response(log_score: float, text: str = "Paris", **changes: Any) -> ScoredResponse:
+    token = ScoredToken(
+        id=1,
+        text=text,
+        start=0,
+        end=len(text),
+        log_probability=log_score,
+        log_surface_probability=log_score,
+        log_meaning_probability=log_score,
+        log_agreeing_probability=log_score,
+        neutral=False,
+        cluster_probability=math.exp(log_score),
+        prefix_probability=0.0,
+        neutral_probability=0.0,
+        alternatives=(),
+    )
+    answer = ScoredResponse(
+        text=text,
+        tokens=(token,),
+        log_score=log_score,
+        preset="default",
+        distribution="raw",
+        neutral_only=False,
+        signature="k:4|vocab:abc|preset:default|words:paper",
+    )
+    return replace(answer, **changes)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("n", [30, 200])
+def test_chances_lie_within_what_n_labels_can_show(method: CurveName, n: int) -> None:
+    calibrator = st.Calibrator.fit(*drawn(n), method=method)
+    scores = -np.geomspace(1e-12, 1e4, 400)
+    chances = calibrator.chance(scores)
+    assert (chances >= 1 / (n + 2) - 1e-12).all() and (chances <= (n + 1) / (n + 2) + 1e-12).all()
+    bounds = calibrator.chance_bounds(scores)
+    assert (bounds[:, 0] <= chances).all() and (chances <= bounds[:, 1]).all()
+    assert (np.diff(chances) <= 1e-12).all(), "a lower score never has a higher chance"
+
+
+def test_blend_is_the_mean_of_its_parts() -> None:
+    scores, correct = drawn(100)
+    new = -np.geomspace(1e-6, 20, 50)
+    wanted = (fit_beta(scores, correct)(new) + fit_venn_abers(scores, correct)(new)) / 2
+    found = st.Calibrator.fit(scores, correct).chance(new)
+    np.testing.assert_allclose(found, np.clip(wanted, 1 / 102, 101 / 102), atol=1e-12)
+
+
+def test_one_answer_or_a_list() -> None:
+    calibrator = st.Calibrator.fit(*drawn(100))
+    assert calibrator.chance(-0.5) == calibrator.chance([-0.5])[0] == calibrator.chance(response(-0.5))
+    assert calibrator.chance_bounds(-0.5) == tuple(calibrator.chance_bounds([response(-0.5)])[0])
+
+
+def test_a_blank_answer_has_no_chance() -> None:
+    calibrator = st.Calibrator.fit(*drawn(100))
+    assert math.isnan(calibrator.chance(-math.inf))
+    assert np.isnan(calibrator.chance_bounds([-math.inf, -1.0])[0]).all()
+
+
+@given(data=some.lists(some.tuples(some.integers(0, 12), some.booleans()), min_size=2, max_size=25))
+def test_venn_abers_is_two_isotonic_fits_for_every_place(data: list[tuple[int, bool]]) -> None:
+    """Against min-max formulas of isotonic regression, computed for each new score by itself."""
+    scores = -np.array([score for score, _ in data], dtype=float) - 0.5
+    correct = np.array([float(right) for _, right in data])
+    curve = fit_venn_abers(scores, correct)
+    for new in (-20.0, -0.1, *scores[:4], *(scores[:4] + 0.25)):
+        p0, p1 = curve.pair([new])
+        assert p0[0] == pytest.approx(isotonic_at(np.append(scores, new), np.append(correct, 0.0)), abs=1e-12)
+        assert p1[0] == pytest.approx(isotonic_at(np.append(scores, new), np.append(correct, 1.0)), abs=1e-12)
+
+
+def isotonic_at(scores: np.ndarray, labels: np.ndarray) -> float:
+    """The isotonic fit at the last answer: the largest over starts of the smallest over ends of the block means."""
+    place = scores[-1]
+    starts, ends = np.unique(scores[scores <= place]), np.unique(scores[scores >= place])
+    return max(min(labels[(scores >= a) & (scores <= b)].mean() for b in ends) for a in starts)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_beta_is_logistic_regression_without_penalty(seed: int) -> None:
+    scores, correct = drawn(300, "score is a probability", seed)
+    found = fit_beta(scores, correct)
+    logs = clipped(scores)
+    features = np.stack([logs, -log_complement(logs)], axis=1)
+    target = smoothed_targets(correct)
+    model = LogisticRegression(C=np.inf, tol=1e-12, max_iter=10_000)
+    model.fit(np.tile(features, (2, 1)), np.repeat([1, 0], 300), sample_weight=np.concatenate([target, 1 - target]))
+    if found.a > 0 and found.b > 0:
+        np.testing.assert_allclose([found.a, found.b, found.m], [*model.coef_[0], model.intercept_[0]], rtol=1e-3)
+    else:
+        assert model.coef_.min() < 1e-3, "a slope held at zero would be negative if it were free"
+
+
+def test_twenty_labels_still_spread_over_the_range() -> None:
+    """scikit-learn's default penalty flattens the slope; ours must not."""
+    scores, correct = drawn(60, "score is a probability", 3)
+    chances = st.Calibrator.fit(scores, correct, method="platt").chance([-8.0, -1e-3])
+    confidence = np.exp(scores)[:, None]
+    flat = LogisticRegression().fit(confidence, correct).predict_proba([[math.exp(-8)], [math.exp(-1e-3)]])[:, 1]
+    assert chances[1] - chances[0] > flat[1] - flat[0]
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+def test_too_few_labels_says_how_many_are_missing() -> None:
+    scores, correct = drawn(29)
+    with pytest.raises(InvalidInput, match="label 1 more"):
+        st.Calibrator.fit(scores, correct)
+
+
+@pytest.mark.parametrize(("right", "missing"), [(0, 5), (3, 2), (47, 2), (50, 5)])
+def test_too_few_of_one_kind(right: int, missing: int) -> None:
+    scores, _ = drawn(50)
+    with pytest.raises(InvalidInput, match=f"{missing} more are missing"):
+        st.Calibrator.fit(scores, [1] * right + [0] * (50 - right))
+
+
+def test_blank_answers_are_no_labels() -> None:
+    scores, correct = drawn(30)
+    with pytest.raises(InvalidInput, match="There are 29"):
+        st.Calibrator.fit([*scores[:29], -math.inf], correct)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s, c: (s, c[:-1]), "one label"),
+        (lambda s, c: (s, [math.nan, *c[1:]]), "true or false"),
+        (lambda s, c: (s, [0.5, *c[1:]]), "true or false"),
+        (lambda s, c: ([math.nan, *s[1:]], c), "at most 0"),
+        (lambda s, c: ([0.2, *s[1:]], c), "Give `log_score`"),
+        (lambda s, c: (["one", *s[1:]], c), "Scores must be"),
+    ],
+    ids=["lengths", "NaN label", "half a label", "NaN score", "positive score", "text"],
+)
+def test_input_that_cannot_be_used(change: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        st.Calibrator.fit(*change(*drawn(50)))
+    with pytest.raises(InvalidInput, match=message):
+        st.Threshold.fit(*change(*drawn(50)))
+
+
+def test_repeated_answers_are_refused() -> None:
+    scores, correct = drawn(50)
+    answers = [response(score) for score in scores]
+    st.Calibrator.fit(answers, correct)
+    with pytest.raises(InvalidInput, match="Answers 7 and 50 are the same"):
+        st.Calibrator.fit([*answers, answers[7]], [*correct, 1])
+    with pytest.raises(InvalidInput, match="Answers 0 and 1 are the same"):
+        st.Threshold.fit(answers, correct, prompts=["Capital of France?"] * 50)
+
+
+def test_scores_of_another_kind_are_refused() -> None:
+    scores, correct = drawn(50)
+    calibrator = st.Calibrator.fit([response(score) for score in scores], correct)
+    for changed, named in (
+        ({"signature": "k:9"}, "k:9"),
+        ({"distribution": "processed"}, "processed"),
+        ({"log_score_bounds": (-1.0, -0.5)}, "top-k"),
+    ):
+        with pytest.raises(CalibratorMismatch, match=named):
+            calibrator.chance(response(-0.5, **changed))
+        with pytest.raises(InvalidInput, match="different ways"):
+            st.Calibrator.fit([response(s) for s in scores] + [response(-0.5, **changed)], [*correct, 1])
+    with pytest.raises(CalibratorMismatch, match=r"20.*5"):
+        Fingerprint(k=20).require_same(Fingerprint(k=5))
+
+
+def test_two_of_several_ways_of_scoring_are_named() -> None:
+    answers = [response(-0.5, signature=f"preset:{name}") for name in "abc"]
+    with pytest.raises(InvalidInput, match=r"different ways: \('preset:a\|.*\) and \('preset:b\|"):
+        st.Calibrator.fit(answers * 20, [1, 0] * 30, prompts=range(60))
+
+
+def test_other_precision_is_flagged_not_refused() -> None:
+    known = Fingerprint(dtype="bfloat16", engine="vllm 0.9")
+    scores, correct = drawn(50)
+    calibrator = st.Calibrator.fit([response(s) for s in scores], correct, fingerprint=known)
+    assert calibrator.flags(response(-0.5), known) == ()
+    flags = calibrator.flags(response(-0.5), replace(known, dtype="float32"))
+    assert [flag.code for flag in flags] == ["calibrated_elsewhere"]
+    assert "bfloat16" in flags[0].message and "float32" in flags[0].message
+
+
+# --- measures and drift ----------------------------------------------------------------------------------------------
+
+
+def test_the_report_agrees_with_scikit_learn() -> None:
+    calibrator = st.Calibrator.fit(*drawn(300))
+    scores, correct = drawn(400, seed=9)
+    report = calibrator.report(scores, correct)
+    chances = calibrator.chance(scores)
+    assert not report.cross_validated
+    assert report.brier.value == pytest.approx(brier_score_loss(correct, chances))
+    assert report.log_loss.value == pytest.approx(log_loss(correct, chances))
+    base = np.full(400, calibrator.n_correct / 300)
+    assert report.brier_gain.value == pytest.approx(report.brier.value - brier_score_loss(correct, base))
+    assert report.log_loss_gain.high < 0, "scores that tell right from wrong beat the base rate"
+    assert sum(b.n for b in report.bins) == 400
+    assert all(b.low <= b.right <= b.high for b in report.bins)
+
+
+def test_on_its_own_answers_the_report_cross_validates() -> None:
+    scores, correct = drawn(200)
+    calibrator = st.Calibrator.fit(scores, correct)
+    report = calibrator.report(scores, correct)
+    chances, _ = cross_validated(labelled(scores, correct), "blend", folds=10)
+    assert report.cross_validated
+    assert report.brier.value == pytest.approx(brier_score_loss(correct, chances))
+    assert report.brier.value > brier_score_loss(correct, calibrator.chance(scores)), "seen answers look better"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_cross_validated_chances_are_those_of_calibrators_of_the_other_folds(method: CurveName) -> None:
+    scores, correct = drawn(200)
+    chances, base = cross_validated(labelled(scores, correct), method, folds=4, seed=3)
+    for held in np.array_split(np.random.default_rng(3).permutation(200), 4):
+        rest = np.setdiff1d(np.arange(200), held)
+        theirs = st.Calibrator.fit(scores[rest], correct[rest], method).chance(scores[held])
+        assert chances[held] == pytest.approx(theirs, abs=1e-12)
+        assert base[held] == pytest.approx(correct[rest].mean())
+
+
+def test_own_answers_are_known_when_they_are_scored_again() -> None:
+    """Another batch size changes the digits of every score; the answers are the same."""
+    scores, correct = drawn(200)
+    generator = np.random.default_rng(5)
+
+    def records(values: np.ndarray, first: int = 0) -> list[AnswerRecord]:
+        return [
+            answer_record(str(i), {"log_score": score, "question": f"q{i + first}", "response": "yes"})
+            for i, score in enumerate(values.tolist())
+        ]
+
+    calibrator = st.Calibrator.fit(records(scores), correct)
+    again = np.minimum(scores * (1 + generator.normal(0, 0.1, 200)), 0.0)
+    assert calibrator.report(records(again), correct).cross_validated
+    assert not calibrator.report(records(scores, first=1000), correct).cross_validated, "equal scores, other questions"
+    assert calibrator.report(records(again)[:60], correct[:60]).cross_validated, "a part of them"
+    with pytest.raises(InvalidInput, match="too few to cross-validate"):
+        calibrator.report(records(again)[:20], correct[:20])
+    bare = st.Calibrator.fit(scores, correct)
+    assert bare.report(np.minimum(scores + generator.normal(0, 1e-4, 200), 0.0), correct).cross_validated
+    assert not bare.report(*drawn(200, seed=9)).cross_validated
+
+
+def test_intervals_of_five_answers_to_a_question_are_those_of_the_questions() -> None:
+    """Five equal answers to each question say no more than one; drawn singly they would seem to."""
+    calibrator = st.Calibrator.fit(*drawn(300))
+    scores, correct = drawn(100, seed=9)
+    questions = np.repeat([f"q{i}" for i in range(100)], 5)
+    one = calibrator.report(scores, correct)
+    five = calibrator.report(np.repeat(scores, 5), np.repeat(correct, 5), prompts=questions.tolist())
+    naive = calibrator.report(np.repeat(scores, 5), np.repeat(correct, 5))
+    assert (five.brier.low, five.brier.high) == pytest.approx((one.brier.low, one.brier.high))
+    assert naive.brier.high - naive.brier.low < 0.55 * (one.brier.high - one.brier.low)
+
+
+def test_one_question_with_two_answers_is_drawn_with_both() -> None:
+    calibrator = st.Calibrator.fit(*drawn(60))
+    scores, correct = drawn(80, seed=1)
+    groups = np.array([0, *range(79)])
+    found = calibrator.report(scores, correct, prompts=[f"question {k}" for k in groups])
+    base = np.full(80, calibrator.n_correct / calibrator.n)
+    by_hand = report(calibrator.chance(scores), base, correct, cross_validated=False, groups=groups)
+    assert found.brier == by_hand.brier
+    assert found.brier != report(calibrator.chance(scores), base, correct, cross_validated=False).brier
+
+
+def test_scores_that_know_nothing_do_not_beat_the_base_rate() -> None:
+    generator = np.random.default_rng(4)
+    scores, correct = -generator.exponential(1, 400), generator.integers(0, 2, 400).astype(float)
+    report = st.Calibrator.fit(scores, correct).report(scores, correct)
+    assert report.log_loss_gain.high > 0
+
+
+def test_drift_is_the_kolmogorov_smirnov_distance() -> None:
+    scores, correct = drawn(300)
+    recent, _ = drawn(250, "long answers", 5)
+    found = st.Calibrator.fit(scores, correct).compare(recent)
+    assert found.distance == pytest.approx(ks_2samp(scores, recent).statistic)
+    assert found.low <= found.distance <= found.high
+    assert found.low > 0.2
+
+
+def test_all_is_drawn_with_seed_0_unless_another_is_told() -> None:
+    scores, correct = drawn(60, "good model")
+    calibrator = st.Calibrator.fit(scores, correct)
+    every: list[Callable[..., Any]] = [
+        lambda **seed: drift(scores, scores[:40] - 0.1, **seed),
+        lambda **seed: calibrator.compare(scores[:40], **seed),
+        lambda **seed: calibrator.report(scores[1:], correct[1:], **seed).brier,
+        lambda **seed: report(np.exp(scores), correct * 0 + 0.5, correct, cross_validated=False, **seed).brier,
+        lambda **seed: label_order(scores.tolist(), **seed),
+        lambda **seed: forecast(-scores[:12], correct[:12], 0.3, 0.2, **seed),
+    ]
+    for one in every:
+        assert one() == one(seed=0) != one(seed=1)
+
+
+@pytest.mark.slow
+def test_the_interval_of_the_drift_holds_the_true_distance() -> None:
+    """Normal scores shifted by 0.5: the true distance is 2 Phi(0.25) - 1 = 0.1974; and no shift at all: 0."""
+    generator = np.random.default_rng(0)
+    for shift, truth in ((0.5, 0.19741), (0.0, 0.0)):
+        pairs = [(generator.normal(0, 1, 200), generator.normal(shift, 1, 150)) for _ in range(40)]
+        intervals = [drift(a, b) for a, b in pairs]
+        assert sum(d.low <= truth <= d.high for d in intervals) >= 35
+
+
+# --- in STC ----------------------------------------------------------------------------------------------------------
+
+
+def fitted_for(stc: st.STC, **origin: str) -> st.Calibrator:
+    """A calibrator with a threshold for the answers of a model, from simulated labels."""
+    generator = np.random.default_rng(0)
+    scores = -generator.exponential(1, 300)
+    correct = generator.random(300) < np.exp(scores / 4)
+    signature = stc.scorer.signature
+    known = Fingerprint(**({"signature": signature, "distribution": "raw", "scores": "exact"} | origin))
+    made = st.Calibrator.fit(scores, correct, fingerprint=known)
+    return replace(made, threshold=st.Threshold.fit(scores, correct, alpha=0.1, fingerprint=known))
+
+
+def test_answers_of_a_model_with_a_calibrator_carry_chance_and_decision(tmp_path: Path) -> None:
+    plain = st.STC.from_pretrained("almanac")
+    prompts = [question.prompt() for question in load_questions("dev")[:6]]
+    before = plain.generate(prompts, 8, stop_at_newline=True)
+    assert all(one.chance is None and one.decision is None for one in before)
+    calibrator = fitted_for(plain)
+    assert calibrator.threshold is not None
+    middle = float(np.median([-one.log_score for one in before]))
+    calibrator = replace(calibrator, threshold=replace(calibrator.threshold, uncertainty=middle))
+    calibrator.save(tmp_path)
+    stc = st.STC.from_pretrained("almanac", calibrator=tmp_path)
+    seen: list[Any] = []
+    found = stc.generate(prompts, 8, stop_at_newline=True, on_result=lambda _, one: seen.append(one))
+    assert seen == found
+    for one in found:
+        assert one.chance == calibrator.chance(one) and one.chance_bounds == calibrator.chance_bounds(one)
+        assert one.decision == calibrator.decide(one)
+        assert one.to_dict()["decision"]["action"] in ("answer", "abstain")
+        assert f"decision={one.decision.action!r}" in repr(one)
+    assert {one.decision.action for one in found if one.decision} == {"answer", "abstain"}
+    blank = stc.score(prompts[:1], [""])[0]
+    assert blank.chance is None and blank.decision is not None and blank.decision.reason == "empty"
+    stream = stream_generate(stc, prompts[0], 8, stop_at_newline=True)
+    assert [token.id for token in stream] == found[0].token_ids
+    decided = stream.result.decision
+    assert decided is not None and found[0].decision is not None
+    assert (decided.action, decided.reason) == (found[0].decision.action, found[0].decision.reason)
+    assert decided.chance == pytest.approx(found[0].chance, rel=1e-4)  # one row at a time: other last bits
+
+
+def test_a_threshold_alone_decides_without_a_chance() -> None:
+    plain = st.STC.from_pretrained("almanac")
+    threshold = fitted_for(plain).threshold
+    [found] = st.STC.from_pretrained("almanac", threshold=threshold).generate("Question:\nWho?\nAnswer:\n", 4)
+    assert found.chance is None and found.decision is not None and found.decision.chance is None
+    strict = replace(threshold, uncertainty=0.0)  # type: ignore[type-var]
+    stc = st.STC.from_pretrained("almanac", calibrator=fitted_for(plain), threshold=strict)
+    [rejected] = stc.generate("Question:\nWho?\nAnswer:\n", 4)
+    assert rejected.decision is not None and rejected.decision.action == "abstain" and rejected.chance is not None
+
+
+@pytest.mark.parametrize(
+    ("preset", "word"),
+    [("paper", "k:9"), ("default", "preset:paper")],
+)
+def test_a_model_refuses_a_calibrator_of_another(preset: Any, word: str) -> None:
+    """Of other clusters under the preset that reads them, and of other rules."""
+    origin = {"signature": "k:9|preset:paper|words:paper"}
+    calibrator = fitted_for(st.STC.from_pretrained("almanac"), **origin)
+    with pytest.raises(CalibratorMismatch, match=word):
+        st.STC.from_pretrained("almanac", preset=preset, calibrator=calibrator)
+    with pytest.raises(CalibratorMismatch, match=word):
+        st.STC.from_pretrained("almanac", preset=preset, threshold=calibrator.threshold)
+
+
+def test_another_precision_is_flagged_in_the_answer() -> None:
+    plain = st.STC.from_pretrained("almanac")
+    calibrator = fitted_for(plain, dtype="int4", model="almanac")
+    [found] = st.STC.from_pretrained("almanac", calibrator=calibrator).generate("Question:\nWho?\nAnswer:\n", 4)
+    assert [flag.code for flag in found.flags if "int4" in flag.message] == ["calibrated_elsewhere"]

@@ -1,0 +1,222 @@
+"""Where a rule of the calibrators changes: one case on each side of the edge."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom, binomtest
+
+import semtoken as st
+from semtoken.errors import InvalidInput
+from semtoken.guarantees import curves, measures
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.fitting import _round_up
+from semtoken.guarantees.labels import AnswerRecord, identities
+from semtoken.guarantees.threshold import Bands, GroupThresholds
+from tests.guarantees.test_calibrator import drawn, response
+
+
+@pytest.mark.parametrize(("width", "both"), [(0.099, False), (0.101, True)])
+def test_chances_at_both_ends_are_shown_of_wide_intervals(width: float, both: bool) -> None:
+    calibrator = st.Calibrator.fit(*drawn(200))
+    answer = response(math.log(0.5)).with_fields(log_score_bounds=(math.log(0.45), math.log(0.45 + width)))
+    assert ("chance_at_ends" in CalibratorInUse(calibrator).block(answer)) == both
+
+
+@pytest.mark.parametrize(("n", "about"), [(99, "{tenths} of 10"), (100, "{percent:.0f}% of the")])
+def test_a_chance_in_words(n: int, about: str) -> None:
+    used = CalibratorInUse(st.Calibrator.fit(*drawn(n)))
+    answer, blank = response(-0.7), response(-math.inf, text="")
+    block = used.block(answer)
+    low, chance, high = (100 * block[name] for name in ("chance_lower", "chance", "chance_upper"))
+    share = about.format(tenths=round(chance / 10), percent=chance)
+    told = f"right in about {share} answers like this one ({low:.0f} to {high:.0f}%, {n} labels)"
+    assert used.sentence(answer) == told and used.sentence(blank) == "a blank answer has no chance"
+    threshold = st.Threshold.fit(*drawn(n), promise="missed", alpha=0.3)
+    deciding = CalibratorInUse(replace(used.calibrator, threshold=threshold))
+    assert deciding.sentence(answer) == f"{told} · {threshold.decide(-0.7).action}"
+    assert deciding.sentence(blank) == "a blank answer has no chance · abstain"
+
+
+def test_how_a_calibrator_did_on_new_labels() -> None:
+    calibrator = st.Calibrator.fit(*drawn(200, "good model"))
+    scores, correct = drawn(150, "good model", 1)
+    labels = np.where(np.arange(150) < 120, correct, math.nan)
+    report = calibrator.report(scores[:120], correct[:120])
+    told = CalibratorInUse(calibrator).check(scores, labels)
+    assert f"log loss {report.log_loss.value:.3f}, {report.log_loss_gain.value:+.3f} [" in told
+    assert told.endswith(f"ECE {report.calibration_error:.3f}.")
+    for threshold in (0.5, 0.0):
+        limit = replace(st.Threshold.fit(*drawn(200, "good model"), alpha=0.3), uncertainty=threshold)
+        judged = CalibratorInUse(replace(calibrator, threshold=limit)).check(scores, labels)
+        inside = -scores[:120] <= threshold
+        wrong = int((1 - correct[:120][inside]).sum())
+        if inside.any():
+            ends = binomtest(wrong, n := int(inside.sum())).proportion_ci(0.95)
+            share = f"{100 * wrong / n:.4g}%, {100 * ends.low:.4g}% to {100 * ends.high:.4g}%"
+            holds = binomtest(wrong, n, 0.3, "less").pvalue <= 0.1
+            assert judged == (
+                f"{told} It accepts {n} of 120 answers. Wrong among the accepted {wrong} of {n} ({share}); guaranteed: "
+                f"at most 30%: {'holds' if holds else 'cannot be told'}."
+            )
+        else:
+            assert judged == f"{told} It accepts none of the 120 answers."
+
+
+@pytest.mark.parametrize(("moved", "theirs"), [(0.0, True), (0.019, True), (0.0225, False)])
+def test_scores_within_two_hundredths_are_those_of_the_fit(moved: float, theirs: bool) -> None:
+    scores, correct = drawn(200)
+    calibrator = st.Calibrator.fit(scores, correct)
+    assert calibrator.report(np.minimum(scores - moved, 0), correct).cross_validated == theirs
+    assert not calibrator.report(scores[1:], correct[1:]).cross_validated
+
+
+@pytest.mark.parametrize(("known", "same"), [(10, False), (11, True)])
+def test_more_than_a_tenth_of_known_answers_are_those_of_the_fit(known: int, same: bool) -> None:
+    calibrator = SimpleNamespace(labelled=tuple(f"old {i}" for i in range(50)))
+    names = [f"old {i}" for i in range(known)] + [f"new {i}" for i in range(100 - known)]
+    assert st.Calibrator._fitted_on(calibrator, None, names) == same  # type: ignore[arg-type]
+
+
+def test_answers_are_known_by_question_and_text_whatever_their_scores() -> None:
+    answers = [response(-0.1), response(-2.0), response(-math.inf)]
+    first, second = identities(answers, ["Who?", "When?", "Why?"])  # a blank answer has none
+    assert first != second and identities([response(-3.0)], ["Who?"]) == (first,)
+    assert identities([-0.1, -2.0], ["Who?", "When?"]) == ()
+
+
+@pytest.mark.parametrize("temperature", [0.05, 1.0, 20.0])
+def test_temperatures_far_from_one_are_found(temperature: float) -> None:
+    """As many right ones as the temperature says, at each of some scores."""
+    logs, labels = [], []
+    for score in (-0.02, -0.1, -0.5, -2.0, -8.0):
+        right = round(4000 * math.exp(score / temperature))
+        logs += [score] * 4000
+        labels += [1.0] * right + [0.0] * (4000 - right)
+    assert curves.fit_temperature(np.array(logs), np.array(labels)).temperature == pytest.approx(temperature, rel=0.05)
+
+
+@pytest.mark.parametrize(("score", "label", "temperature"), [(-0.01, 0.0, 0.02), (-9.0, 1.0, 50.0)])
+def test_temperatures_lie_between_a_fiftieth_and_fifty(score: float, label: float, temperature: float) -> None:
+    found = curves.fit_temperature(np.full(50, score), np.full(50, label)).temperature
+    assert found == pytest.approx(temperature, rel=1e-4)
+
+
+@pytest.mark.parametrize(("wrong", "alpha"), [(2, 0.1), (5, 0.2)])
+def test_the_labels_that_would_do_are_hardly_more_than_needed(wrong: int, alpha: float) -> None:
+    """So many of the 30 surest of 100 are wrong: what is said to suffice does, and two in seven fewer would not."""
+    labels = np.ones(100)
+    labels[:wrong] = 0
+    told = st.Threshold.fit(-np.arange(1, 101) / 100, labels, alpha=alpha, start=0.3).statement
+    found = re.search(r"about ([\d,]+) labels would do", told)
+    assert found is not None
+    accepted, share = 0.3 * int(found[1].replace(",", "")), wrong / 30
+    assert binom.cdf(math.ceil(share * math.floor(accepted)), math.floor(accepted), alpha) <= 0.11
+    fewer = math.floor(accepted / 1.4)
+    assert binom.cdf(math.ceil(share * fewer), fewer, alpha) > 0.1
+
+
+@pytest.mark.parametrize("start", [-0.1, 0.0, 1.01, 1.5])
+def test_a_share_to_begin_with_is_a_share(start: float) -> None:
+    with pytest.raises(InvalidInput, match=r"start must be a share of answers in \(0, 1\]"):
+        st.Threshold.fit(-np.arange(1, 101) / 100, np.ones(100), start=start)
+
+
+def test_promises_are_ten_percent_with_ninety_percent_confidence_unless_told_otherwise() -> None:
+    scores, correct = drawn(400)
+    groups, usual = ["a", "b"] * 200, {"alpha": 0.1, "delta": 0.1}
+    assert st.Threshold.fit(scores, correct) == st.Threshold.fit(scores, correct, **usual)
+    assert Bands.fit(scores, correct) == Bands.fit(scores, correct, **usual)
+    grouped = GroupThresholds.fit(scores, correct, groups=groups)
+    assert grouped == GroupThresholds.fit(scores, correct, groups=groups, **usual)
+
+
+def test_blank_answers_count_as_most_doubtful_wrong_ones_in_a_joint_promise() -> None:
+    scores, correct = drawn(200)
+    blank = st.Threshold.fit([*scores, *[-math.inf] * 30], [*correct, *[0] * 30], promise="joint", alpha=0.2)
+    doubtful = st.Threshold.fit([*scores, *[-1e6] * 30], [*correct, *[0] * 30], promise="joint", alpha=0.2)
+    assert blank.uncertainty == doubtful.uncertainty is not None
+    assert blank.uncertainty != st.Threshold.fit(scores, correct, promise="joint", alpha=0.2).uncertainty
+
+
+@pytest.mark.parametrize(
+    ("n", "right", "told"),
+    [
+        (21, 21, "needs at least 22 labelled answers. There are 21: 1 are missing."),
+        (22, 0, "among 22 labelled ones, and of the 22 with the surest score 22 are wrong."),
+        (22, 22, "at most 10% of all questions get a wrong answer (on 22 labelled answers: 22 accepted, 0 of them"),
+    ],
+)
+def test_22_labels_are_the_fewest_for_a_joint_promise_of_ten_percent(n: int, right: int, told: str) -> None:
+    found = st.Threshold.fit([-0.5] * n, [1] * right + [0] * (n - right), promise="joint", alpha=0.1)
+    assert told in found.statement and (found.n, found.n_wrong) == (n, n - right)
+
+
+@pytest.mark.parametrize("right", [4, 5, 25, 26])
+def test_a_calibrator_needs_five_right_and_five_wrong_answers(right: int) -> None:
+    scores, correct = -np.arange(1, 31) / 10, np.r_[np.ones(right), np.zeros(30 - right)]
+    if 5 <= right <= 25:
+        assert st.Calibrator.fit(scores, correct).n == 30
+    else:
+        with pytest.raises(InvalidInput, match="4 of 30: 1 more are missing"):
+            st.Calibrator.fit(scores, correct)
+
+
+def test_numbers_are_rounded_up_to_two_digits() -> None:
+    assert [_round_up(n) for n in (7, 99, 101, 1230, 1300, 15001)] == [7, 99, 110, 1300, 1300, 16000]
+
+
+@pytest.mark.parametrize("blank", [0, 5])
+@pytest.mark.parametrize("count", [199, 200])
+def test_two_hundred_scores_without_labels_place_thresholds(count: int, blank: int) -> None:
+    """Blank answers have no finite score and do not count."""
+    scores, correct = drawn(300)
+    unlabelled = np.concatenate([np.linspace(-3, -0.01, count), np.full(blank, -np.inf)])
+    if count == 200:
+        found = st.Threshold.fit(scores, correct, alpha=0.3, unlabelled=unlabelled)
+        assert found.tests[0].threshold in np.quantile(-unlabelled[:200], np.linspace(found.start or 0, 1, 31))
+    else:
+        with pytest.raises(InvalidInput, match="There are 199: 1 are missing"):
+            st.Threshold.fit(scores, correct, alpha=0.3, unlabelled=unlabelled)
+
+
+@pytest.mark.parametrize("count", [20, 21])
+def test_twenty_groups_can_have_promises(count: int) -> None:
+    scores, correct = drawn(210)
+    groups = [f"group {k % count}" for k in range(210)]
+    if count == 20:
+        assert len(GroupThresholds.fit(scores, correct, groups=groups).thresholds) == 20
+    else:
+        with pytest.raises(InvalidInput, match="There are 21 groups, and at most 20"):
+            GroupThresholds.fit(scores, correct, groups=groups)
+
+
+@pytest.mark.parametrize(("inside", "end", "outside"), [(-1.1e-6, -1e-6, 0.0), (-49.0, -50.0, -70.0)])
+def test_chances_end_with_a_millionth_and_fifty_nats(inside: float, end: float, outside: float) -> None:
+    for curve in (curves.fit_beta(*drawn(400)), curves.fit_platt(*drawn(400))):
+        chances = [float(curve(np.array([score]))[0]) for score in (inside, end, outside)]
+        assert chances[0] != chances[1] == chances[2]
+
+
+def test_a_temperature_divides_the_log_score() -> None:
+    assert curves.Temperature(2.0)(math.log(0.25)) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("bounds", "width"), [(None, 0.0), ((math.log(0.2), math.log(0.5)), 0.3)])
+def test_the_width_of_an_uncertainty(bounds: tuple[float, float] | None, width: float) -> None:
+    record: Any = SimpleNamespace(log_score_bounds=bounds)
+    assert AnswerRecord.uncertainty_width.fget(record) == pytest.approx(width)  # type: ignore[attr-defined]
+
+
+def test_intervals_of_means_leave_out_one_in_forty_on_each_side() -> None:
+    """Resampled means of 50 zeros and 50 ones are binomial."""
+    losses = {"loss": np.repeat([0.0, 1.0], 50)}
+    found = measures._means(losses, np.arange(100), 0, 40_000)["loss"]
+    assert (found.low, found.high) == (binom.ppf(0.025, 100, 0.5) / 100, binom.ppf(0.975, 100, 0.5) / 100)
+    assert found.low < binom.ppf(0.03, 100, 0.5) / 100

@@ -1,0 +1,121 @@
+"""Every number of an entry, worked out by hand: of an answer, of a decision, and of the random sample."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import replace
+
+import pytest
+
+import semtoken as st
+from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.questions import Choice
+from semtoken.guarantees.journal.entries import AnswerOrigin, Recording, SamplingRule, TextRule, fingerprint_of_prompt
+
+PROBABILITIES = 0.3, 0.45, 0.1, 0.5, 0.2, 0.49, 0.4, 0.9
+
+
+def scored(*, open_mass: float = 0.0) -> st.ScoredResponse:
+    """Eight tokens of these probabilities, each with one rival that has the rest but for `open_mass` of it."""
+    items = []
+    for place, p in enumerate(PROBABILITIES):
+        rival = {"token": "@", "logprob": math.log((1 - p) * (1 - open_mass))}
+        own = {"token": f" {place}{place}", "logprob": math.log(p)}
+        items.append({**own, "top_logprobs": [rival, own]})
+    content = "".join(item["token"] for item in items)
+    choice = {"message": {"role": "assistant", "content": content}, "logprobs": {"content": items}}
+    return st.score_payload({"object": "chat.completion", "choices": [choice | {"finish_reason": "stop"}]})[0]
+
+
+def recording(origin: AnswerOrigin, *, keep: bool = False) -> Recording:
+    return Recording(origin, SamplingRule("seed", 1.0), b"salt", TextRule(keep))
+
+
+def test_the_five_least_sure_tokens_below_one_half_are_kept_in_the_order_of_the_answer() -> None:
+    answer = scored()
+    with_text = recording(AnswerOrigin("proxy"), keep=True).entry(answer, {}).doubts
+    assert [one["text"].strip() for one in with_text] == ["00", "11", "22", "44", "66"]  # .49 is the sixth
+    for one, p in zip(with_text, (0.3, 0.45, 0.1, 0.2, 0.4), strict=True):
+        assert one["confidence"] == pytest.approx(p, rel=1e-9)
+        assert answer.text[one["start"] : one["end"]] == one["text"]
+    without = recording(AnswerOrigin("proxy")).entry(answer, {}).doubts
+    assert without == tuple({name: value for name, value in one.items() if name != "text"} for one in with_text)
+    sure = replace(
+        answer, tokens=tuple(replace(token, log_agreeing_probability=math.log(0.5)) for token in answer.tokens)
+    )
+    assert recording(AnswerOrigin("proxy")).entry(sure, {}).doubts == ()
+
+
+def test_the_numbers_of_an_answer_stand_each_under_its_name() -> None:
+    origin = AnswerOrigin("proxy", "model of the command", "engine", k=2)
+    block = {"chance": 0.7, "chance_lower": 0.6, "chance_upper": 0.8, "decision": "answer", "reason": "r"}
+    exact = replace(scored(), log_score_bounds=None)
+    found = recording(origin).entry(exact, block, model="m" * 201)
+    product = sum(map(math.log, PROBABILITIES))
+    assert (found.log_score, found.log_score_low, found.log_score_high) == pytest.approx((product,) * 3)
+    one_minus = 1 - math.exp(product)
+    assert (found.uncertainty, found.uncertainty_low, found.uncertainty_high) == pytest.approx((one_minus,) * 3)
+    assert (found.method, found.k, found.n_tokens, found.model) == ("exact", None, 8, "m" * 200)
+    assert (found.chance, found.chance_low, found.chance_high) == (0.7, 0.6, 0.8)
+    assert (found.decision, found.reason, found.calibrator) == ("answer", "r", None)  # nobody says which one decided
+    wide = scored(open_mass=0.5)
+    bounded = recording(origin).entry(wide, {})
+    assert (bounded.method, bounded.k, bounded.model) == ("top-k", 2, "model of the command")
+    assert (bounded.log_score_low, bounded.log_score_high) == wide.log_score_bounds
+    low, high = wide.log_score_bounds or (0.0, 0.0)
+    assert low < high
+    assert (bounded.uncertainty_low, bounded.uncertainty_high) == pytest.approx((1 - math.exp(high), 1 - math.exp(low)))
+
+
+@pytest.mark.parametrize("bounds", [None, ((0.1, 0.3), (0.5, 0.75), (0.0, 0.2))])
+def test_the_numbers_of_a_decision_stand_each_under_its_name(bounds: tuple[tuple[float, float], ...] | None) -> None:
+    question = Choice("Which?", ["red", "green", "blue"])
+    answer = AnsweredQuestion(question, (0.2, 0.7, 0.1), 0.95, 0.04, bounds)
+    origin = AnswerOrigin("decide", k=20)
+    found = recording(origin, keep=True).decision(
+        answer.for_journal(), "signature", {"chance": 0.8}, question="q", identifier="i"
+    )
+    low, high = (0.7, 0.7) if bounds is None else (0.5, 0.75)
+    assert (found.answer, found.signature, found.chance, found.id) == ("green", "signature", 0.8, "i")
+    assert (found.confidence, found.confidence_low, found.confidence_high) == (0.7, low, high)
+    assert (found.uncertainty, found.uncertainty_low, found.uncertainty_high) == (1 - 0.7, 1 - high, 1 - low)
+    logs = (found.log_score, found.log_score_low, found.log_score_high)
+    assert logs == (math.log(0.7), math.log(low), math.log(high))
+    assert (found.method, found.k) == (("exact", None) if bounds is None else ("top-k", 20))
+    assert found.numbers == {"allowed_mass": [0.95, None, None], "order_spread": [0.04, None, None]}
+    refused = AnsweredQuestion(question, (), refusal="x" * 501)
+    kept = recording(origin).decision(refused.for_journal(), "signature", {}, question="q", identifier="j")
+    assert (kept.unscored, kept.sampled, kept.log_score) == ("x" * 500, False, None)
+    assert recording(origin).unscored("x" * 501).unscored == "x" * 500
+
+
+def test_the_sample_is_the_first_eight_bytes_of_a_hash_as_a_share() -> None:
+    for number in range(300):
+        rule, name = SamplingRule("a seed", 0.37), f"entry {number}"
+        place, twice = (
+            int(hashlib.sha256(f"{use}:a seed:{name}".encode()).hexdigest()[:16], 16) / 16**16
+            for use in ("sample", "twice")
+        )
+        assert rule.takes(name) == (place < 0.37) and rule.takes_twice(name) == (twice < 0.2)
+        assert not SamplingRule("a seed", place).takes(name)
+        made = Recording(AnswerOrigin("score"), rule, b"salt").unscored("none")
+        assert not made.sampled and not made.seen_twice
+
+
+def test_a_token_without_text_is_no_part_in_doubt() -> None:
+    answer = scored()
+    first = replace(answer.tokens[2], end=answer.tokens[2].start)
+    kept = recording(AnswerOrigin("proxy")).entry(replace(answer, tokens=(*answer.tokens[:2], first)), {}).doubts
+    assert [one["confidence"] for one in kept] == [pytest.approx(0.3), pytest.approx(0.45)]
+
+
+def test_an_option_that_may_have_no_probability_has_a_log_score_without_an_end() -> None:
+    answer = AnsweredQuestion(Choice("Which?", ["a", "b"]), (1.0, 0.0), None, None, ((0.0, 1.0), (0.0, 1.0)))
+    found = recording(AnswerOrigin("decide")).decision(answer.for_journal(), "s", {}, question="q", identifier="i")
+    assert (found.log_score, found.log_score_low, found.log_score_high) == (0.0, -math.inf, 0.0)
+
+
+def test_half_characters_have_one_fingerprint_in_any_order() -> None:
+    one, same = {"a": "\ud800", "b": 1}, {"b": 1, "a": "\ud800"}
+    assert fingerprint_of_prompt(one, b"x") == fingerprint_of_prompt(same, b"x") != fingerprint_of_prompt(one, b"y")

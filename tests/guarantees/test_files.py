@@ -1,0 +1,270 @@
+"""calibrator.json: everything comes back, any byte that changed is found, nothing but numpy is needed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import semtoken as st
+from semtoken.choices import CurveName
+from semtoken.clustering.token_clusters import TokenClusters
+from semtoken.errors import ArtifactError, CalibratorMismatch
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.calibrator import _digest, _dumped, from_bytes, to_bytes
+from tests import worked
+from tests.guarantees.test_calibrator import METHODS, drawn, response
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    scores, correct = drawn(60, "good model")
+    threshold = st.Threshold.fit(scores, correct, alpha=0.2)
+    return st.Calibrator.fit(scores, correct).save(tmp_path, threshold)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_saved_comes_back(method: CurveName, tmp_path: Path) -> None:
+    scores, correct = drawn(80)
+    calibrator = st.Calibrator.fit([response(s) for s in scores], correct, method=method)
+    threshold = st.Threshold.fit(scores, correct, promise="missed", alpha=0.3)
+    calibrator.save(tmp_path, threshold)
+    assert st.Calibrator.load(tmp_path) == replace(calibrator, threshold=threshold)
+
+
+def test_accepting_everything_comes_back(tmp_path: Path) -> None:
+    scores, correct = -np.arange(1, 101) / 50, [1] * 95 + [0] * 5
+    threshold = st.Threshold.fit(scores, correct, alpha=0.2)
+    assert threshold.uncertainty == np.inf
+    st.Calibrator.fit(scores, correct).save(tmp_path, threshold)
+    assert st.Calibrator.load(tmp_path).threshold == threshold
+
+
+def test_every_changed_byte_is_found(saved: Path) -> None:
+    data = saved.read_bytes()
+    assert from_bytes(data) == st.Calibrator.load(saved.parent)
+    generator = np.random.default_rng(0)
+    for i, byte in enumerate(data):
+        for changed in {byte ^ 1, byte ^ 32, int(generator.integers(256))} - {byte}:
+            with pytest.raises(ArtifactError):
+                from_bytes(data[:i] + bytes([changed]) + data[i + 1 :])
+
+
+@pytest.mark.parametrize("change", [lambda d: d[:-1], lambda d: d + b"\n", lambda d: b"", lambda d: d[: len(d) // 2]])
+def test_cut_and_lengthened_files_are_refused(saved: Path, change) -> None:
+    saved.write_bytes(change(saved.read_bytes()))
+    with pytest.raises(ArtifactError, match=r"calibrator\.json"):
+        st.Calibrator.load(saved.parent)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n": 3},
+        {"n_correct": -1},
+        {"n_correct": 0},
+        {"n_correct": 60},
+        {"method": "magic"},
+        {"format_version": 2},
+        {"format": "other"},
+        {"curve": None},
+        {"curve": {"kind": "sigmoid", "a": -0.5, "b": 0.0, "m": 0.0}},
+        {"curve": {"kind": "sigmoid", "a": 0.0, "b": -0.5, "m": 0.0}},
+        {"curve": {"kind": "sigmoid", "a": "1", "b": 0.0, "m": 0.0}},
+        {"venn_abers": {"kind": "temperature", "temperature": 1.0}},
+        {"fingerprint": {"colour": "red"}},
+        {"threshold": {}},
+        {"scores": [1.0]},
+    ],
+)
+def test_contents_that_no_calibrator_has_are_refused_with_a_valid_checksum(saved: Path, change: dict) -> None:
+    values = json.loads(saved.read_bytes()) | change
+    values.pop("sha256")
+    with pytest.raises(ArtifactError):
+        from_bytes(_dumped({"sha256": _digest(values), **values}))
+
+
+def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Everything that an object holds, at any depth: its container and its key."""
+    items = list(value.items()) if isinstance(value, dict) else list(enumerate(value[:2]))
+    for key, item in items:
+        yield value, key
+        if isinstance(item, dict | list):
+            yield from places_in(item)
+
+
+ODD = (
+    10**400,
+    10**308,
+    -(10**400),
+    2**63,
+    0,
+    -1,
+    1e-320,
+    None,
+    True,
+    "x",
+    "1",
+    [],
+    {},
+    [1.0],
+    [10**400],
+    {"a": 10**400},
+)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:12])
+def test_odd_values_with_a_valid_checksum_are_refused_or_read(saved: Path, odd: Any) -> None:
+    """Whatever stands where: an error of ours that names the file, or a calibrator."""
+    values = json.loads(saved.read_bytes())
+    values.pop("sha256")
+    read = 0
+    for container, key in list(places_in(values)):
+        former, container[key] = container[key], odd
+        saved.write_bytes(_dumped({"sha256": _digest(values), **values}))
+        try:
+            st.Calibrator.load(saved.parent)
+            read += 1
+        except ArtifactError as error:
+            assert str(saved) in str(error)
+        container[key] = former
+    assert read == 0 or str(10**400) not in str(odd)
+
+
+def test_steps_that_fall_are_refused(saved: Path) -> None:
+    values = json.loads(saved.read_bytes())
+    values.pop("sha256")
+    steps = values["venn_abers"]["p0_values"]
+    steps[1] = steps[0]  # level steps do not fall
+    from_bytes(_dumped({"sha256": _digest(values), **values}))
+    steps.reverse()
+    with pytest.raises(ArtifactError, match="fall"):
+        from_bytes(_dumped({"sha256": _digest(values), **values}))
+
+
+def test_a_score_of_zero_comes_back(tmp_path: Path) -> None:
+    """Its answer was certain."""
+    scores, correct = drawn(60, "good model")
+    calibrator = st.Calibrator.fit(np.r_[0.0, scores], np.r_[1, correct])
+    calibrator.save(tmp_path)
+    assert st.Calibrator.load(tmp_path) == calibrator and calibrator.scores[-1] == 0.0
+
+
+def test_edges_of_steps_must_rise(saved: Path) -> None:
+    values = json.loads(saved.read_bytes())
+    values.pop("sha256")
+    edges = values["venn_abers"]["p0_edges"]
+    edges[1] = edges[0]
+    with pytest.raises(ArtifactError, match="must rise"):
+        from_bytes(_dumped({"sha256": _digest(values), **values}))
+
+
+@pytest.mark.parametrize(("place", "value"), [(0, -0.1), (-1, 1.1)])
+def test_steps_outside_of_zero_to_one_are_refused(saved: Path, place: int, value: float) -> None:
+    values = json.loads(saved.read_bytes())
+    values.pop("sha256")
+    values["venn_abers"]["p1_values"][place] = value
+    with pytest.raises(ArtifactError, match=r"must lie in \[0, 1\]"):
+        from_bytes(_dumped({"sha256": _digest(values), **values}))
+
+
+def test_labelled_scores_must_not_fall(saved: Path) -> None:
+    values = json.loads(saved.read_bytes())
+    values.pop("sha256")
+    values["scores"][1] = values["scores"][0] - 0.01
+    with pytest.raises(ArtifactError, match="outside their ranges"):
+        from_bytes(_dumped({"sha256": _digest(values), **values}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("alpha", 0.0), ("alpha", 1.0), ("n", 1), ("n_wrong", -1), ("uncertainty", -0.1), ("promise", "all")],
+)
+def test_thresholds_outside_their_ranges_are_refused(saved: Path, name: str, value: Any) -> None:
+    scores = -np.arange(1, 101) / 100
+    threshold = st.Threshold.fit(scores, [1] * 95 + [0] * 5, alpha=0.2)
+    st.Calibrator.load(saved.parent).save(saved.parent, threshold)
+    values = json.loads(saved.read_bytes())
+    values.pop("sha256")
+    values["threshold"][name] = value
+    with pytest.raises(ArtifactError, match="threshold"):
+        from_bytes(_dumped({"sha256": _digest(values), **values}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("uncertainty", 0.0), ("uncertainty", None), ("n_wrong", 0), ("n_wrong", 100), ("alpha", 1e-9), ("alpha", 0.999)],
+)
+def test_thresholds_at_the_ends_of_their_ranges_are_read(saved: Path, name: str, value: Any) -> None:
+    threshold = st.Threshold.fit(-np.arange(1, 101) / 100, [1] * 95 + [0] * 5, alpha=0.2)
+    st.Calibrator.load(saved.parent).save(saved.parent, threshold)
+    values = json.loads(saved.read_bytes())
+    values.pop("sha256")
+    values["threshold"][name] = value
+    read = from_bytes(_dumped({"sha256": _digest(values), **values})).threshold
+    assert read is not None and getattr(read, name) == value
+
+
+@pytest.mark.parametrize(("place", "score"), [(-1, 0.5), (-1, 1e-9), (0, 0.0), (5, -100.0)])
+def test_scores_above_zero_or_out_of_order_are_refused(saved: Path, place: int, score: float) -> None:
+    values = json.loads(saved.read_bytes())
+    values.pop("sha256")
+    values["scores"][place] = score
+    with pytest.raises(ArtifactError, match="outside their ranges"):
+        from_bytes(_dumped({"sha256": _digest(values), **values}))
+
+
+def test_a_failed_save_leaves_the_old_file(saved: Path) -> None:
+    before = saved.read_bytes()
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        replace(st.Calibrator.load(saved), n_correct=float("nan")).save(saved.parent)  # type: ignore[arg-type]
+    assert saved.read_bytes() == before
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="no calibrator"):
+        st.Calibrator.load(tmp_path)
+
+
+def test_other_clusters_are_refused(tmp_path: Path) -> None:
+    clusters = worked.clusters()
+    scored = [st.score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), clusters, "paper")]
+    scores, correct = drawn(50)
+    answers = [replace(scored[0], log_score=score) for score in scores]
+    st.Calibrator.fit(answers, correct, clusters=clusters).save(tmp_path)
+    assert st.Calibrator.load(tmp_path, clusters=clusters).n == 50
+    known = json.loads((tmp_path / "calibrator.json").read_text())["fingerprint"]["clusters"]
+    assert known == hashlib.sha256(np.asarray(worked.LABELS, dtype="<i4").tobytes()).hexdigest()[:16]
+    moved = TokenClusters(np.roll(worked.LABELS, 1), worked.vocabulary())
+    with pytest.raises(CalibratorMismatch, match="cluster"):
+        st.Calibrator.load(tmp_path, clusters=moved)
+    with pytest.raises(CalibratorMismatch, match=r"preset:paper.*preset:default"):
+        other = st.score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), clusters)
+        st.Calibrator.load(tmp_path).chance(other)
+
+
+def test_a_saved_calibrator_needs_neither_scipy_nor_scikit_learn(saved: Path) -> None:
+    code = (
+        "import sys\n"
+        "for name in ('scipy', 'sklearn', 'torch', 'matplotlib'): sys.modules[name] = None\n"
+        "import semtoken as st\n"
+        f"print(st.Calibrator.load({str(saved.parent)!r}).decide(-0.01).action)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() in ("answer", "abstain")
+
+
+def test_the_file_is_plain_text_of_plain_values(saved: Path) -> None:
+    assert saved.read_bytes() == to_bytes(st.Calibrator.load(saved))
+    assert saved.read_bytes().isascii()
+    assert [path.name for path in saved.parent.iterdir()] == ["calibrator.json"]
+    assert "saved=" not in repr(CalibratorInUse.load(saved.parent))

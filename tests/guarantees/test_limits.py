@@ -1,0 +1,269 @@
+"""How many answers each look at the journal takes in: one below the limit, and one beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import semtoken as st
+from semtoken.choices import Promise
+from semtoken.errors import InvalidInput
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.journal.database import cause, engine_of, url_of
+from semtoken.guarantees.journal.entries import _name
+from semtoken.guarantees.journal.export import records
+from semtoken.guarantees.journal.labels import LabelAgreement, add_label, queue, sampled_answers
+from semtoken.guarantees.journal.store import Journal
+from semtoken.guarantees.journal.watch import _compared, promise_report, watch
+from semtoken.guarantees.journal.writer import JournalWriter
+from semtoken.guarantees.judge import KINDS, Claim
+from semtoken.guarantees.measures import Drift
+from tests.cli.run import invoke
+from tests.guarantees.made_up import entry, filled, fitted, rows_of
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    found = Journal.open(str(tmp_path / "journal.db"))
+    yield found
+    found.close()
+
+
+def selective(alpha: float) -> Claim:
+    return Claim(KINDS["selective"], alpha, 0.1)
+
+
+def test_the_least_sure_of_the_newest_two_thousand_are_asked_about(journal: Journal) -> None:
+    journal.add(rows_of(entry(i, sampled=False, chance=i / 3000) for i in range(2_100)))
+    asked = [row["id"] for row in queue(journal, "ann", "doubtful", limit=1000)]
+    assert asked == [f"entry-{i}" for i in range(100, 300)]
+    assert len(queue(journal, "ann", "doubtful", limit=3)) == 3
+
+
+def test_the_sample_is_labelled_from_its_oldest_hundred_on(journal: Journal) -> None:
+    journal.add(rows_of(entry(i, sampled=True) for i in range(120)))
+    asked = {row["id"] for row in queue(journal, "ann", limit=1000)}
+    assert asked == {f"entry-{i}" for i in range(100)}
+
+
+def test_twenty_answers_are_given_to_label_at_a_time_and_to_people_with_a_name(journal: Journal) -> None:
+    journal.add(rows_of(entry(i, sampled=True) for i in range(25)))
+    assert len(queue(journal, "ann")) == 20 and len(queue(journal, "ann", limit=21)) == 21
+    assert len(queue(journal, "a" * 100)) == 20
+    for name in ("a" * 101, " "):
+        with pytest.raises(InvalidInput, match="up to 100 characters"):
+            queue(journal, name)
+    assert _name("m" * 200) == "m" * 200 == _name("m" * 201) and _name("") is _name(7) is None
+
+
+def test_thresholds_are_placed_by_the_newest_five_thousand(journal: Journal) -> None:
+    journal.add(rows_of(entry(i, sampled=True, log_score=-i / 1e4, headline=None) for i in range(5_010)))
+    for number in (0, 5_009):
+        add_label(journal, f"entry-{number}", "ann", True)
+    found = sampled_answers(journal)
+    scores = sorted(-(one.log_score or 0.0) * 1e4 for one in found)
+    assert scores == pytest.approx([0, *range(10, 5_010)])
+    assert [one.correct for one in found].count(True) == 2
+
+
+def test_answers_scored_like_the_one_labelled_last_are_taken(journal: Journal) -> None:
+    signatures = ["preset:paper", "preset:paper", "preset:default", "preset:default", "preset:paper", "preset:default"]
+    journal.add(rows_of(entry(i, sampled=True, signature=signature) for i, signature in enumerate(signatures)))
+    for number in (0, 1, 2, 3):
+        add_label(journal, f"entry-{number}", "ann", number % 2 == 0)
+    found = sampled_answers(journal)
+    assert [(one.text, one.correct) for one in found] == [("answer 2", True), ("answer 3", False), ("answer 5", None)]
+
+
+@pytest.mark.parametrize(("questions", "compared"), [(29, None), (30, 30), (2_005, 2_000)])
+def test_as_many_of_the_newest_scores_are_compared(journal: Journal, questions: int, compared: int | None) -> None:
+    used = fitted()
+    journal.use(used.file, used.checksum)
+    spread = np.linspace(-0.01, -3, questions)
+    about = {"calibrator": used.checksum, "headline": None}
+    journal.add(rows_of(entry(i, log_score=float(score), **about) for i, score in enumerate(spread)))
+    report = watch(journal)
+    assert (None if report.moved is None else report.moved.n_recent) == compared
+
+
+def test_a_new_journal_samples_five_in_a_hundred(journal: Journal) -> None:
+    assert journal.sampling()[0].rate == 0.05
+
+
+def test_each_state_is_said_with_its_counts_and_ends_in_percent() -> None:
+    kept = promise_report([False] * 200, range(200), selective(0.1))
+    assert kept.sentence == (
+        f"Kept so far: 0 of 200 labelled accepted answers are wrong (between 0% and {100 * kept.high:.1f}%); "
+        "guaranteed: at most 10%."
+    )
+    assert promise_report([], [], selective(0.1)).sentence == "Too few labels to tell (0). Guaranteed: at most 10%."
+    for promise, said in (
+        ("missed", "3 of 20 labelled wrong answers were accepted"),
+        ("joint", "3 of 20 labelled answers were"),
+    ):
+        report = promise_report([i % 6 == 5 for i in range(20)], range(20), Claim(KINDS[promise], 0.1, 0.1))
+        assert said in report.sentence and (report.n, report.wrong, report.alpha) == (20, 3, 0.1)
+        assert report.state == "unknown" and report.sentence.startswith("Too few labels to tell (20). 3 of 20")
+
+
+@pytest.mark.parametrize("level", [0.0, -0.1, 1.0])
+def test_a_watch_takes_no_level_that_is_no_share(journal: Journal, level: float) -> None:
+    calibrator = fitted()
+    journal.use(calibrator.file, calibrator.checksum)
+    with pytest.raises(InvalidInput, match=f"level must lie between 0 and 1, both excluded. Got {level} instead"):
+        watch(journal, level=level)
+    assert watch(journal, level=0.01).level == 0.01
+
+
+def test_a_quarter_of_a_gibibyte_may_wait_for_the_database(journal: Journal, tmp_path: Path) -> None:
+    assert JournalWriter(journal, tmp_path)._most_waiting == 268_435_456
+
+
+@pytest.mark.parametrize(("promise", "n", "wrong"), [("selective", 6, 2), ("missed", 5, 2), ("joint", 10, 2)])
+def test_a_promise_is_about_its_own_answers(journal: Journal, promise: Promise, n: int, wrong: int) -> None:
+    """Of ten labelled answers six were accepted, two of them wrong; of the four that were not three are wrong."""
+    scores, correct = -np.arange(1, 401) / 100, np.arange(400) % 10 > 0
+    threshold = st.Threshold.fit(scores, correct, alpha=0.5, promise=promise)
+    applied = CalibratorInUse(replace(st.Calibrator.fit(scores, correct), threshold=threshold))
+    journal.use(applied.file, applied.checksum)
+    decisions = ["answer"] * 6 + ["abstain"] * 4 + ["answer"] * 3
+    made = [entry(i, sampled=True, decision=d, calibrator=applied.checksum) for i, d in enumerate(decisions)]
+    journal.add(rows_of(made))
+    said = [True] * 4 + [False] * 2 + [False] * 3 + [True] + [None] * 3
+    for one, label in zip(made, said, strict=True):
+        add_label(journal, one.id, "me", label)
+    report = watch(journal)
+    assert (report.n, report.wrong, report.undecided, report.order) == (n, wrong, 3, "draw")
+
+
+@pytest.mark.parametrize(("low", "said"), [(0.0, "no difference is shown"), (0.001, "questions or model have changed")])
+def test_scores_have_moved_where_the_interval_leaves_out_zero(low: float, said: str) -> None:
+    assert said in _compared(SimpleNamespace(compare=lambda answers: Drift(0.3, low, 0.5, 400, 30)), [])[1]  # type: ignore[arg-type]
+
+
+def test_the_exit_status_of_a_watch(journal: Journal, tmp_path: Path) -> None:
+    """0 where labels cannot tell; 1 where the lower end of the distance is above the limit, and not its middle; 3 where
+    nothing was measured.
+    """
+
+    def status(*words: object) -> int:
+        done = invoke(["watch", *map(str, words)])
+        assert done.exit_code in (0, 1, 3), done.output
+        return done.exit_code
+
+    calibrator, url, file = fitted(), str(tmp_path / "journal.db"), tmp_path / "scores.jsonl"
+    filled(journal, calibrator, [])
+    assert status(url) == status(url, "--json") == 3
+    filled(journal, calibrator, [True] * 28 + [False] * 4)
+    moved = watch(journal).moved
+    assert watch(journal).state == "unknown" and moved is not None and 0.05 < moved.low < moved.distance - 0.1
+    assert invoke(["journal", "export", url, "-o", str(file)]).exit_code == 0
+    calibrator.calibrator.save(tmp_path / "fitted")
+    for words in ((url,), (url, "--json"), (file, "--calibrator", tmp_path / "fitted")):
+        for more in ((), ("--json",)) if words[0] == file else ((),):
+            assert status(*words, *more) == 0
+            assert status(*words, *more, "--distance", (moved.low + moved.distance) / 2) == 0
+            assert status(*words, *more, "--distance", moved.low - 0.05) == 1
+    filled(journal, calibrator, [False] * 60, first=1000)
+    assert status(url) == status(url, "--json") == 1
+
+
+def test_the_random_sample_is_a_share(journal: Journal) -> None:
+    assert [journal.sampling(rate)[0].rate for rate in (0.0, 1.0)] == [0.0, 1.0]
+    for rate in (-0.001, 1.001):
+        with pytest.raises(InvalidInput, match="must be from 0 to 1"):
+            journal.sampling(rate)
+
+
+@pytest.mark.parametrize(
+    ("twice", "disagreed", "said"),
+    [
+        (0, 0, "No answer has labels of two people yet"),
+        (5, 0, "People disagree on 0 of 5 answers that two of them labelled (0%; 95% interval 0 to 43%)."),
+        (5, 1, "on 1 of 5 answers that two of them labelled (20%; 95% interval 4 to 62%). Such an answer counts"),
+        (40, 38, "(95%; 95% interval 83 to 99%). Such an answer counts as wrong."),
+    ],
+)
+def test_agreement_is_told_with_wilsons_interval(twice: int, disagreed: int, said: str) -> None:
+    told = LabelAgreement(twice, disagreed).sentence
+    assert said in told and ("counts as wrong" in told) == (disagreed > 0)
+
+
+def test_what_has_no_number_is_asked_about_first_and_then_by_chance_or_confidence(journal: Journal) -> None:
+    told = [(0.4, 0.1), (None, 0.3), (None, None), (0.2, 0.9), (None, None)]
+    journal.add(rows_of(entry(i, sampled=False, chance=c, confidence=u) for i, (c, u) in enumerate(told)))
+    assert [row["id"] for row in queue(journal, "ann", "doubtful")] == [f"entry-{i}" for i in (2, 4, 3, 1, 0)]
+
+
+def test_one_model_that_decides_one_question_in_two_ways_disagrees_with_nobody(journal: Journal) -> None:
+    made = [entry(i, sampled=False, prompt="p", model="m", decision=d) for i, d in enumerate(("answer", "abstain"))]
+    journal.add(rows_of(made))
+    assert queue(journal, "ann", "disagreement") == []
+
+
+def test_disagreement_is_looked_for_among_the_newest_two_thousand(journal: Journal) -> None:
+    pair = [entry(i, prompt="p", model=f"m{i}", decision=d, sampled=False) for i, d in ((0, "answer"), (1, "abstain"))]
+    journal.add(rows_of([*pair, *(entry(i, sampled=False) for i in range(2, 2_000))]))
+    assert {row["id"] for row in queue(journal, "ann", "disagreement")} == {"entry-0", "entry-1"}
+    journal.add(rows_of([entry(2_000, sampled=False)]))
+    assert queue(journal, "ann", "disagreement") == []
+
+
+def test_the_newest_two_calibrators_are_compared_and_no_older_one(journal: Journal) -> None:
+    """What the one before the newest accepted, the newest rejects, and the eldest would have rejected, too."""
+    eldest, lenient, strict = fitted(0.2), fitted(0.4), fitted(0.1)
+    for one in (eldest, lenient, strict):
+        journal.use(one.file, one.checksum)
+    old, loose = (one.calibrator.threshold.uncertainty for one in (eldest, lenient) if one.calibrator.threshold)
+    assert old is not None and loose is not None and old < loose
+    about, score = {"sampled": False, "headline": None, "decision": "abstain"}, -(old + loose) / 2
+    journal.add(
+        rows_of(
+            [
+                entry(0, log_score=score, calibrator=strict.checksum, **about),
+                entry(1, log_score=score, calibrator=lenient.checksum, **about),
+                entry(2, log_score=-9.0, calibrator=strict.checksum, **about),
+                entry(3, log_score=-9.0, calibrator=strict.checksum, **about | {"decision": "answer"}),
+            ]
+        )
+    )
+    assert {row["id"] for row in queue(journal, "ann", "disagreement")} == {"entry-0", "entry-3"}
+
+
+def test_a_calibrator_decides_since_it_came_into_use_last(journal: Journal) -> None:
+    one, other = fitted(), fitted(seed=1)
+    journal.use(one.file, one.checksum)
+    [first] = journal.in_use()
+    journal.use(one.file, one.checksum)  # as a server does each time it is started
+    assert journal.in_use()[0].since == first.since
+    for again in (other, one):
+        journal.use(again.file, again.checksum)
+    assert [used.checksum for used in journal.in_use()] == [one.checksum, other.checksum]
+    assert journal.in_use()[0].since > first.since
+
+
+def test_an_error_is_told_on_one_line_of_300_characters() -> None:
+    assert cause(ValueError("a\n  b")) == "a b"
+    assert [len(cause(ValueError("x" * n))) for n in (299, 300, 301)] == [299, 300, 300]
+
+
+@pytest.mark.parametrize("address", ["sqlite:///journal.db", "postgresql://me@host/db"])
+def test_values_of_a_statement_never_stand_in_an_error(address: str) -> None:
+    assert engine_of(url_of(address)).hide_parameters
+
+
+def test_labels_of_the_first_and_of_the_last_entry_of_each_page_are_exported(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semtoken.guarantees.journal.store.AT_ONCE", 4)
+    journal.add(rows_of(entry(i) for i in range(11)))
+    for i in range(11):
+        add_label(journal, f"entry-{i}", "ann", i % 2 == 0)
+    found = list(records(journal))
+    assert [one["correct"] for one in found] == [i % 2 == 0 for i in range(11)]
+    assert all(one["labels"] == [{"reviewer": "ann", "correct": one["correct"]}] for one in found)

@@ -1,0 +1,262 @@
+"""The journal in SQLite and in PostgreSQL: what goes in comes out, twice is once, deleted is gone."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+import sqlalchemy as sa
+
+import semtoken as st
+from semtoken.errors import InvalidInput
+from semtoken.guarantees.journal.database import JournalError, engine_of, entries, metadata, url_of, without_password
+from semtoken.guarantees.journal.entries import COLUMNS, AnswerOrigin, Recording, SamplingRule, fingerprint_of_prompt
+from semtoken.guarantees.journal.labels import add_label
+from semtoken.guarantees.journal.spool import Spool, spool_folder
+from semtoken.guarantees.journal.store import Journal
+from semtoken.guarantees.journal.writer import write_file
+from tests.cli.run import invoke
+from tests.guarantees.made_up import RULE, entry, rows_of
+
+
+def test_entries_come_out_as_they_went_in(journal: Journal) -> None:
+    made = [entry(i, flags=("a", "b"), doubts=({"start": 1, "end": 2, "confidence": 0.25},)) for i in range(20)]
+    journal.add(rows_of(made))
+    journal.add(rows_of(made))  # again: each once
+    found = list(journal.entries())
+    assert [{name: row[name] for name in COLUMNS} for row in found] == [one.values() for one in made]
+    assert [row["id"] for row in journal.entries(newest_first=True, limit=3)] == ["entry-19", "entry-18", "entry-17"]
+
+
+def test_pages_of_a_long_journal_lose_and_repeat_nothing(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semtoken.guarantees.journal.store.AT_ONCE", 7)
+    journal.add(rows_of(entry(i) for i in range(50)))
+    names = [f"entry-{i}" for i in range(50)]
+    assert [row["id"] for row in journal.entries()] == names
+    assert [row["id"] for row in journal.entries(newest_first=True, limit=20)] == names[:29:-1]
+    assert [row["id"] for row in journal.entries(entries.c.sampled)] == [name for name in names if RULE.takes(name)]
+
+
+def test_large_journals_are_asked_through_indexes(tmp_path: Path) -> None:
+    """SQLite says how it would answer; one that reads the whole table says SCAN without an index."""
+    journal = Journal.open(str(tmp_path / "journal.db"))
+    asked = {
+        "entries_sampled": sa.select(entries.c.n).where(entries.c.sampled).order_by(entries.c.n),
+        "entries_person": sa.select(entries.c.n).where(entries.c.person == "me"),
+        "entries_calibrator": sa.select(entries).where(entries.c.calibrator == "x").order_by(entries.c.n.desc()),
+        "entries_at": sa.select(entries.c.n).where(entries.c.at < 1.7e9),
+    }
+    with journal.engine.connect() as connection:
+        for index, query in asked.items():
+            told = str(query.compile(journal.engine, compile_kwargs={"literal_binds": True}))
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {told}").all()
+            assert any(f"INDEX {index}" in row[3] for row in plan), (index, plan)
+
+
+def test_the_migrations_make_the_tables_that_the_code_uses(journal: Journal) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    with journal.engine.connect() as connection:
+        differences = compare_metadata(MigrationContext.configure(connection, opts={"compare_type": False}), metadata)
+    assert differences == []
+
+
+def test_a_journal_of_a_later_release_is_refused(journal: Journal, url: str) -> None:
+    with journal.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(JournalError, match="later release"):
+        Journal.open(url)
+
+
+def test_deleting_by_age_and_by_person_takes_the_labels_along(journal: Journal) -> None:
+    journal.add(rows_of(entry(i, person="ann" if i % 2 else "bob") for i in range(30)))
+    for i in range(30):
+        add_label(journal, f"entry-{i}", "me", True)
+    assert journal.delete(person="ann") == 15
+    assert journal.delete(before=1.7e9 + 10) == 5
+    size = journal.size()
+    assert (size.entries, size.labels) == (10, 10)
+    with pytest.raises(InvalidInput):
+        journal.delete()
+
+
+def with_text(folder: Path, text: bytes) -> list[str]:
+    return [str(file) for file in folder.rglob("*") if file.is_file() and text in file.read_bytes()]
+
+
+def test_deleted_texts_are_not_in_the_files(tmp_path: Path) -> None:
+    """Rows of many sizes, so that pages are split, merged and rewritten; the database stays open meanwhile."""
+    journal = Journal.open(str(tmp_path / "journal.db"))
+    for start in range(0, 400, 40):
+        rows = [entry(i, person="ann", answer="a secret" * (i * i % 601)) for i in range(start + 1, start + 40, 2)]
+        rows += [entry(i, person="bob", answer="plain " * (i * i % 701)) for i in range(start, start + 40, 2)]
+        journal.add(rows_of(rows))
+    assert with_text(tmp_path, b"secret")
+    assert journal.delete(person="ann") == 200
+    assert not with_text(tmp_path, b"secret") and not with_text(tmp_path, b"ann")
+    assert journal.size().entries == 200
+
+
+def test_texts_that_another_programs_transaction_keeps_are_not_called_gone(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semtoken.guarantees.journal.database.SECONDS_FOR_LOCKS", 1)
+    monkeypatch.setattr("semtoken.guarantees.journal.store.SECONDS_FOR_LOCKS", 1)
+    journal = Journal.open(url)
+    journal.add(rows_of([entry(1, person="ann", answer="a very secret answer"), entry(2, person="bob")]))
+    other = engine_of(url_of(url)).connect().execution_options(isolation_level="SERIALIZABLE")
+    if url.endswith("journal.db"):
+        other.exec_driver_sql("BEGIN")  # Python's driver begins none for reading
+    other.execute(sa.text("SELECT count(*) FROM settings")).all()
+    journal.add(rows_of([entry(3, person="ann", answer="another secret answer")]))
+    with pytest.raises(JournalError, match=r"2 entries are deleted .* still in its files"):
+        journal.delete(person="ann")
+    failed = invoke(["journal", "delete", url, "--person", "ann", "--yes"])
+    assert failed.exit_code == 1 and "still in its files" in " ".join(failed.output.split())
+    other.close()
+    assert journal.delete(person="ann") == 0
+    assert not with_text(tmp_path, b"secret")
+
+
+def test_entries_in_the_spool_of_a_running_process_are_deleted_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semtoken.guarantees.journal.store.SECONDS_FOR_SPOOLS", 0.2)
+    journal = Journal.open(str(tmp_path / "journal.db"))
+    spool = Spool(spool_folder(journal.engine.url), 10**6)
+    spool.append(entry(1, person="ann", answer="a secret").line())
+    spool.take()  # the next one is in another file
+    spool.append(entry(2, person="ann", answer="a secret").line())
+    with pytest.raises(JournalError, match=r"2 of them wait in .*journal\.db\.spool"):
+        journal.delete(person="ann")
+    assert journal.delete(person="bob") == 0  # whose entries do not wait
+    with ThreadPoolExecutor(1) as pool:  # a process that writes while the command waits
+        monkeypatch.setattr("semtoken.guarantees.journal.store.SECONDS_FOR_SPOOLS", 10)
+        deleted = pool.submit(journal.delete, person="ann")
+        time.sleep(0.2)
+        for file in spool.take():
+            write_file(journal, file, lambda why: None)
+            spool.remove(file)
+        assert deleted.result() == 2
+    assert not with_text(tmp_path, b"secret")
+
+
+def test_the_rule_of_the_sample_stays_until_it_is_changed(journal: Journal) -> None:
+    rule, salt = journal.sampling(0.1, "x")
+    assert (rule, salt) == (SamplingRule("x", 0.1), salt)
+    assert journal.sampling() == (rule, salt)
+    assert journal.sampling(0.2) == (SamplingRule("x", 0.2), salt)
+
+
+def test_the_sample_is_a_share_of_the_entries_that_anybody_can_recompute() -> None:
+    taken = sum(SamplingRule("seed", 0.05).takes(f"{i:032x}") for i in range(20_000))
+    assert abs(taken - 1000) < 4 * (20_000 * 0.05 * 0.95) ** 0.5
+    assert not SamplingRule("seed", 0.0).takes("x") and SamplingRule("seed", 1.0).takes("x")
+
+
+def test_new_entries_follow_the_rule_of_the_sample_and_never_share_an_identifier() -> None:
+    recording = Recording(AnswerOrigin("proxy"), SamplingRule("seed", 0.3), b"salt")
+    token = {"token": "Lima", "logprob": -0.1, "top_logprobs": [{"token": "Lima", "logprob": -0.1}]}
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Lima"}, "logprobs": {"content": [token]}}
+    [answer] = st.score_payload({"object": "chat.completion", "choices": [choice]})
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: recording.entry(answer, {}), range(2_000)))
+    assert len({one.id for one in made}) == 2_000
+    assert all(one.sampled == recording.sampling.takes(one.id) for one in made)
+    assert all(one.seen_twice == (one.sampled and recording.sampling.takes_twice(one.id)) for one in made)
+    assert {one.sampled for one in made} == {one.seen_twice for one in made} == {True, False}
+    assert len({recording.entry(answer, {}, identifier=name).id for name in ("", "", None, "own", "own")}) == 4
+
+
+def test_equal_prompts_have_equal_fingerprints_under_one_salt_alone() -> None:
+    one, same = {"a": [1, "é"], "b": None}, {"b": None, "a": [1, "é"]}
+    assert fingerprint_of_prompt(one, b"x") == fingerprint_of_prompt(same, b"x") != fingerprint_of_prompt(one, b"y")
+    odd = [fingerprint_of_prompt(text, b"x") for text in ("\ud800", "\ud801", "?", [["?"]])]  # half characters
+    assert len(set(odd)) == 4
+
+
+@pytest.mark.parametrize("address", ["mysql://host/db", "sqlite://", "sqlite:///:memory:", "a://b::c"])
+def test_other_databases_are_refused(address: str) -> None:
+    with pytest.raises(InvalidInput):
+        url_of(address)
+
+
+def test_no_password_is_shown() -> None:
+    assert "secret" not in without_password(url_of("postgresql://me:secret@host/db"))
+    assert "secret" not in without_password("postgresql://me:secret@host:bad/db")
+
+
+def run(*arguments: str) -> str:
+    done = invoke(["journal", *arguments])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_exports_hold_everything_and_no_formula(journal: Journal, url: str, tmp_path: Path) -> None:
+    journal.add(rows_of([entry(1, answer="=cmd|' /C calc'!A0", numbers={}), entry(2, method="top-k")]))
+    add_label(journal, "entry-1", "me", False)
+    targets = [tmp_path / f"e.{kind}" for kind in ("jsonl", "parquet", "csv")]
+    for target in targets:
+        run("export", url, "-o", str(target))
+    lines = [json.loads(line) for line in targets[0].read_text().splitlines()]
+    assert [line["answer"] for line in lines] == ["=cmd|' /C calc'!A0", "answer 2"]
+    assert lines[0]["correct"] is False and lines[0]["labels"] == [{"reviewer": "me", "correct": False}]
+    assert lines[1]["log_score_bounds"] == [-0.02, -0.02] and lines[1]["score_perplexity"] == 1.5
+    assert pyarrow.parquet.read_table(targets[1])["id"].to_pylist() == ["entry-1", "entry-2"]
+    with targets[2].open(newline="") as file:
+        assert next(csv.DictReader(file))["answer"].startswith("'=cmd")
+
+
+def test_the_command_shows_sizes_and_deletes(journal: Journal, url: str) -> None:
+    journal.add(rows_of(entry(i, person="ann") for i in range(5)))
+    shown = run("show", url, "-n", "2")
+    assert "answer 4" in shown and "%" not in shown and "confidence 0." in shown
+    assert shown.count("Confidence ranks answers; it is not a chance of being right.") == 1
+    assert json.loads(run("show", url, "--json").splitlines()[0])["size"]["entries"] == 5
+    said = run("delete", url, "--older-than", "1d", "--yes")
+    assert "5 entries deleted. Files that were exported before keep their texts." in said
+    assert json.loads(run("show", url, "--json"))["size"]["entries"] == 0
+
+
+def test_the_size_is_that_of_the_file_and_of_what_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = Journal.open(str(path))
+    journal.add(rows_of(entry(i, sampled=i % 3 == 0) for i in range(2, 30)))
+    for reviewer, number in (("ann", 3), ("bob", 3), ("ann", 4)):
+        add_label(journal, f"entry-{number}", reviewer, True)
+    size = journal.size()
+    journal.close()
+    assert (size.entries, size.sampled, size.labels, size.reviewers) == (28, 9, 3, 2)
+    assert (size.first, size.last, size.bytes) == (1.7e9 + 2, 1.7e9 + 29, path.stat().st_size)
+
+
+def test_a_journal_that_is_not_there_is_not_made_by_looking(tmp_path: Path) -> None:
+    done = invoke(["journal", "show", str(tmp_path / "none.db")])
+    assert done.exit_code == 1 and list(tmp_path.iterdir()) == []
+
+
+def test_sqlite_has_a_write_ahead_log(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    Journal.open(str(path)).close()
+    assert sqlite3.connect(path).execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_the_bounds_of_a_confidence_are_each_in_their_own_column() -> None:
+    """A step at p = 0.5 whose list leaves 0.3 of the probability open: the ends differ, and enclose the value."""
+    listed = [{"token": name, "logprob": math.log(p)} for name, p in (("Lima", 0.5), (" Cusco", 0.2))]
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Lima"}}
+    choice["logprobs"] = {"content": [{"token": "Lima", "logprob": math.log(0.5), "top_logprobs": listed}]}
+    [answer] = st.score_payload({"object": "chat.completion", "choices": [choice]})
+    found = Recording(AnswerOrigin("proxy"), SamplingRule("seed", 0.3), b"salt").entry(answer, {})
+    low, high = answer.headline.confidence_bounds or (math.nan, math.nan)
+    assert (found.confidence_low, found.confidence_high) == (low, high) and low < high
+    assert found.confidence is not None and low <= found.confidence <= high
+    assert low == pytest.approx(0.5, abs=1e-4) and high <= 0.8 + 1e-4

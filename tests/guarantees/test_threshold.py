@@ -1,0 +1,298 @@
+"""Thresholds and their promises, batches, and what is said where nothing can be guaranteed."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import semtoken as st
+from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.guarantees.promises import starting_share
+from semtoken.guarantees.threshold import product_limit
+from tests.guarantees.test_calibrator import drawn, response
+from tests.guarantees.worlds import WORLDS, World, true_risk
+
+
+def test_decisions() -> None:
+    scores, correct = drawn(400, "good model")
+    calibrator = st.Calibrator.fit(scores, correct)
+    threshold = st.Threshold.fit(scores, correct, alpha=0.2, unlabelled=drawn(300, "good model", 1)[0])
+    assert threshold.uncertainty is not None
+    calibrator = replace(calibrator, threshold=threshold)
+    sure, doubtful, blank = (calibrator.decide(score) for score in (-1e-4, -9.0, -math.inf))
+    assert (sure.action, sure.reason, sure.chance) == ("answer", "accepted", calibrator.chance(-1e-4))
+    assert (doubtful.action, doubtful.reason) == ("abstain", "uncertain")
+    assert (blank.action, blank.reason, blank.chance) == ("abstain", "empty", None)
+    assert "At most 20% of the accepted answers are wrong".lower() in sure.statement.lower()
+    assert threshold.decide(-threshold.uncertainty).action == "answer", "up to and including the threshold"
+
+
+def test_too_few_labels_are_counted() -> None:
+    threshold = st.Threshold.fit([-0.1] * 21, [1] * 21)
+    assert threshold.uncertainty is None
+    assert "at least 22" in threshold.statement and "1 are missing" in threshold.statement
+    assert threshold.decide(-0.0001).reason == "no_threshold"
+    assert "There are 0: 22 are missing" in st.Threshold.fit([-math.inf] * 3, [0, 1, 1]).statement
+    assert st.Threshold.fit(-np.arange(1, 23) / 10, [1] * 22).uncertainty is not None
+
+
+def test_thresholds_that_accept_none_of_the_labelled_answers_are_said_to_be_badly_placed() -> None:
+    found = st.Threshold.fit(-np.arange(1, 101) / 10, [1] * 100, unlabelled=-np.arange(1, 301) / 1e4)
+    assert found.uncertainty is None and found.statement.startswith("Nothing can be guaranteed: the scores that place")
+    assert found.statement.endswith("are surer than all labelled answers. Place the thresholds by others.")
+
+
+def test_missed_and_joint_count_what_is_missing() -> None:
+    missed = st.Threshold.fit([-0.1 * i for i in range(1, 21)], [0] * 6 + [1] * 14, promise="missed", alpha=0.1)
+    assert missed.uncertainty is None and "16 are missing" in missed.statement  # 0.9^22 is below 0.1
+    joint = st.Threshold.fit([-0.1] * 44, [1] * 44, promise="joint", alpha=0.05)
+    assert joint.uncertainty is None and "There are 44: 1 are missing" in joint.statement  # 0.95^45 is below 0.1
+    with pytest.raises(InvalidInput, match="no start"):
+        st.Threshold.fit([-0.1] * 50, [1] * 50, promise="joint", start=0.1)
+
+
+def test_joint_says_how_many_of_the_surest_are_wrong() -> None:
+    """P(Bin(40, 0.1) <= 1) is 0.08, so one of 40 may be wrong and accepted; of the three that go together two are."""
+    threshold = st.Threshold.fit([-0.1] * 3 + [-0.5] * 37, [0, 0, 1] + [1] * 37, promise="joint", alpha=0.1)
+    assert threshold.uncertainty is None
+    assert threshold.statement.endswith("of the 3 with the surest score 2 are wrong.")
+    assert "allows 1 wrong answers among 40" in threshold.statement
+
+
+def test_missed_accepts_strictly_below() -> None:
+    threshold = st.Threshold.fit([-0.3, -0.3, -0.3, -0.3, -0.1], [0, 0, 0, 0, 1], promise="missed", alpha=0.5)
+    assert threshold.uncertainty == 0.3
+    assert threshold.accepts([-0.3, -0.29]).tolist() == [False, True]
+    assert "No labelled answer passes" not in threshold.statement
+    equal = st.Threshold.fit([-0.3] * 5, [0, 0, 0, 0, 1], promise="missed", alpha=0.5)
+    assert equal.statement.endswith(
+        "No labelled answer passes: some of the surest score are wrong, and equal scores go together."
+    )
+
+
+def test_the_counts_of_a_promise_are_those_of_its_own_threshold() -> None:
+    scores, correct = drawn(400)
+    found = st.Threshold.fit(scores, correct, alpha=0.3)
+    inside = found.accepts(scores)
+    assert 0 < inside.sum() < 400
+    assert f"{inside.sum()} accepted, {int((correct[inside] == 0).sum())} of them wrong" in found.statement
+
+
+def test_blank_answers_are_never_accepted_even_where_everything_is() -> None:
+    scores = -np.arange(1, 201) / 50
+    threshold = st.Threshold.fit(scores, np.ones(200), alpha=0.2)
+    assert threshold.accepts([-1000.0, -math.inf]).tolist() == [True, False]
+
+
+def test_levels_and_grids_that_cannot_be_used() -> None:
+    scores, correct = drawn(100)
+    for settings, message in (
+        ({"alpha": 0.0}, "alpha"),
+        ({"alpha": 1.0}, "alpha"),
+        ({"delta": 0.0}, "delta"),
+        ({"delta": math.nan}, "delta"),
+        ({"promise": "all"}, "promise"),
+        ({"start": 0.0}, "start"),
+        ({"unlabelled": scores}, "100 are missing"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            st.Threshold.fit(scores, correct, **settings)
+    with pytest.raises(CalibratorMismatch):
+        labels = [response(score) for score in scores]
+        st.Threshold.fit(labels, correct, unlabelled=[response(-0.5, distribution="processed")] * 200)
+
+
+@pytest.mark.parametrize(
+    ("n", "alpha", "delta", "expected"),
+    # m(k) at (0.1, 0.1): 22, 38, 52, 65, ...; 0.3 n = 15 -> 22; 60 -> 52; 0.3 x 100 = 30 -> 22.
+    [
+        (50, 0.1, 0.1, 1.1 * 22 / 50),
+        (100, 0.1, 0.1, 1.1 * 22 / 100),
+        (200, 0.1, 0.1, 1.1 * 52 / 200),
+        (22, 0.1, 0.1, 1.0),
+    ],
+)
+def test_the_start_depends_on_n_alpha_and_delta_alone(n: int, alpha: float, delta: float, expected: float) -> None:
+    assert starting_share(n, alpha, delta) == pytest.approx(expected)
+
+
+def test_the_grid_does_not_see_the_labels() -> None:
+    """Other labels, same scores: where all answers are right all thresholds are tried, else some of the same."""
+    scores, correct = drawn(600, "good model")
+    for unlabelled in (drawn(250, "good model", 1)[0], None):
+        one = st.Threshold.fit(scores, correct, unlabelled=unlabelled)
+        every = [test.threshold for test in st.Threshold.fit(scores, np.ones(600), unlabelled=unlabelled).tests]
+        assert len(every) > 30 and {test.threshold for test in one.tests} < set(every)
+
+
+SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 1.0)
+"""Shares of the answers that have one score."""
+
+
+def tie(scores: np.ndarray, reference: np.ndarray, share: float, where: str) -> np.ndarray:
+    """Scores of which this share, the surest or the most doubtful of the world, are equal."""
+    if where == "surest":
+        return np.minimum(scores, np.quantile(reference, 1 - share))
+    return np.maximum(scores, np.quantile(reference, share))
+
+
+@pytest.mark.parametrize("where", ["surest", "doubtful"])
+@pytest.mark.parametrize("n", [50, 600, 5000])
+def test_ties_take_no_promise(n: int, where: str) -> None:
+    """3% wrong whatever the score and at most 10% allowed: the promise comes at every share of equal scores."""
+    generator = np.random.default_rng(4)
+    for share in SHARES:
+        came = 0
+        for _ in range(20):
+            scores = -generator.exponential(1.0, n)
+            threshold = st.Threshold.fit(tie(scores, scores, share, where), generator.random(n) >= 0.03)
+            came += threshold.uncertainty is not None
+            assert len({test.threshold for test in threshold.tests}) == len(threshold.tests)
+        # With 50 labels none of the first 24 or more may be wrong, with more some may.
+        assert came >= (binom.ppf(1e-4, 20, 0.97**24) if n == 50 else 19), share
+
+
+@pytest.mark.parametrize("name", ["good model", "surest are often wrong"])
+def test_promise_is_kept_with_ties(name: str) -> None:
+    assert broken_promises(name, 0.35, "surest", 40) <= binom.ppf(0.999, 40, 0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["surest", "doubtful"])
+@pytest.mark.parametrize("name", WORLDS)
+def test_promise_is_kept_at_every_share_of_ties(name: str, where: str) -> None:
+    for share in SHARES:
+        assert broken_promises(name, share, where, 300) <= binom.ppf(1 - 0.001 / len(SHARES), 300, 0.1), share
+
+
+def broken_promises(name: str, share: float, where: str, sets: int) -> int:
+    """How many of so many labelled sets of a world led to a threshold that breaks its promise of 0.1."""
+    world, generator = WORLDS[name], np.random.default_rng(1)
+    reference = world.log_score(np.random.default_rng(99), 20_000)
+    broken = 0
+    for _ in range(sets):
+        scores, correct = world.draw(generator, 300)
+        threshold = st.Threshold.fit(tie(scores, reference, share, where), correct, alpha=0.1, delta=0.1)
+        accepted = threshold.accepts(tie(reference, reference, share, where))
+        broken += true_risk(world, lambda _, inside=accepted: inside, reference) > 0.1
+    return broken
+
+
+def test_what_is_said_without_a_promise_is_true_and_helps() -> None:
+    """Each piece of advice, followed, leads to a promise where labels stay as they are."""
+    scores = np.r_[np.full(100, -0.1), np.full(200, -1.0)]
+    nine = st.Threshold.fit(scores, np.r_[np.arange(100) >= 9, np.zeros(200)])
+    assert "of the 100 surest of 300 labelled answers, 100 of them with one and the same score, 9" in nine.statement
+    advised = re.search(r"about ([\d,]+) labels would do", nine.statement)
+    assert advised is not None
+    times = math.ceil(int(advised[1].replace(",", "")) / 300)
+    assert 300 * times < 8000
+    more = st.Threshold.fit(np.tile(scores, times), np.tile(np.r_[np.arange(100) >= 9, np.zeros(200)], times))
+    assert more.uncertainty == 0.1
+    many = st.Threshold.fit(scores, np.r_[np.arange(100) >= 20, np.zeros(200)])
+    assert "An alpha of 0.28 gets" in many.statement  # P(Bin(100, 0.28) <= 20) is 0.045
+    assert "labels would do" not in many.statement and "start=" not in many.statement
+    assert st.Threshold.fit(scores, np.r_[np.arange(100) >= 20, np.zeros(200)], alpha=0.28).uncertainty == 0.1
+    late = st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.9)
+    assert "start=0.33" in late.statement
+    but_the_surest = np.r_[0, np.ones(99), np.zeros(200)]
+    assert "start=0.33" in st.Threshold.fit(-np.arange(1, 301) / 100, but_the_surest, start=0.9).statement
+    assert st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.33).uncertainty == 0.1
+    distinct = st.Threshold.fit(-np.arange(1, 101) / 100, np.arange(100) >= 20, start=0.5)
+    assert "of the 50 surest of 100 labelled answers 20 are wrong" in distinct.statement
+    two = st.Threshold.fit(-np.r_[np.arange(1, 50), 49, np.arange(51, 101)] / 100, np.arange(100) >= 20, start=0.5)
+    assert "100 labelled answers, 2 of them with one and the same score, 20 are wrong" in two.statement
+    few = st.Threshold.fit(-np.arange(1, 101) / 100, (np.arange(100) < 15) | (np.arange(100) >= 40), start=0.5)
+    assert few.uncertainty is None and "start=" not in few.statement, "fifteen are too few for any promise"
+    tiny = st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.001)
+    assert tiny.uncertainty == 0.1, "a start below the floor is raised to it"
+
+
+def test_a_running_answer_ends_at_the_threshold_on_the_product() -> None:
+    assert product_limit(0) == 0.0 and product_limit(2.5) == 2.5
+    for bad in (-0.01, math.nan, "much"):
+        with pytest.raises(InvalidInput, match="stop_above_product"):
+            product_limit(bad)  # type: ignore[arg-type]
+    threshold = st.Threshold.fit(*drawn(400, "good model"), alpha=0.2)
+    assert product_limit(threshold) == threshold.uncertainty
+    assert product_limit(replace(threshold, uncertainty=None)) == math.inf
+    with pytest.raises(InvalidInput, match="one of the method mean_new_word"):
+        product_limit(replace(threshold, fingerprint=replace(threshold.fingerprint, method="mean_new_word")))
+
+
+def test_selecting_from_a_batch() -> None:
+    scores, correct = drawn(400, "good model")
+    new, _ = drawn(200, "good model", 2)
+    chosen = st.select(scores, correct, new, alpha=0.1)
+    assert st.select(scores, correct, new) == chosen != st.select(scores, correct, new, alpha=0.12)
+    assert 20 < len(chosen) < 200
+    assert new[chosen].min() > np.delete(new, chosen).max(), "the surest are chosen"
+    assert st.select(scores, correct, [*new, -math.inf], alpha=0.99)[-1] < 200, "a blank answer never is"
+
+
+@pytest.mark.slow
+def test_the_expected_share_of_wrong_answers_in_a_batch() -> None:
+    generator, shares = np.random.default_rng(0), []
+    for _ in range(400):
+        scores, correct = WORLDS["good model"].draw(generator, 200)
+        new, right = WORLDS["good model"].draw(generator, 100)
+        chosen = st.select(scores, correct, new, alpha=0.15)
+        shares.append(1 - right[chosen].mean() if chosen else 0.0)
+    assert np.mean(shares) <= 0.15 + 2 * np.std(shares) / 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own_grid", [False, True])
+@pytest.mark.parametrize("name", WORLDS)
+def test_promise_is_kept(name: str, own_grid: bool) -> None:
+    """200 labelled sets of each world; the long form is research/experiments/calibration/promise.py."""
+    world, generator = WORLDS[name], np.random.default_rng(1)
+    reference = world.log_score(np.random.default_rng(99), 20_000)
+    broken = 0
+    for _ in range(200):
+        scores, correct = world.draw(generator, 300)
+        unlabelled = None if own_grid else world.log_score(generator, 300)
+        threshold = st.Threshold.fit(scores, correct, alpha=0.1, delta=0.1, unlabelled=unlabelled)
+        broken += true_risk(world, threshold.accepts, reference) > 0.1
+    assert broken <= 31  # P(Bin(200, 0.1) > 31) = 0.005
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["score is a probability", "good model", "overconfident"])
+def test_a_threshold_chosen_on_the_labels_breaks_its_promise(name: str) -> None:
+    """The control: the loosest threshold whose error on the labels is at most alpha."""
+    world, generator = WORLDS[name], np.random.default_rng(1)
+    reference = world.log_score(np.random.default_rng(99), 20_000)
+    broken = 0
+    for _ in range(200):
+        scores, correct = world.draw(generator, 300)
+        broken += true_risk(world, best_on_the_labels(scores, correct), reference) > 0.1
+    assert broken >= 60  # 0.1 is allowed
+
+
+def best_on_the_labels(scores: np.ndarray, correct: np.ndarray):
+    curve = st.metrics.risk_coverage(-scores, correct)
+    good = curve.threshold[curve.risk <= 0.1]
+    cut = good[-1] if good.size else -1.0
+    return lambda new: -new <= cut
+
+
+def test_on_average_promises() -> None:
+    """`missed` and `joint` over many labelled sets of a small world, against the true shares."""
+    world: World = WORLDS["good model"]
+    generator = np.random.default_rng(3)
+    missed, joint = [], []
+    for _ in range(300):
+        scores, correct = world.draw(generator, 60)
+        new, right = world.draw(generator, 500)
+        accepted = st.Threshold.fit(scores, correct, promise="missed", alpha=0.2).accepts(new)
+        missed.append(accepted[right == 0].mean())
+        accepted = st.Threshold.fit(scores, correct, promise="joint", alpha=0.1).accepts(new)
+        joint.append((accepted & (right == 0)).mean())
+    assert np.mean(missed) <= 0.2 + 3 * np.std(missed) / math.sqrt(300)
+    assert np.mean(joint) <= 0.1 + 3 * np.std(joint) / math.sqrt(300)

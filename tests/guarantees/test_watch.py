@@ -1,0 +1,266 @@
+"""From labels to words, to a new calibrator, and back; in both databases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+import semtoken as st
+from semtoken.errors import InvalidInput
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.betting import wrong_share
+from semtoken.guarantees.journal.labels import add_label, agreement, queue, undo
+from semtoken.guarantees.journal.store import Journal
+from semtoken.guarantees.journal.watch import promise_report, watch
+from semtoken.guarantees.judge import KINDS, Claim
+from semtoken.guarantees.measures import drift
+from tests.cli.run import invoke
+from tests.guarantees.made_up import DAY, entry, filled, fitted, rows_of
+
+
+def selective(alpha: float) -> Claim:
+    return Claim(KINDS["selective"], alpha, 0.1)
+
+
+def test_words_for_each_state() -> None:
+    days = [1.7e9 + DAY * i for i in range(300)]
+    assert promise_report([False] * 41, days[:41], selective(0.05)).sentence.startswith("Too few labels to tell (41).")
+    assert promise_report([False] * 200, days[:200], selective(0.1)).sentence.startswith(
+        "Kept so far: 0 of 200 labelled accepted"
+    )
+    broken = promise_report([False] * 150 + [True] * 30, days[:180], selective(0.1))
+    assert broken.state == "broken"
+    assert broken.sentence.startswith("Broken since about 12 April 2024: take the threshold back.")
+    assert broken.broken_since == days[150]  # 14 November 2023 and 150 days
+
+
+def test_only_accepted_answers_of_the_calibrator_in_use_count(journal: Journal) -> None:
+    nothing = watch(journal)
+    assert (nothing.state, nothing.n, nothing.wrong, nothing.low, nothing.high) == ("no_promise", 0, 0, 0.0, 1.0)
+    assert (nothing.level, nothing.without_label, nothing.undecided, nothing.alpha) == (0.05, 0, 0, None)
+    old, new = fitted(), fitted(seed=1)
+    filled(journal, old, [False] * 60)
+    assert watch(journal).state == "broken"
+    filled(journal, new, [True] * 10, first=1000)
+    made = entry(5000, sampled=True, decision="abstain", calibrator=new.checksum)
+    doubtful = entry(5001, sampled=False, decision="answer", calibrator=new.checksum)
+    journal.add(rows_of([made, doubtful]))
+    add_label(journal, made.id, "me", False)
+    add_label(journal, doubtful.id, "me", False)
+    report = watch(journal)
+    assert (report.state, report.n, report.wrong, report.calibrator) == ("unknown", 10, 0, new.checksum)
+    journal.use(old.file, old.checksum)  # the old one came back
+    assert watch(journal).calibrator == old.checksum
+
+
+def test_labels_lead_to_their_answers_and_no_other_answer_is_looked_at(journal: Journal) -> None:
+    """A server looks every minute, and the calibrator in use may have decided millions."""
+    if journal.engine.dialect.name != "sqlite":
+        pytest.skip("SQLite alone says its plan in these words, and knows nothing of how many rows there are")
+    filled(journal, fitted(), [True] * 20)
+    asked: list[tuple[str, tuple[object, ...]]] = []
+    sa.event.listen(
+        journal.engine, "before_cursor_execute", lambda _c, _u, text, given, *_: asked.append((text, given))
+    )
+    watch(journal)
+    [query] = [one for one in asked if "JOIN labels" in one[0]]
+    with journal.engine.connect() as connection:
+        plan = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query[0]}", query[1])]
+    assert plan == ["SCAN labels", "SEARCH entries USING INTEGER PRIMARY KEY (rowid=?)"]
+
+
+def test_questions_that_are_asked_again_and_again_count_once(journal: Journal) -> None:
+    """Compared as if they were independent, a few answers of the fitted kind would look like other questions."""
+    calibrator = fitted()
+    labelled = np.array(calibrator.calibrator.scores)
+    kinds = np.quantile(labelled, (np.arange(60) + 0.5) / 60)
+    often = [0] * 500 + [20] * 300 + list(range(60))
+    journal.use(calibrator.file, calibrator.checksum)
+    about = {"calibrator": calibrator.checksum, "headline": None}
+    journal.add(
+        rows_of(
+            entry(n, log_score=float(kinds[kind]), prompt=f"question {kind}", **about) for n, kind in enumerate(often)
+        )
+    )
+    found = watch(journal)
+    assert found.moved is not None and found.moved.n_recent == 60
+    assert found.moved.distance < 0.05 and "no difference is shown" in found.moved_sentence
+    assert drift(labelled, kinds[often]).low > 0.2  # what would be said otherwise
+    journal.add(rows_of(entry(n, log_score=-0.1, prompt=f"question {n % 11}", **about) for n in range(1000, 3000)))
+    few = watch(journal)
+    assert few.moved is None and few.moved_sentence.startswith("The newest answers are to 11 different questions: too")
+
+
+def test_labelling_again_does_not_make_an_answer_new(journal: Journal) -> None:
+    """Wrong answers that are rechecked in one sitting stay where they were; with 10% wrong nothing is broken."""
+    filled(journal, fitted(), [i % 10 != 9 for i in range(200)])
+    before = watch(journal)
+    for i in range(9, 200, 10):
+        add_label(journal, f"entry-{i}", "me", None)
+        add_label(journal, f"entry-{i}", "me", False)
+    again = watch(journal)
+    assert again == before and (again.state, again.wrong) == ("kept", 20)
+    journal.add(rows_of([entry(900, sampled=True)]))
+    assert undo(journal, "me") == "entry-199", "the label that was given last, not the one of the newest answer"
+
+
+def test_a_clock_that_is_set_back_changes_no_order(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The label given last is the one that is taken back, and answers count in the order in which they came."""
+    applied = fitted()
+    filled(journal, applied, [True] * 60)
+    before = watch(journal)
+    for hours, number in enumerate((3, 1, 2)):
+        monkeypatch.setattr("semtoken.guarantees.journal.labels.time.time", lambda hours=hours: 1.6e9 - 3600 * hours)
+        add_label(journal, f"entry-{number}", "me", False)
+    assert watch(journal).wrong == 3
+    assert [undo(journal, "me") for _ in range(3)] == ["entry-2", "entry-1", "entry-3"]
+    for number in (1, 2, 3):
+        add_label(journal, f"entry-{number}", "me", True)
+    assert watch(journal) == before
+    filled(journal, applied, [False] * 30, first=60, begin=1.5e9)
+    late = watch(journal)
+    assert (late.state, late.order, late.n) == ("broken", "draw", 90)
+    assert late.broken_since == 1.5e9 + DAY * 60
+
+
+def test_the_order_of_the_draw_counts_where_it_can_be_had(journal: Journal) -> None:
+    """Wrong answers that are labelled first look like a change, until the answers before them have labels."""
+    applied = fitted()
+    journal.use(applied.file, applied.checksum)
+    made = [entry(i, sampled=True, decision="answer", calibrator=applied.checksum) for i in range(200)]
+    abstained = entry(300, sampled=True, decision="abstain", calibrator=applied.checksum)
+    journal.add(rows_of([abstained, *made]))
+    for i in range(9, 200, 10):
+        add_label(journal, made[i].id, "me", False)
+    early = watch(journal)
+    assert (early.state, early.order, early.without_label) == ("broken", "labels", 180)
+    assert "180 older answers of the sample have no label" in early.sentence
+    for i in range(200):
+        if i % 10 != 9:
+            add_label(journal, made[i].id, "me", True)
+    late = watch(journal)
+    assert (late.state, late.order, late.without_label, late.n) == ("kept", "draw", 0, 200)
+
+
+def test_disagreement_counts_as_wrong_and_is_told(journal: Journal) -> None:
+    filled(journal, fitted(), [True] * 20)
+    for i in range(5):
+        add_label(journal, f"entry-{i}", "you", i > 0)
+    found = agreement(journal)
+    assert (found.twice, found.disagreed) == (5, 1) and "counts as wrong" in found.sentence
+    assert watch(journal).wrong == 1
+    assert undo(journal, "you") == "entry-4"
+    assert agreement(journal).twice == 4
+    assert undo(journal, "nobody") is None
+
+
+def test_nobody_is_asked_twice_and_a_fifth_is_asked_of_two(journal: Journal) -> None:
+    journal.add(rows_of(entry(i, sampled=i % 2 == 0, seen_twice=i % 10 == 0, chance=i / 100) for i in range(100)))
+    seen: dict[str, list[str]] = {"ann": [], "bob": [], "cy": []}
+    for person, found in seen.items():
+        while rows := queue(journal, person, limit=7):
+            for row in rows:
+                add_label(journal, row["id"], person, True)
+                found.append(row["id"])
+    assert sorted(seen["ann"]) == sorted(f"entry-{i}" for i in range(0, 100, 2))
+    assert sorted(seen["bob"]) == sorted(f"entry-{i}" for i in range(0, 100, 10))
+    assert seen["cy"] == []
+    doubtful = [row["id"] for row in queue(journal, "cy", "doubtful", limit=5)]
+    assert doubtful == [f"entry-{i}" for i in (1, 3, 5, 7, 9)]  # the least sure first, none of the sample
+    undo(journal, "ann")
+    assert [row["id"] for row in queue(journal, "ann")] == seen["ann"][-1:]
+
+
+def test_people_who_label_at_the_same_time_seldom_meet(journal: Journal) -> None:
+    """Both fetch before either labels; half of the answers would be labelled twice if they came in one order."""
+    journal.add(rows_of(entry(i, sampled=True, seen_twice=False) for i in range(200)))
+    fetched = [{row["id"] for row in queue(journal, person, limit=20)} for person in ("ann", "bob")]
+    assert all(len(one) == 20 for one in fetched) and len(fetched[0] & fetched[1]) <= 9  # 4 on average
+
+
+def test_models_that_disagree_are_queued(journal: Journal) -> None:
+    rows = [
+        entry(i, sampled=False, prompt=f"p{i % 5}", model=f"m{i // 5}", decision="abstain" if i in (5, 7) else "answer")
+        for i in range(10)
+    ]
+    journal.add(rows_of(rows))
+    assert {row["id"] for row in queue(journal, "ann", "disagreement")} == {"entry-0", "entry-2", "entry-5", "entry-7"}
+
+
+def test_calibrators_that_disagree_are_queued(journal: Journal) -> None:
+    lenient, strict = fitted(0.4), fitted(0.1)
+    journal.use(lenient.file, lenient.checksum)
+    journal.use(strict.file, strict.checksum)
+    loose, tight = (
+        one.calibrator.threshold.uncertainty or 0.0 for one in (lenient, strict) if one.calibrator.threshold
+    )
+    about = {"sampled": False, "calibrator": strict.checksum, "headline": None, "decision": "abstain"}
+    rows = [entry(0, log_score=-(loose + tight) / 2, **about), entry(1, log_score=-9.0, **about)]
+    journal.add(rows_of(rows))
+    assert [row["id"] for row in queue(journal, "ann", "disagreement")] == ["entry-0"]
+
+
+def test_a_person_needs_a_name(journal: Journal) -> None:
+    with pytest.raises(InvalidInput):
+        queue(journal, "  ")
+    with pytest.raises(InvalidInput):
+        add_label(journal, "none", "ann", True)
+
+
+def test_a_calibrator_from_the_labelled_sample_alone(journal: Journal, url: str, tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    scores = -generator.exponential(0.5, 700)
+    journal.add(rows_of(entry(i, log_score=float(s), sampled=i < 600, headline=None) for i, s in enumerate(scores)))
+    for i in [*range(300), *range(600, 700)]:
+        add_label(journal, f"entry-{i}", "me", bool(generator.random() < np.exp(scores[i])) if i < 600 else False)
+    target = tmp_path / "calibrator"
+    done = invoke(["calibrate", "--journal", url, "-o", str(target), "--alpha", "0.3"])
+    assert done.exit_code == 0, done.output
+    found = st.Calibrator.load(target)
+    assert found.n == 300  # not the hundred wrong ones that are not of the sample
+    assert set(found.scores) == {float(s) for s in scores[:300]}
+    assert "300 labelled answers and 300 further scores" in done.output
+
+
+def test_the_command_says_it_in_words_and_as_json(journal: Journal, url: str) -> None:
+    filled(journal, fitted(), [True] * 30 + [False] * 40)
+    done = invoke(["watch", url])
+    assert done.exit_code == 1 and "Broken since about" in done.output and "distance" in done.output
+    report = json.loads(invoke(["watch", url, "--json"]).stdout)
+    assert (report["state"], report["n"], report["wrong"], report["holds"]) == ("broken", 70, 40, False)
+    assert invoke(["watch", url + "-not-there"]).exit_code == 2
+
+
+def test_a_former_calibrator_is_put_back_from_the_journal(journal: Journal, url: str, tmp_path: Path) -> None:
+    """Also after its file was overwritten, which `calibrate --force` does."""
+    first, second = fitted(), fitted(seed=1)
+    journal.use(first.file, first.checksum)
+    journal.use(second.file, second.checksum)
+    folder = tmp_path / "calibrator"
+    second.calibrator.save(folder)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = invoke(["journal", "export" if arguments else "show", url, *arguments])
+        return done.exit_code, " ".join(done.output.split())
+
+    listed = run()[1]
+    assert listed.index(second.checksum[:12]) < listed.index(first.checksum[:12]) and "400 labels" in listed
+    code, told = run("--checksum", first.checksum[:8], "-o", str(folder))
+    assert code != 0 and "--force" in told and CalibratorInUse.load(folder).checksum == second.checksum
+    assert run("--checksum", first.checksum[:8], "-o", str(folder), "--force")[0] == 0
+    assert CalibratorInUse.load(folder).checksum == first.checksum
+    assert run("--checksum", second.checksum, "-o", str(tmp_path / "new"))[0] == 0
+    assert CalibratorInUse.load(tmp_path / "new").checksum == second.checksum
+    assert run("--checksum", "no", "-o", str(folder))[0] != 0
+
+
+def test_a_promise_is_called_kept_from_the_upper_end_on_and_not_before() -> None:
+    bad = [i % 20 == 10 for i in range(100)]
+    high = wrong_share(5, 100)[1]
+    for alpha, state in ((high - 1e-6, "unknown"), (high - 0.005, "unknown"), (high, "kept"), (high + 1e-6, "kept")):
+        report = promise_report(bad, range(100), selective(alpha))
+        assert (report.state, report.high) == (state, high)

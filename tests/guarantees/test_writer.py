@@ -1,0 +1,452 @@
+"""No acknowledged entry is lost: processes killed, disks that are full, databases that go away and come back."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semtoken.guarantees.journal.database import engine_of, url_of
+from semtoken.guarantees.journal.spool import Spool, check_spool, lines_of
+from semtoken.guarantees.journal.store import Journal
+from semtoken.guarantees.journal.writer import (
+    PAUSE,
+    JournalWriter,
+    adopt_left_behind,
+    can_never_be_written,
+    longer_pause,
+)
+from tests.guarantees.databases import Postgres, can_run_postgres, postgres
+from tests.guarantees.made_up import entry
+
+WRITES_UNTIL_KILLED = """
+import sys
+from semtoken.guarantees.journal.store import Journal
+from semtoken.guarantees.journal.writer import JournalWriter
+from tests.guarantees.made_up import entry
+from pathlib import Path
+writer = JournalWriter(Journal.open(sys.argv[1]), Path(sys.argv[2]))
+writer.start()
+for i in range(int(sys.argv[3]), int(sys.argv[3]) + 100_000):
+    assert writer.put(entry(i))
+    print(i, flush=True)
+"""
+
+
+def names(journal: Journal) -> list[str]:
+    return [row["id"] for row in journal.entries()]
+
+
+@pytest.mark.parametrize(
+    "seconds", [0.0, pytest.param(0.15, marks=pytest.mark.slow), pytest.param(0.4, marks=pytest.mark.slow)]
+)
+def test_a_process_that_is_killed_loses_nothing(url: str, tmp_path: Path, seconds: float) -> None:
+    spool, acknowledged = tmp_path / "spool", 0
+    for attempt in range(2):
+        first = 1_000_000 * attempt
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITES_UNTIL_KILLED, url, str(spool), str(first)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{first}\n"
+        time.sleep(seconds)
+        process.kill()
+        lines = process.stdout.read().splitlines()  # those that it had acknowledged and said so
+        process.wait()
+        acknowledged += 1 + len([line for line in lines if line.isdigit()])
+    journal = Journal.open(url)
+    adopt_left_behind(journal, spool)
+    found = names(journal)
+    assert len(found) == len(set(found))
+    assert len(found) in (acknowledged, acknowledged + 1, acknowledged + 2)  # an entry may be there and not yet said
+    assert list(spool.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_many_clients_at_once_lose_and_mix_nothing(url: str, tmp_path: Path) -> None:
+    """Three processes with 50 threads in all, each with its own spool, into one database."""
+    code = """
+import sys, threading
+from pathlib import Path
+from semtoken.guarantees.journal.store import Journal
+from semtoken.guarantees.journal.writer import JournalWriter
+from tests.guarantees.made_up import entry
+writer = JournalWriter(Journal.open(sys.argv[1]), Path(sys.argv[2]))
+writer.start()
+first, clients = int(sys.argv[3]), int(sys.argv[4])
+def client(number):
+    for i in range(40):
+        assert writer.put(entry(1000 * number + i, person=f"client-{number}", answer=f"{number}:{i}"))
+threads = [threading.Thread(target=client, args=(n,)) for n in range(first, first + clients)]
+[t.start() for t in threads]; [t.join() for t in threads]
+assert writer.flush(60), writer.figures
+writer.close()
+"""
+    spool = tmp_path / "spool"
+    shares = ((0, 17), (17, 17), (34, 16))
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code, url, str(spool), str(first), str(n)]) for first, n in shares
+    ]
+    assert [process.wait(120) for process in processes] == [0, 0, 0]
+    rows = list(Journal.open(url).entries())
+    assert Counter(row["person"] for row in rows) == {f"client-{n}": 40 for n in range(50)}
+    assert {row["answer"] for row in rows} == {f"{n}:{i}" for n in range(50) for i in range(40)}
+    assert all(row["answer"].split(":")[0] == row["person"].removeprefix("client-") for row in rows)
+
+
+def test_a_database_that_goes_away_and_comes_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    if not can_run_postgres():
+        pytest.skip("no PostgreSQL server on this machine (apt-get install postgresql)")
+    with postgres() as server:
+        writer = started(Journal.open(server.database()), tmp_path)
+        put(writer, range(100))
+        assert writer.flush(30)
+        server.stop()
+        slowest = put(writer, range(100, 300))
+        end = time.monotonic() + 30
+        while writer.figures.problem is None:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert writer.figures.waiting_bytes > 0 and "cannot be written, entries wait" in caplog.text
+        server.start()
+        assert writer.flush(60), writer.figures
+        assert sorted(names(writer.journal)) == sorted(f"entry-{i}" for i in range(300))
+        assert slowest < 0.5  # nobody waited for the database
+        writer.close()
+
+
+def started(journal: Journal, folder: Path, **options: Any) -> JournalWriter:
+    writer = JournalWriter(journal, folder / "spool", **options)
+    writer.start()
+    return writer
+
+
+def put(writer: JournalWriter, numbers: Any) -> float:
+    """Put entries; the longest that one took, in seconds."""
+    slowest = 0.0
+    for i in numbers:
+        begun = time.monotonic()
+        assert writer.put(entry(i))
+        slowest = max(slowest, time.monotonic() - begun)
+    return slowest
+
+
+FULL_DISK = """
+import json, os, resource, signal, sys, time
+from pathlib import Path
+from semtoken.guarantees.journal.store import Journal
+from semtoken.guarantees.journal.writer import JournalWriter
+from tests.guarantees.made_up import entry
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+writer = JournalWriter(Journal.open(sys.argv[1]), Path(sys.argv[2]))
+writer.start()
+kept = [i for i in range(50) if writer.put(entry(i))]
+assert writer.flush(30)
+limit = os.path.getsize(sys.argv[1] + "-wal") + 20_000  # no file may become longer from here on
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+kept += [i for i in range(50, 3000) if writer.put(entry(i, answer="x" * 500))]
+end = time.monotonic() + 30
+while writer.figures.problem is None and time.monotonic() < end:
+    time.sleep(0.02)
+during = vars(writer.figures)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+kept += [i for i in range(3000, 3010) if writer.put(entry(i))]
+assert writer.flush(60), writer.figures
+after = vars(writer.figures)
+writer.close()
+print(json.dumps({"kept": kept, "during": during, "after": after}))
+"""
+
+
+def test_a_disk_that_takes_no_more(tmp_path: Path) -> None:
+    """Files that may not grow, as a full disk has it: what is dropped is counted, the rest is kept."""
+    path = tmp_path / "journal.db"
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(path), str(tmp_path / "spool")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["during"]["dropped"] > 0 and told["after"]["problem"] is None
+    assert told["after"]["acknowledged"] == len(told["kept"]) and len(told["kept"]) + told["after"]["dropped"] == 3010
+    assert sorted(names(Journal.open(str(path)))) == sorted(f"entry-{i}" for i in told["kept"])
+
+
+def test_what_waits_beyond_the_limit_is_dropped_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = Journal.open(str(path))
+    with journal.engine.connect() as busy:  # somebody else writes, so nothing leaves the spool
+        busy.exec_driver_sql("BEGIN IMMEDIATE")
+        writer = started(journal, tmp_path, most_waiting=20_000)
+        taken = sum(writer.put(entry(i)) for i in range(200))
+        assert 0 < taken < 200 and writer.figures.dropped == 200 - taken
+        busy.exec_driver_sql("ROLLBACK")
+    assert writer.flush(60)
+    assert len(names(journal)) == taken == writer.figures.written
+    writer.close()
+
+
+def test_what_a_database_cannot_take_keeps_nothing_else_back(url: str, tmp_path: Path) -> None:
+    writer = started(Journal.open(url), tmp_path)
+    assert writer.put(entry(1)) and writer.put(entry(2, source="x" * 30, at=None)) and writer.put(entry(3))
+    assert writer.flush(30)
+    writer.close()
+    assert names(writer.journal) == ["entry-1", "entry-3"]
+    assert (writer.figures.set_aside, writer.figures.written) == (1, 2)
+    [kept] = lines_of(writer.set_aside_file)
+    assert kept["id"] == "entry-2" and kept["refused"] and writer.figures.dropped == 0
+    assert writer.set_aside_file.stat().st_mode & 0o777 == 0o600
+
+
+REFUSING = {
+    "read-only, as a standby": (
+        "ALTER DATABASE {name} SET default_transaction_read_only = on",
+        "SET default_transaction_read_only = off; ALTER DATABASE {name} RESET default_transaction_read_only",
+    ),
+    "the table is being replaced": (
+        "ALTER TABLE entries RENAME TO entries_old",
+        "ALTER TABLE entries_old RENAME TO entries",
+    ),
+    "no right to insert": ("REVOKE INSERT ON entries FROM limited", "GRANT INSERT ON entries TO limited"),
+}
+"""States in which PostgreSQL refuses writes for a while: how each begins and ends."""
+
+
+@pytest.mark.parametrize("state", REFUSING)
+@pytest.mark.parametrize("apart", [False, True])
+def test_entries_wait_while_the_database_refuses_to_write(
+    server: Postgres, tmp_path: Path, state: str, *, apart: bool
+) -> None:
+    import psycopg
+
+    owner = server.database()
+    name = owner.partition("@/")[2].partition("?")[0]
+    Journal.open(owner).close()
+
+    def say(statements: str) -> None:
+        with psycopg.connect(owner, autocommit=True) as connection:
+            for statement in statements.format(name=name).split("; "):
+                connection.execute(statement)  # type: ignore[arg-type]
+
+    say(
+        "DROP ROLE IF EXISTS limited; CREATE ROLE limited LOGIN; "
+        "GRANT SELECT ON ALL TABLES IN SCHEMA public TO limited; "
+        "GRANT INSERT ON entries TO limited; GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO limited"
+    )
+    begins, ends = REFUSING[state]
+    say(begins)
+    limited = owner.replace(f"//{server.user}@", "//limited@")
+    writer = started(Journal(engine_of(url_of(limited))), tmp_path, apart=apart)
+    put(writer, range(3))
+    end = time.monotonic() + 60
+    while writer.figures.problem is None and time.monotonic() < end:
+        time.sleep(0.05)
+    assert writer.figures.problem is not None and writer.figures.waiting_bytes > 0
+    say(ends)
+    assert writer.flush(60), writer.figures
+    writer.close()
+    assert names(Journal.open(owner)) == [f"entry-{i}" for i in range(3)]
+    assert (writer.figures.dropped, writer.figures.set_aside, writer.figures.problem) == (0, 0, None)
+    assert not writer.set_aside_file.exists()
+    say("DROP OWNED BY limited; DROP ROLE limited")
+
+
+def test_what_was_set_aside_is_deleted_with_the_person_it_is_about(tmp_path: Path) -> None:
+    writer = started(Journal.open(str(tmp_path / "journal.db")), tmp_path)
+    for i, person in enumerate(("ann", "ben")):
+        assert writer.put(entry(i, person=person, at=None))
+    assert writer.flush(30)
+    writer.close()
+    writer.journal.delete(person="ann", spool=writer.set_aside_file.parent)
+    assert [kept["person"] for kept in lines_of(writer.set_aside_file)] == ["ben"]
+
+
+@pytest.mark.parametrize("value", ["a\0b", 2**80, "x" * 5000, {"a": 1}])
+def test_values_that_no_database_takes_are_told_from_a_database_that_is_away(url: str, value: Any) -> None:
+    journal = Journal.open(url)
+    row = entry(1).values() | {"source": value}
+    try:
+        journal.add([row])
+    except Exception as error:
+        assert can_never_be_written(error), error
+    else:
+        assert "sqlite" in journal.engine.dialect.name  # which has no lengths, and types of values only
+
+
+def test_lines_that_are_damaged_or_cut_off_are_left_out(tmp_path: Path) -> None:
+    whole = json.dumps(entry(1).values()) + "\n"
+    path = tmp_path / "1.jsonl"
+    path.write_text("[" * 100_000 + "\n" + whole + whole[: len(whole) // 2])
+    assert [row["id"] for row in lines_of(path)] == ["entry-1"]
+
+
+def test_the_file_that_is_written_stays_where_no_other_can_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the entries that come after it was taken would be deleted with it."""
+    spool = Spool(tmp_path, 10**6)
+    spool.append(entry(1).line())
+    [first] = spool.take()
+    spool.append(entry(2).line())
+
+    def full() -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(spool, "_open_new_file", full)
+        assert spool.take() == [first]
+        spool.remove(first)
+        assert spool.take() == []
+    spool.append(entry(3).line())
+    [second] = spool.take()
+    assert [row["id"] for row in lines_of(second)] == ["entry-2", "entry-3"]
+    assert spool.waiting_bytes == second.stat().st_size
+
+
+def test_a_spool_in_use_is_left_alone(tmp_path: Path) -> None:
+    journal = Journal.open(str(tmp_path / "journal.db"))
+    with journal.engine.connect() as busy:
+        busy.exec_driver_sql("BEGIN IMMEDIATE")
+        writer = started(journal, tmp_path)
+        put(writer, range(5))
+        busy.exec_driver_sql("ROLLBACK")
+    assert adopt_left_behind(journal, tmp_path / "spool") == 0
+    assert writer.flush(60)
+    writer.close()
+    assert len(names(journal)) == 5
+
+
+def test_a_writer_begins_with_what_earlier_processes_left(tmp_path: Path) -> None:
+    for first in (0, 4):
+        spool = Spool(tmp_path / "spool", 10**6)
+        for i in range(first, first + 4):
+            assert spool.append(entry(i).line()) is None
+        spool.close()
+    writer = started(Journal.open(str(tmp_path / "journal.db")), tmp_path)
+    put(writer, [8])
+    assert writer.flush(60) and writer.figures.written == 9
+    writer.close()
+    assert sorted(names(writer.journal)) == [f"entry-{i}" for i in range(9)]
+
+
+def test_another_process_goes_on_where_the_one_that_wrote_is_killed(url: str, tmp_path: Path) -> None:
+    writer = started(Journal.open(url), tmp_path, apart=True)
+    put(writer, range(50))
+    assert writer.put(entry(50, source="x" * 30, at=None))  # refused by every database
+    assert writer.flush(60)
+    written_by = writing_process(os.getpid())
+    os.kill(written_by, signal.SIGKILL)
+    put(writer, range(51, 60))
+    assert writer.flush(60), writer.figures
+    assert writing_process(os.getpid()) != written_by
+    assert writer.figures.problem is None and writer.figures.set_aside == 1 and writer.figures.written == 59
+    writer.close()
+    assert names(writer.journal) == [f"entry-{i}" for i in range(60) if i != 50]
+
+
+def test_the_process_that_writes_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
+    path, spool = str(tmp_path / "journal.db"), str(tmp_path / "spool")
+    code = WRITES_UNTIL_KILLED.replace("Path(sys.argv[2]))", "Path(sys.argv[2]), apart=True)")
+    process = subprocess.Popen([sys.executable, "-c", code, path, spool, "0"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "0\n"
+    journal = Journal.open(path)
+    while not names(journal):
+        time.sleep(0.05)
+    child = writing_process(process.pid)
+    os.kill(child, signal.SIGTERM)  # as service managers send it to all processes at once; it has more to write
+    process.kill()
+    acknowledged = 1 + len([line for line in process.stdout.read().splitlines() if line.isdigit()])
+    process.wait()
+    end = time.monotonic() + 60
+    while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split()[2]:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    adopt_left_behind(journal, Path(spool))
+    assert len(names(journal)) in (acknowledged, acknowledged + 1)
+
+
+def writing_process(of: int) -> int:
+    """The process that writes for another one, once it is there."""
+    end = time.monotonic() + 60
+    while True:
+        for task in Path(f"/proc/{of}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                if b"semtoken.guarantees.journal.writer" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    return int(child)
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_line_that_was_written_in_part_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool, first = Spool(tmp_path / "spool", 10**6), entry(1).line()
+    assert spool.append(first) is None and spool.waiting_bytes == len(first)
+    write = os.write
+    monkeypatch.setattr("semtoken.guarantees.journal.spool.os.write", lambda file, line: write(file, line[:50]))
+    assert spool.append(entry(2).line()) == "disk"
+    monkeypatch.setattr("semtoken.guarantees.journal.spool.os.write", write)
+    assert spool.append(entry(3).line()) is None
+    [file] = spool.take()
+    assert file.read_bytes() == first + entry(3).line()
+    assert spool.take() == [file] and spool.waiting_bytes == file.stat().st_size
+    spool.remove(file)
+    assert spool.waiting_bytes == 0 and spool.take() == []
+    spool.close()
+    assert not list((tmp_path / "spool").iterdir())
+
+
+def test_as_many_bytes_may_wait_as_were_allowed(tmp_path: Path) -> None:
+    lines = [entry(number).line() for number in (1, 2, 3)]
+    spool = Spool(tmp_path / "spool", len(lines[0]) + len(lines[1]))
+    assert [spool.append(line) for line in lines] == [None, None, "full"]
+    spool.close()
+
+
+def test_every_count_is_told_as_it_grows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told: Counter[str] = Counter()
+    writer = JournalWriter(Journal.open(str(tmp_path / "journal.db")), tmp_path / "spool")
+    writer.on_change = lambda what, n: told.update({what: n})
+    assert not writer.put(entry(0))  # it is not started
+    none = {"acknowledged": 0, "written": 0, "set_aside": 0, "waiting_bytes": 0, "problem": None}
+    assert vars(writer.figures) == none | {"dropped": 1}
+    writer.start()
+    put(writer, range(1, 4))
+    assert writer.put(entry(4, source="x" * 30, at=None))  # the database refuses it
+    assert writer.flush(30)
+    writer.close()
+    assert [path for path in (tmp_path / "spool").iterdir() if path.is_dir()] == []  # nobody has to take anything over
+    assert told == {"acknowledged": 4, "written": 3, "dropped": 1, "set_aside": 1}
+    assert told == {name: n for name, n in vars(writer.figures).items() if name in told}
+    dropped, aside = [one.getMessage() for one in caplog.records]
+    assert dropped == "The journal drops entries: closed" and str(writer.set_aside_file) in aside
+
+
+def test_pauses_double_up_to_five_seconds_while_the_database_is_away() -> None:
+    pauses = itertools.accumulate(range(6), lambda pause, _: longer_pause(pause), initial=PAUSE)
+    assert list(pauses) == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0, 5.0]
+
+
+def test_nobody_else_may_read_a_spool(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        spool = Spool(tmp_path / "spool", 10**6)
+        spool.append(entry(1).line())
+        check_spool(tmp_path / "checked")
+    finally:
+        os.umask(before)
+    [file] = spool.path.iterdir()
+    modes = [one.stat().st_mode & 0o777 for one in (tmp_path / "spool", spool.path, file, tmp_path / "checked")]
+    assert modes == [0o700, 0o700, 0o600, 0o700]
+    spool.close()

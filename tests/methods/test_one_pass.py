@@ -1,0 +1,452 @@
+"""`STC(..., methods=[...])`: scores of further methods, the same whichever way an answer comes, and their intervals."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import sys
+import types
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import semtoken
+from semtoken import methods
+from semtoken.core.engine_tokens import TopStep, TopToken
+from semtoken.core.results.headlines import headline_of
+from semtoken.core.scored_token import TokenMark
+from semtoken.errors import BackendError, CalibratorMismatch, InvalidInput
+from semtoken.methods.observers.method_scores import MethodScores, one_pass_methods, scores_of_steps
+from semtoken.methods.observers.steps import Observer, Step
+from semtoken.support.almanac import load_questions
+from semtoken.support.arrays import entropy_bounds, row_divergences, row_entropies
+
+CASES = json.loads((Path(__file__).parents[1] / "methods" / "data" / "one_pass_cases.json").read_text("utf-8"))
+WITHOUT_ATTENTION = [name for name in one_pass_methods() if name != "rauq"]
+
+
+def numbers_of(case: dict[str, Any]) -> dict[str, float]:
+    rows, chosen = np.array(case["log_probs"]), case["chosen"]
+    normalizers, size = np.zeros(len(chosen)), rows.shape[1]
+    entropies, divergences = row_entropies(rows, normalizers, size), row_divergences(rows, normalizers, size)
+    logs = rows[np.arange(len(chosen)), chosen]
+    return {
+        "mean_token_entropy": methods.mean_token_entropy(entropies),
+        "max_token_entropy": methods.max_token_entropy(entropies),
+        "window_entropy_4": methods.window_entropy(entropies),
+        "trace": methods.trace(entropies, logs),
+        "first_content_entropy_20": methods.first_content_entropy(list(rows), case["first_content_step"]),
+        "self_certainty": methods.self_certainty(divergences),
+        "lowest_group_confidence_8_20": methods.lowest_group_confidence(list(rows)),
+        "epr_15": methods.epr(list(rows)),
+        "surprise_and_peak": methods.surprise_and_peak(entropies, logs),
+        "rauq_02": methods.rauq(logs, case["attention_to_previous"]),
+    }
+
+
+@pytest.mark.parametrize("case", CASES["cases"], ids=lambda case: case["name"])
+def test_worked_cases(case: dict[str, Any]) -> None:
+    assert numbers_of(case) == pytest.approx(case["expected"], rel=CASES["tolerance"], abs=CASES["tolerance"])
+
+
+@pytest.fixture(scope="module")
+def stc() -> Any:
+    return semtoken.STC.from_pretrained("almanac", device="cpu", methods=one_pass_methods())
+
+
+PROMPTS = [question.prompt() for question in load_questions("dev")[:2]]
+
+
+def test_generated_and_read_answers_have_the_same_scores(stc: Any) -> None:
+    made = stc.generate(PROMPTS, 8)
+    read = stc.score(PROMPTS, [answer.token_ids for answer in made])
+    for one, other in zip(made, read, strict=True):
+        assert set(one.scores) == set(one_pass_methods()) and not one.score_bounds
+        assert other.scores == pytest.approx(one.scores, rel=1e-4, abs=1e-4)
+        assert one.scores["stc"] == pytest.approx(one.uncertainty)
+        assert one.scores["perplexity"] == pytest.approx(-one.log_probability / one.n_tokens)
+        new_word = one.new_word_confidence(PROMPTS[made.index(one)])
+        assert new_word is None or math.exp(-one.scores["mean_new_word"]) == pytest.approx(new_word)
+        weakest = min(part.confidence for part in one.parts("phrase"))
+        assert math.exp(-one.scores["weakest_phrase"]) == pytest.approx(weakest)
+        assert json.loads(one.to_json())["scores"] == pytest.approx(one.scores)
+
+
+def test_scores_are_those_of_the_rows(stc: Any) -> None:
+    """Against a pass of the model itself and the formulas by hand."""
+    torch = pytest.importorskip("torch")
+    [answer] = stc.generate(PROMPTS[:1], 6)
+    prompt = stc.tokenizer(PROMPTS[0])["input_ids"]
+    with torch.no_grad():
+        logits = stc.model(torch.tensor([prompt + answer.token_ids])).logits[0, len(prompt) - 1 : -1]
+    logs = logits[:, : stc.clusters.vocabulary.size].double().log_softmax(-1).numpy()
+    entropies = -(np.exp(logs) * logs).sum(axis=1)
+    uniform = (logs.mean(axis=1) + np.log(logs.shape[1])).mean()
+    top = np.sort(logs, axis=1)[:, :-16:-1]
+    of_best = -(np.exp(top) * top).sum(axis=1).mean()
+    assert answer.scores["mean_token_entropy"] == pytest.approx(entropies.mean(), rel=1e-3, abs=1e-5)
+    assert answer.scores["self_certainty"] == pytest.approx(uniform, rel=1e-4)
+    assert answer.scores["epr"] == pytest.approx(of_best, rel=1e-3, abs=1e-5)
+
+
+def test_an_answer_without_tokens_has_the_worst_score_of_every_method(stc: Any) -> None:
+    [answer] = stc.score(PROMPTS[:1], [""])
+    assert answer.scores == {name: methods.METHODS[name].range[1] for name in one_pass_methods()}
+    assert answer.to_dict()["scores"]["perplexity"] is None
+
+
+def test_other_methods_are_refused_before_a_model_is_loaded() -> None:
+    with pytest.raises(InvalidInput, match=r"semantic_entropy needs nli_logits.*`semtoken compare`"):
+        semtoken.STC.from_pretrained("/no/such/model", methods=["semantic_entropy"])
+    with pytest.raises(InvalidInput, match="There is no method 'sar2'; of one pass there are stc, "):
+        semtoken.STC.from_pretrained("/no/such/model", methods=["sar2"])
+
+
+def test_what_the_backend_does_not_give_is_refused_before_the_first_step(stc: Any) -> None:
+    class OnlyRows:
+        name = "rows"
+        gives = frozenset({"log_probability", "entropy", "best", "row", "logits"})
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(stc.backend, name)
+
+    with pytest.raises(BackendError, match="rows backend does not give attention weights"):
+        semtoken.STC(OnlyRows(), clusters=stc.clusters, methods=["rauq"])
+
+
+# --- intervals from the best tokens ------------------------------------------------------------------------------
+
+
+@st.composite
+def distributions(draw: Any) -> Any:
+    size = draw(st.integers(2, 60))
+    steps = draw(st.integers(1, 6))
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    rows = random.dirichlet(np.full(size, draw(st.sampled_from([0.02, 0.2, 1.0]))), size=steps)
+    rows = np.maximum(rows, 1e-12)
+    return np.log(rows / rows.sum(axis=1, keepdims=True)), random.integers(0, size, size=steps)
+
+
+@given(distributions(), st.integers(1, 60), st.booleans())
+def test_the_exact_entropy_lies_between_the_bounds(drawn: Any, k: int, sized: bool) -> None:
+    rows, _ = drawn
+    size = rows.shape[1]
+    for row in rows:
+        best = np.sort(row)[::-1][: min(k, size)]
+        low, high = entropy_bounds(best, size if sized else None)
+        exact = -(np.exp(row) * row).sum()
+        assert low - 1e-9 <= exact <= high + 1e-9
+        if len(best) == size and sized:
+            assert high - low <= 1e-9
+
+
+def listed(row: np.ndarray, token: int, k: int) -> TopStep:
+    def entry(i: int) -> TopToken:
+        return TopToken(log_prob=float(row[i]), id=int(i))
+
+    return TopStep(chosen=entry(token), top=tuple(entry(i) for i in np.argsort(-row)[:k]))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """As much of a scored answer as the methods below read."""
+
+    logs: Any
+    question: str = ""
+    text: str = "x"
+    log_score: float = -1.0
+
+    def with_fields(self, **changes: Any) -> Answer:
+        return replace(self, **changes)
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.logs)
+
+    @property
+    def token_ids(self) -> list[int]:
+        return list(range(len(self.logs)))
+
+    @property
+    def tokens(self) -> list[Any]:
+        return [type("T", (), {"log_probability": float(log), "text": " x7"}) for log in self.logs]
+
+
+BOUNDED = ["mean_token_entropy", "max_token_entropy", "window_entropy", "trace", "surprise_and_peak"]
+
+
+@given(distributions(), st.integers(21, 30))  # a chosen token that is listed last may not be the next best
+def test_exact_values_lie_in_the_intervals_of_lists(drawn: Any, k: int) -> None:
+    rows, chosen = drawn
+    size, logs = rows.shape[1], rows[np.arange(len(chosen)), chosen]
+    exact = MethodScores([*BOUNDED, "epr", "lowest_group_confidence", "first_content_entropy"])
+    for row, token in zip(rows, chosen, strict=True):
+        exact.observe(Step([0], [int(token)], size, row[None].astype(np.float64), [0]))
+    records, _ = exact._records(0, Answer(logs))  # type: ignore[arg-type]
+    steps = [listed(row, int(token), k) for row, token in zip(rows, chosen, strict=True)]
+    top = MethodScores(exact.names)
+    from semtoken.methods.observers.method_scores import _as_step, _bounds
+
+    for step in steps:
+        top.observe(_as_step(step, size))
+    middle, corners = top._records(0, Answer(logs))  # type: ignore[arg-type]
+    for name in exact.names:
+        value = methods.score(name, records)
+        low, high = _bounds(name, middle, corners) or (methods.score(name, middle),) * 2
+        assert low - 1e-6 <= value <= high + 1e-6, name
+        assert name in BOUNDED or low == high, name
+
+
+def test_a_chosen_token_behind_the_listed_ones_is_none_of_the_best() -> None:
+    logs = np.log(np.array([0.3, 0.2, *[0.05] * 8, *[0.002] * 50]))
+    step = listed(logs, 40, 14)
+    assert step.names[0] not in step.names[1:]
+    with pytest.raises(InvalidInput, match="and of step 0 only 14"):
+        scores_of_steps(["epr"], Answer([logs[40]]), [step], 60)  # type: ignore[arg-type]
+
+
+def test_a_sure_step_of_few_tokens_is_no_whole_distribution() -> None:
+    """Rounding makes its probabilities sum to 1, and yet what is not listed decides a mean of log-probabilities."""
+    sure = [np.array([0.0, -20.0, -22.0])]
+    for method in (methods.lowest_group_confidence, partial(methods.first_content_entropy, step=0)):
+        with pytest.raises(InvalidInput, match="20 best log-probabilities of every step are read"):
+            method(sure)
+    assert methods.epr([np.array([0.0, -20.0]), np.array([0.0, -21.0, -22.0])]) == pytest.approx(
+        (20 * np.exp(-20) + 21 * np.exp(-21) + 22 * np.exp(-22)) / 2
+    )
+
+
+def test_fewer_tokens_than_a_method_reads_are_refused_in_words() -> None:
+    rows = np.log(np.full((1, 60), 1 / 60))
+    step = listed(rows[0], 0, 5)
+    with pytest.raises(InvalidInput, match="15 best log-probabilities of every step are read, and of step 0 only"):
+        scores_of_steps(["epr"], Answer([rows[0, 0]]), [step], 60)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="self_certainty cannot be known from the best tokens"):
+        scores_of_steps(["self_certainty"], Answer([rows[0, 0]]), [step], 60)  # type: ignore[arg-type]
+
+
+# --- everywhere --------------------------------------------------------------------------------------------------
+
+
+def candidates() -> Any:
+    """The definitions that the experiment on the headline scored its answers by."""
+    path = Path(__file__).parents[2] / "research" / "experiments" / "headline" / "candidates.py"
+    spec = importlib.util.spec_from_file_location("headline_candidates", path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SENTENCE = "The capital of the country that you ask about is the old town of Paris on the river Seine"
+
+
+def middle(parts: list[Any]) -> float:
+    """The geometric mean of the least confidence and the geometric mean of all."""
+    confidences = [part.confidence for part in parts]
+    return math.sqrt(min(confidences) * math.prod(confidences) ** (1 / len(confidences)))
+
+
+def test_a_short_answer_is_headed_by_the_product_and_a_sentence_by_its_new_phrases(stc: Any) -> None:
+    short, long, blank = stc.score(["Where is the tower?", "What is it?", "What?"], ["Paris", SENTENCE, "\n" * 15])
+    assert (short.headline.name, short.headline.value) == ("stc", short.uncertainty)
+    assert short.headline.confidence == short.confidence
+    parts = long.parts("phrase")
+    weakest = min(parts, key=lambda part: part.confidence)
+    assert long.headline.name == "new_phrases"
+    assert long.headline.sentence.startswith(f"Its least sure part is “{weakest.text}” (")
+    assert long.headline.confidence == pytest.approx(middle(parts))
+    [asked] = stc.score([f"Is {weakest.text} the capital of a country?"], [SENTENCE])
+    new = [part for part in parts if part.text not in (weakest.text, "capital", "country")]
+    again = [part for part in asked.parts("phrase") if part.text in {one.text for one in new}]
+    assert asked.headline.confidence == pytest.approx(middle(again))
+    assert (blank.headline.confidence, blank.scores["headline"]) == (0.0, math.inf)
+    for one in (short, long):
+        assert math.exp(-one.scores["headline"]) == pytest.approx(one.headline.confidence)
+        assert one.scores[one.headline.name] == pytest.approx(one.headline.value)
+    assert json.loads(long.to_json())["headline"]["sentence"] == long.headline.sentence
+
+
+def test_numbers_of_words_are_those_that_the_experiment_scored(stc: Any) -> None:
+    defined = candidates()
+    for question, text in [
+        ("What is it?", SENTENCE),
+        (f"Is this so: {SENTENCE}?", SENTENCE),
+        ("Who is it?", "It is I"),
+    ]:
+        [answer] = stc.score([question], [text])
+        read = types.SimpleNamespace(
+            text=answer.text,
+            question=question,
+            offsets=[(token.start, token.end) for token in answer.tokens],
+            log_probs=np.array([token.log_probability for token in answer.tokens]),
+            agreeing=np.array([token.log_agreeing_probability for token in answer.tokens]),
+        )
+        read.surprises = lambda spans, read=read: defined.Answer.surprises(read, spans)
+        found = defined.of_words(read) | {"mean_log_prob": -read.log_probs.mean(), "weakest_token": 0.0}
+        found |= defined.sums(found)
+        for name in ("mean_new_word", "weakest_phrase", "phrase_and_mean"):
+            assert answer.scores[name] == pytest.approx(found[name]), (name, text)
+        assert found["no_new_word"] == (answer.new_word_confidence(question) is None)
+
+
+@given(
+    st.floats(-50, 0),
+    st.lists(st.floats(-30, 0), min_size=1, max_size=5),
+    st.lists(st.floats(-9, 0), min_size=1, max_size=30),
+    st.sampled_from(["Oslo", "Oslo.", "It is Oslo!", "Is it?", '"Oslo."', "奥斯陆。", "a.b"]),
+)
+def test_the_headline_is_one_formula_for_short_answers_and_one_for_sentences(
+    log_score: float, phrases: list[float], logs: list[float], text: str
+) -> None:
+    found = methods.headline(log_score, phrases, logs, text)
+    short = len(logs) < 12 and text in ("Oslo", "a.b")
+    assert found == pytest.approx(-log_score if short else -(min(phrases) + sum(phrases) / len(phrases)) / 2)
+
+
+def test_bounds_of_phrases_become_bounds_of_the_headline() -> None:
+    """A sentence of which only the best tokens are known."""
+    text = "Paris lies on the river Seine in the north of the country France"
+    words = text.split(" ")
+    starts = np.cumsum([0] + [len(word) + 1 for word in words[:-1]])
+    spans = [(max(int(start) - 1, 0), int(start) + len(word)) for start, word in zip(starts, words, strict=True)]
+    marks = [TokenMark(start, end, -0.5, -0.4, (-0.4, -0.1)) for start, end in spans]
+    found = headline_of(text, lambda: marks, len(marks), -5.2, (-5.2, -1.3), "Where is it?")
+    # Paris lies, river Seine, north, country France: seven tokens in four phrases
+    typical, least = 7 / 4, 2
+    assert found.confidence == pytest.approx(math.exp(-0.4 * (typical + least) / 2))
+    assert found.confidence_bounds == pytest.approx(
+        (math.exp(-0.4 * (typical + least) / 2), math.exp(-0.1 * (typical + least) / 2))
+    )
+    assert found.sentence == "Its least sure part is “Paris lies” (45%)."
+    found = headline_of(text, lambda: marks, len(marks), -5.2, (-5.2, -1.3), "Paris lies on which river up north?")
+    assert found.confidence == pytest.approx(math.exp(-0.4 * 2))  # river Seine, country France
+
+
+class Scored(Answer):
+    """An answer with a score by one method."""
+
+    empty = False
+    log_score_bounds = None
+    signature, distribution = "s|preset:default", "raw"
+
+    def __init__(self, name: str, value: float) -> None:
+        super().__init__([-0.1])
+        self.scores = {name: value}
+
+
+def test_a_calibrator_of_one_method_refuses_another(tmp_path: Path) -> None:
+    random = np.random.default_rng(4)
+    risks = random.normal(0.0, 2.0, 300)  # self-certainty and others go below 0
+    right = random.random(300) < 1 / (1 + np.exp(risks))
+    answers = [Scored("trace", risk) for risk in risks]
+    fitted = semtoken.Calibrator.fit(answers, right, by="trace")
+    threshold = semtoken.Threshold.fit(answers, right, by="trace", alpha=0.4)
+    fitted.save(tmp_path, threshold)
+    found = semtoken.Calibrator.load(tmp_path)
+    assert found.fingerprint.method == found.threshold.fingerprint.method == "trace"
+    chances = [found.chance(Scored("trace", risk)) for risk in (-3.0, 0.0, 3.0)]
+    assert chances == sorted(chances, reverse=True) and chances[0] - chances[2] > 0.4
+    accepted = [found.decide(Scored("trace", risk)).action for risk in (-4.0, 4.0)]
+    assert accepted == ["answer", "abstain"]
+    for refuse in (found.chance, found.threshold.decide, lambda one: found.compare([one])):
+        with pytest.raises(
+            CalibratorMismatch, match=r"scores by the method trace.* has those by rauq.*--methods trace"
+        ):
+            refuse(Scored("rauq", 1.0))
+    product = semtoken.Calibrator.fit(-np.logaddexp(0.0, risks), right)
+    assert product.fingerprint.method is None
+    with pytest.raises(CalibratorMismatch, match="with the method 'trace'; these have 'rauq'"):
+        found.fingerprint.require_same(replace(product.fingerprint, method="rauq"))
+
+
+class Headed(Answer):
+    """An answer with a headline: a short one, or a sentence."""
+
+    empty = False
+    log_score_bounds = None
+    signature, distribution, scores = "s|preset:default", "raw", {}
+
+    def __init__(self, surprise: float, *, short: bool) -> None:
+        super().__init__([-0.1], log_score=-surprise if short else -50.0 - surprise)
+        name, value = ("stc", -math.expm1(-surprise)) if short else ("new_phrases", surprise)
+        self.headline = types.SimpleNamespace(name=name, value=value, confidence_bounds=None)
+
+
+def test_calibrators_thresholds_and_choices_go_by_the_headline_unless_another_is_named(tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    surprises = random.exponential(1.0, 400)
+    right = random.random(400) < np.exp(-surprises)
+    answers = [Headed(one, short=bool(i % 2)) for i, one in enumerate(surprises)]
+    fitted = semtoken.Calibrator.fit(answers, right)
+    threshold = semtoken.Threshold.fit(answers, right, alpha=0.4)
+    assert fitted.fingerprint.method == threshold.fingerprint.method == "headline"
+    fitted.save(tmp_path, threshold)
+    found = semtoken.Calibrator.load(tmp_path)
+    bare = semtoken.Calibrator.fit(-surprises, right)  # numbers have no headline
+    assert bare.fingerprint.method is None
+    for short in (True, False):  # a sentence counts by its headline, not by its product, which is near 0
+        assert found.chance(Headed(0.5, short=short)) == pytest.approx(bare.chance(-0.5))
+        assert found.decide(Headed(0.01, short=short)).action == "answer"
+        assert found.decide(Headed(30.0, short=short)).action == "abstain"
+    chosen = semtoken.select(answers, right, answers, alpha=0.4)
+    assert {bool(i % 2) for i in chosen} == {True, False} and max(surprises[chosen]) < np.median(surprises) * 3
+    assert semtoken.Calibrator.fit(answers, right, by="stc").fingerprint.method is None
+    with pytest.raises(CalibratorMismatch, match="scores by the method headline"):
+        found.chance(Scored("trace", 1.0))
+
+
+def test_a_payload_has_the_scores_of_its_lists(stc: Any) -> None:
+    """Twenty listed tokens of a real answer: exact where the method reads no more, else around the exact value."""
+    [exact] = stc.generate(PROMPTS[:1], 6)
+    rows = StepRowsKept()
+    stc.backend.read(PROMPTS[:1], [exact.token_ids], [rows])
+    texts = stc.clusters.vocabulary.texts
+
+    def item(row: np.ndarray, token: int) -> dict[str, Any]:
+        return {
+            "token": texts[token],
+            "logprob": float(row[token]),
+            "bytes": list(stc.clusters.vocabulary.pieces[token]),
+        }
+
+    content = [
+        item(row, token) | {"top_logprobs": [item(row, int(i)) for i in np.argsort(-row)[:20]]}
+        for row, token in zip(rows.logs, exact.token_ids, strict=True)
+    ]
+    reply = {
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": exact.text},
+                "logprobs": {"content": content},
+            }
+        ]
+    }
+    names = [name for name in one_pass_methods() if name not in ("rauq", "self_certainty")]
+    [found] = semtoken.score_payload(reply, stc.clusters, methods=names, question=PROMPTS[0].rpartition("\n\n")[2])
+    assert set(found.scores) == set(names)
+    for name in names:
+        low, high = found.score_bounds.get(name, (found.scores[name],) * 2)
+        assert low - 1e-4 <= exact.scores[name] <= high + 1e-4, name
+    with pytest.raises(InvalidInput, match="rauq cannot be known from the best tokens"):
+        semtoken.score_payload(reply, stc.clusters, methods=["rauq"])
+
+
+class StepRowsKept(Observer):
+    """Keeps the log-probabilities of every step."""
+
+    def __init__(self) -> None:
+        self.logs: list[np.ndarray] = []
+
+    def observe(self, step: Step) -> None:
+        row = np.asarray(step.logits, dtype=np.float64)[0, : step.size]
+        self.logs.append(row - step.log_normalizers[0])

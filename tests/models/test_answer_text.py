@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semtoken import Vocabulary
+from semtoken.models.prompt_ids import AnswerText
+from tests.tiny import TOKENIZERS
+
+
+@pytest.fixture(scope="module", params=sorted(TOKENIZERS))
+def tokenizer(request: pytest.FixtureRequest) -> Any:
+    return TOKENIZERS[request.param]()
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tokenizer: Any) -> Vocabulary:
+    return Vocabulary.from_tokenizer(tokenizer)
+
+
+def draw_ids(data: st.DataObject, tokenizer: Any, vocabulary: Vocabulary) -> list[int]:
+    """Any tokens, or those of a text."""
+    if data.draw(st.booleans()):
+        text = data.draw(st.text(max_size=8) | st.text("thean. é🜚\n"))
+        return list(tokenizer(text, add_special_tokens=False).input_ids)
+    return data.draw(st.lists(st.integers(0, vocabulary.size - 1), max_size=12))
+
+
+def pieces(text: AnswerText, ids: list[int]) -> list[str]:
+    return [*(text.add(token) for token in ids), text.finish()]
+
+
+@given(data=st.data())
+def test_pieces_are_the_decoded_text(tokenizer: Any, vocabulary: Vocabulary, data: st.DataObject) -> None:
+    ids = draw_ids(data, tokenizer, vocabulary)
+    assert "".join(pieces(AnswerText(vocabulary), ids)) == vocabulary.decode(ids)
+
+
+@given(data=st.data())
+def test_nothing_from_a_stop_text_on_is_ever_shown(tokenizer: Any, vocabulary: Vocabulary, data: st.DataObject) -> None:
+    ids = draw_ids(data, tokenizer, vocabulary)
+    stops = data.draw(st.lists(st.text("the an.", min_size=1, max_size=3), max_size=3))
+    text = AnswerText(vocabulary, stops)
+    shown = "".join(pieces(text, ids))
+    whole = vocabulary.decode(ids)
+    assert whole.startswith(shown)
+    assert not any(stop in shown for stop in stops)
+    assert text.stopped == any(stop in whole for stop in stops)
+    rest = whole[len(shown) :]
+    assert any(rest.startswith(stop) for stop in stops) if text.stopped else not rest
+
+
+def test_a_character_of_several_tokens_comes_whole() -> None:
+    tokenizer = TOKENIZERS["byte-level"]()
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
+    ids = tokenizer("a🜚b")["input_ids"]
+    got = pieces(AnswerText(vocabulary), ids)
+    assert "".join(got) == "a🜚b"
+    assert all("�" not in piece for piece in got)

@@ -1,0 +1,203 @@
+"""Messages with images: the numbers of a plain pass over what the processor makes of them, and images refused."""
+
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import semtoken as st
+from semtoken.errors import BackendError, InvalidInput, ModelError
+from semtoken.models.transformers import TransformersBackend
+from semtoken.support.files.images import MOST_BYTES, read_image
+from tests import tiny
+from tests.models.image_models import KINDS, QUICK, image_model
+from tests.models.plain_pass import off, ways
+
+PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 50, 3), dtype=np.uint8))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+
+
+def asked(image: Any = PICTURE, text: str = "who is it") -> list[dict[str, Any]]:
+    return [{"role": "user", "content": [{"type": "image", "image": image}, {"type": "text", "text": text}]}]
+
+
+def plain(model: Any, processor: Any, messages: Any, ids: list[int], types: int) -> float:
+    """Log-probability of an answer by one pass over the processor's own inputs."""
+    inputs = dict(
+        processor.apply_chat_template(
+            messages, tokenize=True, add_generation_prompt=True, return_dict=True, return_tensors="pt"
+        )
+    )
+    inputs.pop("labels", None)
+    length = inputs["input_ids"].shape[1]
+    inputs["input_ids"] = torch.cat([inputs["input_ids"], torch.tensor([ids])], dim=1)
+    inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+    for name in ("token_type_ids", "mm_token_type_ids"):
+        if name in inputs:
+            inputs[name] = torch.nn.functional.pad(inputs[name], (0, len(ids)), value=types)
+    if (mask := inputs.get("cross_attention_mask")) is not None:  # [1, T, images, tiles]: replies see what the end sees
+        inputs["cross_attention_mask"] = torch.cat([mask, mask[:, -1:].expand(-1, len(ids), -1, -1)], dim=1)
+    with torch.no_grad():
+        rows = model(**inputs).logits[0, length - 1 : -1, : len(processor.tokenizer)].double().log_softmax(-1)
+    return float(rows[range(len(ids)), ids].sum())
+
+
+SOME_SLOW = [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+
+
+@pytest.mark.parametrize("kind", SOME_SLOW)
+def test_answers_to_images_have_the_numbers_of_a_plain_pass(kind: str) -> None:
+    model, processor = image_model(kind)
+    stc = st.STC(TransformersBackend(model, processor.tokenizer, processor=processor))
+    other = asked(Image.new("RGB", (30, 30), "red"), "the capital of France")
+    written = stc.generate([asked(), other], max_new_tokens=5)
+    given = stc.score([asked(), other], [answer.token_ids for answer in written])
+    samples = stc.generate([asked()], max_new_tokens=3, do_sample=True, num_return_sequences=2)
+    types = 1 if kind == "PaliGemma" else 0  # there, 1 are the tokens that see only those before them
+    for messages, answer in [
+        *zip([asked(), other] * 2, [*written, *given], strict=True),
+        *((asked(), one) for one in samples),
+    ]:
+        expected = plain(model, processor, messages, answer.token_ids, types)
+        assert answer.log_probability == pytest.approx(expected, abs=1e-3)
+    continuations = [written[0].token_ids[:2], [7]]
+    [found] = stc.backend.next_log_probs([asked()], continuations)
+    expected = [plain(model, processor, asked(), ids, types) for ids in continuations]
+    assert found == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "PaliGemma"])
+def test_objects_without_a_processor_read_texts(kind: str) -> None:
+    model, processor = image_model(kind)
+    backend = TransformersBackend(model, processor.tokenizer)
+    for name, way in ways(backend, tokens=4, lengths=(9, 3, 5)).items():
+        assert off(backend, way) < 1e-3, name
+
+
+def test_a_model_that_fails_on_a_whole_text_with_an_image_is_refused() -> None:
+    model, processor = image_model("Llava")
+    stc = st.STC(TransformersBackend(model, processor.tokenizer, processor=processor))
+
+    def fail(module: Any, args: Any, inputs: dict[str, Any]) -> None:
+        if inputs.get("pixel_values") is not None and inputs.get("past_key_values", inputs.get("cache")) is None:
+            raise IndexError("The shape of the mask [24] does not match")
+
+    model.register_forward_pre_hook(fail, with_kwargs=True)
+    assert stc.generate(["who is it"], max_new_tokens=2)
+    with pytest.raises(BackendError, match=r"not known which is right.*Prompts of text can be scored"):
+        stc.generate([asked()], max_new_tokens=2)
+
+
+@pytest.mark.parametrize("kind", ["Llava", "Gemma3"])
+def test_texts_and_images_in_one_call(kind: str) -> None:
+    model, processor = image_model(kind)
+    stc = st.STC(TransformersBackend(model, processor.tokenizer, processor=processor))
+    text = [{"role": "user", "content": "who is it"}]
+    together = stc.generate([asked(), "who is it", text], max_new_tokens=4)
+    alone = [stc.generate([prompt], max_new_tokens=4)[0] for prompt in (asked(), "who is it", text)]
+    assert [one.token_ids for one in together] == [one.token_ids for one in alone]
+    assert [one.log_score for one in together] == pytest.approx([one.log_score for one in alone], abs=1e-4)
+
+
+def test_a_folder_is_loaded_with_its_processor(tmp_path: Path) -> None:
+    model, processor = image_model("Llava")
+    model.save_pretrained(tmp_path / "model")
+    processor.save_pretrained(tmp_path / "model")
+    stc = st.STC.from_pretrained(tmp_path / "model")
+    PICTURE.save(tmp_path / "scan.png")
+    answers = [
+        stc.generate([messages], max_new_tokens=4)[0].token_ids
+        for messages in (
+            asked(),
+            [
+                {
+                    "role": "user",
+                    "content": [{"type": "image", "path": str(tmp_path / "scan.png")}, asked()[0]["content"][1]],
+                }
+            ],
+        )
+    ]
+    assert answers[0] == answers[1]
+    assert not stc.backend.joins
+
+
+def test_a_model_of_texts_says_that_it_reads_no_images() -> None:
+    stc = st.STC(tiny.llama(640), tiny.byte_level_bpe())
+    with pytest.raises(InvalidInput, match="LlamaForCausalLM reads none: it reads text only"):
+        stc.generate([asked()])
+
+
+def test_a_prefix_model_answers_images_and_refuses_texts() -> None:
+    model, processor = image_model("PaliGemma")
+    stc = st.STC(TransformersBackend(model, processor.tokenizer, processor=processor))
+    assert stc.generate([asked()], max_new_tokens=2)[0].token_ids
+    with pytest.raises(ModelError, match="changes with the tokens that follow"):
+        stc.generate(["who is it"])
+
+
+def data_url(content: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(content).decode()
+
+
+def png(image: Any) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+class TestImagesThatAreRefused:
+    def test_a_data_url_is_read_anywhere(self) -> None:
+        for part in ({"url": data_url(png(PICTURE))}, {"image_url": {"url": data_url(png(PICTURE))}}):
+            assert read_image(part, files=False).tobytes() == PICTURE.tobytes()
+
+    @pytest.mark.parametrize("url", ["http://127.0.0.1/a.png", "https://example.com/a.png", "file:///etc/passwd"])
+    def test_addresses_are_never_fetched(self, url: str) -> None:
+        with pytest.raises(InvalidInput, match="is not fetched"):
+            read_image({"url": url})
+        with pytest.raises(InvalidInput, match="as data URLs"):
+            read_image({"image_url": {"url": url}}, files=False)
+
+    def test_files_are_not_read_for_clients(self, tmp_path: Path) -> None:
+        PICTURE.save(tmp_path / "a.png")
+        assert read_image({"path": tmp_path / "a.png"}).size == PICTURE.size
+        for name in ("path", "url", "image"):
+            with pytest.raises(InvalidInput, match="no address or file is read"):
+                read_image({name: str(tmp_path / "a.png")}, files=False)
+
+    def test_a_picture_that_would_fill_the_memory(self) -> None:
+        bomb = png(Image.new("1", (9_000, 9_000)))
+        assert len(bomb) < 20_000
+        with pytest.raises(InvalidInput, match="9,000 x 9,000 pixels"):
+            read_image({"url": data_url(bomb)}, files=False)
+
+    @pytest.mark.parametrize(
+        "url", [data_url(b"no image"), data_url(png(PICTURE)[:-900]), "data:image/svg+xml;base64,PHN2Zy8+"]
+    )
+    def test_broken_images(self, url: str) -> None:
+        with pytest.raises(InvalidInput, match="cannot be read as one of PNG"):
+            read_image({"url": url}, files=False)
+
+    def test_no_base64_and_too_many_bytes(self) -> None:
+        with pytest.raises(InvalidInput, match="no base64"):
+            read_image({"url": "data:image/png;base64,!!!!"}, files=False)
+        with pytest.raises(InvalidInput, match="20,000,000 bytes"):
+            read_image({"url": "data:image/png;base64," + "A" * (MOST_BYTES * 3 // 2)}, files=False)
+
+    @pytest.mark.parametrize("part", [{"type": "video", "video": "a"}, {"type": "image"}, "text", {"type": "text"}])
+    def test_other_parts(self, part: Any) -> None:
+        model, processor = image_model("Llava")
+        backend = TransformersBackend(model, processor.tokenizer, processor=processor)
+        with pytest.raises(InvalidInput, match="must be a"):
+            backend.encode([[{"role": "user", "content": [part]}]])

@@ -1,0 +1,158 @@
+"""Competing meanings, disputes and choices of a small model, checked against its own logits, pass by pass."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import semtoken as st
+from semtoken.errors import InvalidInput
+from semtoken.models.probing import Competitor, competing, competing_in_record, disputed, with_choices
+from semtoken.models.probing.competing import merge
+from tests.tiny import byte_level_bpe, llama
+
+torch = pytest.importorskip("torch")
+
+PROMPT = "the capital of France is"
+
+
+@cache
+def stc() -> Any:
+    """A random model with random clusters."""
+    tokenizer = byte_level_bpe()
+    vocabulary = st.Vocabulary.from_tokenizer(tokenizer)
+    labels = np.random.default_rng(0).integers(0, 60, vocabulary.size).astype(np.int32)
+    return st.STC(llama(vocabulary.size, seed=3), tokenizer, st.TokenClusters(labels, vocabulary))
+
+
+def probabilities(ids: list[int]) -> np.ndarray:
+    """Next-token probabilities of the model after some ids, by a pass of its own."""
+    with torch.no_grad():
+        row = stc().model(torch.tensor([ids])).logits[0, -1, : stc().clusters.vocabulary.size]
+    return row.double().softmax(-1).numpy()
+
+
+def prompt_ids() -> list[int]:
+    return list(stc().tokenizer(PROMPT)["input_ids"])
+
+
+def test_groups_are_clusters_with_three_exceptions() -> None:
+    answer = stc().generate(PROMPT, max_new_tokens=6)[0]
+    vocabulary, labels = stc().clusters.vocabulary, stc().clusters.labels
+    for step in range(len(answer.tokens)):
+        row = probabilities([*prompt_ids(), *answer.token_ids[:step]])
+        chosen = answer.token_ids[step]
+        after = vocabulary.decode(answer.token_ids[step:]).strip().lower()
+        groups: dict[Any, float] = {}
+        for token, probability in enumerate(row):
+            key: Any = int(labels[token])
+            if vocabulary.neutral[token]:
+                key = "neutral"
+            elif not vocabulary.neutral[chosen] and (
+                token == chosen or (vocabulary.normalized[token] and after.startswith(vocabulary.normalized[token]))
+            ):
+                key = ("numeral", chosen) if vocabulary.numeral[chosen] else int(labels[chosen])
+            elif vocabulary.numeral[token]:
+                key = ("numeral", token)
+            groups[key] = groups.get(key, 0.0) + float(probability)
+        expected = sorted(groups.values(), reverse=True)[:4]
+        found = competing(stc(), PROMPT, answer, step)
+        assert [one.probability for one in found] == pytest.approx(expected, rel=1e-4)
+        assert all(
+            text == vocabulary.texts[i] for one in found for i, (text, _) in zip(one.token_ids, one.tokens, strict=True)
+        )
+        assert [p for one in found for _, p in one.tokens] == pytest.approx(
+            [row[i] for one in found for i in one.token_ids], rel=1e-4
+        )
+
+
+def test_groups_of_the_record_are_a_lower_bound() -> None:
+    answer = stc().generate(PROMPT, max_new_tokens=6)[0]
+    for step in range(len(answer.tokens)):
+        exact = {one.token_ids[0]: one.probability for one in competing(stc(), PROMPT, answer, step, n=999)}
+        for one in competing_in_record(answer, step, stc().scorer, n=2):
+            assert one.probability <= exact.get(one.token_ids[0], 1.0) + 1e-6
+    with pytest.raises(InvalidInput, match="from 0 to 5, got 99"):
+        competing_in_record(answer, 99, stc().scorer)
+    with pytest.raises(InvalidInput, match="from 0 to 5, got 99"):
+        competing(stc(), PROMPT, answer, 99)
+
+
+def test_disputes_follow_each_meaning_greedily() -> None:
+    answer = stc().generate(PROMPT, max_new_tokens=5)[0]
+    found = disputed(stc(), PROMPT, answer, n=3, branch_tokens=4)
+    assert found == stc().disputed(PROMPT, answer, n=3, branch_tokens=4)
+    assert found and found == sorted(found, key=lambda one: (-one.disagreement, one.step))
+    vocabulary = stc().clusters.vocabulary
+    for dispute in found:
+        assert dispute.disagreement == pytest.approx(sum(c.probability for c in dispute.competitors if not c.chosen))
+        assert dispute.step in dispute.part.tokens or not dispute.part.tokens
+        for one in dispute.competitors:
+            ids = [*answer.token_ids[: dispute.step], one.token_ids[0]]
+            for _ in range(4):
+                ids.append(int(probabilities([*prompt_ids(), *ids]).argmax()))
+            assert one.continuation is not None and one.continuation in vocabulary.decode(ids)
+
+
+def competitor(probability: float, continuation: str, chosen: bool = False) -> Competitor:
+    return Competitor(probability, ((continuation, probability),), (hash(continuation) % 100,), chosen, continuation)
+
+
+def test_branches_that_say_the_same_are_one() -> None:
+    merged = merge(
+        [
+            competitor(0.4, "The war ended in 1945", chosen=True),
+            competitor(0.3, "war ended 1945"),
+            competitor(0.2, "It lasted until 1946"),
+            competitor(0.1, "the"),
+        ]
+    )
+    assert [(one.probability, one.chosen) for one in merged] == [
+        (pytest.approx(0.7), True),
+        (0.2, False),
+        (0.1, False),
+    ]
+
+
+SCHEMA = {"properties": {"unit": {"enum": ["the TV", "Paris", "of"]}, "ok": {"type": "boolean"}}}
+
+
+def test_choices_are_the_probabilities_of_whole_values() -> None:
+    text = '{"unit": "Paris", "ok": false, "n": 7}'
+    answer = stc().score(PROMPT, text)[0]
+    fields = answer.parts(by="field", schema=SCHEMA)
+    unit, ok, n = with_choices(stc(), PROMPT, answer, fields, SCHEMA)
+    pieces = stc().clusters.vocabulary.pieces
+    for part, options, ends in (
+        (unit, ["the TV", "Paris", "of"], lambda piece: piece[:1] == b'"'),
+        (ok, [True, False], lambda piece: not (piece[:1].isalnum() or piece[:1] in (b"_", b"."))),
+    ):
+        expected = {}
+        for option in options:
+            written = json.dumps(option)
+            start = part.start - (part.kind == "string")
+            first = next(i for i, token in enumerate(answer.tokens) if token.end > start)
+            before = answer.token_ids[:first]
+            spelled = answer.text[answer.tokens[first].start : start] + written.removesuffix('"')
+            log_probability = 0.0
+            ids = [*prompt_ids(), *before]
+            for token in stc().tokenizer(spelled, add_special_tokens=False)["input_ids"]:
+                log_probability += math.log(probabilities(ids)[token])
+                ids.append(token)
+            end = sum(p for p, piece in zip(probabilities(ids), pieces, strict=True) if ends(piece))
+            expected[option if isinstance(option, str) else written] = math.exp(log_probability) * end
+        total = sum(expected.values())
+        assert part.allowed_mass == pytest.approx(total, rel=1e-3)
+        assert part.choices == pytest.approx({name: value / total for name, value in expected.items()}, rel=1e-3)
+    assert n.choices is None and n.allowed_mass is None
+
+
+def test_fields_without_allowed_values_stay_as_they_are() -> None:
+    answer = stc().score(PROMPT, '{"n": 7}')[0]
+    fields = answer.parts(by="field")
+    assert with_choices(stc(), PROMPT, answer, fields) == fields

@@ -1,0 +1,310 @@
+"""A model proves which ways of reading it are equal; those that are not are not used, so all numbers are right."""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import GenerationConfig
+
+import semtoken as st
+from semtoken.errors import BackendError, ModelError
+from semtoken.models.base import Decoding
+from semtoken.models.transformers import TransformersBackend
+from semtoken.models.transformers.proof import Proof, one_answer_each
+from tests import tiny
+from tests.models.plain_pass import PROMPTS, off, tiny_model, ways
+
+EXPERTS = {"num_local_experts": 2, "head_dim": 8}
+KINDS: dict[str, dict[str, Any]] = {
+    "Llama": {},
+    "GPT2": {"n_embd": 32, "n_layer": 2, "n_head": 4},
+    "Jamba": {"num_experts": 2, "attn_layer_period": 2, "attn_layer_offset": 1},
+    "Mamba2": {"num_heads": 8, "head_dim": 8, "state_size": 8, "n_groups": 1, "expand": 2},
+    "Mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2},
+    "MiniMax": {**EXPERTS, "layer_types": ["linear_attention", "full_attention"]},
+    "Bart": {"d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 32}
+    | {"is_decoder": True, "is_encoder_decoder": False},
+    "Rwkv": {"attention_hidden_size": 32},
+}
+GPT2 = KINDS["GPT2"]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+
+
+def backend_of(kind: str, **sizes: Any) -> TransformersBackend:
+    return TransformersBackend(tiny_model(kind, **(KINDS.get(kind, {}) | sizes)), tiny.byte_level_bpe())
+
+
+def assert_right(backend: TransformersBackend, plain: Any = None) -> None:
+    for name, way in ways(backend, tokens=4, lengths=(9, 3, 5)).items():
+        assert off(backend, way, plain) < 1e-3, name
+
+
+SLOWEST = ("Mamba2", "Jamba")  # seconds each, without compiled kernels
+KINDS_MARKED = [pytest.param(kind, marks=[pytest.mark.slow] if kind in SLOWEST else []) for kind in KINDS]
+
+
+@pytest.mark.parametrize("kind", KINDS_MARKED)
+def test_every_way_to_ask_has_the_numbers_of_a_plain_pass(kind: str) -> None:
+    backend = backend_of(kind)
+    assert_right(backend)
+    backend.proof.all()
+    assert 0 < backend.proof.tokens <= 60
+
+
+def test_what_holds_of_a_model_is_used_and_what_does_not_is_not() -> None:
+    llama = backend_of("Llama").proof
+    assert llama.padded and llama.continued and llama.joined and llama.trees and llama.resumes
+    assert llama.generates == "padded" and llama.noise < 1e-6  # 0 on some processors
+    mamba = backend_of("Mamba2").proof
+    assert mamba.together and not mamba.joined
+    assert not backend_of("Bart").proof.padded and backend_of("Bart").proof.generates == "equal"
+
+
+def test_without_a_proof_every_text_is_read_alone_and_whole() -> None:
+    model = tiny_model("Llama")
+    backend = TransformersBackend(model, tiny.byte_level_bpe(), prove=False)
+    assert backend.proof.all() == Proof.unproved().all() and not backend.joins and not backend.reads_trees
+    assert_right(backend)
+    with pytest.raises(BackendError, match=r"settings cannot be followed: repetition_penalty"):
+        st.STC(backend).generate(PROMPTS[0], repetition_penalty=1.2)
+
+
+def test_a_model_that_sees_tokens_to_come_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"RobertaForCausalLM .* changes with the tokens that follow"):
+        backend_of("Roberta").generate(PROMPTS, st.backends.base.Decoding())
+
+
+def test_what_a_model_takes_for_padding_may_stand_in_a_text() -> None:
+    tokenizer = tiny.byte_level_bpe()
+    token = tokenizer(PROMPTS[0])["input_ids"][4]  # as where unknown words and padding are one token
+    assert_right(TransformersBackend(tiny_model("Roberta", is_decoder=True, pad_token_id=token), tokenizer))
+
+
+def test_a_model_that_never_gives_the_same_numbers_is_refused() -> None:
+    model = tiny_model("Llama")
+    model.model.norm.register_forward_hook(lambda module, args, output: output + 0.1 * torch.randn_like(output))
+    with pytest.raises(ModelError, match="other numbers when it reads the same text again"):
+        _ = TransformersBackend(model, tiny.byte_level_bpe()).proof.generates
+
+
+def test_how_far_a_row_of_a_batch_is_off_is_measured() -> None:
+    model = tiny_model("Llama")
+    off_in_batches = 1e-6
+    model.model.norm.register_forward_hook(
+        lambda module, args, output: output * (1 + off_in_batches * (len(output) > 1))
+    )
+    proof = TransformersBackend(model, tiny.byte_level_bpe()).proof
+    assert proof.together and off_in_batches / 10 < proof.noise < 10 * off_in_batches
+
+
+def test_a_proof_is_kept_and_belongs_to_these_weights(tmp_path: Path) -> None:
+    first = backend_of("Llama")
+    made = first.proof.all()
+    [kept] = (tmp_path / "cache" / "proofs").iterdir()
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"tokens": 59}))
+    assert backend_of("Llama").proof.tokens == 59
+    kept.write_text("{")
+    assert backend_of("Llama").proof.all() == made
+    other = tiny_model("Llama")
+    with torch.no_grad():
+        other.lm_head.weight.mul_(2)
+    _ = TransformersBackend(other, tiny.byte_level_bpe()).proof.padded
+    assert len(list((tmp_path / "cache" / "proofs").iterdir())) == 2
+
+
+def test_each_way_is_found_out_when_it_is_first_asked_for_and_kept() -> None:
+    backend = backend_of("Llama")
+    assert backend.proof.tokens == 0
+    backend.next_log_probs(PROMPTS[:1], [[5]])
+    assert backend.proof.tokens == 7 + 8 + 4  # a plain pass, two rows, more of both
+    backend.generate(PROMPTS[:1], st.backends.base.Decoding(max_new_tokens=2))
+    assert backend.proof.tokens == 19 + 10
+    again = backend_of("Llama")  # as in another process
+    again.generate(PROMPTS[:1], st.backends.base.Decoding(max_new_tokens=2))
+    assert again.proof.padded and again.proof.tokens == 29
+    again.generate(PROMPTS, st.backends.base.Decoding(max_new_tokens=2))
+    assert again.proof.tokens == 29 + 7 + 8 + 8
+
+
+def test_passes_of_other_threads_are_not_taken_for_those_of_the_proof() -> None:
+    model, done = tiny_model("Llama"), threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            model(input_ids=torch.tensor([[5, 6, 7]]))
+
+    other = threading.Thread(target=read)
+    other.start()
+    try:
+        assert TransformersBackend(model, tiny.byte_level_bpe()).proof.generates == "padded"
+    finally:
+        done.set()
+        other.join()
+
+
+def test_windows_are_asked_while_other_threads_read_with_the_models_own() -> None:
+    model = tiny_model("Mistral", sliding_window=32)
+    seen: list[int] = []
+    for module in model.modules():
+        module.register_forward_pre_hook(lambda module, args: seen.append(model.config.sliding_window))
+    proof = TransformersBackend(model, tiny.byte_level_bpe()).proof
+    assert proof.follows and proof.pads and set(seen) == {32}
+
+
+class TestStates:
+    """Models as they come: wrapped, in training mode, with settings of their own."""
+
+    def test_training_mode_is_ended_and_said(self) -> None:
+        model = tiny_model("GPT2", **GPT2, attn_pdrop=0.3, resid_pdrop=0.3)
+        expected = st.STC(copy.deepcopy(model), tiny.byte_level_bpe()).score(PROMPTS, ["Paris"] * 3)
+        stc = st.STC(model.train(), tiny.byte_level_bpe())
+        with pytest.warns(UserWarning, match="was in training mode"):
+            found = stc.score(PROMPTS, ["Paris"] * 3)
+        assert [one.log_score for one in found] == pytest.approx([one.log_score for one in expected], abs=1e-5)
+        stc.model.train()  # as a Trainer does between two evaluations
+        with pytest.warns(UserWarning, match="was in training mode"):
+            stc.generate(PROMPTS, max_new_tokens=2)
+
+    @pytest.mark.parametrize("setting", [{"use_cache": False}, {"num_return_sequences": 2}, {"suppress_tokens": [7]}])
+    def test_settings_for_generation(self, setting: dict[str, Any]) -> None:
+        backend = backend_of("Llama")
+        for name, value in setting.items():
+            setattr(backend.model.generation_config, name, value)
+        assert_right(backend)
+        if "suppress_tokens" in setting:
+            with torch.no_grad():
+                backend.model.lm_head.weight[7] = 3 * backend.model.lm_head.weight.abs().max()
+            answers = backend.generate(PROMPTS, Decoding(max_new_tokens=8))
+            assert all(7 not in answer.token_ids for answer in answers)
+
+    def test_threads_of_a_model_whose_settings_ask_for_several_answers(self) -> None:
+        backend = backend_of("Llama")
+        settings = backend.model.generation_config
+        settings.num_return_sequences = 3
+        expected = [one.token_ids for one in backend.generate(PROMPTS, Decoding(max_new_tokens=8))]
+        first, second, third = (ExitStack() for _ in range(3))  # threads that come and leave one after the other
+        for joins, leaves in ((first, None), (second, first), (third, second)):
+            joins.enter_context(one_answer_each(backend.model))
+            if leaves is not None:
+                leaves.close()
+            assert [one.token_ids for one in backend.generate(PROMPTS, Decoding(max_new_tokens=8))] == expected
+            assert settings.num_return_sequences == 1
+        third.close()
+        assert settings.num_return_sequences == 3
+
+    def test_a_generation_config_that_is_given_is_followed(self) -> None:
+        stc = st.STC(tiny_model("Llama"), tiny.byte_level_bpe())
+        settings = [GenerationConfig(do_sample=False), GenerationConfig(do_sample=True, temperature=9.0)]
+        greedy, drawn = (stc.generate(PROMPTS, 8, generation_config=one) for one in settings)
+        assert [one.token_ids for one in greedy] == [one.token_ids for one in stc.generate(PROMPTS, 8)]
+        assert [one.token_ids for one in greedy] != [one.token_ids for one in drawn]
+
+    @pytest.mark.parametrize("wrap", [torch.compile, torch.nn.DataParallel])
+    def test_wrappers_that_run_a_model(self, wrap: Any) -> None:
+        model = tiny_model("GPT2", **GPT2)
+        assert_right(TransformersBackend(wrap(model), tiny.byte_level_bpe()), model)
+
+    @pytest.mark.parametrize("kind", ["GPT2", "Llama"])
+    def test_an_adapter_that_is_not_merged(self, kind: str) -> None:
+        peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
+        config = peft.LoraConfig(r=4, lora_alpha=8, lora_dropout=0.5, task_type="CAUSAL_LM", init_lora_weights=False)
+        model = peft.get_peft_model(tiny_model(kind, **KINDS[kind]), config)
+        backend = TransformersBackend(model, tiny.byte_level_bpe())
+        with pytest.warns(UserWarning, match="was in training mode"):
+            assert backend.proof.padded
+        assert_right(backend)
+
+    def test_tuned_prompts(self) -> None:
+        peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
+        config = peft.PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM")
+        model = peft.get_peft_model(tiny_model("Llama"), config).eval()
+        assert_right(TransformersBackend(model, tiny.byte_level_bpe()))
+
+
+class TestRecorder:
+    def codes(self, model: Any, prompts: list[str]) -> set[str]:
+        tokenizer = tiny.byte_level_bpe()
+        tokenizer.padding_side = "left"
+        recorder = st.Recorder(tokenizer)
+        inputs = tokenizer(prompts, return_tensors="pt", padding=True, return_token_type_ids=False)
+        settings = {"max_new_tokens": 3, "pad_token_id": 1, "suppress_tokens": list(range(len(tokenizer), 640))}
+        made = model.generate(**inputs, **settings, logits_processor=[recorder], do_sample=False)
+        return {flag.code for answer in recorder.results(made) for flag in answer.flags}
+
+    def test_a_padded_batch_is_flagged_where_it_changes_the_numbers(self) -> None:
+        bart = tiny_model("Bart", **KINDS["Bart"])
+        assert "padded_batch" in self.codes(bart, PROMPTS)
+        assert "padded_batch" not in self.codes(bart, PROMPTS[:1] * 2)
+        assert "padded_batch" not in self.codes(tiny_model("Llama"), PROMPTS)
+
+    def test_a_batch_padded_behind_its_prompts_is_flagged_on_any_model(self) -> None:
+        tokenizer, model = tiny.byte_level_bpe(), tiny_model("Llama")
+        for side, flagged in (("right", True), ("left", False)):
+            recorder = st.Recorder(tokenizer)
+            inputs = tokenizer(
+                PROMPTS, return_tensors="pt", padding=True, padding_side=side, return_token_type_ids=False
+            )
+            padded = list(range(len(tokenizer), 640))
+            made = model.generate(
+                **inputs, max_new_tokens=3, do_sample=False, suppress_tokens=padded, logits_processor=[recorder]
+            )
+            codes = [{flag.code for flag in answer.flags} for answer in recorder.results(made)]
+            assert all(("padded_batch" in one) is flagged for one in codes)
+
+    def test_a_tuned_prompt_is_flagged_where_generate_gives_other_numbers(self) -> None:
+        """As a pass over the whole text says whether it does."""
+        peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
+        tokenizer = tiny.byte_level_bpe()
+        for kind in ("PromptTuningConfig", "PrefixTuningConfig"):
+            torch.manual_seed(0)
+            base = tiny_model("Llama")
+            model = peft.get_peft_model(base, getattr(peft, kind)(num_virtual_tokens=3, task_type="CAUSAL_LM")).eval()
+            inputs = tokenizer(PROMPTS[:1], return_tensors="pt", return_token_type_ids=False)
+            recorder = st.Recorder(tokenizer)
+            padded = list(range(len(tokenizer), 640))
+            made = model.generate(
+                **inputs, max_new_tokens=4, do_sample=False, suppress_tokens=padded, logits_processor=[recorder]
+            )
+            [answer] = recorder.results(made)
+            start = inputs["input_ids"].shape[1]
+            with torch.no_grad():
+                logits = model(made).logits[0, -made.shape[1] :, : len(tokenizer)]
+            rows = logits.double().log_softmax(-1)
+            expected = [float(rows[start - 1 + k, token]) for k, token in enumerate(answer.token_ids)]
+            equal = np.allclose([token.log_probability for token in answer.tokens], expected, atol=1e-3)
+            assert equal or "tuned_prompt" in {flag.code for flag in answer.flags}
+
+    def test_training_mode_is_flagged(self) -> None:
+        assert "training_mode" in self.codes(tiny_model("Llama").train(), PROMPTS[:1])
+
+
+def test_the_proof_of_a_wrapper_is_not_that_of_the_model_in_it() -> None:
+    model = tiny_model("Llama")
+    vocabulary = TransformersBackend(model, tiny.byte_level_bpe()).vocabulary
+
+    class Shifted(torch.nn.Module):  # hides what the model takes
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.config, self.dtype = model, model.config, model.dtype
+
+        def get_input_embeddings(self) -> Any:
+            return model.get_input_embeddings()
+
+        def forward(self, input_ids: Any, attention_mask: Any = None, **ignored: Any) -> Any:
+            return model(input_ids=input_ids, attention_mask=attention_mask)
+
+    proof = Proof.of(Shifted().eval(), vocabulary, 1)
+    assert proof.together and not proof.padded and not proof.continued and proof.generates == "never"
+    assert np.isfinite(proof.noise)

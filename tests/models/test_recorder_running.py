@@ -1,0 +1,173 @@
+"""Running scores of people's own `generate`: the same as a stream of its logits, from streamers, criteria, threads."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+from transformers import StoppingCriteria, TextStreamer
+
+import semtoken as st
+from semtoken.core import LogitsStream
+from semtoken.core.results import Running
+from semtoken.errors import BackendError
+from tests import tiny
+from tests.models.test_transformers import PROMPTS, assert_same, full_logits, recorded, scorer
+
+
+class Watch(StoppingCriteria):  # type: ignore[misc]
+    """Asks after every token, and stops the answers whose uncertainty is sure to be above a threshold."""
+
+    def __init__(self, recorder: st.Recorder, threshold: float = 2.0) -> None:
+        self.recorder = recorder
+        self.threshold = threshold
+        self.seen: list[list[Running]] = []
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
+        self.seen.append(self.recorder.running(input_ids))
+        return torch.tensor([one.uncertainty_bounds[0] > self.threshold for one in self.seen[-1]])
+
+
+class Asking(TextStreamer):  # type: ignore[misc]
+    """A streamer that keeps what is known with each text."""
+
+    def __init__(self, tokenizer: Any, recorder: st.Recorder) -> None:
+        super().__init__(tokenizer, skip_prompt=True)
+        self.recorder = recorder
+        self.seen: list[list[Running]] = []
+
+    def on_finalized_text(self, text: str, stream_end: bool = False) -> None:
+        self.seen.append(self.recorder.running())
+
+
+def streamed(stc: st.STC, prompt: str, answer: list[int]) -> list[Running]:
+    """What `LogitsStream` makes of the logits of one forward pass."""
+    stream = LogitsStream(stc.clusters)
+    return [stream.add(row, token) for row, token in zip(full_logits(stc, prompt, answer), answer, strict=True)]
+
+
+def assert_close(found: Running, expected: Running) -> None:
+    assert (found.n_tokens, found.n_settled) == (expected.n_tokens, expected.n_settled)
+    assert found.uncertainty == pytest.approx(expected.uncertainty, abs=1e-4)
+    assert found.uncertainty_bounds == pytest.approx(expected.uncertainty_bounds, abs=1e-4)
+
+
+def one(stc: st.STC, recorder: st.Recorder, **options: Any) -> Any:
+    inputs = stc.tokenizer(PROMPTS[0], return_tensors="pt", return_token_type_ids=False)
+    options = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": 0} | options
+    return stc.model.generate(**inputs, logits_processor=[recorder], **options)
+
+
+@pytest.mark.parametrize("kind", list(tiny.TOKENIZERS))
+def test_every_token_gives_what_a_stream_of_its_logits_gives(kind: str) -> None:
+    stc = scorer(kind, padding=0)
+    recorder = st.Recorder(stc.clusters)
+    watch = Watch(recorder)
+    sequences = one(stc, recorder, stopping_criteria=[watch])
+    last = recorder.running(sequences)
+    assert last == watch.seen[-1]
+    [result] = recorder.results(sequences)
+    for [found], expected in zip(watch.seen, streamed(stc, PROMPTS[0], result.token_ids), strict=True):
+        assert_close(found, expected)
+    assert_same(result, st.score_logits(full_logits(stc, PROMPTS[0], result.token_ids), result.token_ids, stc.clusters))
+    low, high = last[0].uncertainty_bounds
+    assert low - 1e-9 <= result.uncertainty <= high + 1e-9
+    assert recorder.running() == []
+
+
+@pytest.mark.parametrize("function_words", ["paper", "off"])
+def test_the_last_running_score_of_a_finished_answer_is_its_result(function_words: Any) -> None:
+    """Answers of a batch that end at different tokens and are padded."""
+    stc = scorer(padding=0)
+    free = [answer.token_ids for answer in stc.generate(PROMPTS, max_new_tokens=8)]
+    ends = sorted({ids[2 + i] for i, ids in enumerate(free)})
+    recorder = st.Recorder(stc.clusters, st.ScoringRules(function_words=function_words), eos_token_id=ends)
+    watch = Watch(recorder)
+    sequences = recorded(stc, recorder, eos_token_id=ends, stopping_criteria=[watch])
+    results = recorder.results(sequences)
+    assert len({len(result.tokens) for result in results}) > 1
+    for found, result in zip(watch.seen[-1], results, strict=True):
+        assert found.n_tokens == found.n_settled == len(result.tokens)
+        assert found.uncertainty == result.uncertainty
+        assert found.uncertainty_bounds == (result.uncertainty, result.uncertainty)
+
+
+def test_asking_changes_no_result() -> None:
+    stc = scorer(padding=0)
+    recorder = st.Recorder(stc.clusters)
+    plain = recorder.results(recorded(stc, recorder))
+    asked = recorder.results(recorded(stc, recorder, stopping_criteria=[Watch(recorder)]))
+    assert asked == plain
+
+
+def test_a_criterion_stops_an_answer_that_is_too_uncertain() -> None:
+    stc = scorer(padding=0)
+    recorder = st.Recorder(stc.clusters)
+    watch = Watch(recorder, threshold=0.9)
+    [result] = recorder.results(one(stc, recorder, max_new_tokens=60, stopping_criteria=[watch]))
+    lows = [running.uncertainty_bounds[0] for [running] in watch.seen]
+    assert len(result.tokens) == len(lows) < 60
+    assert lows[-1] > 0.9 and max(lows[:-1], default=0.0) <= 0.9
+    assert result.uncertainty >= lows[-1]
+
+
+def test_a_streamer_knows_all_but_the_newest_token() -> None:
+    stc = scorer(padding=0)
+    recorder = st.Recorder(stc.clusters)
+    streamer = Asking(stc.tokenizer, recorder)
+    sequences = one(stc, recorder, streamer=streamer)
+    [result] = recorder.results(sequences)
+    expected = streamed(stc, PROMPTS[0], result.token_ids)
+    counts = [running.n_tokens for [running] in streamer.seen]
+    assert counts == sorted(counts) and counts[-1] == len(result.tokens) - 1
+    for [running] in streamer.seen:
+        if running.n_tokens:
+            assert_close(running, expected[running.n_tokens - 1])
+
+
+def test_another_thread_may_ask_at_any_time() -> None:
+    stc = scorer(padding=0)
+    recorder = st.Recorder(stc.clusters)
+    done = threading.Event()
+    seen: list[list[Running]] = []
+    failed: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            while not done.is_set():
+                seen.append(recorder.running())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        sequences = recorded(stc, recorder, max_new_tokens=40)
+    finally:
+        done.set()
+        thread.join()
+    assert not failed
+    assert max(len(running) for running in seen) == len(PROMPTS)
+    for i in range(len(PROMPTS)):
+        lows = [running[i].uncertainty_bounds[0] for running in seen if running]
+        assert lows == sorted(lows)
+    expected = stc.generate(PROMPTS, max_new_tokens=40)
+    for result, answer in zip(recorder.results(sequences), expected, strict=True):
+        assert_same(result, answer)
+
+
+def test_sequences_of_another_generation_are_refused() -> None:
+    stc = scorer(padding=0)
+    recorder = st.Recorder(stc.clusters)
+    with pytest.raises(BackendError, match="0 sequences were recorded"):
+        recorder.running(torch.zeros(1, 5, dtype=torch.long))
+    sequences = recorded(stc, recorder)
+    other = sequences.clone()
+    other[0, -3] = (other[0, -3] + 1) % stc.clusters.vocabulary.size
+    with pytest.raises(BackendError):
+        recorder.running(other)
+    assert len(recorder.running(sequences)) == 3
+    with pytest.raises(BackendError, match="another generation"):
+        recorded(stc, recorder)

@@ -1,0 +1,110 @@
+"""The embedded model in NumPy gives what transformers gives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import softmax
+from transformers import AutoTokenizer, LlamaForCausalLM
+
+from semtoken import STC
+from semtoken.errors import BackendError, InvalidInput
+from semtoken.models.base import Decoding
+from semtoken.models.small import Cache, Llama, SmallBackend
+from semtoken.models.transformers import TransformersBackend
+from semtoken.support.almanac import almanac_path, load_questions
+
+PROMPTS = [question.prompt() for question in load_questions("dev")[:8]]
+
+
+@pytest.fixture(scope="module")
+def small() -> SmallBackend:
+    return SmallBackend()
+
+
+@pytest.fixture(scope="module")
+def torch_model() -> TransformersBackend:
+    """The same checkpoint, computed by torch."""
+    model = LlamaForCausalLM.from_pretrained(almanac_path(), dtype=torch.float32)
+    return TransformersBackend(model.eval(), AutoTokenizer.from_pretrained(almanac_path()))
+
+
+def in_double(model: Llama) -> Llama:
+    return Llama({name: value.astype(np.float64) for name, value in model.weights.items()}, model.config)
+
+
+def test_probabilities_are_those_of_transformers(small: SmallBackend) -> None:
+    """In double precision (transformers' norms stay in single), the prompt read at once or token by token."""
+    double = LlamaForCausalLM.from_pretrained(almanac_path(), dtype=torch.float64).eval()
+    model = in_double(small.model)
+    for prompt in PROMPTS[:2]:
+        ids = small.tokenizer(prompt)["input_ids"]
+        with torch.no_grad():
+            expected = double(torch.tensor([ids])).logits[0].softmax(-1).numpy()
+        cache = Cache()
+        assert softmax(model.read(ids, Cache())) == pytest.approx(expected[-1], abs=1e-6)
+        for place, token in enumerate(ids):
+            assert softmax(model.read([token], cache)) == pytest.approx(expected[place], abs=1e-6)
+        assert cache.length == len(ids)
+
+
+def test_answers_and_scores_are_those_of_transformers(small: SmallBackend, torch_model: TransformersBackend) -> None:
+    assert small.vocabulary.fingerprint == torch_model.vocabulary.fingerprint
+    mine = STC(small).generate(PROMPTS, 24, stop_at_newline=True)
+    theirs = STC(torch_model).generate(PROMPTS, 24, stop_at_newline=True)
+    for one, other in zip(mine, theirs, strict=True):
+        assert (one.token_ids, one.text, one.truncated) == (other.token_ids, other.text, other.truncated)
+        assert one.uncertainty == pytest.approx(other.uncertainty, abs=1e-5)  # of weights in single precision
+    assert STC(small).generate(PROMPTS[0], 1)[0].truncated
+
+
+def test_replies_are_read_and_doubts_followed_as_by_transformers(
+    small: SmallBackend, torch_model: TransformersBackend
+) -> None:
+    replies = ["Paris\n", "the United Kingdom", ""]
+    read = [STC(one).score(PROMPTS[:3], replies) for one in (small, torch_model)]
+    assert [one.log_score for one in read[0]] == pytest.approx([one.log_score for one in read[1]], abs=1e-4)
+    [answer] = STC(small).generate(PROMPTS[0], 8)
+    found = [STC(one).disputed(PROMPTS[0], answer) for one in (small, torch_model)]
+    assert found[0] and [[one.continuation for one in dispute.competitors] for dispute in found[0]] == [
+        [one.continuation for one in dispute.competitors] for dispute in found[1]
+    ]
+
+
+def test_continuations_are_as_likely_as_in_transformers(small: SmallBackend, torch_model: TransformersBackend) -> None:
+    continuations = [[5], [6, 7, 8], []]
+    mine, theirs = (one.next_log_probs(PROMPTS[:3], continuations) for one in (small, torch_model))
+    assert mine == pytest.approx(theirs, abs=1e-4) and (mine[:, :2] < 0).all()
+
+
+def test_what_it_cannot_do_is_refused_before_the_first_step(small: SmallBackend) -> None:
+    for decoding in (
+        Decoding(n=2),
+        Decoding(temperature=1.0),
+        Decoding(stop_strings=("x",)),
+        Decoding(options={"a": 1}),
+    ):
+        with pytest.raises(BackendError, match="transformers"):
+            small.generate(PROMPTS[:1], decoding)
+    with pytest.raises(BackendError, match="states"):
+        STC(small, states=True)
+    with pytest.raises(InvalidInput, match="reads 512 at most"):
+        small.generate(["word " * 600], Decoding())
+    with pytest.raises(InvalidInput, match="chat template"):
+        small.generate([[{"role": "user", "content": "Who?"}]], Decoding())
+
+
+@pytest.mark.parametrize("more", [[], ["--also"], ["--tokens", "--parts", "number"]], ids=str)
+def test_ask_loads_no_torch(more: list[str]) -> None:
+    code = (
+        f"import sys; sys.argv = ['semtoken', 'ask', 'What is the capital of Japan?', *{more!r}]\n"
+        "from semtoken.cli.typer_app import app; app(standalone_mode=False)\n"
+        "print(sorted({'torch', 'transformers', 'numba', 'scipy', 'pandas'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "confidence" in done.stdout

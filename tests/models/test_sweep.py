@@ -1,0 +1,40 @@
+"""No model of the installed transformers gives wrong numbers: benchmarks/architectures.md, type by type."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.models.sweep import CAUSAL, IMAGE, PAGE, outcome_of, sweep
+
+FEW = ("llama", "bart", "gpt2")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+
+
+def listed(outcome: str) -> set[str]:
+    """The types in the rows of the table that begin like this."""
+    rows = re.findall(rf"^\| {outcome}[^|]*\| ([^|]*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    return {kind for row in rows for kind in row.split(", ")}
+
+
+@pytest.mark.parametrize("kind", FEW)
+def test_a_few_are_as_the_table_says(kind: str) -> None:
+    state = outcome_of(kind).state
+    assert kind in listed({"whole": "correct in all ways", "some": "correct; disabled"}[state])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted({*CAUSAL, *IMAGE}))
+def test_no_model_is_worse_than_the_table_says(kind: str) -> None:
+    [(_, one)] = sweep([kind])
+    assert one.state != "wrong", one.why
+    if kind in listed("correct in all ways"):
+        assert one.state == "whole", one
+    if kind in listed("correct"):
+        assert one.state in ("whole", "some"), one

@@ -1,0 +1,348 @@
+"""STC and Recorder against score_logits on the full logits of the same tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import semtoken as st
+from semtoken.errors import BackendError, InvalidInput, InvalidLogits, ModelError, VocabularyError, VocabularyMismatch
+from semtoken.models.probing.p_true import p_true_log_probs
+from tests import tiny
+
+PROMPTS = ["The capital of France is", "who is it", "A TV or a television set , Television and"]
+TOKENIZERS = [*tiny.TOKENIZERS]
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<|user|>{{ m['content'] }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def random_clusters(tokenizer: Any, k: int = 80) -> st.TokenClusters:
+    vocabulary = st.Vocabulary.from_tokenizer(tokenizer)
+    return st.TokenClusters(np.random.default_rng(0).integers(0, k, vocabulary.size), vocabulary)
+
+
+def scorer(kind: str = "byte-level", *, padding: int = 40, **rules: Any) -> st.STC:
+    tokenizer = tiny.TOKENIZERS[kind]()
+    model = tiny.llama(len(tokenizer) + padding)
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    return st.STC(model, tokenizer, random_clusters(tokenizer), **rules)
+
+
+def full_logits(stc: st.STC, prompt: str, answer: list[int]) -> torch.Tensor:
+    """Logits of the whole sequence in one plain forward pass."""
+    ids = stc.tokenizer(prompt)["input_ids"] + answer
+    with torch.no_grad():
+        return stc.model(torch.tensor([ids])).logits[0, len(ids) - len(answer) - 1 : -1]
+
+
+def assert_same(scored: st.ScoredResponse, expected: st.ScoredResponse) -> None:
+    assert scored.token_ids == expected.token_ids
+    assert scored.text == expected.text
+    for token, other in zip(scored.tokens, expected.tokens, strict=True):
+        assert token.log_agreeing_probability == pytest.approx(other.log_agreeing_probability, abs=1e-4)
+        assert token.log_probability == pytest.approx(other.log_probability, abs=1e-4)
+        assert token.neutral == other.neutral
+    assert scored.log_score == pytest.approx(expected.log_score, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@pytest.mark.parametrize("preset", ["paper", "default"])
+@pytest.mark.parametrize("function_words", ["paper", "whole-word", "off"])
+def test_generate_and_score_equal_the_full_logits(kind: str, preset: str, function_words: str) -> None:
+    rules = st.ScoringRules(preset, function_words)  # type: ignore[arg-type]
+    stc = scorer(kind, preset=rules)
+    generated = stc.generate(PROMPTS, max_new_tokens=20, batch_size=2)
+    scored = stc.score(PROMPTS, [answer.token_ids for answer in generated], batch_size=3, chunk_size=7)
+    for prompt, answer, rescored in zip(PROMPTS, generated, scored, strict=True):
+        logits = full_logits(stc, prompt, answer.token_ids)
+        expected = st.score_logits(logits, answer.token_ids, stc.clusters, rules)
+        assert_same(answer, expected)
+        assert_same(rescored, expected)
+        assert answer.distribution == rescored.distribution == "raw"
+
+
+@pytest.mark.parametrize(
+    "decoding",
+    [
+        {"do_sample": True, "temperature": 1.7, "top_k": 20},
+        {"repetition_penalty": 1.8},
+        {"no_repeat_ngram_size": 1, "min_new_tokens": 5},
+    ],
+    ids=["sampling", "penalty", "masks"],
+)
+def test_generate_scores_the_raw_distribution_whatever_the_decoding(decoding: dict[str, Any]) -> None:
+    stc = scorer()
+    torch.manual_seed(0)
+    for prompt, answer in zip(PROMPTS, stc.generate(PROMPTS, max_new_tokens=15, **decoding), strict=True):
+        expected = st.score_logits(full_logits(stc, prompt, answer.token_ids), answer.token_ids, stc.clusters)
+        assert_same(answer, expected)
+        assert answer.distribution == "raw"
+
+
+def test_several_samples_a_prompt_come_in_order() -> None:
+    stc = scorer()
+    torch.manual_seed(0)
+    answers = stc.generate(PROMPTS[:2], max_new_tokens=6, do_sample=True, num_return_sequences=3)
+    assert len(answers) == 6
+    for i, answer in enumerate(answers):
+        expected = st.score_logits(full_logits(stc, PROMPTS[i // 3], answer.token_ids), answer.token_ids, stc.clusters)
+        assert_same(answer, expected)
+
+
+def test_an_answer_ends_at_a_newline_or_stop_string() -> None:
+    stc = scorer()
+    long = stc.generate(PROMPTS, max_new_tokens=30)
+    vocabulary = stc.clusters.vocabulary
+    for answer in stc.generate(PROMPTS, max_new_tokens=30, stop_at_newline=True):
+        newlines = [i for i, token in enumerate(answer.token_ids) if "\n" in vocabulary.texts[token]]
+        assert newlines in ([], [len(answer.tokens) - 1])
+    stop = long[0].text[5:7]
+    stopped = stc.generate(PROMPTS[0], max_new_tokens=30, stop_strings=[stop])[0]
+    assert stop in stopped.text
+    assert stop not in vocabulary.decode(stopped.token_ids[:-1])
+    assert stopped.token_ids == long[0].token_ids[: len(stopped.tokens)]
+    assert_same(stopped, stc.score(PROMPTS[0], stopped.token_ids)[0])
+
+
+def test_padding_behind_a_finished_answer_is_not_scored() -> None:
+    stc = scorer()
+    long = stc.generate(PROMPTS, max_new_tokens=25)
+    ends = [long[0].token_ids[4], long[1].token_ids[12], stc.tokenizer.eos_token_id]
+    together = stc.generate(PROMPTS, max_new_tokens=25, eos_token_id=ends)
+    assert len({len(answer.tokens) for answer in together}) > 1
+    for prompt, answer in zip(PROMPTS, together, strict=True):
+        assert_same(answer, stc.generate(prompt, max_new_tokens=25, eos_token_id=ends)[0])
+        assert all(token not in ends for token in answer.token_ids[:-1])
+
+
+def test_chat_messages_go_through_the_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    stc = scorer()
+    messages = [{"role": "user", "content": "who is it"}]
+    with pytest.raises(InvalidInput, match="no chat template"):
+        stc.generate([messages])
+    monkeypatch.setattr(stc.tokenizer, "chat_template", CHAT_TEMPLATE)
+    by_hand = "<|user|>who is it<|assistant|>"
+    assert stc.generate([messages], max_new_tokens=8) == stc.generate(by_hand, max_new_tokens=8)
+    assert stc.generate(messages, max_new_tokens=8) == stc.generate([messages], max_new_tokens=8)
+    monkeypatch.setattr(stc.tokenizer, "chat_template", "{{ raise_exception('only one turn') }}")
+    with pytest.raises(InvalidInput, match="refuses the messages of prompt 0: only one turn"):
+        stc.generate([messages])
+
+
+def test_the_text_of_a_response_is_tokenised_as_it_follows_the_prompt() -> None:
+    stc = scorer()
+    by_text = stc.score(PROMPTS[0], " Paris .")[0]
+    ids = stc.tokenizer(PROMPTS[0] + " Paris .")["input_ids"][len(stc.tokenizer(PROMPTS[0])["input_ids"]) :]
+    assert by_text.token_ids == ids
+    assert_same(by_text, st.score_logits(full_logits(stc, PROMPTS[0], ids), ids, stc.clusters))
+
+
+def test_an_empty_response_is_uncertain() -> None:
+    empty, full = scorer().score(PROMPTS[:2], ["", " Paris"])
+    assert empty.uncertainty == 1 and empty.log_score == -np.inf and empty.empty
+    assert full.tokens
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_scored_in_float32(dtype: torch.dtype) -> None:
+    tokenizer = tiny.byte_level_bpe()
+    model = tiny.llama(len(tokenizer)).to(dtype)
+    stc = st.STC(model, tokenizer, random_clusters(tokenizer))
+    answer = stc.generate(PROMPTS[0], max_new_tokens=12)[0]
+    recorder = st.Recorder(stc.clusters)
+    inputs = tokenizer(PROMPTS[0], return_tensors="pt", return_token_type_ids=False)
+    output = model.generate(
+        **inputs,
+        max_new_tokens=12,
+        do_sample=False,
+        logits_processor=[recorder],
+        output_logits=True,
+        return_dict_in_generate=True,
+    )
+    logits = torch.cat(output.logits).double().numpy()
+    expected = st.score_logits(logits, answer.token_ids, stc.clusters)
+    assert answer.log_score == pytest.approx(expected.log_score, abs=1e-5 + 1e-4 * abs(expected.log_score))
+    assert_same(recorder.results(output)[0], expected)
+
+
+def recorded(stc: st.STC, recorder: st.Recorder, **options: Any) -> Any:
+    inputs = stc.tokenizer(PROMPTS, return_tensors="pt", padding=True, padding_side="left", return_token_type_ids=False)
+    options = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": stc.tokenizer.pad_token_id} | options
+    return stc.model.generate(**inputs, logits_processor=[recorder], **options)
+
+
+def test_the_recorder_gives_the_numbers_of_generate_and_can_be_used_again() -> None:
+    stc = scorer(padding=0)
+    recorder = st.Recorder(stc.clusters)
+    expected = stc.generate(PROMPTS, max_new_tokens=12)
+    for _ in range(2):
+        for result, answer in zip(recorder.results(recorded(stc, recorder)), expected, strict=True):
+            assert_same(result, answer)
+            assert result.distribution == "raw"
+
+
+def test_the_recorder_says_when_it_saw_a_processed_distribution() -> None:
+    stc = scorer(padding=0)
+    recorder = st.Recorder(stc.clusters)
+    masked = recorder.results(recorded(stc, recorder, no_repeat_ngram_size=1))
+    assert {result.distribution for result in masked} == {"processed"}
+    with recorder.watching(stc.model):
+        sequences = recorded(stc, recorder, no_repeat_ngram_size=1)
+    for result, prompt in zip(recorder.results(sequences), PROMPTS, strict=True):
+        assert result.distribution == "raw"
+        logits = full_logits(stc, prompt, result.token_ids)
+        assert_same(result, st.score_logits(logits, result.token_ids, stc.clusters))
+
+
+def test_the_recorder_keeps_a_few_numbers_a_step() -> None:
+    stc = scorer(padding=0)
+    recorder = st.Recorder(stc.clusters)
+    recorded(stc, recorder, max_new_tokens=100)
+    assert len(recorder._waiting) * len(PROMPTS) < 16  # whole rows, whose tokens are known
+    assert len(recorder._scores._exact._rows) <= 64
+    recorder.running()
+    size = stc.clusters.vocabulary.size
+    answers = recorder._scores._exact._answers.values()
+    kept = sum(len(step.row.logits) for answer in answers for step in answer._open if step.row is not None)
+    kept += sum(len(logs) for answer in answers for _, logs in answer.rows._later.values())
+    assert len(recorder._scores._exact._answers[0].ids) == 99
+    assert kept < 10 * size * len(PROMPTS)  # not 99 rows
+
+
+def test_beams_are_refused() -> None:
+    stc = scorer(padding=0)
+    with pytest.raises(BackendError, match="Beam search is refused"):
+        stc.generate(PROMPTS, num_beams=2)
+    stc.model.generation_config.num_beams = 2
+    with pytest.raises(BackendError, match="Beam search is refused"):
+        stc.generate(PROMPTS)
+    recorder = st.Recorder(stc.clusters)
+    with pytest.raises(BackendError, match="beam"):
+        recorder.results(recorded(stc, recorder, num_beams=3))
+
+
+def test_results_of_another_generation_are_refused() -> None:
+    stc = scorer(padding=0)
+    recorder = st.Recorder(stc.clusters)
+    with pytest.raises(BackendError, match="0 sequences were recorded"):
+        recorder.results(torch.zeros(1, 5, dtype=torch.long))
+    sequences = recorded(stc, recorder)
+    other = sequences.clone()
+    other[0, -3] = (other[0, -3] + 1) % stc.clusters.vocabulary.size
+    with pytest.raises(BackendError):
+        recorder.results(other)
+    with pytest.raises(BackendError, match="another generation"):
+        recorded(stc, recorder)
+    recorder.reset()
+    assert len(recorder.results(recorded(stc, recorder))) == 3
+
+
+def test_bad_input_never_yields_a_number() -> None:
+    stc = scorer()
+    for prompt in ("", "  \n", []):
+        with pytest.raises(InvalidInput, match="Prompt 1"):
+            stc.generate(["fine", prompt])
+    with pytest.raises(InvalidInput, match="2 prompts and 1 responses"):
+        stc.score(PROMPTS[:2], ["one"])
+    with pytest.raises(VocabularyError, match="out of range"):
+        stc.score(PROMPTS[0], [1, 2, 10_000])
+    with pytest.raises(InvalidInput, match="256"):
+        stc.generate("a " * 400)
+    with pytest.raises(InvalidInput, match="must be positive"):
+        stc.generate("a", max_new_tokens=0)
+
+
+def test_nothing_is_read_beyond_the_models_context() -> None:
+    stc = scorer()
+    room = stc.backend.max_length
+    assert room == 256
+    read: list[int] = []
+
+    def note(module: Any, args: Any, given: dict[str, Any]) -> None:
+        positions = given.get("position_ids")  # a text that is read alone has none
+        read.append(given["input_ids"].shape[1] if positions is None else int(positions.max()) + 1)
+
+    stc.backend.proof.all()  # no pass of it is counted
+    handle = stc.model.register_forward_pre_hook(note, with_kwargs=True)
+    with handle:
+        for length, left in ((room, 1), (room - 1, 2), (room - 7, 8)):
+            [answer] = stc.generate([[5] * length], 100, eos_token_id=[599])
+            assert (len(answer.tokens), answer.truncated) == (left, True)
+        stc.backend.next_log_probs([[5] * room], [[1], [2]])
+        assert max(read) == room
+        read.clear()
+        for continuations in ([[1, 2]], [[1], [2, 3]]):
+            with pytest.raises(InvalidInput, match="257 tokens"):
+                stc.backend.next_log_probs([[5] * room], continuations)
+        with pytest.raises(InvalidInput, match="256"):
+            p_true_log_probs(stc, ["word " * 3000], ["yes"])
+        with pytest.raises(InvalidInput, match="256"):
+            stc.score([[5] * room], [[1]])
+        assert not read
+
+
+def test_logits_that_are_no_distribution_name_sequence_and_step() -> None:
+    stc = scorer()
+    with torch.no_grad():
+        stc.model.get_output_embeddings().weight[3] = float("nan")
+    with pytest.raises(InvalidLogits, match=r"Sequence 0 .* step 0 .*NaN"):
+        stc.generate(PROMPTS, max_new_tokens=4)
+
+
+def test_models_and_tokenizers_that_do_not_fit_are_refused() -> None:
+    from transformers import AutoModel
+
+    tokenizer = tiny.byte_level_bpe()
+    clusters = random_clusters(tokenizer)
+    headless = AutoModel.from_config(tiny.llama(len(tokenizer)).config)
+    with pytest.raises(ModelError, match="no output head"):
+        st.STC(headless, tokenizer, clusters)
+    with pytest.raises(VocabularyMismatch, match=r"(?s)tokens.*fingerprint"):
+        st.STC(tiny.llama(len(tokenizer)), tokenizer, random_clusters(tiny.sentencepiece_bpe()))
+    with pytest.raises(VocabularyMismatch, match="own tokenizer"):
+        st.STC(tiny.llama(100), tokenizer, clusters)
+
+
+def test_results_arrive_one_by_one() -> None:
+    seen: list[tuple[int, str]] = []
+    stc = scorer()
+    answers = stc.generate(PROMPTS, max_new_tokens=3, batch_size=1, on_result=lambda i, r: seen.append((i, r.text)))
+    assert seen == [(i, answer.text) for i, answer in enumerate(answers)]
+
+
+def test_a_directory_is_loaded_with_its_clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+    tokenizer = tiny.byte_level_bpe()
+    model = tiny.llama(len(tokenizer))
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    loaded = st.STC.from_pretrained(str(tmp_path / "model"))
+    assert loaded.clusters.n_clusters == len(tokenizer) // 2
+    again = st.STC(model, tokenizer)  # the same weights in memory: the cached clusters
+    assert (again.clusters.labels == loaded.clusters.labels).all()
+    assert len(list((tmp_path / "cache" / "clusters").iterdir())) == 1
+    assert_same(loaded.generate(PROMPTS[0], max_new_tokens=5)[0], again.generate(PROMPTS[0], max_new_tokens=5)[0])
+
+
+def test_a_checkpoint_without_a_head_is_refused_though_transformers_would_make_one_up(tmp_path: Path) -> None:
+    tokenizer = tiny.byte_level_bpe()
+    tiny.llama(len(tokenizer)).model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="no output head"):
+        st.STC.from_pretrained(str(tmp_path), clusters=random_clusters(tokenizer))
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        st.STC.from_pretrained(str(tmp_path / "nothing"))
+
+
+def test_tied_embeddings_are_a_head(tmp_path: Path) -> None:
+    tokenizer = tiny.byte_level_bpe()
+    tiny.llama(len(tokenizer), tied=True).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    stc = st.STC.from_pretrained(str(tmp_path), clusters=random_clusters(tokenizer))
+    assert stc.generate(PROMPTS[0], max_new_tokens=3)[0].tokens

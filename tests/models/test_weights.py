@@ -1,0 +1,271 @@
+"""Weights as people load them: what they hold is what is scored, against plain passes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import semtoken as st
+from semtoken.errors import BackendError, ModelError, VocabularyMismatch
+from semtoken.models.transformers import TransformersBackend
+from tests import tiny
+from tests.models.plain_pass import PROMPTS, off, tiny_model, ways
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+
+
+def assert_right(backend: TransformersBackend, plain: Any = None) -> None:
+    for name, way in ways(backend, tokens=4, lengths=(9, 3, 5)).items():
+        assert off(backend, way, plain) < 1e-3, name
+
+
+def loaded(folder: Path, **options: Any) -> TransformersBackend:
+    backend = st.STC.from_pretrained(folder, **options).backend
+    assert isinstance(backend, TransformersBackend)
+    return backend
+
+
+def test_sharded_weights(tmp_path: Path) -> None:
+    model = tiny_model("Llama")
+    model.save_pretrained(tmp_path, max_shard_size="50KB")
+    tiny.byte_level_bpe().save_pretrained(tmp_path)
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    assert_right(loaded(tmp_path), model)
+
+
+def test_bin_weights(tmp_path: Path) -> None:
+    model = tiny_model("Llama")
+    model.config.save_pretrained(tmp_path)
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    tiny.byte_level_bpe().save_pretrained(tmp_path)
+    assert_right(loaded(tmp_path), model)
+
+
+@pytest.mark.slow
+def test_sharded_bin_weights(tmp_path: Path) -> None:
+    model = tiny_model("Llama")
+    model.config.save_pretrained(tmp_path)
+    tiny.byte_level_bpe().save_pretrained(tmp_path)
+    weights = list(model.state_dict().items())
+    index = {}
+    for number, some in enumerate((weights[::2], weights[1::2]), start=1):
+        name = f"pytorch_model-0000{number}-of-00002.bin"
+        torch.save(dict(some), tmp_path / name)
+        index |= {key: name for key, _ in some}
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+    assert_right(loaded(tmp_path), model)
+
+
+def test_a_vocabulary_that_grew_and_was_padded(tmp_path: Path) -> None:
+    model, tokenizer = tiny_model("Llama", vocab_size=454), tiny.byte_level_bpe()
+    tokenizer.add_tokens(["<new>", "<newer>"])
+    model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64, mean_resizing=False)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    backend = loaded(tmp_path)
+    assert backend.vocabulary.size == 456
+    assert_right(backend, model)
+    assert max(max(one.token_ids) for one in st.STC(backend).generate(PROMPTS, max_new_tokens=8)) < 456
+
+
+def test_several_end_tokens_and_sampling_defaults(tmp_path: Path) -> None:
+    model = tiny_model("Llama")
+    settings = model.generation_config
+    settings.eos_token_id, settings.do_sample, settings.temperature, settings.top_k = [0, 7], True, 0.6, 5
+    model.save_pretrained(tmp_path)
+    tiny.byte_level_bpe().save_pretrained(tmp_path)
+    backend = loaded(tmp_path)
+    assert_right(backend, model)
+    with torch.no_grad():
+        backend.model.lm_head.weight[7] += 4 * backend.model.lm_head.weight.abs().max()
+    ended = [one for one in st.STC(backend).generate(PROMPTS, max_new_tokens=40) if 7 in one.token_ids]
+    assert all(one.token_ids.index(7) == len(one.token_ids) - 1 and not one.truncated for one in ended)
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_folder_of_an_adapter(tmp_path: Path, merged: bool) -> None:
+    peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
+    base = tiny_model("Llama")
+    base.save_pretrained(tmp_path / "base")
+    tokenizer = tiny.byte_level_bpe()
+    tokenizer.save_pretrained(tmp_path / "base")
+    base.config._name_or_path = base.name_or_path = str(tmp_path / "base")
+    config = peft.LoraConfig(r=4, task_type="CAUSAL_LM", init_lora_weights=False)
+    model = peft.get_peft_model(base, config).eval()
+    kept = model.merge_and_unload() if merged else model
+    kept.save_pretrained(tmp_path / "adapted")
+    tokenizer.save_pretrained(tmp_path / "adapted")
+    assert_right(loaded(tmp_path / "adapted"), kept)
+
+
+def saved_adapter(folder: Path, **settings: Any) -> tuple[Any, Path, Path]:
+    """A model with an adapter, and the folders of the adapter and of the model below."""
+    peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
+    base, tokenizer = tiny_model("Llama"), tiny.byte_level_bpe()
+    base.save_pretrained(folder / "base")
+    tokenizer.save_pretrained(folder / "base")
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", **settings)
+    model = peft.get_peft_model(base, config).eval()
+    model.peft_config["default"].base_model_name_or_path = str(folder / "base")
+    torch.manual_seed(3)
+    for name, weight in model.named_parameters():
+        if "lora" in name:
+            weight.data.normal_(0, 0.3)
+    model.save_pretrained(folder / "adapted")
+    tokenizer.save_pretrained(folder / "adapted")
+    return model, folder / "adapted", folder / "base"
+
+
+def without(file: Path, part: str) -> None:
+    weights = load_file(file)
+    kept = {name: weight for name, weight in weights.items() if part not in name}
+    assert len(kept) < len(weights)
+    save_file(kept, file, {"format": "pt"})
+
+
+@pytest.mark.parametrize("which", ["base", "adapter"])
+def test_an_adapter_is_refused_where_its_weights_or_those_of_its_model_are_missing(tmp_path: Path, which: str) -> None:
+    _, adapter, base = saved_adapter(tmp_path)
+    if which == "base":
+        without(base / "model.safetensors", "layers.1.mlp")
+        said = r"base is not a whole .*: its weights lack model\.layers\.1\.mlp"
+    else:
+        without(adapter / "adapter_model.safetensors", "layers.1")
+        said = r"adapted is not a whole adapter: its weights lack"
+    with pytest.raises(ModelError, match=said):
+        loaded(adapter)
+
+
+def test_a_folder_of_dora(tmp_path: Path) -> None:
+    model, adapter, _ = saved_adapter(tmp_path, use_dora=True)
+    assert_right(loaded(adapter), model)
+
+
+def test_an_adapter_that_acts_behind_some_tokens_only(tmp_path: Path) -> None:
+    tokenizer = tiny.byte_level_bpe()
+    invoked = tokenizer(" the capital")["input_ids"]
+    model, adapter, _ = saved_adapter(tmp_path, alora_invocation_tokens=invoked)
+    without_it = TransformersBackend(tiny_model("Llama"), tokenizer)
+    for backend in (loaded(adapter), TransformersBackend(model, tokenizer)):
+        assert_right(backend, model)
+        reply = tokenizer("Paris and the rest")["input_ids"]
+        asked, other = "who is it , the capital of", "who is it , the town of"
+        [with_it, elsewhere] = st.STC(backend).score([asked, other], [reply] * 2)
+        [plain, plain_elsewhere] = st.STC(without_it).score([asked, other], [reply] * 2)
+        assert abs(with_it.log_score - plain.log_score) > 0.1
+        assert elsewhere.log_score == pytest.approx(plain_elsewhere.log_score, abs=1e-3)
+
+
+def test_parts_that_are_placed_by_a_map(tmp_path: Path) -> None:
+    model = tiny_model("Llama")
+    model.save_pretrained(tmp_path)
+    tiny.byte_level_bpe().save_pretrained(tmp_path)
+    placed = {"": "cpu"} | {"model.layers.1": "disk"}
+    assert_right(loaded(tmp_path, device_map="auto"), model)
+    del placed["model.layers.1"]
+    assert_right(loaded(tmp_path, device_map=placed), model)
+
+
+def test_dynamic_int8_is_refused_since_its_scales_depend_on_all_tokens_of_a_pass() -> None:
+    model = torch.ao.quantization.quantize_dynamic(tiny_model("Llama"), {torch.nn.Linear}, dtype=torch.qint8)
+    with pytest.raises(ModelError, match=r"tokens that follow.*without dynamic quantisation"):
+        _ = TransformersBackend(model, tiny.byte_level_bpe()).proof.padded
+
+
+def test_a_tokenizer_larger_than_the_head_is_refused() -> None:
+    tokenizer = tiny.byte_level_bpe()
+    model = tiny_model("Llama", vocab_size=len(tokenizer) - 4)
+    with pytest.raises(VocabularyMismatch, match=r"has 450 logits, its tokenizer 454 tokens"):
+        st.STC(model, tokenizer).score(PROMPTS, ["Paris"] * 3)
+
+
+def test_special_tokens_behind_the_head_are_never_written() -> None:
+    """As Gemma 3 1B, whose tokenizer holds a token for images that its head does not have."""
+    model = tiny_model("Llama", vocab_size=len(tiny.byte_level_bpe()))
+    tokenizer = tiny.byte_level_bpe()
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<image_soft_token>"]})
+    assert len(tokenizer) == model.config.vocab_size + 1
+    backend = TransformersBackend(model, tokenizer)
+    assert backend.vocabulary.size == model.config.vocab_size
+    assert_right(backend)
+    recorder = st.Recorder(tokenizer)
+    inputs = tokenizer(PROMPTS[:1], return_tensors="pt", return_token_type_ids=False)
+    [expected] = st.STC(backend).generate(PROMPTS[:1], 4)
+    for _ in range(2):
+        made = model.generate(**inputs, max_new_tokens=4, do_sample=False, logits_processor=[recorder])
+        [found] = recorder.results(made)
+        assert found.token_ids == expected.token_ids
+        assert found.log_score == pytest.approx(expected.log_score, abs=1e-5)
+
+
+def test_an_end_token_behind_a_hole_in_the_ids(tmp_path: Path) -> None:
+    tiny.byte_level_bpe().save_pretrained(tmp_path)
+    described = json.loads((tmp_path / "tokenizer.json").read_text())
+    [end] = [one for one in described["added_tokens"] if one["content"] == "<|end|>"]
+    end["id"] = described["model"]["vocab"]["<|end|>"] = 470  # the ids before it end at 453
+    (tmp_path / "tokenizer.json").write_text(json.dumps(described))
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(tmp_path / "tokenizer.json"), eos_token="<|end|>", pad_token="<|pad|>"
+    )
+    assert tokenizer.eos_token_id == 470 > len(tokenizer)
+    model = tiny_model("Llama", eos_token_id=470)
+    backend = TransformersBackend(model, tokenizer)
+    assert backend.vocabulary.size == 471
+    assert_right(backend)
+    with torch.no_grad():
+        model.lm_head.weight[470] = 3 * model.lm_head.weight.abs().max()
+    answers = st.STC(TransformersBackend(model, tokenizer)).generate(PROMPTS, max_new_tokens=40)
+    ended = [one for one in answers if 470 in one.token_ids]
+    assert ended and all(one.token_ids.index(470) == len(one.token_ids) - 1 and not one.truncated for one in ended)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["PrefixTuningConfig", "PromptEncoderConfig"])
+def test_tuned_prefixes_and_the_folder_of_one(tmp_path: Path, kind: str) -> None:
+    peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
+    base = tiny_model("Llama")
+    base.save_pretrained(tmp_path / "base")
+    tiny.byte_level_bpe().save_pretrained(tmp_path / "base")
+    base.config._name_or_path = base.name_or_path = str(tmp_path / "base")
+    torch.manual_seed(0)
+    model = peft.get_peft_model(base, getattr(peft, kind)(num_virtual_tokens=3, task_type="CAUSAL_LM")).eval()
+    assert_right(TransformersBackend(model, tiny.byte_level_bpe()))
+    model.save_pretrained(tmp_path / "tuned")
+    tiny.byte_level_bpe().save_pretrained(tmp_path / "tuned")
+    with pytest.raises(ModelError, match=r"is a tuned prompt, which transformers does not load\. Load it with peft's"):
+        loaded(tmp_path / "tuned")
+
+
+@pytest.mark.parametrize("method", ["gptq", "awq", "bitsandbytes"])
+def test_quantised_weights_name_the_package_that_they_need(tmp_path: Path, method: str) -> None:
+    tiny_model("Llama").save_pretrained(tmp_path)
+    tiny.byte_level_bpe().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": method, "bits": 4, "group_size": 16, "load_in_8bit": True}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match=r"cannot be loaded: .*pip install"):
+        loaded(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cache", ["static", "sliding_window"])
+def test_caches_that_the_settings_name(cache: str) -> None:
+    model = tiny_model("Llama")
+    model.generation_config.cache_implementation = cache
+    assert_right(TransformersBackend(model, tiny.byte_level_bpe()))
+
+
+def test_a_quantised_cache_without_its_package_is_refused_in_words() -> None:
+    model = tiny_model("Llama")
+    model.generation_config.cache_implementation = "quantized"
+    with pytest.raises(BackendError, match=r"generate fails with LlamaForCausalLM and its settings"):
+        st.STC(model, tiny.byte_level_bpe()).generate(PROMPTS, max_new_tokens=2)

@@ -1,0 +1,478 @@
+"""Saved replies to ranked answers: recorded replies of real engines, joined with questions in every way."""
+
+from __future__ import annotations
+
+import csv
+import gc
+import inspect
+import json
+import math
+import pickle
+import random
+import tracemalloc
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+import semtoken as st
+from semtoken.errors import InvalidInput
+from semtoken.guarantees.labels import read_answers
+from semtoken.replies.checking import Doubt, check_replies, doubt_of
+from semtoken.replies.checking.answers import CheckSettings
+from semtoken.replies.checking.doubts import in_message
+from semtoken.replies.checking.replies import saved_replies
+from semtoken.replies.checking.shards import checker
+from semtoken.replies.formats import known_shapes
+from semtoken.replies.formats.openai_choices import OpenAIChat
+from semtoken.support.files.record_files import read_records, write_records
+from tests.cli.run import invoke
+
+RECORDED = Path(__file__).parents[1] / "replies" / "data"
+
+
+def reply(
+    tokens: list[tuple[str, float]], *, others: dict[int, list[tuple[str, float]]] | None = None
+) -> dict[str, Any]:
+    """A chat reply of OpenAI's shape, with log-probabilities of the written tokens and of some others."""
+    content = []
+    for i, (token, p) in enumerate(tokens):
+        top = [(token, p), *((others or {}).get(i, []))]
+        listed = [{"token": t, "logprob": q, "bytes": list(t.encode())} for t, q in top]
+        content.append(listed[0] | {"top_logprobs": listed})
+    text = "".join(token for token, _ in tokens)
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+    return {"object": "chat.completion", "model": "m", "choices": [choice | {"logprobs": {"content": content}}]}
+
+
+SURE = reply([("Lima", -0.01)])
+TORN = reply([("It is ", -0.01), ("Ankara", -0.9)], others={1: [("Istanbul", -0.7), ("Izmir", -3.0)]})
+CUT = reply([("Once upon", -0.3)])
+CUT["choices"][0]["finish_reason"] = "length"
+
+
+def written(folder: Path, **files: Any) -> Path:
+    for name, value in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
+    return folder
+
+
+def test_a_folder_is_ranked_by_its_doubt(tmp_path: Path) -> None:
+    found = check_replies([str(written(tmp_path, a=SURE, b=TORN, c=CUT))])
+    assert [one.id for one in found.answers] == ["b", "c", "a"] and [one.rank for one in found.answers] == [1, 2, 3]
+    assert [one.response.truncated for one in found.answers] == [False, True, False]
+    confidences = [one.response.headline.confidence for one in found.answers]
+    assert confidences == sorted(confidences) and confidences[0] == pytest.approx(2.718281828**-0.91, rel=1e-6)
+
+
+def test_the_sentence_names_the_stretch_and_what_else_was_likely(tmp_path: Path) -> None:
+    [one] = check_replies([str(written(tmp_path, b=TORN))]).answers
+    assert (
+        one.doubt is not None and one.doubt.text == "Ankara" and one.doubt.confidence == pytest.approx(0.4066, abs=1e-4)
+    )
+    assert one.sentence == "In doubt: “Ankara” (41%). Also likely there: “Istanbul” 50%, “Izmir” 5%."
+    [sure] = st.score_payload(SURE)
+    assert doubt_of(sure) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "question"),
+    [
+        ({"id": "7", "question": "Which city?", "response": TORN}, "Which city?"),
+        ({"custom_id": "7", "response": {"status_code": 200, "body": TORN}}, None),
+        ({"id": "7", "request": {"messages": [{"role": "user", "content": "Which?"}]}, "response": TORN}, "Which?"),
+        ({"id": "7", "request": {"input": [{"role": "user", "content": [{"text": "Eh?"}]}]}, "reply": TORN}, "Eh?"),
+        (TORN | {"custom_id": "7"}, None),
+        ({"id": "7", "question": "Which city?", "raw": TORN, "parsed": {"a": 1}}, "Which city?"),
+        ({"id": "7", "prompt": "Which city?", "output": [TORN]}, "Which city?"),
+        ({"id": "7", "response": json.dumps(TORN)}, None),
+    ],
+)
+def test_lines_hold_replies_in_several_ways(tmp_path: Path, line: dict[str, Any], question: str | None) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_text(f"{json.dumps(line)}\n\n{json.dumps(line)}\n", encoding="utf-8")
+    found = list(saved_replies([str(path)]))
+    assert [one.id for one in found] == ["7", "7"] and [one.question for one in found] == [question] * 2
+    assert [one.where for one in found] == [f"{path}:1", f"{path}:3"]
+    assert len(check_replies([str(path)]).answers) == 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps([SURE, TORN, CUT]),
+        json.dumps([SURE, TORN, CUT], indent=2),
+        "\n".join(json.dumps(one, indent=2) for one in (SURE, TORN, CUT)),  # as `jq` writes them
+        "\n".join(map(json.dumps, (SURE, TORN, CUT))),
+    ],
+)
+def test_several_whole_replies_in_a_file_are_read_one_by_one(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "all.json"
+    path.write_text(f"{content}\n", encoding="utf-8")
+    assert [one.reply for one in saved_replies([str(path)])] == [SURE, TORN, CUT]
+
+
+def test_an_error_beside_an_empty_body_is_the_reason(tmp_path: Path) -> None:
+    line = {"custom_id": "7", "response": {"status_code": 400, "body": None}, "error": {"message": "too long"}}
+    path = written(tmp_path, a=line, b=SURE)
+    checked = check_replies([str(path)])
+    assert len(checked.answers) == 1 and "too long" in checked.refused[0].reason
+
+
+def test_questions_are_joined_by_id_else_by_order_else_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "replies"
+    folder.mkdir()
+    written(folder, a=SURE, b=TORN)
+    asked = tmp_path / "questions.jsonl"
+
+    def joined(*questions: dict[str, str]) -> dict[str, str | None]:
+        asked.write_text("\n".join(map(json.dumps, questions)), encoding="utf-8")
+        return {one.id: one.question for one in check_replies([str(folder)], questions=asked).answers}
+
+    by_id = joined(
+        {"id": "b", "question": "Capital of Turkey?"}, {"id": "a", "question": "Of Peru?"}, {"id": "z", "question": "?"}
+    )
+    assert by_id == {"a": "Of Peru?", "b": "Capital of Turkey?"}
+    assert joined({"question": "one"}, {"question": "two"}) == {"a": "one", "b": "two"}
+    with pytest.raises(InvalidInput, match=r"2 replies and 1 questions, and no question has the id of 1 replies"):
+        joined({"id": "a", "question": "one"})
+    with pytest.raises(InvalidInput, match="asks nothing"):
+        joined({"id": "a"})
+
+
+def test_recorded_replies_of_every_engine_are_scored_or_refused_with_a_reason() -> None:
+    found = check_replies([str(RECORDED)])
+    assert len(found.answers) > 20 and all(one.reason for one in found.refused)
+    for one in found.answers:
+        assert 0 <= one.response.headline.confidence <= 1 and one.sentence
+
+
+def test_parts_and_alternatives_are_those_of_the_records_without_making_them() -> None:
+    scored = 0
+    for saved in saved_replies([str(RECORDED)]):
+        try:
+            early, late = st.score_payload(saved.reply), st.score_payload(saved.reply)
+        except st.SemtokenError:
+            continue
+        for one, other in zip(early, late, strict=True):
+            assert other.tokens is not None  # the records are made before their parts are asked for
+            for kind in ("word", "phrase", "sentence"):
+                assert list(one.parts(kind)) == list(other.parts(kind))
+            places = range(one.n_tokens)
+            assert list(one.alternatives_at(places)) == [token.alternatives for token in other.tokens]
+            scored += 1
+    assert scored > 20
+
+
+def test_a_reply_that_cannot_be_scored_hides_no_other(tmp_path: Path) -> None:
+    silent = json.loads(json.dumps(SURE))
+    del silent["choices"][0]["logprobs"]
+    found = check_replies([str(written(tmp_path, a=SURE, b=silent))])
+    assert len(found.answers) == 1 and len(found.refused) == 1 and "b.json" in found.refused[0].where
+    (tmp_path / "a.json").unlink()
+    with pytest.raises(InvalidInput, match="None of 1 replies can be scored"):
+        check_replies([str(tmp_path)])
+
+
+def test_one_bad_file_or_line_ends_no_folder(tmp_path: Path) -> None:
+    folder = written(tmp_path, sure=SURE, alien={"id": 3, "no": "reply"}).joinpath("more")
+    folder.mkdir()
+    (folder / "lines.jsonl").write_text(f'{json.dumps(TORN)}\n{{"broken\n{{"broken, too\n', encoding="utf-8")
+    (folder / "empty.json").write_text("")
+    (folder / "binary.json").write_bytes(bytes(range(256)))
+    (folder / "shopping.txt").write_text("milk\nbread")
+    (folder / "photo.png").write_bytes(b"\x89PNG")
+    found = check_replies([str(tmp_path)])
+    assert {one.id for one in found.answers} == {"sure", "lines-1"}
+    reasons = {Path(one.where).name: one.reason for one in found.refused}
+    assert set(reasons) == {"alien.json", "lines.jsonl:2", "lines.jsonl:3", "empty.json", "binary.json", "shopping.txt"}
+    assert "empty" in reasons["empty.json"] and "UTF" in reasons["binary.json"] and "JSON" in reasons["shopping.txt"]
+    assert [Path(one).name for one in found.passed_over] == ["photo.png"]
+    assert sum(count for count, _ in found.reasons()) == len(found.refused)
+    assert max(found.reasons(), key=lambda one: one[0])[0] == 3  # the two broken lines, and the note
+
+    for ending in ("csv", "jsonl", "html", "md"):
+        target = tmp_path.with_suffix(f".{ending}")
+        done = invoke(["check", str(tmp_path), "-o", str(target)])
+        assert done.exit_code == 0 and "6 of 8 replies could not be scored" in done.stderr, done.output
+        assert "photo.png" in done.stderr
+        text = target.read_text(encoding="utf-8")
+        for place, reason in reasons.items():
+            assert place.split(":")[0] in text.replace("\\", "") and reason[:20] in text
+    rows = list(csv.DictReader(tmp_path.with_suffix(".csv").read_text(encoding="utf-8").splitlines()))
+    assert [bool(row["error"]) for row in rows] == [False] * 2 + [True] * 6
+    assert [bool(row["uncertainty"]) for row in rows] == [True] * 2 + [False] * 6
+    view = invoke(["view", str(tmp_path.with_suffix(".jsonl")), "-o", str(tmp_path.with_suffix(".view.html"))])
+    assert view.exit_code == 0 and "2 answers" in view.stderr
+    assert len(read_answers(tmp_path.with_suffix(".jsonl"))) == 2  # `label` and `calibrate` leave the others out
+
+    strict = tmp_path.with_suffix(".strict.csv")
+    done = invoke(["check", str(tmp_path), "-o", str(strict), "--strict"])
+    assert done.exit_code == 1 and not strict.exists()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_files_in_other_encodings_are_read(tmp_path: Path, encoding: str, indent: int | None) -> None:
+    one = reply([("Zürich ", -0.1), ("東京", -0.2)])
+    text = json.dumps(one, ensure_ascii=False, indent=indent)
+    path = tmp_path / "one.json"
+    for content, count in ((text, 1), (f"{text}\n", 1), *([(f"{text}\n{text}\n", 2)] if indent is None else [])):
+        path.write_bytes(content.encode(encoding))
+        found = check_replies([str(path)])
+        assert [one.text for one in found.answers] == ["Zürich 東京"] * count and not found.refused
+
+
+def chunks_of_ollama() -> list[dict[str, Any]]:
+    """The chunks of a stream of Ollama's `/api/chat`, one a line in what it sends."""
+    steps = TORN["choices"][0]["logprobs"]["content"]
+    chunks = [{"model": "m", "message": {"content": one["token"]}, "done": False, "logprobs": [one]} for one in steps]
+    end: dict[str, Any] = {"model": "m", "message": {"content": ""}, "done": True, "done_reason": "stop"}
+    return [*chunks, end]
+
+
+def chunks_of_openai(name: str) -> list[dict[str, Any]]:
+    steps = TORN["choices"][0]["logprobs"]["content"]
+    shared = {"id": name, "object": "chat.completion.chunk", "model": "m"}
+    choices: list[dict[str, Any]] = [
+        {"index": 0, "delta": {"content": one["token"]}, "logprobs": {"content": [one]}} for one in steps
+    ]
+    choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+    return [shared | {"choices": [choice]} for choice in choices]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_lines_that_are_chunks_of_streams_are_joined(tmp_path: Path, encoding: str) -> None:
+    """Two streams of Ollama's, two of OpenAI's, a whole reply, and a stream that broke off."""
+    lines = [*chunks_of_ollama() * 2, *chunks_of_openai("a"), *chunks_of_openai("b"), SURE, *chunks_of_ollama()[:-1]]
+    path = tmp_path / "streams.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding=encoding)
+    found = check_replies([str(path)])
+    whole = sorted(one.response.text for one in found.answers)
+    assert whole == ["It is Ankara"] * 4 + ["Lima"]
+    [torn] = st.score_payload(TORN)
+    assert all(one.response.log_score == pytest.approx(torn.log_score) for one in found.answers if one.text != "Lima")
+    [broken] = found.refused
+    assert "ended before" in broken.reason
+
+
+def test_json_as_python_writes_it_is_read(tmp_path: Path) -> None:
+    one = json.loads(json.dumps(TORN))
+    one["choices"][0]["logprobs"]["content"][1]["top_logprobs"][2]["logprob"] = -math.inf
+    path = tmp_path / "lines.jsonl"
+    path.write_text(f"{json.dumps(one)}\n{json.dumps(SURE)}\n")
+    assert "Infinity" in path.read_text() and len(check_replies([str(path)]).answers) == 2
+
+
+@pytest.mark.parametrize(
+    ("ids", "asked", "told"),
+    [
+        (["a", "b"], ["b", "a"], "by id"),
+        ([None, None], [None, None], "by order"),
+        (["a", "b"], [None, None], "the questions none"),
+        (["a", "b"], ["b", "x"], "no question has the id of 1 replies, such as 'a'"),
+        (["a", "b"], ["b", "b"], "more than once"),
+        (["a", "b"], ["b", None], "1 of the questions have no id"),
+        ([None, None], [None], "neither have ids"),
+    ],
+)
+@pytest.mark.parametrize("own", [False, True])
+def test_questions_are_joined_by_what_both_sides_have(
+    tmp_path: Path, ids: list[str | None], asked: list[str | None], told: str, own: bool
+) -> None:
+    """By the ids of lines, and by the ids of the replies themselves, which are all that a raw reply has."""
+    replies, questions = tmp_path / "replies.jsonl", tmp_path / "questions.jsonl"
+    bodies = [SURE, TORN]
+    if own:
+        lines = [body | ({} if name is None else {"id": name}) for body, name in zip(bodies, ids, strict=True)]
+        told = told.replace("the questions none", "by order")  # such ids are made up by the server and join no one
+    else:
+        lines = [{"response": body} | ({} if n is None else {"id": n}) for body, n in zip(bodies, ids, strict=True)]
+    replies.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    texts = [{"question": f"of {n or i}"} | ({} if n is None else {"id": n}) for i, n in enumerate(asked)]
+    questions.write_text("".join(f"{json.dumps(one)}\n" for one in texts))
+    if not told.startswith("by"):
+        with pytest.raises(InvalidInput, match=told):
+            check_replies([str(replies)], questions=questions)
+        return
+    found = check_replies([str(replies)], questions=questions)
+    assert told in found.joined
+    by_answer = {one.text: one.question for one in found.answers}
+    expected = ["of a", "of b"] if "by id" in told else ["of 0", "of 1"]
+    assert [by_answer[text] for text in ("Lima", "It is Ankara")] == expected
+
+
+def test_the_terminal_shows_flags_and_says_no_nonsense(tmp_path: Path) -> None:
+    bare = reply([("Lima", -0.01)])
+    bare["choices"][0]["logprobs"]["content"][0]["top_logprobs"] = []
+    odd = reply([("the", -9.0), (" ", -0.01), ("of", -8.0)])  # function words alone, and hardly likely
+    done = invoke(["check", str(written(tmp_path, bare=bare, odd=odd))])
+    assert done.exit_code == 0, done.output
+    flags = [flag.message for one in check_replies([str(tmp_path)]).answers for flag in one.response.flags]
+    assert flags and all(flag in done.stdout for flag in flags)
+    assert done.stdout.count("fairly sure of each") == 1  # said of Lima
+
+
+def test_pieces_of_characters_are_shown_from_the_message() -> None:
+    doubts = tuple(Doubt("", a, b, 0.5, ()) for a, b in ((0, 3), (4, 6), (7, 9)))
+    moved, text = in_message(doubts, "It\ufffd is\ufffd\ufffd!", "It東 is大京!")
+    assert text == "It東 is大京!" and [one.text for one in moved] == ["It東", "is", "大京!"]
+    assert in_message(doubts, "plain text", "other text") == (doubts, "plain text")
+    assert in_message(doubts, "no \ufffd match", "at all") == (doubts, "no \ufffd match")
+
+
+def test_every_option_of_a_check_arrives_wherever_replies_are_checked() -> None:
+    """The settings are one object; what is no setting says where replies come from and where they go."""
+    options = set(inspect.signature(check_replies).parameters) - {"sources", "questions", "on_checked"}
+    assert options == {one.name for one in fields(CheckSettings)}
+    chosen = CheckSettings("vllm-chat", None, {"properties": {}}, False, "processed")
+    arrived = pickle.loads(pickle.dumps(checker(chosen)))
+    assert arrived.keywords == {"settings": chosen}
+    assert all(getattr(chosen, one.name) != one.default for one in fields(chosen) if one.name != "calibrator")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"), [("", "is empty"), ("nonsense", "is no JSON"), (b"\xff\xfe\x00", "not UTF-8")]
+)
+def test_files_that_are_no_replies_are_refused(tmp_path: Path, content: str | bytes, told: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InvalidInput, match=told):
+        check_replies([str(path)])
+    with pytest.raises(InvalidInput, match="no file, folder or match"):
+        check_replies([str(tmp_path / "none*.json")])
+
+
+@pytest.mark.parametrize("ending", ["html", "md", "csv", "jsonl"])
+def test_the_command_writes_what_the_ending_says(tmp_path: Path, ending: str) -> None:
+    folder = tmp_path / "replies"
+    folder.mkdir()
+    hostile = reply([("<b>|", -0.01), ("x", -2.0)])
+    written(folder, a=SURE, b=TORN, c=hostile)
+    target = tmp_path / f"out.{ending}"
+    done = invoke(["check", str(folder), "--top", "2", "-o", str(target)])
+    assert done.exit_code == 0, done.output
+    text = target.read_text(encoding="utf-8")
+    if ending == "csv":
+        assert [row["rank"] for row in csv.DictReader(text.splitlines())] == ["1", "2", "3"]
+    elif ending == "jsonl":
+        assert [json.loads(line)["rank"] for line in text.splitlines()] == [1, 2, 3]
+    else:
+        assert "Istanbul" in text and "<b>" not in text
+    if ending == "html":
+        assert len(text) < 95_000 and "\\u003cb>" in text
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_a_calibrator_of_labelled_answers_decides_on_the_next_replies(tmp_path: Path, ending: str) -> None:
+    """Replies -> table -> labels -> calibrator -> decisions, as the page of the documentation says."""
+    draw = random.Random(0)
+    lines = []
+    for number in range(150):
+        p = draw.uniform(0.2, 0.999)
+        other = {1: [("Other", math.log(1 - p) - 1e-3)]}
+        one = reply([("It is ", -0.01), (f"X{number}", math.log(p))], others=other)
+        lines.append({"id": str(number), "question": f"Q{number}?", "response": one})
+    source, answers, decided = (tmp_path / name for name in ("replies.jsonl", f"answers.{ending}", "decided.jsonl"))
+    source.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+
+    def run(*arguments: object) -> None:
+        done = invoke([str(one) for one in arguments])
+        assert done.exit_code == 0, done.output
+
+    run("check", source, "-o", answers)
+    rows = [dict(record.fields) for record in read_records(answers)]
+    for row in rows:
+        row["correct"] = int(draw.random() < float(row["headline_confidence"]))
+    write_records(tmp_path / f"labelled.{ending}", rows)
+    run("calibrate", tmp_path / f"labelled.{ending}", "-o", tmp_path / "calibrator", "--alpha", "0.4")
+    run("check", source, "-o", decided, "--calibrator", tmp_path / "calibrator")
+    found = [dict(record.fields) for record in read_records(decided)]
+    chances = [row["chance"] for row in found]
+    assert chances == sorted(chances) and {row["decision"] for row in found} == {"answer", "abstain"}
+
+
+def test_a_request_beside_a_reply_says_what_was_asked(tmp_path: Path) -> None:
+    written(tmp_path, a=SURE, b=TORN)
+    request = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Capital of Peru?"}]}]}
+    (tmp_path / "a.request.json").write_text(json.dumps(request), encoding="utf-8")
+    assert {one.id: one.question for one in saved_replies([str(tmp_path)])} == {"a": "Capital of Peru?", "b": None}
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize(("stop", "told"), [("###", False), ("elsewhere", True)])
+def test_the_stop_string_of_a_saved_request_tells_where_the_answer_ends(
+    tmp_path: Path, beside: bool, stop: str, told: bool
+) -> None:
+    """Tokens behind the answer that no stop string explains are flagged."""
+    cut = reply([("Lima", -0.1), ("###", -0.2), (" more", -0.3)])
+    cut["choices"][0]["message"]["content"] = "Lima"
+    request = {"messages": [{"role": "user", "content": "Capital of Peru?"}], "stop": [stop]}
+    (tmp_path / "a.json").write_text(json.dumps(cut if beside else {"request": request, "response": cut}))
+    if beside:
+        (tmp_path / "a.request.json").write_text(json.dumps(request))
+    [found] = check_replies([str(tmp_path)]).answers
+    assert any("not in the message" in flag.message for flag in found.response.flags) == told
+
+
+def test_a_reply_takes_little_memory_once_it_is_scored(tmp_path: Path) -> None:
+    """Parsed it takes several times its text, and the records of its tokens as much again."""
+    tokens = [(f" word{i}", -0.5) for i in range(30)]
+    others = {i: [(f" other{i}{k}", -2.0 - k) for k in range(6)] for i in range(30)}
+    line, path = json.dumps(reply(tokens, others=others)), tmp_path / "lines.jsonl"
+    path.write_text(f"{line}\n" * 100)
+    check_replies([str(path)])  # loads what is loaded once
+    tracemalloc.start()
+    try:
+        found = check_replies([str(path)], keep_tokens=False)
+        _, peak = tracemalloc.get_traced_memory()
+        gc.collect()  # else chance decides how much of what is left is waste
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found.answers) == 100
+    assert left / 100 < len(line) / 3 and peak / 100 < 2.5 * len(line), (
+        f"{len(line)} bytes, {left / 100:.0f}, {peak / 100:.0f}"
+    )
+
+
+def test_an_answer_weighs_little_on_the_page(tmp_path: Path) -> None:
+    """A tenth of the 30 kB that an answer with its tokens took: measured as what 99 more answers add."""
+    draw = random.Random(0)
+    lines = []
+    for number in range(100):
+        shares = [draw.uniform(0.2, 0.99) for _ in range(60)]
+        tokens = [(f" word{draw.randrange(1000)}", math.log(share)) for share in shares]
+        others = {
+            i: [(f" other{i}{k}", math.log((1 - share) * 0.5**k) - 1e-3) for k in range(1, 6)]
+            for i, share in enumerate(shares)
+        }
+        lines.append({"id": str(number), "question": f"Question {number}?", "response": reply(tokens, others=others)})
+    sizes = []
+    for count in (1, 100):
+        source, page = tmp_path / f"{count}.jsonl", tmp_path / f"{count}.html"
+        source.write_text("\n".join(map(json.dumps, lines[:count])), encoding="utf-8")
+        assert invoke(["check", str(source), "-o", str(page)]).exit_code == 0
+        sizes.append(page.stat().st_size)
+    assert (sizes[1] - sizes[0]) / 99 < 3_000, f"{(sizes[1] - sizes[0]) / 99:.0f} bytes an answer"
+
+
+def test_a_shape_may_keep_everything_under_a_name_that_saved_lines_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Pieces(OpenAIChat):
+        formats: ClassVar[dict[str, str]] = {"pieces": "pieces"}
+
+        @classmethod
+        def detects(cls, replies: Sequence[Any]) -> bool:
+            return "pieces" in replies[0].get("reply", {})
+
+    monkeypatch.setattr("semtoken.replies.formats.registry.known_shapes", lambda: (*known_shapes(), Pieces))
+    own, of_another = {"reply": {"pieces": []}}, {"id": "7", "reply": {"choices": []}}
+    path = tmp_path / "lines.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in (own, of_another)))
+    first, second = saved_replies([str(path)])
+    assert first.reply == own
+    assert (second.reply, second.id) == ({"choices": []}, "7")

@@ -1,0 +1,155 @@
+"""Replies that several processes check give the tables that one process gives."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import random
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semtoken.errors import InvalidInput
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.replies.checking import CheckedReplies, check_replies
+from semtoken.replies.checking.answers import CheckSettings
+from semtoken.replies.checking.shards import check_in_shards, checker
+from semtoken.replies.checking.tables import field_table, markdown, page_rows, rows_of
+from semtoken.support.executors import LocalExecutor, Work
+from semtoken.support.files.record_files import write_records
+from tests.bench.test_run_ray import in_a_namespace
+from tests.cli.run import invoke
+from tests.replies.test_check import CUT, RECORDED, SURE, TORN, reply
+
+BLANK = reply([(" ", -0.5)])
+INVOICE = reply([('{"total": ', -0.01), ("12", -1.2), (', "city": "', -0.1), ("Lima", -0.3), ('"}', -0.01)])
+SCHEMA = {"properties": {"total": {"type": "number"}, "city": {"type": "string"}, "due": {"type": "string"}}}
+
+
+class Backwards(LocalExecutor):
+    """Makes the last shard first, with absolute paths, as other processes do."""
+
+    def __init__(self, load: Callable[[], Any]) -> None:
+        super().__init__(load)
+
+    def run(
+        self, work: Work, shards: Sequence[int], done: Callable[[int], None], answered: Any = lambda count: None
+    ) -> None:
+        super().run(work.resolved(), list(shards)[::-1], done)
+
+
+def tables(found: CheckedReplies) -> dict[str, Any]:
+    """All that the command writes."""
+    return {
+        "rows": rows_of(found),
+        "page": page_rows(found),
+        "fields": field_table(found),
+        "markdown": markdown(found, found.answers),
+        "refused": found.refused,
+        "said": (found.joined, found.n_from_block, [one.response.headline.shown for one in found.answers]),
+    }
+
+
+def in_shards(
+    sources: Sequence[str], how: CheckSettings, folder: Path, size: int, questions: Path | None = None, **more: Any
+) -> CheckedReplies:
+    load = pickle.loads(pickle.dumps(partial(checker, how)))  # as another process receives it
+    return check_in_shards(how, sources, Backwards(load), folder / "shards", size=size, questions=questions, **more)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_recorded_replies_of_every_engine_give_the_same_tables(tmp_path: Path, size: int) -> None:
+    alone = tables(check_replies([str(RECORDED)]))
+    assert tables(in_shards([str(RECORDED)], CheckSettings(), tmp_path, size)) == alone
+    assert len(alone["rows"]) > 20 and alone["refused"]
+    assert not (tmp_path / "shards").exists()
+
+
+def test_replies_are_counted_as_they_are_checked(tmp_path: Path) -> None:
+    counts: list[int] = []
+    found = check_replies([str(RECORDED)], on_checked=counts.append)
+    replies = len({one.where for one in found.answers}) + len(found.refused)
+    assert counts == list(range(1, replies + 1))
+    counts.clear()
+    in_shards([str(RECORDED)], CheckSettings(), tmp_path, 7, on_checked=counts.append)
+    assert counts == [*range(7, replies, 7), replies]
+
+
+def test_answers_without_their_tokens_give_the_same_tables() -> None:
+    found = check_replies([str(RECORDED)], keep_tokens=False)
+    assert tables(found) == tables(check_replies([str(RECORDED)]))
+    scored = next(one for one in found.answers if not one.from_block)
+    with pytest.raises(InvalidInput, match="There are no tokens: the replies were checked with keep_tokens=False"):
+        print(scored.response.tokens)
+
+
+def test_relative_paths_lines_questions_and_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [{"id": f"{i}", "response": one} for i, one in enumerate([SURE, TORN, CUT, BLANK, INVOICE, {"no": 1}] * 3)]
+    Path("lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    Path("one.json").write_text(json.dumps(TORN, indent=1), "utf-8")
+    asked = Path("questions.jsonl")
+    ids = [*map(str, range(len(lines))), "one"]
+    asked.write_text("".join(json.dumps({"id": i, "question": f"{i}?"}) + "\n" for i in ids), "utf-8")
+    sources = ["./lines.jsonl", "one.json"]
+    for schema in (None, SCHEMA):
+        alone = tables(check_replies(sources, questions=asked, schema=schema))
+        assert tables(in_shards(sources, CheckSettings(schema=schema), tmp_path, 4, asked)) == alone
+        assert alone["rows"][0]["where"].startswith(("lines.jsonl:", "one.json"))
+        assert {row["question"] for row in alone["rows"]} >= {"0?", "one?"}
+    assert alone["fields"]
+
+
+def test_a_line_may_hold_separators_of_lines(tmp_path: Path) -> None:
+    """JSON allows U+2028 and its like in texts, and `str.splitlines` cuts there."""
+    odd = reply([("one\u2028two\x85three", -0.4)])
+    path = tmp_path / "lines.jsonl"
+    path.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in (odd, SURE)), "utf-8")
+    found = tables(check_replies([str(path)]))
+    assert [row["answer"] for row in found["rows"]] == ["one\u2028two\x85three", "Lima"]
+    assert tables(in_shards([str(path)], CheckSettings(), tmp_path, 1)) == found
+
+
+def test_a_calibrator_is_loaded_where_replies_are_checked(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    lines, labelled = tmp_path / "lines.jsonl", tmp_path / "labelled.jsonl"
+    shares = [draw.uniform(0.2, 0.999) for _ in range(150)]
+    replies = [reply([("It is ", -0.01), (f"X{i}", math.log(share))]) for i, share in enumerate(shares)]
+    lines.write_text("".join(json.dumps(one) + "\n" for one in replies), "utf-8")
+    rows = rows_of(check_replies([str(lines)]))
+    write_records(labelled, [row | {"correct": int(draw.random() < row["headline_confidence"])} for row in rows])
+    made = tmp_path / "calibrator"
+    done = invoke(["calibrate", str(labelled), "-o", str(made), "--alpha", "0.4"])
+    assert done.exit_code == 0, done.output
+    alone = tables(check_replies([str(lines)], calibrator=CalibratorInUse.load(made)))
+    assert tables(in_shards([str(lines)], CheckSettings(calibrator=CalibratorInUse.load(made)), tmp_path, 40)) == alone
+    assert {row["decision"] for row in alone["rows"]} == {"answer", "abstain"}
+
+
+def test_what_processes_cannot_do_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="standard input"):
+        in_shards(["-"], CheckSettings(), tmp_path, 1)
+    found = in_shards([str(RECORDED)], CheckSettings(), tmp_path, 50).answers[0]
+    with pytest.raises(InvalidInput, match="another process"):
+        _ = found.response.tokens
+    done = invoke(["check", str(RECORDED), "--executor", "ray"])
+    assert done.exit_code == 2 and "name both" in done.output
+
+
+@pytest.mark.slow
+def test_two_ray_workers_write_the_same_table(tmp_path: Path) -> None:
+    """`semtoken check --executor ray`, in a network namespace that has only loopback."""
+    pytest.importorskip("ray")
+    lines = [{"id": f"{i}", "response": one} for i, one in enumerate([SURE, TORN, CUT, INVOICE] * 200)]
+    source = tmp_path / "lines.jsonl"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    semtoken = str(Path(sys.executable).with_name("semtoken"))
+    for name, more in {"ray": ("--executor", "ray", "--ray-workers", "2"), "here": ()}.items():
+        done = in_a_namespace(semtoken, "check", str(source), "-o", str(tmp_path / f"{name}.csv"), *more)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "ray.csv").read_bytes() == (tmp_path / "here.csv").read_bytes()

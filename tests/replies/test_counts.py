@@ -1,0 +1,295 @@
+"""What replies count, name and repeat: each number by hand, on both sides of where a rule begins."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from semtoken.core.engine_tokens import TopStep, TopToken
+from semtoken.core.engine_tokens.spellings import has_twice, merged_steps, steps_in_files, without_copied_list
+from semtoken.errors import BackendError, InvalidInput, SemtokenError
+from semtoken.replies import PayloadStream, read_payload, score_payload
+from semtoken.replies.formats.base import ALL, Place
+from semtoken.replies.formats.openai_responses import OpenAIResponses
+from semtoken.replies.formats.registry import shape_at
+
+WORDS = ["The", " best", " town", " is", " Oslo"]
+
+
+def item(text: str, log_prob: float = -0.25) -> dict[str, Any]:
+    return {"token": text, "logprob": log_prob, "bytes": list(text.encode()), "top_logprobs": []}
+
+
+def choice(words: list[str] | None = None, text: str | None = None, **fields: Any) -> dict[str, Any]:
+    said = WORDS if words is None else words
+    message = {"role": "assistant", "content": "".join(said) if text is None else text}
+    logprobs = {"content": [item(word, -0.25 - k / 64) for k, word in enumerate(said)]}
+    return {"index": 0, "finish_reason": "stop", "message": message, "logprobs": logprobs, **fields}
+
+
+def reply(*choices: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"object": "chat.completion", "model": "m", "choices": list(choices or [choice()]), **fields}
+
+
+def test_choices_have_numbers_up_to_ten_thousand() -> None:
+    assert read_payload(reply(choice(index=10_000))).choices[0].index == 10_000
+    with pytest.raises(InvalidInput, match=r"at most 10000\. Got 10001"):
+        read_payload(reply(choice(index=10_001)))
+    assert [one.index for one in read_payload(reply(choice(index=None), choice(index=1))).choices] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [
+        ({"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 1}}, 8),
+        ({"output_tokens": 9, "output_tokens_details": {"reasoning_tokens": 2}}, 7),
+        ({"output_tokens": 9, "output_token_details": {"reasoning": 1}}, 8),
+        ({"completionTokens": 9, "completionTokensDetails": {"reasoningTokens": 1}}, 8),
+        ({"outputTokens": 9, "reasoningTokens": 1}, 8),
+        ({"candidatesTokenCount": 9}, 9),
+        ({"completion_tokens": 0, "output_tokens": 8}, 0),
+        ({"completion_tokens": -1, "output_tokens": 8}, 8),
+        ({"completion_tokens": 3, "completion_tokens_details": {"reasoning_tokens": 5}}, 0),
+        ({"completion_tokens": True}, None),
+        ({}, None),
+    ],
+)
+def test_tokens_of_a_hidden_reasoning_are_none_of_the_answer(usage: dict[str, Any], counted: int | None) -> None:
+    [found] = read_payload(reply(usage=usage)).choices
+    told = [flag for flag in found.flags if "The reply counts" in flag]
+    if counted is None or counted <= len(WORDS):
+        assert not told
+    else:
+        assert len(told) == 1 and told[0].startswith(f"The reply counts {counted} tokens and lists 5")
+
+
+def lacking(counted: int, reason: str = "stop", words: list[str] | None = None) -> str:
+    """What is said of a reply that counts more than it lists: its notes and its problem."""
+    [found] = read_payload(reply(choice(words, finish_reason=reason), usage={"completion_tokens": counted})).choices
+    return " ".join([*found.flags, *(segment.problem or "" for segment in found.segments)])
+
+
+def test_one_token_more_is_the_terminator_and_two_are_missing() -> None:
+    assert [bool(lacking(n)) for n in (4, 5, 6, 7)] == [False, False, True, True]
+    assert "the terminator has no log-probability" in lacking(6) and "steps are missing" in lacking(7)
+    assert "steps are missing, or a reasoning is hidden" in lacking(6, "length")  # it was cut off before one
+    town = [*WORDS[:-1], " Tromsø"]
+    assert "merged (a character of several tokens)" in lacking(7, words=town) and "terminator" in lacking(6, words=town)
+    assert lacking(5, words=town) == ""
+
+
+@pytest.mark.parametrize(("tokens", "said"), [(2, 0), (3, 1), (5, None)])
+@pytest.mark.parametrize("repeated", [True, False])
+def test_a_stream_of_responses_is_held_against_its_count_as_the_whole_reply_is(
+    tokens: int, said: int | None, repeated: bool
+) -> None:
+    items = [item("é"), item("!")]
+    part = {"type": "output_text", "text": "é!", "logprobs": items if repeated else []}
+    output = [{"type": "message", "role": "assistant", "content": [part]}]
+    response = {"object": "response", "status": "completed", "output": output, "usage": {"output_tokens": tokens}}
+    events = [
+        {"type": "response.output_text.delta", "delta": "é!", "logprobs": items},
+        {"type": "response.completed", "response": response},
+    ]
+    stream = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+    if said is None:
+        with pytest.raises(BackendError, match="counts 5 tokens and lists 2"):
+            score_payload(stream)
+        return
+    [found] = score_payload(stream)
+    assert found.log_score == pytest.approx(-0.5)
+    assert sum(f"counts {tokens} tokens" in flag.message for flag in found.flags) == said
+
+
+def test_tokens_of_several_choices_are_counted_together_but_for_their_terminators() -> None:
+    for counted, flagged in ((10, False), (12, False), (13, True)):
+        found = read_payload(reply(choice(), choice(index=1), usage={"completion_tokens": counted}))
+        told = [
+            f"The reply counts {counted} tokens in all choices and lists 10: some lack." in one.flags
+            for one in found.choices
+        ]
+        assert told == [flagged, flagged]
+
+
+def test_a_step_that_is_there_twice_counts_once_where_the_text_has_it_once() -> None:
+    doubled = choice(["The", " best", " best", " town"], "The best town")
+    doubled["logprobs"]["content"][2] = doubled["logprobs"]["content"][1] = item(" best", -0.123456)
+    [found] = read_payload(reply(doubled)).choices
+    assert [step.chosen.text for step in found.segments[0].steps] == ["The", " best", " town"]
+    assert "1 of 4 items are there twice: they count once." in found.flags
+
+
+def step(log_prob: float, *others: float, text: str = "a") -> TopStep:
+    chosen = TopToken(log_prob, text=text)
+    return TopStep(chosen, [chosen, *(TopToken(p, text=f"b{k}") for k, p in enumerate(others))] if others else [])
+
+
+def test_tokens_that_share_few_numbers_by_chance_were_not_sent_twice() -> None:
+    """Of two entries, in logits that are multiples of an eighth: what is sure, and its rival, as in JSON."""
+    for eighths in (12, 60, 115):
+        own = -math.log1p(math.exp(-eighths / 8))
+        pair = step(own, own - eighths / 8, text='"')
+        assert not has_twice([pair, step(-0.5, -3.0), pair])
+    numbers = [-0.7, -0.95, -2.2, -4.45]  # of four, where three differences of eighths agree
+    assert has_twice([step(*[number - 0.00123 for number in numbers])] * 2)
+
+
+def test_a_chunk_of_several_tokens_came_twice() -> None:
+    chunk = [step(-0.12345, text="a"), step(-0.34567, text="b"), step(-0.56789, text="c")]
+    assert has_twice([step(-0.9), *chunk, *chunk])
+    assert not has_twice([*chunk, step(-0.9), *chunk])
+
+
+def test_numbers_of_more_than_four_decimals_that_come_twice_were_sent_twice() -> None:
+    long, short = step(-0.12345, -2.5), step(-0.1234, -2.5)
+    alone = step(-0.12345)
+    other = step(-0.5, -3.0)
+    assert has_twice([long, other, long]) and not has_twice([short, other, short])
+    assert has_twice([alone, alone, other]) and not has_twice([alone, other, alone])
+    assert has_twice([other, alone, alone]) and not has_twice([short, short, other])
+    assert not has_twice([long, step(-0.12345, -2.75)]) and not has_twice([long, other])
+
+
+def test_a_list_of_the_step_before_is_not_used_where_it_contradicts_the_own_number() -> None:
+    before = step(-0.12345, -2.51234)
+
+    def after(own: float, *numbers: float) -> TopStep:
+        names = before.names[1:] if len(numbers) == 2 else before.names[1:2]
+        return TopStep.of_columns(((None, "c", None), *names), (own, *numbers))
+
+    copied = after(-0.75, *before.log_probs[1:])
+    assert without_copied_list(copied, before) == TopStep.of_columns(copied.names[:1], (-0.75,))
+    assert without_copied_list(copied, None) is copied
+    changed = after(-0.75, -0.12345, -2.5)
+    assert without_copied_list(changed, before) is changed
+    single = TopStep.of_columns(before.names[:2], (-0.12345, -0.12345))
+    alone = after(-0.75, -0.12345)
+    assert without_copied_list(alone, single) is alone  # one entry is no list
+    short = TopStep.of_columns(before.names, (-0.123, -0.123, -2.512))
+    agreeing = after(-0.75, -0.123, -2.512)
+    assert without_copied_list(agreeing, short) is agreeing  # three decimals agree by chance
+    half = TopStep.of_columns(before.names, (-0.123, -0.123, -2.5124))
+    assert without_copied_list(after(-0.75, -0.123, -2.5124), half).names == ((None, "c", None),)
+    itself = TopStep.of_columns(before.names, (-0.12345, -0.12345, -2.51234))
+    assert without_copied_list(itself, before) is itself  # the same token again
+
+
+def test_a_whole_character_with_the_number_of_its_last_piece_is_found() -> None:
+    def named(own: tuple[int, bytes], *entries: tuple[int, bytes]) -> TopStep:
+        return TopStep(TopToken(-1.0, own[0], None, own[1]), [TopToken(-1.0, a, None, b) for a, b in entries])
+
+    whole = "é".encode()
+    merged = named((7, whole), (7, whole[1:]), (8, b"a"))
+    assert merged_steps([merged, merged, named((7, whole), (7, whole))]) == 2
+    assert merged_steps([named((7, whole), (6, whole[1:]))]) == 0  # another token
+    assert merged_steps([named((7, b"a"), (7, b"\xa9"))]) == 0  # no character of several pieces
+    assert (
+        merged_steps([named((7, b"\x7f"), (7, b"\xa9"))]) == 0
+        and merged_steps([named((7, b"\x80"), (7, b"\xa9"))]) == 1
+    )
+    assert merged_steps([named((7, whole), (7, b"\xc3"))]) == 0  # its first piece
+
+
+def test_names_as_in_files_hold_no_white_space_themselves() -> None:
+    plain = [TopStep(TopToken(-1.0, text=text), []) for text in ("Oslo", "Ġis", "Ċ")]
+    found = steps_in_files(plain)
+    assert found is not None and [one.chosen.text for one in found] == ["Oslo", " is", "\n"]
+    assert steps_in_files([*plain, TopStep(TopToken(-1.0, text=" here"), [])]) is None
+    assert steps_in_files(plain[:1]) is None
+    beside = TopStep(TopToken(-1.0, text="so"), [TopToken(-1.0, text=" so")])
+    assert steps_in_files([*plain, beside]) is None
+
+
+def streamed(*chunks: tuple[int, str, str | None]) -> PayloadStream:
+    stream = PayloadStream()
+    for index, text, reason in chunks:
+        one = {
+            "index": index,
+            "delta": {"content": text},
+            "finish_reason": reason,
+            "logprobs": {"content": [item(text)]},
+        }
+        stream.feed(f"data: {json.dumps({'object': 'chat.completion.chunk', 'choices': [one]})}\n\n")
+    stream.feed("data: [DONE]\n\n")
+    return stream
+
+
+def test_three_choices_of_one_step_each_of_which_only_the_last_ends_are_pieces_of_one_answer() -> None:
+    with pytest.raises(BackendError, match="counts chunks"):
+        streamed((0, "a", None), (1, " b", None), (2, " c", "stop")).finish()
+    assert len(streamed((0, "a", None), (1, " b", "stop")).finish().choices) == 2
+    assert len(streamed((0, "a", "stop"), (1, " b", None), (2, " c", "stop")).finish().choices) == 3
+    assert len(streamed((0, "a", None), (1, " b", "stop"), (2, " c", "stop")).finish().choices) == 3
+    assert len(streamed((0, "a", None), (0, " b", None), (1, " b", None), (2, " c", "stop")).finish().choices) == 3
+
+
+def test_chunks_that_say_everything_again_are_no_answer() -> None:
+    def said(*chunks: list[str]) -> str | None:
+        stream = PayloadStream()
+        for texts in chunks:
+            content = [item(text, -0.5 - len(text) / 64) for text in texts]
+            one = {"index": 0, "delta": {"content": "".join(texts)}, "logprobs": {"content": content}}
+            stream.feed({"object": "chat.completion.chunk", "choices": [one]})
+        return stream.finish().choices[0].broken
+
+    again = said(["a"], ["a", " be"], ["a", " be", " cat"])
+    assert again is not None and again == said(["a"], [" be"], ["a", " be"])
+    assert said(["a"], ["a"]) != again and said(["a"], [" be"], ["a", " be", " cat"]) != again
+    assert said(["a", " be"], ["a", " cat", " fish"]) != again and said(["a"], ["a", " be"]) == again
+
+
+def test_an_error_is_told_on_one_line_of_500_characters() -> None:
+    for length in (500, 501):
+        with pytest.raises(BackendError) as error:
+            read_payload({"error": {"message": "x" * (length - 2) + "\n\n y"}})
+        told = str(error.value).removeprefix("The server reports an error: ")
+        assert told == ("x" * (length - 2) + " y")[:500]
+
+
+def test_a_choice_without_the_part_that_is_asked_for_is_named_by_its_number() -> None:
+    with pytest.raises(SemtokenError, match="Choice 1 has no refusal"):
+        score_payload(reply(choice(index=1)), segment="refusal")
+
+
+def test_where_the_one_choice_of_a_response_stands() -> None:
+    """The block of a stream goes to the event that ends it, and text that goes on is that of choice 0."""
+    done = {"output": [], "status": "completed"}
+    assert OpenAIResponses.places({"object": "response", **done}) == [Place(0, (), ended=True)]
+    for kind in ("response.completed", "response.incomplete", "response.failed"):
+        assert OpenAIResponses.places({"type": kind, "response": done}) == [Place(0, ("response",), ended=True)]
+    assert OpenAIResponses.places({"type": "response.created", "response": done}) == []
+    for delta, goes_on in (("a", True), ("", False), (None, False)):
+        event = {"type": "response.output_text.delta", "delta": delta}
+        assert OpenAIResponses.places(event) == [Place(0, (), goes_on=goes_on)]
+    assert OpenAIResponses.places({"status": "completed"}) is None and OpenAIResponses.places([done]) is None
+
+
+def test_how_many_log_probabilities_a_request_asks_for() -> None:
+    chat, completions, responses = (
+        shape_at(f"/v1/{name}") for name in ("chat/completions", "completions", "responses")
+    )
+    assert chat is not None and completions is not None and responses is not None
+    said: dict[str, Any] = {"messages": []}
+    included = {"input": "x", "include": ["message.output_text.logprobs"]}
+    for shape, body, number in (
+        (chat, said, None),
+        (chat, said | {"logprobs": False}, None),
+        (chat, said | {"logprobs": True}, 0),
+        (chat, said | {"logprobs": True, "top_logprobs": 5}, 5),
+        (chat, said | {"logprobs": True, "top_logprobs": -1}, ALL),
+        (completions, {"prompt": "x", "logprobs": 3}, 3),
+        (completions, {"prompt": "x"}, None),
+        (responses, {"input": "x", "top_logprobs": 3}, None),
+        (responses, included, 0),
+        (responses, included | {"top_logprobs": 3}, 3),
+    ):
+        assert shape.requested(body) == number, (shape, body)
+    for own, asked in ((None, 5), (3, 5), (7, 7), (-1, -1)):
+        given = {} if own is None else {"logprobs": True, "top_logprobs": own}
+        assert chat.asking(said | given, 5) == {"logprobs": True, "top_logprobs": asked}
+    assert chat.asking(said, -1)["top_logprobs"] == -1 and chat.asking(said, 0)["top_logprobs"] == 0
+    assert chat.asking(said, 5, token_ids=True)["return_token_ids"] is True
+    assert responses.asking(included, 5) == {"include": included["include"], "top_logprobs": 5}

@@ -1,0 +1,184 @@
+"""Which tokens belong to an answer: those that its message holds and its terminator, whatever else the list holds."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semtoken import score_payload
+from semtoken.errors import SemtokenError
+from tests.replies.recorded import NAMES, recording
+
+Item = dict[str, Any]
+SAID = (("Os", 0.8), ("lo", 0.9))
+NUMBER = math.log(0.8) + math.log(0.9)
+PAST = (("\n", 0.9), ("Q", 0.8), (":", 0.99), (" What", 0.2), (" is", 0.5), (" it", 0.4))
+
+
+def item(text: str, probability: float, token: int | None = None) -> Item:
+    def named(name: str, log_prob: float, number: int | None) -> Item:
+        known = {} if number is None else {"id": number}
+        return known | {"token": name, "logprob": log_prob, "bytes": list(name.encode())}
+
+    own, rest = math.log(probability), math.log((1 - probability) / 2)
+    rival = named("zzz", rest, None if token is None else token + 1)
+    return named(text, own, token) | {"top_logprobs": [named(text, own, token), rival]}
+
+
+def reply(text: str, items: list[Item], *, usage: int | None = None, **choice: Any) -> dict[str, Any]:
+    own = {"index": 0, "message": {"role": "assistant", "content": text}, "logprobs": {"content": items}}
+    whole: dict[str, Any] = {"object": "chat.completion", "choices": [own | {"finish_reason": "stop"} | choice]}
+    return whole if usage is None else whole | {"usage": {"completion_tokens": usage}}
+
+
+def streamed(whole: dict[str, Any]) -> str:
+    """The same reply as a stream: a chunk for each token, the last one with all that came behind the answer."""
+    choice = whole["choices"][0]
+    items, text = choice["logprobs"]["content"], choice["message"]["content"]
+    chunks = []
+    while text:
+        piece, text = items[0]["token"], text[len(items[0]["token"]) :]
+        chunks.append({"index": 0, "delta": {"content": piece}, "logprobs": {"content": items[:1]}})
+        items = items[1:]
+    end = {name: choice[name] for name in ("finish_reason", "stop_reason") if name in choice}
+    chunks.append({"index": 0, "delta": {"content": ""}, "logprobs": {"content": items}} | end)
+    events = [{"object": "chat.completion.chunk", "choices": [chunk]} for chunk in chunks]
+    return "".join(f"data: {json.dumps(event)}\n\n" for event in [*events]) + "data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize("past", range(1, 7))
+@pytest.mark.parametrize("told", ["by the reply", "by the request", "by nobody"])
+@pytest.mark.parametrize("in_chunks", [False, True])
+def test_tokens_past_a_stop_string_do_not_count(past: int, told: str, in_chunks: bool) -> None:
+    """The number is the same whoever names the stop string; a flag says so while it is not known."""
+    stop = "\nQ:"[:past]
+    whole = reply("Oslo", [item(*one) for one in SAID + PAST[:past]])
+    if told == "by the reply":
+        whole["choices"][0]["stop_reason"] = stop
+    request = {"messages": [], "stop": [stop]} if told == "by the request" else None
+    [found] = score_payload(streamed(whole) if in_chunks else whole, request=request)
+    assert found.text == "Oslo"
+    assert found.log_score == pytest.approx(NUMBER, abs=1e-6)
+    named = any("stop string" in flag.message for flag in found.flags)
+    assert named == (told == "by nobody" and past > 1)  # a blank may have been stripped
+
+
+@pytest.mark.parametrize("field", ["stop_reason", "matched_stop"])
+def test_a_token_that_ended_the_answer_counts_whatever_it_spells(field: str) -> None:
+    whole = reply("Oslo", [item(*one) for one in (*SAID, *PAST[:1])], **{field: 201})
+    [found] = score_payload(whole)
+    assert found.log_score == pytest.approx(NUMBER + math.log(0.9), abs=1e-6)
+
+
+def test_a_request_without_a_stop_string_leaves_a_token_as_the_only_end() -> None:
+    whole = reply("Oslo", [item(*one) for one in (*SAID, *PAST[:1])])
+    asked: dict[str, Any] = {"messages": []}
+    for options, ends in (({"request": asked}, 0.9), ({"request": asked | {"stop": ["\n"]}}, 1.0), ({}, 1.0)):
+        [found] = score_payload(whole, **options)
+        assert found.log_score == pytest.approx(NUMBER + math.log(ends), abs=1e-6)
+
+
+def test_a_message_that_holds_its_stop_string_is_scored_with_it() -> None:
+    whole = reply("Oslo\nQ:", [item(*one) for one in SAID + PAST[:3]], stop_reason="\nQ:")
+    [found] = score_payload(whole)
+    assert found.text == "Oslo\nQ:"
+    assert found.log_score == pytest.approx(NUMBER + math.log(0.9 * 0.8 * 0.99), abs=1e-6)
+
+
+def scores(value: Any, **options: Any) -> list[float] | None:
+    try:
+        return [answer.log_score for answer in score_payload(value, **options)]
+    except SemtokenError:
+        return None
+
+
+CHATS = [name for name in NAMES if "choices" in recording(name).reply]
+
+
+@pytest.mark.parametrize("name", CHATS)
+@settings(deadline=None, max_examples=7)
+@given(st.integers(1, 6))
+def test_tokens_added_to_a_recorded_reply_change_nothing(name: str, count: int) -> None:
+    whole = copy.deepcopy(recording(name).reply)
+    before = scores(whole)
+    added = [item(f" +{i}{text}", probability) for i, (text, probability) in enumerate(PAST[:count])]
+    for choice in whole["choices"]:
+        listed = (choice.get("logprobs") or {}).get("content")
+        if before is None or not listed or choice["message"].get("tool_calls") or choice.get("token_ids"):
+            return
+        listed += added
+    after = scores(whole)
+    assert after is None or after == pytest.approx(before, abs=1e-6)
+
+
+# --- a beginning that the model was given
+
+
+GIVEN = "The capital is"
+REST = ((" Paris", 0.9, 70), (",", 0.7, 28), (" France", 0.5, 46), (".", 0.8, 30))
+END = item("", 0.5, 2) | {"bytes": []}
+TOLD = {"messages": [{"role": "user", "content": "Capital?"}, {"role": "assistant", "content": GIVEN}]}
+
+
+@pytest.mark.parametrize("given", [GIVEN, '{"capital":', "Aux é, c'est bien ça :"])
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_prefill_in_the_message_does_not_count(given: str, ended: bool) -> None:
+    items = [item(*one) for one in REST] + [END] * ended
+    request = {"messages": [*TOLD["messages"][:1], {"role": "assistant", "content": given}]}
+    text = f"{given} Paris, France."
+    for options in ({"request": request}, {}):
+        [found] = score_payload(reply(text, items, usage=len(items)), **options)  # type: ignore[arg-type]
+        assert found.text.startswith(" Paris, France.")
+        wanted = math.log(0.9 * 0.7 * 0.5 * 0.8 * (0.5 if ended else 1))
+        assert found.log_score == pytest.approx(wanted, abs=1e-6)
+        assert any("prefill" in flag.message for flag in found.flags)
+
+
+@pytest.mark.parametrize("text", [f"{GIVEN} Paris, France.", '{"capital": "Uruguay"}', "29 wrong tokens, and more"])
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_an_answer_never_rests_on_its_terminator_alone(text: str, count: int) -> None:
+    """Neither where the message begins with what the list lacks, nor where the list is another message's."""
+    items = [item(*one) for one in REST[:count]] + [END]
+    with pytest.raises(SemtokenError, match="do not spell the message"):
+        score_payload(reply(text, items))
+
+
+def test_an_answer_whose_first_token_is_lost_is_no_prefill() -> None:
+    items = [item(*one) for one in REST[1:]] + [END]
+    with pytest.raises(SemtokenError, match="do not spell the message"):
+        score_payload(reply("Paris, France.", items, usage=5))
+
+
+# --- time
+
+
+def seconds(times: int) -> float:
+    items = [item(" ab", 0.9)] * times
+    text = json.dumps(reply((" ab" * times)[: 3 * times // 2], items))
+    start = time.process_time()
+    with pytest.raises(SemtokenError, match="fits 2 places"):
+        score_payload(text)
+    return time.process_time() - start
+
+
+def test_repeated_tokens_take_time_in_proportion_to_their_number() -> None:
+    seconds(1_000)
+    assert min(seconds(8_000) for _ in range(2)) < 20 * max(min(seconds(1_000) for _ in range(3)), 0.01)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_token_whose_bytes_are_an_empty_list_has_its_text(ends: bool) -> None:
+    items = [item("Hi", 0.8), item(" you", 0.7), item("<|end|>", 0.6)][: 2 + ends]
+    plain = [{**one, "bytes": None} for one in items]
+    [wanted] = score_payload(reply("Hi you", plain))
+    for k in range(len(items)):
+        listed = [{**one, "bytes": []} if i == k else one for i, one in enumerate(items)]
+        [scored] = score_payload(reply("Hi you", listed))
+        assert scored.n_tokens == len(items) and scored.log_score == pytest.approx(wanted.log_score, abs=1e-9)

@@ -1,0 +1,181 @@
+"""Exchanges with real engines, replayed: each number beside the one that transformers gave for the same weights.
+
+`python -m tests.engines.held` recorded them and wrote benchmarks/engines-held.md. The model's own numbers were computed
+by transformers then, and the largest differences from the reply as it came, so a reply that is altered by one digit no
+longer agrees with them.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from semtoken.errors import InvalidInput
+from semtoken.replies import score_payload
+from tests.engines.held.exchanges import (
+    SUMS,
+    Exchange,
+    differences,
+    listed_in,
+    load,
+    numbers_read,
+    pieces,
+    reading,
+    recorded,
+    sum_of,
+)
+from tests.engines.held.requests import KILLED
+from tests.engines.held.table import CLOSE, TABLE, flags_of, furthest, table
+
+EXCHANGES = recorded()
+HELD = [path for path in EXCHANGES if any(choice.ids for choice in load(path).choices)]
+SILENT_ABOUT_PROCESSING = "vllm-processed"
+"""An engine that is set to give processed numbers and does not say so."""
+DRAFTS = "llama-server-draft"
+"""An engine that gives a 0 for each token that it takes from a draft."""
+
+
+def agrees(exchange: Exchange) -> None:
+    payload, problem = reading(exchange.reply)
+    assert payload is not None and not problem
+    listed = listed_in(exchange.reply)
+    for index, choice in enumerate(exchange.choices):
+        assert differences(payload, index, listed[index], choice.own) == pytest.approx(choice.furthest, abs=1e-12)
+
+
+@pytest.mark.parametrize("path", HELD, ids=lambda path: path.stem)
+def test_numbers_are_those_that_were_held_against_the_model(path: Path) -> None:
+    agrees(load(path))
+
+
+def end_of_read(exchange: Exchange, text: str) -> int:
+    """Where the tokens of a stop string begin in the text of a reply that lists them."""
+    payload, _ = reading(exchange.reply)
+    assert payload is not None
+    behind = listed_in(exchange.reply)[0][len(numbers_read(payload, 0)) :] if exchange.name.startswith("stop") else []
+    return text.index(repr(behind[0])) if behind else len(text)
+
+
+_NUMBER = re.compile(r'(\\?"logprob\\?": ?-\d\.\d\d)(\d)')
+
+
+@pytest.mark.parametrize("path", HELD, ids=lambda path: path.stem)
+def test_any_one_digit_that_is_altered_is_noticed(path: Path) -> None:
+    """Whole replies and streams, the chosen tokens' numbers and their rivals': five of each exchange.
+
+    Tokens behind the message, those of a stop string, belong to no answer, so their digits change nothing.
+    """
+    exchange = load(path)
+    recorded_sum = json.loads(SUMS.read_text(encoding="utf-8"))[path.stem]
+    assert sum_of(exchange.reply) == pytest.approx(recorded_sum, abs=1e-9)
+    text = exchange.reply if isinstance(exchange.reply, str) else json.dumps(exchange.reply)
+    places = list(_NUMBER.finditer(text, 0, end_of_read(exchange, text)))
+    for place in random.Random(path.stem).sample(places, min(5, len(places))):
+        digit = str((int(place[2]) + 1) % 10)
+        altered = text[: place.start(2)] + digit + text[place.end(2) :]
+        try:
+            found = sum_of(altered)
+        except AssertionError:  # a reply that is refused is noticed, too
+            continue
+        assert abs(found - recorded_sum) > 1e-9
+
+
+@pytest.mark.parametrize("path", HELD, ids=lambda path: path.stem)
+def test_numbers_are_what_semtoken_calls_them(path: Path) -> None:
+    exchange = load(path)
+    payload, _ = reading(exchange.reply)
+    assert payload is not None
+    if exchange.engine == DRAFTS and "zero_log_probabilities" in flags_of(exchange):
+        bounds = [scored.headline.confidence_bounds for scored in score_payload(exchange.reply)]
+        assert all(found is not None and found[0] == 0 for found in bounds)
+        return
+    far = furthest(exchange, payload.distribution)
+    if exchange.engine == SILENT_ABOUT_PROCESSING:
+        far = furthest(exchange, "processed")
+    if payload.distribution == "unknown":
+        known = (furthest(exchange, kind) for kind in ("raw", "processed"))
+        far = min(value for value in known if value is not None)
+    if far is None:  # a grammar that was not applied to the model
+        raw = furthest(exchange, "raw")
+        assert payload.distribution == "processed" and raw is not None and raw > CLOSE[exchange.engine]
+    else:
+        assert far <= CLOSE[exchange.engine]
+
+
+@pytest.mark.parametrize("path", HELD, ids=lambda path: path.stem)
+def test_the_score_s_log_probability_is_the_model_s_own(path: Path) -> None:
+    exchange = load(path)
+    payload, _ = reading(exchange.reply)
+    assert payload is not None
+    if any(choice.segment("answer") is None for choice in payload.choices):
+        return
+    far = furthest(exchange, payload.distribution)
+    for index, scored in enumerate(score_payload(payload)):
+        read, own = numbers_read(payload, index), exchange.choices[index].own.get(payload.distribution, [])
+        answer = payload.choices[index].segment("answer")
+        assert answer is not None
+        if len(read) == len(own) and far is not None and far <= CLOSE[exchange.engine]:
+            expected = sum(own[-len(answer.steps) :])  # what stands before it is reasoning
+            assert scored.log_probability == pytest.approx(expected, abs=len(own) * CLOSE[exchange.engine])
+
+
+@pytest.mark.parametrize("path", [path for path in HELD if not isinstance(load(path).reply, str)], ids=lambda p: p.stem)
+def test_one_altered_digit_is_noticed(path: Path) -> None:
+    """Of the item that is furthest from the model, moved further away by the fourth decimal."""
+    exchange = load(path)
+    for index, choice in enumerate(exchange.choices):
+        payload, _ = reading(exchange.reply)
+        assert payload is not None
+        read, own = numbers_read(payload, index), choice.own["raw"]
+        place = max(range(len(read)), key=lambda i: abs(read[i] - own[i]))
+        altered = copy.deepcopy(exchange)
+        items = (list(pieces(altered.reply))[index].get("logprobs") or {}).get("content")
+        if not items:
+            continue
+        item, away = items[place], math.copysign(1e-4, read[place] - own[place])
+        if "prob" in item:
+            item["prob"] *= math.exp(away)
+        elif item["logprob"] + away <= 0:
+            item["logprob"] += away
+        else:
+            continue
+        with pytest.raises(AssertionError):
+            agrees(altered)
+
+
+@pytest.mark.parametrize("path", sorted(set(EXCHANGES) - set(HELD)), ids=lambda path: path.stem)
+def test_replies_that_do_not_tell_all_tokens_get_no_number(path: Path) -> None:
+    """Characters of several tokens in llama-server's lists, the best tokens in place of the chosen ones, drafts that
+    streams leave out, engines that were killed, and no list at all in the replies of `transformers serve`.
+    """
+    exchange = load(path)
+    _, problem = reading(exchange.reply)
+    if exchange.status != 200:
+        return
+    if exchange.name == KILLED:
+        assert "stream ended before" in problem or "no log-probabilities" in problem
+    elif exchange.engine == "llama-cpp-python":  # lists each piece of a character, without a name
+        assert not problem
+        try:
+            assert score_payload(exchange.reply)[0].flags
+        except InvalidInput as error:  # the stream leaves the whole answer out
+            assert path.stem == "llama-cpp-python-emoji-stream" and "no answer" in str(error)
+    else:
+        reasons = ("numbers are missing", "no log-probabilities", "do not spell", "steps are missing")
+        assert any(reason in problem for reason in reasons)
+
+
+def test_the_page_is_what_the_exchanges_say() -> None:
+    assert TABLE.read_text(encoding="utf-8") == table()
+
+
+def test_recordings_are_json_of_modest_size() -> None:
+    for path in EXCHANGES:
+        json.loads(path.read_text(encoding="utf-8"))
+        assert path.stat().st_size < 8_000

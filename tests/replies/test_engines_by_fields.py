@@ -1,0 +1,65 @@
+"""An engine is named by fields that only it has, and an end in other words is what the words mean."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from semtoken import score_payload
+from semtoken.replies import read_payload
+
+ITEMS = [{"token": "Oslo", "logprob": math.log(0.8), "bytes": None, "top_logprobs": []}]
+
+
+def reply(choice: dict[str, Any], **more: Any) -> dict[str, Any]:
+    own = {"message": {"role": "assistant", "content": "Oslo"}, "logprobs": {"content": ITEMS}}
+    return {"choices": [own | choice], **more}
+
+
+VLLM = {"index": 0, "finish_reason": "stop", "stop_reason": None}
+
+
+@pytest.mark.parametrize(
+    ("choice", "more", "name", "distribution"),
+    [
+        (VLLM, {"prompt_logprobs": None}, "vllm-chat", "raw"),
+        (VLLM | {"token_ids": None}, {}, "vllm-chat", "raw"),
+        ({"stop_reason": "stop"}, {"completion": "Oslo", "time": 0.5}, "openai-chat", "unknown"),  # inspect_ai
+        (VLLM | {"disaggregated_params": None, "token_ids": None}, {}, "openai-chat", "unknown"),  # TensorRT-LLM
+        (VLLM, {}, "openai-chat", "unknown"),  # Bedrock's imported models, and others
+        (VLLM, {"sglext": {}}, "sglang-chat", "processed"),
+    ],
+)
+def test_an_engine_is_named_by_what_only_it_has(
+    choice: dict[str, Any], more: dict[str, Any], name: str, distribution: str
+) -> None:
+    payload = read_payload(reply(choice, **more))
+    assert (payload.format, payload.distribution) == (name, distribution)
+
+
+@pytest.mark.parametrize("field", ["finish_reason", "stop_reason"])
+@pytest.mark.parametrize(
+    ("said", "flagged", "reason"),
+    [
+        ("stop", False, "stop"),
+        ("max_tokens", False, "max_tokens"),
+        ("stopstop", False, "stop"),
+        ("lengthlengthlength", False, "length"),
+        ("content_filter", True, "content_filter"),
+        ("content_filtercontent_filter", True, "content_filter"),
+    ],
+)
+def test_ends_in_other_words_are_what_they_mean(field: str, said: str, flagged: bool, reason: str) -> None:
+    [choice] = read_payload(reply({field: said})).choices
+    assert choice.finish_reason == reason
+    [found] = score_payload(reply({field: said}))
+    assert any("cut off" in flag.message for flag in found.flags) == flagged
+    assert found.log_score == pytest.approx(math.log(0.8))
+
+
+def test_a_reason_of_an_end_is_no_stop_string() -> None:
+    items = [*ITEMS, {"token": "stop", "logprob": -0.1, "bytes": None, "top_logprobs": []}]
+    [found] = score_payload(reply({"stop_reason": "stop", "logprobs": {"content": items}}))
+    assert any("not in the message" in flag.message for flag in found.flags)

@@ -1,0 +1,198 @@
+"""Replies inside of what tracing tools, harnesses and clients save: found by one rule, and never the wrong one."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semtoken import score_payload
+from semtoken.errors import SemtokenError
+from semtoken.replies.checking import check_replies
+from semtoken.replies.formats.within import DEEPEST
+from tests.replies.test_ends_of_answers import item, reply
+
+ITEMS = [item("Os", 0.8), item("lo", 0.9)]
+BARE = [{"text": "Os", "logprob": math.log(0.8)}, {"text": "lo", "logprob": math.log(0.9)}]
+NUMBER = math.log(0.72)
+REPLY = reply("Oslo", ITEMS)
+OTHER = reply("Bergen", [item("Ber", 0.5), item("gen", 0.9)])
+ASKED = {"messages": [{"role": "user", "content": "Capital of Norway?"}]}
+MESSAGE = {
+    "content": "Oslo",
+    "type": "ai",
+    "response_metadata": {"logprobs": {"content": ITEMS}, "finish_reason": "stop"},
+}
+HUMAN = {"content": "Capital of Norway?", "type": "human", "response_metadata": {}}
+EXPORTS: dict[str, Any] = {
+    "OpenInference": {"attributes": {"input.value": json.dumps(ASKED), "output.value": json.dumps(REPLY)}},
+    "LangSmith": {"inputs": ASKED, "outputs": {"generations": [[{"text": "Oslo", "message": {"kwargs": MESSAGE}}]]}},
+    "LangGraph": {"messages": [HUMAN, MESSAGE]},
+    "Braintrust": {"input": ASKED["messages"], "output": REPLY["choices"]},
+    "inspect_ai": {
+        "samples": [{"id": 1, "input": "Capital of Norway?", "output": REPLY, "events": [{"output": REPLY}]}]
+    },
+    "pydantic-ai": {"parts": [{"content": "Oslo"}], "provider_details": {"logprobs": ITEMS}, "kind": "response"},
+    "Spring AI": {"results": [{"output": {"text": "Oslo"}, "metadata": {"logprobs": {"content": ITEMS}}}]},
+    "Haystack": {"role": "assistant", "content": [{"text": "Oslo"}], "meta": {"logprobs": {"content": ITEMS}}},
+    "HELM": {"completions": [{"text": "Oslo", "logprob": NUMBER, "tokens": BARE}], "cached": False},
+    "blocks": {"content": [{"type": "text", "text": "Oslo", "logprobs": ITEMS}], "response_metadata": {"id": "r"}},
+    "HAR": {"log": {"entries": [{"response": {"content": {"text": json.dumps(REPLY)}}}]}},
+    "Vertex": {"request": ASKED, "response": {"choices": REPLY["choices"]}, "status": ""},
+    "encoded twice": json.dumps(json.dumps(REPLY)),
+    "lm-eval": {"doc": {"q": "?", "choices": ["Oslo", "Rome"]}, "resps": [[REPLY]]},
+    "stream": {"id": "7", "response": "".join(f"data: {json.dumps(one)}\n\n" for one in (REPLY,))},
+}
+"""Forms as these tools save them, each with one answer."""
+del EXPORTS["stream"]
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_an_export_is_read_wherever_its_reply_stands(name: str, tmp_path: Path) -> None:
+    [found] = score_payload(copy.deepcopy(EXPORTS[name]))
+    assert found.text == "Oslo" and found.log_score == pytest.approx(NUMBER, abs=1e-6)
+    path = tmp_path / "export.json"
+    path.write_text(EXPORTS[name] if isinstance(EXPORTS[name], str) else json.dumps(EXPORTS[name]), encoding="utf-8")
+    [answer] = check_replies([str(path)]).answers
+    assert answer.response.log_score == pytest.approx(NUMBER, abs=1e-6)
+    assert answer.question == ("Capital of Norway?" if "Capital" in json.dumps(EXPORTS[name]) else None)
+
+
+WRAPPED = st.recursive(
+    st.just("HERE"),
+    lambda inner: st.one_of(
+        st.dictionaries(
+            st.sampled_from(["id", "note", "n"]), st.sampled_from(["x", 1, None, [], {"choices": ["A", "B"]}])
+        ).flatmap(
+            lambda beside: st.tuples(st.sampled_from(["data", "output", "kwargs"]), inner).map(
+                lambda kept: beside | {kept[0]: kept[1]}
+            )
+        ),
+        inner.map(lambda value: [value]),
+        inner.filter(lambda value: value != "HERE").map(json.dumps),
+    ),
+    max_leaves=6,
+)
+
+
+def put(value: Any, reply: Any) -> Any:
+    """The value with a reply in its place, also in texts of JSON."""
+    if value == "HERE":
+        return reply
+    if isinstance(value, dict):
+        return {name: put(inner, reply) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [put(inner, reply) for inner in value]
+    if isinstance(value, str) and "HERE" in value:
+        return json.dumps(put(json.loads(value), reply))
+    return value
+
+
+@given(WRAPPED)
+def test_members_lists_and_texts_of_json_hide_no_reply(wrapped: Any) -> None:
+    value = {"id": "7", "kept": put(wrapped, REPLY)}
+    [found] = score_payload(value)
+    assert found.log_score == pytest.approx(NUMBER, abs=1e-6)
+
+
+@pytest.mark.parametrize(("depth", "read"), [(DEEPEST, True), (DEEPEST + 1, False)])
+def test_replies_are_looked_for_down_to_a_stated_depth(depth: int, read: bool) -> None:
+    value: Any = REPLY
+    for _ in range(depth):
+        value = {"in": value}
+    if read:
+        assert score_payload(value)[0].log_score == pytest.approx(NUMBER, abs=1e-6)
+    else:
+        with pytest.raises(SemtokenError, match="no reply that semtoken understands"):
+            score_payload(value)
+
+
+def test_two_different_replies_are_refused_with_their_paths_and_forms() -> None:
+    gemini = {
+        "candidates": [
+            {
+                "content": {"parts": [{"text": "Rome"}]},
+                "logprobsResult": {"chosenCandidates": [{"token": "Rome", "logProbability": -0.1}]},
+            }
+        ]
+    }
+    with pytest.raises(SemtokenError, match=r"'chat' at a\.b, 'gemini' at c, and nothing says which is meant"):
+        score_payload({"a": {"b": REPLY}, "c": gemini})
+    with pytest.raises(SemtokenError, match=r"'chat' at reply, 'chat' at judge"):
+        score_payload({"id": 1, "reply": REPLY, "judge": OTHER})
+
+
+def test_replies_side_by_side_are_all_read(tmp_path: Path) -> None:
+    by_id = {"q1": REPLY, "q2": OTHER, "q3": REPLY}
+    log = {"version": 2, "samples": [{"id": name, "output": one} for name, one in by_id.items()]}
+    path = tmp_path / "all.json"
+    for value in (by_id, log, {"runs": [json.dumps(line) for line in log["samples"]]}):  # type: ignore[union-attr]
+        path.write_text(json.dumps(value), encoding="utf-8")
+        found = check_replies([str(path)])
+        assert {answer.id: answer.text for answer in found.answers} == {"q1": "Oslo", "q2": "Bergen", "q3": "Oslo"}
+        assert [answer.text for answer in score_payload(value)] == ["Oslo", "Bergen", "Oslo"]
+
+
+def test_a_reply_without_numbers_beside_others_is_not_lost(tmp_path: Path) -> None:
+    silent = copy.deepcopy(OTHER)
+    silent["choices"][0]["logprobs"] = None
+    path = tmp_path / "all.json"
+    path.write_text(json.dumps({"samples": [{"id": "a", "output": REPLY}, {"id": "b", "output": silent}]}))
+    found = check_replies([str(path)])
+    assert [answer.id for answer in found.answers] == ["a"] and "no log-prob" in found.refused[0].reason
+    both = {"choices": [*REPLY["choices"], silent["choices"][0] | {"index": 1}]}
+    path.write_text(json.dumps({"custom_id": "q", "response": {"body": both}}))
+    found = check_replies([str(path)])
+    assert [answer.id for answer in found.answers] == ["q/0"]
+    assert found.refused[0].id == "q/1" and "no log-prob" in found.refused[0].reason
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"doc_id": 0, "doc": {"choices": ["A", "B"]}, "resps": [[["-0.35", "True"]]]}, "lm-eval"),
+        (
+            {
+                "name": "gen_ai.choice",
+                "attributes": {"gen_ai.system": "openai"},
+                "body": {"message": {"content": "Oslo"}},
+            },
+            "OpenTelemetry",
+        ),
+        (
+            {"completion_message": {"content": "Oslo"}, "logprobs": [{"logprobs_by_token": {"Oslo": -0.1}}]},
+            "Llama Stack",
+        ),
+        ({"content": "Rome", "meta": {"logprobs": {"content": ITEMS}}}, "no reply that semtoken understands"),
+    ],
+)
+def test_what_holds_no_reply_is_called_by_its_own_name(value: Any, told: str, tmp_path: Path) -> None:
+    with pytest.raises(SemtokenError, match=told):
+        score_payload(value)
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps(value))
+    with pytest.raises(SemtokenError, match=told):
+        check_replies([str(path)])
+
+
+def test_entries_without_names_count_once() -> None:
+    """A list whose names a gateway has dropped: the entry with the chosen token's number is the chosen token."""
+    nameless = {"token": "", "bytes": None}
+    items = [
+        {
+            "token": text,
+            "logprob": math.log(p),
+            "bytes": None,
+            "top_logprobs": [nameless | {"logprob": math.log(p)}, nameless | {"logprob": math.log((1 - p) / 2)}],
+        }
+        for text, p in (("Os", 0.8), ("lo", 0.9))
+    ]
+    [found] = score_payload(reply("Oslo", items))
+    assert found.log_score == pytest.approx(NUMBER, abs=1e-6)
+    assert found.uncertainty_bounds[0] <= 0.28 <= found.uncertainty_bounds[1] + 1e-6

@@ -1,0 +1,187 @@
+"""Fields of extracted JSON from the shell: a row for each document and field, the most doubtful first."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semtoken as st
+from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.replies.checking.fields import NO_JSON, field_records, read_schema
+from tests.cli.run import invoke
+from tests.replies.test_check import reply
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"total": {"type": "number"}, "paid": {"type": "boolean"}, "currency": {"enum": ["EUR", "USD"]}},
+}
+TORN = reply(
+    [('{"total": ', -0.01), ("5", -0.2), (",", -0.9), ('"paid": ', -0.01), ("true", -0.05), ("}", -0.01)],
+    others={1: [("7", -1.8)], 2: [(".", -0.8)], 4: [("false", -3.2)]},
+)
+WRONG = reply([('{"total": "', -0.01), ("lots", -0.02), ('","currency":"', -0.01), ("CHF", -0.01), ('"}', -0.01)])
+TALK = reply([("I cannot read this.", -0.5)])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    lines = [{"id": name, "response": one} for name, one in (("torn", TORN), ("wrong", WRONG), ("talk", TALK))]
+    (tmp_path / "replies.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
+    return tmp_path
+
+
+def run(*arguments: object) -> str:
+    done = invoke([str(one) for one in arguments])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
+@pytest.mark.parametrize("types", [["string", "null"], ["null", "string"], ["string", "number"], "string"])
+@pytest.mark.parametrize("value", ['"x"', "5", "true", "null"])
+def test_a_field_of_another_type_than_its_schema_lists_is_told(types: Any, value: str) -> None:
+    text = f'{{"a": {value}}}'
+    content = [{"token": letter, "logprob": -0.01, "top_logprobs": []} for letter in text]
+    choice = {"message": {"content": text}, "logprobs": {"content": content}, "finish_reason": "stop"}
+    [answer] = st.score_payload({"choices": [choice]})
+    [field] = field_records(answer, {"type": "object", "properties": {"a": {"type": types}}})
+    kind = {'"x"': "string", "5": "number", "true": "boolean", "null": "null"}[value]
+    assert ("The schema asks for" in field["note"]) is not (
+        kind in (*([types] if types == "string" else types), "null")
+    )
+
+
+def test_a_row_for_each_document_and_field(folder: Path) -> None:
+    run("check", folder / "replies.jsonl", "--schema", folder / "schema.json", "-o", folder / "fields.csv")
+    rows = table(folder / "fields.csv")
+    found = {(row["document"], row["path"]): row for row in rows}
+    assert len(rows) == len(found) == 7 and [row["rank"] for row in rows] == [str(i) for i in range(1, 8)]
+    # The number ends where a comma comes: 1 - p(".") is not known from the list, so the comma's own probability counts.
+    total = found["torn", "/total"]
+    assert float(total["confidence"]) == pytest.approx(math.exp(-0.2 - 0.9), rel=1e-6)
+    assert total["rival"] == "5." and float(total["rival_probability"]) == pytest.approx(math.exp(-0.8))
+    assert total["decision"] == "check"
+    paid = found["torn", "/paid"]
+    assert (paid["value"], paid["rival"], paid["decision"]) == ("true", "false", "accept")
+    assert float(paid["confidence"]) == pytest.approx(math.exp(-0.05))
+    assert found["torn", "/currency"]["note"].startswith("The schema asks for it")
+    assert found["wrong", "/total"]["note"] == "The schema asks for a number, this is a string."
+    assert found["wrong", "/currency"]["note"] == "The schema allows only EUR, USD."
+    assert found["wrong", "/paid"]["present"] == "false"
+    assert found["talk", ""]["note"] == NO_JSON
+    assert {row["decision"] for row in rows if row["note"]} == {"check"}
+    known = [float(row["confidence"]) for row in rows if row["confidence"]]
+    assert known == sorted(known) and [row["confidence"] for row in rows[:3]] == ["", "", ""]
+
+
+@pytest.mark.parametrize("ending", ["html", "md", "jsonl"])
+def test_fields_are_written_as_the_ending_says(folder: Path, ending: str) -> None:
+    target = folder / f"out.{ending}"
+    said = run("check", folder / "replies.jsonl", "--schema", folder / "schema.json", "-n", "4", "-o", target)
+    assert "torn/total: 5" in said and "also likely: “5.” 45%" in said
+    assert "/total" in target.read_text(encoding="utf-8")
+
+
+def test_labelled_fields_give_chances_and_decisions_and_answers_keep_theirs(folder: Path) -> None:
+    """Replies -> table -> labels -> calibrator -> decisions, as the page of the documentation says."""
+    draw = random.Random(0)
+    lines = []
+    for number in range(150):
+        p = draw.uniform(0.2, 0.999)
+        content = [('{"paid": ', -0.01), ("true", math.log(p)), ("}", -0.001)]
+        other = {1: [("false", math.log(1 - p) - 1e-3)]}
+        lines.append({"id": str(number), "response": reply(content, others=other)})
+    (folder / "many.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    schema = {"type": "object", "properties": {"paid": {"type": "boolean"}}}
+    (folder / "paid.json").write_text(json.dumps(schema), encoding="utf-8")
+    asked = ("check", folder / "many.jsonl", "--schema", folder / "paid.json", "-o")
+    run(*asked, folder / "fields.csv")
+    rows = table(folder / "fields.csv")
+    for row in rows:
+        row["correct"] = str(int(draw.random() < float(row["confidence"])))
+    with (folder / "labelled.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    run("calibrate", folder / "labelled.csv", "-o", folder / "calibrator", "--alpha", "0.4")
+    run(*asked, folder / "decided.csv", "--calibrator", folder / "calibrator")
+    decided = table(folder / "decided.csv")
+    chances = [float(row["chance"]) for row in decided]
+    assert chances == sorted(chances) and {row["decision"] for row in decided} == {"accept", "check"}
+    applied = CalibratorInUse.load(folder / "calibrator")
+    [answer] = st.score_payload(lines[0]["response"])
+    with pytest.raises(CalibratorMismatch):
+        applied.block(answer)
+    assert field_records(answer, schema, applied)[0]["chance"] is not None
+
+
+def test_a_model_extracts_and_a_second_run_changes_nothing(folder: Path) -> None:
+    documents = [
+        {"id": "a", "prompt": "x", "response": '{"city": "Lima", "open": true}'},
+        {"id": "b", "prompt": "x", "response": '{"city": "Oslo"}'},
+    ]
+    (folder / "in.jsonl").write_text("\n".join(map(json.dumps, documents)), encoding="utf-8")
+    schema = {"properties": {"city": {"type": "string"}, "open": {"type": "boolean"}}}
+    (folder / "schema.json").write_text(json.dumps(schema), encoding="utf-8")
+    asked = ("score", folder / "in.jsonl", "--model", "almanac", "--schema", folder / "schema.json", "--parts", "field")
+    run(*asked, "-o", folder / "fields.csv")
+    first = (folder / "fields.csv").read_bytes()
+    found = {(row["document"], row["path"]): row for row in table(folder / "fields.csv")}
+    assert set(found) == {("a", "/city"), ("a", "/open"), ("b", "/city"), ("b", "/open")}
+    assert found["b", "/open"]["present"] == "false" and found["a", "/city"]["value"] == "Lima"
+    [answer] = st.STC.from_pretrained().score(["x"], [documents[0]["response"]])
+    parts = {part.path: part.confidence for part in answer.parts("field", schema=schema)}
+    for path, confidence in parts.items():
+        assert float(found["a", str(path)]["confidence"]) == pytest.approx(confidence, rel=1e-3)  # padded together
+    run(*asked, "-o", folder / "fields.csv")
+    assert (folder / "fields.csv").read_bytes() == first
+    page = run("view", folder / "fields.jsonl", "-o", folder / "page.html")
+    assert "2 answers" in page
+    (folder / "other.csv").write_text("mine", encoding="utf-8")
+    done = invoke([str(one) for one in (*asked, "-o", folder / "other.csv")])
+    assert done.exit_code != 0 and (folder / "other.csv").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"), [("[1]", "no JSON Schema"), ("{", "is no JSON"), (None, "cannot be read")]
+)
+def test_what_is_no_schema_is_refused(tmp_path: Path, content: Any, told: str) -> None:
+    path = tmp_path / "schema.json"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    with pytest.raises(InvalidInput, match=told):
+        read_schema(path)
+
+
+def test_a_field_that_many_documents_lack_is_one_line_with_their_number(tmp_path: Path) -> None:
+    lines = [json.dumps({"id": f"d{i}", "response": WRONG}) for i in range(20)]
+    (tmp_path / "replies.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
+    told = run("check", tmp_path / "replies.jsonl", "--schema", tmp_path / "schema.json", "-n", "30")
+    assert told.count("/paid") == 1 and "/paid is missing in 20 documents" in told
+    assert (
+        "30 of 40 fields in 20 documents" not in told
+    )  # those with a value are listed, up to as many as were asked for
+    assert told.count("/total: lots") + told.count("/currency: CHF") == 30
+
+
+def test_fields_are_written_in_the_shape_of_their_json(folder: Path) -> None:
+    run("check", folder / "replies.jsonl", "--schema", folder / "schema.json", "-o", folder / "fields.json")
+    written = {document["document"]: document for document in json.loads((folder / "fields.json").read_text())}
+    confidence = written["torn"]["confidence"]
+    assert set(confidence) == {"total", "paid", "currency"} and confidence["currency"] is None
+    assert 0 < confidence["total"] < confidence["paid"] < 1
+    assert "/total" in written["wrong"]["check"] and written["talk"]["confidence"] is None
+    done = invoke(["check", str(folder / "replies.jsonl"), "-o", str(folder / "x.json")])
+    assert done.exit_code != 0 and "--schema" in done.output and not (folder / "x.json").exists()

@@ -1,0 +1,206 @@
+"""The contract of streams: every event is understood, or there is no number.
+
+The reader is compared with a line-by-line reading of the standard, whole streams with a damaged copy of themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semtoken.errors import SemtokenError
+from semtoken.replies import PayloadStream, read_payload, score_payload
+from semtoken.support.sse import EventReader
+from tests.replies.recorded import STREAMED, clusters, recording
+
+LINES = st.sampled_from(
+    [
+        b"data: {",
+        b"data:1",
+        b"data",
+        b"data:  x",
+        b": ping",
+        b"id: 7",
+        b"event: error",
+        b"retry: 3",
+        b"",
+        b"",
+        b"data: }",
+    ]
+)
+ENDS = st.sampled_from([b"\n", b"\r", b"\r\n"])
+
+
+def by_the_standard(stream: bytes) -> list[str]:
+    """Data of the events of a whole stream, line by line as the HTML standard has it."""
+    text = stream.decode().removeprefix("\ufeff")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")[:-1]
+    events: list[str] = []
+    data: list[str] = []
+    for line in lines:
+        if not line:
+            if data:
+                events.append("\n".join(data))
+            data = []
+            continue
+        name, _, value = line.partition(":")
+        if name == "data":
+            data.append(value.removeprefix(" "))
+    return events
+
+
+def cut(stream: bytes, cuts: list[int]) -> list[bytes]:
+    return [stream[a:b] for a, b in pairwise([0, *sorted(min(c, len(stream)) for c in cuts), len(stream)])]
+
+
+@given(
+    lines=st.lists(st.tuples(LINES, ENDS), max_size=12),
+    mark=st.sampled_from([b"", b"\xef\xbb\xbf"]),
+    cuts=st.lists(st.integers(0, 120), max_size=8),
+)
+def test_events_are_those_of_the_standard(lines: list[tuple[bytes, bytes]], mark: bytes, cuts: list[int]) -> None:
+    stream = mark + b"".join(line + end for line, end in lines)
+    reader = EventReader()
+    events = [event for part in cut(stream, cuts) for event in reader.feed(part)]
+    rest = reader.pending
+    if stream.endswith((b"\n\n", b"\r\r", b"\n\r\n")):  # else the last line end may be half of one
+        assert [event.data for event in events if event.lines] == by_the_standard(stream)
+    assert b"".join(event.raw for event in events) + rest == stream
+
+
+@given(
+    parts=st.lists(st.sampled_from(['{"a":', "1,", '"b": [2]', "}"]), min_size=4, max_size=4),
+    end=ENDS,
+    cuts=st.lists(st.integers(0, 80), max_size=6),
+)
+def test_data_over_several_lines_is_edited_in_place(parts: list[str], end: bytes, cuts: list[int]) -> None:
+    lines = [b"event: x", *(b"data: " + part.encode() for part in parts[:2]), b"id: 7", b"data:" + parts[2].encode()]
+    stream = b"".join(line + end for line in (*lines, b""))
+    reader = EventReader()
+    [event] = [event for part in cut(stream, cuts) for event in reader.feed(part)]
+    edited = event.with_data('{"new":\n1}')
+    [again] = EventReader().feed(edited)
+    assert json.loads(again.data or "") == {"new": 1}
+    assert len(again.lines) == 1
+    rest = edited + reader.pending  # the line feed of the last line end may have come after the event
+    assert rest.replace(b'data: {"new": 1}' + end, b"") == b"".join(x + end for x in (b"event: x", b"id: 7", b""))
+
+
+def test_the_reader_is_linear() -> None:
+    """Ten times the bytes take about ten times as long, in one piece and in many: quadratic would be a hundred."""
+
+    def seconds(size: int, piece: int) -> float:
+        stream = b"data: " + b"x" * size + b"\n\n" + b"data: 1\n\n" * (size // 9)
+        reader = EventReader()
+        start = time.process_time()
+        for at in range(0, len(stream), piece):
+            reader.feed(stream[at : at + piece])
+        return time.process_time() - start
+
+    for piece in (10**3, 10**8):  # the least of several: other work on the machine only ever adds
+        small, large = (min(seconds(size, piece) for _ in range(4)) for size in (60_000, 600_000))
+        assert large < 40 * max(small, 0.01)
+
+
+# --- damaged streams -------------------------------------------------------------------------------------------------
+
+
+def numbers(reply: Any) -> list[tuple[float, float]] | None:
+    """The intervals of a reply; None where there are none."""
+    try:
+        return [result.uncertainty_bounds for result in score_payload(reply, clusters())]
+    except SemtokenError:
+        return None
+
+
+def events_of(name: str) -> list[bytes]:
+    stream = recording(name).stream
+    assert stream is not None
+    return [event.raw for event in EventReader().feed(stream)]
+
+
+SCORED = [name for name in STREAMED if numbers(recording(name).stream) is not None]
+DAMAGE = {
+    "invalid JSON": b"data: {\n\n",
+    "a long integer": b'data: {"choices": [], "created": ' + b"9" * 4301 + b"}\n\n",
+    "deep JSON": b"data: " + b"[" * 100_000 + b"\n\n",
+    "no object": b"data: 17\n\n",
+    "a line that is no field": b'dta: {"choices": []}\n\n',
+    "no UTF-8": b'data: {"choices": [], "id": "\xff"}\n\n',
+    "an error": b'data: {"error": {"message": "out of memory"}}\n\n',
+    "an error event": b'event: error\ndata: {"message": "out of memory"}\n\n',
+}
+HARMLESS = {
+    "a byte-order mark": lambda stream: b"\xef\xbb\xbf" + stream,
+    "carriage returns": lambda stream: stream.replace(b"\n", b"\r"),
+    "both": lambda stream: stream.replace(b"\n", b"\r\n"),
+    "comments": lambda stream: stream.replace(b"data: {", b": ping\n\n: pong\ndata: {"),
+    "data over two lines": lambda stream: stream.replace(b"data: {", b"data: {\ndata: "),
+    "no last blank line": lambda stream: stream.rstrip(b"\n"),
+}
+
+
+def test_most_recorded_streams_are_scored() -> None:
+    assert len(SCORED) >= 8
+
+
+@pytest.mark.parametrize("name", SCORED)
+@pytest.mark.parametrize("how", HARMLESS)
+def test_what_the_standard_allows_changes_nothing(name: str, how: str) -> None:
+    stream = recording(name).stream
+    assert stream is not None
+    assert numbers(HARMLESS[how](stream.encode())) == numbers(stream)
+
+
+@pytest.mark.parametrize("name", SCORED)
+@given(data=st.data())
+def test_a_damaged_stream_has_no_number(name: str, data: st.DataObject) -> None:
+    """An event that is not understood, anywhere before the end: no number. One that is cut off: none either."""
+    events = events_of(name)
+    at = data.draw(st.integers(0, len(events) - 1), "event")
+    how = data.draw(st.sampled_from([*DAMAGE, "cut inside", "byte"]), "damage")
+    if how in DAMAGE:
+        damaged = [*events[:at], DAMAGE[how], *events[at:]]
+    else:
+        raw = events[at]
+        begin = raw.find(b"{")
+        if begin < 0:
+            return
+        place = data.draw(st.integers(begin, len(raw) - 4), "place")
+        # a control character is allowed nowhere in JSON, so that no digit or letter is changed unseen
+        damaged = [
+            *events[:at],
+            raw[:place] + (b"\n\n" if how == "cut inside" else b"\x01") + raw[place + 1 :],
+            *events[at + 1 :],
+        ]
+    assert numbers(b"".join(damaged)) is None
+
+
+@pytest.mark.parametrize("name", SCORED)
+def test_a_stream_that_ends_early_has_no_number(name: str) -> None:
+    """The rest of the answer is not known, so no interval could hold its uncertainty."""
+    events = events_of(name)
+    whole = len(read_payload(b"".join(events)).choices)
+    for kept in range(1, len(events)):
+        found = numbers(b"".join(events[:kept]))
+        if found is not None:  # what is missing is the usage, or "[DONE]"
+            assert found == numbers(b"".join(events)) and len(found) == whole
+
+
+def test_an_error_is_not_forgotten() -> None:
+    events = events_of("vllm-chat")
+    stream = PayloadStream()
+    stream.feed(events[0])
+    with pytest.raises(SemtokenError):
+        stream.feed(b"data: {\n\n")
+    for event in events[1:]:
+        with pytest.raises(SemtokenError, match="not JSON"):
+            stream.feed(event)
+    with pytest.raises(SemtokenError, match="not JSON"):
+        stream.finish()

@@ -1,0 +1,299 @@
+"""What real servers do to their lists: one property for each kind of fault beside those of the two readings."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semtoken import score_payload
+from semtoken.clustering.tokenizers import byte_alphabet
+from semtoken.errors import SemtokenError
+from semtoken.replies import read_payload
+
+Item = dict[str, Any]
+LETTERS = {value: key for key, value in byte_alphabet().items()}
+
+
+def item(text: str, log_prob: float, *others: tuple[str, float]) -> Item:
+    def named(name: str, number: float) -> Item:
+        return {"token": name, "logprob": number, "bytes": list(name.encode())}
+
+    return named(text, log_prob) | {"top_logprobs": [named(*one) for one in ((text, log_prob), *others)]}
+
+
+def reply(text: str | None, items: list[Item], *, end: str | None = "stop", **more: Any) -> Any:
+    choice = {"index": 0, "message": {"content": text, **more}, "logprobs": {"content": items}, "finish_reason": end}
+    return {"object": "chat.completion", "choices": [choice]}
+
+
+SAID = [item("Oslo", -0.22314, (" Oslo", -2.99573)), item(".", -0.10536, ("!", -2.5))]
+NUMBER = math.log(0.8 + 0.05) - 0.10536
+FAULTS = st.sampled_from([None, math.nan, math.inf, -math.inf, -9999.0, -3.4e38])
+
+
+def log_of(value: Any, **options: Any) -> float:
+    [found] = score_payload(value, **options)
+    return found.log_score
+
+
+@given(st.lists(st.sampled_from([" and", " then", "so", " No"]), min_size=1, max_size=4), st.booleans())
+def test_thinking_in_the_content_is_reasoning(words: list[str], opened: bool) -> None:
+    """No reasoning parser on the server, with and without the opening mark in the answer."""
+    marks = [item("<think>", -0.0101)] if opened else []
+    thought = [item(word, -0.30001 - 0.01 * i) for i, word in enumerate(words)]
+    content = f"{'<think>' if opened else ''}{''.join(words)}</think>\n\nOslo."
+    items = [*marks, *thought, item("</think>", -0.1), item("\n\n", -0.2), *SAID]
+    assert log_of(reply(content, items)) == pytest.approx(NUMBER, abs=1e-4)
+
+
+@given(st.integers(2, 5))
+def test_an_answer_that_fits_several_places_gets_no_number(times: int) -> None:
+    items = [item(" No", -0.5 - 0.01 * i) for i in range(times)]
+    with pytest.raises(SemtokenError, match=r"fits \d places"):
+        score_payload(reply("No", items))
+    stopped = reply("No", items)
+    stopped["choices"][0]["stop_reason"] = " No" * (times - 1)
+    assert log_of(stopped) <= -0.5
+
+
+@given(st.data(), FAULTS)
+def test_a_rival_without_a_number_ends_nothing(data: st.DataObject, value: float | None) -> None:
+    items = copy.deepcopy(SAID)
+    rival = data.draw(st.sampled_from(items))["top_logprobs"][1]
+    before = rival.pop("logprob")
+    if data.draw(st.booleans()):
+        rival["logprob"] = value
+    [found] = score_payload(json.loads(json.dumps(reply("Oslo.", items))))
+    low, high = found.uncertainty_bounds
+    assert low - 1e-4 <= 1 - math.exp(NUMBER) <= high + 1e-4, before
+
+
+@given(st.integers(0, 1), st.sampled_from([None, math.nan, -9999.0, -1000.0, -100.0, 0.0]))
+def test_a_chosen_token_without_a_number_is_never_certain(at: int, value: float | None) -> None:
+    items = copy.deepcopy(SAID)
+    items[at]["logprob"], items[at]["top_logprobs"] = value, []
+    try:
+        [found] = score_payload(reply("Oslo.", items))
+    except SemtokenError:
+        return
+    assert found.uncertainty_bounds[1] >= 1 - 1e-6
+    assert found.flags
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_nothing_but_zeros_without_lists_is_refused(count: int) -> None:
+    words = ["Yes", *[" yes"] * (count - 1)]
+    items = [item(word, 0.0) | {"top_logprobs": []} for word in words]
+    with pytest.raises(SemtokenError, match="log-probability 0"):
+        score_payload(reply("".join(words), items))
+
+
+@given(st.booleans(), st.sampled_from(["Oslo liegt.", "né à Oslo", "東京", "a b"]))
+def test_names_as_in_the_tokenizers_file(with_bytes: bool, text: str) -> None:
+    """The same number as for decoded names: blanks are "Ġ", other bytes letters of an alphabet."""
+    words = [f" {word}" for word in text.split()]
+    plain = [item(word, -0.30001, (word.upper(), -2.30001)) for word in words]
+    spelled = copy.deepcopy(plain)
+    for one in [token for each in spelled for token in (each, *each["top_logprobs"])]:
+        one["token"] = "".join(LETTERS[byte] for byte in one["token"].encode())
+        one["bytes"] = list(one["token"].encode()) if with_bytes else None
+    said = "".join(words)
+    assert log_of(reply(said, spelled)) == pytest.approx(log_of(reply(said, plain)), abs=1e-9)
+
+
+@given(st.integers(0, 30), st.sampled_from(["stop", "length"]))
+def test_fewer_items_than_tokens_are_told(count: int, end: str) -> None:
+    items = [item("東京", -0.30001), item("。", -0.20001)]
+    value = reply("東京。", items, end=end) | {"usage": {"completion_tokens": count}}
+    try:
+        [found] = score_payload(value)
+    except SemtokenError as error:
+        assert count > 2 and f"{count} tokens" in str(error)
+        return
+    assert any(f"{count} tokens" in flag.message for flag in found.flags) == (count > 2)
+
+
+@pytest.mark.parametrize("reason", ["error", "abort", "content_filter", "SAFETY", "recitation", "whatever"])
+def test_an_end_that_is_not_the_models_own_is_told(reason: str) -> None:
+    try:
+        [found] = score_payload(reply("Oslo.", SAID, end=reason))
+    except SemtokenError as error:
+        assert reason in str(error)
+    else:
+        assert any(reason in flag.message for flag in found.flags)
+
+
+@pytest.mark.parametrize("place", ["reply", "choice"])
+def test_an_error_beside_an_answer_refuses_it(place: str) -> None:
+    value = reply("Oslo.", SAID)
+    (value if place == "reply" else value["choices"][0])["error"] = {"message": "Provider gone"}
+    with pytest.raises(SemtokenError, match="Provider gone"):
+        read_payload(value)
+    stream = {"choices": [], "error": {"message": "Provider gone"}}
+    chunks = [{"choices": [{"index": 0, "delta": {"content": "Oslo"}, "logprobs": {"content": SAID[:1]}}]}, stream]
+    with pytest.raises(SemtokenError, match="Provider gone"):
+        read_payload(chunks)
+
+
+WORD = st.text("abcde", min_size=1, max_size=4)
+SHORT = st.integers(-40, 0).map(lambda tenths: tenths / 10)
+
+
+def streamed(chunks: list[list[Item]]) -> list[Any]:
+    texts = ["".join(one["token"] for one in chunk) for chunk in chunks]
+    found = [
+        {"choices": [{"index": 0, "delta": {"content": text}, "logprobs": {"content": chunk}}]}
+        for text, chunk in zip(texts, chunks, strict=True)
+    ]
+    return [*found, {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
+
+
+@given(st.lists(st.tuples(WORD, SHORT), min_size=2, max_size=8, unique_by=lambda one: one[0]), st.data())
+def test_chunks_that_repeat_what_came_before_give_no_number(
+    words: list[tuple[str, float]], data: st.DataObject
+) -> None:
+    items = [item(f" {word}", number, ("?", -5.0)) for word, number in words]
+    inside = sorted(data.draw(st.sets(st.integers(1, len(items) - 1), min_size=1)))
+    ends = [*inside, len(items)]
+    parts = [items[a:b] for a, b in zip([0, *inside], ends, strict=True)]
+    whole = reply("".join(one["token"] for one in items), items)
+    if any(number < 0 for _, number in words):
+        assert log_of(streamed(parts)) == log_of(whole)
+    for repeating in ([items[:end] for end in ends], [*parts, items]):
+        with pytest.raises(SemtokenError, match="repeat the tokens before them"):
+            score_payload(streamed(repeating))
+
+
+@given(
+    st.lists(WORD, min_size=1, max_size=4),
+    st.sampled_from([" END", "\n", "\n\n", "###", " Q:"]),
+    st.lists(WORD, max_size=3),
+)
+def test_a_stop_string_of_the_request_is_as_good_as_one_of_the_reply(
+    words: list[str], stop: str, more: list[str]
+) -> None:
+    """The tokens that the server cut off are behind the answer; unless that is known, they may be anything."""
+    texts = [*(f" {word}" for word in words), stop, *(f" {word}" for word in more)]
+    items = [item(text, -0.30001 - 0.01 * i) for i, text in enumerate(texts)]
+    asked = {"messages": [], "stop": ["never", stop]}
+    said = "".join(texts[: len(words)])
+    of_reply = reply(said, items)
+    of_reply["choices"][0]["stop_reason"] = stop
+    try:
+        [told] = score_payload(of_reply)
+    except SemtokenError as error:
+        with pytest.raises(SemtokenError, match=re.escape(str(error))):
+            score_payload(reply(said, items), request=asked)
+        return
+    for found in (reply(said, items), streamed([items])):
+        if isinstance(found, list):
+            found[0]["choices"][0]["delta"]["content"] = said
+        [known] = score_payload(found, request=asked)
+        assert (known.log_score, known.flags) == (told.log_score, told.flags)
+        assert not any("not in the message" in flag.message for flag in known.flags)
+
+
+@pytest.mark.parametrize("stop", [[], ["elsewhere"], [" "], "\n"])
+def test_another_stop_string_explains_nothing(stop: Any) -> None:
+    items = [*SAID, item("###", -0.4), item(" more", -0.5)]
+    [found] = score_payload(reply("Oslo.", items), request={"messages": [], "stop": stop})
+    assert any("not in the message" in flag.message for flag in found.flags)
+
+
+@given(st.lists(SHORT.filter(bool), min_size=1, max_size=5), st.data())
+def test_a_zero_without_a_list_among_lists_of_one_says_nothing(numbers: list[float], data: st.DataObject) -> None:
+    """As servers send it that were asked for one alternative and give the chosen token itself."""
+    items = [item(f" w{i}", number) for i, number in enumerate(numbers)]
+    at = data.draw(st.integers(0, len(items)))
+    items.insert(at, item(" zero", 0.0) | {"top_logprobs": []})
+    [found] = score_payload(reply("".join(one["token"] for one in items), items))
+    assert found.uncertainty_bounds[1] == 1
+    assert any("says nothing" in flag.message for flag in found.flags)
+
+
+@given(st.data())
+def test_a_character_whose_pieces_are_missing_is_told(data: st.DataObject) -> None:
+    """Every character comes in pieces, each with its bytes. Without some of them there is a flag, or no number."""
+    text = data.draw(st.text("aé日本😊", min_size=2, max_size=5)) + "b"
+    steps = [
+        {"token": "\ufffd", "logprob": -0.31 - 0.01 * i, "bytes": [byte], "top_logprobs": []}
+        for i, byte in enumerate(text.encode())
+    ]
+    [whole] = score_payload(reply(text, steps))
+    assert whole.log_score == pytest.approx(sum(step["logprob"] for step in steps), abs=1e-4)
+    assert not any("character" in flag.message for flag in whole.flags)
+    lost = data.draw(st.integers(0, len(steps) - 2))
+    try:
+        [found] = score_payload(reply(text, steps[:lost] + steps[lost + 1 :]))
+    except SemtokenError:
+        return
+    assert any("make no character" in flag.message for flag in found.flags)
+
+
+BESIDE = st.dictionaries(st.sampled_from(["id", "parsed", "success", "latency"]), st.sampled_from([1, True, None, {}]))
+
+
+@given(st.sampled_from(["data", "result", "output", "raw", "any name"]), BESIDE, st.booleans())
+def test_a_reply_within_something_else_is_read(name: str, beside: dict[str, Any], listed: bool) -> None:
+    within = reply("Oslo.", SAID)
+    value = {**beside, name: [within] if listed else within}
+    assert log_of(value) == log_of(within)
+    assert log_of({"id": 1, **value, "again": within}) == log_of(within)  # the same twice
+    other = reply("Oslo.", [{**one, "logprob": one["logprob"] - 0.5, "top_logprobs": []} for one in SAID])
+    with pytest.raises(SemtokenError, match=r"'chat' at .*'chat' at other, and nothing says which is meant"):
+        score_payload({"id": 1, **value, "other": other})
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"logprobs": {"content": SAID}, "message": {"content": "Lima."}}, "part of a reply"),
+        ({"content": SAID, "refusal": None}, "part of a reply"),
+        (SAID, "part of a reply"),
+        ([reply("Oslo.", SAID)] * 2, "several whole replies"),
+        ({"id": "c", "choices": None}, "choices must be a list"),
+        ({"text": "Oslo.", "token_ids": [1, 2], "logprobs": [{"1": -0.5}, {"2": -0.5}]}, "object of an engine"),
+        ({"text": "Oslo.", "logprobs": [{"1": -0.5}, {"2": -0.5}]}, "names no token"),
+        (str(reply("Oslo.", SAID)), "Python prints"),
+        ("ChatCompletion(id='c', choices=[])", "Python prints"),
+        (f"{json.dumps(reply('Oslo.', SAID))}\n" * 2, "on each line"),
+        (reply("", [], end="load"), "is empty"),
+        ({"choices": [{"text": "Oslo.", "logprobs": {"top_logprobs": [{"Oslo": -0.1}, {".": -0.2}]}}]}, "not which"),
+    ],
+)
+def test_what_is_no_reply_is_called_by_its_name(value: Any, told: str) -> None:
+    with pytest.raises(SemtokenError, match=told):
+        score_payload(value)
+
+
+@pytest.mark.parametrize(("end", "flagged"), [(1, False), ("FinishReason.STOP", False), (3, True), ("SAFETY", True)])
+def test_reasons_of_an_end_as_pythons_clients_save_them(end: Any, flagged: bool) -> None:
+    chosen = [{"token": "Oslo", "log_probability": -0.1}]
+    candidate = {"content": {"parts": [{"text": "Oslo"}]}, "finish_reason": end}
+    [found] = score_payload({"candidates": [candidate | {"logprobs_result": {"chosen_candidates": chosen}}]})
+    assert any("SAFETY" in flag.message for flag in found.flags) is flagged
+    assert found.log_score == pytest.approx(-0.1, abs=1e-4)
+
+
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("end", ["stop", None, ""])
+def test_a_stream_without_a_reason_of_its_end_is_flagged_or_refused(done: bool, end: str | None) -> None:
+    chunks = [
+        {"choices": [{"index": 0, "delta": {"content": one["token"]}, "logprobs": {"content": [one]}}]} for one in SAID
+    ]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": end}]})
+    sent = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + ("data: [DONE]\n\n" if done else "")
+    if not end and not done:
+        with pytest.raises(SemtokenError, match="ended before"):
+            score_payload(sent)
+        return
+    [found] = score_payload(sent)
+    assert found.log_score == pytest.approx(NUMBER, abs=1e-4)
+    assert any("finish_reason" in flag.message for flag in found.flags) is not bool(end)

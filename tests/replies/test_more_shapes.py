@@ -1,0 +1,324 @@
+"""Shapes that are written after their documentation: each read whole and streamed, and what the numbers add up to."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from semtoken import score_payload
+from semtoken.errors import SemtokenError
+from semtoken.replies import read_payload
+from semtoken.replies.formats.base import HiddenFields, Place
+from semtoken.replies.formats.ollama import OllamaChat
+from semtoken.replies.formats.openai_choices import OpenAIChat, OpenAICompletions
+from semtoken.replies.formats.openai_responses import OpenAIResponses
+from semtoken.replies.formats.tgi import TGIGenerate
+from semtoken.support.splice import Drop, Keep, Replace
+
+
+def token(text: str, number: float, **more: Any) -> dict[str, Any]:
+    return {"token": text, "logprob": number, "bytes": list(text.encode()), **more}
+
+
+TOP = [token("Oslo", -0.2), token(" Oslo", -2.0)]
+BOTH = math.log(math.exp(-0.2) + math.exp(-2.0))
+GEMINI = {"chosenCandidates": [{"token": "Oslo", "tokenId": 5, "logProbability": -0.2}]}
+PYTHON = {"chosen_candidates": [{"token": "Oslo", "token_id": 5, "log_probability": -0.2}]}
+
+
+def lines(*values: Any) -> str:
+    return "".join(json.dumps(value) + "\n" for value in values)
+
+
+def events(*values: Any) -> str:
+    return "".join(f"data: {json.dumps(value)}\n\n" for value in values)
+
+
+def ollama(content: str, *, done: bool = False, **more: Any) -> dict[str, Any]:
+    return {"model": "m", "message": {"role": "assistant", "content": content}, "done": done, **more}
+
+
+def tgi(number: int, text: str, log_prob: float, **more: Any) -> dict[str, Any]:
+    chosen = {"id": number, "text": text, "logprob": log_prob, "special": text == "</s>"}
+    return {"index": number, "token": chosen, "generated_text": None, "details": None, **more}
+
+
+SHAPES: dict[str, tuple[str, Any, float]] = {
+    "ollama": (
+        "ollama-chat",
+        ollama("Oslo", done=True, done_reason="stop", logprobs=[token("Oslo", -0.2, top_logprobs=TOP)]),
+        BOTH,
+    ),
+    "ollama, streamed": (
+        "ollama-chat",
+        lines(
+            {**ollama(""), "message": {"content": "", "thinking": "Hm"}, "logprobs": [token("Hm", -0.5)]},
+            ollama("Oslo", logprobs=[token("Oslo", -0.2, top_logprobs=TOP)]),
+            ollama("", done=True, done_reason="stop", eval_count=3),
+        ),
+        BOTH,
+    ),
+    "tgi, streamed": (
+        "tgi",
+        events(
+            tgi(1, " Oslo", -0.25), tgi(2, "</s>", -0.05, generated_text=" Oslo", details={"finish_reason": "stop"})
+        ),
+        -0.3,
+    ),
+    "tgi of SageMaker": (
+        "tgi",
+        [{"generated_text": " Oslo", "details": {"tokens": [{"id": 1, "text": " Oslo", "logprob": -0.25}]}}],
+        -0.25,
+    ),
+    "gemini": ("gemini", {"candidates": [{"content": {"parts": [{"text": "Oslo"}]}, "logprobsResult": GEMINI}]}, -0.2),
+    "gemini, with others": (
+        "gemini",
+        {
+            "candidates": [
+                {
+                    "content": {"parts": [{"text": "Oslo"}]},
+                    "logprobsResult": {
+                        **GEMINI,
+                        "topCandidates": [
+                            {"candidates": [*GEMINI["chosenCandidates"], {"token": " Oslo", "logProbability": -2.0}]}
+                        ],
+                    },
+                }
+            ]
+        },
+        BOTH,
+    ),
+    "gemini of Python": (
+        "gemini",
+        {"candidates": [{"content": {"parts": [{"text": "Oslo"}]}, "logprobs_result": PYTHON}]},
+        -0.2,
+    ),
+    "langchain": (
+        "langchain-message",
+        {"lc": 1, "kwargs": {"content": "Oslo", "response_metadata": {"logprobs": {"content": [token("Oslo", -0.2)]}}}},
+        -0.2,
+    ),
+    "transcription": ("openai-transcription", {"text": "Oslo", "logprobs": [token("Oslo", -0.2)]}, -0.2),
+    "transcription, streamed": (
+        "openai-transcription",
+        events(
+            {"type": "transcript.text.delta", "delta": "Oslo", "logprobs": [token("Oslo", -0.2)]},
+            {"type": "transcript.text.done", "text": "Oslo", "logprobs": [token("Oslo", -0.2)]},
+        ),
+        -0.2,
+    ),
+    "older llama.cpp": (
+        "llama-cpp",
+        {
+            "content": " Oslo",
+            "stop": True,
+            "completion_probabilities": [{"content": " Oslo", "probs": [{"tok_str": " Oslo", "prob": 0.8}]}],
+        },
+        math.log(0.8),
+    ),
+    "koboldcpp": (
+        "koboldcpp",
+        {"results": [{"text": " Oslo", "logprobs": {"tokens": [" Oslo"], "token_logprobs": [-0.2]}}]},
+        -0.2,
+    ),
+    "ai-sdk": (
+        "ai-sdk",
+        {
+            "text": "Oslo",
+            "finishReason": "stop",
+            "providerMetadata": {"openai": {"logprobs": [{"token": "Oslo", "logprob": -0.2, "topLogprobs": TOP}]}},
+        },
+        BOTH,
+    ),
+    "together, streamed": (
+        "openai-chat",
+        events(
+            {"choices": [{"index": 0, "delta": {"content": "Oslo", "token_id": 5}, "logprobs": -0.2}]},
+            {"choices": [{"index": 0, "delta": {"content": "", "token_id": 2}, "logprobs": -0.1}]},
+            {"choices": [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": "stop"}]},
+        ),
+        -0.2,
+    ),
+    "lists of ids": (
+        "openai-chat",
+        {
+            "choices": [
+                {"message": {"content": "Oslo."}, "logprobs": {"tokens": [5, 7], "token_logprobs": [-0.2, -0.1]}}
+            ]
+        },
+        -0.3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_its_numbers_are_read(name: str) -> None:
+    format, reply, log_score = SHAPES[name]
+    assert read_payload(reply).format == format
+    assert [choice.index for choice in read_payload(reply).choices] == [0]
+    [found] = score_payload(reply)
+    assert found.log_score == pytest.approx(log_score, abs=1e-4)
+
+
+@pytest.mark.parametrize("reply", [ollama("Oslo"), lines(ollama("Oslo", logprobs=TOP[:1]), ollama(""))])
+def test_an_answer_of_ollama_that_is_not_done_gets_no_number(reply: Any) -> None:
+    with pytest.raises(SemtokenError, match=r"not done|ended before"):
+        score_payload(reply)
+
+
+def test_an_average_is_called_one() -> None:
+    reply = {"candidates": [{"content": {"parts": [{"text": "Oslo"}]}, "finishReason": "STOP", "avgLogprobs": -0.2}]}
+    with pytest.raises(SemtokenError, match=r"average.*responseLogprobs"):
+        score_payload(reply)
+
+
+def chat(count: int | None = None, choices: int = 1) -> dict[str, Any]:
+    """A chat completion whose choices say "Oslo." in two tokens."""
+    items = [token("Oslo", -0.21, top_logprobs=TOP), token(".", -0.13)]
+    one = {"message": {"content": "Oslo."}, "logprobs": {"content": items}, "finish_reason": "stop"}
+    usage = {} if count is None else {"usage": {"completion_tokens": count}}
+    return {"choices": [{**one, "index": index} for index in range(choices)]} | usage
+
+
+@pytest.mark.parametrize(("count", "flagged"), [(2, False), (4, False), (6, False), (7, True), (20, True)])
+def test_the_count_of_several_choices_is_held_against_their_lists(count: int, flagged: bool) -> None:
+    """That of one choice, of both, and of both with their terminators are right; more than these is not."""
+    for found in score_payload(chat(count=count, choices=2)):
+        assert any(f"counts {count} tokens in all choices and lists 4" in one.message for one in found.flags) is flagged
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"candidates": [{"content": {"parts": [{"text": "Oslo"}]}, "logprobsResult": GEMINI}]}
+        | {"usageMetadata": {"candidatesTokenCount": 9}},
+        {"output": [{"type": "message", "content": [{"type": "output_text", "text": "Oslo", "logprobs": TOP[:1]}]}]}
+        | {"usage": {"output_tokens": 9}},
+    ],
+)
+def test_counts_of_gemini_and_responses_are_held_against_the_list(reply: Any) -> None:
+    [found] = score_payload(reply)
+    assert any("counts 9 tokens and lists 1" in one.message for one in found.flags)
+
+
+@pytest.mark.parametrize("going_on", ["", "null", None])
+def test_an_empty_reason_is_no_end(going_on: str | None) -> None:
+    items = [token("Os", -0.21), token("lo", -0.13)]
+    parts = [
+        {"choices": [{"index": 0, "delta": {"content": one["token"]}, "finish_reason": going_on}]} for one in items
+    ]
+    for part, one in zip(parts, items, strict=True):
+        part["choices"][0]["logprobs"] = {"content": [one]}
+    last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    assert len(score_payload(events(*parts, last))[0].tokens) == 2
+    with pytest.raises(SemtokenError, match="ended before"):
+        score_payload(events(*parts))
+
+
+def test_watsonx_lists_its_tokens_beside_the_text() -> None:
+    best = [{"text": "Oslo", "logprob": -0.2}, {"text": "Bergen", "logprob": -2.0}]
+    tokens = [best[0] | {"rank": 1, "top_tokens": best}, {"text": ".", "logprob": -0.1}]
+    result = {"generated_text": "Oslo.", "generated_token_count": 2, "generated_tokens": tokens}
+    [found] = score_payload({"model_id": "granite", "results": [result]})
+    assert found.log_score == pytest.approx(-0.3, abs=1e-4)
+    assert [other.text for other in found.tokens[0].alternatives] == ["Bergen"]
+
+
+def test_a_clipped_number_of_the_chosen_token_is_no_number() -> None:
+    reply = chat()
+    reply["choices"][0]["logprobs"]["content"][0] |= {"logprob": -100.0, "top_logprobs": [token("Oslo", -100.0)]}
+    [found] = score_payload(reply)
+    assert "missing_log_probability" in [flag.code for flag in found.flags]
+    assert found.uncertainty_bounds[0] < 0.5 and found.uncertainty_bounds[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        ({"promptFeedback": {"blockReason": "SAFETY"}}, "refused the prompt"),
+        ({"generations": [[{"text": "Oslo"}]]}, "save the message"),
+        ({"text": "Oslo", "segments": [{"text": "Oslo", "avg_logprob": -0.2}]}, "averages of segments"),
+        ({"type": "message", "stop_reason": "end_turn", "stop_sequence": None}, "Anthropic"),
+        ({"generation": "Oslo", "stop_reason": "stop"}, "no reply that semtoken understands"),
+        ({"model_name": "ensemble", "output_log_probs": [0.0], "text_output": "Oslo"}, "Triton"),
+        ({"id": "1", "message": {"content": [{"text": "Oslo"}]}, "finish_reason": "COMPLETE"}, "compatible API"),
+        ({"detail": "Not Found"}, "report of an error"),
+        ({"choices": [{"message": {"content": "Oslo"}, "logprobs": [-0.1, -0.2]}]}, "list of numbers alone"),
+        ({"logprobs": {"content": TOP}}, "part of a reply"),
+        ({"logprobs": TOP[:1]}, "part of a reply"),
+        ({"content": TOP[:1]}, "part of a reply"),
+        (TOP[0], "part of a reply"),
+        ({"outputs": [{"token_ids": [5]}]}, "object of an engine in Python"),
+        ({"token_ids": [5]}, "object of an engine in Python"),
+    ],
+)
+def test_what_cannot_be_read_is_called_by_its_name(reply: Any, told: str) -> None:
+    with pytest.raises(SemtokenError, match=told):
+        score_payload(reply)
+
+
+def test_another_message_in_place_of_an_answer_keeps_its_id() -> None:
+    output = [{"type": "reasoning", "id": "rs_1"}, {"type": "message", "id": "msg_7", "content": []}]
+    for items, kept in ((output, "msg_7"), (output[:1], "msg_0")):
+        first, *_ = OpenAIResponses.withholding({"output": items}, Place(0, ()), "I do not know.")
+        assert isinstance(first, Replace) and first.path == ("output",)
+        [message] = first.value
+        assert message["id"] == kept and message["content"][0]["text"] == "I do not know."
+
+
+def test_a_list_of_replies_is_one_of_text_generation_inference_alone() -> None:
+    texts = [{"generated_text": "Oslo"}, {"generated_text": "Rome"}]
+    assert TGIGenerate.places(texts) == [Place(0, (0,), ended=True), Place(1, (1,), ended=True)]
+    assert TGIGenerate.places(texts[0]) == [Place(0, (), ended=True)]
+    assert TGIGenerate.places([]) is TGIGenerate.places([*texts, {}]) is OpenAIChat.places([chat()]) is None
+    assert OpenAIChat.places({"choices": [{"message": {}}]}) == [Place(0, ("choices", 0))]
+    assert OpenAIChat.places(chat(choices=2)) == [Place(i, ("choices", i), ended=True, goes_on=False) for i in (0, 1)]
+
+
+def test_calls_of_ollama_are_read_by_name_and_arguments() -> None:
+    reply = ollama("", done=True, done_reason="stop", logprobs=[token("Oslo", -0.2, top_logprobs=TOP)])
+    reply["message"]["tool_calls"] = [
+        {"function": {"name": "weather", "arguments": {"city": "Oslo"}}},
+        {"function": {"name": "now"}},
+    ]
+    [choice] = read_payload(reply).choices
+    assert [(part.kind, part.text) for part in choice.segments] == [("tool_call", 'weather({"city": "Oslo"})\nnow({})')]
+
+
+@pytest.mark.parametrize(
+    ("more", "prompts"),
+    [({}, "abc"), ({"n": None}, "abc"), ({"n": 1}, "abc"), ({"n": 2}, "aabbcc"), ({"n": 3}, "aaabbbccc")],
+)
+def test_choices_are_those_of_the_first_prompt_then_of_the_next(more: dict[str, Any], prompts: str) -> None:
+    body = {"prompt": ["a", "b", "c"], **more}
+    assert [OpenAICompletions.prompt(body, choice) for choice in range(len(prompts))] == list(prompts)
+    with pytest.raises(SemtokenError, match="no prompt for this choice"):
+        OpenAICompletions.prompt(body, len(prompts))
+
+
+@pytest.mark.parametrize(
+    ("kept", "request_", "more", "shown"),
+    [
+        (None, {}, {}, 0),
+        (3, {"top_logprobs": 3}, {}, 3),
+        (0, {}, {}, 0),
+        (None, {}, {"kv_transfer_params": None}, None),
+    ],
+)
+def test_the_number_of_others_is_shown_as_if_nobody_had_asked_for_more(
+    kept: int | None, request_: dict[str, Any], more: dict[str, Any], shown: int | None
+) -> None:
+    reply = {"output": [], "top_logprobs": 20, **more}
+    for path, sent in (((), reply), (("response",), {"type": "response.completed", "response": reply})):
+        changes = list(OpenAIResponses.hiding(sent, HiddenFields(kept, request=request_)))
+        assert changes == [Replace((*path, "top_logprobs"), shown)]
+
+
+@pytest.mark.parametrize(("kept", "changes"), [(1, [Keep(("logprobs", 0, "top_logprobs"), range(1))]), (2, [])])
+def test_lists_are_shortened_to_what_was_asked_for(kept: int, changes: list[Any]) -> None:
+    reply = ollama("Oslo", done=True, logprobs=[token("Oslo", -0.2, top_logprobs=TOP)])
+    assert list(OllamaChat.hiding(reply, HiddenFields(kept))) == changes
+    assert list(OllamaChat.hiding(reply, HiddenFields(None))) == [Drop(("logprobs",))]

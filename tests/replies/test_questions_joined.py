@@ -1,0 +1,153 @@
+"""Questions of a file never stand under another answer: joined by any field that both sides have, or refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semtoken.errors import InvalidInput
+from semtoken.replies.checking import CheckedReplies, check_replies
+from semtoken.replies.checking.ids import identifiers, is_id_name, may_identify
+from tests.cli.run import invoke
+from tests.replies.test_check import reply
+
+Line = dict[str, Any]
+USUAL = [
+    "custom_id",
+    "question_id",
+    "id",
+    "key",
+    "recordId",
+    "request_id",
+    "uuid",
+    "qid",
+    "doc_id",
+    "docid",
+    "sample_id",
+    "example_id",
+    "item_id",
+    "idx",
+    "index",
+    "_id",
+    "ref",
+    "guid",
+    "hash",
+    "file",
+    "name",
+    "nummer",
+    "номер",
+]
+
+
+def answered(number: int) -> Line:
+    return reply([(f"A{number}", -0.1)])
+
+
+def written(path: Path, lines: list[Line]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def check(tmp_path: Path, replies: list[Line], questions: list[Line]) -> CheckedReplies:
+    asked = written(tmp_path / "questions.jsonl", questions)
+    return check_replies([str(written(tmp_path / "replies.jsonl", replies))], questions=asked)
+
+
+def right(found: CheckedReplies) -> bool:
+    return all(answer.question == f"Q{answer.text[1:]}?" for answer in found.answers)
+
+
+def orders(count: int) -> list[int]:
+    numbers = list(range(count))
+    random.Random(1).shuffle(numbers)
+    return numbers
+
+
+@pytest.mark.parametrize("name", USUAL)
+@pytest.mark.parametrize("own", [False, True])
+def test_any_field_that_both_sides_have_joins_them_and_stands_in_every_output(
+    tmp_path: Path, name: str, own: bool
+) -> None:
+    """In the line around a reply, or among the fields of the reply; servers' own ids are different ones."""
+    order = orders(6)
+    extra = [{name: f"r20-{i}"} for i in range(6)]
+    lines = [
+        answered(i) | {"id": f"chatcmpl-{i}f"} | extra[i] if own else extra[i] | {"reply": answered(i)} for i in order
+    ]
+    questions = [extra[i] | {"question": f"Q{i}?", "answer": "A1"} for i in range(6)]
+    found = check(tmp_path, lines, questions)
+    assert right(found) and len(found.answers) == 6 and f"'{name}'" in found.joined
+    assert all(answer.id == f"r20-{answer.text[1:]}" for answer in found.answers)
+    table = tmp_path / "out.csv"
+    arguments = ["check", str(tmp_path / "replies.jsonl"), "-q", str(tmp_path / "questions.jsonl"), "-o", str(table)]
+    assert invoke(arguments).exit_code == 0
+    with table.open(encoding="utf-8") as file:
+        assert all(row["id"] == f"r20-{row['answer'][1:]}" for row in csv.DictReader(file))
+
+
+@pytest.mark.parametrize("name", USUAL)
+@pytest.mark.parametrize("in_replies", [False, True])
+def test_an_id_of_one_side_alone_is_no_order(tmp_path: Path, name: str, in_replies: bool) -> None:
+    ids = [{name: f"r20-{i}"} for i in range(4)]
+    lines = [(ids[i] if in_replies else {}) | {"reply": answered(i)} for i in range(4)]
+    questions = [({} if in_replies else ids[i]) | {"question": f"Q{i}?"} for i in range(4)]
+    with pytest.raises(InvalidInput, match="4 replies and 4 questions"):
+        check(tmp_path, lines, questions)
+
+
+@pytest.mark.parametrize(("left", "right_name"), [("recordId", "id"), ("key", "custom_id"), ("metadata.doc", "doc")])
+def test_identifiers_with_other_names_join(tmp_path: Path, left: str, right_name: str) -> None:
+    outer, _, inner = left.partition(".")
+    lines = [{outer: {inner: f"d-{i}"} if inner else f"d-{i}", "response": answered(i)} for i in orders(5)]
+    found = check(tmp_path, lines, [{right_name: f"d-{i}", "question": f"Q{i}?"} for i in range(7)])
+    assert right(found) and {answer.id for answer in found.answers} == {f"d-{i}" for i in range(5)}
+
+
+def test_batches_of_gemini_and_bedrock_are_joined_with_their_inputs(tmp_path: Path) -> None:
+    asked = [{"key": f"k{i}", "request": {"contents": [{"parts": [{"text": f"Q{i}?"}]}]}} for i in range(4)]
+    assert right(check(tmp_path, [{"key": f"k{i}", "response": answered(i)} for i in orders(4)], asked))
+    told = [
+        {"recordId": f"C{i}", "modelInput": {"messages": [{"role": "user", "content": f"Q{i}?"}]}} for i in range(4)
+    ]
+    lines = [{"recordId": f"C{i}", "modelOutput": answered(i), "modelInput": {"temperature": 0}} for i in orders(4)]
+    assert right(check(tmp_path, lines, told))
+
+
+def test_several_answers_of_one_question_share_its_id(tmp_path: Path) -> None:
+    lines = [{"id": f"q{i}", "response": answered(i)} for i in (2, 0, 1, 0, 2)]
+    assert right(check(tmp_path, lines, [{"id": f"q{i}", "question": f"Q{i}?"} for i in range(3)]))
+
+
+def test_the_id_of_a_server_joins_where_the_questions_name_it(tmp_path: Path) -> None:
+    lines = [answered(i) | {"id": f"chatcmpl-{i}f"} for i in orders(4)]
+    found = check(tmp_path, lines, [{"response_id": f"chatcmpl-{i}f", "question": f"Q{i}?"} for i in range(4)])
+    assert right(found)
+    alone = check_replies([str(tmp_path / "replies.jsonl")])  # without questions it is all that there is
+    assert {answer.id for answer in alone.answers} == {f"chatcmpl-{i}f" for i in range(4)}
+
+
+def test_two_fields_that_join_differently_are_refused(tmp_path: Path) -> None:
+    lines = [{"index": place, "key": f"k{i}", "reply": answered(i)} for place, i in enumerate(orders(4))]
+    with pytest.raises(InvalidInput, match="'index' and 'key' join other questions"):
+        check(tmp_path, lines, [{"index": i, "key": f"k{i}", "question": f"Q{i}?"} for i in range(4)])
+
+
+def test_values_that_identify_nothing_leave_the_order(tmp_path: Path) -> None:
+    lines = [{"run_id": "r1", "seconds": i, "reply": answered(i)} for i in range(4)]
+    questions = [{"question": f"Q{i}?", "reference": ("Oslo", "1,5", "2026-01-01", "F1")[i]} for i in range(4)]
+    found = check(tmp_path, lines, questions)
+    assert right(found) and "by order" in found.joined
+
+
+def test_what_may_identify_a_line() -> None:
+    record = {"a": 1, "b": {"c": "x", "reply": {"d": 1}}, "long": "x" * 300, "lines": "a\nb", "list": [1], "yes": True}
+    assert identifiers(record, inside=record["b"]["reply"]) == {"a": "1", "b.c": "x"}  # type: ignore[index]
+    assert all(map(is_id_name, ("recordId", "meta.doc_id", "QID", "uuid", "file_name".replace("_", ""), "key")))
+    assert not any(map(is_id_name, ("question", "answer", "seconds", "title")))
+    assert may_identify("doc", ["inv-1", "inv-2"]) and not may_identify("doc", ["inv-1", "inv-1"])
+    assert not may_identify("cost", ["1.5", "2.5"]) and not may_identify("at", ["2026-01-01T1", "2026-01-01T2"])

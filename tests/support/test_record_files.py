@@ -1,0 +1,145 @@
+"""What one command writes the next one reads: the same records come back from every kind of file."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semtoken.errors import InvalidInput
+from semtoken.support.files.record_files import SUFFIXES, read_records, read_rows, write_records
+
+pytest.importorskip("pyarrow")
+
+texts = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30)
+BLANKS = " \0\t\r\n;\u00a0\u3000\u200b\ufeff"
+SIGNS = st.sampled_from("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
+formulas = st.builds(lambda blanks, sign, rest: blanks + sign + rest, st.text(BLANKS + "'", max_size=3), SIGNS, texts)
+records = st.fixed_dictionaries(
+    {
+        "id": texts | formulas,
+        "question": texts | formulas,
+        "answers": st.lists(texts | formulas, min_size=1, max_size=3),
+        "response": texts | formulas,
+        "correct": st.sampled_from([0, 1, None]),
+        "uncertainty": st.floats(0, 1) | st.none(),
+        "log_score": st.floats(-1e6, 0),
+        "neutral_only": st.booleans(),
+        "mine": texts | formulas | st.none(),
+    }
+)
+
+
+@pytest.mark.parametrize("ending", SUFFIXES)
+@settings(max_examples=12)
+@given(rows=st.lists(records, min_size=1, max_size=4))
+def test_records_come_back_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, ending: str, rows: list[dict[str, Any]]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / f"records{ending}"
+    write_records(path, rows)
+    assert [fields for _, _, fields in read_rows(path)] == rows
+
+
+@given(text=texts | formulas)
+def test_no_cell_is_a_formula(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    """As a spreadsheet reads the file, by Python's own reader of CSV."""
+    path = tmp_path_factory.getbasetemp() / "formulas.csv"
+    write_records(path, [{"id": text, text: text}])
+    with path.open(newline="", encoding="utf-8") as file:
+        cells = [cell for row in csv.reader(file) for cell in row]
+    assert not [cell for cell in cells if cell[:1] in tuple("\t\r") or cell.lstrip(BLANKS)[:1] in tuple("=+-@")]
+    # One that separates by semicolons or tabs takes no quotes away, and a line break ends its row.
+    pieces = [piece.strip(BLANKS + '"') for cell in cells for piece in re.split("[;\t\r\n]", cell)[1:]]
+    assert not [piece for piece in pieces if re.match("[=@]|[+-](?![\\s])", piece)]
+
+
+def test_lists_in_answers_stay_as_they_are(tmp_path: Path) -> None:
+    write_records(tmp_path / "a.csv", [{"id": "Two things:\n- one; two\n+ three"}])
+    assert (tmp_path / "a.csv").read_bytes() == b'id\r\n"Two things:\n- one; two\n+ three"\r\n'
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    shutil.which("soffice") is None, reason="LibreOffice is not installed (apt-get install libreoffice-calc)"
+)
+@pytest.mark.parametrize("separators", ["44", "59", "9", "44/59/9"])
+def test_libreoffice_computes_no_cell(tmp_path: Path, separators: str) -> None:
+    """Codes of the characters that separate cells, as its filter for CSV takes them: of ours, and of others."""
+    texts = [
+        f"{word}{separator}{blank}{sign}1+1;"
+        for word in ("", "a")
+        for separator in ("", ";", "\t", "\n", "\r\n")
+        for blank in ("", " ", "\0", "\u00a0", "'")
+        for sign in "=+-@"
+    ]
+    write_records(tmp_path / "ours.csv", [{"id": text, "response": text} for text in texts])
+    (tmp_path / "control.csv").write_text("id\n=1+1\n")
+    options = f"--convert-to fods --infilter=CSV:{separators},34,76 ours.csv control.csv".split()
+    profile = f"-env:UserInstallation={(tmp_path / 'profile').as_uri()}"
+    subprocess.run(["soffice", profile, "--headless", *options], cwd=tmp_path, check=True, timeout=300)
+    found = {name: (tmp_path / f"{name}.fods").read_text("utf-8") for name in ("ours", "control")}
+    assert "table:formula=" in found["control"] and "table:formula=" not in found["ours"]
+
+
+def test_numbers_below_zero_stay_numbers(tmp_path: Path) -> None:
+    write_records(tmp_path / "a.csv", [{"log_score": -0.5}])
+    assert (tmp_path / "a.csv").read_bytes() == b"log_score\r\n-0.5\r\n"
+
+
+def test_records_with_different_fields_make_one_table(tmp_path: Path) -> None:
+    for ending in (".csv", ".parquet"):
+        write_records(tmp_path / f"a{ending}", [{"id": "1"}, {"response": "x"}])
+        found = [dict(record.fields) for record in read_records(tmp_path / f"a{ending}")]
+        assert found == [{"id": "1", "response": None}, {"id": None, "response": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("id,id\n1,2\n", "two columns have the name 'id'"),
+        ("id,question\n1,2,3\n", "line 2: there are 3 cells for 2 columns"),
+        ('id\n"a\n', "not CSV"),
+        ("log_score\nhigh\n", "line 2: the field 'log_score' holds 'high', which is no number"),
+        ("uncertainty\nNaN\n", "which is no number"),
+        ("empty\nmaybe\n", "neither true nor false"),
+        ("messages\n[{]\n", "line 2: the field 'messages' holds .* not JSON"),
+        ("id\n\udcff\n", "is not UTF-8"),
+    ],
+)
+def test_a_table_that_cannot_be_read_says_where(tmp_path: Path, content: str, fault: str) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(InvalidInput, match=fault):
+        list(read_rows(path))
+
+
+def test_a_damaged_parquet_file_is_one_message(tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "in.parquet"
+    path.write_bytes(b"PAR1 and nothing else")
+    with pytest.raises(InvalidInput, match=r"in\.parquet is no Parquet file"):
+        list(read_rows(path))
+    pyarrow.parquet.write_table(pyarrow.table({"id": [datetime.date(2026, 1, 1)]}), path)
+    with pytest.raises(InvalidInput, match="line 1: the field 'id' holds 2026-01-01, which JSON cannot hold"):
+        list(read_rows(path))
+
+
+def test_a_failed_write_leaves_the_former_file(tmp_path: Path) -> None:
+    path = tmp_path / "out.parquet"
+    path.write_text("before")
+    with pytest.raises(InvalidInput, match="one kind"):
+        write_records(path, [{"a": 1}, {"a": "one"}])
+    with pytest.raises(ValueError, match="half a character"):
+        write_records(path, [{"a": "\ud800"}])
+    assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]
