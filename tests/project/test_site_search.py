@@ -60,7 +60,7 @@ SEARCHES = {
     "sglang": "engines",
     "streaming": "replies",
     "thinking": "choosing",
-    "threshold with a promise": "calibration",
+    "threshold with a guarantee": "calibration",
     "tool call": "gate-a-tool-call",
     "top_logprobs": "replies",
     "typed questions": "decisions",
