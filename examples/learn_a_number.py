@@ -2,7 +2,7 @@
 
     semtoken score questions.jsonl --questions --states --model MODEL -o answers.jsonl
     semtoken label answers.jsonl
-    python examples/learn_a_number.py learn answers.labelled.jsonl learned.jsonl
+    python examples/learn_a_number.py learn answers.labeled.jsonl learned.jsonl
     semtoken calibrate learned.jsonl --by learned -o my-calibrator
     python examples/learn_a_number.py apply learned.npz later.jsonl scored.jsonl
 

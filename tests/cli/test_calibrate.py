@@ -253,7 +253,7 @@ def test_the_promise_on_many_halves_of_real_answers(
 
 def test_labels_are_kept_and_labelling_goes_on(semtoken: RunCommand, tmp_path: Path) -> None:
     source = write_lines(tmp_path / "answers.jsonl", answers(10, correct=None))
-    target = tmp_path / "answers.labelled.jsonl"
+    target = tmp_path / "answers.labeled.jsonl"
     first = semtoken("label", source, stdin="y\nn\nq\n")
     assert first.exit_code == 0, first.output
     assert "2 of 10 answers have a label (1 right, 1 wrong)" in first.stderr
@@ -275,8 +275,8 @@ def test_the_file_is_there_if_nobody_labels(semtoken: RunCommand, tmp_path: Path
     given = [row | {"correct": [True, None][i % 2]} for i, row in enumerate(answers(6, correct=None))]
     done = semtoken("label", write_lines(tmp_path / "answers.jsonl", given), stdin=stdin)
     assert done.exit_code == 0 and "3 of 6 answers have a label" in done.stderr
-    assert f"Saved in {tmp_path / 'answers.labelled.jsonl'}." in done.stderr
-    assert read_lines((tmp_path / "answers.labelled.jsonl").read_text()) == given
+    assert f"Saved in {tmp_path / 'answers.labeled.jsonl'}." in done.stderr
+    assert read_lines((tmp_path / "answers.labeled.jsonl").read_text()) == given
 
 
 def test_the_score_is_not_shown_while_labelling(semtoken: RunCommand, tmp_path: Path) -> None:
@@ -290,16 +290,16 @@ def test_blank_answers_are_not_asked_for(semtoken: RunCommand, tmp_path: Path) -
     rows = [*answers(3, correct=None), {"question": "Blank?", "response": " ", "log_score": None}]
     result = semtoken("label", write_lines(tmp_path / "answers.jsonl", rows), stdin="y\ny\nn\n")
     assert "Blank?" not in result.stdout and "3 of 3" in result.stderr
-    assert read_lines((tmp_path / "answers.labelled.jsonl").read_text())[3]["correct"] is None
+    assert read_lines((tmp_path / "answers.labeled.jsonl").read_text())[3]["correct"] is None
 
 
 def test_labels_of_other_answers_are_not_overwritten(semtoken: RunCommand, tmp_path: Path) -> None:
     source = write_lines(tmp_path / "answers.jsonl", answers(5, correct=None))
     semtoken("label", source, stdin="y\nq\n")
-    before = (tmp_path / "answers.labelled.jsonl").read_bytes()
+    before = (tmp_path / "answers.labeled.jsonl").read_bytes()
     write_lines(source, answers(5, seed=1, correct=None))
     assert_told(semtoken("label", source, stdin="y\nq\n"), "other answers")
-    assert (tmp_path / "answers.labelled.jsonl").read_bytes() == before
+    assert (tmp_path / "answers.labeled.jsonl").read_bytes() == before
 
 
 def test_fields_are_labelled_beside_their_document_and_one_of_each_document_first(

@@ -561,7 +561,7 @@ def test_the_commands_of_a_page_run(page: str, here: Path) -> None:
         for old, new in INSTEAD.items():
             text = text.replace(old, new)
         if command.text.startswith(LEARNS):
-            learn(shlex.split(text)[1:], here / "answers.labelled.jsonl", here / "learned.jsonl")
+            learn(shlex.split(text)[1:], here / "answers.labeled.jsonl", here / "learned.jsonl")
             continue
         words = Command(page, text, "").steps[-1][1:]
         stdin = "\n".join(QUESTIONS) if "-" in words else None

@@ -13,6 +13,10 @@ from typing import Any
 
 from semtoken.web.running import address_of, listen, server_for
 
+MANY = 1024
+"""Connections that may wait to be taken, as with engines. With asyncio's hundred, most of some hundreds that a busy
+machine takes late are tried again after 1, 3, 7 seconds, which is longer than clients wait for a connection.
+"""
 _stopping: list[tuple[threading.Thread, socket.socket]] = []
 """Servers that were told to stop and not waited for, the first one first."""
 
@@ -119,7 +123,7 @@ def raw_upstream(behaviour: Behaviour) -> Iterator[Upstream]:
             writer.close()
 
     async def serve() -> None:
-        server = await asyncio.start_server(converse, "127.0.0.1", 0)
+        server = await asyncio.start_server(converse, "127.0.0.1", 0, backlog=MANY)
         seen.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         ready.set()
         await stop.wait()
