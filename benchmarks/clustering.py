@@ -112,7 +112,7 @@ def real(name: str) -> np.ndarray:
     if name == "almanac":
         import semtoken
 
-        folder = Path(semtoken.__file__).parent / "almanac" / "model"
+        folder = Path(semtoken.__file__).parent / "support" / "almanac" / "model"
         if not folder.is_dir():
             raise typer.BadParameter("the almanac's model has not been made yet")
         return np.asarray(semtoken.token_table(folder))

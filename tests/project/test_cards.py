@@ -11,7 +11,7 @@ from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.support.almanac import load_questions
 
 SOURCE = Path(__file__).parents[2] / "src" / "semtoken"
-QUESTIONS = SOURCE / "almanac" / "questions"
+QUESTIONS = SOURCE / "support" / "almanac" / "questions"
 FOLDERS = sorted({path.parent for ending in ("*.safetensors", "*.jsonl.gz") for path in SOURCE.rglob(ending)})
 """Whatever holds weights, clusters or questions."""
 
