@@ -1,9 +1,9 @@
 """Do promises come where few answers deserve to pass, are they kept, and how often does a watch or an audit err?
 
-    python judge.py power      # -> judge_power.csv: how often a promise comes, its coverage, how often it is broken
-    python judge.py levels     # -> judge_levels.csv: false alarms and power of the watch and of one audit
-    python judge.py kinds      # -> judge_kinds.csv: missed and joint with confidence beside on average
-    python judge.py lenient    # -> judge_lenient.csv: how often labels that call wrong answers right break a promise
+    python judge.py power      # -> build/judge_power.csv: how often a promise comes, its coverage, how often it is broken
+    python judge.py levels     # -> build/judge_levels.csv: false alarms and power of the watch and of one audit
+    python judge.py kinds      # -> build/judge_kinds.csv: missed and joint with confidence beside on average
+    python judge.py lenient    # -> build/judge_lenient.csv: how often labels that call wrong answers right break a promise
 
 The worlds' chances are known for every score, so that whether a promise is kept is computed and not estimated. MAPIE,
 deferguard and judge-audit are compared where they are installed (`pip install mapie deferguard kunko-judge-audit`, in an
@@ -356,7 +356,9 @@ if __name__ == "__main__":
     part, sets = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 200
     rows = list({"power": power, "levels": levels, "kinds": kinds, "lenient": lenient}[part](sets))
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    with (HERE / f"judge_{part}.csv").open("w", encoding="utf-8", newline="") as file:
+    target = HERE.parents[2] / "build" / f"judge_{part}.csv"
+    target.parent.mkdir(exist_ok=True)
+    with target.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

@@ -70,7 +70,9 @@ def choose() -> None:
         found[name] = {pair: float(aurocs(risk(scores, pair), right, ones)[0]) for pair in pairs}
     table = pd.DataFrame(found)
     table["mean"] = table.mean(axis=1)
-    table.sort_values("mean", ascending=False).round(4).to_csv(FOLDER / "choosing.csv")
+    build = FOLDER.parents[3] / "build"
+    build.mkdir(exist_ok=True)
+    table.sort_values("mean", ascending=False).round(4).to_csv(build / "choosing.csv")
     print(table.sort_values("mean", ascending=False).round(3).to_string())
 
 

@@ -70,12 +70,13 @@ def main() -> None:
         for kind, readings in found.readings.items():
             table[f"{kind}_{judge}"] = cross_fitted(readings, correct).risk
     plain = {name: np.float32 for name in table if table[name].dtype == np.float64}
-    (HERE / "scores").mkdir(exist_ok=True)
-    (HERE / "runs").mkdir(exist_ok=True)
-    table.astype(plain).to_parquet(HERE / "scores" / f"{options.name}.parquet", index=False, compression="zstd")
-    with (HERE / "runs" / f"{options.name}.csv").open("w", newline="", encoding="utf-8") as file:
-        out = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        out.writeheader()
+    out = HERE.parents[2] / "build" / "learned"
+    for part in ("scores", "runs"):
+        (out / part).mkdir(parents=True, exist_ok=True)
+    table.astype(plain).to_parquet(out / "scores" / f"{options.name}.parquet", index=False, compression="zstd")
+    with (out / "runs" / f"{options.name}.csv").open("w", newline="", encoding="utf-8") as file:
+        lines = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        lines.writeheader()
         for split in range(options.splits):
             for labels in map(int, options.sizes.split(",")):
                 for judge in found.correct:
@@ -83,7 +84,7 @@ def main() -> None:
                         for shuffled in (False, True):
                             row = run(found, judge, kind, labels, split, shuffled=shuffled)
                             if row is not None:
-                                out.writerow(row)
+                                lines.writerow(row)
             file.flush()
             print(f"split {split}", flush=True)
 

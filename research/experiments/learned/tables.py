@@ -1,4 +1,4 @@
-"""tables.csv from the lines of runs/: what labels added, by set, judge, kind of number and number of labels.
+"""build/learned/tables.csv from the lines of runs/: what labels added, by set, judge, kind of number and number of labels.
 
 python research/experiments/learned/tables.py
 """
@@ -45,4 +45,6 @@ def read_runs() -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    tables(read_runs()).to_csv(HERE / "tables.csv", index=False, lineterminator="\n")
+    target = HERE.parents[2] / "build" / "learned" / "tables.csv"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    tables(read_runs()).to_csv(target, index=False, lineterminator="\n")
