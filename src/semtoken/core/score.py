@@ -190,19 +190,20 @@ def _bounds_of_lists(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> B
     errors = itertools.repeat((0.0, 0.0, None)) if agreed.rounding.even else _errors(agreed, kinds)
     ends, shares, ambiguous = [], [], []
     for i, (step, each, size, (own, whole, most)) in enumerate(zip(agreed.listed, kinds, sizes, errors, strict=False)):
-        by_kind = [0.0] * len(SOURCES)
+        by_kind, mass, unseen = [0.0] * len(SOURCES), 0.0, size
         for kind, probability in zip(each, step.probabilities, strict=True):
-            by_kind[kind] += probability
-        by_kind[0] = 0.0
+            if kind:
+                by_kind[kind] += probability
+                mass, unseen = mass + probability, unseen - 1
         inside, unclear = _unclear_mass(agreed, i, scorer, neutrality=neutrality) if step.ambiguous else (0.0, 0.0)
-        mass = sum(by_kind) + inside + (step.alike if alike else 0.0)
+        mass += inside + step.alike if alike else inside
         perhaps = step.perhaps if alike else step.alike
         slack = off + max(own, whole if unclear + step.unmapped + step.perhaps > 0 else 0.0)
         missing = max(1.0 - step.total, 0.0) + off + whole * step.total
-        unseen = max(size - len(each) + each.count(0), 0) * (step.smallest if most is None else most)
         if step.complete:
             missing, slack = 0.0, 0.0 if slack <= ROUNDING else slack
-        more = unclear + step.unmapped + step.doubtful + perhaps + min(missing, unseen)
+        missing = min(missing, max(unseen, 0) * (step.smallest if most is None else most))
+        more = unclear + step.unmapped + step.doubtful + perhaps + missing
         ends.append(interval(mass, more, slack))
         shares.append(by_kind)
         ambiguous.append(min(unclear + perhaps if alike else unclear, 1.0))

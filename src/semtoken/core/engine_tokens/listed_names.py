@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -265,9 +264,6 @@ def _listed_step(
     )
 
 
-_ID, _BYTES = itemgetter(0), itemgetter(2)  # of a `Name`
-
-
 class NameReader:
     """Reads the steps of one answer one by one, as `ListReader` does, where there is no vocabulary but `names`."""
 
@@ -305,7 +301,7 @@ class NameReader:
         chosen token, as nearly all are; None for any other.
         """
         names, log_probs, spelling = step.names, step.log_probs, self._names.spellings[chosen]
-        tokens, spelled = tuple(map(_ID, names)), tuple(map(_BYTES, names))
+        tokens, _, spelled = zip(*names, strict=True)
         keys: tuple[Any, ...] = spelled if tokens[0] is None else tokens
         if not all(spelled) or tokens.count(None) not in (0, len(tokens)):
             return None

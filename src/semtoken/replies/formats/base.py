@@ -483,7 +483,9 @@ class Shape:
         for kind, paths in cls.texts.items():
             for path in paths:
                 content = value_at(choice, path)
-                text = content if isinstance(content, str) else content_text(content, path)
+                if content is None:
+                    continue
+                text = content if isinstance(content, str) else content_text(content, dotted(path))
                 if text and kind not in texts:
                     texts[kind] = text
         return texts
@@ -763,11 +765,8 @@ def prefill_of(request: Reply) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def content_text(content: Any, path: Path) -> str:
-    """The text of a list of parts of which some are text; "" for none. `path` is its place, for messages."""
-    if content is None:
-        return ""
-    where = dotted(path)
+def content_text(content: Any, where: str) -> str:
+    """The text of a list of parts of which some are text."""
     parts = (
         piece if isinstance(piece, str) else as_object(piece, where).get("text") for piece in as_list(content, where)
     )
