@@ -99,14 +99,12 @@ class ReadLists:
         self._precision.add([number for step in new for number in step.log_probs])
         return self._precision.rounding
 
-    def number_all(self, least: float = 0.0) -> list[ListedStep]:
-        """The steps with all tokens of their lists of at least a probability, where they are not numbered yet."""
-        return self.steps if self.names is None else [self.names.with_others(step, least) for step in self.steps]
-
     def part(self, first: int, last: int) -> tuple[list[ListedStep], list[bool]]:
         """The steps from `first` to before `last`, and whether only blanks come before each."""
         if self.names is not None and not self.rounding.even:
-            self.steps = self.number_all()  # each of them may be off by another amount
+            self.steps = [
+                self.names.with_others(step, 0.0) for step in self.steps
+            ]  # each of them may be off by another amount
         return self.steps[first:last], self.opening[first:last]
 
 

@@ -8,7 +8,7 @@ have one spelling if they have it in both, and perhaps if they have it in one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
@@ -237,33 +237,6 @@ class _NamedEntries:
     spelled: tuple[int, ...] = ()
 
 
-def _listed_step(
-    step: TopStep,
-    position: int,
-    chosen: int,
-    entries: Mapping[int, float],
-    probabilities: Sequence[float],
-    listed: int,
-    **more: Any,
-) -> ListedStep:
-    """A step with some `entries`, by their numbers, and the `probabilities` of all that count."""
-    total = math.fsum(probabilities)
-    if total > OVERFULL:
-        raise overfull(total, position)
-    return ListedStep(
-        chosen,
-        list(entries),
-        list(entries.values()),
-        math.log(entries[chosen]) if entries.get(chosen) else -math.inf,
-        total,
-        smallest=1.0,  # any number of tokens may be spelled alike
-        complete=False,
-        listed=listed,
-        bare=len(step.log_probs) < 2,
-        **more,
-    )
-
-
 class NameReader:
     """Reads the steps of one answer one by one, as `ListReader` does, where there is no vocabulary but `names`."""
 
@@ -338,23 +311,29 @@ class NameReader:
         )
 
     def _unclear(self, step: TopStep, chosen: int, position: int) -> ListedStep:
+        """Any list, entry by entry."""
         entries = self._sorted(step, chosen)
-        unclear = [p for _, p in entries.ambiguous]
-        probabilities = [*entries.found.values(), *unclear, entries.unmapped, entries.alike]
-        return _listed_step(
-            step,
-            position,
+        unclear, own = [p for _, p in entries.ambiguous], entries.found.get(chosen)
+        total = math.fsum([*entries.found.values(), *unclear, entries.unmapped, entries.alike])
+        if total > OVERFULL:
+            raise overfull(total, position)
+        return ListedStep(
             chosen,
-            entries.found,
-            probabilities,
-            entries.listed,
-            ambiguous=tuple(entries.ambiguous),
+            list(entries.found),
+            list(entries.found.values()),
+            math.log(own) if own else -math.inf,
+            total,
+            1.0,  # any number of tokens may be spelled alike
+            complete=False,
+            listed=entries.listed,
             unmapped=entries.unmapped,
             alike=entries.alike,
             doubtful=entries.doubtful,
             perhaps=entries.perhaps,
-            spelled=entries.spelled,
             many=not self._names.spellings[chosen].alone,
+            ambiguous=tuple(entries.ambiguous),
+            bare=len(step.log_probs) < 2,
+            spelled=entries.spelled,
         )
 
     def _sorted(self, step: TopStep, chosen: int) -> _NamedEntries:
