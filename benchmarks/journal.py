@@ -136,7 +136,7 @@ def doubtful(journal: Journal, n: int, folder: Path) -> str:
 
 
 def look(journal: Journal, n: int, folder: Path) -> str:
-    """What `semtoken watch` does."""
+    """What `semtoken audit` does."""
     report = watch(journal)
     return f"{report.state}, {report.n} labels"
 

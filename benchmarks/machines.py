@@ -1,4 +1,4 @@
-"""`score`, `check`, `decide run` and `bench run` with 1, 2 and 4 Ray workers on one file, and with a worker killed.
+"""`score`, `check`, `decide` and `bench run` with 1, 2 and 4 Ray workers on one file, and with a worker killed.
 
     python benchmarks/machines.py                    # all four, some minutes; writes build/bench/machines.json and .md
     python benchmarks/machines.py --only check       # one of them; figures of the others stay
@@ -173,8 +173,8 @@ def killing(notes: Path, *, wanted: bool) -> Iterator[list[int]]:
 
 def run(command: str, words: Sequence[str], lines: int, workers: int, *, kill: bool = False) -> Run:
     """Run one command in this process and time it."""
-    from semtoken.cli.typer_app import app
-    from semtoken.support.executors.ray import RayExecutor
+    from semtoken.cli.app import launch
+    from semtoken.executors.ray import RayExecutor
 
     clock = sys.modules["machines"].Clock
     with tempfile.TemporaryDirectory() as folder:
@@ -185,11 +185,11 @@ def run(command: str, words: Sequence[str], lines: int, workers: int, *, kill: b
             inner(self, TimedWork(work, notes, command), shards, *rest)
 
         RayExecutor.run = timed  # type: ignore[method-assign, assignment]
-        ray = ["--executor", "ray", "--ray-workers", str(workers)] if workers else []
+        ray = ["--executor.kind=ray", f"--executor.workers={workers}"] if workers else []
         begun, model, cpu = time.time(), clock.seconds, time.process_time()
         try:
             with killing(notes, wanted=kill) as killed:
-                app([*words, *ray], standalone_mode=False)
+                launch([*words, *ray])
         finally:
             RayExecutor.run = inner  # type: ignore[method-assign]
         ended = time.time()
@@ -222,16 +222,16 @@ def input_of(command: str, folder: Path, lines: int) -> tuple[int, Callable[[Pat
     if command == "check":
         reply = recorded_reply(CHECKED_TOKENS)
         write([{"id": str(i), "response": reply} for i in range(lines)])
-        return lines, lambda out: ["check", str(source), "-o", f"{out}.jsonl", "--top", "1"]
+        return lines, lambda out: ["check", str(source), "-o", f"{out}.jsonl", "--limit", "1"]
     if command == "decide":
         write([{"id": i, "state": f"Parcel {i} is {i % 9} days late."} for i in range(lines)])
         asked = folder / "questions.json"
         asked.write_text('{"late": {"type": "noul", "instructions": "Is the parcel late?"}}')
-        return lines, lambda out: ["decide", "run", str(asked), str(source), "-o", f"{out}.jsonl"]
+        return lines, lambda out: ["decide", str(asked), str(source), "-o", f"{out}.jsonl"]
     most, settings = lines // 8, folder / "bench.yaml"
     plan = {"models": ["almanac"], "datasets": ["almanac"], "limit": most, "shard_size": max(1, most // 8)}
     settings.write_text(json.dumps(plan | {"methods": ["stc", "perplexity"], "judges": ["exact"]}))  # JSON is YAML
-    return most, lambda out: ["bench", "run", str(settings), "--out", str(out)]
+    return most, lambda out: ["bench", "run", str(settings), "--output", str(out)]
 
 
 def recorded_reply(tokens: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@
 
 Answers the built-in development questions, fits on those, and decides on test questions, of which a few are shown.
 DIRECTORY receives the calibrator; without it a temporary one. RECENT.jsonl receives the answers to the test questions,
-as `semtoken watch` reads them.
+as `semtoken audit` reads them.
 """
 
 from __future__ import annotations

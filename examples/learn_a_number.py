@@ -1,6 +1,6 @@
 """Learn a number from labelled answers, use it only if it ranks better than the headline, and calibrate it.
 
-    semtoken score questions.jsonl --questions --states --model MODEL -o answers.jsonl
+    semtoken score questions.jsonl --scoring.states true --model MODEL -o answers.jsonl
     semtoken label answers.jsonl
     python examples/learn_a_number.py learn answers.labeled.jsonl learned.jsonl
     semtoken calibrate learned.jsonl --by learned -o my-calibrator
@@ -99,7 +99,7 @@ def readings(answers: Sequence[AnswerRecord]) -> tuple[Floats, Floats, str]:
     """States [n, H] and headlines [n] of answers, and the hash of the weights that they share."""
     kept = [(answer.state, answer.headline) for answer in answers]
     if not kept or any(state is None or headline is None for state, headline in kept):
-        raise SystemExit("Each answer needs its hidden state and its headline: semtoken score --states.")
+        raise SystemExit("Each answer needs its hidden state and its headline: semtoken score --scoring.states true.")
     models = {state.weights or "" for state, _ in kept if state is not None}
     if len(models) > 1:
         raise SystemExit("These answers are of different models. Score all of them with one.")

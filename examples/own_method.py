@@ -1,4 +1,4 @@
-"""An uncertainty method of your own, in a function: semtoken compare --methods examples/own_method.py:spread
+"""An uncertainty method of your own, in a function: semtoken bench compare --methods examples/own_method.py:spread
 
 The arguments are named after what is recorded of a generation, and a higher number means a riskier answer.
 """

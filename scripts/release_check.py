@@ -76,18 +76,18 @@ CORE = (
 """Commands of the README and of the pages that it leads to, which need no extra."""
 EXTRAS = {
     "transformers": (
-        ("semtoken", "demo"),
+        ("semtoken", "ask"),
         ("semtoken", "ask", "--model", "almanac", "What is the capital of Turkey?"),
         ("python", "-c", QUESTIONS),
         ("semtoken", "score", "questions.jsonl", "--model", "almanac", "-o", "scored.jsonl"),
-        ("semtoken", "view", "scored.jsonl", "-o", "page.html"),
+        ("semtoken", "check", "scored.jsonl", "-o", "page.html"),
         ("python", "-c", FEW_LINES),
     ),
     "cluster": (("semtoken", "cluster", "--help"),),
     "calibrate": (("semtoken", "calibrate", "--help"),),
     "frames": (("python", "-c", "import semtoken; semtoken.to_frame([])"),),
-    "parts": (("python", "-c", "from semtoken.core.parts.prose import find_words; assert find_words('a word')"),),
-    "gguf": (("semtoken", "models"),),
+    "parts": (("python", "-c", "from semtoken.parts.prose import find_words; assert find_words('a word')"),),
+    "gguf": (("semtoken", "fetch"),),
     "journal": (
         ("semtoken", "check", *REPLIES, "-o", "page.html", "--journal", "journal.db"),
         ("semtoken", "journal", "show", "journal.db"),
@@ -95,7 +95,7 @@ EXTRAS = {
     "serve": (("semtoken", "proxy", "--help"), ("semtoken", "serve", "--help")),
     "bench": (
         ("python", str(EXAMPLES / "calibrate.py"), "my-calibrator"),
-        ("semtoken", "bench", "run", *TRIAL, "--out", "run"),
+        ("semtoken", "bench", "run", *TRIAL, "--output", "run"),
         ("semtoken", "bench", "report", "run"),
     ),
 }

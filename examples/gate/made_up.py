@@ -2,7 +2,7 @@
 
     python examples/gate/made_up.py FOLDER
 
-writes FOLDER/answers.jsonl, labelled answers to "may it run?" as `semtoken decide run` writes them, each right as often
+writes FOLDER/answers.jsonl, labelled answers to "may it run?" as `semtoken decide` writes them, each right as often
 as its probability says, and FOLDER/replies.jsonl, three calls as a server returns them.
 """
 

@@ -1,4 +1,4 @@
-"""Made-up tool calls with labels, as `semtoken decide run` reads them: one in so many is not what was asked for.
+"""Made-up tool calls with labels, as `semtoken decide` reads them: one in so many is not what was asked for.
 
 python examples/gate/made_up_calls.py 120 [12] > calls.jsonl
 """

@@ -1,4 +1,4 @@
-"""`semtoken compare` is the benchmark: the figures of a run with a folder, and no conclusion from four questions."""
+"""`bench compare` is the benchmark: the figures of a run with a folder, and no conclusion from four questions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METHODS = "sequence_probability,perplexity"
 
 
 def command(*arguments: str) -> Result:
-    return invoke(["compare", *arguments])
+    return invoke(["bench", "compare", *arguments])
 
 
 @pytest.mark.slow
@@ -67,7 +67,7 @@ def test_four_questions_carry_no_conclusion() -> None:
     ("arguments", "words"),
     [
         (["--methods", "perplexity,guess"], "there is no method guess"),
-        (["--csv", f"{__file__}/it.csv"], "it.csv cannot be written: Not a directory"),
+        (["--output", f"{__file__}/it.csv"], "it.csv cannot be written: Not a directory"),
         (["--judge", "guess"], "guess"),
         (["none.jsonl"], "none.jsonl"),
     ],
@@ -129,7 +129,7 @@ def test_a_report_that_cannot_be_written_leaves_the_run_and_the_former_report(
 
     with monkeypatch.context() as patch:
         patch.setattr(safe_files, "make_locked", full_here)
-        full = command("--limit", "4", "--methods", "perplexity", "--json", str(tmp_path / "it.json"), "--force")
+        full = command("--limit", "4", "--methods", "perplexity", "--output", str(tmp_path / "it.json"), "--force")
     assert full.exit_code == 1, full.output
     assert "it.json cannot be written: No space left on device." in full.output
     assert (tmp_path / "it.json").read_text() == "the former report"

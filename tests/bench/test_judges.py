@@ -11,10 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from semtoken.bench.judges import AnswerToJudge, Tally, Verdict, agreement, correctness, tally
 from semtoken.bench.judges.kinds import (
@@ -29,9 +27,8 @@ from semtoken.bench.judges.kinds import (
     write_verdicts,
 )
 from semtoken.bench.judges.llm import LLMJudge
-from semtoken.cli.bench import app
 from semtoken.errors import InvalidInput, SemtokenError
-from semtoken.support.almanac import Question
+from tests.cli.run import invoke
 
 
 def item(answer: str, *accepted: str, id: str = "1") -> AnswerToJudge:
@@ -288,9 +285,7 @@ def asked(row: int) -> dict[str, Any]:
 
 
 def run(*arguments: Any) -> Any:
-    root = typer.Typer()
-    root.add_typer(app, name="bench")
-    return CliRunner().invoke(root, ["bench", "judge", *map(str, arguments)])
+    return invoke(["bench", "judge", *arguments])
 
 
 def test_the_command_judges_writes_and_compares(tmp_path: Path) -> None:

@@ -277,7 +277,7 @@ def test_a_damaged_or_pickled_folder_is_told(server: Unreliable, tmp_path: Path)
 
 
 def command(source: Path, server: Unreliable, cache: Path) -> list[str]:
-    options = ("-j", "llm", "--llm-model", "judge-1", "--base-url", server.url, "--key-env", "MY_KEY")
+    options = ("-j", "llm", "--llm-model", "judge-1", "--base-url", server.url, "--endpoint.key-env", "MY_KEY")
     # A shell starts background jobs with SIGINT ignored, and children inherit that.
     heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     program = (sys.executable, "-c", f"{heeding}; from semtoken.cli import main; main()")

@@ -70,8 +70,8 @@ def test_a_whole_run(run: Path) -> None:
 @pytest.mark.slow
 def test_another_process_writes_the_same_bytes(run: Path, tmp_path: Path) -> None:
     command(run, "--n-resamples", 50)
-    code = "from semtoken.cli.typer_app import app; app()"
-    arguments = ["bench", "report", str(run), "--n-resamples", "50", "--out", str(tmp_path / "again")]
+    code = "from semtoken.cli import main; main()"
+    arguments = ["bench", "report", str(run), "--n-resamples", "50", "--output", str(tmp_path / "again")]
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, env=environment)
     assert contents(tmp_path / "again") == contents(run / "report")

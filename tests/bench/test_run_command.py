@@ -91,7 +91,18 @@ def test_flags_alone(settings: Path) -> None:
             "Error: The options cannot be used. methods: the method own.py:x: there is no file own.py.\n",  # and once
         ),
         (
-            ["-m", "almanac", "-d", "almanac", "--methods", "rauq,eigenscore", "--backend", "llama-cpp", "-o", "x"],
+            [
+                "-m",
+                "almanac",
+                "-d",
+                "almanac",
+                "--methods",
+                "rauq,eigenscore",
+                "--model.backend",
+                "llama-cpp",
+                "-o",
+                "x",
+            ],
             "the methods rauq, eigenscore: The llama-cpp backend does not give attention weights and hidden states",
         ),
     ],
@@ -104,7 +115,7 @@ def test_what_cannot_be_run_is_told_before_anything_is_made(arguments: list[str]
 
 
 def test_a_backend_that_there_is_not_is_refused_as_an_option_and_in_a_file(settings: Path) -> None:
-    option = invoke("-m", "almanac", "-d", "almanac", "--backend", "luck", "-o", "x")
+    option = invoke("-m", "almanac", "-d", "almanac", "--model.backend", "luck", "-o", "x")
     assert option.exit_code == 2
     assert "'luck'" in option.stderr and "Traceback" not in option.output
     content = yaml.safe_load(settings.read_text())
@@ -133,12 +144,12 @@ def test_failures_are_listed_and_change_the_exit_status(settings: Path, tmp_path
     content["models"].append(str(tmp_path / "gone"))
     path = tmp_path / "two.yaml"
     path.write_text(yaml.safe_dump(content))
-    result = invoke(path, "--out", "x")
+    result = invoke(path, "--output", "x")
     assert result.exit_code == 1
     assert "Failed: gone, loading: There is no directory" in result.stderr
     assert "Error: 1 step failed, everything else in x is done" in result.stderr
     assert "There is no directory" in Path("x/run.log").read_text()
-    assert "35 of 35" in " ".join(invoke(path, "--out", "x", "--dry-run").stdout.split())
+    assert "35 of 35" in " ".join(invoke(path, "--output", "x", "--dry-run").stdout.split())
 
 
 def test_an_estimate_tries_a_few_questions_and_leaves_nothing(settings: Path, tmp_path: Path) -> None:

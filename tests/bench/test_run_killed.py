@@ -35,7 +35,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(settings: Path, run: Path, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*COMMAND, str(settings), "--out", str(run), *more],
+        [*COMMAND, str(settings), "--output", str(run), *more],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -51,7 +51,7 @@ def finished(process: subprocess.Popen[str]) -> str:
 
 def run_here(settings: Path, run: Path) -> None:
     """The command in this process, which has loaded torch already."""
-    result = invoke(["bench", "run", str(settings), "--out", str(run)])
+    result = invoke(["bench", "run", str(settings), "--output", str(run)])
     assert result.exit_code == 0, result.output
 
 

@@ -48,11 +48,11 @@ def in_a_namespace(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 def ray_run(folder: Path, settings: dict[str, object]) -> subprocess.CompletedProcess[str]:
-    """`semtoken bench run --executor ray`."""
+    """`semtoken bench run --executor.kind ray`."""
     file = folder.with_suffix(".yaml")
     file.write_text(json.dumps(settings))  # JSON is YAML
     semtoken = Path(sys.executable).with_name("semtoken")
-    options = ("--out", str(folder), "--executor", "ray", "--ray-workers", "2")
+    options = ("--output", str(folder), "--executor.kind=ray", "--executor.workers", "2")
     return in_a_namespace(str(semtoken), "bench", "run", str(file), *options)
 
 

@@ -89,13 +89,13 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_ray_workers_write_the_same_lines(tmp_path: Path) -> None:
-    """`semtoken score --executor ray` with two workers, in a network namespace that has only loopback."""
+    """`semtoken score --executor.kind ray` with two workers, in a network namespace that has only loopback."""
     pytest.importorskip("ray")
     lines = [{"question": f"What is the capital of {country}?"} for country in ("France", "Japan", "Peru")] * 100
     source = tmp_path / "in.jsonl"
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
     semtoken = str(Path(sys.executable).with_name("semtoken"))
-    ray = ("--executor", "ray", "--ray-workers", "2")
+    ray = ("--executor.kind=ray", "--executor.workers", "2")
     command = (semtoken, "score", str(source), "-o", str(tmp_path / "ray.jsonl"), *ray)
     done = in_a_namespace(*command)
     assert done.returncode == 0, done.stderr

@@ -13,8 +13,9 @@ import pytest
 from starlette.testclient import TestClient
 
 import semtoken as st
-from semtoken.cli.options import load_calibrator_for
-from semtoken.core.rules import ScoringRules
+from semtoken.almanac import almanac_clusters_path
+from semtoken.calibration import Fingerprint
+from semtoken.cli.loading import load_calibrator_for
 from semtoken.core.scorer import scorer_for
 from semtoken.errors import CalibratorMismatch
 from semtoken.guarantees import Fingerprint
@@ -60,14 +61,14 @@ def test_answers_are_hidden_only_if_asked(semtoken: RunCommand, tmp_path: Path) 
     plain = read_lines(semtoken("ask", *QUESTIONS, "--json", "--calibrator", tmp_path / "cal").stdout)
     abstains = [row for row in plain if row["decision"] == "abstain"]
     assert abstains and all(row["response"].strip() for row in plain)
-    options = ("--calibrator", tmp_path / "cal", "--abstain-text", "I do not know.")
+    options = ("--calibrator", tmp_path / "cal", "--calibration.abstain-text", "I do not know.")
     hidden = read_lines(semtoken("ask", *QUESTIONS, "--json", *options).stdout)
     for row, before in zip(hidden, plain, strict=True):
         shown = before["response"] if row["decision"] == "answer" else "I do not know."
         assert row["response"] == shown
     text = semtoken("ask", abstains[0]["question"], "--tokens", *options).stdout
     assert "I do not know." in text and abstains[0]["response"].strip() not in text
-    assert_told(semtoken("ask", "Who?", "--abstain-text", "No."), "--calibrator")
+    assert_told(semtoken("ask", "Who?", "--calibration.abstain-text", "No."), "--calibrator")
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,9 @@ def test_serve_replaces_answers_that_are_not_accepted_if_wanted(tmp_path: Path) 
 def test_an_abstain_text_needs_a_threshold(semtoken: RunCommand, tmp_path: Path) -> None:
     calibrator = made(tmp_path / "cal")
     replace(calibrator, threshold=None).save(tmp_path / "bare")
-    assert_told(semtoken("ask", "Who?", "--calibrator", tmp_path / "bare", "--abstain-text", "No."), "no threshold")
+    assert_told(
+        semtoken("ask", "Who?", "--calibrator", tmp_path / "bare", "--calibration.abstain-text", "No."), "no threshold"
+    )
     assert_told(semtoken("serve", "--calibration.abstain-text", "No.", "--port", "0"), "--calibrator")
     assert_told(
         semtoken("proxy", "--base-url", "http://127.0.0.1:9", "--calibration.abstain-text", "No."),
@@ -232,7 +235,7 @@ def test_the_check_counts_accepted_and_wrong(tmp_path: Path) -> None:
 def test_compare_holds_a_calibrator_against_its_answers(semtoken: RunCommand, tmp_path: Path) -> None:
     calibrator = made(tmp_path / "cal")
     options = ("--limit", "40", "--methods", "sequence_probability", "--calibrator", tmp_path / "cal")
-    result = semtoken("compare", *options, "--preset", "default", "--markdown", tmp_path / "it.md")
+    result = semtoken("bench", "compare", *options, "--preset", "default", "--output", tmp_path / "it.md")
     assert result.exit_code == 0, result.output
     assert calibrator.threshold is not None
     for text in (" ".join(result.stdout.split()), (tmp_path / "it.md").read_text()):
@@ -242,10 +245,10 @@ def test_compare_holds_a_calibrator_against_its_answers(semtoken: RunCommand, tm
 
 def test_compare_refuses_other_rules_before_it_begins(semtoken: RunCommand, tmp_path: Path) -> None:
     made(tmp_path / "cal")
-    result = semtoken("compare", "--calibrator", tmp_path / "cal")  # 500 questions under the paper's rules
+    result = semtoken("bench", "compare", "--calibrator", tmp_path / "cal")  # 500 questions under the paper's rules
     assert_told(result, "preset:default", "preset:paper", "--preset")
     made(tmp_path / "other", signature=f"k:9|{ScoringRules('paper').signature}")
-    result = semtoken("compare", "--limit", "4", "--methods", "stc", "--calibrator", tmp_path / "other")
+    result = semtoken("bench", "compare", "--limit", "4", "--methods", "stc", "--calibrator", tmp_path / "other")
     assert_told(result, "k:9")
 
 
@@ -258,15 +261,17 @@ def test_bench_report_holds_a_calibrator_against_its_answers(semtoken: RunComman
     table.write_bytes(build_report(results(scored(100, signature=SIGNATURE)), n_resamples=20).answers)
     calibrator = made(tmp_path / "cal")
     options = ("--n-resamples", "20", "--calibrator", tmp_path / "cal")
-    result = semtoken("bench", "report", table, "--out", tmp_path / "report", *options)
+    result = semtoken("bench", "report", table, "--output", tmp_path / "report", *options)
     assert result.exit_code == 0, result.output
     assert calibrator.threshold is not None and calibrator.threshold.statement in " ".join(result.stdout.split())
     assert "The calibrator on these answers" in (tmp_path / "report" / "index.html").read_text()
     made(tmp_path / "other", signature=SIGNATURE.replace("preset:default", "preset:paper"))
-    refused = semtoken("bench", "report", table, "--out", tmp_path / "none", "--calibrator", tmp_path / "other")
+    refused = semtoken("bench", "report", table, "--output", tmp_path / "none", "--calibrator", tmp_path / "other")
     assert_told(refused, "preset:paper")
     assert not (tmp_path / "none").exists()
-    assert_told(semtoken("bench", "report", table, "--out", tmp_path / "none", "--calibrator", tmp_path), "calibrator")
+    assert_told(
+        semtoken("bench", "report", table, "--output", tmp_path / "none", "--calibrator", tmp_path), "calibrator"
+    )
 
 
 def test_a_calibrator_of_lists_is_refused_before_a_model_that_has_all_logits_is_loaded(
@@ -285,4 +290,9 @@ def test_a_calibrator_beside_a_journal_is_said_to_be_too_much(semtoken: RunComma
     made(tmp_path / "cal")
     Journal.open(str(tmp_path / "journal.db")).close()
     for source in (tmp_path / "journal.db", "postgresql://me@db.example/semtoken"):
-        assert_told(semtoken("watch", source, "--calibrator", tmp_path / "cal"), "leave out --calibrator", status=2)
+        assert_told(
+            semtoken("audit", source, "--calibrator", tmp_path / "cal"),
+            "--calibrator",
+            "knows its calibrator",
+            status=2,
+        )

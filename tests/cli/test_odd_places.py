@@ -8,54 +8,45 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from semtoken.cli.typer_app import app
+from semtoken.cli.commands import leaves
+from semtoken.cli.help import command_at
 from tests.cli.run import invoke
 
 ADDRESSES = ("http://[bad/", "http://a:99999999", "http://a:b/", "http://", "ftp://a/", "postgresql://[bad/", "")
-URLS = {"journal", "url", "endpoint", "base_url", "upstream"}
-TEXTS = {"tokenizer", "read_with", "clusters", "model", "decisions", "decision_calibrator"}
-"""Options of text that take a path, too."""
-SKIPPED = {
-    "bench lm-eval": "its package takes seconds to import",
-    "cluster list": "it has no place",
-}
+URLS = {"--journal", "URL", "--base-url"}
+TEXTS = {"--tokenizer", "--clusters", "--model", "PATH", "SOURCE"}
+"""What takes a path, too."""
+SKIPPED = {("fetch",): "it would load from the network", ("config",): "it has no place"}
 BASES = {
-    "decide run": ("{questions}", "{lines}", "--output", "{out}"),
-    "decide fit": ("{lines}", "--output", "{out}", "--labels", "{lines}"),
-    "decide audit": ("{folder}", "{lines}"),
+    "decide": ("{questions}", "{lines}", "--output", "{out}"),
+    "audit": ("{lines}", "--calibrator", "{folder}"),
     "calibrate": ("{lines}", "--output", "{out}"),
+    "proxy": ("--base-url", "http://127.0.0.1:9", "--port", "{port}"),
+    "serve": ("--port", "{port}"),
     "score": ("{lines}", "--output", "{out}"),
     "ask": ("Where?", "--model", "{file}"),
-    "compare": ("{lines}", "--model", "{file}"),
-    "demo": ("--model", "{file}"),
+    "check": ("{lines}",),
+    "label": ("{lines}",),
+    "bench compare": ("{lines}", "--model", "{file}"),
     "bench judge": ("{lines}", "--output", "{out}"),
+    "bench report": ("{folder}",),
+    "bench run": ("{lines}",),
     "cluster make": ("{folder}", "--output", "{out}"),
     "cluster show": ("a",),
-    "bench run": ("{lines}",),
+    "journal show": ("{db}",),
+    "journal export": ("{db}",),
+    "journal delete": ("{db}", "--older-than", "1d", "--yes"),
+    "doctor": (),
 }
-"""What stands beside the odd value; other commands have their arguments alone. The model is the embedded one."""
+"""What stands beside the odd value. The model is the embedded one."""
 
 
-def commands(group: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    for name in getattr(group, "commands", ()):
-        command = group.commands[name]
-        if hasattr(command, "commands"):
-            yield from commands(command, (*names, name))
-        else:
-            yield " ".join((*names, name)), command
-
-
-ALL = dict(commands(typer.main.get_command(app)))
-
-
-def places(command: Any) -> Iterator[Any]:
-    """The parameters that take a path or an address."""
-    for parameter in command.params:
-        kind = str(getattr(vars(parameter).get("type_descriptor"), "annotation", ""))
-        if "Path" in kind or parameter.name in URLS | TEXTS or parameter.metavar in ("URL", "REPLIES...", "FILE"):
-            yield parameter
+def places(place: tuple[str, ...]) -> Iterator[Any]:
+    """The arguments and options that take a path or an address."""
+    for one in command_at(place).assemble_argument_collection():
+        if "Path" in str(one.hint) or one.name in URLS | TEXTS:
+            yield one
 
 
 @pytest.fixture
@@ -65,8 +56,10 @@ def busy() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in SKIPPED])
-def test_no_place_brings_a_traceback(name: str, busy: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("place", [one for one in leaves() if one not in SKIPPED], ids=" ".join)
+def test_no_place_brings_a_traceback(
+    place: tuple[str, ...], busy: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
     here = {one: str(tmp_path / one) for one in ("folder", "file", "lines", "questions", "out", "db")} | {"port": busy}
@@ -78,12 +71,17 @@ def test_no_place_brings_a_traceback(name: str, busy: int, tmp_path: Path, monke
     odd = [here["folder"], here["file"], f"{tmp_path}/none/a.jsonl", f"{here['file']}/a.jsonl", "/proc/a.jsonl"]
     odd += ["/proc/none/a.jsonl", "a" * 5000, "a\udcff"]
     failures = []
-    for parameter in places(ALL[name]):
+    for parameter in places(place):
         for value in [*odd, *(ADDRESSES if parameter.name in URLS else ())]:
-            base = [part.format(**here) for part in BASES.get(name, ())]
-            given = [value] if not parameter.opts[0].startswith("-") else [parameter.opts[0], value]
-            line = [*name.split(), *(base if given[0].startswith("-") else [*given, *base[1:]])]
-            line += given if given[0].startswith("-") else []
+            base = [part.format(**here) for part in BASES[" ".join(place)]]
+            if parameter.index is not None:
+                base[parameter.index : parameter.index + 1] = [value]
+                line = [*place, *base]
+            elif parameter.name in base:
+                base[base.index(parameter.name) + 1] = value
+                line = [*place, *base]
+            else:
+                line = [*place, *base, parameter.name, value]
             done = invoke(line)
             said = [one for one in done.output.splitlines() if one.startswith(("Error: ", "Usage: "))]
             told = done.exit_code == 0 or (len(said) == 1 and "Traceback" not in done.output)

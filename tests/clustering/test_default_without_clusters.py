@@ -140,10 +140,10 @@ def test_a_reply_in_python(unclustered: list[str], model: str, tokens: str | Non
 
 def test_commands_that_score(unclustered: list[str], model: str, tmp_path: Path) -> None:
     asked = lines(tmp_path / "in.jsonl", [{"prompt": one.question, "id": i} for i, one in enumerate(QUESTIONS)])
-    command("score", asked, "--questions", "--model", model, "--max-new-tokens", 8, "--tokens")
+    command("score", asked, "--model", model, "--max-tokens", 8, "--tokens")
     given = lines(tmp_path / "given.jsonl", [{"prompt": "The capital of Peru is", "response": " Lima."}])
     command("score", given, "--model", model)
-    command("ask", "--model", model, "--tokens", "--also", QUESTIONS[0].question)
+    command("ask", "--model", model, "--tokens", "--alternatives", QUESTIONS[0].question)
     command("ask", QUESTIONS[0].question)
     without(tmp_path)
 
@@ -160,7 +160,7 @@ def test_commands_on_saved_replies(unclustered: list[str], model: str, tmp_path:
 def test_commands_that_decide(unclustered: list[str], model: str, tmp_path: Path) -> None:
     (tmp_path / "questions.yaml").write_text('so: {type: predicate, instructions: "Is it so?"}\n')
     items = lines(tmp_path / "items.jsonl", [{"state": "Lima is in Peru."}])
-    command("decide", "run", tmp_path / "questions.yaml", items, "-o", tmp_path / "out.jsonl", "--model", model)
+    command("decide", tmp_path / "questions.yaml", items, "-o", tmp_path / "out.jsonl", "--model", model)
     without(tmp_path)
 
 
@@ -180,6 +180,7 @@ def test_a_comparison(unclustered: list[str], model: str, tmp_path: Path) -> Non
     ]
     asked = lines(tmp_path / "questions.jsonl", records)
     command(
+        "bench",
         "compare",
         asked,
         "--model",
@@ -188,7 +189,7 @@ def test_a_comparison(unclustered: list[str], model: str, tmp_path: Path) -> Non
         "default",
         "--methods",
         METHODS,
-        "--markdown",
+        "--output",
         tmp_path / "it.md",
     )
     without(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 
 import semtoken as st
 from semtoken.bench.settings import check_settings
-from semtoken.cli.options import ModelChoice
+from semtoken.cli.loading import ModelChoice
 from semtoken.core.api import LogitsStream, TopLogprobsStream
 from semtoken.errors import InvalidInput
 from semtoken.support.almanac import load_questions

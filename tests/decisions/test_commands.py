@@ -13,6 +13,7 @@ import pytest
 from semtoken.decisions import AnsweredQuestion, Predicate, Question, ReadingOptions
 from semtoken.decisions.answers import answer_values, read_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.comparing import compare
 from semtoken.decisions.running import DecisionJob
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.support.executors import LocalExecutor, Work
@@ -28,7 +29,7 @@ def lines(path: Path, values: list[dict[str, Any]]) -> Path:
 
 
 def answers(path: Path, n: int, seed: int, sharpened: float = 1.0) -> Path:
-    """What `decide run` writes, of a world of known chances."""
+    """What `decide` writes, of a world of known chances."""
     found = []
     for i, one in enumerate(world(n, seed, sharpened)):
         answer = answer_values(AnsweredQuestion(ASKED, one.probabilities), ReadingOptions())
@@ -37,7 +38,7 @@ def answers(path: Path, n: int, seed: int, sharpened: float = 1.0) -> Path:
 
 
 def semtoken(*words: object) -> tuple[int, str, str]:
-    done = invoke(["decide", *map(str, words)])
+    done = invoke(words)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.stdout, done.stderr
 
@@ -47,21 +48,21 @@ def verdicts_in(shown: str) -> dict[str, str]:
     return {one["side"]: one["verdict"] for one in map(json.loads, shown.splitlines()) if "side" in one}
 
 
-def test_fit_audit_and_compare(tmp_path: Path) -> None:
+def test_calibrate_audit_and_compare(tmp_path: Path) -> None:
     here, again = answers(tmp_path / "here.jsonl", 2000, 1), answers(tmp_path / "again.jsonl", 2000, 2)
     there = answers(tmp_path / "there.jsonl", 2000, 2, sharpened=4.0)
-    code, shown, _ = semtoken("fit", here, "-o", tmp_path / "made", "--alpha", "0.2")
+    code, shown, _ = semtoken("calibrate", here, "-o", tmp_path / "made", "--alpha", "0.2")
     assert (code, shown.count("With confidence 90%, at most 20%")) == (0, 2)
-    code, shown, _ = semtoken("audit", tmp_path / "made", again)
+    code, shown, _ = semtoken("audit", again, "--calibrator", tmp_path / "made")
     assert code == 0 and "does not hold" not in shown
-    code, shown, _ = semtoken("audit", tmp_path / "made", there, "--json")
+    code, shown, _ = semtoken("audit", there, "--calibrator", tmp_path / "made", "--json")
     verdicts = verdicts_in(shown)
     assert code == 1 and verdicts == {"true": "does not hold", "false": "does not hold", "set": verdicts["set"]}
-    code, shown, _ = semtoken("compare", again, there)
-    assert code == 0 and "the same choice in 2,000 of 2,000" in shown and "rank correlation 1.00" in shown
+    [found] = compare(read_decisions(again), read_decisions(there))
+    assert "the same choice in 2,000 of 2,000" in found.statement and "rank correlation 1.00" in found.statement
     turned = lines(tmp_path / "turned.jsonl", [json.loads(line) for line in reversed(there.read_text().splitlines())])
-    code, _, said = semtoken("compare", again, turned)
-    assert code == 2 and "not to the same states in one order" in " ".join(said.split())
+    with pytest.raises(InvalidInput, match="not to the same states in one order"):
+        compare(read_decisions(again), read_decisions(turned))
 
 
 def test_answers_known_within_bounds_are_compared_as_such(tmp_path: Path) -> None:
@@ -72,25 +73,25 @@ def test_answers_known_within_bounds_are_compared_as_such(tmp_path: Path) -> Non
         yes = given["probabilities"][0]
         given["bounds"] = [[yes - 0.05 * yes, yes], [1 - yes, 1 - yes + 0.05 * yes]]
     there = lines(tmp_path / "there.jsonl", found)
-    code, shown, _ = semtoken("compare", here, there)
+    [compared] = compare(read_decisions(here), read_decisions(there))
     lost = sum(0.05 * line["answers"]["late"]["probabilities"][0] for line in found[:10]) / 50
-    said = " ".join(shown.split())
-    assert code == 0 and "In 10 of 50" in said and f"anything from {-lost:+.3f} to +0.000" in said
-    assert "did not list" not in semtoken("compare", here, here)[1]
+    said = " ".join(compared.statement.split())
+    assert "In 10 of 50" in said and f"anything from {-lost:+.3f} to +0.000" in said
+    [alike] = compare(read_decisions(here), read_decisions(here))
+    assert "did not list" not in alike.statement
     found[0]["answers"]["late"]["bounds"] = [[0.5, 0.4], [0, 1]]
-    code, _, said = semtoken("compare", here, lines(there, found))
-    assert code == 2 and "line 1" in said and "bounds" in said
+    with pytest.raises(InvalidInput, match=r"line 1.*bounds"):
+        read_decisions(lines(there, found))
 
 
 def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     good, target = answers(tmp_path / "good.jsonl", 5, 1), tmp_path / "made"
     for content in ([1], [[]], [{"answers": []}], [{"answers": {"q": 1}}], [{"answers": {}, "labels": [1]}], []):
         bad = lines(tmp_path / "bad.jsonl", content)  # type: ignore[arg-type]
-        for words in (("fit", bad, "-o", target), ("compare", good, bad)):
-            code, _, said = semtoken(*words)
-            assert code == 2 and said.startswith("Error: ") and "Traceback" not in said, (content, said)
-    code, _, said = semtoken("audit", target, good)
-    assert code == 2 and "semtoken decide fit" in said and not target.exists()
+        code, _, said = semtoken("calibrate", bad, "-o", target)
+        assert code == 2 and said.startswith("Error: ") and "Traceback" not in said, (content, said)
+    code, _, said = semtoken("audit", good, "--calibrator", target)
+    assert code == 2 and "semtoken calibrate" in said and not target.exists()
 
 
 class _Interrupted:
@@ -163,17 +164,17 @@ def test_shards_give_the_lines_of_one_process(tmp_path: Path, size: int) -> None
 
 @pytest.mark.slow
 def test_ray_answers_the_same_questions(tmp_path: Path) -> None:
-    """`semtoken decide run --executor ray`, in a network namespace that has only loopback."""
+    """`semtoken decide --executor.kind ray`, in a network namespace that has only loopback."""
     pytest.importorskip("ray")
     pytest.importorskip("torch")
     from tests.bench.test_run_ray import in_a_namespace
 
     items = lines(tmp_path / "items.jsonl", [{"state": f"Parcel {i} is {i % 5} days late."} for i in range(600)])
     (tmp_path / "q.json").write_text('{"late": {"type": "noul", "instructions": "Is the parcel late?"}}')
-    command = [str(Path(sys.executable).with_name("semtoken")), "decide", "run", str(tmp_path / "q.json"), str(items)]
+    command = [str(Path(sys.executable).with_name("semtoken")), "decide", str(tmp_path / "q.json"), str(items)]
     here = in_a_namespace(*command, "-o", str(tmp_path / "here.jsonl"))
     assert here.returncode == 0, here.stderr
-    by_ray = [*command, "-o", str(tmp_path / "ray.jsonl"), "--executor", "ray", "--ray-workers", "2"]
+    by_ray = [*command, "-o", str(tmp_path / "ray.jsonl"), "--executor.kind=ray", "--executor.workers", "2"]
     done = in_a_namespace(*by_ray)
     assert done.returncode == 0, done.stderr
     one, other = (
@@ -216,7 +217,7 @@ def test_a_file_of_somebody_else_keeps_its_unfinished_line(there: bytes, tmp_pat
 
 def test_a_side_or_a_set_alone_ends_an_audit_with_1(tmp_path: Path) -> None:
     def audited(made: Path, found: list[dict[str, Any]]) -> tuple[int, dict[str, str]]:
-        code, shown, said = semtoken("audit", made, lines(tmp_path / "audited.jsonl", found), "--json")
+        code, shown, said = semtoken("audit", lines(tmp_path / "audited.jsonl", found), "--calibrator", made, "--json")
         assert code in (0, 1, 3), said
         return code, verdicts_in(shown)
 
@@ -224,14 +225,14 @@ def test_a_side_or_a_set_alone_ends_an_audit_with_1(tmp_path: Path) -> None:
         return [json.loads(line) for line in path.read_text().splitlines()]
 
     few = answers(tmp_path / "few.jsonl", 60, 1)  # too few of a side to promise anything; enough for sets
-    semtoken("fit", few, "-o", tmp_path / "sets", "--alpha", "0.06")
+    semtoken("calibrate", few, "-o", tmp_path / "sets", "--alpha", "0.06")
     nothing = dict.fromkeys(("true", "false"), "nothing was promised")
     alike = given(answers(tmp_path / "alike.jsonl", 60, 4))
     assert audited(tmp_path / "sets", alike) == (3, nothing | {"set": "no difference is shown"})
     turned = [one | {"labels": {"late": not one["labels"]["late"]}} for one in alike]
     assert audited(tmp_path / "sets", turned) == (1, nothing | {"set": "does not hold"})
 
-    semtoken("fit", answers(tmp_path / "many.jsonl", 2000, 1), "-o", tmp_path / "made", "--alpha", "0.2")
+    semtoken("calibrate", answers(tmp_path / "many.jsonl", 2000, 1), "-o", tmp_path / "made", "--alpha", "0.2")
     read = DecisionCalibrator.load(tmp_path / "made")
     true = read.sides[next(iter(read.sides))[0], "true"]
     again = answers(tmp_path / "again.jsonl", 4000, 2)

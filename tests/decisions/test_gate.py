@@ -1,4 +1,4 @@
-"""The gate for CI: `semtoken.yaml`, exit statuses, and the example workflow, behind a model and behind another one."""
+"""The gate for CI: `semtoken.toml`, exit statuses, and the example workflow, behind a model and behind another one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -18,8 +17,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from semtoken.decisions.auditing import DecisionLimits, DecisionSettings
-from semtoken.errors import InvalidInput
 from tests.cli.run import invoke_in
 from tests.web.servers import running
 
@@ -49,7 +46,7 @@ def model(knows: bool, keys: list[str | None]) -> Iterator[str]:
         yield f"{url}/v1"
 
 
-TO_IT = '--endpoint "$OPENAI_BASE_URL"'
+TO_IT = '--base-url "$OPENAI_BASE_URL"'
 
 
 def semtoken(folder: Path, command: str, url: str | None = None) -> tuple[int, str, str]:
@@ -65,24 +62,22 @@ def semtoken(folder: Path, command: str, url: str | None = None) -> tuple[int, s
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("semtoken.yaml", "questions.yaml"):
+    for name in ("semtoken.toml", "questions.yaml"):
         (tmp_path / name).write_text((EXAMPLE / name).read_text("utf-8"), "utf-8")
     calls(tmp_path / "fitting.jsonl", 600, 1)
-    calls(tmp_path / "labelled.jsonl", 400, 2)
+    calls(tmp_path / "labeled.jsonl", 400, 2)
     return tmp_path
 
 
 def test_the_example_workflow_fails_when_the_model_is_exchanged(folder: Path) -> None:
     steps = yaml.safe_load((EXAMPLE / "workflow.yml").read_text("utf-8"))["jobs"]["audit"]["steps"]
-    [step] = [step for step in steps if "semtoken decide" in step.get("run", "")]
+    [step] = [step for step in steps if "semtoken audit" in step.get("run", "")]
     assert set(step["env"]) == {"OPENAI_BASE_URL", "OPENAI_API_KEY"}
     keys: list[str | None] = []
     with model(knows=True, keys=keys) as url:
-        code, _, said = semtoken(
-            folder, f"semtoken decide run questions.yaml fitting.jsonl -o answers.jsonl {TO_IT}", url
-        )
+        code, _, said = semtoken(folder, f"semtoken decide questions.yaml fitting.jsonl -o answers.jsonl {TO_IT}", url)
         assert code == 0, said
-        code, shown, said = semtoken(folder, "semtoken decide fit answers.jsonl --require --json")
+        code, shown, said = semtoken(folder, "semtoken calibrate answers.jsonl -o may-run --require --json")
         assert code == 0, shown + said
         code, shown, said = semtoken(folder, step["run"], url)
         verdicts = {one["side"]: one["verdict"] for one in map(json.loads, shown.splitlines()) if "side" in one}
@@ -104,50 +99,22 @@ def test_what_is_required_and_missing_ends_with_1_and_writes_nothing(folder: Pat
     few("".join(json.dumps(one) + "\n" for one in answers), "utf-8")
     labels = [{"labels": {"may_run": n % 2 == 0}} for n in range(80)]
     (folder / "labels.jsonl").write_text("".join(json.dumps(one) + "\n" for one in labels), "utf-8")
-    code, shown, said = semtoken(folder, "semtoken decide fit few.jsonl --labels labels.jsonl --require")
+    code, shown, said = semtoken(folder, "semtoken calibrate few.jsonl --labels labels.jsonl -o may-run --require")
     assert code == 1 and "Nothing was written" in said and not (folder / "may-run").exists(), shown + said
-    code, shown, said = semtoken(folder, "semtoken decide fit few.jsonl --labels labels.jsonl")
+    code, shown, said = semtoken(folder, "semtoken calibrate few.jsonl --labels labels.jsonl -o may-run")
     assert code == 0 and (folder / "may-run").exists(), shown + said
 
 
 def test_limits_end_an_audit_with_1(folder: Path) -> None:
-    settings = yaml.safe_load((folder / "semtoken.yaml").read_text("utf-8"))
     with model(knows=True, keys=[]) as url:
-        semtoken(folder, f"semtoken decide run questions.yaml fitting.jsonl -o answers.jsonl {TO_IT}", url)
-        semtoken(folder, f"semtoken decide run questions.yaml labelled.jsonl -o kept.jsonl {TO_IT}", url)
-    semtoken(folder, "semtoken decide fit answers.jsonl")
-    assert semtoken(folder, "semtoken decide audit may-run kept.jsonl")[0] == 0
-    settings |= {"limits": {"accepted": 0.95}}
-    (folder / "semtoken.yaml").write_text(yaml.safe_dump(settings), "utf-8")
-    code, shown, _ = semtoken(folder, "semtoken decide audit may-run kept.jsonl")
+        semtoken(folder, f"semtoken decide questions.yaml fitting.jsonl -o answers.jsonl {TO_IT}", url)
+        semtoken(folder, f"semtoken decide questions.yaml labeled.jsonl -o kept.jsonl {TO_IT}", url)
+    semtoken(folder, "semtoken calibrate answers.jsonl -o may-run")
+    assert semtoken(folder, "semtoken audit kept.jsonl --calibrator may-run")[0] == 0
+    settings = (folder / "semtoken.toml").read_text("utf-8")
+    (folder / "semtoken.toml").write_text(settings.replace("min_accepted = 0.05", "min_accepted = 0.95"), "utf-8")
+    code, shown, _ = semtoken(folder, "semtoken audit kept.jsonl --calibrator may-run")
     assert code == 1 and "fewer than the limit of 95%" in " ".join(shown.split())
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("alpha: 2", "alpha cannot be 2"),
-        ("apha: 0.1", "no setting 'apha'"),
-        ("limits: {distance: true}", "distance cannot be True"),
-        ("limits: 3", "limits cannot be 3"),
-        ("- 1", "must hold settings by name"),
-        ("alpha: [", "is not YAML"),
-        ("require: may_run", "require cannot be"),
-    ],
-)
-def test_wrong_settings_are_named(tmp_path: Path, text: str, why: str) -> None:
-    (tmp_path / "semtoken.yaml").write_text(text, "utf-8")
-    with pytest.raises(InvalidInput, match=why):
-        DecisionSettings.beside(tmp_path / "questions.yaml")
-
-
-def test_paths_start_from_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "semtoken.yaml").write_text("calibrator: made\nlimits: {undecided: false}\n", "utf-8")
-    monkeypatch.chdir(tmp_path)
-    found: Any = DecisionSettings.beside(Path("a/x.jsonl"), None)
-    assert (found.calibrator, found.limits) == (Path("a/made"), DecisionLimits(undecided=False))
-    assert DecisionSettings.beside(None) == DecisionSettings()
 
 
 def test_the_example_installs_nothing_unpinned_beside_its_key() -> None:

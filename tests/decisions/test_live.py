@@ -72,7 +72,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(tmp_path_factory: pytest.TempPathFactory, url: str, labelled: Path, asked: Path) -> Path:
     """A calibrator that was fitted on what the server said."""
     folder = tmp_path_factory.mktemp("made")
-    code, _, said = semtoken("run", asked, labelled, "-o", folder / "here.jsonl", "--endpoint", f"{url}/v1/decisions")
+    code, _, said = semtoken("run", asked, labelled, "-o", folder / "here.jsonl", "--base-url", f"{url}/v1/decisions")
     assert code == 0, said
     code, shown, said = semtoken("fit", folder / "here.jsonl", "-o", folder / "calibrator", "--alpha", "0.4")
     assert code == 0, said
@@ -86,7 +86,7 @@ class TestLive:
         self, url: str, labelled: Path, asked: Path, made: Path, tmp_path: Path
     ) -> None:
         target = tmp_path / "there.jsonl"
-        code, _, said = semtoken("run", asked, labelled, "-o", target, "--endpoint", f"{url}/v1/systemone")
+        code, _, said = semtoken("run", asked, labelled, "-o", target, "--base-url", f"{url}/v1/systemone")
         assert code == 0, said
         stc = STC(tiny())
         here, there = read_decisions(made / "here.jsonl"), read_decisions(target)
@@ -100,7 +100,7 @@ class TestLive:
         """Its lists name every token here, so nothing is left open; with 20 of them each share is an interval."""
         for top, wide in ((LISTED, False), (20, True)):
             target = tmp_path / f"{top}.jsonl"
-            told = ("--endpoint", f"{url}/v1/chat/completions", "--top-logprobs", top)
+            told = ("--base-url", f"{url}/v1/chat/completions", "--top-logprobs", top)
             code, _, said = semtoken("run", asked, labelled, "-o", target, *told)
             assert code == 0, said
             exact = [json.loads(line)["answers"] for line in (made / "here.jsonl").open(encoding="utf-8")]
@@ -120,8 +120,8 @@ class TestLive:
         reworded = tmp_path / "reworded.yaml"
         reworded.write_text(REWORDED, "utf-8")
         kept = tmp_path / "kept.jsonl"
-        words = ("audit", made / "calibrator", others, "--endpoint", f"{url}/v1/systemone", "--json")
-        code, shown, said = semtoken(*words, "--wording", reworded, "--variants", 30, "-o", kept)
+        words = ("audit", made / "calibrator", others, "--base-url", f"{url}/v1/systemone", "--json")
+        code, shown, said = semtoken(*words, "--rewordings", reworded, "--variants", 30, "-o", kept)
         assert code == 0, said
         found = [json.loads(line) for line in shown.splitlines()]
         verdicts = {(one["question"], one["side"]): one for one in found if "side" in one}
@@ -144,12 +144,12 @@ class TestLive:
         told = read_decisions(tmp_path / "kept.order.jsonl")[0]
         assert told.probabilities == pytest.approx(turned.probabilities, abs=1e-5)
         assert before.probabilities != pytest.approx(turned.probabilities, abs=1e-5)
-        code, again, _ = semtoken(*words, "--wording", reworded, "--variants", 30, "-o", kept)
+        code, again, _ = semtoken(*words, "--rewordings", reworded, "--variants", 30, "-o", kept)
         assert (code, again) == (0, shown)
 
     def test_items_that_it_was_fitted_on_measure_nothing(self, url: str, labelled: Path, made: Path) -> None:
         code, shown, said = semtoken(
-            "audit", made / "calibrator", labelled, "--endpoint", f"{url}/v1/systemone", "--json"
+            "audit", made / "calibrator", labelled, "--base-url", f"{url}/v1/systemone", "--json"
         )
         assert code == 3, said
         found = [json.loads(line) for line in shown.splitlines()]
@@ -165,10 +165,10 @@ class TestLive:
         other.write_text('early: {type: predicate, instructions: "Is it early?"}', "utf-8")
         calibrator = made / "calibrator"
         for words, why in (
-            ((labelled, "--endpoint", f"{url}/v1/systemone", "--wording", other), "no question 'early'"),
-            ((labelled, "--wording", other), "need --endpoint"),
-            ((labelled, "--endpoint", f"{url}/v1/elsewhere"), "An endpoint ends with"),
-            ((labelled, "--endpoint", "http://127.0.0.1:9/v1/decisions"), "cannot be reached"),
+            ((labelled, "--base-url", f"{url}/v1/systemone", "--rewordings", other), "no question 'early'"),
+            ((labelled, "--rewordings", other), "need --base-url"),
+            ((labelled, "--base-url", f"{url}/v1/elsewhere"), "An endpoint ends with"),
+            ((labelled, "--base-url", "http://127.0.0.1:9/v1/decisions"), "cannot be reached"),
         ):
             code, _, said = semtoken("audit", calibrator, *words)
             assert code == 2 and why in " ".join(said.split()) and "Traceback" not in said, said
@@ -179,12 +179,12 @@ class TestLive:
         from semtoken.guarantees.journal.store import Journal
 
         address, target = tmp_path / "journal.db", tmp_path / "out.jsonl"
-        words = ("run", asked, labelled, "-o", target, "--endpoint", f"{url}/v1/decisions", "--journal", address)
-        code, _, said = semtoken(*words, "--journal-texts", "--calibrator", made / "calibrator")
+        words = ("run", asked, labelled, "-o", target, "--base-url", f"{url}/v1/decisions", "--journal", address)
+        code, _, said = semtoken(*words, "--journal.texts=true", "--calibrator", made / "calibrator")
         assert code == 0, said
         written = read_decisions(target)
         target.unlink()
-        code, _, said = semtoken(*words, "--journal-texts", "--calibrator", made / "calibrator")
+        code, _, said = semtoken(*words, "--journal.texts=true", "--calibrator", made / "calibrator")
         assert code == 0, said
         journal = Journal.open(str(address))
         rows = list(journal.entries())

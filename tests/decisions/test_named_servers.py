@@ -46,7 +46,7 @@ def semtoken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     def run(*words: str, within: Path = folder, **variables: str) -> tuple[int, str]:
         with monkeypatch.context() as patched:
             patched.chdir(within)
-            for name in ("OPENAI_BASE_URL", "SEMTOKEN_JOURNAL"):
+            for name in ("OPENAI_BASE_URL", "SEMTOKEN_JOURNAL_URL"):
                 patched.delenv(name, raising=False)
             for name, value in ({"OPENAI_API_KEY": "sk-secret"} | variables).items():
                 patched.setenv(name, value)
@@ -58,7 +58,7 @@ def semtoken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     return run
 
 
-RUN = ("decide", "run", "questions.yaml", "items.jsonl", "-o", "answers.jsonl")
+RUN = ("decide", "questions.yaml", "items.jsonl", "-o", "answers.jsonl")
 
 
 def test_a_variable_of_another_tool_names_no_server(folder: Path, server: tuple[str, Seen], semtoken: Runs) -> None:
@@ -75,31 +75,29 @@ def test_a_server_that_is_typed_gets_the_key_and_is_named_first(
     folder: Path, server: tuple[str, Seen], semtoken: Runs
 ) -> None:
     url, seen = server
-    code, said = semtoken(*RUN, "--endpoint", url)
+    code, said = semtoken(*RUN, "--base-url", url)
     assert code == 0 and said.startswith(f"Sending the items with the key to {url}."), said
     assert {key for key, _ in seen} == {"Bearer sk-secret"} and b"private" in seen[-1][1]
 
 
 def test_settings_of_this_folder_take_texts_but_no_key(folder: Path, server: tuple[str, Seen], semtoken: Runs) -> None:
     url, seen = server
-    (folder / "semtoken.yaml").write_text(f"upstream: {url}\n", "utf-8")
+    (folder / "semtoken.toml").write_text(f'[endpoint]\nbase_url = "{url}"\n', "utf-8")
     code, said = semtoken(*RUN)
     assert code == 0 and f"Sending the items to {url}. No key goes to a server that only" in said, said
     assert seen and {key for key, _ in seen} == {None}
     (folder / "answers.jsonl").unlink()
-    code, said = semtoken(*RUN, "--key-env", "OPENAI_API_KEY")
+    code, said = semtoken(*RUN, "--config", "semtoken.toml")
     assert code == 0 and seen[-1][0] == "Bearer sk-secret", said
 
 
 def test_settings_of_another_folder_send_nothing(folder: Path, server: tuple[str, Seen], semtoken: Runs) -> None:
     url, seen = server
-    (folder / "semtoken.yaml").write_text(f"upstream: {url}\n", "utf-8")
+    (folder / "semtoken.toml").write_text(f'[endpoint]\nbase_url = "{url}"\n', "utf-8")
     elsewhere = folder / "work"
     elsewhere.mkdir()
-    code, said = semtoken("decide", "run", "../questions.yaml", "../items.jsonl", "-o", "a.jsonl", within=elsewhere)
-    assert code == 2 and f"names the server {url}, but is not in this folder" in said and not seen
-    (folder / "fitted").mkdir()
-    (folder / "semtoken.toml").write_text(f'[endpoint]\nbase_url = "{url}"\n', "utf-8")
+    code, said = semtoken("decide", "../questions.yaml", "../items.jsonl", "-o", "a.jsonl", within=elsewhere)
+    assert code == 2 and "was found above this folder: nothing is sent" in said and not seen
     code, said = semtoken("proxy", "--port", "0", "--calibrator", "../fitted", within=elsewhere)
     assert code == 2 and "was found above this folder: nothing is sent" in said and "--config" in said
 
@@ -129,20 +127,20 @@ def test_an_audit_that_was_stopped_goes_on(folder: Path, semtoken: Runs) -> None
     labels = [{"state": f"item {i}", "labels": {"late": bool(i % 2)}} for i in range(40)]
     (folder / "items.jsonl").write_text("".join(json.dumps(item) + "\n" for item in labels), "utf-8")
     with running(Starlette(routes=[Route("/v1/systemone", answer, methods=["POST"])]), wait=False, strict=False) as url:
-        there = ("--endpoint", f"{url}/v1/systemone")
-        assert semtoken("decide", "run", "questions.yaml", "items.jsonl", "-o", "answers.jsonl", *there)[0] == 0
-        assert semtoken("decide", "fit", "answers.jsonl", "-o", "made")[0] == 0
+        there = ("--base-url", f"{url}/v1/systemone")
+        assert semtoken("decide", "questions.yaml", "items.jsonl", "-o", "answers.jsonl", *there)[0] == 0
+        assert semtoken("calibrate", "answers.jsonl", "-o", "made")[0] == 0
         asked.clear()
         lost_after[0] = 5
         before = set(folder.iterdir())
-        code, said = semtoken("decide", "audit", "made", "items.jsonl", *there)
+        code, said = semtoken("audit", "items.jsonl", "--calibrator", "made", *there)
         assert code == 2 and "HTTP 502: a web page" in said
         [kept] = set(folder.iterdir()) - before
         written = kept.read_text("utf-8").count("\n")
         assert 0 < written <= 5
         lost_after[0] = 1000
         asked.clear()
-        code, said = semtoken("decide", "audit", "made", "items.jsonl", *there)
+        code, said = semtoken("audit", "items.jsonl", "--calibrator", "made", *there)
         assert code != 2, said
         assert sorted(asked) == sorted(item["state"] for item in labels[written:])
     assert set(folder.iterdir()) == before

@@ -11,7 +11,6 @@ import pytest
 
 from semtoken.decisions import Choice, Predicate, Score
 from semtoken.decisions.answers import AnsweredQuestion, DecisionRecord, records_of
-from semtoken.decisions.auditing import DecisionSettings
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError, answers_in
@@ -82,33 +81,6 @@ def test_what_an_answer_says_of_its_options() -> None:
     score = AnsweredQuestion(Score("How?", ["a", "b", "c"]), (0.25, 0.25, 0.5))
     assert (score.value, score.score, score.probability) == (2, 1.25, 0.5)
     assert score.confidence == pytest.approx(max(0.0, 1 - 0.75 / (2 / 3)))  # 0.25 x 2 + 0.25 x 1 from the best
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "taken"),
-    [
-        *(
-            ("alpha", share, taken)
-            for share, taken in ((0, True), (1, True), (1.001, False), (-0.001, False), (True, False))
-        ),
-        ("limits", {"distance": 1.0, "accepted": 0.0, "undecided": False}, True),
-        ("limits", {"distance": 1.1}, False),
-        ("limits", {"undecided": 0}, False),
-        ("promise", "joint", True),
-        ("promise", "all", False),
-        ("require", ["q"], True),
-        ("require", [1], False),
-    ],
-)
-def test_settings_are_shares_names_and_switches(name: str, value: Any, taken: bool, tmp_path: Path) -> None:
-    file = tmp_path / "semtoken.yaml"
-    file.write_text(json.dumps({name: value}))
-    with nullcontext() if taken else pytest.raises(InvalidInput, match="cannot be"):
-        found = getattr(DecisionSettings.read(file), name)
-        if name == "limits":
-            assert (found.distance, found.accepted, found.undecided) == (1.0, 0.0, False)
-        else:
-            assert found == (tuple(value) if isinstance(value, list) else value)
 
 
 def test_a_calibrator_counts_what_it_accepts_and_keeps_the_counts(tmp_path: Path) -> None:

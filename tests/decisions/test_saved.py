@@ -130,15 +130,15 @@ def test_fit_audit_and_check_read_them(tmp_path: Path) -> None:
     saved = [{"id": f"r{i}", "reply": reply(0.005 + i / 1000 * 0.99)} for i in range(1000)]
     right = [{"id": f"r{i}", "labels": {"late": (i * 7919) % 1000 < i}} for i in range(1000)]
     source, labels = lines(tmp_path / "r.jsonl", saved), lines(tmp_path / "l.jsonl", right)
-    words = ["decide", "fit", str(source), "--labels", str(labels), "-o", str(tmp_path / "c"), "--alpha", "0.2"]
+    words = ["calibrate", str(source), "--labels", str(labels), "-o", str(tmp_path / "c"), "--alpha", "0.2"]
     done = invoke(words)
     assert done.exit_code == 0 and "With confidence 90%" in done.output, done.output
-    words = ["decide", "audit", str(tmp_path / "c"), str(source), "--labels", str(labels)]
+    words = ["audit", str(source), "--calibrator", str(tmp_path / "c"), "--labels", str(labels)]
     done = invoke(words)
     assert done.exit_code == 3 and "late: nothing was measured. All its labels are of items that" in done.output
     others = lines(tmp_path / "others.jsonl", [one | {"id": f"other {one['id']}"} for one in saved])
     same = lines(tmp_path / "same.jsonl", [one | {"id": f"other {one['id']}"} for one in right])
-    words = ["decide", "audit", str(tmp_path / "c"), str(others), "--labels", str(same)]
+    words = ["audit", str(others), "--calibrator", str(tmp_path / "c"), "--labels", str(same)]
     done = invoke(words)
     assert done.exit_code == 0 and "late, called true: holds" in done.output, done.output
     more = ["--labels", str(labels), "--calibrator", str(tmp_path / "c"), "-n", "2", "-o", str(tmp_path / "o.jsonl")]

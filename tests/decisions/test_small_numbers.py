@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from semtoken.calibration.judge import KINDS, Claim, Share, judge
+from semtoken.calibration.measures import Drift
+from semtoken.cli.settings import Guarantee
 from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
 from semtoken.decisions.answers import AnsweredQuestion
-from semtoken.decisions.auditing import DecisionLimits, DecisionSettings, SetAudit, exceeded
+from semtoken.decisions.auditing import DecisionLimits, SetAudit, exceeded
 from semtoken.decisions.deciding import _groups, _of_list, _of_row, _Size, shared_size
 from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.questions import plain_tokens, prompt_tokens
@@ -95,9 +98,8 @@ def test_a_request_has_so_many_tokens_at_most() -> None:
 
 
 def test_settings_have_the_usual_levels() -> None:
-    settings = DecisionSettings()
-    assert (settings.alpha, settings.delta, settings.promise) == (0.1, 0.1, "selective")
-    assert settings.limits == DecisionLimits()
+    usual = Guarantee()
+    assert (usual.alpha, usual.delta, usual.kind) == (0.1, 0.1, "selective")
     options = ReadingOptions()
     assert (options.reading, options.orders) == ("labels", 1)
 

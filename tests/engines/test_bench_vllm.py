@@ -99,7 +99,7 @@ def test_a_run_with_either_backend_gives_the_same_table(tmp_path: Path) -> None:
     for backend in ("transformers", "vllm"):
         folder = tmp_path / backend
         command = [sys.executable, "-c", "from semtoken.cli import main; main()", "bench", "run", str(settings)]
-        command += ["--backend", backend, "--out", str(folder)]
+        command += ["--model.backend", backend, "--output", str(folder)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr[-4000:]
         found[backend] = scores_of(folder)

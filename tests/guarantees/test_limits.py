@@ -152,7 +152,7 @@ def test_the_exit_status_of_a_watch(journal: Journal, tmp_path: Path) -> None:
     """
 
     def status(*words: object) -> int:
-        done = invoke(["watch", *map(str, words)])
+        done = invoke(["audit", *map(str, words)])
         assert done.exit_code in (0, 1, 3), done.output
         return done.exit_code
 
@@ -167,8 +167,8 @@ def test_the_exit_status_of_a_watch(journal: Journal, tmp_path: Path) -> None:
     for words in ((url,), (url, "--json"), (file, "--calibrator", tmp_path / "fitted")):
         for more in ((), ("--json",)) if words[0] == file else ((),):
             assert status(*words, *more) == 0
-            assert status(*words, *more, "--distance", (moved.low + moved.distance) / 2) == 0
-            assert status(*words, *more, "--distance", moved.low - 0.05) == 1
+            assert status(*words, *more, "--audit.max-distance", (moved.low + moved.distance) / 2) == 0
+            assert status(*words, *more, "--audit.max-distance", moved.low - 0.05) == 1
     filled(journal, calibrator, [False] * 60, first=1000)
     assert status(url) == status(url, "--json") == 1
 

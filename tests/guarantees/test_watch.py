@@ -228,11 +228,11 @@ def test_a_calibrator_from_the_labelled_sample_alone(journal: Journal, url: str,
 
 def test_the_command_says_it_in_words_and_as_json(journal: Journal, url: str) -> None:
     filled(journal, fitted(), [True] * 30 + [False] * 40)
-    done = invoke(["watch", url])
+    done = invoke(["audit", url])
     assert done.exit_code == 1 and "Broken since about" in done.output and "distance" in done.output
-    report = json.loads(invoke(["watch", url, "--json"]).stdout)
+    report = json.loads(invoke(["audit", url, "--json"]).stdout)
     assert (report["state"], report["n"], report["wrong"], report["holds"]) == ("broken", 70, 40, False)
-    assert invoke(["watch", url + "-not-there"]).exit_code == 2
+    assert invoke(["audit", url + "-not-there"]).exit_code == 2
 
 
 def test_a_former_calibrator_is_put_back_from_the_journal(journal: Journal, url: str, tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def run(seed: int, every: int, folder: Path) -> Outcome:
 
     outcome = Outcome("damage", "damaged files of a run: the same numbers, or none")
     place = folder / "run"
-    command = ["bench", "run", str(bench_settings(folder / "settings")), "--out", str(place)]
+    command = ["bench", "run", str(bench_settings(folder / "settings")), "--output", str(place)]
     run_command(command)
     expected = numbers_of(place)
     sizes = sum(path.stat().st_size for path in files_of(place))

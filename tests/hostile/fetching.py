@@ -59,7 +59,7 @@ def same_models(one: Path, two: Path) -> bool:
 
 
 def labelled_decisions(path: Path) -> Path:
-    """What `decide run` writes of a predicate about many states, with labels."""
+    """What `decide` writes of a predicate about many states, with labels."""
     random = np.random.default_rng(0)
     lines = []
     for number, chance in enumerate(random.random(300).tolist()):

@@ -77,12 +77,12 @@ def commands(folder: Path) -> list[Killed]:
     TokenClusters(labels, vocabulary).save_pretrained(some)
     source = folder / "in.jsonl"
     source.write_text("".join(json.dumps({"prompt": f"The capital {i} of", "id": i}) + "\n" for i in range(LINES)))
-    scoring = ["score", str(source), "--model", model, "--clusters", str(some), "--max-new-tokens", "8"]
+    scoring = ["score", str(source), "--model", model, "--clusters", str(some), "--max-tokens", "8"]
     return [
-        Killed("bench run", lambda place: ["bench", "run", str(settings), "--out", str(place)], same_run),
+        Killed("bench run", lambda place: ["bench", "run", str(settings), "--output", str(place)], same_run),
         Killed(
             "score",
-            lambda place: [*scoring, "--batch-size", "4", "-o", str(place)],
+            lambda place: [*scoring, "--model.batch-size", "4", "-o", str(place)],
             same_bytes,
             suffix=".jsonl",
         ),
@@ -100,7 +100,7 @@ def commands(folder: Path) -> list[Killed]:
 
 def of_labels(folder: Path) -> list[Killed]:
     """Commands on labelled answers and on saved replies."""
-    labelled = folder / "labelled.jsonl"
+    labelled = folder / "labeled.jsonl"
     scores, correct = WORLDS["good model"].draw(np.random.default_rng(0), 300)
     kind = {"signature": "preset:default", "distribution": "raw"}
     lines = [
@@ -120,7 +120,7 @@ def of_labels(folder: Path) -> list[Killed]:
         Killed("check", lambda place: ["check", str(replies), "-o", str(place)], same_bytes, suffix=".csv"),
         Killed(
             "decide fit",
-            lambda place: ["decide", "fit", str(decided), "-o", str(place), "--alpha", "0.3"],
+            lambda place: ["calibrate", str(decided), "-o", str(place), "--alpha", "0.3"],
             same_decision_calibrators,
             decision_calibrator_or_none,
         ),
@@ -136,7 +136,7 @@ def of_decisions(folder: Path) -> Killed:
     questions, items = folder / "questions.yaml", folder / "items.jsonl"
     questions.write_text('late: {type: predicate, instructions: "Is it late?"}\n')
     items.write_text("".join(json.dumps({"state": f"Parcel {i}"}) + "\n" for i in range(LINES)))
-    told = ["decide", "run", str(questions), str(items), "--model", str(model)]
+    told = ["decide", str(questions), str(items), "--model", str(model)]
     return Killed("decide run", lambda place: [*told, "-o", str(place)], same_bytes, suffix=".jsonl")
 
 

@@ -98,11 +98,11 @@ def test_what_it_cannot_do_is_refused_before_the_first_step(small: SmallBackend)
         small.generate([[{"role": "user", "content": "Who?"}]], Decoding())
 
 
-@pytest.mark.parametrize("more", [[], ["--also"], ["--tokens", "--parts", "number"]], ids=str)
+@pytest.mark.parametrize("more", [[], ["--alternatives"], ["--tokens", "--parts", "number"]], ids=str)
 def test_ask_loads_no_torch(more: list[str]) -> None:
     code = (
         f"import sys; sys.argv = ['semtoken', 'ask', 'What is the capital of Japan?', *{more!r}]\n"
-        "from semtoken.cli.typer_app import app; app(standalone_mode=False)\n"
+        "from semtoken.cli.app import launch; launch(sys.argv[1:])\n"
         "print(sorted({'torch', 'transformers', 'numba', 'scipy', 'pandas'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

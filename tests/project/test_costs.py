@@ -48,7 +48,7 @@ def test_workers_of_ray_cost_what_was_measured_and_lose_nothing() -> None:
     cost = {one["command"]: one["cpu_ms"] for one in runs if one["workers"] == 1}
     page = (ROOT / "docs" / "cluster-of-machines.md").read_text(encoding="utf-8")
     for command in ("check", "score"):
-        said = re.search(rf"`semtoken {command} --executor ray`\) \| ([\d.]+) ms of processor time", page)
+        said = re.search(rf"`semtoken {command} --executor.kind ray`\) \| ([\d.]+) ms of processor time", page)
         assert said and float(said[1]) == round(cost[command]), (command, cost[command])
 
 

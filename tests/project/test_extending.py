@@ -133,9 +133,9 @@ def command(source: Path, *arguments: str) -> str:
 
 
 def compared(source: Path, *arguments: str) -> set[str]:
-    """The settings in the table of `semtoken compare` on a few questions."""
+    """The settings in the table of `semtoken bench compare` on a few questions."""
     table = source / "compared.csv"
-    command(source, "compare", "--model", "almanac", "--limit", "8", "--csv", str(table), *arguments)
+    command(source, "bench", "compare", "--model", "almanac", "--limit", "8", "--output", str(table), *arguments)
     with table.open() as file:
         return {row["setting"] for row in csv.DictReader(file)}
 
@@ -193,7 +193,7 @@ def test_statistics_of_the_answering_model(edited: Copy) -> None:
 def test_an_old_run_gains_methods_by_the_same_command(edited: Copy) -> None:
     source = edited()
     out = source / "run"
-    flags = ("--model", "almanac", "--dataset", "almanac", "--limit", "8", "--out", str(out))
+    flags = ("--model", "almanac", "--dataset", "almanac", "--limit", "8", "--output", str(out))
     command(source, "bench", "run", *flags, "--methods", "perplexity")
     answers = {path: path.stat().st_mtime_ns for path in out.glob("stages/greedy-*/*.parquet")}
     for heading in (STATISTIC, INSIDE, PAIRS):
@@ -253,7 +253,7 @@ def test_a_data_set_is_run(edited: Copy) -> None:
     source = edited(DATASET)
     folder, out = capitals(source), source / "run"
     flags = ("--model", "almanac", "--methods", "perplexity", "--dataset", f"capitals={folder}")
-    command(source, "bench", "run", *flags, "--out", str(out))
+    command(source, "bench", "run", *flags, "--output", str(out))
     [answers] = out.glob("stages/greedy-*/00000.parquet")
     asked = pyarrow.parquet.read_table(answers).to_pylist()
     assert [row["id"] for row in asked] == ["capitals_0000", "capitals_0001", "capitals_0002"]
@@ -293,7 +293,7 @@ def test_a_backend(edited: Copy) -> None:
 
 @pytest.mark.slow
 def test_a_backend_by_name(edited: Copy) -> None:
-    assert "Perplexity" in compared(edited(BACKEND), "--backend", "toy", "--methods", "perplexity")
+    assert "Perplexity" in compared(edited(BACKEND), "--model.backend", "toy", "--methods", "perplexity")
 
 
 SCORES_OF_ACME = """

@@ -41,7 +41,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("learned")
     questions = [{"question": one.question} for one in load_questions("dev")[: LABELLED + 40]]
     source, target = written(folder / "questions.jsonl", questions), folder / "answers.jsonl"
-    asked = [str(source), "-o", str(target), "--questions", "--states", "--batch-size", "32"]
+    asked = [str(source), "-o", str(target), "--scoring.states=true", "--model.batch-size", "32"]
     assert invoke(["score", *asked]).exit_code == 0
     states = np.stack([one.state.values for one in read_answers(target) if one.state is not None])
     centred = (states - states.mean(axis=0)) / states.std(axis=0)
@@ -51,7 +51,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 def test_what_was_learned_is_calibrated_and_scores_later_answers(answers: list[dict[str, Any]], tmp_path: Path) -> None:
-    source = written(tmp_path / "labelled.jsonl", answers[:LABELLED])
+    source = written(tmp_path / "labeled.jsonl", answers[:LABELLED])
     done = run("learn", source, tmp_path / "learned.jsonl")
     assert done.returncode == 0, done.stderr
     assert "ranks answers that it did not see better than the headline" in done.stdout
@@ -73,7 +73,7 @@ def test_it_is_the_recipe_of_the_experiment(
     monkeypatch.syspath_prepend(str(ROOT / "research" / "experiments" / "learned"))
     import learning  # type: ignore[import-not-found]
 
-    source = written(tmp_path / "labelled.jsonl", answers[:LABELLED])
+    source = written(tmp_path / "labeled.jsonl", answers[:LABELLED])
     assert run("learn", source, tmp_path / "learned.jsonl").returncode == 0
     records = read_answers(source)
     states = np.stack([one.state.values for one in records if one.state is not None])
@@ -96,7 +96,10 @@ def test_shuffled_labels_keep_the_headline(answers: list[dict[str, Any]], tmp_pa
 def test_what_cannot_be_learned_from_is_refused(answers: list[dict[str, Any]], tmp_path: Path, change: str) -> None:
     records, said = answers[:LABELLED], "It takes 150 labels"
     if change == "no states":
-        records, said = [{k: v for k, v in one.items() if not k.startswith("state")} for one in records], "--states"
+        records, said = (
+            [{k: v for k, v in one.items() if not k.startswith("state")} for one in records],
+            "scoring.states",
+        )
     elif change == "another model":
         records, said = [records[0] | {"state_weights": "other"}, *records[1:]], "different models"
     else:

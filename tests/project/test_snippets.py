@@ -23,12 +23,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cyclopts import CycloptsError
 from scripts import command_reference
-from typer.main import get_command
 
-from semtoken.cli.typer_app import app
-from semtoken.guarantees.journal.store import Journal
-from semtoken.support.almanac import almanac_clusters_path, almanac_path
+from semtoken.almanac import almanac_clusters_path, almanac_path
+from semtoken.cli.app import Words
+from semtoken.cli.commands import SUBCOMMANDS, place_of, program
+from semtoken.cli.help import command_at
+from semtoken.cli.settings import KEYS, read_settings
+from semtoken.journal.store import Journal
 from tests.cli.run import invoke
 from tests.guarantees.made_up import filled, fitted
 
@@ -131,9 +134,8 @@ inputs = stc.tokenizer(prompts, return_tensors="pt", return_token_type_ids=False
     ),
     "docs/bench.md": Page(
         setup="""
-from semtoken.cli.typer_app import app
 from tests.cli.run import invoke
-arguments = "bench run --model almanac --dataset almanac-dev --limit 12 --methods stc,perplexity --out runs/almanac"
+arguments = "bench run --model almanac --dataset almanac-dev --limit 12 --methods stc,perplexity --output runs/almanac"
 assert invoke(arguments.split()).exit_code == 0
 """,
         slow=True,
@@ -403,45 +405,29 @@ def test_commands_are_found() -> None:
     assert any(text.startswith("semtoken ask --tokens") for text in texts) and len(texts) > 40
 
 
-@cache
-def whole_command() -> Any:
-    """`semtoken` with everything below it."""
-    return get_command(app)
-
-
-def subcommand(words: list[str]) -> tuple[Any, Any, list[str]]:
-    """The command that the words after `semtoken` name, its context, and the words that are left for it."""
-    command: Any = whole_command()
-    context = command.context_class(command, info_name="semtoken")
-    rest = words
-    while hasattr(command, "resolve_command") and rest and not rest[0].startswith("-"):
-        name, command, rest = command.resolve_command(context, rest)  # fails for a name that is none
-        context = command.context_class(command, info_name=name, parent=context)
-    return command, context, rest
-
-
 def check_words(words: list[str]) -> None:
     """Raise if the command line would not take these words: unknown commands and options, values that are none."""
-    command, context, rest = subcommand(words)
-    try:
-        command.make_context(context.info_name, list(rest), parent=context.parent)
-    except Exception as error:
-        if "does not exist" not in str(error):  # a file of the reader
-            raise
+    given = Words(words)
+    group = len(given.command) == 1 and given.command[0] in SUBCOMMANDS
+    if given.help or given.version or group or not given.command:
+        return
+    program().parse_args(given.command, exit_on_error=False, print_error=False)
+    read_settings(None, given.settings)
+    assert {word[2:].partition(".")[0] for word in given.settings} <= set(place_of(given.place).reads)
 
 
 def test_words_that_are_wrong_are_found() -> None:
     for wrong in ("aks Paris", "ask --tokns Paris", "bench runs", "ask --preset papr Paris", "serve --port none"):
         with pytest.raises(Exception) as raised:
             check_words(wrong.split())
-        assert type(raised.value).__name__ in ("UsageError", "NoSuchOption", "BadParameter", "NoSuchCommand"), raised
+        assert isinstance(raised.value, CycloptsError), raised
     check_words(["ask", "--tokens", "--preset", "paper", "Paris"])
 
 
 @pytest.mark.parametrize("command", [*commands(), *examples()], ids=lambda command: f"{command.page}: {command.text}")
 def test_a_command_is_one(command: Command) -> None:
-    for program, *words in command.steps:
-        match program:
+    for called, *words in command.steps:
+        match called:
             case "semtoken":
                 check_words(words)
             case "git" | "cd":
@@ -454,7 +440,7 @@ def test_a_command_is_one(command: Command) -> None:
             case "python":
                 assert (ROOT / words[0]).is_file(), words[0]
             case _:
-                assert program in PROGRAMS, f"{program}: run it here, or list it"
+                assert called in PROGRAMS, f"{called}: run it here, or list it"
 
 
 @pytest.mark.parametrize(
@@ -464,10 +450,13 @@ def test_a_command_is_one(command: Command) -> None:
 def test_a_command_in_a_sentence_is_one(page: str, text: str) -> None:
     """Its words may be names such as FILE; its command and options have to be there."""
     words = [word for word in re.split(r"[\s,]+", text.removeprefix("semtoken ")) if re.match(r"-|[a-z]", word)]
-    command, _, rest = subcommand(words)
-    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-    named = {word.partition("=")[0] for word in rest if word.startswith("-") and len(word) > 1}
-    assert named <= known | {"--help"}, f"{page}: {text}"
+    given = Words(words)
+    assert given.place or not given.command, f"{page}: {text}"
+    place = given.place
+    known = {name for one in command_at(place).assemble_argument_collection() for name in one.names} if place else set()
+    named = {word.partition("=")[0] for word in given.command if word.startswith("-") and len(word) > 1}
+    assert named <= known, f"{page}: {text}"
+    assert {word.partition("=")[0][2:].replace("-", "_") for word in given.settings} <= set(KEYS), f"{page}: {text}"
 
 
 def test_no_command_writes_over_a_file_of_the_repository() -> None:
@@ -515,8 +504,8 @@ NOT_RUN = {
     r"paper\.yaml|runs/(qwen|paper)": "hours on GPUs",
     r"semtoken bench lm-eval\b": "needs lm-eval; make test-integrations runs it",
     r"--imported people\.csv": "needs labels of people; tests/bench/test_judges.py gives some",
-    r"--checksum 3f9c21": "names a calibrator of the author's journal; tests/guarantees/test_watch.py puts one back",
-    r"--ray-gpus": "needs GPUs; tests/bench/test_score_shards.py runs Ray",
+    r"--checksum 3f9c21": "names a calibrator of the author's journal; tests/journal/test_watch.py puts one back",
+    r"--executor.gpus": "needs GPUs; tests/score_file/test_score_shards.py runs Ray",
     r"--backend llama-cpp": "needs llama-cpp-python; tests/engines runs it",
     r"model\.gguf": "needs a GGUF file; tests/support/test_checkpoints.py makes one",
     r"semtoken decide\b": "needs labelled answers; tests/decisions/test_commands.py runs it",
@@ -592,7 +581,7 @@ def label_all(path: Path) -> None:
     known = {question.id: question for question in load_questions("dev")}
     records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     labelled = [one | {"correct": is_correct(one["response"], known[one["id"]])} for one in records]
-    path.with_suffix(".labelled.jsonl").write_text("".join(json.dumps(one) + "\n" for one in labelled), "utf-8")
+    path.with_suffix(".labeled.jsonl").write_text("".join(json.dumps(one) + "\n" for one in labelled), "utf-8")
 
 
 def prepare_journal(path: Path) -> None:

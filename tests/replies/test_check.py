@@ -204,7 +204,7 @@ def test_one_bad_file_or_line_ends_no_folder(tmp_path: Path) -> None:
     rows = list(csv.DictReader(tmp_path.with_suffix(".csv").read_text(encoding="utf-8").splitlines()))
     assert [bool(row["error"]) for row in rows] == [False] * 2 + [True] * 6
     assert [bool(row["uncertainty"]) for row in rows] == [True] * 2 + [False] * 6
-    view = invoke(["view", str(tmp_path.with_suffix(".jsonl")), "-o", str(tmp_path.with_suffix(".view.html"))])
+    view = invoke(["check", str(tmp_path.with_suffix(".jsonl")), "-o", str(tmp_path.with_suffix(".view.html"))])
     assert view.exit_code == 0 and "2 answers" in view.stderr
     assert len(read_answers(tmp_path.with_suffix(".jsonl"))) == 2  # `label` and `calibrate` leave the others out
 
@@ -352,7 +352,7 @@ def test_the_command_writes_what_the_ending_says(tmp_path: Path, ending: str) ->
     hostile = reply([("<b>|", -0.01), ("x", -2.0)])
     written(folder, a=SURE, b=TORN, c=hostile)
     target = tmp_path / f"out.{ending}"
-    done = invoke(["check", str(folder), "--top", "2", "-o", str(target)])
+    done = invoke(["check", str(folder), "--limit", "2", "-o", str(target)])
     assert done.exit_code == 0, done.output
     text = target.read_text(encoding="utf-8")
     if ending == "csv":

@@ -117,7 +117,7 @@ def test_a_line_may_hold_separators_of_lines(tmp_path: Path) -> None:
 
 def test_a_calibrator_is_loaded_where_replies_are_checked(tmp_path: Path) -> None:
     draw = random.Random(0)
-    lines, labelled = tmp_path / "lines.jsonl", tmp_path / "labelled.jsonl"
+    lines, labelled = tmp_path / "lines.jsonl", tmp_path / "labeled.jsonl"
     shares = [draw.uniform(0.2, 0.999) for _ in range(150)]
     replies = [reply([("It is ", -0.01), (f"X{i}", math.log(share))]) for i, share in enumerate(shares)]
     lines.write_text("".join(json.dumps(one) + "\n" for one in replies), "utf-8")
@@ -137,19 +137,19 @@ def test_what_processes_cannot_do_is_refused(tmp_path: Path) -> None:
     found = in_shards([str(RECORDED)], CheckSettings(), tmp_path, 50).answers[0]
     with pytest.raises(InvalidInput, match="another process"):
         _ = found.response.tokens
-    done = invoke(["check", str(RECORDED), "--executor", "ray"])
+    done = invoke(["check", str(RECORDED), "--executor.kind=ray"])
     assert done.exit_code == 2 and "name both" in done.output
 
 
 @pytest.mark.slow
 def test_two_ray_workers_write_the_same_table(tmp_path: Path) -> None:
-    """`semtoken check --executor ray`, in a network namespace that has only loopback."""
+    """`semtoken check --executor.kind ray`, in a network namespace that has only loopback."""
     pytest.importorskip("ray")
     lines = [{"id": f"{i}", "response": one} for i, one in enumerate([SURE, TORN, CUT, INVOICE] * 200)]
     source = tmp_path / "lines.jsonl"
     source.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     semtoken = str(Path(sys.executable).with_name("semtoken"))
-    for name, more in {"ray": ("--executor", "ray", "--ray-workers", "2"), "here": ()}.items():
+    for name, more in {"ray": ("--executor.kind=ray", "--executor.workers", "2"), "here": ()}.items():
         done = in_a_namespace(semtoken, "check", str(source), "-o", str(tmp_path / f"{name}.csv"), *more)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "ray.csv").read_bytes() == (tmp_path / "here.csv").read_bytes()

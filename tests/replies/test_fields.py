@@ -146,7 +146,7 @@ def test_a_model_extracts_and_a_second_run_changes_nothing(folder: Path) -> None
         assert float(found["a", str(path)]["confidence"]) == pytest.approx(confidence, rel=1e-3)  # padded together
     run(*asked, "-o", folder / "fields.csv")
     assert (folder / "fields.csv").read_bytes() == first
-    page = run("view", folder / "fields.jsonl", "-o", folder / "page.html")
+    page = run("check", folder / "fields.jsonl", "-o", folder / "page.html")
     assert "2 answers" in page
     (folder / "other.csv").write_text("mine", encoding="utf-8")
     done = invoke([str(one) for one in (*asked, "-o", folder / "other.csv")])

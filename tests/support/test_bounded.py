@@ -17,7 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.bench.settings import read_settings
-from semtoken.decisions.auditing import DecisionSettings
+from semtoken.calibration.apply import CalibratorInUse
+from semtoken.calibration.calibrator import Calibrator
+from semtoken.checking import replies
+from semtoken.checking.fields import read_schema
+from semtoken.checking.replies import saved_replies
+from semtoken.cli.settings import read_settings as read_toml
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.running import read_questions
 from semtoken.errors import InvalidInput, ModelError, SemtokenError
@@ -42,7 +47,7 @@ READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "calibrator of decisions": ("decisions.json", lambda path: DecisionCalibrator.load(path.parent)),
     "schema": ("schema.json", read_schema),
     "questions": ("questions.yaml", read_questions),
-    "settings": ("semtoken.yaml", DecisionSettings.read),
+    "settings": ("semtoken.toml", read_toml),
     "clusters": ("config.json", lambda path: artifacts.load(path.parent)),
     "model": ("config.json", lambda path: resolve(path.parent)),
     "settings of a benchmark": ("run.yaml", read_settings),
@@ -171,7 +176,7 @@ LAUGHS = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in ran
         "a: \x00",
     ],
 )
-@pytest.mark.parametrize("read", [read_yaml, read_questions, DecisionSettings.read])
+@pytest.mark.parametrize("read", [read_yaml, read_questions])
 def test_yaml_that_multiplies_or_breaks_the_parser_is_refused(
     text: str, read: Callable[[Path], Any], tmp_path: Path
 ) -> None:

@@ -106,7 +106,7 @@ def journalled(tmp_path: Path) -> dict[str, float]:
     from tests.cli.run import invoke
 
     database, table = tmp_path / "journal.db", tmp_path / "table.csv"
-    command = ["check", str(FOLDER), "-o", str(table), "--journal", f"sqlite:///{database}", "--journal-texts"]
+    command = ["check", str(FOLDER), "-o", str(table), "--journal", f"sqlite:///{database}", "--journal.texts=true"]
     done = invoke(command)
     assert done.exit_code == 0, done.output
     with sqlite3.connect(database) as connection:

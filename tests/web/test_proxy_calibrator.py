@@ -185,8 +185,8 @@ def test_what_cannot_be_decided_is_not_shown(strict: Any) -> None:
         echo = httpx.post(
             f"{url}/v1/completions", json={"model": "almanac", "prompt": "Paris is", "echo": True}, timeout=60
         )
-    assert stream.status_code == 400 and "--abstain-text" in stream.json()["error"]["message"]
-    assert broken.status_code == 400 and "--abstain-text" in broken.json()["error"]["message"]
+    assert stream.status_code == 400 and "--calibration.abstain-text" in stream.json()["error"]["message"]
+    assert broken.status_code == 400 and "--calibration.abstain-text" in broken.json()["error"]["message"]
     assert echo.status_code >= 400 or echo.json()["choices"][0]["text"].startswith("I do not know.")
     with strict(1e9, max_scored_bytes=50) as url:
         large = httpx.post(f"{url}/v1/chat/completions", json=CHAT, timeout=60)
@@ -266,6 +266,6 @@ def test_a_calibrator_is_fitted_on_the_answers_of_one_model(tmp_path: Path) -> N
     another = answer_record("line 1", records[0] | {"model": "other"})
     with pytest.raises(CalibratorMismatch, match="'other' gave this one"):
         fitted.chance(another)
-    with pytest.raises(InvalidInput, match="--groups model"):
+    with pytest.raises(InvalidInput, match="--group-by model"):
         st.Calibrator.fit([another, *answers[1:]], correct)
     assert 0 < fitted.chance(answer_record("line 1", {"log_score": -0.1})) < 1  # it names none

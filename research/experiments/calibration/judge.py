@@ -311,7 +311,7 @@ def predicates(generator: np.random.Generator, n: int, sharpened: float = 1.8) -
 def whole_audits(sets: int) -> Iterator[dict[str, Any]]:
     """One audit of three predicates: six thresholds and three kinds of sets, all tests together.
 
-    The fits, counts and tests are those of `decide audit`, without its drift, which is no test of a promise.
+    The fits, counts and tests are those of `audit`, without its drift, which is no test of a promise.
     """
     for promise in ("selective", "missed", "joint"):
         generator = np.random.default_rng(17)

@@ -1,4 +1,4 @@
-"""The kept predicates of a model as lines of `semtoken decide run`, for its other commands.
+"""The kept predicates of a model as lines of `semtoken decide`, for its other commands.
 
 python research/experiments/decisions/lines.py model.parquet fit|check answers.jsonl [N]
 

@@ -4,7 +4,7 @@
 
 The promise is alpha = 0.1, looked at after every label at level 0.05. Worlds: the share of wrong answers stays at the
 limit, below it, or moves about below it; or it rises from 7 % to another share at a label, suddenly or slowly.
-Beside the test of `semtoken watch` stand two others. `once`: a bet that begins with the first label only, without new
+Beside the test of `semtoken audit` stand two others. `once`: a bet that begins with the first label only, without new
 ones. `daily z-test`: what people do by hand, a one-sided z-test of all labels so far at level 0.05, after every tenth.
 """
 
@@ -120,7 +120,7 @@ def measured(wrong: Booleans, evidence: Floats, change: int | None) -> dict[str,
 
 
 def dated(test: str, wrong: Booleans, change: int | None) -> dict[str, object]:
-    """How far the date that `semtoken watch` names is from the change, in labels, over the first hundred streams."""
+    """How far the date that `semtoken audit` names is from the change, in labels, over the first hundred streams."""
     if test != "watch" or change is None:
         return {}
     some = [found for one in wrong[:100] if (found := find_change(one, ALPHA)) and found.noticed >= change]

@@ -5,7 +5,7 @@
 A calibrator has 300 labelled answers to different questions. The newest 2,000 answers are to a number of other
 questions of the same kind, some asked often and some seldom (shares drawn from a flat Dirichlet distribution); scores
 are exponential. In some worlds the new ones are shifted by half a standard deviation. `each answer` compares
-all 2,000 as if they were independent, `one of each question` is what `semtoken watch` does; with fewer than 12
+all 2,000 as if they were independent, `one of each question` is what `semtoken audit` does; with fewer than 12
 different questions it says nothing, and these rows show why.
 """
 

@@ -2,8 +2,8 @@
 
 One module for each command (`ask.py`, `score.py`, `compare.py`, `bench_run.py`, ...); `app.py` runs a command line and
 prints errors, commands.py lists the commands without importing one, help.py writes their help, settings.py reads
-`semtoken.toml`. Shared are options.py (also a name -> an `STC`), console.py (results on stdout, all else on stderr)
-and listening.py (commands that open a port). Commands that have not moved to cyclopts yet are run by typer_app.py.
+`semtoken.toml`. Shared are parameters.py and model.py (arguments and options), loading.py (a name -> an `STC`),
+journal_options.py, listening.py and console.py (results on stdout, all else on stderr).
 
 Enter at `main`. No other package imports this one.
 """

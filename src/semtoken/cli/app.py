@@ -12,7 +12,7 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
-from semtoken.cli.commands import PLACES, SUBCOMMANDS, TYPER, place_of, program
+from semtoken.cli.commands import PLACES, SUBCOMMANDS, place_of, program
 from semtoken.cli.statuses import CHECKING, INTERRUPTED, Status, UsageError, status_of_error
 from semtoken.errors import InvalidInput, MissingExtra, SemtokenError, one_line_of
 from semtoken.version import __version__
@@ -72,11 +72,6 @@ def launch(arguments: Sequence[str]) -> int:
     """Run a command line, and return the exit status."""
     words = Words(arguments)
     place = words.place
-    if place and place[0] in TYPER:
-        from semtoken.cli.typer_app import app as of_typer
-
-        of_typer(list(arguments), prog_name="semtoken")
-        return 0
     if words.version:
         print(f"semtoken {__version__}")
         return 0

@@ -1,4 +1,4 @@
-"""`semtoken ask`: questions in, answers with their uncertainty out."""
+"""`semtoken ask`: questions in, answers with their confidence out."""
 
 from __future__ import annotations
 
@@ -10,21 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from cyclopts import Parameter
 
+from semtoken.almanac import ALMANAC
 from semtoken.choices import PartKind
 from semtoken.cli.console import dispute_line, json_line, out, print_scores
-from semtoken.cli.options import (
-    AbstainTextOption,
-    BatchSizeOption,
-    CalibratorOption,
-    JsonOption,
-    MaxNewTokensOption,
-    ModelChoice,
-    PartsOption,
-    load_calibrator_for,
-    model_options,
-)
+from semtoken.cli.loading import ModelChoice, load_calibrator_for
+from semtoken.cli.model import ModelOptions
+from semtoken.cli.parameters import Calibrator, Json, MaxTokens, NoChatTemplate, Parts, ShowTokens
+from semtoken.cli.settings import Read, SettingsInUse
+from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInput, OverBudget
 from semtoken.models.prompts import how_to_ask
 
@@ -36,92 +31,86 @@ if TYPE_CHECKING:
 
 LEAST_DISAGREEMENT = 0.01
 """A dispute with less disagreement than this gets no line."""
+EXAMPLES = (
+    "What is the capital of Australia?",
+    "What is the chemical symbol for gold?",
+    "Which element has the atomic number 6?",
+)
+"""What is asked without a question: some that a small model knows, some that it gets wrong but doubts."""
+EXAMPLES_OF_ALMANAC = (
+    "In what country is the city of Qingdao?",
+    "The currency of India is what?",
+    "Which continent is Isle of Man on?",
+)
 
 
-@model_options()
 def ask(
-    questions: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="QUESTION...", help="One or more questions; '-' reads them from stdin, one per line."),
-    ] = None,
-    *,
-    choice: ModelChoice,
-    max_new_tokens: MaxNewTokensOption = 64,
-    batch_size: BatchSizeOption = 8,
-    image: Annotated[
-        list[Path] | None,
-        typer.Option("--image", exists=True, dir_okay=False, help="An image to ask about; may be repeated."),
-    ] = None,
-    raw_prompt: Annotated[bool, typer.Option("--raw-prompt", help="Send the text to the model as it is.")] = False,
-    tokens: Annotated[
-        bool, typer.Option("--tokens", "-t", help="A table of the tokens: probabilities and what carried them.")
-    ] = False,
-    also: Annotated[
-        bool,
-        typer.Option(
-            "--also", help="Name what else the model considered, and how it would have gone on: takes longer."
+    *questions: Annotated[
+        str,
+        Parameter(
+            metavar="QUESTION",
+            help="Questions to ask; - reads them from standard input. Without one, a few examples are asked.",
         ),
+    ],
+    choice: ModelOptions = ModelOptions(),  # noqa: B008
+    tokens: ShowTokens = False,
+    alternatives: Annotated[
+        bool, Parameter(help="Show what the model would have said instead; needs further passes.")
     ] = False,
-    parts: PartsOption = None,
-    as_json: JsonOption = False,
-    calibrator: CalibratorOption = None,
-    abstain_text: AbstainTextOption = None,
+    parts: Parts = None,
+    calibrator: Calibrator = None,
+    image: Annotated[tuple[Path, ...], Parameter(metavar="FILE", help="Ask about an image; may be repeated.")] = (),
+    max_tokens: MaxTokens = 256,
+    no_chat_template: NoChatTemplate = False,
+    as_json: Json = False,
+    in_use: Read[SettingsInUse],
+    verbose: Read[bool],
 ) -> None:
-    """Ask a model; see its answer, how sure it is, and of which words it is not.
+    """Ask a model, and see how confident each answer is.
 
-    A question is put into the form that the model knows: the almanac's own, the chat template of the tokenizer if it
-    has one, else the paper's prompt with one example (answers end at a newline). --raw-prompt sends it untouched.
-    Decoding is greedy.
+    Shows the answer, its confidence and its least certain part. Nothing is sampled: all numbers come from the one
+    generation.
 
-    For example:
-
-    - `semtoken ask "What is the capital of Japan?"`
-    - `semtoken ask --tokens "Which country is Kyoto in?" "What is the currency of Japan?"`
-    - `semtoken ask --also --model smollm2 "What is the capital of Australia?"`
-    - `semtoken ask --parts number "When did the second world war end?"`
-    - `semtoken ask --image scan.png --model path/to/an/image-text/model "What is the total?"`
-    - `cat questions.txt | semtoken ask - --json > answers.jsonl`
-    - `semtoken ask --model Qwen/Qwen2.5-3B "who wrote the score for mission impossible fallout"`
+    Example: `semtoken ask --model smollm2 "What is the capital of Norway?"`
     """
-    if also and as_json:
-        raise typer.BadParameter("--also is for people; leave out --json.", param_hint="--also")
-    if image and (also or raw_prompt):
-        raise typer.BadParameter("leave out --also and --raw-prompt: they read text only.", param_hint="--image")
-    asked = _read(questions)
-    stc = choice.load(calibrator=calibrator) if calibrator is not None else _loaded(choice)
-    applied = load_calibrator_for(stc, calibrator, choice.model, abstain_text)
-    asking = how_to_ask(choice.model, stc.tokenizer, raw=raw_prompt)
+    if as_json and (alternatives or tokens):
+        raise UsageError("--alternatives and --tokens have no effect with --json, which holds all tokens.")
+    if image and (alternatives or no_chat_template):
+        raise UsageError("--alternatives and --no-chat-template read text only: leave them out with --image.")
+    if missing := [path for path in image if not path.is_file()]:
+        raise InvalidInput(f"There is no image {missing[0]}.")
+    settings = in_use.settings
+    model = choice.with_settings(settings, verbose=verbose)
+    asked = _read(questions) or list(EXAMPLES_OF_ALMANAC if model.model == ALMANAC else EXAMPLES)
+    stc = model.load(calibrator=calibrator) if calibrator is not None else _loaded(model)
+    abstain_text = settings.calibration.abstain_text if calibrator is not None else None
+    applied = load_calibrator_for(stc, calibrator, model.model, abstain_text)
+    asking = how_to_ask(model.model, stc.tokenizer, raw=no_chat_template)
 
     def show(number: int, result: ScoredResponse) -> None:
         if as_json:
             record = _record(asked[number], result, applied, parts)
             if image:
                 record["messages"] = prompts[number]
-            typer.echo(json_line(record))
+            print(json_line(record))
         else:
             _print(asked[number], result, applied, tokens=tokens, parts=parts)
 
-    seen = [{"type": "image", "path": str(path)} for path in image or ()]
+    seen = [{"type": "image", "path": str(path)} for path in image]
     prompts: list[Any] = [
         [{"role": "user", "content": [*seen, {"type": "text", "text": question}]}] if seen else asking.prompt(question)
         for question in asked
     ]
     answers = stc.generate(
         prompts,
-        max_new_tokens,
-        batch_size=batch_size,
+        max_tokens,
+        batch_size=settings.model.batch_size,
         stop_at_newline=asking.stop_at_newline and not image,
-        on_result=None if also else show,
+        on_result=None if alternatives else show,
     )
-    for number, (prompt, answer) in enumerate(zip(prompts, answers, strict=True) if also else ()):
-        _print(
-            asked[number],
-            answer,
-            applied,
-            tokens=tokens,
-            parts=parts,
-            disputes=stc.disputed(prompt, answer, max_steps=4),
-        )
+    for number, (prompt, answer) in enumerate(zip(prompts, answers, strict=True) if alternatives else ()):
+        disputes = stc.disputed(prompt, answer, max_steps=4)
+        _print(asked[number], answer, applied, tokens=tokens, parts=parts, disputes=disputes)
     if not as_json:
         from semtoken.core.results.headlines import RANKS
         from semtoken.display import legend
@@ -164,16 +153,16 @@ def _loaded(choice: ModelChoice) -> STC:
     return STC(SmallBackend())
 
 
-def _read(questions: Sequence[str] | None) -> list[str]:
-    """The questions of the command line; those of stdin for '-' or, in a pipe, for none."""
-    from semtoken.support.files.safe_files import bounded_lines, reading_errors
+def _read(questions: Sequence[str]) -> list[str]:
+    """The questions of the command line; for '-' those of standard input, one a line."""
+    from semtoken.files.safe_files import bounded_lines, reading_errors
 
-    given = list(questions or ())
-    if given == ["-"] or (not given and not sys.stdin.isatty()):
+    given = list(questions)
+    if given == ["-"]:
         with reading_errors(Path("standard input")):
             given = [line.strip() for line in bounded_lines(sys.stdin) if line.strip()]
-    if not given:
-        raise typer.BadParameter("Give at least one question, or '-' to read them from stdin.", param_hint="QUESTION")
+        if not given:
+            raise InvalidInput("Standard input holds no question.")
     for number, question in enumerate(given, start=1):
         if not question.strip():
             raise InvalidInput(f"Question {number} is empty.")

@@ -1,31 +1,19 @@
-"""`semtoken bench report`, `judge` and `lm-eval`, and the group of the benchmark's commands."""
+"""`semtoken bench report` and `semtoken bench judge`."""
 
 from __future__ import annotations
 
 import json as jsons
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
-from semtoken.cli.bench_run import run
-from semtoken.cli.console import counting, err, out, plain_table, print_findings, tell, untrusted
-from semtoken.cli.options import (
-    BatchSizeOption,
-    CalibratorOption,
-    ForceOption,
-    ModelChoice,
-    OverwriteOption,
-    ScoresOption,
-    load_calibrator_for,
-    model_options,
-    output_file,
-)
-from semtoken.cli.typer_commands import CommandGroup, ShortHelp
+from semtoken.cli.console import counting, err, out, plain_table, print_findings, tell
+from semtoken.cli.parameters import Output
+from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import only_errors, quiet_libraries
 
@@ -34,55 +22,55 @@ if TYPE_CHECKING:
 
     from semtoken.bench.judges import Agreement, Judge, Verdict
     from semtoken.bench.report.content import BenchReport
-    from semtoken.integrations.lm_eval import TaskFigures
 
 
 NARROW = ("Right", "No verdict", "Greedy, s", "Place")
 """Columns of the overview that a terminal leaves out."""
 
 
+Scores = Annotated[
+    Path | None,
+    Parameter(
+        metavar="FILE",
+        help="Scores of your own to compare with: the questions' id and a column for each; higher is riskier.",
+    ),
+]
+
+
 def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder, or the answers.parquet of a report.")],
-    out_folder: Annotated[
+    run: Annotated[Path, Parameter(metavar="RUN", help="The run's folder, or the answers.parquet of a report.")],
+    /,
+    *,
+    output: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Where the report goes. Default: RUN/report.", file_okay=False, writable=True),
+        Parameter(name=("--output", "-o"), metavar="DIR", help="Folder of the report. Default: RUN/report."),
     ] = None,
     judge: Annotated[
-        str | None, typer.Option("--judge", "-j", help="Whose verdicts count. Default: the run's primary judge.")
-    ] = None,
-    n_resamples: Annotated[
-        int, typer.Option(min=1, help="Resamples of the bootstrap, and exchanges of the tests.")
-    ] = 1000,
-    texts: Annotated[
-        bool,
-        typer.Option(help="Show questions and answers, and keep them in answers.parquet beside every answer's scores."),
-    ] = True,
-    scores: ScoresOption = None,
-    reference: Annotated[
         str | None,
-        typer.Option(
-            metavar="METHOD",
-            help="The method to report on, or a column of --scores. Default: headline; without it stc, or else "
-            "the first method.",
+        Parameter(
+            name=("--judge", "-j"), metavar="NAME", help="Whose verdicts count. Default: the run's primary judge."
         ),
     ] = None,
-    calibrator: CalibratorOption = None,
+    n_resamples: Annotated[
+        int, Parameter(help="Resamples of the bootstrap, and exchanges of the tests.", validator=Number(gte=1))
+    ] = 1000,
+    no_texts: Annotated[bool, Parameter(help="Leave questions and answers out.")] = False,
+    scores: Scores = None,
+    reference: Annotated[
+        str | None,
+        Parameter(metavar="METHOD", help="Method to report on, or a column of --scores. Default: headline."),
+    ] = None,
+    calibrator: Annotated[
+        Path | None, Parameter(metavar="DIR", help="Test the probabilities and the guarantee of a calibrator, too.")
+    ] = None,
 ) -> None:
-    """Make tables and figures of a run: how well each method tells wrong answers from right ones, and what it costs.
+    """Make tables and figures of a run.
 
-    Writes a page (index.html) that needs nothing else, and the same as Markdown, LaTeX, CSV, PNG and SVG: AUROC and
-    PRR with 95% intervals and paired tests, risk and coverage, calibration, the surest wrong answers, overheads,
-    ablations, the sensitivity study, clusters, judges. With --calibrator it says how its chances and its promise hold
-    on these answers. A run that is not finished gives a report of what is complete. A former report is replaced when
-    the new one is whole.
-    The scores of every answer are kept in answers.parquet, from which the same report can be made again.
+    How well each method tells wrong answers from right ones, and what it costs: AUROC and PRR with 95% intervals and
+    paired tests, risk and coverage, calibration, overheads, ablations. Writes a page (index.html) that needs nothing
+    else, and the same as Markdown, LaTeX, CSV, PNG and SVG. A former report is replaced when the new one is whole.
 
-    For example:
-
-    - `semtoken bench report runs/almanac`
-    - `semtoken bench report runs/qwen --judge llm`
-    - `semtoken bench report runs/qwen --calibrator my-calibrator`
-    - `semtoken bench report runs/qwen/report/answers.parquet --out again`
+    Example: `semtoken bench report runs/almanac`
     """
     from semtoken.bench.further_scores import with_scores
     from semtoken.bench.read_results import collect
@@ -93,9 +81,9 @@ def report(
 
     if reference is not None and is_outside(reference):
         reference = reference.rpartition(":")[2]  # as `bench run --methods` was given it
-    if run.is_file() and out_folder is None:
-        raise InvalidInput("Name the folder of the new report with --out.")
-    target = out_folder or run / "report"
+    if run.is_file() and output is None:
+        raise InvalidInput("Name the folder of the new report with --output.")
+    target = output or run / "report"
     check_replaceable(target)
     check_not_inside(target, [run, *filter(None, (scores, calibrator))])
     loaded = None if calibrator is None else Calibrator.load(calibrator)
@@ -115,7 +103,7 @@ def report(
             judge=judge,
             n_resamples=n_resamples,
             reference=reference,
-            texts=texts,
+            texts=not no_texts,
             calibrator=loaded,
             progress=progress,
         )
@@ -140,60 +128,56 @@ def _show(made: BenchReport) -> None:
 
 
 def judge(
-    source: Annotated[
+    file: Annotated[
         Path,
-        typer.Argument(
-            metavar="ANSWERS",
-            dir_okay=False,
-            allow_dash=True,
-            help="Answers with `question`, `answers` (the accepted ones) and `response`, as `semtoken score` writes "
-            "them: a .jsonl, .csv or .parquet file, or '-' for JSON lines on standard input.",
+        Parameter(
+            metavar="FILE",
+            help="Answers with question, answers (the accepted ones) and response, as score writes them, or - for "
+            "standard input.",
         ),
     ],
+    /,
+    *,
     judges: Annotated[
-        list[str],
-        typer.Option(
-            "--judge",
-            "-j",
-            help="'exact', 'contains', 'rouge', 'similarity', 'llm' or 'imported'; may be given several times. Or all "
-            'settings of one as JSON: \'{"kind": "rouge", "threshold": 0.5, "name": "rouge at 0.5"}\'.',
+        tuple[str, ...],
+        Parameter(
+            name=("--judge", "-j"),
+            metavar="NAME",
+            help="exact, contains, rouge, similarity, llm or imported, or all settings of one as JSON; may be "
+            "repeated. Default: exact.",
         ),
-    ] = ["exact"],  # noqa: B006  (typer reads the default, nothing changes it)
-    output: Annotated[
-        Path | None,
-        output_file(
-            "A .jsonl, .csv or .parquet file, or '-' for standard output. Default: ANSWERS.judged.jsonl beside "
-            "the input."
-        ),
+    ] = ("exact",),
+    output: Output = None,
+    llm_model: Annotated[
+        str | None, Parameter(metavar="NAME", help="The judging model. Default: gpt-4.1-2025-04-14.")
     ] = None,
-    llm_model: Annotated[str | None, typer.Option(help="The judging model [gpt-4.1-2025-04-14].")] = None,
     base_url: Annotated[
-        str | None, typer.Option(help="Any OpenAI-compatible endpoint, such as http://localhost:8000/v1.")
+        str | None, Parameter(metavar="URL", help="Address of the judging server's API. Default: OpenAI's.")
     ] = None,
-    key_env: Annotated[str | None, typer.Option(help="Environment variable with the key [OPENAI_API_KEY].")] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Requests at one time [8].")] = None,
-    requests_per_minute: Annotated[float | None, typer.Option(help="Limit of requests [none].")] = None,
+    concurrency: Annotated[
+        int | None, Parameter(metavar="N", help="Requests at one time. Default: 8.", validator=Number(gte=1))
+    ] = None,
+    requests_per_minute: Annotated[
+        float | None, Parameter(metavar="N", help="Limit of requests.", validator=Number(gt=0))
+    ] = None,
     cache: Annotated[
-        Path | None,
-        typer.Option(help="Folder where earlier replies are kept [the user's cache].", file_okay=False, writable=True),
+        Path | None, Parameter(metavar="DIR", help="Folder of earlier replies. Default: in your cache.")
     ] = None,
-    verdicts_file: Annotated[
-        Path | None, typer.Option("--imported", help="Verdicts from elsewhere: .csv or .jsonl with 'id' and 'correct'.")
+    imported: Annotated[
+        Path | None, Parameter(metavar="FILE", help="Verdicts from elsewhere: .csv or .jsonl with id and correct.")
     ] = None,
-    column: Annotated[str | None, typer.Option(help="The column of verdicts in that file [correct].")] = None,
-    overwrite: OverwriteOption = False,
+    column: Annotated[
+        str | None, Parameter(metavar="NAME", help="The column of verdicts in that file. Default: correct.")
+    ] = None,
+    overwrite: Annotated[bool, Parameter(name="--force", help="Replace the output if it exists.")] = False,
+    in_use: Read[SettingsInUse],
 ) -> None:
-    """Judge answers: is each correct, by which judge, and how far do the judges agree?
+    """Judge answers, and see how far the judges agree.
 
-    An LLM judge gets the paper's prompt. Its replies are kept on disk by content: a second run asks nothing, one that
-    was interrupted asks for the rest. Replies other than True or False are counted and are no verdict.
+    Without --output the verdicts go to FILE.judged.jsonl. An LLM judge gets the paper's prompt; its replies are kept on
+    disk, so that a second run asks nothing.
 
-    For example:
-
-    - `semtoken bench judge answers.jsonl --judge exact --judge rouge`
-    - `OPENAI_API_KEY=... semtoken bench judge answers.jsonl -j exact -j llm --requests-per-minute 400`
-    - `semtoken bench judge answers.jsonl -j llm --base-url http://localhost:8000/v1 --llm-model my-judge`
-    - `semtoken bench judge answers.jsonl -j exact --imported people.csv`
+    Example: `semtoken bench judge answers.jsonl --judge exact --judge rouge`
     """
     from semtoken.bench.judges import agreement, correctness
     from semtoken.bench.judges.kinds import SimilarityJudge, read_answers, write_verdicts
@@ -204,16 +188,16 @@ def judge(
         "llm": {
             "model": llm_model,
             "base_url": base_url,
-            "key_env": key_env,
+            "key_env": in_use.settings.endpoint.key_env if "endpoint.key_env" in in_use.sources else None,
             "concurrency": concurrency,
             "requests_per_minute": requests_per_minute,
             "cache": cache,
         },
-        "imported": {"path": verdicts_file and str(verdicts_file), "column": column},
+        "imported": {"path": imported and str(imported), "column": column},
     }
-    target = output or (source if str(source) == STANDARD else source.with_suffix(".judged.jsonl"))
-    _check_target(target, source, overwrite=overwrite)
-    with as_file(source) as readable:
+    target = output or (file if str(file) == STANDARD else file.with_suffix(".judged.jsonl"))
+    _check_target(target, file, overwrite=overwrite)
+    with as_file(file) as readable:
         items = read_answers(readable)
     chosen = _judges(judges, options, [item.question.id for item in items])
     if any(isinstance(chosen_judge, SimilarityJudge) for chosen_judge in chosen):
@@ -303,89 +287,3 @@ def _tell_spent(judges: Sequence[Judge]) -> None:
                 f"({spent.cached_prompt_tokens:,} of them cached by the endpoint), {spent.completion_tokens:,} "
                 f"completion tokens; {used_judge.relied_on.replies - spent.replies:,} replies from disk."
             )
-
-
-@model_options()
-def lm_eval(
-    *,
-    tasks: Annotated[str, typer.Option(help="Tasks of the harness, separated by commas: 'triviaqa,nq_open'.")],
-    choice: ModelChoice,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Ask at most this many questions of each task. Default: all.")
-    ] = None,
-    num_fewshot: Annotated[
-        int | None, typer.Option(min=0, help="Examples before each question. Default: as the task has it.")
-    ] = None,
-    chat: Annotated[bool, typer.Option("--chat", help="Ask in the model's chat template.")] = False,
-    include_path: Annotated[
-        Path | None, typer.Option(help="A folder with tasks of your own (YAML).", exists=True, file_okay=False)
-    ] = None,
-    batch_size: BatchSizeOption = 8,
-    calibrator: CalibratorOption = None,
-    json: Annotated[
-        Path | None, typer.Option(help="Write the harness's results and ours here.", dir_okay=False, writable=True)
-    ] = None,
-    force: ForceOption = False,
-) -> None:
-    """Run tasks of lm-evaluation-harness, with AUROC, PRR and calibration of the uncertainty beside their accuracy.
-
-    It wraps the task as it is: its prompts, its stop strings, its metrics. The uncertainty comes from the one
-    generation that the task asks for. Install the harness yourself: pip install lm-eval.
-
-    For example:
-
-    - `semtoken bench lm-eval --tasks triviaqa --limit 200`
-    - `semtoken bench lm-eval --tasks nq_open --num-fewshot 5 --model Qwen/Qwen2.5-3B --json nq.json`
-    """
-    from semtoken.integrations.lm_eval import SemtokenLM, evaluate
-    from semtoken.support.files.safe_files import finite, replace_text
-
-    if not choice.verbose:
-        quiet_libraries()
-    stc = choice.load(calibrator=calibrator)
-    results, figures = evaluate(
-        SemtokenLM(stc, batch_size=batch_size),
-        [name.strip() for name in tasks.split(",") if name.strip()],
-        limit=limit,
-        num_fewshot=num_fewshot,
-        chat=chat,
-        include_path=include_path,
-        calibrator=load_calibrator_for(stc, calibrator, choice.model),
-    )
-    if json is not None:
-        content = {"uncertainty": [asdict(task) for task in figures], "results": results["results"]}
-        replace_text(json, jsons.dumps(finite(content), indent=1, ensure_ascii=False, default=str) + "\n")
-    _show_tasks(results, figures)
-
-
-def _show_tasks(results: dict[str, Any], figures: list[TaskFigures]) -> None:
-    if not figures:
-        names = ", ".join(results["results"])
-        tell(f"No task gave answers with a metric from 0 to 1, so there is nothing to say of the uncertainty: {names}.")
-        return
-    for task in figures:
-        f = task.figures
-        metric = task.metric if task.filter == "none" else f"{task.metric} ({task.filter})"
-        out.print(untrusted(f"{task.task}: {f['n']:,.0f} answers, {metric} {task.accuracy:.3f}", style="bold"))
-        told = f", {f['chance_ece']:.3f} of the chance" if "chance_ece" in f else ""
-        out.print(f"  AUROC (95%)            {_interval(f, 'auroc')}", soft_wrap=True)
-        out.print(f"  PRR (95%)              {_interval(f, 'prr')}", soft_wrap=True)
-        out.print(f"  wrong, the surer half   {f['risk_at_50']:.3f}, all {f['risk_at_100']:.3f}", soft_wrap=True)
-        out.print(f"  calibration error       {f['ece']:.3f} of 1 - uncertainty{told}", soft_wrap=True)
-
-
-def _interval(figures: Mapping[str, float], name: str) -> str:
-    value, low, high = (figures[f"{name}{end}"] for end in ("", "_low", "_high"))
-    return "undefined: all right, or all wrong" if math.isnan(value) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
-
-
-app = typer.Typer(
-    cls=CommandGroup,
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    help="The paper's experiment on any model: answers, uncertainties, judgements, tables.",
-)
-app.command(cls=ShortHelp)(run)
-app.command(cls=ShortHelp)(report)
-app.command(cls=ShortHelp)(judge)
-app.command("lm-eval", cls=ShortHelp)(lm_eval)

@@ -9,20 +9,14 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
-from semtoken.choices import BackendName
 from semtoken.cli.console import err, out, tell
-from semtoken.cli.options import (
-    ControlsOption,
-    DeviceOption,
-    ExecutorChoice,
-    JudgesOption,
-    NliOption,
-    SimilarityOption,
-    VerboseOption,
-    executor_options,
-)
+from semtoken.cli.loading import executor_of
+from semtoken.cli.model import Device
+from semtoken.cli.settings import Read, SettingsInUse
+from semtoken.cli.statuses import FAILED, UsageError
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import quiet_libraries
 
@@ -36,83 +30,114 @@ if TYPE_CHECKING:
 DEFAULT_FOLDER = Path("runs")
 
 
-@executor_options()
+Judges = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name=("--judge", "-j"),
+        metavar="NAME",
+        help="exact, rouge, llm, ...; may be repeated, the first is the primary one.",
+    ),
+]
+Controls = Annotated[
+    bool,
+    Parameter(help="Also score controls: STC without its parts, with shuffled clusters, with clusters by spelling."),
+]
+Nli = Annotated[
+    str | None,
+    Parameter(
+        metavar="NAME",
+        help="NLI model: almanac, a directory or a hub id. Default: microsoft/deberta-large-mnli; of almanac almanac.",
+    ),
+]
+Similarity = Annotated[
+    str | None,
+    Parameter(metavar="NAME", help="Similarity cross-encoder. Default: cross-encoder/stsb-roberta-large."),
+]
+BenchMethods = Annotated[
+    str | None,
+    Parameter(metavar="LIST", help="Methods, comma-separated: stc,perplexity or file.py:function. Default: all."),
+]
+Seed = Annotated[
+    int, Parameter(help="Seed of the choice of questions and of the sampled answers.", validator=Number(gte=0))
+]
+
+
 def run(
     settings: Annotated[
-        Path | None, typer.Argument(help="A .yaml or .toml file of settings; see docs/bench.md.", dir_okay=False)
+        Path | None, Parameter(metavar="SETTINGS", help="A .yaml or .toml file of settings; see docs/bench.md.")
     ] = None,
-    out_folder: Annotated[
+    /,
+    *,
+    output: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", writable=True, help="The run's folder. With a file of settings: runs/NAME-OF-THE-FILE."
+        Parameter(
+            name=("--output", "-o"),
+            metavar="DIR",
+            help="The run's folder. With a file of settings: runs/NAME-OF-THE-FILE.",
         ),
     ] = None,
     model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help="A name of `semtoken fetch`, a directory, a GGUF file or a hub id; may be repeated.",
-        ),
-    ] = None,
+        tuple[str, ...],
+        Parameter(name=("--model", "-m"), metavar="NAME", help="Model, as in ask; may be repeated."),
+    ] = (),
     clusters: Annotated[
         str | None,
-        typer.Option("--clusters", "-c", help="Clusters of the model's tokens: a directory or a hub id."),
+        Parameter(
+            name=("--clusters", "-c"), metavar="NAME", help="Clusters of the model's tokens: a directory or a hub id."
+        ),
     ] = None,
     dataset: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--dataset",
-            "-d",
-            help="'nq', 'tqa', 'wq', 'almanac', 'almanac-dev', a file of JSON lines, or 'nq=FILE' for a copy; may "
-            "be repeated.",
+        tuple[str, ...],
+        Parameter(
+            name=("--dataset", "-d"),
+            metavar="NAME",
+            help="nq, tqa, wq, almanac, almanac-dev, a file of JSON lines, or nq=FILE for a copy; may be repeated.",
         ),
-    ] = None,
-    methods: Annotated[
-        str | None,
-        typer.Option(
-            help="Methods, separated by commas: 'stc,perplexity', or a function of your own: "
-            "'path/to/file.py:function'. Default: all."
-        ),
-    ] = None,
-    judge: JudgesOption = None,
+    ] = (),
+    methods: BenchMethods = None,
+    judge: Judges = (),
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Ask a random sample of this many questions of each set.")
+        int | None,
+        Parameter(
+            name=("--limit", "-n"),
+            metavar="N",
+            help="Random sample of N questions of each set.",
+            validator=Number(gte=1),
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of that choice and of the sampled answers.")] = None,
-    controls: ControlsOption = False,
-    nli: NliOption = None,
-    similarity: SimilarityOption = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Number of prompts answered together.")] = None,
-    device: DeviceOption = None,
-    backend: Annotated[BackendName | None, typer.Option(help="What runs the models. Default: transformers.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is done and what is left, and stop.")] = False,
-    estimate: Annotated[
-        bool, typer.Option("--estimate", help="Try a few questions, say what the run will take, and stop.")
-    ] = False,
-    verbose: VerboseOption = False,
-    *,
-    spread: ExecutorChoice,
-) -> None:
-    """Answer the questions, record what the methods need, score and judge: the paper's experiment on any model.
+    seed: Annotated[
+        int | None,
+        Parameter(help="Seed of that choice and of the sampled answers.", validator=Number(gte=0)),
+    ] = None,
+    controls: Controls = False,
+    nli: Nli = None,
+    similarity: Similarity = None,
+    batch_size: Annotated[int | None, Parameter(help="Prompts processed together.", validator=Number(gte=1))] = None,
+    device: Device = None,
+    dry_run: Annotated[bool, Parameter(help="Show what is done and what is left, and stop.")] = False,
+    estimate: Annotated[bool, Parameter(help="Try a few questions, say what the run will take, and stop.")] = False,
+    in_use: Read[SettingsInUse],
+    verbose: Read[bool],
+) -> int | None:
+    """Answer questions, record what the methods need, score and judge.
 
-    Everything is kept in the run's folder in small files. A run that was stopped, or whose settings changed, computes
-    only what is missing; `semtoken bench report RUN` then makes the tables. Options here override the file's settings.
+    The paper's experiment on any model. Everything is kept in the run's folder in small files; a run that was stopped,
+    or whose settings changed, computes only what is missing. Options go before the file's settings.
 
-    For example:
-
-    - `semtoken bench run --model almanac --dataset almanac --out runs/almanac`
-    - `semtoken bench run paper.yaml`
-    - `semtoken bench run paper.yaml --limit 200 --out runs/trial --dry-run`
+    Example: `semtoken bench run --model almanac --dataset almanac -o runs/almanac`
     """
     from semtoken.bench.run import run_benchmark
 
+    if dry_run and estimate:
+        raise UsageError("--dry-run and --estimate are two looks at a run: give one of them.")
+    of_process = in_use.settings.model.backend
+    backend = of_process if "model.backend" in in_use.sources else None
     of_models = {"clusters": clusters, "batch_size": batch_size, "device": device, "backend": backend}
     flags: dict[str, Any] = {
         "models": [{"name": name} for name in model] if model else None,
         "datasets": [_dataset(text) for text in dataset] if dataset else None,
         "methods": [name.strip() for name in methods.split(",") if name.strip()] if methods else None,
-        "judges": judge or None,
+        "judges": list(judge) or None,
         "limit": limit,
         "seed": seed,
         "nli": nli,
@@ -125,15 +150,17 @@ def run(
         quiet_libraries()
     if estimate:
         show_estimate(resolved)
-        return
-    folder = out_folder or _default_folder(settings)
+        return None
+    folder = output or _default_folder(settings)
     if dry_run:
         show_plan(resolved, folder)
-        return
+        return None
     directory = None if settings is None else settings.absolute().parent
     with run_bars() as bars:
-        failures = run_benchmark(resolved, folder, executor=spread.load(), watcher=bars, directory=directory)
-    report_failures(failures, folder)
+        failures = run_benchmark(
+            resolved, folder, executor=executor_of(in_use.settings).load(), watcher=bars, directory=directory
+        )
+    return report_failures(failures, folder)
 
 
 def _dataset(text: str) -> dict[str, str]:
@@ -160,7 +187,7 @@ def resolve(path: Path | None, flags: Mapping[str, Any]) -> RunSettings:
 
 def _default_folder(settings: Path | None) -> Path:
     if settings is None:
-        raise InvalidInput("Name the run's folder with --out.")
+        raise InvalidInput("Name the run's folder with --output.")
     return DEFAULT_FOLDER / settings.stem
 
 
@@ -211,8 +238,8 @@ def _plan_table(pending: Sequence[PendingWork]) -> Table:
     return table
 
 
-def report_failures(failures: Sequence[Failure], folder: Path) -> None:
-    """Say how a run ended; exit with 1 if something failed."""
+def report_failures(failures: Sequence[Failure], folder: Path) -> int | None:
+    """Say how a run ended; the exit status is 1 if something failed."""
     from semtoken.bench.read_results import model_shares
     from semtoken.bench.run import LOG
 
@@ -221,7 +248,7 @@ def report_failures(failures: Sequence[Failure], folder: Path) -> None:
             answers = "Greedy answers" if name == "greedy" else "Samples"
             tell(f"{answers}: {share:.0%} of the time was spent in the model.")
         tell(f"The run in {folder} is complete. Its tables: semtoken bench report {quote(str(folder))}")
-        return
+        return None
     steps: dict[str, list[str]] = {}  # a model that cannot be loaded fails every step that reads it, for one reason
     for failure in failures:
         steps.setdefault(failure.reason, []).append(f"{failure.where}, {failure.what}")
@@ -232,7 +259,7 @@ def report_failures(failures: Sequence[Failure], folder: Path) -> None:
         f"{folder / LOG} says more. Run the same command again to try these once more.",
         style="red",
     )
-    raise typer.Exit(1)
+    return FAILED
 
 
 class RunBars:

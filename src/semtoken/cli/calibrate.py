@@ -1,170 +1,274 @@
-"""`semtoken calibrate`: from labelled answers to a promise."""
+"""`semtoken calibrate`: from labeled answers, or answers to typed questions, to a guarantee."""
 
 from __future__ import annotations
 
-import hashlib
+import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote as quoted_name
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
-from semtoken.choices import CurveName, Promise
-from semtoken.cli.console import counting, out, plain_table, tell
-from semtoken.cli.options import (
-    BatchSizeOption,
-    MaxNewTokensOption,
-    ModelChoice,
-    as_methods,
-    model_options,
-    output_folder,
-)
+from semtoken.choices import Promise
+from semtoken.cli.audit import is_journal, is_required
+from semtoken.cli.console import json_line, out, plain_table, tell
+from semtoken.cli.parameters import Json
+from semtoken.cli.settings import Read, Settings, SettingsInUse
+from semtoken.cli.statuses import Status, UsageError
 from semtoken.errors import InvalidInput
-from semtoken.models.prompts import how_to_ask
 
 if TYPE_CHECKING:
-    from semtoken.guarantees import Calibrator, Report
-    from semtoken.guarantees.fingerprint import Fingerprint
-    from semtoken.guarantees.labels import AnswerRecord
+    from semtoken.calibration import Calibrator, Report
+    from semtoken.calibration.fingerprint import Fingerprint
+    from semtoken.calibration.labels import AnswerRecord
+    from semtoken.decisions.calibrating import DecisionCalibrator
 
-ALMANAC_DEV = "almanac-dev"
+Rate = Annotated[float | None, Parameter(metavar="RATE", validator=Number(gt=0, lt=1))]
 
 
-@model_options()
 def calibrate(
-    output: Annotated[Path, output_folder("Directory of the calibrator.")],
     source: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[LABELLED.jsonl]",
-            dir_okay=False,
-            help="Scored answers with `correct`, or with `answers` (accepted ones) to judge by, or questions "
-            "with `answers` to be answered first. JSON lines or CSV. Or 'almanac-dev': the built-in model's questions.",
-        ),
-    ] = None,
-    journal: Annotated[
-        str | None,
-        typer.Option(
-            "--journal", metavar="URL", help="Instead of a file: a journal, of which the labelled random sample counts."
-        ),
-    ] = None,
-    alpha: Annotated[float, typer.Option(help="Share of wrong answers that the promise allows.")] = 0.1,
-    delta: Annotated[float, typer.Option(help="How likely the labels may mislead.")] = 0.1,
-    promise: Annotated[
-        Promise,
-        typer.Option(
-            help="At most alpha: 'selective': of the accepted answers are wrong; 'missed': of the wrong answers are "
-            "accepted; 'joint': of all questions get a wrong answer."
-        ),
-    ] = "selective",
-    method: Annotated[CurveName, typer.Option(help="How a score becomes a chance.")] = "blend",
-    by: Annotated[
-        str | None,
-        typer.Option(
-            help="The method whose scores are calibrated, such as mean_new_word (see --methods of `semtoken score`), "
-            "or NAME for a field score_NAME of your own, where higher is riskier. Default: the headline of each "
-            "answer; 'stc' is the product over the tokens."
-        ),
-    ] = None,
-    start: Annotated[
-        float | None,
-        typer.Option(
-            help="Share of answers that the first threshold tried accepts, for promise 'selective'; fix it before you "
-            "see labels. Default: several starts from 5% on."
-        ),
-    ] = None,
-    unlabelled: Annotated[
-        Path | None,
-        typer.Option(
-            dir_okay=False, help="Further scored answers without labels, 200 or more, to place the thresholds."
-        ),
-    ] = None,
-    groups: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="A field of the answers, such as a language: a calibrator with a promise of its own for each value, "
-            "in a folder of that name. delta is divided by their number, so that all promises hold together.",
-        ),
-    ] = None,
-    label: Annotated[str, typer.Option(help="The field that says whether an answer is right.")] = "correct",
-    judge: Annotated[
         str,
-        typer.Option(help="Judge of answers that have no label but accepted answers: 'exact', 'contains', 'rouge'."),
-    ] = "exact",
-    task: Annotated[str | None, typer.Option(help="A name for the kind of question, for the report.")] = None,
-    overwrite: Annotated[bool, typer.Option("--force", help="Replace a calibrator that exists.")] = False,
+        Parameter(metavar="SOURCE", help="Labeled answers, answers to typed questions, or a journal."),
+    ],
+    /,
     *,
-    choice: ModelChoice,
-    max_new_tokens: MaxNewTokensOption = 64,
-    batch_size: BatchSizeOption = 8,
-) -> None:
-    """Make a calibrator from labelled answers: the chance of being right, a threshold with a promise, a report.
+    output: Annotated[Path, Parameter(name=("--output", "-o"), metavar="DIR", help="Folder of the calibrator.")],
+    alpha: Annotated[Rate, Parameter(help="Error rate that the guarantee allows. Default: 0.1.")] = None,
+    delta: Annotated[Rate, Parameter(help="Probability that the guarantee fails. Default: 0.1.")] = None,
+    guarantee: Annotated[
+        Promise | None,
+        Parameter(
+            metavar="KIND",
+            help="selective: errors among accepted answers; missed: accepted among errors; joint: accepted errors "
+            "among all. Default: selective.",
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None, Parameter(metavar="FILE", help="Correct values, where the answers come without them.")
+    ] = None,
+    questions: Annotated[
+        Path | None, Parameter(metavar="FILE", help="Questions, where the answers come without them.")
+    ] = None,
+    label_field: Annotated[
+        str | None, Parameter(help="Field that says whether an answer is right. Default: correct.")
+    ] = None,
+    judge: Annotated[
+        str | None,
+        Parameter(help="Judge answers against accepted ones: exact, contains or rouge. Default: exact."),
+    ] = None,
+    by: Annotated[
+        str | None, Parameter(metavar="METHOD", help="Calibrate this score instead of the confidence.")
+    ] = None,
+    group_by: Annotated[
+        str | None,
+        Parameter(
+            metavar="FIELD",
+            help="Fit one calibrator per value of a field; the guarantees hold jointly.",
+        ),
+    ] = None,
+    unlabeled: Annotated[
+        Path | None, Parameter(metavar="FILE", help="Scores without labels, to place the thresholds.")
+    ] = None,
+    require: Annotated[bool, Parameter(help="Exit with 1, and write nothing, if a guarantee is not possible.")] = False,
+    overwrite: Annotated[bool, Parameter(name="--force", help="Replace the output if it exists.")] = False,
+    as_json: Json = False,
+    in_use: Read[SettingsInUse],
+) -> int | None:
+    """Fit a calibrator: probabilities, and a threshold with a guarantee.
 
-    Answers that have a label are taken as they are; those with accepted answers are judged; questions without an answer
-    are answered first, with --model. Answers that have a score but neither label nor accepted answers serve as scores
-    without labels. Only one answer to a question counts. Make labels with `semtoken label`.
+    Writes a folder with the calibrator and a report. If the labels do not support the guarantee, it says so and accepts
+    nothing. Answers without a label are judged by their accepted answers (`answers`), and serve as scores without
+    labels where they have none.
 
-    For example:
-
-    - `semtoken calibrate labelled.jsonl -o my-calibrator --alpha 0.1`
-    - `semtoken calibrate questions.jsonl -o my-calibrator --model Qwen/Qwen2.5-3B --judge contains`
-    - `semtoken calibrate labelled.jsonl -o my-calibrators --groups language`
-    - `semtoken calibrate --journal journal.db -o my-calibrator --force`
-    - `semtoken ask --calibrator my-calibrator "What is the capital of Japan?"`
+    Example: `semtoken calibrate answers.labeled.jsonl -o my-calibrator --alpha 0.1`
     """
-    from semtoken.guarantees import Fingerprint
-    from semtoken.guarantees.labels import read_answers, require_labels
-    from semtoken.guarantees.promises import shortage
-    from semtoken.support.files.safe_files import locked
+    wanted = in_use.settings.guarantee
+    aim = {"alpha": alpha or wanted.alpha, "delta": delta or wanted.delta, "promise": guarantee or wanted.kind}
+    of_answers: dict[str, object] = {"--label-field": label_field, "--judge": judge, "--by": by}
+    of_answers |= {"--group-by": group_by, "--unlabeled": unlabeled}
+    if not is_journal(source) and (labels or questions or holds_decisions(Path(source))):
+        if useless := [name for name, value in of_answers.items() if value is not None]:
+            raise UsageError(f"{', '.join(useless)} has no effect on answers to typed questions: leave it out.")
+        asked = questions or (
+            Path(in_use.settings.decisions.questions) if in_use.settings.decisions.questions else None
+        )
+        named = labels, asked if labels or questions else None
+        return _fit_decisions(
+            Path(source), output, named, aim, in_use.settings, overwrite=overwrite, require=require, as_json=as_json
+        )
+    return _fit_answers(
+        source,
+        output,
+        aim,
+        (label_field, judge, by, group_by, unlabeled),
+        overwrite=overwrite,
+        require=require,
+        as_json=as_json,
+    )
 
+
+def holds_decisions(source: Path) -> bool:
+    """Whether a file or folder holds answers to typed questions, written by `decide` or saved as a server gave them.
+
+    Answers in text are one file of JSON lines, CSV or Parquet, whose field `answers`, if it is there, lists texts.
+    """
+    from semtoken.files.safe_files import read_json_lines
+
+    if source.is_dir() or source.suffix == ".json":
+        return True
+    if source.suffix in (".csv", ".parquet") or not source.is_file():
+        return False
+    line = next(iter(read_json_lines(source)), None)
+    if line is None or line.fault or not isinstance(line.value, Mapping):
+        return False
+    if any(isinstance(line.value.get(name), Mapping) for name in ("response", "reply", "body", "decision", "answers")):
+        return True
+    answers = line.value.get("answers")
+    return isinstance(answers, list) and bool(answers) and isinstance(answers[0], Mapping)
+
+
+def _fit_answers(
+    source: str,
+    output: Path,
+    aim: dict[str, Any],
+    how: tuple[str | None, str | None, str | None, str | None, Path | None],
+    *,
+    overwrite: bool,
+    require: bool,
+    as_json: bool,
+) -> int | None:
+    """Fit a calibrator of answers, or one for each group of them, and write all of them or none."""
+    from semtoken.calibration import Fingerprint
+    from semtoken.calibration.labels import read_answers, require_labels, require_scores
+    from semtoken.calibration.promises import shortage
+    from semtoken.files.safe_files import locked
+
+    label_field, judge, by, group_by, unlabeled = how
     _check_target(output, overwrite=overwrite)
-    if (source is None) == (journal is None):
-        raise InvalidInput("Name the file of labelled answers, or a journal with --journal; one of them.")
-    answers = read_answers(_embedded(source), label) if source is not None else _sampled(str(journal))
-    if source is not None:
-        require_labels(answers, label)
-    further = [] if unlabelled is None else read_answers(unlabelled, label)
-    if promise == "selective":
-        missing = shortage(sum(answer.can_be_labelled for answer in answers), alpha, delta)
+    field = label_field or "correct"
+    if is_journal(source):
+        if label_field is not None or judge is not None:
+            raise UsageError("--label-field and --judge have no effect on a journal, which has its labels.")
+        answers = _sampled(source)
+    else:
+        answers = read_answers(Path(source), field)
+        require_labels(answers, field)
+    require_scores(answers)
+    further = [] if unlabeled is None else read_answers(unlabeled, field)
+    if aim["promise"] == "selective":
+        missing = shortage(sum(answer.can_be_labelled for answer in answers), aim["alpha"], aim["delta"])
         if missing:
             tell(missing)
-    known = Fingerprint(task=task)
-    if any(answer.log_score is None for answer in answers):
-        if groups is not None:
-            raise InvalidInput(
-                "--groups needs answers that are scored already. Score them with `semtoken score` first."
-            )
-        if by is not None and by not in as_methods(choice.methods):
-            choice = replace(choice, methods=",".join([*as_methods(choice.methods), *as_methods(by)]))
-        answers, known = _answered(answers, choice, output, batch_size, max_new_tokens, known)
-    answers, known = _judged(_one_of_each(answers), judge, known)
-    parts = _parts(answers, further, groups)
-    settings = {"promise": promise, "alpha": alpha, "delta": delta / len(parts), "start": start}
+    answers, known = _judged(_one_of_each(answers), judge or "exact", Fingerprint())
+    parts = _parts(answers, further, group_by)
+    settings = aim | {"delta": aim["delta"] / len(parts)}
     places = {name: output / _folder_name(name) for name in parts}
     for place in places.values():
         _check_target(place, overwrite=overwrite)
     made = {}
     for name, (own, rest) in parts.items():
         try:
-            made[name] = _fitted(own, rest, known, method, by, settings)
+            made[name] = _fitted(own, rest, known, by, settings)
         except InvalidInput as error:
-            raise InvalidInput(f"{groups} {name}: {error} Nothing was written." if name else str(error)) from error
+            raise InvalidInput(f"{group_by} {name}: {error} Nothing was written." if name else str(error)) from error
+    without = [name for name, (calibrator, _, _) in made.items() if not _accepts(calibrator)]
+    if require and without:
+        named = f" for {', '.join(without)}" if without != [""] else ""
+        tell(f"Nothing was written, since no guarantee is possible{named}.", style="red")
+        return Status.DOES_NOT_HOLD
     busy = f"Another `semtoken calibrate` is writing to {output}. Wait for it, or choose another directory."
     whole = output.resolve()
     with locked(whole.with_name(f".{whole.name}.lock"), busy, remove=True):
         for place in places.values():  # another one may have ended meanwhile
             _check_target(place, overwrite=overwrite)
         for name, (calibrator, report, labelled) in made.items():
+            _write(places[name], calibrator, report, labelled)
+            if as_json:
+                print(json_line(_summary(name, calibrator, report)))
+                continue
             if name:
-                tell(f"{groups} {name}:")
-            _write(places[name], calibrator, report, labelled, start)
+                tell(f"{group_by} {name}:")
             _show(calibrator, report)
             tell(f"Calibrator and report in {places[name]}. Use it with --calibrator {quote(str(places[name]))}.")
+    return None
+
+
+def _accepts(calibrator: Calibrator) -> bool:
+    """Whether there is a threshold that accepts anything: without one nothing is guaranteed."""
+    return calibrator.threshold is not None and calibrator.threshold.uncertainty is not None
+
+
+def _summary(group: str, calibrator: Calibrator, report: Report) -> dict[str, Any]:
+    """What was fitted, as plain values."""
+    statement = None if calibrator.threshold is None else calibrator.threshold.statement
+    values: dict[str, Any] = {"labels": calibrator.n, "promises": _accepts(calibrator), "statement": statement}
+    values |= {"log_loss": report.log_loss.value, "calibration_error": report.calibration_error}
+    return {"group": group, **values} if group else values
+
+
+def _fit_decisions(
+    source: Path,
+    output: Path,
+    named: tuple[Path | None, Path | None],
+    aim: dict[str, Any],
+    settings: Settings,
+    *,
+    overwrite: bool,
+    require: bool,
+    as_json: bool,
+) -> int | None:
+    """Fit a calibrator of each typed question: of a predicate two, for what is called true and what is called false."""
+    from semtoken.checking.saved_decisions import decision_records
+    from semtoken.decisions.answers import doubts_of
+    from semtoken.decisions.calibrating import NAME, DecisionCalibrator, doubts
+    from semtoken.decisions.running import read_questions
+    from semtoken.files.outputs import check_not_inside
+
+    labels, questions = named
+    check_not_inside(output, [source])
+    if output.exists() and not (output / NAME).exists():
+        raise InvalidInput(f"{output} exists and is no calibrator of decisions. Name another folder.")
+    if (output / NAME).exists() and not overwrite:
+        raise InvalidInput(f"{output / NAME} exists. Choose another directory, or replace it with --force.")
+    asked = None if questions is None else read_questions(questions)
+    records = decision_records(source, labels=labels, questions=asked)
+    for sentence in [*doubts_of(records), *doubts(records, aim["promise"], aim["alpha"], aim["delta"])]:
+        tell(sentence)
+    fitted = DecisionCalibrator.fit(records, **aim)
+    required = settings.decisions.require
+    missing = [side.what for side in fitted.sides.values() if not side.promises and is_required(side, required)]
+    unknown = set(required) - {name for side in fitted.sides.values() for name in (side.name, side.what)}
+    if require and unknown:
+        raise InvalidInput(f"require under [decisions] names {min(unknown)!r:.60}, which no answer is about.")
+    if not (require and missing):
+        fitted.save(output)
+    if as_json:
+        for side in fitted.sides.values():
+            counts = {"labels": side.n, "accepted": side.n_accepted, "wrong": side.n_wrong_accepted}
+            told = {"promises": side.promises, "statement": side.statement}
+            print(json.dumps({"question": side.name, "side": side.side, **counts, **told}))
+    else:
+        _tell_fitted(fitted)
+    if require and missing:
+        tell(f"Nothing was written, since there is no promise for {', '.join(missing)}.", style="red")
+        return Status.DOES_NOT_HOLD
+    return None
+
+
+def _tell_fitted(fitted: DecisionCalibrator) -> None:
+    for side in fitted.sides.values():
+        print(f"{side.what} ({side.n} labels): {side.statement}")
+    names = {fingerprint: side.name for (fingerprint, _), side in fitted.sides.items()}
+    for fingerprint, scale in fitted.scales.items():
+        print(f"{names[fingerprint]}, probabilities of all options: {scale.statement}.")
+    for fingerprint, sets in fitted.sets.items():
+        print(f"{names[fingerprint]}, sets of options: {sets.statement}.")
 
 
 def _folder_name(group: str) -> str:
@@ -183,7 +287,7 @@ def _parts(
         return {"": (list(answers), list(further))}
     for answer in (*answers, *further):
         if answer.record.get(column) in (None, ""):
-            raise InvalidInput(f"{answer.where}: the field {column!r}, which --groups names, is missing or empty.")
+            raise InvalidInput(f"{answer.where}: the field {column!r}, which --group-by names, is missing or empty.")
     own = places_of_groups([answer.record[column] for answer in answers], len(answers))
     rest = {name: [other for other in further if str(other.record[column]).strip() == name] for name in own}
     return {name: ([answers[i] for i in places], rest[name]) for name, places in own.items()}
@@ -202,69 +306,11 @@ def _sampled(url: str) -> list[AnswerRecord]:
     return answers
 
 
-def _embedded(source: Path) -> Path:
-    """The file of an embedded question set, by its name."""
-    from semtoken.support.almanac import QUESTIONS
-
-    names = {"almanac": "test", ALMANAC_DEV: "dev"}
-    split = names.get(str(source))
-    return source if split is None or source.exists() else QUESTIONS / f"{split}.jsonl.gz"
-
-
 def _check_target(output: Path, *, overwrite: bool) -> None:
     from semtoken.guarantees.calibrator import NAME
 
     if (output / NAME).exists() and not overwrite:
         raise InvalidInput(f"{output / NAME} exists. Choose another directory, or replace it with --force.")
-
-
-def _answered(
-    answers: Sequence[AnswerRecord],
-    choice: ModelChoice,
-    output: Path,
-    batch_size: int,
-    max_new_tokens: int,
-    known: Fingerprint,
-) -> tuple[list[AnswerRecord], Fingerprint]:
-    """Answer the questions; what is done is kept in the directory, and an interrupted command goes on."""
-    from semtoken.bench.score_file import ScoringJob
-    from semtoken.cli.score import batch_scorer
-    from semtoken.guarantees.apply import origin_of
-    from semtoken.guarantees.labels import read_answers
-    from semtoken.support.files.record_files import write_records
-
-    if scored := [answer for answer in answers if answer.log_score is not None]:
-        raise InvalidInput(
-            f"{scored[0].where} has a score and other lines have none. Score all of them alike, in one run."
-        )
-    if unasked := [answer for answer in answers if not answer.question]:
-        raise InvalidInput(f"{unasked[0].where}: 'question' or 'log_score' is needed.")
-    asked = output / "questions.jsonl"
-    write_records(
-        asked,
-        (
-            {"id": answer.record.get("id", i), "question": answer.question, "answers": list(answer.references)}
-            for i, answer in enumerate(answers)
-        ),
-    )
-    job = ScoringJob(
-        source=asked,
-        target=output / "answers.jsonl",
-        settings=choice.settings | {"max_new_tokens": max_new_tokens},
-        batch_size=batch_size,
-    )
-    so_far = job.check()
-    stc = choice.load()
-    generation = {"max_new_tokens": max_new_tokens, "stop_at_newline": False}
-    with counting("answering", so_far.total, so_far.done) as progress:
-        job.run(batch_scorer(stc, choice.model, generation), progress)
-    asking = how_to_ask(choice.model, stc.tokenizer, raw=False)
-    known = replace(
-        known,
-        **origin_of(stc.model, choice.model),
-        template=hashlib.sha256(asking.template.encode()).hexdigest()[:16],
-    )
-    return read_answers(output / "answers.jsonl"), known
 
 
 def _one_of_each(answers: Sequence[AnswerRecord]) -> list[AnswerRecord]:
@@ -306,7 +352,6 @@ def _fitted(
     answers: Sequence[AnswerRecord],
     further: Sequence[AnswerRecord],
     known: Fingerprint,
-    method: Any,
     by: str | None,
     settings: dict[str, Any],
 ) -> tuple[Calibrator, Report, list[AnswerRecord]]:
@@ -320,7 +365,7 @@ def _fitted(
     rest = [answer for answer in answers if answer.correct is None] + list(further)
     if model := one_model(labelled):
         rest = [answer for answer in rest if answer.model in (None, model)]
-    calibrator = Calibrator.fit(labelled, correct, method, fingerprint=known, by=by)
+    calibrator = Calibrator.fit(labelled, correct, fingerprint=known, by=by)
     enough = settings["promise"] == "selective" and len(rest) >= FEWEST_UNLABELLED
     threshold = Threshold.fit(
         labelled, correct, unlabelled=rest if enough else None, fingerprint=calibrator.fingerprint, by=by, **settings
@@ -329,9 +374,7 @@ def _fitted(
     return replace(calibrator, threshold=threshold), report, labelled
 
 
-def _write(
-    output: Path, calibrator: Calibrator, report: Report, answers: Sequence[AnswerRecord], start: float | None
-) -> None:
+def _write(output: Path, calibrator: Calibrator, report: Report, answers: Sequence[AnswerRecord]) -> None:
     """The report first: a calibrator is there only when all is."""
     from semtoken.guarantees.labels import labelled
     from semtoken.guarantees.promises import forecast
@@ -341,7 +384,7 @@ def _write(
     scores = labelled(own, [a.correct for a in own], by=calibrator.fingerprint.method)
     threshold, said = calibrator.threshold, ""
     if threshold is not None and threshold.uncertainty is None and threshold.promise == "selective":
-        said = forecast(scores.uncertainty, scores.correct, threshold.alpha, threshold.delta, start)
+        said = forecast(scores.uncertainty, scores.correct, threshold.alpha, threshold.delta, None)
         tell(said)
     output.mkdir(parents=True, exist_ok=True)
     write_report(output / "report.html", calibrator, report, scores, said)

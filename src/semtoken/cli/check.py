@@ -8,22 +8,27 @@ from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from cyclopts import Parameter
 
-from semtoken.choices import Distribution
-from semtoken.cli.console import counting, out, tell, untrusted
-from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
-from semtoken.cli.one_by_one import ReplyView, is_one_reply, show_one_by_one
-from semtoken.cli.options import (
-    CalibratorOption,
-    DistributionOption,
-    ExecutorChoice,
-    ForceOption,
-    SchemaOption,
-    executor_options,
-    option_group,
-    output_file,
+from semtoken.cli.console import counting, json_line, out, print_scores, tell, untrusted
+from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, recording_of
+from semtoken.cli.loading import ExecutorChoice, as_methods, executor_of, methods_of, rules_of
+from semtoken.cli.parameters import (
+    Calibrator,
+    Force,
+    JournalUrl,
+    Json,
+    Limit,
+    Methods,
+    Schema,
+    ShowTokens,
+    Strict,
+    Tokenizer,
+    by_kind,
 )
+from semtoken.cli.scored_page import are_scored, write_scored_page
+from semtoken.cli.settings import Read, SettingsInUse
+from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import require
 from semtoken.support.garbage import few_collections
@@ -43,140 +48,219 @@ LONGEST_REASON = 300
 """So many reasons why replies were not scored are shown, and so many characters of each; files have all."""
 
 
-@option_group(ReplyView, "how", "Replies one by one")
-@journal_options()
-@executor_options()
 def check(
-    sources: Annotated[
-        list[str],
-        typer.Argument(metavar="REPLIES...", help="Files, folders or globs of saved replies; '-' for standard input."),
+    *paths: Annotated[
+        str,
+        Parameter(
+            metavar="PATH",
+            help="Replies, or answers written by score: files, folders, patterns, or - for standard input.",
+            required=True,
+        ),
     ],
-    questions: Annotated[
-        Path | None,
-        typer.Option("--questions", "-q", help="The questions or request bodies, joined by id or by order."),
-    ] = None,
-    top: Annotated[int, typer.Option("--top", "-n", min=1, help="How many answers to show.")] = 20,
     output: Annotated[
         Path | None,
-        output_file(
-            "A page (.html), a table (.csv, .parquet), .md or .jsonl; .json has confidences in the shape of the fields."
+        Parameter(
+            name=("--output", "-o"),
+            metavar="FILE",
+            help="Write all answers here; the ending sets the format (.html, .md, .csv, .jsonl, .parquet; .json with "
+            "--schema).",
         ),
     ] = None,
-    schema: SchemaOption = None,
-    calibrator: CalibratorOption = None,
+    limit: Annotated[Limit, Parameter(help="Number of answers to print.")] = 20,
+    questions: Annotated[
+        Path | None, Parameter(metavar="FILE", help="Questions, where the answers come without them.")
+    ] = None,
+    schema: Schema = None,
     labels: Annotated[
-        Path | None,
-        typer.Option(dir_okay=False, help="What is right in replies to typed questions: JSON lines, or a .csv file."),
+        Path | None, Parameter(metavar="FILE", help="Correct values, where the answers come without them.")
     ] = None,
-    format: Annotated[
-        str | None, typer.Option("--format", help="Shape of the replies. Default: recognised by their fields.")
-    ] = None,
-    distribution: DistributionOption = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Stop if a reply cannot be scored, instead of saying so beside the others.")
-    ] = False,
-    force: ForceOption = False,
-    *,
-    how: ReplyView,
-    spread: ExecutorChoice,
-    keeping: JournalChoice,
+    calibrator: Calibrator = None,
+    tokenizer: Tokenizer = None,
+    methods: Methods = None,
+    tokens: ShowTokens = False,
+    journal: JournalUrl = None,
+    format: Annotated[str | None, Parameter(help="Format of the replies, if it is not recognized.")] = None,
+    strict: Strict = False,
+    force: Force = False,
+    as_json: Json = False,
+    in_use: Read[SettingsInUse],
 ) -> None:
-    """Show which of your saved answers to check first, and why.
+    """Rank saved replies, the most doubtful first.
 
-    The replies have to hold log-probabilities (`logprobs`, `top_logprobs`), or the numbers of `semtoken serve` or
-    `proxy`; no model is needed. Answers are ranked by one number, and a sentence says of each what is doubtful in it
-    and what the model would have said instead. Files hold all answers, ranked, or with --schema the fields of JSON
-    answers: value, confidence, what else was likely, and a decision.
+    The replies must hold log-probabilities, or the scores added by semtoken serve or proxy. No model is needed. A file
+    ending in .html is a page on which you can label answers. Replies to typed questions are ranked by the probability
+    of the chosen option.
 
-    Of a single reply, and with --tokens, --json or another option of that group, each choice is shown by itself: its
-    number, the interval that holds the exact one, its flags. --tokenizer makes intervals narrower.
-
-    Replies to typed questions (`/v1/decisions`, `/v1/systemone`) are ranked by the probability of the chosen option.
-    With them, `--questions` is the YAML file of the questions, `--calibrator` what `semtoken decide fit` wrote.
-
-    For example:
-
-    - `semtoken check replies/`
-    - `semtoken check reply.json --tokens`
-    - `semtoken check replies/ --questions questions.jsonl --top 20 -o page.html`
-    - `semtoken check replies/ --schema invoice.schema.json -o fields.csv`
-    - `cat batch_output.jsonl | semtoken check - -o doubtful.csv`
-    - `curl -s localhost:8000/v1/chat/completions -d @request.json | semtoken check - --json`
-    - `semtoken check million.jsonl -o doubtful.csv --executor ray --ray-workers 8`
+    Example: `semtoken check replies/ -o page.html`
     """
-    from semtoken.decisions.saved import are_decisions
-    from semtoken.guarantees.apply import CalibratorInUse
-    from semtoken.guarantees.promises import labels_needed
-    from semtoken.replies.checking.answers import CheckSettings, check_replies
-    from semtoken.replies.checking.fields import read_schema
-    from semtoken.replies.checking.shards import check_in_shards
-    from semtoken.replies.checking.tables import field_table, markdown, markdown_of_fields, rows_of
+    from semtoken.checking.saved_decisions import are_decisions
 
-    ranking = (questions, output, schema, calibrator, labels, keeping.journal)
-    if how.wanted or (all(option is None for option in ranking) and not strict and is_one_reply(sources)):
-        if any(option is not None for option in ranking):
-            raise InvalidInput(
-                "--tokens, --json, --tokenizer and the other options of that group show replies one by one; leave them "
-                "out to rank, to write files, or to use a calibrator or a journal."
-            )
-        show_one_by_one(sources, format, distribution, how)
+    of_replies: dict[str, object] = {
+        "--tokenizer": tokenizer,
+        "--methods": methods,
+        "--tokens": tokens,
+        "--format": format,
+    }
+    of_replies |= {"--journal": journal, "--strict": strict, "--schema": schema, "--json": as_json}
+    if are_scored(paths):
+        _refuse({**of_replies, "--questions": questions, "--labels": labels}, "answers that are scored already")
+        if output is None or output.suffix.lower() != ".html":
+            raise UsageError("Answers that are scored already can be shown as a page: name it, -o page.html.")
+        write_scored_page([Path(path) for path in paths], output, calibrator)
         return
-    if are_decisions(sources):
-        check_decisions(sources, questions, labels, calibrator, top, output)
+    if are_decisions(paths):
+        _refuse(of_replies, "replies to typed questions")
+        check_decisions(paths, questions, labels, calibrator, limit, output)
         return
-    if labels is not None:
-        raise InvalidInput("--labels are for replies to typed questions. For answers in text: `semtoken label`.")
-    if output is not None and output.suffix.lower() not in WRITERS:
+    _refuse({"--labels": labels}, "answers in text, which `semtoken label` marks")
+    if as_json and schema is not None and tokens:
+        raise UsageError("--tokens has no effect with --schema: leave it out.")
+    _check_output(output, schema)
+    _check_replies(
+        paths,
+        output,
+        limit,
+        questions,
+        schema,
+        calibrator,
+        _reading(tokenizer, methods, format, in_use),
+        recording_of(journal, in_use.settings.journal) if journal is not None else JournalChoice(),
+        executor_of(in_use.settings),
+        tokens=tokens,
+        strict=strict,
+        as_json=as_json,
+    )
+
+
+def _refuse(typed: Mapping[str, object], beside: str) -> None:
+    if useless := [name for name, value in typed.items() if value]:
+        raise UsageError(f"{', '.join(useless)} has no effect on {beside}: leave it out.")
+
+
+def _check_output(output: Path | None, schema: Path | None) -> None:
+    """Refuse, before anything is read, a file that is of no known kind, or cannot be written here."""
+    if output is None:
+        return
+    ending = output.suffix.lower()
+    if ending not in WRITERS:
         raise InvalidInput(f"{output}: the ending says what to write: {', '.join(WRITERS)}.")
-    if output is not None and output.suffix.lower() == ".json" and schema is None:
+    if ending == ".json" and schema is None:
         raise InvalidInput(f"{output}: .json holds the fields of each document, which --schema names; give .jsonl.")
-    if output is not None and output.suffix.lower() == ".parquet":
+    if ending == ".parquet":
         require("pyarrow", extra="frames")
-    spread.check(keeping.journal, files=output is not None and "-" not in sources)
-    distributed = spread.load()
+
+
+def _reading(tokenizer: str | None, methods: str | None, format: str | None, in_use: SettingsInUse) -> dict[str, Any]:
+    """How replies are read and scored: options of `check_replies`."""
+    from semtoken.core.scorer import as_tokens
+
+    endpoint, scoring = in_use.settings.endpoint, in_use.settings.scoring
+    wanted = as_methods(methods, of_replies=True) if methods else methods_of(scoring, of_replies=True)
+    return {
+        "format": format,
+        "distribution": endpoint.distribution or None,
+        "vocabulary": None if tokenizer is None else as_tokens(tokenizer),
+        "rules": rules_of(scoring),
+        "methods": wanted,
+        "temperature": None if endpoint.temperature == 1 else endpoint.temperature,
+        "answering_model": endpoint.answering_model or None,
+    }
+
+
+def _check_replies(
+    sources: Sequence[str],
+    output: Path | None,
+    limit: int,
+    questions: Path | None,
+    schema: Path | None,
+    calibrator: Path | None,
+    reading: dict[str, Any],
+    recording: JournalChoice,
+    spread: ExecutorChoice,
+    *,
+    tokens: bool,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    from semtoken.calibration.apply import CalibratorInUse
+    from semtoken.checking.answers import CheckSettings, check_replies
+    from semtoken.checking.fields import read_schema
+    from semtoken.checking.shards import check_in_shards
+    from semtoken.checking.tables import field_table, markdown, markdown_of_fields, rows_of
+
+    if calibrator is not None and by_kind([calibrator])[0] is None:
+        raise UsageError(f"{calibrator} is a calibrator of typed questions, and these are answers in text.")
     applied = None if calibrator is None else CalibratorInUse.load(calibrator)
     wanted = None if schema is None else read_schema(schema)
-    with keeping.keeper("check") as keeper:
+    spread.check(recording.journal, files=output is not None and "-" not in sources and not (tokens or as_json))
+    distributed = spread.load()
+    with recording.keeper("check") as keeper:
         with few_collections(OBJECTS_OF_REPLIES), counting("checking replies", None) as progress:
-            settings = CheckSettings(format, applied, wanted, keeper is not None, distribution)
+            keep_tokens = keeper is not None or tokens or as_json
+            how = reading | {"calibrator": applied, "schema": wanted, "keep_tokens": keep_tokens}
             if distributed is None or output is None:
-                checked = check_replies(sources, questions=questions, on_checked=progress, **vars(settings))
+                checked = check_replies(sources, questions=questions, on_checked=progress, **how)
             else:
                 folder = output.with_name(f"{output.name}.shards")
                 checked = check_in_shards(
-                    settings, sources, distributed, folder, questions=questions, on_checked=progress
+                    CheckSettings(**how), sources, distributed, folder, questions=questions, on_checked=progress
                 )
         if strict and checked.refused:
             raise InvalidInput(f"{_not_scored(checked)}\nNothing was written.")
         if keeper is not None:
             _keep(keeper, checked, applied)
+            tell(f"{len(checked.answers):,} answers are in the journal {recording.journal}.")
     if wanted is not None:
         rows = field_table(checked)
-        _show_fields([row for row in rows if row["error"] is None], top, calibrated=applied is not None)
+        fields = [row for row in rows if row["error"] is None]
+        if as_json:
+            _print_json(fields[:limit])
+        else:
+            _show_fields(fields, limit, calibrated=applied is not None)
         _conclude(checked)
         if output is not None:
-            _write(checked, output, sources, questions, rows, markdown_of_fields(rows, top))
-            tell(f"{output} holds {sum(row['error'] is None for row in rows):,} fields, ranked.")
+            _write(checked, output, sources, questions, rows, markdown_of_fields(rows, limit))
+            tell(f"{output} holds {len(fields):,} fields, ranked.")
         return
-    shown = checked.answers[:top]
-    _show_answers(shown, checked, calibrated=applied is not None)
-    if applied is None:
-        next_step = _how_to_label(sources, questions, format, distribution, output)
-        tell(
-            "For a threshold, label a random sample, 200 answers to begin with: a promise of at most 10% wrong among "
-            f"the accepted takes {labels_needed(0, 0.1, 0.1)} at the very least. {next_step}"
-        )
+    shown = checked.answers[:limit]
+    if as_json:
+        _print_json([_record(answer) for answer in shown])
+        _conclude(checked)
+    else:
+        _show_answers(shown, checked, calibrated=applied is not None, tokens=tokens)
+        if applied is None:
+            _tell_next(sources, questions, reading["format"], output)
     if output is not None:
         _write(checked, output, sources, questions, rows_of(checked), markdown(checked, shown))
         unscored = f", and {len(checked.refused):,} replies without a score" if checked.refused else ""
         tell(f"{output} holds {len(checked.answers):,} answers, ranked{unscored}.")
 
 
+def _print_json(records: Sequence[Mapping[str, Any]]) -> None:
+    for record in records:
+        print(json_line(record))
+
+
+def _record(answer: CheckedAnswer) -> dict[str, Any]:
+    """An answer as plain values: its place, its scores, what is doubtful in it, and what the calibrator says."""
+    place = {"rank": answer.rank, "id": answer.id, "where": answer.where, "question": answer.question}
+    return place | answer.response.to_dict() | {"doubt": answer.sentence} | dict(answer.calibration or {})
+
+
+def _tell_next(sources: Sequence[str], questions: Path | None, format: str | None, output: Path | None) -> None:
+    from semtoken.calibration.promises import labels_needed
+
+    tell(
+        "For a threshold, label a random sample, 200 answers to begin with: a promise of at most 10% wrong among the "
+        f"accepted takes {labels_needed(0, 0.1, 0.1)} at the very least. "
+        f"{_how_to_label(sources, questions, format, output)}"
+    )
+
+
 def _how_to_label(
     sources: Sequence[str],
     questions: Path | None,
     format: str | None,
-    distribution: Distribution | None,
     output: Path | None,
 ) -> str:
     """The commands that come next: they run where this one did."""
@@ -184,7 +268,7 @@ def _how_to_label(
         return f"Next: `semtoken label {quote(str(output))}`."
     if "-" in sources:  # what came over standard input is gone
         return "Next: give the same replies again with `-o answers.jsonl`, then `semtoken label answers.jsonl`."
-    given = {"--questions": questions, "--format": format, "--distribution": distribution}
+    given = {"--questions": questions, "--format": format}
     options = (str(word) for name, value in given.items() if value is not None for word in (name, value))
     again = join(["check", *sources, *options])
     return f"Next: `semtoken {again} -o answers.jsonl`, then `semtoken label answers.jsonl`."
@@ -203,13 +287,15 @@ def _keep(keeper: AnswerKeeper, checked: CheckedReplies, applied: CalibratorInUs
         keeper.keep(answer.response, answer.calibration, applied, place=answer.id, question=answer.question)
 
 
-def _show_answers(shown: Sequence[CheckedAnswer], checked: CheckedReplies, *, calibrated: bool) -> None:
+def _show_answers(shown: Sequence[CheckedAnswer], checked: CheckedReplies, *, calibrated: bool, tokens: bool) -> None:
     """Print the most doubtful answers, and what could not be scored."""
     from semtoken.core.results.headlines import RANKS
     from semtoken.replies.checking.tables import NOTE
 
     for answer in shown:
         _print(answer)
+        if tokens:
+            _print_tokens(answer)
     if shown and not calibrated:
         out.print(untrusted(RANKS, style="dim"), soft_wrap=True)
     tell(f"{len(shown):,} of {len(checked.answers):,} answers, the most doubtful first. {NOTE}")
@@ -231,6 +317,19 @@ def _print(answer: CheckedAnswer) -> None:
         f"confidence {answer.response.headline.shown}{_decided(answer)}"  # the sentence above says which part is unsure
     )
     out.print(untrusted(f"     {number} · {answer.where}", style="dim"), soft_wrap=True)
+    print_scores(answer.response)
+
+
+def _print_tokens(answer: CheckedAnswer) -> None:
+    """Each token with its probability and what else was likely; of an answer whose reply lists none, that it does."""
+    from rich.padding import Padding
+
+    from semtoken.display import token_table
+
+    if answer.from_block:
+        out.print("     The reply holds no log-probabilities, so its tokens cannot be shown.", style="dim")
+        return
+    out.print(Padding(token_table(answer.response), (0, 0, 0, 5)))
 
 
 def _decided(answer: CheckedAnswer) -> str:
@@ -286,10 +385,10 @@ def _write(
     markdown: str,
 ) -> None:
     """Write the rows as a table, or the Markdown, or a page with the images of a file of questions."""
-    from semtoken.cli.view import tell_lost
-    from semtoken.replies.checking.tables import nested_fields, page_rows
-    from semtoken.support.files.record_files import write_records
-    from semtoken.support.files.safe_files import dump_json, replace_text
+    from semtoken.checking.tables import nested_fields, page_rows
+    from semtoken.cli.scored_page import tell_lost
+    from semtoken.files.record_files import write_records
+    from semtoken.files.safe_files import dump_json, replace_text
     from semtoken.web.page import static_page
     from semtoken.web.page.images import rows_with_images_of
 
@@ -355,6 +454,8 @@ def check_decisions(
 
     if output is not None and output.suffix.lower() not in (".csv", ".jsonl", ".parquet"):
         raise InvalidInput(f"{output}: answers to typed questions are written as .csv, .jsonl or .parquet.")
+    if calibrator is not None and by_kind([calibrator])[1] is None:
+        raise UsageError(f"{calibrator} is a calibrator of answers in text, and these are answers to typed questions.")
     asked = None if questions is None else read_questions(questions)
     decisions = saved_decisions(sources, labels=labels, questions=asked)
     fitted = None if calibrator is None else DecisionCalibrator.load(calibrator)

@@ -1,4 +1,4 @@
-"""`semtoken cluster`: make the clusters of a model's tokens, and look into those that are kept."""
+"""`semtoken cluster`: make the clusters of a model's tokens, and look into them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.table import Table
 from rich.text import Text
 
 from semtoken.choices import Algorithm, Embedding, Linkage, Metric
 from semtoken.cli.console import err, out, phases, plain_table, tell
+from semtoken.cli.model import name_and_revision
 from semtoken.cli.models import check_there
-from semtoken.cli.options import JsonOption, RevisionOption, VerboseOption
-from semtoken.cli.typer_commands import CommandGroup, ShortHelp
+from semtoken.cli.parameters import Json
+from semtoken.cli.settings import Read
+from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInput
 from semtoken.support.almanac import ALMANAC
 from semtoken.support.extras import quiet_libraries
@@ -32,59 +35,65 @@ UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def make(
-    model: Annotated[str, typer.Argument(help="A GGUF file, a directory, a hub id, or a name of `semtoken fetch`.")],
+    model: Annotated[
+        str,
+        Parameter(metavar="MODEL", help="A fetched name, a directory, a GGUF file, or a hub id (ID@REVISION)."),
+    ],
+    /,
+    *,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            writable=True,
-            help="Directory for the clusters; with several numbers, one directory in it for each. "
-            "Without it: the user's cache, where the other commands find them.",
+        Parameter(
+            name=("--output", "-o"),
+            metavar="DIR",
+            help="Folder of the clusters; with several numbers one in it for each. Default: the cache, where other "
+            "commands find them.",
         ),
     ] = None,
     n_clusters: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--n-clusters",
-            "-k",
-            min=1,
-            help="Number of clusters; may be given several times. Default: 16,000, and at most half as many as tokens.",
+        tuple[int, ...],
+        Parameter(
+            name=("--n-clusters", "-k"),
+            metavar="N",
+            help="Number of clusters; may be repeated. Default: 16,000, at most half the tokens.",
+            validator=Number(gte=1),
         ),
+    ] = (),
+    algorithm: Annotated[Algorithm, Parameter(help="agglomerative or kmeans.")] = "agglomerative",
+    linkage: Annotated[
+        Linkage | None,
+        Parameter(help="Of agglomerative clustering: complete, average or single. Default: complete."),
     ] = None,
-    algorithm: Annotated[Algorithm, typer.Option(help="How to cluster.")] = "agglomerative",
-    linkage: Annotated[Linkage, typer.Option(help="For agglomerative clustering.")] = "complete",
-    metric: Annotated[Metric, typer.Option(help="Distance of two tokens.")] = "cosine",
-    embedding: Annotated[Embedding, typer.Option(help="Which embeddings to cluster.")] = "concatenated",
-    seed: Annotated[int, typer.Option(help="Seed of k-means.")] = 0,
+    metric: Annotated[Metric, Parameter(help="Distance of two tokens: cosine or euclidean.")] = "cosine",
+    embedding: Annotated[
+        Embedding, Parameter(help="What is clustered: concatenated, input or output.")
+    ] = "concatenated",
     memory_budget: Annotated[
-        str | None, typer.Option(help="Memory that clustering may use, such as 8G. Default: most of what is free.")
+        str | None,
+        Parameter(metavar="SIZE", help="Memory that clustering may use, such as 8G. Default: most of what is free."),
     ] = None,
-    revision: RevisionOption = None,
-    verbose: VerboseOption = False,
+    verbose: Read[bool],
 ) -> None:
-    """Make the clusters of a model's tokens, once a model: a minute for 49,000 tokens, an hour for many more.
+    """Make the clusters of a model's tokens, which the preset paper reads.
 
-    Only the preset paper reads them.
-    Reads only the two embedding matrices and the tokenizer. The defaults are the paper's settings.
+    A minute for 49,000 tokens, an hour for many more. Reads only the two embedding matrices and the tokenizer; the
+    defaults are the paper's settings.
 
-    For example:
-
-    - `semtoken cluster make Qwen/Qwen2.5-3B`
-    - `semtoken cluster make model.gguf -o ./my-clusters`
-    - `semtoken cluster make ./my-model -o ./my-clusters --n-clusters 8000 --n-clusters 16000`
-    - `semtoken cluster make ./my-model --algorithm kmeans --memory-budget 8G`
+    Example: `semtoken cluster make Qwen/Qwen2.5-3B`
     """
+    if linkage is not None and algorithm != "agglomerative":
+        raise UsageError("--linkage has no effect on k-means: leave it out.")
+    model, revision = name_and_revision(model)
     budget = None if memory_budget is None else parse_bytes(memory_budget)
-    _targets(output, n_clusters or [1])  # before anything is read
+    _targets(output, list(n_clusters) or [1])  # before anything is read
     check_there(model, revision)
     from semtoken.clustering.cache import default_settings
     from semtoken.clustering.token_clusters import ClusterSettings, vocabulary_of
 
     if not verbose:
         quiet_libraries()
-    numbers = n_clusters or [default_settings(vocabulary_of(model, None, revision=revision)).n_clusters]
-    wanted = ClusterSettings(numbers[0], algorithm, linkage, metric, embedding, seed)
+    numbers = list(n_clusters) or [default_settings(vocabulary_of(model, None, revision=revision)).n_clusters]
+    wanted = ClusterSettings(numbers[0], algorithm, linkage or "complete", metric, embedding, 0)
     for k, target in _targets(output, numbers).items():
         with phases("clustering") as progress:
             clusters = _make(model, replace(wanted, n_clusters=k), target, revision, budget, progress)
@@ -186,29 +195,32 @@ def _sizes(cut: Mapping[str, Any]) -> Table:
     return table
 
 
-app = typer.Typer(
-    cls=CommandGroup,
-    no_args_is_help=True,
-    help="Make the clusters of a model's tokens; look into them, list and remove them.",
-)
-app.command("make", cls=ShortHelp)(make)
-
-
-@app.command(cls=ShortHelp)
 def show(
-    text: Annotated[str, typer.Argument(help="A token: a word, or a part of one.")],
-    clusters: Annotated[str | None, typer.Option("--clusters", "-c", help="A directory or hub id of clusters.")] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help="Look into the clusters kept for this model.")] = ALMANAC,
-    revision: RevisionOption = None,
-    as_json: JsonOption = False,
+    text: Annotated[str, Parameter(metavar="TEXT", help="A token: a word, or a part of one.")],
+    /,
+    *,
+    clusters: Annotated[
+        str | None, Parameter(name=("--clusters", "-c"), metavar="NAME", help="A directory or hub id of clusters.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        Parameter(
+            name=("--model", "-m"),
+            metavar="NAME",
+            help="Look into the clusters kept for this model. Default: almanac, built in.",
+        ),
+    ] = None,
+    as_json: Json = False,
 ) -> None:
-    """The tokens that share a cluster with a word: with and without a blank before it, in any case.
+    """Show the tokens that share a cluster with a word.
 
-    For example:
+    With and without a blank before it, in any case.
 
-    - `semtoken cluster show USA`
-    - `semtoken cluster show television --clusters ./my-clusters`
+    Example: `semtoken cluster show USA`
     """
+    if clusters is not None and model is not None:
+        raise UsageError("--model has no effect with --clusters: leave one of them out.")
+    model, revision = name_and_revision(model or ALMANAC)
     token_clusters = _load(clusters, model, revision)
     ids = token_clusters.find(text)
     groups = dict.fromkeys(int(token_clusters.labels[i]) for i in ids)
@@ -219,7 +231,7 @@ def show(
             {"tokens": [texts[i] for i in own], "cluster": [texts[i] for i in token_clusters.cluster_ids(own[0])]}
             for own in tokens.values()
         ]
-        typer.echo(json.dumps(rows, ensure_ascii=False))
+        print(json.dumps(rows, ensure_ascii=False))
         return
     for own in tokens.values():
         members = [texts[i] for i in token_clusters.cluster_ids(own[0])]
@@ -250,54 +262,3 @@ def _kept_for(model: str, revision: str | None) -> TokenClusters:
         if kept.provenance.get("content_hash") == table.content_hash:
             return kept
     raise InvalidInput(f"No clusters are kept for '{model}'. Make some with: semtoken cluster make {quote(model)}")
-
-
-@app.command("list", cls=ShortHelp)
-def list_(as_json: JsonOption = False) -> None:
-    """The clusters that are kept on this machine, the newest first.
-
-    For example:
-
-    - `semtoken cluster list`
-    """
-    from semtoken.clustering.cache import directory, list_cached
-
-    entries = list_cached()
-    if as_json:
-        for e in entries:
-            facts = {"name": e.name, "path": str(e.path), "model": e.model, "settings": dict(e.settings)}
-            numbers = {"vocabulary_size": e.vocabulary_size, "size": e.size, "created": e.created}
-            typer.echo(json.dumps(facts | numbers, ensure_ascii=False))
-        return
-    if not entries:
-        tell(f"No clusters are kept in {directory()}. Make some with: semtoken cluster make MODEL")
-        return
-    table = plain_table("name", "settings", "tokens", "MB", "made (UTC)", numbers=("tokens", "MB"))
-    table.columns[0].no_wrap = True  # it is typed again to remove an entry, so it must not be broken
-    for e in entries:
-        table.add_row(
-            Text(e.name),
-            Text(" ".join(str(value) for value in e.settings.values())),
-            f"{e.vocabulary_size:,}",
-            f"{e.size / 1e6:.1f}",
-            e.created[:16].replace("T", " "),
-        )
-    out.print(table)
-    tell(f"They lie in {directory()}.", style="dim")
-
-
-@app.command(cls=ShortHelp)
-def remove(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="As `semtoken cluster list` shows them.")],
-) -> None:
-    """Delete clusters that are kept. They can be made again.
-
-    For example:
-
-    - `semtoken cluster remove NAME`, with a name of `semtoken cluster list`
-    """
-    from semtoken.clustering import cache
-
-    for name in names:
-        cache.remove(name)
-        tell(f"Removed {name}")

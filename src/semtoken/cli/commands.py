@@ -18,7 +18,7 @@ class Place(NamedTuple):
     """Where a command is defined, and what it is for."""
 
     function: str
-    """Its module in `semtoken.cli` and its name there, such as "proxy:proxy"; empty where it is still typer's."""
+    """Its module in `semtoken.cli` and its name there, such as "proxy:proxy"; empty for a group of commands."""
     summary: str
     """The first line of its docstring."""
     reads: tuple[str, ...] = ()
@@ -27,41 +27,40 @@ class Place(NamedTuple):
 
 ALL = (
     *("endpoint", "model", "scoring", "calibration", "journal", "server", "serve", "proxy", "decisions", "guarantee"),
-    *("audit", "limits", "telemetry"),
+    *("audit", "limits", "telemetry", "executor"),
 )
+IN_PROCESS = ("model", "scoring")
 JOURNAL = ("journal",)
 SERVERS = ("scoring", "calibration", "journal", "server", "limits", "telemetry")
-PROXY = ("endpoint", "proxy", "decisions", *SERVERS)
-SERVE = ("model", "serve", *SERVERS)
-
+CHECK = ("endpoint", "scoring", "journal", "executor")
+DECIDE = ("endpoint", "model", "calibration", "executor")
+AUDIT = ("endpoint", "calibration", "decisions", "audit", "telemetry")
+CALIBRATE = ("guarantee", "decisions")
 
 GROUPS: Mapping[str, Mapping[str, Place]] = {
     "Score": {
-        "ask": Place("", "Ask a model; see its answer, how sure it is, and of which words it is not."),
-        "score": Place("", "Score a file of prompts, or of prompts with responses, line by line."),
-        "check": Place("", "Show which of your saved answers to check first, and why."),
-        "view": Place("", "Make one HTML page of scored answers: riskiest first, with a slider and keys for labels."),
-        "decide": Place("", "Ask typed questions, calibrate the answers, audit another server."),
-        "demo": Place("", "See a small model answer: what it is sure of, what it doubts, and what else it considered."),
+        "ask": Place("ask:ask", "Ask a model, and see how confident each answer is.", (*IN_PROCESS, "calibration")),
+        "score": Place(
+            "score:score", "Score a file of prompts, or of prompts with responses.", (*IN_PROCESS, "executor")
+        ),
+        "check": Place("check:check", "Rank saved replies, the most doubtful first.", CHECK),
+        "decide": Place("decide:decide", "Answer typed questions, with a probability for each option.", DECIDE),
     },
     "Guarantee": {
         "label": Place("label:label", "Mark answers as right or wrong in the terminal."),
         "calibrate": Place(
-            "",
-            "Make a calibrator from labelled answers: the chance of being right, a threshold with a promise, a report.",
+            "calibrate:calibrate", "Fit a calibrator: probabilities, and a threshold with a guarantee.", CALIBRATE
         ),
-        "watch": Place("", "Is the promise of the calibrator in use still kept? Look as often as you like."),
+        "audit": Place("audit:audit", "Test whether a guarantee still holds.", AUDIT),
     },
     "Serve": {
         "proxy": Place(
             "proxy:proxy",
             "Add confidence to the answers of a running server.",
-            ("endpoint", "scoring", "calibration", "journal", "server", "proxy", "decisions", "limits", "telemetry"),
+            ("endpoint", "proxy", "decisions", *SERVERS),
         ),
         "serve": Place(
-            "serve:serve",
-            "Serve a local model over an OpenAI-compatible API.",
-            ("model", "scoring", "calibration", "journal", "server", "serve", "limits", "telemetry"),
+            "serve:serve", "Serve a local model over an OpenAI-compatible API.", ("model", "serve", *SERVERS)
         ),
         "doctor": Place("doctor:doctor", "Find out which log-probabilities a server returns.", ("endpoint", "model")),
     },
@@ -71,11 +70,8 @@ GROUPS: Mapping[str, Mapping[str, Place]] = {
         "config": Place("config:config", "Show the settings in effect, and where each comes from.", ALL),
     },
     "Research": {
-        "bench": Place("", "The paper's experiment on any model: answers, uncertainties, judgements, tables."),
-        "compare": Place(
-            "", "Compare the headline with STC and fifteen other methods on questions whose answers are known."
-        ),
-        "cluster": Place("", "Make the clusters of a model's tokens; look into them, list and remove them."),
+        "bench": Place("", "Run the paper's experiment on any model: answers, judgments, tables."),
+        "cluster": Place("", "Make the clusters of a model's tokens, and look into them."),
     },
 }
 """The commands in the order of the help; of a group of commands the group, see `SUBCOMMANDS`."""
@@ -88,13 +84,22 @@ SUBCOMMANDS: Mapping[str, Mapping[str, Place]] = {
         "export": Place("journal:export", "Export entries with their labels, or a calibrator that was used.", JOURNAL),
         "delete": Place("journal:delete", "Delete entries with their labels.", JOURNAL),
     },
+    "bench": {
+        "run": Place(
+            "bench_run:run", "Answer questions, record what the methods need, score and judge.", ("model", "executor")
+        ),
+        "report": Place("bench:report", "Make tables and figures of a run."),
+        "judge": Place("bench:judge", "Judge answers, and see how far the judges agree.", ("endpoint",)),
+        "compare": Place("compare:compare", "Compare methods on questions whose answers are known.", IN_PROCESS),
+    },
+    "cluster": {
+        "make": Place("cluster:make", "Make the clusters of a model's tokens, which the preset paper reads."),
+        "show": Place("cluster:show", "Show the tokens that share a cluster with a word."),
+    },
 }
-"""The commands of each group that has moved here."""
+"""The commands of each group."""
 
 PLACES: Mapping[str, Place] = {name: place for group in GROUPS.values() for name, place in group.items()}
-TYPER = tuple(name for name, place in PLACES.items() if not place.function and name not in SUBCOMMANDS)
-"""The commands that typer still runs."""
-
 HELP = """\
 Confidence for every answer, field and decision of a language model, from the
 log-probabilities of one generation."""

@@ -1,4 +1,4 @@
-"""`semtoken compare`: the benchmark on one model and one set of questions, with nothing kept but its tables."""
+"""`semtoken bench compare`: the benchmark on one model and one set of questions, with nothing kept but its tables."""
 
 from __future__ import annotations
 
@@ -11,26 +11,19 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
-from semtoken.cli.bench_run import run_bars
+from semtoken.almanac import ALMANAC
+from semtoken.cli.bench import Scores
+from semtoken.cli.bench_run import BenchMethods, Controls, Judges, Seed, run_bars
 from semtoken.cli.console import out, print_findings, tell
-from semtoken.cli.options import (
-    BatchSizeOption,
-    CalibratorOption,
-    ControlsOption,
-    ForceOption,
-    JudgesOption,
-    MaxNewTokensOption,
-    ModelChoice,
-    NliOption,
-    ScoresOption,
-    SimilarityOption,
-    calibrator_of_rules,
-    model_options,
-)
-from semtoken.errors import MissingExtra
-from semtoken.support.almanac import ALMANAC
+from semtoken.cli.loading import calibrator_of_rules
+from semtoken.cli.model import PaperModelOptions
+from semtoken.cli.parameters import Force, MaxTokens
+from semtoken.cli.settings import Read, SettingsInUse
+from semtoken.errors import InvalidInput, MissingExtra
+from semtoken.files.safe_files import finite, replace_text
 from semtoken.support.extras import only_errors, quiet_libraries, require_installed
 from semtoken.support.files.safe_files import finite, replace_text
 from semtoken.support.installation import cache_root
@@ -45,107 +38,96 @@ if TYPE_CHECKING:
 DEFAULT_LIMIT = 500
 TOO_FEW = 5
 """With fewer right or wrong answers the terminal shows no figures."""
+BATCH_SIZE = 32
 SECONDS = ("seconds", "percent of generation time")
 
 
-@model_options(preset="paper")
 def compare(
     questions: Annotated[
         str,
-        typer.Argument(
-            help="'almanac' (test questions of the built-in model), 'almanac-dev', 'nq', 'tqa', 'wq', or a file of "
-            'JSON lines: {"question": "...", "answers": ["...", ...]}.'
+        Parameter(
+            metavar="QUESTIONS",
+            help="almanac, almanac-dev, nq, tqa, wq, or a file of JSON lines with question and answers. Default: "
+            "almanac.",
         ),
     ] = ALMANAC,
+    /,
     *,
-    choice: ModelChoice,
+    choice: PaperModelOptions = PaperModelOptions(),  # noqa: B008
     limit: Annotated[
-        int, typer.Option(min=0, help="Ask a random sample of this many questions, the same for the same seed; 0: all.")
-    ] = DEFAULT_LIMIT,
-    methods: Annotated[
-        str,
-        typer.Option(
-            help="Compare these methods only, separated by commas: 'perplexity,sar', or a function of your own: "
-            "'path/to/file.py:function'. The headline and STC are always included."
+        int,
+        Parameter(
+            name=("--limit", "-n"), metavar="N", help="Random sample of N questions; 0: all.", validator=Number(gte=0)
         ),
-    ] = "",
-    judge: JudgesOption = None,
-    controls: ControlsOption = False,
-    samples: Annotated[int, typer.Option(min=1, help="Number of sampled answers for each question.")] = 5,
-    temperature: Annotated[float, typer.Option(min=0.01, help="Temperature of the sampled answers.")] = 0.5,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the choice of questions and of the sampled answers.")] = 0,
-    nli: NliOption = None,
-    similarity: SimilarityOption = None,
-    max_new_tokens: MaxNewTokensOption = 256,
-    batch_size: BatchSizeOption = 32,
-    calibrator: CalibratorOption = None,
-    scores: ScoresOption = None,
-    csv: Annotated[
-        Path | None, typer.Option(help="Write all figures here as CSV.", dir_okay=False, writable=True)
+    ] = DEFAULT_LIMIT,
+    methods: BenchMethods = None,
+    judge: Judges = (),
+    controls: Controls = False,
+    seed: Seed = 0,
+    max_tokens: MaxTokens = 256,
+    calibrator: Annotated[
+        Path | None, Parameter(metavar="DIR", help="Test the probabilities and the guarantee of a calibrator, too.")
     ] = None,
-    markdown: Annotated[
-        Path | None, typer.Option(help="Write the report here as Markdown.", dir_okay=False, writable=True)
-    ] = None,
-    json: Annotated[
-        Path | None,
-        typer.Option(help="Write all figures here as JSON, with settings and seconds.", dir_okay=False, writable=True),
-    ] = None,
-    force: ForceOption = False,
+    scores: Scores = None,
+    output: Annotated[
+        tuple[Path, ...],
+        Parameter(
+            name=("--output", "-o"),
+            metavar="FILE",
+            help="Write all figures here (.csv, .json) or the report (.md); may be repeated.",
+        ),
+    ] = (),
+    force: Force = False,
+    in_use: Read[SettingsInUse],
+    verbose: Read[bool],
 ) -> None:
-    """Compare the headline with STC and fifteen other methods on questions whose answers are known.
+    """Compare methods on questions whose answers are known.
 
-    This is `semtoken bench run` and `bench report` on one model and one set of questions: the same prompts, presets,
-    judges, tests and tables. Only these are kept, unless it is stopped: then the same command goes on from there. Use
-    `bench run` for more models.
-    The table says how well each uncertainty tells wrong answers from right ones (AUROC, with 95% intervals), the
-    difference to the headline on the same answers, and the seconds that the method needs on top of the greedy ones.
-    With --calibrator it also says how its chances and its promise hold on these answers; give the --preset that it was
-    made with.
+    This is bench run and bench report on one model and one set of questions, of which nothing else is kept. The table
+    says how well each uncertainty tells wrong answers from right ones (AUROC, with 95% intervals), the difference to
+    the confidence on the same answers, and the seconds that the method needs on top. The preset is the paper's unless
+    you name another.
 
-    For example:
-
-    - `semtoken compare`
-    - `semtoken compare --limit 0 --json compare.json --markdown compare.md`
-    - `semtoken compare questions.jsonl --model smollm2 --methods sequence_probability,perplexity,p_true --judge rouge`
+    Example: `semtoken bench compare almanac --limit 100`
     """
+    if wrong := [path for path in output if path.suffix not in (".csv", ".md", ".json")]:
+        raise InvalidInput(f"{wrong[0]}: the ending says what to write: .csv, .md or .json.")
+    model = choice.with_settings(in_use.settings, verbose=verbose)
     from semtoken.bench.settings import check_settings
     from semtoken.guarantees.labels import HEADLINE
 
-    if not choice.verbose:
+    if not verbose:
         quiet_libraries()
     same = ("backend", "clusters", "device", "dtype", "revision", "trust_remote_code")
-    of_model = {"name": choice.model, "batch_size": batch_size} | {name: getattr(choice, name) for name in same}
-    named = [name.strip() for name in methods.split(",") if name.strip()]
+    of_model = {"name": model.model, "batch_size": BATCH_SIZE} | {name: getattr(model, name) for name in same}
+    named = [name.strip() for name in (methods or "").split(",") if name.strip()]
     content: dict[str, Any] = {
         "models": [{name: value for name, value in of_model.items() if value is not None}],
         "datasets": [questions],
         "methods": [HEADLINE, "stc", *named] if named else None,
-        "judges": judge,
+        "judges": list(judge) or None,
         "controls": controls or None,
-        "preset": choice.preset,
-        "equality": choice.equality,
-        "function_words": choice.function_words,
+        "preset": model.preset,
+        "equality": model.equality,
         "limit": limit or None,
         "seed": seed,
         "decoding": {
-            "max_new_tokens": max_new_tokens,
-            "n_samples": samples,
-            "temperature": temperature,
+            "max_new_tokens": max_tokens,
+            "n_samples": 5,
+            "temperature": 0.5,
             "seed": seed,
         },
-        "nli": nli,
-        "similarity": similarity,
     }
     settings = check_settings({name: value for name, value in content.items() if value is not None}, "The options")
     _require_similarity(settings)
     # refused before the work begins if it is of other rules; whatever else does not fit, after it
-    fitted = None if calibrator is None else calibrator_of_rules(calibrator, choice.rules)
+    fitted = None if calibrator is None else calibrator_of_rules(calibrator, model.rules)
     with kept_run(settings, fitted, scores) as made:
         _show(made)
-        for path, text in ((csv, made.csv["figures"]), (markdown, _markdown(made)), (json, _json(made))):
-            if path is not None:
-                replace_text(path, text)
-                tell(f"Wrote {path}")
+        texts = {".csv": made.csv["figures"], ".md": _markdown(made), ".json": _json(made)}
+        for path in output:
+            replace_text(path, texts[path.suffix])
+            tell(f"Wrote {path}")
 
 
 def _require_similarity(settings: RunSettings) -> None:

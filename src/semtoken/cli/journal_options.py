@@ -1,4 +1,4 @@
-"""The options `--journal...` of the commands that score answers, and what they open."""
+"""The journal that a command or a server records answers in."""
 
 from __future__ import annotations
 
@@ -6,15 +6,10 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from semtoken.cli.options import option_group
 from semtoken.cli.settings import JournalSettings
-from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
     from semtoken.core.results import ScoredResponse
@@ -25,77 +20,34 @@ if TYPE_CHECKING:
     from semtoken.guarantees.journal.writer import JournalWriter
     from semtoken.web.recorder import AnswerRecorder
 
-_KEEPS = "Keep every scored answer in a database: a file such as journal.db, or postgresql://user@host/name."
-
 
 @dataclass(frozen=True)
 class JournalChoice:
-    """The options that say which journal to use and what to keep in it."""
+    """Which journal to use, and what to keep in it; see `[journal]` of the settings."""
 
-    journal: Annotated[
-        str | None,
-        typer.Option(
-            "--journal",
-            metavar="URL",
-            help=_KEEPS,
-        ),
-    ] = None
-    journal_texts: Annotated[
-        bool,
-        typer.Option("--journal-texts", help="Keep questions and answers, too. People need them to label answers."),
-    ] = False
-    journal_withhold: Annotated[
-        list[str] | None,
-        typer.Option("--journal-withhold", help="A regular expression; what it matches is not kept. Repeatable."),
-    ] = None
-    journal_withhold_with: Annotated[
-        str | None,
-        typer.Option(
-            "--journal-withhold-with",
-            metavar="MODULE:FUNCTION",
-            help="A function of yours that takes a text and returns what may be kept of it.",
-        ),
-    ] = None
-    journal_sample: Annotated[
-        float | None,
-        typer.Option(
-            "--journal-sample",
-            min=0,
-            max=1,
-            help="Share of answers in the random sample, from now on. Default: as before; 0.05 in a new journal.",
-        ),
-    ] = None
-    journal_seed: Annotated[
-        str | None, typer.Option("--journal-seed", help="Seed of the random sample. Default: as before; else any.")
-    ] = None
-    journal_spool: Annotated[
-        Path | None,
-        typer.Option(
-            "--journal-spool",
-            file_okay=False,
-            writable=True,
-            help="Folder for entries that the database does not have yet. Default: beside the SQLite file, or in your "
-            "state folder.",
-        ),
-    ] = None
+    journal: str | None = None
+    texts: bool = False
+    withhold: tuple[str, ...] = ()
+    withhold_with: str = ""
+    sample: float | None = None
+    seed: str = ""
+    spool: Path | None = None
 
     def open(self, source: str, **about: Any) -> tuple[Journal, Recording] | None:
-        """Open the journal, with what makes its entries; None without the option. `about` goes to `AnswerOrigin`."""
+        """Open the journal, with what makes its entries; None without one. `about` goes to `AnswerOrigin`."""
         from semtoken.support.extras import require
 
         if self.journal is None:
-            if self.journal_texts or self.journal_sample is not None or self.journal_withhold:
-                raise InvalidInput("--journal-texts, --journal-sample and their like need --journal.")
             return None
         require("sqlalchemy", extra="journal")
         from semtoken.guarantees.journal.entries import AnswerOrigin, Recording, text_rule
         from semtoken.guarantees.journal.spool import check_spool, spool_folder
         from semtoken.guarantees.journal.store import Journal
 
-        texts = text_rule(self.journal_texts, self.journal_withhold or (), self.journal_withhold_with)
+        texts = text_rule(self.texts, self.withhold, self.withhold_with or None)
         journal = Journal.open(self.journal)
-        check_spool(self.journal_spool or spool_folder(journal.engine.url))
-        rule, salt = journal.sampling(self.journal_sample, self.journal_seed)
+        check_spool(self.spool or spool_folder(journal.engine.url))
+        rule, salt = journal.sampling(self.sample, self.seed or None)
         return journal, Recording(AnswerOrigin(source, **about), rule, salt, texts)
 
     @contextmanager
@@ -109,7 +61,7 @@ class JournalChoice:
         from semtoken.guarantees.journal.writer import JournalWriter
 
         journal, recording = opened
-        writer = JournalWriter(journal, self.journal_spool)
+        writer = JournalWriter(journal, self.spool)
         writer.start()
         try:
             yield AnswerKeeper(recording, writer)
@@ -136,7 +88,7 @@ class JournalChoice:
         from semtoken.web.review import PromiseWatch
 
         journal, recording = opened
-        return AnswerRecorder(recording, JournalWriter(journal, self.journal_spool, apart=True), PromiseWatch(journal))
+        return AnswerRecorder(recording, JournalWriter(journal, self.spool, apart=True), PromiseWatch(journal))
 
 
 def recording_of(url: str | None, settings: JournalSettings) -> JournalChoice:
@@ -144,14 +96,9 @@ def recording_of(url: str | None, settings: JournalSettings) -> JournalChoice:
     url = url or settings.url
     if not url:
         return JournalChoice()
+    spool = Path(settings.spool) if settings.spool else None
     return JournalChoice(
-        url,
-        settings.texts,
-        list(settings.withhold) or None,
-        settings.withhold_with or None,
-        settings.sample,
-        settings.seed or None,
-        Path(settings.spool) if settings.spool else None,
+        url, settings.texts, settings.withhold, settings.withhold_with, settings.sample, settings.seed, spool
     )
 
 
@@ -209,7 +156,3 @@ class AnswerKeeper:
 def _identifier(*told: object) -> str:
     """The same for the same answer, whenever it is kept."""
     return hashlib.sha256("\n".join(map(str, told)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-journal_options = partial(option_group, JournalChoice, "keeping", "Journal")
-"""Gives a command the options of `JournalChoice`, in place of its parameter `keeping`."""

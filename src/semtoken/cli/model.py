@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from semtoken.choices import Preset
-from semtoken.cli.options import ModelChoice
+from semtoken.cli.loading import ModelChoice
 from semtoken.cli.settings import Settings
 from semtoken.cli.statuses import UsageError
 from semtoken.support.almanac import ALMANAC
@@ -24,6 +24,8 @@ ModelName = Annotated[
 ]
 Device = Annotated[str | None, Parameter(metavar="NAME", help="cpu, cuda, cuda:1, ... Default: a GPU if there is one.")]
 
+PresetName = Annotated[Preset, Parameter(metavar="NAME", help="paper: the published code's numbers, with clusters.")]
+
 
 @Parameter(name="*")
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class ModelOptions:
 
     model: ModelName = ALMANAC
     device: Device = None
-    preset: Annotated[Preset, Parameter(help="paper: the published code's numbers, with clusters.")] = "default"
+    preset: PresetName = "default"
     clusters: Annotated[
         str | None,
         Parameter(
@@ -49,6 +51,20 @@ class ModelOptions:
         return model_choice(self.model, self.device, settings, self.preset, self.clusters, verbose=verbose)
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PaperModelOptions(ModelOptions):
+    """The same with the published code's numbers unless another preset is named."""
+
+    preset: PresetName = "paper"
+
+
+def name_and_revision(model: str) -> tuple[str, str | None]:
+    """The name of a model, and the branch, tag or commit after an @; a path that exists is a name as it stands."""
+    name, at, revision = model.rpartition("@")
+    return (name, revision) if at and not Path(model).expanduser().exists() else (model, None)
+
+
 def model_choice(
     model: str,
     device: str | None,
@@ -59,9 +75,7 @@ def model_choice(
     verbose: bool = False,
 ) -> ModelChoice:
     """A model by its name, with its revision after an @, and the settings that it is loaded with."""
-    name, at, revision = model.rpartition("@")
-    if not at or Path(model).expanduser().exists():
-        name, revision = model, ""
+    name, revision = name_and_revision(model)
     return ModelChoice(
         name,
         settings.model.backend,
@@ -72,7 +86,7 @@ def model_choice(
         ",".join(settings.scoring.methods) or None,
         device,
         settings.model.dtype,
-        revision or None,
+        revision,
         settings.model.trust_remote_code,
         verbose,
     )

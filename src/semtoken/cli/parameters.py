@@ -11,6 +11,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from semtoken.choices import PartKind
 from semtoken.cli.settings import SettingsInUse
 from semtoken.cli.statuses import UsageError
 
@@ -54,6 +55,24 @@ Output = Annotated[
     ),
 ]
 Limit = Annotated[int, Parameter(name=("--limit", "-n"), metavar="N", validator=Number(gte=1))]
+ShowTokens = Annotated[
+    bool, Parameter(name=("--tokens", "-t"), help="Show each token with its probability and alternatives.")
+]
+Parts = Annotated[
+    PartKind | None,
+    Parameter(metavar="KIND", help="Score parts of the answer: phrase, sentence, number, field, ..."),
+]
+MaxTokens = Annotated[int, Parameter(help="Longest answer, in tokens.", validator=Number(gte=1))]
+NoChatTemplate = Annotated[bool, Parameter(help="Send the text as it is.")]
+Schema = Annotated[
+    Path | None,
+    Parameter(metavar="FILE", help="JSON Schema of the answers: scores and ranks each field."),
+]
+Methods = Annotated[
+    str | None,
+    Parameter(metavar="LIST", help="Compute further scores, comma-separated: perplexity,trace or file.py:function."),
+]
+Strict = Annotated[bool, Parameter(help="Stop at the first bad line instead of recording its error.")]
 Force = Annotated[bool, Parameter(help="Replace the output if it exists.")]
 Json = Annotated[bool, Parameter(name="--json", help="Print JSON, one object per line.")]
 

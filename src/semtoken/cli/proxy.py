@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import recording_of
 from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
-from semtoken.cli.options import decision_slot, load_calibrator, methods_of, rules_of
+from semtoken.cli.loading import decision_slot, load_calibrator, methods_of, rules_of
 from semtoken.cli.parameters import BaseUrl, Calibrators, Host, JournalUrl, Port, Tokenizer, by_kind, named_server
 from semtoken.cli.settings import Read, Settings, SettingsInUse
 from semtoken.cli.statuses import UsageError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,153 +11,104 @@ from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from cyclopts import Parameter
 
 from semtoken.cli.console import counting, tell
-from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
-from semtoken.cli.options import (
-    BatchSizeOption,
-    CalibratorOption,
-    ExecutorChoice,
-    MaxNewTokensOption,
-    ModelChoice,
-    OverwriteOption,
-    PartsOption,
-    SchemaOption,
-    calibrator_settings,
-    executor_options,
-    load_calibrator_for,
-    model_options,
-)
+from semtoken.cli.loading import ModelChoice, calibrator_settings, executor_of, load_calibrator_for
+from semtoken.cli.model import ModelOptions
+from semtoken.cli.parameters import Calibrator, MaxTokens, Methods, NoChatTemplate, Output, Parts, Schema, Strict
+from semtoken.cli.settings import Read, SettingsInUse
+from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInput
 from semtoken.models.prompts import how_to_ask
 
 if TYPE_CHECKING:
     from semtoken import STC, ScoredResponse
-    from semtoken.bench.score_file import Annotate, Item, Progress, ScoreItems, ScoringJob
-    from semtoken.guarantees.apply import CalibratorInUse
-    from semtoken.support.executors import Executor
+    from semtoken.executors import Executor
+    from semtoken.score_file import Annotate, Item, Progress, ScoreItems, ScoringJob
 
 
-@journal_options()
-@executor_options()
-@model_options()
 def score(
-    source: Annotated[
+    file: Annotated[
         Path,
-        typer.Argument(
-            metavar="INPUT",
-            allow_dash=True,
-            help="Questions or prompts: a .jsonl, .csv or .parquet file, or '-' for JSON lines on standard input. With "
-            "--schema also a folder of images.",
+        Parameter(
+            metavar="FILE",
+            help="Prompts as .jsonl, .csv or .parquet, a folder of images, or - for standard input.",
         ),
     ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            writable=True,
-            help="A .jsonl, .csv or .parquet file, or '-' for standard output. Default: INPUT.scored.jsonl beside the "
-            "input; standard output for standard input.",
-        ),
-    ] = None,
+    /,
     *,
-    choice: ModelChoice,
-    max_new_tokens: MaxNewTokensOption = 256,
-    batch_size: BatchSizeOption = 8,
-    questions: Annotated[
-        bool,
-        typer.Option(
-            "--questions",
-            help="Prompts are bare questions: put them into the model's form, as `ask` does.",
-        ),
-    ] = False,
-    stop_at_newline: Annotated[
-        bool, typer.Option("--stop-at-newline", help="An answer ends at its first newline, as in the paper.")
-    ] = False,
-    tokens: Annotated[bool, typer.Option("--tokens", "-t", help="Also write the scores of every token.")] = False,
-    parts: PartsOption = None,
-    states: Annotated[
-        bool,
-        typer.Option(
-            "--states",
-            help="Also write the hidden state at the end of every answer, to train on (examples/learn_a_number.py).",
-        ),
-    ] = False,
-    schema: SchemaOption = None,
-    skip_bad_lines: Annotated[
-        bool, typer.Option("--skip-bad-lines", help='Write {"line": ..., "error": ...} for them instead of stopping.')
-    ] = False,
-    overwrite: OverwriteOption = False,
-    calibrator: CalibratorOption = None,
-    spread: ExecutorChoice,
-    keeping: JournalChoice,
+    output: Output = None,
+    choice: ModelOptions = ModelOptions(),  # noqa: B008
+    tokens: Annotated[bool, Parameter(name=("--tokens", "-t"), help="Also write the score of each token.")] = False,
+    parts: Parts = None,
+    schema: Schema = None,
+    calibrator: Calibrator = None,
+    methods: Methods = None,
+    max_tokens: MaxTokens = 256,
+    no_chat_template: NoChatTemplate = False,
+    strict: Strict = False,
+    overwrite: Annotated[bool, Parameter(name="--force", help="Replace the output if it exists.")] = False,
+    in_use: Read[SettingsInUse],
+    verbose: Read[bool],
 ) -> None:
-    """Score a file of prompts, or of prompts with responses, line by line.
+    """Score a file of prompts, or of prompts with responses.
 
-    Each record has `question`, `prompt` (continued as it stands) or `messages`. With `response` (text or token ids)
-    that text is scored; without, an answer is generated greedily. Other fields are carried through; scores of an
-    earlier command are replaced. `messages` may hold images, as in transformers' chat templates: `{"type": "image",
-    "path": "scan.png"}`, relative to the file. Give the same command again to go on with a run that was interrupted,
-    even killed.
+    Lines without a response are answered first; other fields are carried through. Without --output the lines go to
+    FILE.scored.jsonl. An interrupted run continues when you repeat the command.
 
-    With --schema the answers are read as JSON, and a table gets a row for each document and field: value, confidence,
-    what else was likely, and a decision. Of a folder of images each is a document, and the model is asked for JSON.
-
-    For example:
-
-    - `semtoken score prompts.jsonl -o scored.jsonl --model smollm2`
-    - `semtoken score questions.jsonl --questions --tokens`
-    - `semtoken score answers.csv -o scored.parquet --batch-size 16`
-    - `semtoken score invoices.jsonl --schema invoice.schema.json -o fields.csv`
-    - `semtoken score scans/ --schema invoice.schema.json -o fields.csv -m MODEL`
-    - `semtoken score million.jsonl --executor ray --ray-workers 8 --ray-gpus 1`
-    - `semtoken ask --json "Who painted Guernica?" | semtoken score - -m smollm2`
+    Example: `semtoken score questions.jsonl --model smollm2 -o answers.jsonl`
     """
     from semtoken.bench.score_file import ScoringJob
     from semtoken.support.files.record_files import STANDARD
 
-    generation = {"max_new_tokens": max_new_tokens, "stop_at_newline": stop_at_newline}
-    target = output or (source if str(source) == STANDARD else source.with_suffix(".scored.jsonl"))
-    if str(source) != STANDARD and not source.exists():
-        raise typer.BadParameter(f"file '{source}' does not exist.", param_hint="INPUT")
-    if source.is_dir() and (schema is None or output is None or spread.by_ray):
-        raise typer.BadParameter(
-            "A folder of images is read with --schema, into a table that --output names, by this process.",
-            param_hint="INPUT",
-        )
-    spread.check(keeping.journal, files=STANDARD not in (str(source), str(target)))
-    with _lines_of(source, schema) as readable, keeping.keeper("score", model=choice.model) as keeper:
-        lines = target if schema is None else _lines_beside(target, source, parts, overwrite=overwrite)
+    model = choice.with_settings(in_use.settings, verbose=verbose)
+    if methods is not None:
+        model = replace(model, methods=methods)
+    states = in_use.settings.scoring.states
+    generation = {"max_new_tokens": max_tokens, "stop_at_newline": False}
+    target = output or (file if str(file) == STANDARD else file.with_suffix(".scored.jsonl"))
+    if str(file) != STANDARD and not file.exists():
+        raise InvalidInput(f"There is no file {file}.")
+    if file.is_dir() and (schema is None or output is None):
+        raise UsageError("A folder of images is read with --schema, into a table that --output names.")
+    spread = executor_of(in_use.settings)
+    spread.check(None, files=STANDARD not in (str(file), str(target)) and not file.is_dir())
+    with _lines_of(file, schema) as readable:
+        lines = target if schema is None else _lines_beside(target, file, parts, overwrite=overwrite)
         job = ScoringJob(
             source=readable,
             target=lines,
-            settings=choice.settings
+            settings=model.settings
             | generation
-            | {"questions": questions}
+            | {"no_chat_template": no_chat_template}
             | ({"states": True} if states else {})
             | calibrator_settings(calibrator)
             | _schema_settings(schema),
-            batch_size=batch_size,
+            batch_size=in_use.settings.model.batch_size,
             tokens=tokens,
             parts=None if schema is not None else parts,
-            skip_bad_lines=skip_bad_lines,
+            skip_bad_lines=not strict,
             overwrite=overwrite,
-            images=source if source.is_dir() else Path() if str(source) == STANDARD else None,
-            name="standard input" if str(source) == STANDARD else str(source),
+            images=file if file.is_dir() else Path() if str(file) == STANDARD else None,
+            name="standard input" if str(file) == STANDARD else str(file),
         )
-        scoring = _Scoring(choice, generation, questions, calibrator, states, schema, str(source), keeper)
+        scoring = _Scoring(model, generation, no_chat_template, calibrator, schema, states)
         if (by_ray := spread.load()) is not None:
             _run_in_shards(job, scoring, by_ray)
         elif str(target) == STANDARD:
             job.check_input()
-            score_batch, annotate = scoring.of(choice.load(states=states))
-            replace(job, annotate=annotate).stream(score_batch, lambda lines: typer.echo(lines, nl=False))
+            score_batch, annotate = scoring.of(model.load(states=states))
+            replace(job, annotate=annotate).stream(score_batch, _print_lines)
         else:
             _run(job, scoring)
         if schema is not None:
             _conclude_fields(lines, target)
+
+
+def _print_lines(lines: bytes) -> None:
+    sys.stdout.write(lines.decode("utf-8"))
+    sys.stdout.flush()
 
 
 @contextmanager
@@ -194,7 +146,7 @@ def _lines_beside(target: Path, source: Path, parts: str | None, *, overwrite: b
     from semtoken.support.files.record_files import LINES, STANDARD, format_of
 
     if parts not in (None, "field"):
-        raise typer.BadParameter(f"--schema is about fields; leave out --parts {parts}.", param_hint="--parts")
+        raise UsageError(f"--schema is about fields; leave out --parts {parts}.")
     if str(target) == STANDARD or format_of(target) == LINES:
         return target
     lines = target.with_suffix(".jsonl")
@@ -216,7 +168,7 @@ def _conclude_fields(lines: Path, target: Path) -> None:
     if lines != target:
         write_records(target, rows)
     doubtful = sum(row["decision"] == CHECK for row in rows)
-    page = f"semtoken view {quote(str(lines))} -o page.html"
+    page = f"semtoken check {quote(str(lines))} -o page.html"
     tell(f"{len(rows):,} fields in {target}, {doubtful:,} to be checked. A page: {page}")
 
 
@@ -226,12 +178,10 @@ class _Scoring:
 
     choice: ModelChoice
     generation: dict[str, Any]
-    questions: bool
+    raw: bool
     calibrator: Path | None
-    states: bool = False
     schema: Path | None = None
-    source: str = ""
-    keeper: AnswerKeeper | None = None
+    states: bool = False
 
     def load(self) -> tuple[ScoreItems, Annotate | None]:
         """What scores a batch, and what it adds to a line."""
@@ -240,29 +190,13 @@ class _Scoring:
     def of(self, stc: STC) -> tuple[ScoreItems, Annotate | None]:
         """The same by a loaded model: a calibrator adds the chance and the decision, a schema the fields."""
         applied = load_calibrator_for(stc, self.calibrator, self.choice.model)
-        score_batch = batch_scorer(stc, self.choice.model, self.generation, questions=self.questions)
-        if self.keeper is not None:
-            score_batch = self._kept(score_batch, self.keeper, applied)
+        score_batch = batch_scorer(stc, self.choice.model, self.generation, raw=self.raw)
         if self.schema is None:
             return score_batch, None if applied is None else applied.block
         from semtoken.replies.checking.fields import field_records, read_schema
 
         schema = read_schema(self.schema)
         return score_batch, lambda answer: {"parts": field_records(answer, schema, applied)}
-
-    def _kept(self, score_batch: ScoreItems, keeper: AnswerKeeper, applied: CalibratorInUse | None) -> ScoreItems:
-        """Scores a batch and puts its answers into the journal."""
-        keeper.uses(applied)
-
-        def score_and_keep(items: Sequence[Item]) -> list[ScoredResponse]:
-            results = score_batch(items)
-            for item, result in zip(items, results, strict=True):
-                block = None if applied is None else applied.block(result)
-                question = item.prompt if isinstance(item.prompt, str) else None
-                keeper.keep(result, block, applied, place=f"{self.source}:{item.number}", question=question)
-            return results
-
-        return score_and_keep
 
 
 def _remaining_work(job: ScoringJob) -> Progress | None:
@@ -313,9 +247,9 @@ def _facts(stc: STC) -> dict[str, Any]:
     }
 
 
-def batch_scorer(stc: STC, model: str, generation: Mapping[str, Any], *, questions: bool = False) -> ScoreItems:
-    """Make the function that scores a batch; bare questions, or all `questions`, are put into the model's form."""
-    from semtoken.bench.score_file import score_items
+def batch_scorer(stc: STC, model: str, generation: Mapping[str, Any], *, raw: bool = False) -> ScoreItems:
+    """Make the function that scores a batch; bare questions are put into the model's form, unless they stay `raw`."""
+    from semtoken.score_file import score_items
 
     asking = how_to_ask(model, stc.tokenizer, raw=False)
     stop = generation["stop_at_newline"]
@@ -323,7 +257,7 @@ def batch_scorer(stc: STC, model: str, generation: Mapping[str, Any], *, questio
     def score_batch(items: Sequence[Item]) -> list[ScoredResponse]:
         results: dict[int, ScoredResponse] = {}
         for bare in (False, True):
-            chosen = [item for item in items if isinstance(item.prompt, str) and (questions or item.is_question)]
+            chosen = [item for item in items if isinstance(item.prompt, str) and item.is_question and not raw]
             if not bare:
                 chosen = [item for item in items if item not in chosen]
             if not chosen:

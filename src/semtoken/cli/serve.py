@@ -11,8 +11,8 @@ from cyclopts import Parameter
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import recording_of
 from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
+from semtoken.cli.loading import ModelChoice, decision_slot, load_calibrator_for
 from semtoken.cli.model import ModelOptions
-from semtoken.cli.options import ModelChoice, decision_slot, load_calibrator_for
 from semtoken.cli.parameters import Calibrators, Host, JournalUrl, Port, by_kind
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError

@@ -63,6 +63,8 @@ class Model:
     dtype: DType = "auto"
     trust_remote_code: bool = False
     """Run Python code that comes with the model."""
+    batch_size: Count = 8
+    """Prompts processed together."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class Scoring:
 
     methods: tuple[str, ...] = ()
     """Further scores."""
+    states: bool = False
+    """Whether `score` also writes the hidden state at the end of every answer, to train on."""
     equality: Equality | Literal[""] = ""
     """What counts as the same token: exact (JSON, numbers, code) or surface; empty: what the preset says."""
 
@@ -194,6 +198,18 @@ class Telemetry:
 
 
 @dataclass(frozen=True)
+class Executor:
+    """What runs the shards of large jobs: this process, or the workers of Ray."""
+
+    kind: Literal["local", "ray"] = "local"
+    workers: Count = 1
+    gpus: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0
+    """GPUs of a worker; 0.5 shares one."""
+    address: str = ""
+    """A running cluster, "auto" for this machine's; empty: one is started here."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """All sections of `semtoken.toml`."""
 
@@ -210,6 +226,7 @@ class Settings:
     audit: Audit = Audit()
     limits: Limits = Limits()
     telemetry: Telemetry = Telemetry()
+    executor: Executor = Executor()
 
 
 SECTIONS: Mapping[str, type] = get_type_hints(Settings)

@@ -2,7 +2,7 @@
 
 | status | meaning | commands |
 | ---: | --- | --- |
-| 0 | it holds, or the labels do not show that it does not | `watch`, `decide audit`, `decide fit --require`, `doctor` |
+| 0 | it holds, or the labels do not show that it does not | `audit`, `calibrate --require`, `doctor` |
 | 1 | it does not hold: a broken promise, an exceeded limit, a required promise that is missing | all but `doctor` |
 | 2 | it cannot be done: bad input, no answer from a server, any other error | all of them |
 | 3 | nothing was measured: no labels, unknown questions, no promise, answers that cannot be scored | all of them |
@@ -24,7 +24,7 @@ class Status(IntEnum):
     NOTHING_MEASURED = 3
 
 
-CHECKING = ("decide", "watch", "doctor")
+CHECKING = ("audit", "calibrate", "doctor")
 """The commands that have these statuses; for any other command an error is 1."""
 FAILED, INTERRUPTED = 1, 130
 

@@ -1,6 +1,6 @@
 """Answers to typed questions: the probabilities of all options, what follows from them, and answers as lines of files.
 
-The answer, its confidence and its score follow from the probabilities. The lines are what `semtoken decide run` writes,
+The answer, its confidence and its score follow from the probabilities. The lines are what `semtoken decide` writes,
 and what fits and audits read.
 """
 
@@ -347,7 +347,7 @@ def read_decisions(path: Path) -> list[DecisionRecord]:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"{path}, line {line.number}: {_why(error)}") from error
     if not records:
-        raise InvalidInput(f"{path} holds no answers. Make some with `semtoken decide run`.")
+        raise InvalidInput(f"{path} holds no answers. Make some with `semtoken decide`.")
     return records
 
 
@@ -401,9 +401,9 @@ def _read_bounds(given: Any, n: int, name: str) -> tuple[tuple[float, float], ..
 
 def _why(error: Exception) -> str:
     if isinstance(error, KeyError):
-        return f"the field {error} is missing. Lines come from `semtoken decide run`."
+        return f"the field {error} is missing. Lines come from `semtoken decide`."
     if isinstance(error, AttributeError | TypeError):
-        return "it is no line of `semtoken decide run`."
+        return "it is no line of `semtoken decide`."
     return str(error) or "it cannot be read."
 
 

@@ -1,28 +1,21 @@
-"""Does a calibrator of decisions hold for other labelled answers, of this server or another one?
-
-`semtoken.yaml` beside the questions: which server is asked, which calibrator decides, and what has to hold.
-"""
+"""Does a calibrator of decisions hold for other labelled answers, of this server or another one?"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
-from typing import Any, get_args
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from semtoken.choices import Promise
+from semtoken.calibration import Threshold
+from semtoken.calibration.betting import LEVEL
+from semtoken.calibration.judge import CONFIDENCE, KINDS, Claim, Kind, Share, Verdict, judge, run_sentence
+from semtoken.calibration.measures import Drift
+from semtoken.calibration.promises import percent
 from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide, short
 from semtoken.decisions.options import PredictionSets
 from semtoken.errors import InvalidInput
-from semtoken.guarantees import Threshold
-from semtoken.guarantees.betting import LEVEL
-from semtoken.guarantees.judge import CONFIDENCE, KINDS, Claim, Kind, Share, Verdict, judge, run_sentence
-from semtoken.guarantees.measures import Drift
-from semtoken.guarantees.promises import percent
-from semtoken.support.files.texts import read_yaml
 
 ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """The levels among which a person can choose, in the table of an audit."""
@@ -407,9 +400,6 @@ def _slices(promised: Sequence[SideAudit], usable: Sequence[DecisionRecord], by:
     return {value: Share(bad, of) for value, (bad, of) in sorted(counts.items()) if of}
 
 
-NAME = "semtoken.yaml"
-
-
 @dataclass(frozen=True)
 class DecisionLimits:
     """What has to hold besides the promise; where it does not, a check ends with exit status 1."""
@@ -419,83 +409,4 @@ class DecisionLimits:
     accepted: float | None = None
     """Smallest share that is accepted, in [0, 1]; the upper end of its interval counts."""
     undecided: bool | None = None
-    """True: it is enough if nothing was measured. False: labels that cannot tell are not enough. None: they are enough,
-    but something has to be measured (exit status 3)."""
-
-
-@dataclass(frozen=True)
-class DecisionSettings:
-    """The settings of one folder of questions; paths are as the file names them, from its own folder on."""
-
-    file: Path | None = None
-    upstream: str | None = None
-    """Address of the server's API, such as http://127.0.0.1:8000/v1."""
-    model: str | None = None
-    """The model's name there."""
-    questions: Path | None = None
-    labelled: Path | None = None
-    """Items with labels, by which an audit judges."""
-    calibrator: Path | None = None
-    alpha: float = 0.1
-    delta: float = 0.1
-    promise: Promise = "selective"
-    start: float | None = None
-    """Share of answers that the first threshold tried accepts; None: several starts."""
-    require: tuple[str, ...] = ()
-    """The questions, or their sides such as "refund, called true", that a fit has to promise and that limits are for.
-    Empty: all of them."""
-    limits: DecisionLimits = DecisionLimits()
-
-    @property
-    def is_of_this_folder(self) -> bool:
-        """Whether the file is in the current folder: only then texts may be sent to the server that it names."""
-        return self.file is not None and self.file.parent.resolve() == Path.cwd()
-
-    @classmethod
-    def beside(cls, *paths: Path | None) -> DecisionSettings:
-        """The settings beside the first of some files that has them, else those of this folder, else the defaults."""
-        folders = [path if path.is_dir() else path.parent for path in paths if path is not None]
-        for folder in (*folders, Path()):
-            if (folder / NAME).is_file():
-                return cls.read(folder / NAME)
-        return cls()
-
-    @classmethod
-    def read(cls, path: Path) -> DecisionSettings:
-        """Read a file of settings; `InvalidInput` if it cannot be read, or a setting is unknown or has another type."""
-        values = _checked(read_yaml(path) or {}, cls, str(path))
-        limits = DecisionLimits(**_checked(values.pop("limits", {}), DecisionLimits, f"{path}, limits"))
-        for name in ("questions", "labelled", "calibrator"):
-            if name in values:
-                values[name] = path.parent / values[name]
-        return cls(file=path, limits=limits, **values)
-
-
-def _share(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value <= 1
-
-
-_RIGHT: Mapping[str, Callable[[Any], bool]] = {
-    "alpha": _share,
-    "delta": _share,
-    "start": _share,
-    "distance": _share,
-    "accepted": _share,
-    "undecided": lambda value: isinstance(value, bool),
-    "promise": lambda value: value in get_args(Promise),
-    "require": lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
-    "limits": lambda value: isinstance(value, Mapping),
-}
-"""What a setting may be; all others are texts."""
-
-
-def _checked(given: Any, form: type, where: str) -> dict[str, Any]:
-    names = [field.name for field in fields(form) if field.name != "file"]
-    if not isinstance(given, Mapping):
-        raise InvalidInput(f"{where} must hold settings by name: {', '.join(names)}.")
-    for name, value in given.items():
-        if name not in names:
-            raise InvalidInput(f"{where}: there is no setting {name!r:.60}. There are {', '.join(names)}.")
-        if not _RIGHT.get(str(name), lambda value: isinstance(value, str))(value):
-            raise InvalidInput(f"{where}: {name} cannot be {value!r:.60}.")
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    """False: labels that cannot tell are not enough."""

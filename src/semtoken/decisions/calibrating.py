@@ -232,7 +232,7 @@ class DecisionCalibrator:
         try:
             content = parse_json(read_file(path, MOST_FITTED))
         except (InvalidInput, ValueError) as error:
-            raise ArtifactError(f"{error} Make one with `semtoken decide fit`.") from error
+            raise ArtifactError(f"{error} Make one with `semtoken calibrate`.") from error
         if not isinstance(content, dict) or not is_sealed(content) or content.get("format") != FORMAT:
             raise ArtifactError(f"{path} was changed, or holds no calibrator of decisions.")
         try:

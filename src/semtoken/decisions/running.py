@@ -307,7 +307,7 @@ def _questions(calibrator: DecisionCalibrator) -> tuple[dict[str, Question], Rea
     if missing:
         raise InvalidInput(
             f"The calibrator does not know the words of {missing[0]!r:.60}: it was fitted on answers that do not hold "
-            "them. Ask the server with `semtoken decide run --endpoint`, and audit its file."
+            "them. Ask the server with `semtoken decide --base-url`, and audit its file."
         )
     asked = list(calibrator.questions.values())
     questions = {names[fingerprint]: question.question for fingerprint, question in calibrator.questions.items()}

@@ -71,7 +71,7 @@ def are_decisions(sources: Sequence[str]) -> bool:
 def decision_records(
     source: Path, *, labels: Path | None = None, questions: Mapping[str, Question] | None = None
 ) -> list[DecisionRecord]:
-    """The answers in a file of `semtoken decide run`, or in saved replies; see `saved_decisions`."""
+    """The answers in a file of `semtoken decide`, or in saved replies; see `saved_decisions`."""
     if labels is None and questions is None and source.is_file() and source.suffix != ".json":
         first = next(iter(read_json_lines(source)), None)
         if first is None or first.fault or not isinstance(first.value, Mapping) or _is_own(first.value):
@@ -140,7 +140,7 @@ def _lines(sources: Sequence[str]) -> Iterator[_SavedLine]:
 
 
 def _is_own(value: Mapping[str, Any]) -> bool:
-    """Whether a line is one of `semtoken decide run`."""
+    """Whether a line is one of `semtoken decide`."""
     answers = value.get("answers")
     first = next(iter(answers.values()), None) if isinstance(answers, Mapping) else None
     return isinstance(first, Mapping) and ("options" in first or set(first) == {"refusal"})

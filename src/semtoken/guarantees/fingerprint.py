@@ -173,7 +173,7 @@ def one_model(scored: Any) -> str | None:
     if len(names) > 1:
         raise InvalidInput(
             f"These answers were given by different models: {names[0]!r} and {names[1]!r}. The chances of one are not "
-            "those of another: fit a calibrator for each, such as with `semtoken calibrate --groups model`."
+            "those of another: fit a calibrator for each, such as with `semtoken calibrate --group-by model`."
         )
     return names[0] if names else None
 

@@ -280,7 +280,7 @@ class AnswerRecord:
 
     @property
     def state(self) -> HiddenState | None:
-        """The hidden state at its end, as `semtoken score --states` writes it; None where the file has none."""
+        """The hidden state at its end, as `semtoken score` writes it on request; None where there is none."""
         return state_from(self.record, self.where)
 
     @property
@@ -383,8 +383,8 @@ def require_labels(answers: Sequence[AnswerRecord], label: str = "correct") -> N
     fields = ", ".join(f"'{name}'" for name in answers[0].record)
     raise InvalidInput(
         f"No answer has a label: the field '{label}' is missing or empty in all {len(answers):,} of them, and none has "
-        f"'answers' to judge by. The first one has the fields {fields}. Name the right field with --label, or make "
-        "labels with `semtoken label`."
+        f"'answers' to judge by. The first one has the fields {fields}. Name the right field with --label-field, or "
+        "make labels with `semtoken label`."
     )
 
 

@@ -43,7 +43,6 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 OF_COMMANDS: Mapping[str, tuple[str, ...]] = {
     "bench": ("bench",),
     "cluster": ("transformers", "cluster"),
-    "compare": ("bench",),
     "fetch": ("transformers", "gguf"),
     "serve": ("serve", "transformers"),
 }

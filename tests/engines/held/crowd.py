@@ -151,7 +151,7 @@ async def crowd(engine: str, folder: Path, clients: int, model: str, reader: STC
         save_calibrator(
             [block["uncertainty"] for block in blocks if block is not None], folder / "calibrator", reader is None
         )
-        options = ["--calibrator", str(folder / "calibrator"), "--abstain-text", WITHHELD]
+        options = ["--calibrator", str(folder / "calibrator"), "--calibration.abstain-text", WITHHELD]
         with running([*command, *options], folder / "deciding.log") as proxy:
             decided = await asyncio.gather(*(ask(session, proxy, number, model) for number in range(0, clients, 2)))
     held.update(shown_as_decided(json.loads(got), threshold_of(folder / "calibrator")) for _, got in decided)

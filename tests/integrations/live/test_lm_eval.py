@@ -15,8 +15,6 @@ from lm_eval.api.instance import Instance
 from semtoken import STC, metrics
 from semtoken.errors import InvalidInput
 from semtoken.integrations.lm_eval import SemtokenLM, evaluate
-from semtoken.support.almanac import PROMPT, Question
-from tests.cli.run import invoke
 
 TASK = """
 task: facts
@@ -122,14 +120,3 @@ def test_an_empty_context_and_whole_texts(stc: STC) -> None:
 def test_an_unknown_task_is_refused_before_anything_runs(stc: STC) -> None:
     with pytest.raises(InvalidInput, match="no task 'no_such_task'"):
         evaluate(SemtokenLM(stc), ["no_such_task"])
-
-
-def test_command(folder: Path, tmp_path: Path) -> None:
-    file = tmp_path / "out.json"
-    asked = ["--tasks", "facts", "--include-path", str(folder), "--limit", "12", "--json", str(file)]
-    done = invoke(["bench", "lm-eval", *asked])
-    assert done.exit_code == 0, done.output
-    assert "exact_match" in done.stdout and "AUROC" in done.stdout
-    content = json.loads(file.read_text(encoding="utf-8"))
-    assert content["uncertainty"][0]["task"] == "facts" and content["uncertainty"][0]["figures"]["n"] == 12
-    assert "facts" in content["results"]

@@ -183,8 +183,8 @@ class ScoringJob:
         if bad and not self.skip_bad_lines:
             others = f" {len(bad) - 1:,} more lines cannot be used." if len(bad) > 1 else ""
             raise InvalidInput(
-                f"Line {bad[0].number} of {self._called}: {bad[0].reason}.{others} Correct the file, or leave such "
-                "lines out with --skip-bad-lines. Nothing was scored in this run."
+                f"Line {bad[0].number} of {self._called}: {bad[0].reason}.{others} Correct the file, or leave "
+                "--strict out, which records such lines with their errors. Nothing was scored in this run."
             )
         if not total:
             raise InvalidInput(f"{self._called} holds no lines.")
@@ -286,8 +286,8 @@ class ScoringJob:
                 reason = str(fault).replace("Prompt 0 ", "the prompt ").replace("Response 0 ", "the response ")
                 if not self.skip_bad_lines:
                     raise InvalidInput(
-                        f"Line {item.number} of {self._called}: {reason} Correct the file, or leave such lines out "
-                        "with --skip-bad-lines. Lines already written are kept."
+                        f"Line {item.number} of {self._called}: {reason} Correct the file, or leave --strict out, "
+                        "which records such lines with their errors. Lines already written are kept."
                     ) from fault
                 outcomes.append(BadLine(item.number, reason))
         if not any(isinstance(outcome, BadLine) for outcome in outcomes):

@@ -128,7 +128,7 @@ def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
             missing = sorted(set(METHODS[name].needs) - OF_ANSWERS - STATISTICS.keys())
             raise InvalidInput(
                 f"The method {name} needs {', '.join(missing)}, which one generation does not leave behind. "
-                f"`semtoken compare` and `semtoken bench run` record it. Of one pass there are {', '.join(possible)}."
+                f"`semtoken bench run` records it. Of one pass there are {', '.join(possible)}."
             )
     return tuple(dict.fromkeys(asked))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.choices import Distribution
-from semtoken.core.results import ScoredResponse
+from semtoken.core.scorer import Tokens
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.labels import HEADLINE
@@ -23,6 +23,7 @@ from semtoken.replies.checking.saved_blocks import NO_TOKENS, answer_of_block, b
 from semtoken.replies.score import score_payload
 from semtoken.replies.segments import is_cut
 from semtoken.support.inputs import instance, listed, shown, text
+from semtoken.tokens.rules import ScoringRules
 
 NOT_SAVED = "Which words are in doubt was not saved with the reply."
 
@@ -113,6 +114,15 @@ class CheckSettings:
     keep_tokens: bool = True
     """Whether answers keep the records of their tokens. Those that other processes have scored have none."""
     distribution: Distribution | None = None
+    vocabulary: Tokens | None = None
+    """The tokens of the model that answered, for narrower intervals."""
+    rules: ScoringRules | None = None
+    methods: tuple[str, ...] = ()
+    """Further methods, whose scores every answer gets."""
+    temperature: float | None = None
+    """Of the requests, for SGLang, whose log-probabilities follow it."""
+    answering_model: str | None = None
+    """The model that answered, if the vocabulary is another model's with the same tokenizer."""
 
 
 def check_replies(
@@ -124,6 +134,11 @@ def check_replies(
     schema: Mapping[str, Any] | None = None,
     keep_tokens: bool = True,
     distribution: Distribution | None = None,
+    vocabulary: Tokens | None = None,
+    rules: ScoringRules | None = None,
+    methods: Sequence[str] = (),
+    temperature: float | None = None,
+    answering_model: str | None = None,
     on_checked: Callable[[int], None] = lambda count: None,
 ) -> CheckedReplies:
     """Score saved replies from their log-probabilities and rank their answers, the most doubtful first.
@@ -148,6 +163,16 @@ def check_replies(
         tokens fit into 100 MB; doubts, fields and numbers are the same.
     distribution
         What the log-probabilities are, if you know it better than the replies tell; see `score_payload`.
+    vocabulary
+        The tokens of the model that answered, for narrower intervals, and for tokens that come as ids alone.
+    rules
+        As for `score_payload`.
+    methods
+        Further methods that read the best tokens alone, such as "perplexity"; their scores are in `response.scores`.
+    temperature
+        Of the requests, for SGLang, whose log-probabilities follow it.
+    answering_model
+        The model that answered, if the vocabulary is another model's with the same tokenizer.
     on_checked
         Called after each reply with how many have been looked at.
 
@@ -162,7 +187,18 @@ def check_replies(
         instance(calibrator, CalibratorInUse, "calibrator")
     if schema is not None and not isinstance(schema, Mapping):
         raise InvalidInput(f"'schema' must be a JSON Schema as a dictionary, got {shown(schema)}.")
-    settings = CheckSettings(format, calibrator, schema, keep_tokens, distribution)
+    settings = CheckSettings(
+        format,
+        calibrator,
+        schema,
+        keep_tokens,
+        distribution,
+        vocabulary,
+        rules,
+        tuple(methods),
+        temperature,
+        answering_model,
+    )
     named = [text(source, f"sources[{i}]") for i, source in enumerate(listed(sources, "sources"))]
     replies: Iterable[FoundReply] = found_replies(named)
     asked, joined = None, ""
@@ -234,7 +270,9 @@ def _path(given: Any) -> Path:
 
 def _answers(reply: SavedReply, settings: CheckSettings) -> list[CheckedAnswer | RefusedReply]:
     """The answer of each choice, or why it has none; `SemtokenError` if no choice has one."""
-    payload = reply.asked_in(read_payload(reply.reply, settings.format, request=reply.request))
+    payload = reply.asked_in(
+        read_payload(reply.reply, settings.format, temperature=settings.temperature, request=reply.request)
+    )
     outcomes: list[CheckedAnswer | RefusedReply] = []
     failed: list[SemtokenError] = []
     for choice in payload.choices:
@@ -255,7 +293,14 @@ def _answer(reply: SavedReply, name: str, payload: Payload, settings: CheckSetti
     """The answer of a payload with one choice."""
     calibrator, schema, choice = settings.calibrator, settings.schema, payload.choices[0]
     try:
-        [response] = score_payload(payload, distribution=settings.distribution)
+        [response] = score_payload(
+            payload,
+            settings.vocabulary,
+            preset=settings.rules or "default",
+            distribution=settings.distribution,
+            proxy_for=settings.answering_model,
+            methods=settings.methods,
+        )
     except SemtokenError:
         if not (blocks := blocks_of_reply(reply.reply)):
             raise

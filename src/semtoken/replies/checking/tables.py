@@ -46,6 +46,7 @@ def _row(answer: CheckedAnswer) -> dict[str, Any]:
         "log_score_upper": finite(logs[1]),
         **{name: facts[name] for name in ("signature", "distribution", "truncated")},
         "model": response.model,
+        **{f"score_{name}": finite(value) for name, value in response.scores.items()},
         "flags": " ".join(flag.code for flag in response.flags),
         "numbers_from": "the reply's semtoken block" if answer.from_block else "log-probabilities",
         "where": answer.where,

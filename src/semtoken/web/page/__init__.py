@@ -1,4 +1,4 @@
-"""The page: what people see of a score, served by `semtoken serve` or as one static file of `semtoken view`.
+"""The page: what people see of a score, served by `semtoken serve` or as one static file of `semtoken check`.
 
 The page itself is in `files/`: plain JavaScript modules without a build step (Preact with htm, vendored), one style
 sheet, and every sentence in `strings.js` or `review-strings.js`. It shows what the server or the file says and

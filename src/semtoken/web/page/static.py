@@ -62,7 +62,8 @@ def static_page(files: Mapping[str, Sequence[Mapping[str, Any]]], info: Mapping[
     if len(data.encode(errors="surrogatepass")) > MOST_BYTES:
         raise InvalidInput(
             f"The answers take {len(data) / 1e6:.0f} MB, more than a page can hold ({MOST_BYTES / 1e6:.0f} MB). Score "
-            "without --tokens, or cut the file: head -n 1000 scored.jsonl | semtoken view - -o page.html"
+            "without --tokens, or cut the file: head -n 1000 scored.jsonl > first.jsonl; then "
+            "`semtoken check first.jsonl -o page.html`"
         )
     script, style = _script(), page_file("app.css")
     head = HEAD.format(script=_source(script), style=_source(style))

@@ -204,7 +204,7 @@ export function File({ rows, setRows, calibrator, by, unscored = [], first = FIR
       <ul>${unscored.map(([where, reason]) => html`<li><strong dir="auto">${where}</strong>: <span dir="auto">${reason}</span></li>`)}</ul>
     </details>`}
     <div class="row">
-      <button disabled=${labelled === 0} onClick=${() => save("labelled.jsonl", ranked.filter((row) => row.label !== null).map(line))}>${S.exportLabels}</button>
+      <button disabled=${labelled === 0} onClick=${() => save("labeled.jsonl", ranked.filter((row) => row.label !== null).map(line))}>${S.exportLabels}</button>
       <button onClick=${() => save("accepted.jsonl", ranked.slice(check).map(line))}>${S.exportAccepted}</button>
       <button onClick=${() => save("rest.jsonl", ranked.slice(0, check).map(line))}>${S.exportRest}</button>
     </div>

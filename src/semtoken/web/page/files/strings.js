@@ -120,7 +120,7 @@ export const S = {
   exportAccepted: "Save the accepted",
   exportRest: "Save the rest",
   keys: "Select a row with the arrow keys; y marks it right, n wrong, u takes the label away.",
-  labelsNext: (n) => `${some(n, "label")} given. Save them, then run: semtoken calibrate labelled.jsonl -o calibrator`,
+  labelsNext: (n) => `${some(n, "label")} given. Save them, then run: semtoken calibrate labeled.jsonl -o calibrator`,
   right: "right",
   scan: "The image that was asked about. Press to see it larger.",
   wrong: "wrong",
@@ -144,7 +144,7 @@ export const S = {
   no: "no",
 
   calibrated: (task, n) => (task ? `calibrated for ${task} (${some(n, "label")})` : `calibrated on ${some(n, "label")}`),
-  noCalibrator: "No calibrator is loaded. Make one with: semtoken calibrate labelled.jsonl -o DIR, and start with --calibrator DIR.",
+  noCalibrator: "No calibrator is loaded. Make one with: semtoken calibrate labeled.jsonl -o DIR, and start with --calibrator DIR.",
   labels: (n, right) => `Fitted on ${some(n, "labelled answer")}, ${count(right)} of them right.`,
   plots: {
     reliability: "Were the chances right?",

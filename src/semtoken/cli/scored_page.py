@@ -1,58 +1,50 @@
-"""`semtoken view`: scored answers as a page."""
+"""Answers that `semtoken score` wrote, as a page: `semtoken check` with a file that ends in .html."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from semtoken.cli.console import tell
-from semtoken.cli.options import ByOption, CalibratorOption, ForceOption, output_file
-from semtoken.errors import HOW_TO_SCORE, InvalidInput
-from semtoken.support.files.record_files import STANDARD, as_file, read_rows
-from semtoken.support.files.safe_files import replace_text
+from semtoken.errors import HOW_TO_SCORE, InvalidInput, SemtokenError
+from semtoken.files.record_files import STANDARD, as_file, read_rows
+from semtoken.files.safe_files import replace_text
 from semtoken.support.text import with_noun
 
 Rows = list[dict[str, Any]]
 
 
-def view(
-    scored: Annotated[Path, typer.Argument(help="What `semtoken score` wrote, or '-' for standard input.")],
-    other: Annotated[
-        Path | None, typer.Argument(help="Another file of answers to the same questions, to compare.")
-    ] = None,
-    output: Annotated[Path, output_file("The page to write.")] = Path("page.html"),
-    calibrator: CalibratorOption = None,
-    by: ByOption = None,
-    force: ForceOption = False,
-) -> None:
-    """Make one HTML page of scored answers: riskiest first, with a slider and keys for labels.
+def are_scored(paths: Sequence[str]) -> bool:
+    """Whether the first of some files holds answers with their scores, as `semtoken score` writes them."""
+    first = Path(paths[0])
+    if not first.is_file() or first.suffix not in (".jsonl", ".csv", ".parquet"):
+        return False
+    try:
+        _, _, fields = next(iter(read_rows(first)))
+    except (SemtokenError, StopIteration, UnicodeError):
+        return False
+    return "uncertainty" in fields and ("response" in fields or "answer" in fields)
 
-    Answers are ranked by their headlines, by the method of --by, or by the method that the calibrator was fitted with.
 
-    The page holds the answers and asks for nothing else, so you can send it to someone. Answers that were scored with
-    --tokens show what else the model considered. A second file is shown beside the first.
+def write_scored_page(paths: Sequence[Path], output: Path, calibrator: Path | None) -> None:
+    """Write one page of scored answers, riskiest first: one file, or two with answers to the same questions.
 
-    For example:
-
-    - `semtoken score prompts.jsonl -o scored.jsonl`, then `semtoken view scored.jsonl -o page.html`
-    - `semtoken view smollm2.jsonl gemma3.jsonl -o compared.html`
+    Answers are ranked by their headlines, or by the method that the calibrator was fitted with.
     """
     from semtoken.web.page import static_page
     from semtoken.web.page.images import rows_with_images
 
     files: dict[str, Rows] = {}
     info: dict[str, Any] = {}
-    for path in (scored, other):
-        if path is None:
-            continue
+    by = None
+    for path in paths:
         with as_file(path) as file:
             rows = [_checked(where, fields) for _, where, fields in read_rows(file)]
-            if calibrator is not None and path == scored:
+            if calibrator is not None and path == paths[0]:
                 info = _calibrate(rows, file, calibrator)
-                by = by or info["calibrator"]["by"]
+                by = info["calibrator"]["by"]
             if by is not None:
                 _rank(rows, file, by)
         rows, lost = rows_with_images(rows, path.parent)

@@ -1,0 +1,307 @@
+"""`semtoken audit`: does the guarantee of a calibrator still hold, for newer labels or behind another server?"""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from semtoken.cli.console import out, untrusted
+from semtoken.cli.decide import AskedServer
+from semtoken.cli.journal import open_journal
+from semtoken.cli.parameters import BaseUrl, Json, NameThere, by_kind, named_server
+from semtoken.cli.settings import Audit as AuditSettings
+from semtoken.cli.settings import Read, SettingsInUse
+from semtoken.cli.statuses import Status, UsageError, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from semtoken.decisions.auditing import Audit
+    from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide
+    from semtoken.decisions.comparing import Sensitivity
+    from semtoken.decisions.running import AskedAgain
+
+SQLITE = b"SQLite format 3\0"
+STYLES = {"kept": "bold green", "unknown": "bold", "broken": "bold red", "no_promise": "bold"}
+
+
+def audit(
+    source: Annotated[
+        str | None,
+        Parameter(
+            metavar="SOURCE",
+            help="Newer labeled answers, a file of scores, saved replies, or a journal. Default: labeled under "
+            "[decisions].",
+        ),
+    ] = None,
+    /,
+    *,
+    calibrator: Annotated[Path | None, Parameter(metavar="DIR", help="The calibrator to test.")] = None,
+    base_url: BaseUrl = None,
+    model: NameThere = None,
+    labels: Annotated[
+        Path | None, Parameter(metavar="FILE", help="Correct values, where the answers come without them.")
+    ] = None,
+    questions: Annotated[
+        Path | None, Parameter(metavar="FILE", help="Questions, where the answers come without them.")
+    ] = None,
+    rewordings: Annotated[
+        Path | None,
+        Parameter(metavar="FILE", help="The same questions in other words, to see whether wording matters."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        Parameter(
+            name=("--output", "-o"),
+            metavar="FILE",
+            help="Keep the server's answers, so that a stopped audit can continue.",
+        ),
+    ] = None,
+    as_json: Json = False,
+    in_use: Read[SettingsInUse],
+) -> int:
+    """Test whether a guarantee still holds.
+
+    A journal names its calibrator, and you may look at it as often as you like; of other sources, look once. Exit
+    status: 0 holds or too few labels to tell, 1 does not hold or exceeds a limit of [audit], 2 error, 3 nothing was
+    measured (no labels, no guarantee, unknown questions).
+
+    Example: `semtoken audit labeled.jsonl --calibrator my-calibrator`
+    """
+    settings = in_use.settings
+    source = source or settings.decisions.labeled
+    if not source:
+        raise UsageError("Name what to audit: newer labeled answers, replies or a journal.")
+    of_server = {"--base-url": base_url, "--model": model, "--rewordings": rewordings, "--output": output}
+    of_decisions = {**of_server, "--labels": labels, "--questions": questions}
+    if is_journal(source):
+        _refuse({**of_decisions, "--calibrator": calibrator}, f"{source}, a journal, which knows its calibrator")
+        return _audit_journal(source, settings.audit, in_use, as_json=as_json)
+    default = settings.calibration.decisions
+    if calibrator is None and not default:
+        raise UsageError("Name the calibrator to test: --calibrator DIR.")
+    of_answers, for_decisions = by_kind([calibrator] if calibrator is not None else [], default)
+    if of_answers is not None:
+        _refuse(of_decisions, f"{of_answers}, which is a calibrator of answers")
+        return _audit_answers(of_answers, Path(source), settings.audit, as_json=as_json)
+    assert for_decisions is not None
+    from semtoken.decisions.calibrating import DecisionCalibrator
+
+    fitted = DecisionCalibrator.load(for_decisions)
+    again = _asked_again(fitted, for_decisions, Path(source), of_server, (labels, questions), in_use)
+    return _audit_decisions(fitted, again, in_use, as_json=as_json)
+
+
+def _refuse(typed: Mapping[str, object], beside: str) -> None:
+    if useless := [name for name, value in typed.items() if value is not None]:
+        raise UsageError(f"{', '.join(useless)} has no effect with {beside}: leave it out.")
+
+
+def is_journal(source: str) -> bool:
+    """Whether a text names a database: an address, or a file that begins as those of SQLite do."""
+    if "://" in source:
+        return True
+    try:
+        with Path(source).open("rb") as file:
+            return file.read(len(SQLITE)) == SQLITE
+    except (OSError, ValueError):
+        return False
+
+
+def _audit_journal(source: str, limits: AuditSettings, in_use: SettingsInUse, *, as_json: bool) -> int:
+    """The labels of the random sample, by a test that may be looked at every day, and how far the scores have moved."""
+    journal = open_journal(source)
+    from semtoken.journal.labels import agreement
+    from semtoken.journal.watch import watch
+
+    report = watch(journal, level=limits.level)
+    if in_use.settings.telemetry.enabled:
+        from semtoken.integrations.opentelemetry import send_state
+
+        send_state(report)
+    most = limits.max_distance or None
+    undecided = report.state == "unknown" and not limits.undecided_passes
+    holds = report.state != "broken" and not undecided and not (report.moved and report.moved.is_beyond(most))
+    status = verdict(holds=holds, measured=report.n > 0 or (report.moved is not None and most is not None))
+    if as_json:
+        _print_json({**report.to_dict(), **_flags(status)})
+        return status
+    out.print(untrusted(report.sentence, style=STYLES[report.state]), soft_wrap=True)
+    if report.undecided:
+        out.print(f"Of {report.undecided} further answers people said that they cannot tell.")
+    for sentence in filter(None, (report.models_sentence, report.moved_sentence)):
+        out.print(untrusted(sentence), soft_wrap=True)
+    out.print(agreement(journal).sentence, soft_wrap=True)
+    return status
+
+
+def _audit_answers(directory: Path, source: Path, limits: AuditSettings, *, as_json: bool) -> int:
+    """The guarantee, by the labels of a file, and how far its scores are from those of the fit."""
+    from semtoken.calibration import Calibrator
+    from semtoken.calibration.judge import judge
+    from semtoken.calibration.labels import PRODUCT, read_answers, require_scores
+    from semtoken.calibration.measures import FEWEST_RECENT
+
+    calibrator = Calibrator.load(directory)
+    answers = read_answers(source)
+    require_scores(answers)
+    drift = calibrator.compare(answers)
+    labeled = [answer for answer in answers if answer.correct is not None]
+    said, accepted, seen = "nothing was promised", 0, None
+    if (threshold := calibrator.threshold) is not None and labeled:
+        passed = threshold.accepts(labeled)
+        accepted = int(passed.sum())
+        seen = threshold.claim.kind.count(passed, [bool(answer.correct) for answer in labeled])
+        [said] = judge([(threshold.claim, seen)], limits.level)
+    most = limits.max_distance or None
+    undecided = said == "cannot be told" and not limits.undecided_passes
+    too_few = bool(labeled) and accepted < limits.min_accepted * len(labeled)
+    holds = said != "does not hold" and not undecided and not too_few and not drift.is_beyond(most)
+    measured = seen is not None or drift.n_recent >= FEWEST_RECENT
+    status = verdict(holds=holds, measured=measured)
+    if as_json:
+        counts = {"labels": len(labeled), "accepted": accepted, "verdict": said}
+        against = {} if seen is None else {"wrong": seen.count, "judged": seen.of}
+        _print_json({**counts, **against, **asdict(drift), **_flags(status)})
+        return status
+    if threshold is not None and seen is not None:
+        out.print(untrusted(f"{said}: {threshold.statement}", style="bold"), soft_wrap=True)
+        out.print(f"Accepted {accepted:,} of {len(labeled):,} labeled answers. {threshold.claim.kind.among} {seen}.")
+    out.print(
+        f"Distance {drift.distance:.3f} [{drift.low:.3f}, {drift.high:.3f}] between {drift.n_recent:,} recent scores "
+        f"and the {drift.n_fitted:,} that the calibrator was fitted on, by {calibrator.fingerprint.method or PRODUCT}.",
+        soft_wrap=True,
+    )
+    if drift.n_recent < FEWEST_RECENT:
+        out.print(f"That says nothing: it takes {FEWEST_RECENT} recent scores, of different questions.")
+    elif drift.low == 0:
+        out.print("The interval holds 0: no difference is shown.")
+    if drift.is_beyond(most):
+        out.print(f"That is further than the limit of {most}.")
+    if too_few:
+        out.print(f"Accepted are fewer than the limit of {limits.min_accepted:g}.")
+    return status
+
+
+def _flags(status: Status) -> dict[str, bool]:
+    return {"holds": status != Status.DOES_NOT_HOLD, "measured": status != Status.NOTHING_MEASURED}
+
+
+def _print_json(value: Mapping[str, Any]) -> None:
+    print(json.dumps(value, allow_nan=False))
+
+
+def _asked_again(
+    fitted: DecisionCalibrator,
+    folder: Path,
+    source: Path,
+    of_server: Mapping[str, Any],
+    named: tuple[Path | None, Path | None],
+    in_use: SettingsInUse,
+) -> AskedAgain:
+    """The answers to audit: those that are there, or those of the server to which the items are put."""
+    from semtoken.checking.saved_decisions import decision_records
+    from semtoken.decisions.running import AskedAgain, are_items, ask_again, kept_until_asked, read_questions
+
+    labels, questions = named
+    server = None
+    if of_server["--base-url"] is not None or are_items(source):
+        server = named_server(of_server["--base-url"], in_use, variable=True)
+    if server is None:
+        _refuse(of_server, "answers that are there, without --base-url")
+        path = questions or (Path(in_use.settings.decisions.questions) if in_use.settings.decisions.questions else None)
+        asked = read_questions(path) if path is not None and (labels or questions) else None
+        return AskedAgain(decision_records(source, labels=labels, questions=asked), {})
+    _refuse({"--labels": labels, "--questions": questions}, "items that are put to a server")
+    there = AskedServer.of(server, in_use.settings.endpoint, of_server["--model"])
+    there.announce("the labelled items", in_use)
+    ask, output = there.ask(), of_server["--output"]
+    reworded = None if of_server["--rewordings"] is None else read_questions(of_server["--rewordings"])
+    most = in_use.settings.audit.variants
+    with nullcontext(output) if output else kept_until_asked(source, folder, there.url, there.name) as target:
+        return ask_again(fitted, source, ask, target, reworded=reworded, most=most)
+
+
+def _audit_decisions(fitted: DecisionCalibrator, again: AskedAgain, in_use: SettingsInUse, *, as_json: bool) -> int:
+    """A verdict for each question, and what other ways of asking changed."""
+    from semtoken.decisions.auditing import DecisionLimits, exceeded
+    from semtoken.decisions.auditing import audit as audited
+    from semtoken.decisions.comparing import sensitivity
+
+    settings, required = in_use.settings.audit, in_use.settings.decisions.require
+    found = audited(fitted, again.records, level=settings.level, required=lambda side: is_required(side, required))
+    changes = [
+        one for how, records in again.variants.items() for one in sensitivity(fitted, again.records, records, how)
+    ]
+    limits = DecisionLimits(
+        settings.max_distance or None, settings.min_accepted or None, None if settings.undecided_passes else False
+    )
+    broken = {
+        side.fitted.what: exceeded(side, limits)
+        for question in found.questions
+        for side in question.sides
+        if is_required(side.fitted, required)
+    }
+    for line in _audit_values(found, broken, changes) if as_json else _audit_lines(found, broken, changes):
+        print(json.dumps(line) if as_json else line)
+    return verdict(holds=not found.is_broken and not any(broken.values()), measured=not found.gaps)
+
+
+def is_required(side: DecisionSide, required: Sequence[str]) -> bool:
+    """Whether a guarantee is wanted for a side: it is named, or its question is, or none is."""
+    return not required or side.name in required or side.what in required
+
+
+def _audit_lines(found: Audit, broken: Mapping[str, Sequence[str]], changes: Sequence[Sensitivity]) -> Iterator[str]:
+    """What people read: the answer to each question first, then other levels, then the numbers behind the verdict."""
+    for question in found.questions:
+        yield question.answer
+    for name in found.unknown:
+        yield f"{name}: nothing was measured. The calibrator does not know this question as it was asked."
+    for question in found.questions:
+        yield from (f"{question.name}: {remark}" for remark in question.remarks)
+        if question.choices:
+            yield f"\n{question.name}, at other levels, by thresholds that these labels would get:"
+            yield from question.choice_lines
+        yield ""
+        for side in question.sides:
+            yield " ".join([side.statement, *broken.get(side.fitted.what, ())])
+        if question.sets is not None:
+            yield question.sets.statement
+    yield from (change.statement for change in changes)
+
+
+def _audit_values(
+    found: Audit, broken: Mapping[str, Sequence[str]], changes: Sequence[Sensitivity]
+) -> Iterator[Mapping[str, Any]]:
+    """The same as JSON lines: each question, each of its sides, its sets, and what other ways of asking changed."""
+    for question in found.questions:
+        choices = [
+            {"alpha": c.alpha, "run": c.run.count, "wrong": c.wrong.count, "judged": c.wrong.of}
+            for c in question.choices
+        ]
+        about = {"question": question.name, "answer": question.answer, "verdict": question.verdict}
+        yield {**about, "nothing": question.nothing, "choices": choices}
+        for side in question.sides:
+            counts = {"accepted": side.fired.count, "asked": side.fired.of}
+            counts |= {"wrong": side.wrong.count, "judged": side.wrong.of}
+            values = {"question": question.name, "side": side.fitted.side, "verdict": side.verdict, **counts}
+            yield {**values, "exceeded": list(broken.get(side.fitted.what, ()))}
+        if question.sets is not None:
+            held = question.sets.held
+            values = {"question": question.name, "side": "set", "verdict": question.sets.verdict}
+            yield {**values, "held": held.count, "judged": held.of}
+    for name in found.unknown:
+        yield {"question": name, "verdict": "nothing was measured", "nothing": "the calibrator does not know it"}
+    for change in changes:
+        counts = {"asked": change.changed.of, "changed": change.changed.count}
+        more = {"decided_otherwise": change.decided_otherwise.count, "moved": change.moved.value}
+        right = change.right
+        if right is not None:
+            more |= {"right_first": right.first.count, "right_second": right.second.count, "judged": right.first.of}
+        yield {"question": change.name, "how": change.how, **counts, **more}
