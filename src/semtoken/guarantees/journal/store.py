@@ -144,9 +144,7 @@ class Journal:
         """
         url = url_of(given)
         if url.get_backend_name() == "sqlite" and not create and not Path(str(url.database)).is_file():
-            raise InvalidInput(
-                f"There is no journal {url.database}. --journal of serve, proxy, score, check or decide run makes one."
-            )
+            raise InvalidInput(f"There is no journal {url.database}. --journal of serve, proxy or check makes one.")
         if url.get_backend_name() == "sqlite" and not (folder := Path(str(url.database)).parent).is_dir():
             raise InvalidInput(f"The folder {folder} of the journal does not exist.")
         engine = engine_of(url)
