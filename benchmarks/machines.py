@@ -174,7 +174,7 @@ def killing(notes: Path, *, wanted: bool) -> Iterator[list[int]]:
 def run(command: str, words: Sequence[str], lines: int, workers: int, *, kill: bool = False) -> Run:
     """Run one command in this process and time it."""
     from semtoken.cli.app import launch
-    from semtoken.executors.ray import RayExecutor
+    from semtoken.support.executors.ray import RayExecutor
 
     clock = sys.modules["machines"].Clock
     with tempfile.TemporaryDirectory() as folder:

@@ -86,7 +86,7 @@ EXTRAS = {
     "cluster": (("semtoken", "cluster", "--help"),),
     "calibrate": (("semtoken", "calibrate", "--help"),),
     "frames": (("python", "-c", "import semtoken; semtoken.to_frame([])"),),
-    "parts": (("python", "-c", "from semtoken.parts.prose import find_words; assert find_words('a word')"),),
+    "parts": (("python", "-c", "from semtoken.core.parts.prose import find_words; assert find_words('a word')"),),
     "gguf": (("semtoken", "fetch"),),
     "journal": (
         ("semtoken", "check", *REPLIES, "-o", "page.html", "--journal", "journal.db"),

@@ -28,6 +28,7 @@ from semtoken.bench.judges.kinds import (
 )
 from semtoken.bench.judges.llm import LLMJudge
 from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.support.almanac import Question
 from tests.cli.run import invoke
 
 

@@ -17,8 +17,7 @@ from semtoken.core import ScoringRules
 from semtoken.core.parts import parts_of
 from semtoken.decisions import ReadingOptions
 from semtoken.errors import SemtokenError
-from semtoken.models.fetch import fetch as fetch_model
-from semtoken.parts import parts_of
+from semtoken.support.checkpoints.fetch import fetch as fetch_model
 from tests.cli.conftest import RunCommand
 
 

@@ -210,7 +210,7 @@ def test_the_embedded_model_from_questions_to_a_kept_promise(
     Under `default` the 700 labels carry no promise of 10% (19 of the 231 surest are wrong) and do carry one of 20%;
     docs/calibration.md has how often that happens. A promise that cannot be given must be refused, not bent.
     """
-    from semtoken.almanac import load_questions
+    from semtoken.support.almanac import load_questions
 
     scores, right = test_answers[0][preset], test_answers[1]
     first = tmp_path / "0.1"

@@ -13,9 +13,8 @@ import pytest
 from starlette.testclient import TestClient
 
 import semtoken as st
-from semtoken.almanac import almanac_clusters_path
-from semtoken.calibration import Fingerprint
 from semtoken.cli.loading import load_calibrator_for
+from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import scorer_for
 from semtoken.errors import CalibratorMismatch
 from semtoken.guarantees import Fingerprint

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from semtoken.cli.cluster import parse_bytes
-from semtoken.clusters.cache import list_cached, remove
+from semtoken.clustering.cache import list_cached, remove
 from semtoken.errors import InvalidInput
 from tests.cli.conftest import RunCommand, assert_told, read_lines
 

@@ -16,8 +16,6 @@ from pathlib import Path
 import pytest
 
 import semtoken
-from semtoken.almanac import is_correct, load_questions
-from semtoken.calibration import calibrator
 from semtoken.cli.commands import PLACES
 from semtoken.errors import InvalidInput
 from semtoken.guarantees import calibrator

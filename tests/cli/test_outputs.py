@@ -14,7 +14,6 @@ import pytest
 
 from semtoken.cli.commands import leaves
 from semtoken.cli.help import command_at
-from tests.checking.test_check import reply
 from tests.cli.conftest import RunCommand, assert_told
 from tests.replies.test_check import reply
 

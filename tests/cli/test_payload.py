@@ -9,7 +9,7 @@ import pytest
 
 from semtoken import score_payload
 from tests.cli.conftest import RunCommand, assert_told, read_lines
-from tests.payloads.recorded import recording
+from tests.replies.recorded import recording
 
 COMMAND = ("check", "--tokenizer", "almanac")
 

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from semtoken.calibration.judge import KINDS, Claim, Share, judge
-from semtoken.calibration.measures import Drift
 from semtoken.cli.settings import Guarantee
 from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
 from semtoken.decisions.answers import AnsweredQuestion

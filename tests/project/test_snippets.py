@@ -26,12 +26,12 @@ import pytest
 from cyclopts import CycloptsError
 from scripts import command_reference
 
-from semtoken.almanac import almanac_clusters_path, almanac_path
 from semtoken.cli.app import Words
 from semtoken.cli.commands import SUBCOMMANDS, place_of, program
 from semtoken.cli.help import command_at
 from semtoken.cli.settings import KEYS, read_settings
-from semtoken.journal.store import Journal
+from semtoken.guarantees.journal.store import Journal
+from semtoken.support.almanac import almanac_clusters_path, almanac_path
 from tests.cli.run import invoke
 from tests.guarantees.made_up import filled, fitted
 
@@ -504,8 +504,8 @@ NOT_RUN = {
     r"paper\.yaml|runs/(qwen|paper)": "hours on GPUs",
     r"semtoken bench lm-eval\b": "needs lm-eval; make test-integrations runs it",
     r"--imported people\.csv": "needs labels of people; tests/bench/test_judges.py gives some",
-    r"--checksum 3f9c21": "names a calibrator of the author's journal; tests/journal/test_watch.py puts one back",
-    r"--executor.gpus": "needs GPUs; tests/score_file/test_score_shards.py runs Ray",
+    r"--checksum 3f9c21": "names a calibrator of the author's journal; tests/guarantees/test_watch.py puts one back",
+    r"--executor.gpus": "needs GPUs; tests/bench/test_score_shards.py runs Ray",
     r"--backend llama-cpp": "needs llama-cpp-python; tests/engines runs it",
     r"model\.gguf": "needs a GGUF file; tests/support/test_checkpoints.py makes one",
     r"semtoken decide\b": "needs labelled answers; tests/decisions/test_commands.py runs it",

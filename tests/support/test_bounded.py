@@ -17,11 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.bench.settings import read_settings
-from semtoken.calibration.apply import CalibratorInUse
-from semtoken.calibration.calibrator import Calibrator
-from semtoken.checking import replies
-from semtoken.checking.fields import read_schema
-from semtoken.checking.replies import saved_replies
 from semtoken.cli.settings import read_settings as read_toml
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.running import read_questions

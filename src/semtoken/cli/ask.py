@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from semtoken.almanac import ALMANAC
 from semtoken.choices import PartKind
 from semtoken.cli.console import dispute_line, json_line, out, print_scores
 from semtoken.cli.loading import ModelChoice, load_calibrator_for
@@ -22,6 +21,7 @@ from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInput, OverBudget
 from semtoken.models.prompts import how_to_ask
+from semtoken.support.almanac import ALMANAC
 
 if TYPE_CHECKING:
     from semtoken import STC
@@ -155,7 +155,7 @@ def _loaded(choice: ModelChoice) -> STC:
 
 def _read(questions: Sequence[str]) -> list[str]:
     """The questions of the command line; for '-' those of standard input, one a line."""
-    from semtoken.files.safe_files import bounded_lines, reading_errors
+    from semtoken.support.files.safe_files import bounded_lines, reading_errors
 
     given = list(questions)
     if given == ["-"]:

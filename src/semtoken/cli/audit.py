@@ -116,8 +116,8 @@ def is_journal(source: str) -> bool:
 def _audit_journal(source: str, limits: AuditSettings, in_use: SettingsInUse, *, as_json: bool) -> int:
     """The labels of the random sample, by a test that may be looked at every day, and how far the scores have moved."""
     journal = open_journal(source)
-    from semtoken.journal.labels import agreement
-    from semtoken.journal.watch import watch
+    from semtoken.guarantees.journal.labels import agreement
+    from semtoken.guarantees.journal.watch import watch
 
     report = watch(journal, level=limits.level)
     if in_use.settings.telemetry.enabled:
@@ -142,10 +142,10 @@ def _audit_journal(source: str, limits: AuditSettings, in_use: SettingsInUse, *,
 
 def _audit_answers(directory: Path, source: Path, limits: AuditSettings, *, as_json: bool) -> int:
     """The guarantee, by the labels of a file, and how far its scores are from those of the fit."""
-    from semtoken.calibration import Calibrator
-    from semtoken.calibration.judge import judge
-    from semtoken.calibration.labels import PRODUCT, read_answers, require_scores
-    from semtoken.calibration.measures import FEWEST_RECENT
+    from semtoken.guarantees import Calibrator
+    from semtoken.guarantees.judge import judge
+    from semtoken.guarantees.labels import PRODUCT, read_answers, require_scores
+    from semtoken.guarantees.measures import FEWEST_RECENT
 
     calibrator = Calibrator.load(directory)
     answers = read_answers(source)
@@ -205,8 +205,8 @@ def _asked_again(
     in_use: SettingsInUse,
 ) -> AskedAgain:
     """The answers to audit: those that are there, or those of the server to which the items are put."""
-    from semtoken.checking.saved_decisions import decision_records
     from semtoken.decisions.running import AskedAgain, are_items, ask_again, kept_until_asked, read_questions
+    from semtoken.decisions.saved import decision_records
 
     labels, questions = named
     server = None

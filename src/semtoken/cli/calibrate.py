@@ -23,10 +23,10 @@ from semtoken.cli.statuses import Status, UsageError
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from semtoken.calibration import Calibrator, Report
-    from semtoken.calibration.fingerprint import Fingerprint
-    from semtoken.calibration.labels import AnswerRecord
     from semtoken.decisions.calibrating import DecisionCalibrator
+    from semtoken.guarantees import Calibrator, Report
+    from semtoken.guarantees.fingerprint import Fingerprint
+    from semtoken.guarantees.labels import AnswerRecord
 
 Rate = Annotated[float | None, Parameter(metavar="RATE", validator=Number(gt=0, lt=1))]
 
@@ -118,7 +118,7 @@ def holds_decisions(source: Path) -> bool:
 
     Answers in text are one file of JSON lines, CSV or Parquet, whose field `answers`, if it is there, lists texts.
     """
-    from semtoken.files.safe_files import read_json_lines
+    from semtoken.support.files.safe_files import read_json_lines
 
     if source.is_dir() or source.suffix == ".json":
         return True
@@ -144,10 +144,10 @@ def _fit_answers(
     as_json: bool,
 ) -> int | None:
     """Fit a calibrator of answers, or one for each group of them, and write all of them or none."""
-    from semtoken.calibration import Fingerprint
-    from semtoken.calibration.labels import read_answers, require_labels, require_scores
-    from semtoken.calibration.promises import shortage
-    from semtoken.files.safe_files import locked
+    from semtoken.guarantees import Fingerprint
+    from semtoken.guarantees.labels import read_answers, require_labels, require_scores
+    from semtoken.guarantees.promises import shortage
+    from semtoken.support.files.safe_files import locked
 
     label_field, judge, by, group_by, unlabeled = how
     _check_target(output, overwrite=overwrite)
@@ -224,11 +224,11 @@ def _fit_decisions(
     as_json: bool,
 ) -> int | None:
     """Fit a calibrator of each typed question: of a predicate two, for what is called true and what is called false."""
-    from semtoken.checking.saved_decisions import decision_records
     from semtoken.decisions.answers import doubts_of
     from semtoken.decisions.calibrating import NAME, DecisionCalibrator, doubts
     from semtoken.decisions.running import read_questions
-    from semtoken.files.outputs import check_not_inside
+    from semtoken.decisions.saved import decision_records
+    from semtoken.support.files.outputs import check_not_inside
 
     labels, questions = named
     check_not_inside(output, [source])

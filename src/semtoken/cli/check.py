@@ -93,7 +93,7 @@ def check(
 
     Example: `semtoken check replies/ -o page.html`
     """
-    from semtoken.checking.saved_decisions import are_decisions
+    from semtoken.decisions.saved import are_decisions
 
     of_replies: dict[str, object] = {
         "--tokenizer": tokenizer,
@@ -182,11 +182,11 @@ def _check_replies(
     strict: bool,
     as_json: bool,
 ) -> None:
-    from semtoken.calibration.apply import CalibratorInUse
-    from semtoken.checking.answers import CheckSettings, check_replies
-    from semtoken.checking.fields import read_schema
-    from semtoken.checking.shards import check_in_shards
-    from semtoken.checking.tables import field_table, markdown, markdown_of_fields, rows_of
+    from semtoken.guarantees.apply import CalibratorInUse
+    from semtoken.replies.checking.answers import CheckSettings, check_replies
+    from semtoken.replies.checking.fields import read_schema
+    from semtoken.replies.checking.shards import check_in_shards
+    from semtoken.replies.checking.tables import field_table, markdown, markdown_of_fields, rows_of
 
     if calibrator is not None and by_kind([calibrator])[0] is None:
         raise UsageError(f"{calibrator} is a calibrator of typed questions, and these are answers in text.")
@@ -248,7 +248,7 @@ def _record(answer: CheckedAnswer) -> dict[str, Any]:
 
 
 def _tell_next(sources: Sequence[str], questions: Path | None, format: str | None, output: Path | None) -> None:
-    from semtoken.calibration.promises import labels_needed
+    from semtoken.guarantees.promises import labels_needed
 
     tell(
         "For a threshold, label a random sample, 200 answers to begin with: a promise of at most 10% wrong among the "
@@ -385,10 +385,10 @@ def _write(
     markdown: str,
 ) -> None:
     """Write the rows as a table, or the Markdown, or a page with the images of a file of questions."""
-    from semtoken.checking.tables import nested_fields, page_rows
     from semtoken.cli.scored_page import tell_lost
-    from semtoken.files.record_files import write_records
-    from semtoken.files.safe_files import dump_json, replace_text
+    from semtoken.replies.checking.tables import nested_fields, page_rows
+    from semtoken.support.files.record_files import write_records
+    from semtoken.support.files.safe_files import dump_json, replace_text
     from semtoken.web.page import static_page
     from semtoken.web.page.images import rows_with_images_of
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from semtoken.almanac import ALMANAC
 from semtoken.cli.bench import Scores
 from semtoken.cli.bench_run import BenchMethods, Controls, Judges, Seed, run_bars
 from semtoken.cli.console import out, print_findings, tell
@@ -23,7 +22,7 @@ from semtoken.cli.model import PaperModelOptions
 from semtoken.cli.parameters import Force, MaxTokens
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.errors import InvalidInput, MissingExtra
-from semtoken.files.safe_files import finite, replace_text
+from semtoken.support.almanac import ALMANAC
 from semtoken.support.extras import only_errors, quiet_libraries, require_installed
 from semtoken.support.files.safe_files import finite, replace_text
 from semtoken.support.installation import cache_root

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from semtoken.almanac import ALMANAC
 from semtoken.choices import Reading
 from semtoken.cli.console import tell
 from semtoken.cli.loading import ModelChoice, executor_of
@@ -17,6 +16,7 @@ from semtoken.cli.model import Device, model_choice
 from semtoken.cli.parameters import BaseUrl, Calibrator, NamedServer, by_kind, named_server
 from semtoken.cli.settings import Endpoint, Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
+from semtoken.support.almanac import ALMANAC
 from semtoken.support.http_client import AT_ONCE, key_from
 from semtoken.support.inputs import shown_address
 

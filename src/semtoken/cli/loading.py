@@ -8,30 +8,30 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semtoken.almanac import ALMANAC
 from semtoken.choices import BackendName, DType, Equality, FunctionWords, Preset
 from semtoken.cli.console import phases, tell
 from semtoken.cli.models import check_there
 from semtoken.cli.settings import Scoring, Settings
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
+from semtoken.support.almanac import ALMANAC
 from semtoken.support.extras import quiet_libraries, require
 
 if TYPE_CHECKING:
     from semtoken import STC
-    from semtoken.calibration import Calibrator
-    from semtoken.calibration.apply import CalibratorInUse
-    from semtoken.calibration.fingerprint import Fingerprint
-    from semtoken.clusters import TokenClusters
+    from semtoken.clustering.token_clusters import TokenClusters
+    from semtoken.core.rules import ScoringRules
     from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.executors import Executor
-    from semtoken.tokens.rules import ScoringRules
+    from semtoken.guarantees import Calibrator
+    from semtoken.guarantees.apply import CalibratorInUse
+    from semtoken.guarantees.fingerprint import Fingerprint
+    from semtoken.support.executors import Executor
     from semtoken.web.calibrators import CalibratorSlot
 
 
 def as_methods(given: str | None, *, of_replies: bool = False) -> tuple[str, ...]:
     """The methods of one pass that `--methods` names; "all" of replies are those that read the best tokens alone."""
-    from semtoken.observers.method_scores import FROM_BEST, methods_reading, one_pass_methods, require_one_pass
+    from semtoken.methods.observers.method_scores import FROM_BEST, methods_reading, one_pass_methods, require_one_pass
 
     if given is None:
         return ()
@@ -47,7 +47,7 @@ def methods_of(scoring: Scoring, *, of_replies: bool = False) -> tuple[str, ...]
 
 def rules_of(scoring: Scoring) -> ScoringRules:
     """The rules that `[scoring]` makes, without clusters."""
-    from semtoken.tokens.rules import ScoringRules
+    from semtoken.core.rules import ScoringRules
 
     return ScoringRules("default", equality=scoring.equality or None)
 
@@ -72,7 +72,7 @@ class ExecutorChoice:
         """Ray's executor, with a warning that Ray opens sockets; None for this process."""
         if not self.by_ray:
             return None
-        from semtoken.executors.ray import RayExecutor
+        from semtoken.support.executors.ray import RayExecutor
 
         require("ray", extra="ray")
         if self.address is None:
@@ -100,7 +100,7 @@ def load_calibrator(
 ) -> CalibratorInUse | None:
     """Load the calibrator that the option names, for the clusters and the origin of what answers; None without it."""
     if directory is not None:
-        from semtoken.calibration.apply import CalibratorInUse
+        from semtoken.guarantees.apply import CalibratorInUse
 
         return CalibratorInUse.load(directory, *answering(), abstain_text or None)
     if abstain_text:
@@ -124,7 +124,7 @@ def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
 
 def calibrator_of_rules(directory: Path, rules: ScoringRules) -> Calibrator:
     """Load a calibrator; one that was fitted under other rules is refused."""
-    from semtoken.calibration import Calibrator
+    from semtoken.guarantees import Calibrator
 
     calibrator = Calibrator.load(directory)
     calibrator.fingerprint.require_rules(rules.signature)
@@ -135,7 +135,7 @@ def calibrator_settings(directory: Path | None) -> dict[str, str | None]:
     """The settings of a scored file that depend on the calibrator: the hash of its file, or None."""
     if directory is None:
         return {"calibrator": None}
-    from semtoken.calibration.apply import CalibratorInUse
+    from semtoken.guarantees.apply import CalibratorInUse
 
     return {"calibrator": CalibratorInUse.load(directory).checksum}
 
@@ -178,7 +178,7 @@ class ModelChoice:
     @property
     def rules(self) -> ScoringRules:
         """The rules that preset, equality and function words make."""
-        from semtoken.tokens.rules import ScoringRules
+        from semtoken.core.rules import ScoringRules
 
         return ScoringRules(self.preset, self.function_words, equality=self.equality)
 
@@ -190,7 +190,7 @@ class ModelChoice:
         """
         as_methods(self.methods)  # before anything is loaded
         if calibrator is not None:
-            from semtoken.calibration import Fingerprint
+            from semtoken.guarantees import Fingerprint
 
             fitted = calibrator_of_rules(calibrator, self.rules)
             if self.backend == "transformers":  # all logits are known, not a list of the best
@@ -216,7 +216,7 @@ class ModelChoice:
                     progress=progress,
                 )
                 if self.backend == "transformers":
-                    from semtoken.backends.transformers.loading import spare_threads
+                    from semtoken.models.transformers.loading import spare_threads
 
                     spare_threads(stc.backend.model)
                 _ = stc.scorer  # clusters are made here, where their progress is shown, if there have to be any

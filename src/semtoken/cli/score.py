@@ -24,8 +24,8 @@ from semtoken.models.prompts import how_to_ask
 
 if TYPE_CHECKING:
     from semtoken import STC, ScoredResponse
-    from semtoken.executors import Executor
-    from semtoken.score_file import Annotate, Item, Progress, ScoreItems, ScoringJob
+    from semtoken.bench.score_file import Annotate, Item, Progress, ScoreItems, ScoringJob
+    from semtoken.support.executors import Executor
 
 
 def score(
@@ -249,7 +249,7 @@ def _facts(stc: STC) -> dict[str, Any]:
 
 def batch_scorer(stc: STC, model: str, generation: Mapping[str, Any], *, raw: bool = False) -> ScoreItems:
     """Make the function that scores a batch; bare questions are put into the model's form, unless they stay `raw`."""
-    from semtoken.score_file import score_items
+    from semtoken.bench.score_file import score_items
 
     asking = how_to_ask(model, stc.tokenizer, raw=False)
     stop = generation["stop_at_newline"]

@@ -9,8 +9,8 @@ from typing import Any
 
 from semtoken.cli.console import tell
 from semtoken.errors import HOW_TO_SCORE, InvalidInput, SemtokenError
-from semtoken.files.record_files import STANDARD, as_file, read_rows
-from semtoken.files.safe_files import replace_text
+from semtoken.support.files.record_files import STANDARD, as_file, read_rows
+from semtoken.support.files.safe_files import replace_text
 from semtoken.support.text import with_noun
 
 Rows = list[dict[str, Any]]

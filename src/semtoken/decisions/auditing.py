@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from semtoken.calibration import Threshold
-from semtoken.calibration.betting import LEVEL
-from semtoken.calibration.judge import CONFIDENCE, KINDS, Claim, Kind, Share, Verdict, judge, run_sentence
-from semtoken.calibration.measures import Drift
-from semtoken.calibration.promises import percent
 from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide, short
 from semtoken.decisions.options import PredictionSets
 from semtoken.errors import InvalidInput
+from semtoken.guarantees import Threshold
+from semtoken.guarantees.betting import LEVEL
+from semtoken.guarantees.judge import CONFIDENCE, KINDS, Claim, Kind, Share, Verdict, judge, run_sentence
+from semtoken.guarantees.measures import Drift
+from semtoken.guarantees.promises import percent
 
 ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """The levels among which a person can choose, in the table of an audit."""

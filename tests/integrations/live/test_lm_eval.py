@@ -15,6 +15,7 @@ from lm_eval.api.instance import Instance
 from semtoken import STC, metrics
 from semtoken.errors import InvalidInput
 from semtoken.integrations.lm_eval import SemtokenLM, evaluate
+from semtoken.support.almanac import PROMPT, Question
 
 TASK = """
 task: facts

@@ -1,8 +1,8 @@
 """`STEPS`: every recording step, declared once: what it fills, what it reads, which model it asks.
 
 A new statistic that is about pairs of texts takes one field of `Generation`, one function here and one entry of
-`STEPS`. One of the answering model is an observer with `@statistic` above it (`semtoken.observers`), which makes its
-step. `record` and `semtoken bench` read this table and nothing else. A piece that is missing
+`STEPS`. One of the answering model is an observer with `@statistic` above it (`semtoken.methods.observers`), which
+makes its step. `record` and `semtoken bench` read this table and nothing else. A piece that is missing
 raises a `TypeError` when this module is imported.
 
 How long each recording step took, so that a method can be charged for what it needs and for nothing else.

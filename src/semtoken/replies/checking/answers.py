@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.choices import Distribution
+from semtoken.core.results import ScoredResponse
+from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import Tokens
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
 from semtoken.guarantees.apply import CalibratorInUse
@@ -23,7 +25,6 @@ from semtoken.replies.checking.saved_blocks import NO_TOKENS, answer_of_block, b
 from semtoken.replies.score import score_payload
 from semtoken.replies.segments import is_cut
 from semtoken.support.inputs import instance, listed, shown, text
-from semtoken.tokens.rules import ScoringRules
 
 NOT_SAVED = "Which words are in doubt was not saved with the reply."
 
