@@ -326,7 +326,7 @@ class STC:
             Called with (number of the response, result), in this order, as soon as it is there.
         **reading_kwargs
             Options of the engine. With transformers, `chunk_size` is the number of response tokens whose logits exist
-            at one time (32): batch_size x chunk_size x V numbers at most.
+            at one time: batch_size x chunk_size x V numbers at most. By default there are up to 2^25 of them.
 
         Returns
         -------

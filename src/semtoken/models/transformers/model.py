@@ -64,8 +64,8 @@ from semtoken.support.arrays import FloatArray, as_rows
 from semtoken.support.files.images import has_images
 from semtoken.support.inputs import flag, listed, whole
 
-CHUNK = 32
-"""For how many tokens of a reply the logits exist at one time: batch size x CHUNK x V numbers at most."""
+MOST_LOGITS = 2**25
+"""How many logits exist at one time when replies are read, unless those of one token of each reply are more."""
 
 COLDEST = 1e-30
 """The lowest temperature whose quotients with logits stay far from the largest float32."""
@@ -499,11 +499,12 @@ class TransformersBackend(OwnTokens):
         observers: Sequence[Observer],
         *,
         batch_size: int = 8,
-        chunk_size: int = CHUNK,
+        chunk_size: int | None = None,
     ) -> None:
         """Read replies in teacher-forced passes; see `Backend.read`.
 
-        `chunk_size` is the number of reply tokens whose logits exist at one time.
+        `chunk_size` is the number of reply tokens whose logits exist at one time, by default as many as have up to
+        `MOST_LOGITS` numbers.
         """
         require_readings(self, observers)
         encoded = self.encode(prompts)
@@ -520,8 +521,9 @@ class TransformersBackend(OwnTokens):
             batch_size = 1
         for first in range(0, len(encoded), batch_size):
             batch = range(first, min(first + batch_size, len(encoded)))
+            chunk = chunk_size or max(1, MOST_LOGITS // (len(batch) * self._columns))
             with inside.watching(self.model):
-                for step in self._reply_steps(batch, encoded, answers, chunk_size, inside):
+                for step in self._reply_steps(batch, encoded, answers, chunk, inside):
                     show(step, observers)
             for number in batch:
                 finish(number, Completion(answers[number], truncated=None), observers)
@@ -549,7 +551,7 @@ class TransformersBackend(OwnTokens):
     @torch.no_grad()
     def _reply_logits(self, prompts: list[list[int]], replies: list[list[int]], chunk: int) -> Iterator[torch.Tensor]:
         """Logits from which the tokens of the replies are drawn, in order: [B, steps, columns], `chunk` steps at most.
-        Prompts are read once, replies follow chunk by chunk on the cache, or whole if the model does not continue one.
+        Prompts are read with the first chunk of the replies; others follow on the cache.
         """
         if not any(replies):
             return
@@ -561,16 +563,15 @@ class TransformersBackend(OwnTokens):
             yield self.passes.whole([*prompt_ids, *reply_ids[:-1]], len(reply_ids))[None]
             return
         prompt, reply = pad(prompts, self._padding, left=True), pad(replies, self._padding, left=False)
-        output = self.passes.rows(prompt.ids, mask=prompt.mask)
-        yield output.logits[:, -1:]
-        mask = prompt.mask
-        width = reply.ids.shape[1] - 1  # nothing is drawn after the last token
-        for first in range(0, width, chunk):
-            columns = slice(first, min(first + chunk, width))
-            ids = reply.ids[:, columns]
-            mask = np.concatenate([mask, np.ones_like(ids)], axis=1)
-            output = self.passes.rows(ids, mask=mask, cache=cache_of(output), keep=ids.shape[1])
-            yield output.logits[:, -ids.shape[1] :]
+        ids = np.concatenate([prompt.ids, reply.ids[:, :-1]], axis=1)  # nothing is drawn after the last token
+        mask = np.concatenate([prompt.mask, np.ones_like(reply.ids[:, :-1])], axis=1)
+        begin, first, cache = 0, prompt.ids.shape[1] - 1, None
+        while begin < ids.shape[1]:
+            stop = min(first + chunk, ids.shape[1])
+            output = self.passes.rows(ids[:, begin:stop], mask=mask[:, :stop], cache=cache, keep=stop - first)
+            yield output.logits[:, first - stop :]
+            begin = first = stop
+            cache = cache_of(output)
 
     def next_log_probs(
         self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8

@@ -1,6 +1,6 @@
 """A model proves itself: which ways of reading it give the numbers of one plain pass over the text.
 
-Batches, padding, caches, trees and transformers' own `generate` are ways to need fewer passes. Whether a model gives
+Batches, padding, caches and transformers' own `generate` are ways to need fewer passes. Whether a model gives
 the same numbers in each is no matter of its name or of its signature, so a few short passes (60 tokens at most) find
 out, each when a way is first asked for; what differs is not used. What was found is kept in the cache folder, by a hash
 of the weights.
