@@ -15,7 +15,6 @@ from semtoken.integrations.hosts import HOSTS  # noqa: E402
 ENVIRONMENTS = ROOT / ".venv-integrations"
 SEMTOKEN = f"{ROOT}[transformers,cluster,serve]"
 RECIPES = {
-    "transformers_serve": ("transformers[serving]>=5.23,<6", "openai"),
     "mlflow": ("mlflow-skinny>=3.17,<4", "sqlalchemy", "alembic"),
     "langfuse": ("langfuse>=5,<6",),
     "phoenix": ("arize-phoenix>=20,<21",),
@@ -25,7 +24,7 @@ RECIPES = {
     "gradio": ("gradio>=6.17,<7",),
     "artefactual": ("artefactual>=2026.9,<2027",),
 }
-"""What needs no module of ours: `transformers serve` behind the proxy, and docs/integrations/recipes.md as written."""
+"""What needs no module of ours: docs/integrations/recipes.md as written."""
 LIVE = {host.name: (host.requirement, *host.also) for host in HOSTS.values()} | RECIPES
 """What is installed for each live test, beside semtoken. A path is a package of this repository."""
 

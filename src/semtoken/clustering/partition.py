@@ -125,7 +125,7 @@ def cluster_table(
     seed : int
         The seed of k-means; agglomerative clustering draws nothing.
     memory_budget : int, optional
-        Bytes that may be taken beyond the table. Default: 70 % of the memory that is free.
+        Bytes that may be taken beyond the table. Default: 70% of the memory that is free.
     progress : callable, optional
         Called as progress(phase, fraction done in [0, 1], seconds left in the phase or None).
     device : {"cpu", "auto", "cuda", ...}, optional
