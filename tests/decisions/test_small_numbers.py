@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from semtoken.cli.settings import Guarantee
+from semtoken.cli.settings import GuaranteeSection
 from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
 from semtoken.decisions.answers import AnsweredQuestion
 from semtoken.decisions.auditing import DecisionLimits, SetAudit, exceeded
@@ -96,7 +96,7 @@ def test_a_request_has_so_many_tokens_at_most() -> None:
 
 
 def test_settings_have_the_usual_levels() -> None:
-    usual = Guarantee()
+    usual = GuaranteeSection()
     assert (usual.alpha, usual.delta, usual.kind) == (0.1, 0.1, "selective")
     options = ReadingOptions()
     assert (options.reading, options.orders) == ("labels", 1)

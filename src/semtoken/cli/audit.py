@@ -14,8 +14,7 @@ from semtoken.cli.console import out, untrusted
 from semtoken.cli.decide import AskedServer
 from semtoken.cli.journal import open_journal
 from semtoken.cli.parameters import BaseUrl, Json, NameThere, by_kind, named_server
-from semtoken.cli.settings import Audit as AuditSettings
-from semtoken.cli.settings import Read, SettingsInUse
+from semtoken.cli.settings import AuditSection, Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, verdict
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def is_journal(source: str) -> bool:
         return False
 
 
-def _audit_journal(source: str, limits: AuditSettings, in_use: SettingsInUse, *, as_json: bool) -> int:
+def _audit_journal(source: str, limits: AuditSection, in_use: SettingsInUse, *, as_json: bool) -> int:
     """The labels of the random sample, by a test that may be looked at every day, and how far the scores have moved."""
     journal = open_journal(source)
     from semtoken.guarantees.journal.labels import agreement
@@ -140,7 +139,7 @@ def _audit_journal(source: str, limits: AuditSettings, in_use: SettingsInUse, *,
     return status
 
 
-def _audit_answers(directory: Path, source: Path, limits: AuditSettings, *, as_json: bool) -> int:
+def _audit_answers(directory: Path, source: Path, limits: AuditSection, *, as_json: bool) -> int:
     """The guarantee, by the labels of a file, and how far its scores are from those of the fit."""
     from semtoken.guarantees import Calibrator
     from semtoken.guarantees.judge import judge

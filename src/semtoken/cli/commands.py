@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cyclopts import App
 
 
-class Place(NamedTuple):
+class CommandPlace(NamedTuple):
     """Where a command is defined, and what it is for."""
 
     function: str
@@ -37,75 +37,81 @@ DECIDE = ("endpoint", "model", "calibration", "executor")
 AUDIT = ("endpoint", "calibration", "decisions", "audit", "telemetry")
 CALIBRATE = ("guarantee", "decisions")
 
-GROUPS: Mapping[str, Mapping[str, Place]] = {
+GROUPS: Mapping[str, Mapping[str, CommandPlace]] = {
     "Score": {
-        "ask": Place("ask:ask", "Ask a model, and see how confident each answer is.", (*IN_PROCESS, "calibration")),
-        "score": Place(
+        "ask": CommandPlace(
+            "ask:ask", "Ask a model, and see how confident each answer is.", (*IN_PROCESS, "calibration")
+        ),
+        "score": CommandPlace(
             "score:score", "Score a file of prompts, or of prompts with responses.", (*IN_PROCESS, "executor")
         ),
-        "check": Place("check:check", "Rank saved replies, the most doubtful first.", CHECK),
-        "decide": Place("decide:decide", "Answer typed questions, with a probability for each option.", DECIDE),
+        "check": CommandPlace("check:check", "Rank saved replies, the most doubtful first.", CHECK),
+        "decide": CommandPlace("decide:decide", "Answer typed questions, with a probability for each option.", DECIDE),
     },
     "Guarantee": {
-        "label": Place("label:label", "Mark answers as right or wrong in the terminal."),
-        "calibrate": Place(
+        "label": CommandPlace("label:label", "Mark answers as right or wrong in the terminal."),
+        "calibrate": CommandPlace(
             "calibrate:calibrate", "Fit a calibrator: probabilities, and a threshold with a guarantee.", CALIBRATE
         ),
-        "audit": Place("audit:audit", "Test whether a guarantee still holds.", AUDIT),
+        "audit": CommandPlace("audit:audit", "Test whether a guarantee still holds.", AUDIT),
     },
     "Serve": {
-        "proxy": Place(
+        "proxy": CommandPlace(
             "proxy:proxy",
             "Add confidence to the answers of a running server.",
             ("endpoint", "proxy", "decisions", *SERVERS),
         ),
-        "serve": Place(
+        "serve": CommandPlace(
             "serve:serve", "Serve a local model over an OpenAI-compatible API.", ("model", "serve", *SERVERS)
         ),
-        "doctor": Place("doctor:doctor", "Find out which log-probabilities a server returns.", ("endpoint", "model")),
+        "doctor": CommandPlace(
+            "doctor:doctor", "Find out which log-probabilities a server returns.", ("endpoint", "model")
+        ),
     },
     "Maintain": {
-        "fetch": Place("models:fetch", "Download a small model."),
-        "journal": Place("", "Show, export or delete recorded answers."),
-        "config": Place("config:config", "Show the settings in effect, and where each comes from.", ALL),
+        "fetch": CommandPlace("models:fetch", "Download a small model."),
+        "journal": CommandPlace("", "Show, export or delete recorded answers."),
+        "config": CommandPlace("config:config", "Show the settings in effect, and where each comes from.", ALL),
     },
     "Research": {
-        "bench": Place("", "Run the paper's experiment on any model: answers, judgments, tables."),
-        "cluster": Place("", "Make the clusters of a model's tokens, and look into them."),
+        "bench": CommandPlace("", "Run the paper's experiment on any model: answers, judgments, tables."),
+        "cluster": CommandPlace("", "Make the clusters of a model's tokens, and look into them."),
     },
 }
 """The commands in the order of the help; of a group of commands the group, see `SUBCOMMANDS`."""
 
-SUBCOMMANDS: Mapping[str, Mapping[str, Place]] = {
+SUBCOMMANDS: Mapping[str, Mapping[str, CommandPlace]] = {
     "journal": {
-        "show": Place(
+        "show": CommandPlace(
             "journal:show", "Show the newest entries, the size of the journal, and its calibrators.", JOURNAL
         ),
-        "export": Place("journal:export", "Export entries with their labels, or a calibrator that was used.", JOURNAL),
-        "delete": Place("journal:delete", "Delete entries with their labels.", JOURNAL),
+        "export": CommandPlace(
+            "journal:export", "Export entries with their labels, or a calibrator that was used.", JOURNAL
+        ),
+        "delete": CommandPlace("journal:delete", "Delete entries with their labels.", JOURNAL),
     },
     "bench": {
-        "run": Place(
+        "run": CommandPlace(
             "bench_run:run", "Answer questions, record what the methods need, score and judge.", ("model", "executor")
         ),
-        "report": Place("bench:report", "Make tables and figures of a run."),
-        "judge": Place("bench:judge", "Judge answers, and see how far the judges agree.", ("endpoint",)),
-        "compare": Place("compare:compare", "Compare methods on questions whose answers are known.", IN_PROCESS),
+        "report": CommandPlace("bench:report", "Make tables and figures of a run."),
+        "judge": CommandPlace("bench:judge", "Judge answers, and see how far the judges agree.", ("endpoint",)),
+        "compare": CommandPlace("compare:compare", "Compare methods on questions whose answers are known.", IN_PROCESS),
     },
     "cluster": {
-        "make": Place("cluster:make", "Make the clusters of a model's tokens, which the preset paper reads."),
-        "show": Place("cluster:show", "Show the tokens that share a cluster with a word."),
+        "make": CommandPlace("cluster:make", "Make the clusters of a model's tokens, which the preset paper reads."),
+        "show": CommandPlace("cluster:show", "Show the tokens that share a cluster with a word."),
     },
 }
 """The commands of each group."""
 
-PLACES: Mapping[str, Place] = {name: place for group in GROUPS.values() for name, place in group.items()}
+PLACES: Mapping[str, CommandPlace] = {name: place for group in GROUPS.values() for name, place in group.items()}
 HELP = """\
 Confidence for every answer, field and decision of a language model, from the
 log-probabilities of one generation."""
 
 
-def place_of(names: Sequence[str]) -> Place:
+def place_of(names: Sequence[str]) -> CommandPlace:
     """The command at a place such as ("journal", "show")."""
     return PLACES[names[0]] if len(names) == 1 else SUBCOMMANDS[names[0]][names[1]]
 

@@ -14,7 +14,7 @@ from semtoken.cli.console import tell
 from semtoken.cli.loading import ModelChoice, executor_of
 from semtoken.cli.model import Device, model_choice
 from semtoken.cli.parameters import BaseUrl, Calibrator, NamedServer, by_kind, named_server
-from semtoken.cli.settings import Endpoint, Read, SettingsInUse
+from semtoken.cli.settings import EndpointSection, Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
 from semtoken.support.almanac import ALMANAC
 from semtoken.support.http_client import AT_ONCE, key_from
@@ -112,7 +112,7 @@ class AskedServer:
     top: int
 
     @classmethod
-    def of(cls, server: NamedServer, endpoint: Endpoint, name: str | None) -> AskedServer:
+    def of(cls, server: NamedServer, endpoint: EndpointSection, name: str | None) -> AskedServer:
         """The server with what `[endpoint]` says of it."""
         key = endpoint.key_env if server.takes_key else None
         return cls(server.url, name or endpoint.model or None, key, endpoint.top_logprobs)

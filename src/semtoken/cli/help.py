@@ -27,7 +27,7 @@ Settings: any key of semtoken.toml is also an option (--limits.connections 200) 
 (SEMTOKEN_LIMITS_CONNECTIONS=200). See semtoken config."""
 
 
-class Row(NamedTuple):
+class HelpRow(NamedTuple):
     """An argument or an option, as the help shows it."""
 
     names: str
@@ -72,7 +72,7 @@ def text_and_examples(command: App) -> tuple[list[str], list[str]]:
     return [p.replace("`", "") for p in paragraphs if not p.startswith("Example: ")], examples
 
 
-def rows(command: App) -> Iterator[Row]:
+def rows(command: App) -> Iterator[HelpRow]:
     """The arguments and options of a command, in the order of its signature."""
     for argument in command.assemble_argument_collection():
         if not argument.show:
@@ -88,7 +88,7 @@ def rows(command: App) -> Iterator[Row]:
             shown = shown if argument.required else f"[{shown}]"
         else:
             shown = f"{', '.join(names)} {takes}".strip()
-        yield Row(shown, _with_default(told, argument), is_argument)
+        yield HelpRow(shown, _with_default(told, argument), is_argument)
 
 
 def _with_default(told: str, argument: Any) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semtoken.cli.settings import JournalSettings
+from semtoken.cli.settings import JournalSection
 
 if TYPE_CHECKING:
     from semtoken.core.results import ScoredResponse
@@ -91,7 +91,7 @@ class JournalChoice:
         return AnswerRecorder(recording, JournalWriter(journal, self.spool, apart=True), PromiseWatch(journal))
 
 
-def recording_of(url: str | None, settings: JournalSettings) -> JournalChoice:
+def recording_of(url: str | None, settings: JournalSection) -> JournalChoice:
     """What is recorded where: in the journal that is named, by the rules of `[journal]`; nothing without a name."""
     url = url or settings.url
     if not url:

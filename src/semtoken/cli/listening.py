@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from semtoken.cli.console import tell
-from semtoken.cli.settings import Telemetry
+from semtoken.cli.settings import TelemetrySection
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 
 
-def with_events(app: Any, telemetry: Telemetry, recorder: AnswerRecorder | None) -> Any:
+def with_events(app: Any, telemetry: TelemetrySection, recorder: AnswerRecorder | None) -> Any:
     """The application; where `[telemetry]` is on it sends every score, and the states of the promise, as events."""
     if telemetry.content and not telemetry.enabled:
         raise InvalidInput("content under [telemetry] says what is sent: set enabled = true as well.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from semtoken.choices import BackendName, DType, Equality, FunctionWords, Preset
 from semtoken.cli.console import phases, tell
 from semtoken.cli.models import check_there
-from semtoken.cli.settings import Scoring, Settings
+from semtoken.cli.settings import ScoringSection, Settings
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
 from semtoken.support.almanac import ALMANAC
@@ -40,12 +40,12 @@ def as_methods(given: str | None, *, of_replies: bool = False) -> tuple[str, ...
     return require_one_pass([name.strip() for name in given.split(",") if name.strip()])
 
 
-def methods_of(scoring: Scoring, *, of_replies: bool = False) -> tuple[str, ...]:
+def methods_of(scoring: ScoringSection, *, of_replies: bool = False) -> tuple[str, ...]:
     """The methods that `[scoring]` names."""
     return as_methods(",".join(scoring.methods) or None, of_replies=of_replies)
 
 
-def rules_of(scoring: Scoring) -> ScoringRules:
+def rules_of(scoring: ScoringSection) -> ScoringRules:
     """The rules that `[scoring]` makes, without clusters."""
     from semtoken.core.rules import ScoringRules
 

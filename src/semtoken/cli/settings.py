@@ -35,7 +35,7 @@ Share = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class EndpointSection:
     """The server that answers: what `proxy`, `decide`, `audit` and `doctor` ask, and what its log-probabilities are."""
 
     base_url: str = ""
@@ -56,7 +56,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelSection:
     """A model in this process: `ask`, `score`, `decide`, `serve`."""
 
     backend: BackendName = "transformers"
@@ -68,7 +68,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Scoring:
+class ScoringSection:
     """What is computed of every answer."""
 
     methods: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class Scoring:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class CalibrationSection:
     """What is made of the decisions of a calibrator."""
 
     abstain_text: str = ""
@@ -90,7 +90,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class JournalSettings:
+class JournalSection:
     """Where answers are recorded, and what of them."""
 
     url: str = ""
@@ -108,7 +108,7 @@ class JournalSettings:
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerSection:
     """Who may use the servers `proxy` and `serve`."""
 
     allowed_hosts: tuple[str, ...] = ()
@@ -120,7 +120,7 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Serve:
+class ServeSection:
     """What only `serve` offers."""
 
     max_logprobs: Annotated[int, Parameter(validator=Number(gte=0))] = 20
@@ -128,7 +128,7 @@ class Serve:
 
 
 @dataclass(frozen=True)
-class Proxy:
+class ProxySection:
     """What only `proxy` does."""
 
     hold_seconds: Annotated[float, Parameter(validator=Number(gte=0))] = 0.25
@@ -136,7 +136,7 @@ class Proxy:
 
 
 @dataclass(frozen=True)
-class Decisions:
+class DecisionsSection:
     """Typed questions: where they are, and how a server is asked."""
 
     questions: str = ""
@@ -150,7 +150,7 @@ class Decisions:
 
 
 @dataclass(frozen=True)
-class Guarantee:
+class GuaranteeSection:
     """Defaults of `calibrate`; an option goes before them."""
 
     alpha: Annotated[float, Parameter(validator=Number(gt=0, lt=1))] = 0.1
@@ -159,7 +159,7 @@ class Guarantee:
 
 
 @dataclass(frozen=True)
-class Audit:
+class AuditSection:
     """What `audit` calls a guarantee that does not hold."""
 
     level: Annotated[float, Parameter(validator=Number(gt=0, lt=1))] = 0.05
@@ -173,7 +173,7 @@ class Audit:
 
 
 @dataclass(frozen=True)
-class Limits:
+class LimitsSection:
     """What a server takes on, and how long it waits."""
 
     connections: Count = 1000
@@ -189,7 +189,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Telemetry:
+class TelemetrySection:
     """OpenTelemetry events; OTEL_EXPORTER_OTLP_ENDPOINT and its like say where to."""
 
     enabled: bool = False
@@ -198,7 +198,7 @@ class Telemetry:
 
 
 @dataclass(frozen=True)
-class Executor:
+class ExecutorSection:
     """What runs the shards of large jobs: this process, or the workers of Ray."""
 
     kind: Literal["local", "ray"] = "local"
@@ -213,20 +213,20 @@ class Executor:
 class Settings:
     """All sections of `semtoken.toml`."""
 
-    endpoint: Endpoint = Endpoint()
-    model: Model = Model()
-    scoring: Scoring = Scoring()
-    calibration: Calibration = Calibration()
-    journal: JournalSettings = JournalSettings()
-    server: Server = Server()
-    serve: Serve = Serve()
-    proxy: Proxy = Proxy()
-    decisions: Decisions = Decisions()
-    guarantee: Guarantee = Guarantee()
-    audit: Audit = Audit()
-    limits: Limits = Limits()
-    telemetry: Telemetry = Telemetry()
-    executor: Executor = Executor()
+    endpoint: EndpointSection = EndpointSection()
+    model: ModelSection = ModelSection()
+    scoring: ScoringSection = ScoringSection()
+    calibration: CalibrationSection = CalibrationSection()
+    journal: JournalSection = JournalSection()
+    server: ServerSection = ServerSection()
+    serve: ServeSection = ServeSection()
+    proxy: ProxySection = ProxySection()
+    decisions: DecisionsSection = DecisionsSection()
+    guarantee: GuaranteeSection = GuaranteeSection()
+    audit: AuditSection = AuditSection()
+    limits: LimitsSection = LimitsSection()
+    telemetry: TelemetrySection = TelemetrySection()
+    executor: ExecutorSection = ExecutorSection()
 
 
 SECTIONS: Mapping[str, type] = get_type_hints(Settings)
