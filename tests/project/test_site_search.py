@@ -14,6 +14,7 @@ from tests.browsers import chromium
 
 pytestmark = pytest.mark.slow
 FIRST = 5
+PATIENCE = 20  # looks at a list that is still empty, on a machine that is busy
 SEARCHES = {
     "abstain": "calibration",
     "auroc": "results",
@@ -92,6 +93,10 @@ def results(page: Any, address: str, words: str) -> list[str]:
     page.keyboard.press("Control+a")
     page.keyboard.type(words)
     page.wait_for_timeout(600)
+    for _ in range(PATIENCE):
+        if page.evaluate(LINKS):
+            break
+        page.wait_for_timeout(300)
     return [link.removeprefix(address).partition("?")[0] for link in page.evaluate(LINKS)][:FIRST]
 
 
