@@ -37,7 +37,7 @@ A_PASS = 32
 
 Take: TypeAlias = Callable[[int, torch.Tensor], None]
 """Gets the number of a place and its logits [columns]."""
-Place: TypeAlias = tuple[int, tuple[int, ...]]
+PromptPlace: TypeAlias = tuple[int, tuple[int, ...]]
 """The number of a prompt, and the tokens behind it."""
 
 
@@ -96,7 +96,7 @@ class Branches:
         self._cache = yield from read_trunk(self._backend, self._trunk)
 
     @torch.inference_mode()
-    def read(self, places: Sequence[Place], take: Take) -> Generator[int, int | None, None]:
+    def read(self, places: Sequence[PromptPlace], take: Take) -> Generator[int, int | None, None]:
         """Read the ends of prompts, or places behind prompts whose ends were read; `take` gets the logits of each."""
         ends = [number for number, (_, path) in enumerate(places) if not path]
         yield from self._rows(places, ends, None, take)
@@ -105,7 +105,7 @@ class Branches:
             yield from self._rows(places, behind, tails, take)
 
     def _rows(
-        self, places: Sequence[Place], numbers: Sequence[int], tails: _Tails | None, take: Take
+        self, places: Sequence[PromptPlace], numbers: Sequence[int], tails: _Tails | None, take: Take
     ) -> Generator[int, int | None, None]:
         """Read some places as rows, as many at a time as there is room for; those of prompts are kept."""
         texts = {number: list(places[number][1]) or self._tails[places[number][0]] for number in numbers}
