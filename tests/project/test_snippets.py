@@ -453,7 +453,9 @@ def test_a_command_in_a_sentence_is_one(page: str, text: str) -> None:
     given = Words(words)
     assert given.place or not given.command, f"{page}: {text}"
     place = given.place
-    known = {name for one in command_at(place).assemble_argument_collection() for name in one.names} if place else set()
+    group = len(place) == 1 and place[0] in SUBCOMMANDS
+    collection = command_at(place).assemble_argument_collection() if place and not group else ()
+    known = {name for one in collection for name in one.names}
     named = {word.partition("=")[0] for word in given.command if word.startswith("-") and len(word) > 1}
     assert named <= known, f"{page}: {text}"
     assert {word.partition("=")[0][2:].replace("-", "_") for word in given.settings} <= set(KEYS), f"{page}: {text}"
