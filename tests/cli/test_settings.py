@@ -59,6 +59,7 @@ def test_each_key_can_be_set_in_each_of_the_three_places(
         "model.backend": "vllm",
         "model.dtype": "float32",
         "scoring.equality": "exact",
+        "executor.kind": "ray",
         "endpoint.distribution": "raw",
         "endpoint.token_ids": "yes",
         "decisions.route": "chat",
