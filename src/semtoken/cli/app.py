@@ -120,6 +120,7 @@ def _run(words: Words) -> int:
             raise UsageError(f"{word.partition('=')[0]} has no effect on `semtoken {place}`: leave it out.")
     for name, kind in given.items():
         bound.arguments[name] = words.verbose if kind is bool else in_use
+    bound.apply_defaults()
     outputs = check_outputs(bound.arguments, place)
     status = command(*bound.args, **bound.kwargs)
     if outputs:
