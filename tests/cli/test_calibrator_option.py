@@ -68,6 +68,8 @@ def test_answers_are_hidden_only_if_asked(semtoken: RunCommand, tmp_path: Path) 
     text = semtoken("ask", abstains[0]["question"], "--tokens", *options).stdout
     assert "I do not know." in text and abstains[0]["response"].strip() not in text
     assert_told(semtoken("ask", "Who?", "--calibration.abstain-text", "No."), "--calibrator")
+    (tmp_path / "semtoken.toml").write_text('[calibration]\nabstain_text = "No."\n')  # which servers read, too
+    assert semtoken("ask", "Who?", "--config", tmp_path / "semtoken.toml").exit_code == 0
 
 
 @pytest.mark.parametrize(

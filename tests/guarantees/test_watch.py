@@ -218,7 +218,7 @@ def test_a_calibrator_from_the_labelled_sample_alone(journal: Journal, url: str,
     for i in [*range(300), *range(600, 700)]:
         add_label(journal, f"entry-{i}", "me", bool(generator.random() < np.exp(scores[i])) if i < 600 else False)
     target = tmp_path / "calibrator"
-    done = invoke(["calibrate", "--journal", url, "-o", str(target), "--alpha", "0.3"])
+    done = invoke(["calibrate", url, "-o", str(target), "--alpha", "0.3"])
     assert done.exit_code == 0, done.output
     found = st.Calibrator.load(target)
     assert found.n == 300  # not the hundred wrong ones that are not of the sample

@@ -83,7 +83,8 @@ def ask(
     model = choice.with_settings(settings, verbose=verbose)
     asked = _read(questions) or list(EXAMPLES_OF_ALMANAC if model.model == ALMANAC else EXAMPLES)
     stc = model.load(calibrator=calibrator) if calibrator is not None else _loaded(model)
-    abstain_text = settings.calibration.abstain_text if calibrator is not None else None
+    named = in_use.sources.get("calibration.abstain_text") == "command line"  # that of a file may be meant for servers
+    abstain_text = settings.calibration.abstain_text if named or calibrator is not None else None
     applied = load_calibrator_for(stc, calibrator, model.model, abstain_text)
     asking = how_to_ask(model.model, stc.tokenizer, raw=no_chat_template)
 
