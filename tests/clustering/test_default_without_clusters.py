@@ -105,7 +105,7 @@ def test_the_watch_sees_clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     tokenizer = tiny.byte_level_bpe()
     with watched(seen.append):
         st.STC(tiny.llama(len(tokenizer)), tokenizer, preset="paper").generate("Who?", 2)
-    assert {"semtoken.clustering.cache.clusters_for_model", "semtoken.clustering.cluster_table"} < set(seen)
+    assert {"semtoken.clustering.cache.clusters_for_model", "semtoken.clustering.partition.cluster_table"} < set(seen)
     assert "clusters came to be" in seen and list(tmp_path.rglob("clusters.safetensors"))
 
 

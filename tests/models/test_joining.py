@@ -140,7 +140,7 @@ def test_long_prompts_are_read_in_pieces_and_nobody_waits_for_more_than_one(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two of them begin in the same way, one fills the model's context, and one is not wanted any more half-way."""
-    from semtoken.models import prompts as reading
+    from semtoken.models import prompt_ids as reading
     from semtoken.models.transformers import TransformersBackend
 
     monkeypatch.setattr(reading, "WHOLE", 8)

@@ -83,7 +83,7 @@ def test_without_a_proof_every_text_is_read_alone_and_whole() -> None:
 
 def test_a_model_that_sees_tokens_to_come_is_refused() -> None:
     with pytest.raises(ModelError, match=r"RobertaForCausalLM .* changes with the tokens that follow"):
-        backend_of("Roberta").generate(PROMPTS, st.backends.base.Decoding())
+        backend_of("Roberta").generate(PROMPTS, Decoding())
 
 
 def test_what_a_model_takes_for_padding_may_stand_in_a_text() -> None:
@@ -129,12 +129,12 @@ def test_each_way_is_found_out_when_it_is_first_asked_for_and_kept() -> None:
     assert backend.proof.tokens == 0
     backend.next_log_probs(PROMPTS[:1], [[5]])
     assert backend.proof.tokens == 7 + 8 + 4  # a plain pass, two rows, more of both
-    backend.generate(PROMPTS[:1], st.backends.base.Decoding(max_new_tokens=2))
+    backend.generate(PROMPTS[:1], Decoding(max_new_tokens=2))
     assert backend.proof.tokens == 19 + 10
     again = backend_of("Llama")  # as in another process
-    again.generate(PROMPTS[:1], st.backends.base.Decoding(max_new_tokens=2))
+    again.generate(PROMPTS[:1], Decoding(max_new_tokens=2))
     assert again.proof.padded and again.proof.tokens == 29
-    again.generate(PROMPTS, st.backends.base.Decoding(max_new_tokens=2))
+    again.generate(PROMPTS, Decoding(max_new_tokens=2))
     assert again.proof.tokens == 29 + 7 + 8 + 8
 
 
