@@ -38,7 +38,7 @@ def test_every_public_name_is_in_the_reference() -> None:
     described = set(re.findall(r"^::: semtoken\.(\S+)", text, re.MULTILINE))
     for name in semtoken.__all__:
         value = getattr(semtoken, name)
-        home = getattr(value, "__module__", "").removeprefix("semtoken.")
+        home = getattr(value, "__module__", getattr(value, "__name__", "")).removeprefix("semtoken.")
         places = {f"{home}.{name}", home, name}
         assert name == "__version__" or places & described, f"describe semtoken.{name} on a page of docs/api"
 

@@ -32,7 +32,7 @@ def test_the_audits_that_pages_show_are_those_of_the_files_in_a_clone(
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     page = (ROOT / "docs" / "decisions.md").read_text("utf-8")
     statuses = []
-    for block in re.findall(r"```console\n\$ semtoken (decide .*?)```", page, re.DOTALL):
+    for block in re.findall(r"```console\n\$ semtoken ((?:calibrate|audit) .*?)```", page, re.DOTALL):
         for command, shown in (one.split("\n", 1) for one in block.split("$ semtoken ")):
             done = invoke(shlex.split(command))
             printed = [*done.stdout.splitlines(), " ".join(done.stderr.split())]

@@ -504,11 +504,9 @@ NOT_RUN = {
     r"semtoken fetch\b": "downloads",
     r"-j llm|--column llm": "needs a language model as a judge",
     r"paper\.yaml|runs/(qwen|paper)": "hours on GPUs",
-    r"semtoken bench lm-eval\b": "needs lm-eval; make test-integrations runs it",
     r"--imported people\.csv": "needs labels of people; tests/bench/test_judges.py gives some",
     r"--checksum 3f9c21": "names a calibrator of the author's journal; tests/guarantees/test_watch.py puts one back",
     r"--executor.gpus": "needs GPUs; tests/bench/test_score_shards.py runs Ray",
-    r"--backend llama-cpp": "needs llama-cpp-python; tests/engines runs it",
     r"model\.gguf": "needs a GGUF file; tests/support/test_checkpoints.py makes one",
     r"semtoken decide\b": "needs labelled answers; tests/decisions/test_commands.py runs it",
 }

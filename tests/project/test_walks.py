@@ -78,7 +78,7 @@ def check_walk(name: str, walk: Callable[[], object]) -> None:
 
 @pytest.fixture(scope="module")
 def clusters() -> TokenClusters:
-    return TokenClusters.from_pretrained(PACKAGE / "models" / "clusters" / "smollm2")
+    return TokenClusters.from_pretrained(PACKAGE / "support" / "checkpoints" / "clusters" / "smollm2")
 
 
 def test_a_row() -> None:
