@@ -97,7 +97,6 @@ LEFT_OUT = {
     "statistic": "a decorator of developers",
     "token_table": "reads the folder of a model; campaign `damage` changes the files",
     "fetch": "downloads; campaigns `damage` and `kills` are for it",
-    "cluster_vocabulary": "takes objects of this library that `vocabulary_of` and `token_table` have checked",
     "push_to_hub": "uploads",
     "from_model": "calls `vocabulary_of`, `ClusterSettings` and `cluster_table`, which are attacked",
     "Vocabulary.parts": "takes ids that `checked_ids` has seen",

@@ -185,8 +185,8 @@ def test_what_cannot_be_decided_is_not_shown(strict: Any) -> None:
         echo = httpx.post(
             f"{url}/v1/completions", json={"model": "almanac", "prompt": "Paris is", "echo": True}, timeout=60
         )
-    assert stream.status_code == 400 and "--calibration.abstain-text" in stream.json()["error"]["message"]
-    assert broken.status_code == 400 and "--calibration.abstain-text" in broken.json()["error"]["message"]
+    assert stream.status_code == 400 and "abstain_text" in stream.json()["error"]["message"]
+    assert broken.status_code == 400 and "abstain_text" in broken.json()["error"]["message"]
     assert echo.status_code >= 400 or echo.json()["choices"][0]["text"].startswith("I do not know.")
     with strict(1e9, max_scored_bytes=50) as url:
         large = httpx.post(f"{url}/v1/chat/completions", json=CHAT, timeout=60)

@@ -122,13 +122,20 @@ class TestDeliveries:
 
 
 class TestRefusals:
-    def test_they_are_remembered_by_the_shape_of_the_request(self, proxied: Start) -> None:
-        """llama.cpp refuses log-probabilities with tools and a stream; all other requests are to be scored."""
+    @pytest.mark.parametrize(
+        ("words", "given"),
+        [
+            ("logprobs is not supported with tools + stream", "n_probs"),  # llama-server's, which has a name of its own
+            ("no logprobs with tools in a stream", "none"),
+        ],
+    )
+    def test_they_are_remembered_by_the_shape_of_the_request(self, proxied: Start, words: str, given: str) -> None:
+        """An upstream may refuse log-probabilities with tools and a stream; all other requests are to be scored."""
 
         async def behave(received: Received, writer: asyncio.StreamWriter) -> None:
             asked = received.json()
             if asked.get("tools") and asked.get("stream") and asked.get("logprobs"):
-                error = b'{"error": {"message": "logprobs is not supported with tools + stream"}}'
+                error = json.dumps({"error": {"message": words}}).encode()
                 writer.write(response(error, status=b"400 Bad Request"))
             else:
                 writer.write(response(reply({"content": "Lima"}, LIMA)))
@@ -138,10 +145,12 @@ class TestRefusals:
         for _ in range(2):
             assert post(url, json=with_tools).status_code == 200
         assert [bool(r.json().get("logprobs")) for r in upstream.requests] == [True, False, False]
+        named = given == "n_probs"
+        assert [bool(r.json().get("n_probs")) for r in upstream.requests] == [False, named, named]
         block = post(url).json()["choices"][0]["semtoken"]
         assert "uncertainty" in block
         assert final_figure(url, "semtoken_proxy_refusals_remembered") == 1
-        assert final_figure(url, 'semtoken_proxy_refusals_total{endpoint="chat",given="none"}') == 1
+        assert final_figure(url, f'semtoken_proxy_refusals_total{{endpoint="chat",given="{given}"}}') == 1
 
 
 class TestPaths:

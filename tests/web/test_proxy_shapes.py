@@ -322,7 +322,7 @@ def test_answers_that_are_not_accepted_are_not_shown(
     assert [(part.kind, part.text, part.steps) for part in choice.segments] == [("answer", 'I do not "know".', ())]
     assert said.segments[-1].text.strip() not in reply.text
     assert blocks_in(reply.json())[0]["decision"] == "abstain"
-    assert stream.status_code == 400 and "--calibration.abstain-text" in stream.json()["error"]["message"]
+    assert stream.status_code == 400 and "abstain_text" in stream.json()["error"]["message"]
     with withholding(upstream, almanac_clusters, tmp_path / "again", 1e9) as url:
         accepted = post(url, name, asked_for(shape, K))
     assert blocks_in(accepted.json())[0]["decision"] == "answer"

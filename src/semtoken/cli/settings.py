@@ -303,7 +303,7 @@ def _file(config: Path | None) -> tuple[Path | None, bool]:
     """The settings file, and whether the user named it."""
     named = config or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
     if named is not None:
-        if not named.is_file():
+        if not named.exists():
             raise UsageError(f"There is no settings file {named}.")
         return named.absolute(), True
     here = Path.cwd()
