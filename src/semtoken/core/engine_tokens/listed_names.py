@@ -298,8 +298,8 @@ class NameReader:
             raise overfull(total, position)
         return ListedStep(
             chosen,
-            (chosen,),
-            (own,),
+            [chosen],
+            [own],
             math.log(own) if own else -math.inf,
             total,
             1.0,  # any number of tokens may be spelled alike
