@@ -27,7 +27,7 @@ from semtoken.bench.judges.kinds import (
     write_verdicts,
 )
 from semtoken.bench.judges.llm import LLMJudge
-from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.errors import InvalidInput
 from semtoken.support.almanac import Question
 from tests.cli.run import invoke
 
@@ -338,7 +338,8 @@ def test_the_command_refuses_and_leaves_everything_as_it_was(
     source = answers(Path("in.jsonl"), *ROWS)
     Path("there.csv").write_text("mine")
     result = run(source, *arguments)
-    assert isinstance(result.exception, SemtokenError) and message in str(result.exception)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: ") and message in result.stderr and "Traceback" not in result.output
     assert {path.name for path in Path().iterdir()} == {"in.jsonl", "there.csv"}
     assert Path("there.csv").read_text() == "mine" and len(read_answers(source)) == 3
 

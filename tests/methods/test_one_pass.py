@@ -103,7 +103,7 @@ def test_an_answer_without_tokens_has_the_worst_score_of_every_method(stc: Any) 
 
 
 def test_other_methods_are_refused_before_a_model_is_loaded() -> None:
-    with pytest.raises(InvalidInput, match=r"semantic_entropy needs nli_logits.*`semtoken bench compare`"):
+    with pytest.raises(InvalidInput, match=r"semantic_entropy needs nli_logits.*`semtoken bench run` records it"):
         semtoken.STC.from_pretrained("/no/such/model", methods=["semantic_entropy"])
     with pytest.raises(InvalidInput, match="There is no method 'sar2'; of one pass there are stc, "):
         semtoken.STC.from_pretrained("/no/such/model", methods=["sar2"])

@@ -11,13 +11,14 @@ import pickle
 import random
 import tracemalloc
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 import semtoken as st
+from semtoken.core.scorer import as_tokens
 from semtoken.errors import InvalidInput
 from semtoken.guarantees.labels import read_answers
 from semtoken.replies.checking import Doubt, check_replies, doubt_of
@@ -327,9 +328,20 @@ def test_every_option_of_a_check_arrives_wherever_replies_are_checked() -> None:
     """The settings are one object; what is no setting says where replies come from and where they go."""
     options = set(inspect.signature(check_replies).parameters) - {"sources", "questions", "on_checked"}
     assert options == {one.name for one in fields(CheckSettings)}
-    chosen = CheckSettings("vllm-chat", None, {"properties": {}}, False, "processed")
-    arrived = pickle.loads(pickle.dumps(checker(chosen)))
-    assert arrived.keywords == {"settings": chosen}
+    chosen = CheckSettings(
+        format="vllm-chat",
+        schema={"properties": {}},
+        keep_tokens=False,
+        distribution="processed",
+        vocabulary=as_tokens("almanac"),
+        rules=st.ScoringRules("paper"),
+        methods=("perplexity",),
+        temperature=0.5,
+        answering_model="acme/model",
+    )
+    [(name, arrived)] = pickle.loads(pickle.dumps(checker(chosen))).keywords.items()
+    assert name == "settings" and arrived.vocabulary.texts == chosen.vocabulary.texts  # it is compared by identity
+    assert replace(arrived, vocabulary=chosen.vocabulary) == chosen
     assert all(getattr(chosen, one.name) != one.default for one in fields(chosen) if one.name != "calibrator")
 
 

@@ -84,8 +84,8 @@ def test_any_field_that_both_sides_have_joins_them_and_stands_in_every_output(
     assert right(found) and len(found.answers) == 6 and f"'{name}'" in found.joined
     assert all(answer.id == f"r20-{answer.text[1:]}" for answer in found.answers)
     table = tmp_path / "out.csv"
-    arguments = ["check", str(tmp_path / "replies.jsonl"), "-q", str(tmp_path / "questions.jsonl"), "-o", str(table)]
-    assert invoke(arguments).exit_code == 0
+    replies, asked = tmp_path / "replies.jsonl", tmp_path / "questions.jsonl"
+    assert invoke(["check", replies, "--questions", asked, "-o", table]).exit_code == 0
     with table.open(encoding="utf-8") as file:
         assert all(row["id"] == f"r20-{row['answer'][1:]}" for row in csv.DictReader(file))
 
