@@ -507,6 +507,7 @@ NOT_RUN = {
     r"--imported people\.csv": "needs labels of people; tests/bench/test_judges.py gives some",
     r"--checksum 3f9c21": "names a calibrator of the author's journal; tests/guarantees/test_watch.py puts one back",
     r"--executor.gpus": "needs GPUs; tests/bench/test_score_shards.py runs Ray",
+    r"--model\.backend llama-cpp": "needs llama-cpp-python; tests/engines runs it",
     r"model\.gguf": "needs a GGUF file; tests/support/test_checkpoints.py makes one",
     r"semtoken decide\b": "needs labelled answers; tests/decisions/test_commands.py runs it",
 }

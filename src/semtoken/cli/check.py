@@ -313,9 +313,8 @@ def _print(answer: CheckedAnswer) -> None:
     refused = (answer.calibration or {}).get(REFUSED)
     for message in (*(flag.message for flag in answer.response.flags), *([refused] if refused else [])):
         out.print(untrusted(f"     ! {message}", style="magenta"), soft_wrap=True)
-    number = (
-        f"confidence {answer.response.headline.shown}{_decided(answer)}"  # the sentence above says which part is unsure
-    )
+    headline = answer.response.headline  # the sentence above names the part that is in doubt, where one is
+    number = (headline.line if answer.doubt is None else f"confidence {headline.shown}") + _decided(answer)
     out.print(untrusted(f"     {number} · {answer.where}", style="dim"), soft_wrap=True)
     print_scores(answer.response)
 
