@@ -29,8 +29,8 @@ def command(*arguments: str) -> Result:
 
 @pytest.mark.slow
 def test_the_figures_are_those_of_a_run_and_a_report(tmp_path: Path) -> None:
-    paths = {name: tmp_path / f"it.{name}" for name in ("json", "csv", "markdown")}
-    options = [text for name, path in paths.items() for text in (f"--{name}", str(path))]
+    paths = {name: tmp_path / f"it.{name}" for name in ("json", "csv", "md")}
+    options = [text for path in paths.values() for text in ("--output", str(path))]
     done = command("--limit", "60", "--methods", METHODS, "--judge", "rouge", *options)
     assert done.exit_code == 0, done.output
     settings = {
@@ -51,7 +51,7 @@ def test_the_figures_are_those_of_a_run_and_a_report(tmp_path: Path) -> None:
     assert content["n"] == 60 and content["settings"]["judges"][0]["kind"] == "rouge"
     assert content["settings"]["preset"] == "paper"
     assert len(content["tests"]) == len(report.measured.tests)
-    told = paths["markdown"].read_text()
+    told = paths["md"].read_text()
     assert "| STC " in told and "minus the headline" in told
 
 
