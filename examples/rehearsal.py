@@ -4,7 +4,7 @@
 
 Nothing is downloaded. `semtoken serve` answers with the embedded model, behind `semtoken proxy --journal`. Three fifths
 of the questions are asked first; the known answers label the random sample as people would, and `semtoken calibrate
---journal` fits a calibrator. The proxy decides by it from then on. In the last quarter the questions are about facts
+journal.db` fits a calibrator. The proxy decides by it from then on. In the last quarter the questions are about facts
 that the model's training contradicted, of which it is sure and often wrong; before, they were of the others. `semtoken
 watch` is asked after every fiftieth. The table and the picture are in the folder.
 
@@ -92,7 +92,7 @@ def rehearse(n: int, sample: float, folder: Path) -> list[tuple[int, PromiseRepo
             ask(url, stream[:at_fit])
         journal = Journal.open(database)
         label(journal, known, at_fit)
-        fit = ["calibrate", "--journal", database, "-o", calibrator, "--alpha", str(ALPHA), "--force"]
+        fit = ["calibrate", database, "-o", calibrator, "--alpha", str(ALPHA), "--force"]
         if subprocess.run([*SEMTOKEN, *fit], check=False).returncode:  # noqa: S603 - our own command
             raise SystemExit("No calibrator could be made of these labels. Another run draws another random sample.")
         found = []

@@ -72,9 +72,11 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(tmp_path_factory: pytest.TempPathFactory, url: str, labelled: Path, asked: Path) -> Path:
     """A calibrator that was fitted on what the server said."""
     folder = tmp_path_factory.mktemp("made")
-    code, _, said = semtoken("run", asked, labelled, "-o", folder / "here.jsonl", "--base-url", f"{url}/v1/decisions")
+    code, _, said = semtoken(
+        "decide", asked, labelled, "-o", folder / "here.jsonl", "--base-url", f"{url}/v1/decisions"
+    )
     assert code == 0, said
-    code, shown, said = semtoken("fit", folder / "here.jsonl", "-o", folder / "calibrator", "--alpha", "0.4")
+    code, shown, said = semtoken("calibrate", folder / "here.jsonl", "-o", folder / "calibrator", "--alpha", "0.4")
     assert code == 0, said
     assert "tone, probabilities of all options: temperature" in shown
     return folder
@@ -86,7 +88,7 @@ class TestLive:
         self, url: str, labelled: Path, asked: Path, made: Path, tmp_path: Path
     ) -> None:
         target = tmp_path / "there.jsonl"
-        code, _, said = semtoken("run", asked, labelled, "-o", target, "--base-url", f"{url}/v1/systemone")
+        code, _, said = semtoken("decide", asked, labelled, "-o", target, "--base-url", f"{url}/v1/systemone")
         assert code == 0, said
         stc = STC(tiny())
         here, there = read_decisions(made / "here.jsonl"), read_decisions(target)
@@ -100,8 +102,8 @@ class TestLive:
         """Its lists name every token here, so nothing is left open; with 20 of them each share is an interval."""
         for top, wide in ((LISTED, False), (20, True)):
             target = tmp_path / f"{top}.jsonl"
-            told = ("--base-url", f"{url}/v1/chat/completions", "--top-logprobs", top)
-            code, _, said = semtoken("run", asked, labelled, "-o", target, *told)
+            told = ("--base-url", f"{url}/v1/chat/completions", f"--endpoint.top_logprobs={top}")
+            code, _, said = semtoken("decide", asked, labelled, "-o", target, *told)
             assert code == 0, said
             exact = [json.loads(line)["answers"] for line in (made / "here.jsonl").open(encoding="utf-8")]
             found = [json.loads(line)["answers"] for line in target.open(encoding="utf-8")]
@@ -120,8 +122,8 @@ class TestLive:
         reworded = tmp_path / "reworded.yaml"
         reworded.write_text(REWORDED, "utf-8")
         kept = tmp_path / "kept.jsonl"
-        words = ("audit", made / "calibrator", others, "--base-url", f"{url}/v1/systemone", "--json")
-        code, shown, said = semtoken(*words, "--rewordings", reworded, "--variants", 30, "-o", kept)
+        words = ("audit", others, "--calibrator", made / "calibrator", "--base-url", f"{url}/v1/systemone", "--json")
+        code, shown, said = semtoken(*words, "--rewordings", reworded, "--audit.variants=30", "-o", kept)
         assert code == 0, said
         found = [json.loads(line) for line in shown.splitlines()]
         verdicts = {(one["question"], one["side"]): one for one in found if "side" in one}
@@ -144,12 +146,12 @@ class TestLive:
         told = read_decisions(tmp_path / "kept.order.jsonl")[0]
         assert told.probabilities == pytest.approx(turned.probabilities, abs=1e-5)
         assert before.probabilities != pytest.approx(turned.probabilities, abs=1e-5)
-        code, again, _ = semtoken(*words, "--rewordings", reworded, "--variants", 30, "-o", kept)
+        code, again, _ = semtoken(*words, "--rewordings", reworded, "--audit.variants=30", "-o", kept)
         assert (code, again) == (0, shown)
 
     def test_items_that_it_was_fitted_on_measure_nothing(self, url: str, labelled: Path, made: Path) -> None:
         code, shown, said = semtoken(
-            "audit", made / "calibrator", labelled, "--base-url", f"{url}/v1/systemone", "--json"
+            "audit", labelled, "--calibrator", made / "calibrator", "--base-url", f"{url}/v1/systemone", "--json"
         )
         assert code == 3, said
         found = [json.loads(line) for line in shown.splitlines()]
@@ -166,34 +168,9 @@ class TestLive:
         calibrator = made / "calibrator"
         for words, why in (
             ((labelled, "--base-url", f"{url}/v1/systemone", "--rewordings", other), "no question 'early'"),
-            ((labelled, "--rewordings", other), "need --base-url"),
+            ((labelled, "--rewordings", other), "without --base-url: leave it out"),
             ((labelled, "--base-url", f"{url}/v1/elsewhere"), "An endpoint ends with"),
             ((labelled, "--base-url", "http://127.0.0.1:9/v1/decisions"), "cannot be reached"),
         ):
-            code, _, said = semtoken("audit", calibrator, *words)
+            code, _, said = semtoken("audit", *words, "--calibrator", calibrator)
             assert code == 2 and why in " ".join(said.split()) and "Traceback" not in said, said
-
-    def test_a_journal_keeps_every_answer_once(
-        self, url: str, labelled: Path, asked: Path, made: Path, tmp_path: Path
-    ) -> None:
-        from semtoken.guarantees.journal.store import Journal
-
-        address, target = tmp_path / "journal.db", tmp_path / "out.jsonl"
-        words = ("run", asked, labelled, "-o", target, "--base-url", f"{url}/v1/decisions", "--journal", address)
-        code, _, said = semtoken(*words, "--journal.texts=true", "--calibrator", made / "calibrator")
-        assert code == 0, said
-        written = read_decisions(target)
-        target.unlink()
-        code, _, said = semtoken(*words, "--journal.texts=true", "--calibrator", made / "calibrator")
-        assert code == 0, said
-        journal = Journal.open(str(address))
-        rows = list(journal.entries())
-        journal.close()
-        assert len(rows) == len(written) == 2 * N
-        by_text = {row["question"]: row for row in rows}
-        row = by_text["What is the tone?\n\nParcel 7"]
-        [told] = [one for one in written[14:16] if one.name == "tone"]
-        assert row["confidence"] == pytest.approx(max(told.probabilities))
-        assert row["answer"] == told.values[told.best]
-        assert row["source"] == "decide" and row["signature"] == f"decision:{told.fingerprint[:16]}"
-        assert {row["decision"] for row in rows} <= {"answer", "abstain"}
