@@ -23,8 +23,8 @@ USES: dict[str, tuple[str, ...]] = {
     "an answer": ("generates",),
     "several answers": ("generates", "resumes"),
     "given replies": ("padded", "continued"),
-    "the first request of serve": ("joined", "branches"),
-    "all ways": ("padded", "continued", "generates", "resumes", "joined", "branches"),
+    "the first request of serve": ("joined", "trees"),
+    "all ways": ("padded", "continued", "generates", "resumes", "joined", "trees"),
 }
 """What is asked of a proof by each use."""
 

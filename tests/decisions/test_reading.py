@@ -180,7 +180,7 @@ def test_spellings_that_are_not_read_widen_the_bounds() -> None:
         assert low - 1e-6 <= share <= high + 1e-6
 
 
-def test_engines_that_read_each_place_as_a_reply_give_the_same() -> None:
+def test_engines_without_trees_give_the_same() -> None:
     """Each place is read as a reply: the path of llama.cpp and of models with windows."""
     backend = tiny()
 
@@ -199,9 +199,9 @@ def test_engines_that_read_each_place_as_a_reply_give_the_same() -> None:
         for engine in (backend, Plain()):
             steps = option_masses(engine, one.prompts, [OptionReader(s) for s in one.spellings])  # type: ignore[arg-type]
             found.append(run_to_end(steps))
-        for behind, plain in zip(*found, strict=True):
-            assert behind[0] == pytest.approx(plain[0], rel=1e-3, abs=1e-9)
-            assert behind[1] == pytest.approx(plain[1], rel=1e-3, abs=1e-9)
+        for tree, plain in zip(*found, strict=True):
+            assert tree[0] == pytest.approx(plain[0], rel=1e-3, abs=1e-9)
+            assert tree[1] == pytest.approx(plain[1], rel=1e-3, abs=1e-9)
 
 
 def test_questions_about_one_state_read_it_once() -> None:
@@ -353,25 +353,26 @@ def test_state_and_questions_are_read_in_pieces_of_the_size_that_is_sent(reading
 
 
 def test_of_many_options_of_several_tokens_few_are_kept_at_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A question of 255 options once needed memory for all their tokens together."""
+    """A question of 255 options once needed memory for the square of all their tokens together."""
     backend = tiny()
     question = Choice("Which?", [f"department {n} of the company" for n in range(12)])
     one = prepare(backend, Inquiry("A letter.", [question], ReadingOptions("words", 2)))
     readers = [OptionReader(spellings) for spellings in one.spellings]
     whole = run_to_end(option_masses(backend, one.prompts, readers))
-    shapes: list[tuple[int, ...]] = []
+    widths: list[int] = []
     hook = backend.model.register_forward_pre_hook(
-        lambda _m, _a, k: shapes.append(tuple(k["attention_mask"].shape)), with_kwargs=True
+        lambda _m, _a, k: widths.append(k["attention_mask"].shape[-1]), with_kwargs=True
     )
     try:
-        monkeypatch.setattr("semtoken.models.transformers.branches.MOST_KEPT", 800)
+        monkeypatch.setattr("semtoken.models.transformers.passes.MOST_NODES", 40)
         few = run_to_end(option_masses(backend, one.prompts, readers))
     finally:
         hook.remove()
     for (low, high), (twin_low, twin_high) in zip(few, whole, strict=True):
         assert low == pytest.approx(twin_low, rel=1e-3, abs=1e-12) and high == pytest.approx(twin_high, rel=1e-3)
-    assert len(shapes) > 5 and max(rows for rows, _ in shapes) > 1
-    assert max(rows * width for rows, width in shapes) <= 800
+    longest = max(len(path) for reader in readers for spelling in reader.spellings for path in spelling.longer)
+    assert len(widths) > 10
+    assert max(widths) <= one.input_tokens + 40 + longest
 
 
 def test_a_rare_spelling_that_others_go_on_from_is_in_the_bounds() -> None:

@@ -65,7 +65,7 @@ def test_every_way_to_ask_has_the_numbers_of_a_plain_pass(kind: str) -> None:
 
 def test_what_holds_of_a_model_is_used_and_what_does_not_is_not() -> None:
     llama = backend_of("Llama").proof
-    assert llama.padded and llama.continued and llama.joined and llama.branches and llama.resumes
+    assert llama.padded and llama.continued and llama.joined and llama.trees and llama.resumes
     assert llama.generates == "padded" and llama.noise < 1e-6  # 0 on some processors
     mamba = backend_of("Mamba2").proof
     assert mamba.together and not mamba.joined
@@ -75,7 +75,7 @@ def test_what_holds_of_a_model_is_used_and_what_does_not_is_not() -> None:
 def test_without_a_proof_every_text_is_read_alone_and_whole() -> None:
     model = tiny_model("Llama")
     backend = TransformersBackend(model, tiny.byte_level_bpe(), prove=False)
-    assert backend.proof.all() == Proof.unproved().all() and not backend.joins and not backend.reads_branches
+    assert backend.proof.all() == Proof.unproved().all() and not backend.joins and not backend.reads_trees
     assert_right(backend)
     with pytest.raises(BackendError, match=r"settings cannot be followed: repetition_penalty"):
         st.STC(backend).generate(PROMPTS[0], repetition_penalty=1.2)

@@ -1,7 +1,7 @@
 """Answering typed questions about states with a model in this process.
 
-How probable options are behind a prompt can be looked up with any backend: a transformers model reads what prompts
-share once, and each prompt behind it; other engines read each place as a reply.
+How probable options are behind a prompt can be looked up with any backend: a transformers model reads all prompts as
+one tree, and goes on from it; other engines read each place as a reply.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ from semtoken.support.inputs import instance, listed
 Place: TypeAlias = tuple[int, Path]
 """Number of a prompt, and the tokens that follow it."""
 Look: TypeAlias = Callable[..., Generator[int, int | None, list[LogMasses]]]
-"""Takes places and the tokens to look up at each; gives their log-probabilities, place by place."""
+"""Takes places, the tokens to look up at each, and whether it is the last look behind these prompts (`last`); gives
+their log-probabilities, place by place.
+"""
 AT_ONCE = 32
 """How many places are read together where an engine reads each as a reply."""
 
@@ -50,7 +52,7 @@ def option_masses(
     """Lower and upper bound of the mass of each option, [options] each, for each prompt's reader.
 
     Pauses after some prompts, and after pieces of what is read together, so that a server can do other work in between;
-    see `semtoken.models.transformers.branches.Branches` for what it gives and gets then. `InvalidLogits` if the model
+    see `semtoken.models.transformers.passes.read_trunk` for what it gives and gets then. `InvalidLogits` if the model
     gives NaN, `InvalidInput` if the engine cannot read a prompt.
     """
     masses: list[tuple[FloatArray, FloatArray]] = []
@@ -69,7 +71,7 @@ def _masses_of_group(
     wanted = [reader.first(start) for reader, start in zip(readers, starts, strict=True)]
     places = [(place, path) for place, by_path in enumerate(wanted) for path in by_path]
     tokens = [by_path[path] for by_path in wanted for path in by_path]
-    log_masses = (yield from look(places, tokens)) if places else []
+    log_masses = (yield from look(places, tokens, last=True)) if places else []
     further: list[dict[Path, dict[int, tuple[float, float]]]] = [{} for _ in prompts]
     for (place, path), ids, (low, high) in zip(places, tokens, log_masses, strict=True):
         pairs = zip(low.tolist(), high.tolist(), strict=True)
@@ -78,29 +80,31 @@ def _masses_of_group(
 
 
 def _groups(backend: Backend, prompts: Sequence[Sequence[int]]) -> list[list[int]]:
-    if not getattr(backend, "reads_branches", False):
+    if not getattr(backend, "reads_trees", False):
         return [list(range(first, min(first + AT_ONCE, len(prompts)))) for first in range(0, len(prompts), AT_ONCE)]
-    from semtoken.models.transformers.branches import groups_of
+    from semtoken.models.transformers.passes import groups_of
 
     return groups_of(prompts)
 
 
 def _look_at(backend: Backend, prompts: Sequence[Sequence[int]]) -> Generator[int, int | None, Look]:
     """A function of places and tokens that gives their log-probabilities."""
-    if not getattr(backend, "reads_branches", False):
-        return lambda places, tokens: _read_as_replies(backend, prompts, places, tokens)
-    from semtoken.models.transformers.branches import Branches
+    if not getattr(backend, "reads_trees", False):
+        return lambda places, tokens, last=False: _read_as_replies(backend, prompts, places, tokens)
+    from semtoken.models.transformers.passes import GrowingTree
 
-    branches = Branches(backend, prompts)  # type: ignore[arg-type]  # only transformers models read branches
-    yield from branches.begin()
+    tree = GrowingTree(backend, prompts)  # type: ignore[arg-type]  # only transformers models read trees
+    yield from tree.begin()
 
-    def look(places: Sequence[Place], tokens: Sequence[IdArray]) -> Generator[int, int | None, list[LogMasses]]:
+    def look(
+        places: Sequence[Place], tokens: Sequence[IdArray], last: bool = False
+    ) -> Generator[int, int | None, list[LogMasses]]:
         masses: dict[int, LogMasses] = {}
 
         def take(number: int, row: Any) -> None:
             masses[number] = _of_row(row, tokens[number], backend.vocabulary.size)
 
-        yield from branches.read(places, take)
+        yield from tree.read(places, take, last=last)
         return [masses[number] for number in range(len(places))]
 
     return look

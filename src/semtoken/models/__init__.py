@@ -10,8 +10,8 @@ prompts.py       text, chat messages or ids -> token ids; padding; batches of si
                  long prompt is read between two steps of others; the text of an answer as its tokens come
 scores.py        the observer that scores answers (`semtoken.STC` is a backend with this observer)
 transformers/    model.py (the backend), loading.py, writing.py (how tokens are chosen; the hook and stopping criterion
-                 that see every step), inside.py (states and attention), passes.py (one pass, and rows of
-                 its cache), branches.py (several prompts behind what they share), joining.py (answers that begin and
+                 that see every step), inside.py (states and attention), passes.py (one pass, several texts
+                 in one as a tree, and what is read once), joining.py (answers that begin and
                  end one by one), recorder.py (`Recorder`)
 vllm/            model.py (the backend), outputs.py (what it asks vLLM for, and vLLM's lists of
                  log-probabilities), processor.py and watched.py (scoring inside the engine)

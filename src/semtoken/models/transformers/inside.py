@@ -146,6 +146,10 @@ class Inside:
         """Fields of a `Step` at one position of the newest pass, for all its rows."""
         return self._fields(lambda states: states[:, position], lambda attended: attended[:, :, position])
 
+    def at_places(self, places: torch.Tensor) -> dict[str, Any]:
+        """Fields of a `Step` at several positions of a pass with a single row, a row for each position."""
+        return self._fields(lambda states: states[0, places], lambda attended: attended[0][:, places].T)
+
     def _fields(self, of_states: Pick, of_attended: Pick) -> dict[str, Any]:
         attended = [of_attended(self._attended[number]) for number in sorted(self._attended)]
         return {

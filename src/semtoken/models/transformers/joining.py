@@ -1,9 +1,9 @@
 """Answers that are written together and begin and end one by one, as a server needs it.
 
 transformers' `generate` keeps all rows of a batch until the longest answer ends. Here the rows of complete answers
-leave the batch, and the prompts that wait are read in one pass and join it. What these have in common with a prompt
-that was read last, such as the system's part of a chat, is not read again: rows begin where the first of them differs
-from that prompt.
+leave the batch, and the prompts that wait are read in one pass and join it. What these have in common with each other
+or with a prompt that was read last, such as the system's part of a chat, is read once: as a tree of tokens, or, if they
+are long or the model cannot read trees, in rows that begin where the first of them differs from that prompt.
 
 A long prompt is read in pieces, one before each step, no longer than the answers that are being written can wait
 (`Pace`).
@@ -25,11 +25,15 @@ from semtoken.models.base import Arrival
 from semtoken.models.prompt_ids import Pace, has_room, is_long, pad
 from semtoken.models.transformers.inside import Inside
 from semtoken.models.transformers.passes import (
+    PromptTree,
     ReadsTokens,
     SharedPrefix,
     cache_of,
+    copied,
     joined_caches,
+    prompt_tree,
     read_prompt,
+    rows_of,
     shared_beginning,
 )
 from semtoken.models.transformers.writing import AnswerChoices, BatchRow, chosen_tokens, show_tokens
@@ -43,6 +47,10 @@ USUAL = frozenset(
 
 LEAST_KNOWN = 4
 """The fewest tokens of a known beginning that are used again; a shorter one is read again."""
+
+MOST_SEEN = 2**18
+"""The most pairs of a token and one that it may see for which a tree is read: with more of them, it costs more than the
+padding that it does without."""
 
 
 def only_usual(config: Any) -> bool:
@@ -183,7 +191,24 @@ class JoiningRows:
         """Read the prompts of answers that begin, all in one pass."""
         prompts = [newcomer.arrival.prompt_ids for newcomer in newcomers]
         rows = [(newcomer.row, newcomer.choices) for newcomer in newcomers]
+        if len(prompts) > 1 and self._backend.reads_trees:
+            known = self._backend.last_prompt
+            tree = prompt_tree(prompts, () if known is None else known.token_ids)
+            if tree.seen.size <= MOST_SEEN:
+                mask, cache, logits = self._read_tree(tree, prompts, known)
+                return _Together(rows, mask, cache, logits, self._inside.at_places(torch.from_numpy(tree.last)))
         return _Together(rows, *self._read_padded(prompts), self._inside.at())
+
+    def _read_tree(
+        self, tree: PromptTree, prompts: Sequence[Sequence[int]], known: SharedPrefix | None
+    ) -> tuple[npt.NDArray[np.int64], Any, torch.Tensor]:
+        """Mask, cache and logits of short prompts."""
+        before = None if known is None else copied(known.cache)
+        output = self._backend.passes.nodes(tree.ids, tree.seen, tree.positions, before, tree.last)
+        columns, mask = tree.padded()
+        first = rows_of(cache_of(output), columns[:1, -len(prompts[0]) :])
+        self._backend.last_prompt = SharedPrefix(tuple(prompts[0]), first)
+        return mask, rows_of(cache_of(output), columns), output.logits[0]
 
     def _read_padded(self, prompts: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int64], Any, torch.Tensor]:
         """Mask, cache and logits of prompts of any length."""

@@ -101,7 +101,7 @@ class TransformersBackend(OwnTokens):
         self.last_prompt: SharedPrefix | None = None
         """The prompt that `generate_joining` read last, for those that begin like it."""
         self.last_trunk: SharedPrefix | None = None
-        """What all prompts of the last `Branches` begin with."""
+        """What all prompts of the last `GrowingTree` begin with."""
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -298,7 +298,7 @@ class TransformersBackend(OwnTokens):
     def generate_joining(self, arrivals: Callable[[], Sequence[Arrival]], observers: Sequence[Observer]) -> None:
         """Answer prompts as they come; see `JoiningBackend.generate_joining`."""
         require_readings(self, observers)
-        _ = self.joins  # found out before observers look
+        _ = self.joins, self.reads_trees  # found out before observers look
         inside = Inside(observers)
         rows = JoiningRows(self, observers, inside)
         with inside.watching(self.model):
@@ -621,9 +621,9 @@ class TransformersBackend(OwnTokens):
         return np.asarray(logits.float().log_softmax(-1).cpu().numpy())
 
     @property
-    def reads_branches(self) -> bool:
-        """Whether the model can read several prompts behind the cache of what they share (`Branches`)."""
-        return self._tried().branches
+    def reads_trees(self) -> bool:
+        """Whether the model reads several prompts in one pass as a tree of tokens."""
+        return self._tried().trees
 
     def _check_lengths(self, sequences: Sequence[Sequence[int]], more: int = 0) -> None:
         """Check that sequences can be read, with so many tokens `more`."""

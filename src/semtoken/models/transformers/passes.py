@@ -1,16 +1,22 @@
-"""Single forward passes of a transformers model, of a text alone or of rows behind a cache; and rows of such caches.
+"""Single forward passes of a transformers model: a text alone, rows of a batch behind a cache, a tree of tokens.
 
 Whatever is read once rests on the model's cache of keys and values: the beginning that prompts share, and each prompt
 although several answers are drawn from it. It is repeated for every row that goes on from it. Models whose cache is of
 another kind read everything again for every row.
+
+Several texts as one tree of tokens: what some of them begin with is in it once, and nothing is padded.
+
+The tree is read as one row. Its mask lets every token see only those that come before it in its own text. A
+`PromptTree` is read in one pass. A `GrowingTree` holds many questions about one text: the first look says where to look
+next, so further tokens are read behind any place of it, with the keys and values of all that was read before.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +27,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from transformers.generation.utils import ALL_CACHE_NAMES
 
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.support.arrays import IdArray
+from semtoken.support.arrays import BoolArray, IdArray
 
 CACHE: str = ALL_CACHE_NAMES[0]
 """What the installed transformers calls the cache, as an argument and in what a pass returns."""
@@ -57,22 +63,31 @@ class Passes:
         logits: torch.Tensor = self.model(input_ids=tensor, **kept).logits[0, -keep:]
         return logits
 
-    def rows(self, ids: IdArray, *, mask: npt.NDArray[np.int64], cache: Any = None, keep: int | IdArray = 1) -> Any:
+    def rows(self, ids: IdArray, *, mask: npt.NDArray[np.int64], cache: Any = None, keep: int = 1) -> Any:
         """Run the model once over columns `ids` [B, n] of a batch; `mask` [B, T] has all tokens so far, these included.
-        Logits of the last `keep` columns are wanted, or of those that it lists; a model that cannot leave out the
-        others gives all.
+        Logits of the last `keep` positions are wanted; a model that cannot leave out the others gives all.
         """
         positions = np.maximum(mask.cumsum(axis=1) - 1, 0)[:, -ids.shape[1] :]
+        return self._call(ids, torch.from_numpy(mask), positions, cache, keep)
+
+    def nodes(self, ids: IdArray, seen: BoolArray, positions: IdArray, cache: Any, keep: IdArray) -> Any:
+        """Run the model once over N tokens, each of which sees only some of the tokens before it, as in a tree.
+        `seen` [N, K + N] says which of the K in the cache, and of these; `positions` [N] are places in their texts.
+        """
+        hidden = torch.from_numpy(~seen)[None, None]
+        mask = torch.zeros(hidden.shape, dtype=self.model.dtype).masked_fill_(hidden, torch.finfo(self.model.dtype).min)
+        return self._call(ids[None], mask, positions[None], cache, torch.from_numpy(keep))
+
+    def _call(self, ids: IdArray, mask: torch.Tensor, positions: IdArray, cache: Any, keep: int | torch.Tensor) -> Any:
         device = self.device
         optional = {
             "position_ids": torch.from_numpy(positions).to(device),
-            "logits_to_keep": keep if isinstance(keep, int) else torch.from_numpy(keep).to(device),
+            "logits_to_keep": keep if isinstance(keep, int) else keep.to(device),
         }
         options = {name: value for name, value in optional.items() if name in self.takes}
         if cache is not None:
             options[CACHE] = cache
-        arrays = {"input_ids": ids, "attention_mask": mask}
-        tensors = {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
+        tensors = {"input_ids": torch.from_numpy(ids).to(device), "attention_mask": mask.to(device)}
         return self.model(**tensors, **options, use_cache=True)
 
 
@@ -150,33 +165,6 @@ def copied(cache: Any) -> Any:
     return cache_copy
 
 
-def repeated(cache: Any, rows: int) -> Any:
-    """A copy of a repeatable cache of one row with this many equal rows, which share memory until more is read."""
-    cache_copy = copied(cache)
-    for layer in _layers_with_keys(cache_copy):
-        layer.keys, layer.values = layer.keys.expand(rows, -1, -1, -1), layer.values.expand(rows, -1, -1, -1)
-    return cache_copy
-
-
-def from_column(cache: Any, first: int) -> Any:
-    """A copy of a cache that keeps all, with the columns from one on alone."""
-    cache_copy = copied(cache)
-    for layer in _layers_with_keys(cache_copy):  # copies, as a view would keep all of it in memory
-        layer.keys, layer.values = layer.keys[:, :, first:].clone(), layer.values[:, :, first:].clone()
-    return cache_copy
-
-
-def with_rows_behind(cache: Any, other: Any, rows: Sequence[int]) -> Any:
-    """A cache that keeps all, with some rows of another one behind its own; None stands for one without columns."""
-    cache_copy, places = copied(other), list(rows)
-    befores = _layers_with_keys(cache) if cache is not None else [None] * len(cache_copy.layers)
-    for before, layer in zip(befores, _layers_with_keys(cache_copy), strict=False):
-        for name in ("keys", "values"):
-            own = getattr(layer, name)[places]
-            setattr(layer, name, own if before is None else torch.cat([getattr(before, name), own], dim=2))
-    return cache_copy
-
-
 def _layers_with_keys(cache: Any) -> list[Any]:
     """The layers that hold keys and values; others read those of another one."""
     return [layer for layer in cache.layers if layer.keys is not None and layer.keys.numel()]
@@ -234,8 +222,14 @@ def shared_beginning(sequences: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(int(token) for token in sequences[0][:length])
 
 
+MOST_NODES = 512
+"""The most tokens of a tree besides what all its prompts begin with. Its mask is as large as their square."""
+CHUNK = 512
+"""How many tokens of a shared beginning are read at one time, if nobody says otherwise."""
+
+
 class ReadsTokens(Protocol):
-    """The part of a backend that `JoiningRows` and `Branches` read tokens by; `TransformersBackend` is one."""
+    """The part of a backend that `JoiningRows` and `GrowingTree` read tokens by; `TransformersBackend` is one."""
 
     def has_other_weights(self) -> bool:
         """Whether the weights were changed since prompts were read."""
@@ -246,12 +240,223 @@ class ReadsTokens(Protocol):
     last_prompt: SharedPrefix | None
     """The prompt that was read last, for those that begin in the same way."""
     last_trunk: SharedPrefix | None
-    """What all prompts of the last `Branches` begin with."""
+    """What all prompts of the last tree begin with."""
 
     @property
     def vocabulary(self) -> Vocabulary:
         """The tokens of the model."""
 
     @property
+    def reads_trees(self) -> bool:
+        """Whether the model can read several prompts in one pass as a tree of tokens."""
+
+    @property
     def passes(self) -> Passes:
         """How the model is called."""
+
+
+class TokenTree:
+    """N tokens, its nodes, that are read behind K known ones."""
+
+    def __init__(self, known: int) -> None:
+        self.known = known
+        """K."""
+        self.places: dict[tuple[int, int], int] = {}
+        """(place of the token before, token) -> its place among the known tokens and the nodes behind them."""
+        self.positions = [*range(known)]
+        """[K + N] the place of each token in its text."""
+        self.seen: BoolArray = np.zeros((0, known), dtype=bool)
+        """[N, K + N] which tokens each node sees: itself and those before it in its text."""
+
+    def place(self, before: int, token: int) -> int:
+        """The place of a token behind another one, -1 for the beginning. A new node counts from `grow` on."""
+        return self.places.setdefault((before, token), self.known + len(self.places))
+
+    def ids(self, first: int = 0) -> IdArray:
+        """The tokens of the nodes from one on."""
+        return np.array([token for _, token in islice(self.places, first, None)], dtype=np.int64)
+
+    def grow(self) -> None:
+        """Take in the new nodes."""
+        old, known, size = len(self.seen), self.known, len(self.places)
+        seen = np.zeros((size, known + size), dtype=bool)
+        seen[:old, : known + old] = self.seen
+        for node, (before, _) in enumerate(islice(self.places, old, None), start=old):
+            if before < known:
+                seen[node, : before + 1] = True
+            else:
+                seen[node] = seen[before - known]
+            seen[node, known + node] = True
+            self.positions.append(self.positions[before] + 1 if before >= 0 else 0)
+        self.seen = seen
+
+    def cut(self, size: int) -> None:
+        """Leave only the first nodes."""
+        self.places = dict(islice(self.places.items(), size))
+        self.positions, self.seen = self.positions[: self.known + size], self.seen[:size, : self.known + size]
+
+
+@dataclass(frozen=True, eq=False)
+class PromptTree:
+    """N tokens of several prompts that the model is to read in one pass, behind K tokens that it has read."""
+
+    ids: IdArray
+    """Token ids of the tree's nodes, [N]."""
+    positions: IdArray
+    """[N] the place of each token in its prompt."""
+    seen: BoolArray
+    """[N, K + N] which of the known tokens, and of those of the tree, each of them sees: itself and those before it."""
+    columns: Sequence[Sequence[int]]
+    """The place of every token among all K + N, for each prompt."""
+
+    @property
+    def last(self) -> IdArray:
+        """For each prompt, the place of its last token among the N tokens."""
+        known = self.seen.shape[1] - self.seen.shape[0]
+        return np.array([places[-1] - known for places in self.columns])
+
+    def padded(self) -> tuple[IdArray, IdArray]:
+        """`columns` as rows that end together, and their mask, 0 where padded at the left."""
+        lengths = np.array([len(places) for places in self.columns])
+        mask = np.arange(lengths.max())[::-1] < lengths[:, None]
+        places = np.zeros(mask.shape, dtype=np.int64)
+        places[mask] = np.concatenate(self.columns)
+        return places, mask.astype(np.int64)
+
+
+def prompt_tree(prompts: Sequence[Sequence[int]], known: Sequence[int] = ()) -> PromptTree:
+    """The tree of some prompts. The last token of each is to be read although it may be known.
+
+    >>> prompt_tree([[5, 6, 7], [5, 6, 8], [5]], known=[5, 9]).ids
+    array([6, 7, 8, 5])
+    """
+    tree, columns = TokenTree(len(known)), []
+    for ids in prompts:
+        before, places = -1, []
+        for position, token in enumerate(ids):
+            if before == position - 1 and position < min(len(known), len(ids) - 1) and known[position] == token:
+                before = position  # still within what is known
+            else:
+                before = tree.place(before, token)
+            places.append(before)
+        columns.append(places)
+    tree.grow()
+    return PromptTree(tree.ids(), np.array(tree.positions[len(known) :], dtype=np.int64), tree.seen, columns)
+
+
+def groups_of(prompts: Sequence[Sequence[int]], most: int = MOST_NODES) -> list[list[int]]:
+    """Divide prompts into groups whose trees stay small, in order; a prompt that shares too little is alone.
+
+    What a prompt shares with the one before it counts once, all but its last token.
+
+    >>> groups_of([[1, 2, 3], [1, 2, 3], [1, 2, 4], [5, 6, 7]], most=3)
+    [[0, 1, 2], [3]]
+    """
+    groups: list[list[int]] = []
+    trunk = total = 0
+    for number, ids in enumerate(prompts):
+        if groups:
+            shared = min(trunk, len(shared_beginning((prompts[groups[-1][0]], ids))))
+            further = len(ids) - len(shared_beginning((prompts[number - 1], ids)))
+            if total + further - shared <= most:
+                groups[-1].append(number)
+                trunk, total = shared, total + further
+                continue
+        groups.append([number])
+        trunk, total = len(ids), len(ids)
+    return groups
+
+
+class GrowingTree:
+    """Prompts that the model reads together as a tree of tokens, and the tokens that it reads behind them later.
+    `begin` reads what all prompts begin with. The model must read trees (`TransformersBackend.reads_trees`).
+    """
+
+    def __init__(self, backend: ReadsTokens, prompts: Sequence[Sequence[int]]) -> None:
+        self._backend = backend
+        self._beginning = beginning = shared_beginning(prompts)
+        self._cache: Any = None
+        self._tree = TokenTree(len(beginning))
+        self._prompts = [list(ids[len(beginning) :]) for ids in prompts]
+
+    def begin(self) -> Generator[int, int | None, None]:
+        """Read the beginning that all prompts share; a generator that pauses as `read_trunk` does."""
+        self._cache = yield from read_trunk(self._backend, self._beginning)
+
+    @torch.inference_mode()
+    def read(
+        self,
+        places: Sequence[tuple[int, tuple[int, ...]]],
+        take: Callable[[int, torch.Tensor], None],
+        *,
+        last: bool = False,
+    ) -> Generator[int, int | None, None]:
+        """Read what follows at places of the tree (prompt number, tokens behind it), none given before.
+        It pauses as `read_trunk` does; `take` gets the number of each place and its logits [columns].
+        With `last` nothing will be read behind them: about `MOST_NODES` tokens are kept at one time, however many.
+        """
+        tree, wanted = self._tree, dict[int, list[int]]()
+        size, cache = len(tree.seen), copied(self._cache) if last else None
+        for number in sorted(range(len(places)), key=places.__getitem__):  # so that shared beginnings stay together
+            prompt, path = places[number]
+            place = tree.known - 1
+            for token in (*self._prompts[prompt], *path):
+                place = tree.place(place, token)
+            wanted.setdefault(place - tree.known, []).append(number)
+            if last and len(tree.places) - size >= MOST_NODES:
+                yield from self._look(wanted, take)
+                tree.cut(size)
+                self._cache, wanted = copied(cache), {}
+        yield from self._look(wanted, take)
+
+    def _look(
+        self, wanted: Mapping[int, Sequence[int]], take: Callable[[int, torch.Tensor], None]
+    ) -> Generator[int, int | None, None]:
+        """Read the new nodes; `wanted` names the places to which the logits of some of them belong."""
+        tree, first = self._tree, len(self._tree.seen)
+        assert min(wanted, default=first) >= first, "a place was read before, and its logits are gone"
+        tree.grow()
+        ids, read = tree.ids(first), 0
+        while first < len(tree.seen):
+            stop = min(first + ((yield read) or len(ids)), len(tree.seen))
+            nodes = [node for node in range(first, stop) if node in wanted]
+            rows = self._pass(first, ids[: stop - first], np.array(nodes or [first]) - first)
+            for node, row in zip(nodes, rows, strict=False):  # where none is wanted there is the row of the first
+                for number in wanted[node]:
+                    take(number, row)
+            float(rows[-1, 0])  # as in `read_trunk`
+            ids, read, first = ids[stop - first :], stop - first, stop
+
+    def _pass(self, first: int, ids: IdArray, keep: IdArray) -> torch.Tensor:
+        """Logits [kept, columns] of nodes from the first on, which see what was read before."""
+        tree, stop = self._tree, self._tree.known + first + len(ids)
+        seen, positions = tree.seen[first : first + len(ids), :stop], tree.positions[stop - len(ids) : stop]
+        output = self._backend.passes.nodes(ids, seen, np.array(positions), self._cache, keep)
+        self._cache = cache_of(output)
+        return output.logits[0]  # type: ignore[no-any-return]
+
+
+@torch.inference_mode()
+def read_trunk(backend: ReadsTokens, trunk: Sequence[int]) -> Generator[int, int | None, Any]:
+    """Read the beginning that all prompts share, reusing the backend's last one as far as it fits.
+
+    Pauses before each piece of a trunk, gives the number of tokens that it has read since the pause before, and gets
+    how many it may read until the next one; None for as many as are good.
+    """
+    known = backend.last_trunk
+    cache, start = None, 0
+    if known is not None and (shared := len(shared_beginning((known.token_ids, [*trunk, 0])))) > 0:
+        cache, start = known.cut(min(shared, len(trunk))), min(shared, len(trunk))
+    read = 0
+    while start < len(trunk):
+        ids = np.array([trunk[start : start + ((yield read) or CHUNK)]], dtype=np.int64)
+        read = ids.shape[1]
+        start += read
+        mask = np.ones((1, start), dtype=np.int64)
+        output = backend.passes.rows(ids, mask=mask, cache=cache)
+        cache = cache_of(output)
+        float(output.logits[0, -1, 0])  # a GPU is waited for, so that who paces this knows what reading takes
+    if trunk:
+        backend.last_trunk = SharedPrefix(tuple(trunk), cache)
+        cache = copied(cache)
+    return cache

@@ -37,19 +37,16 @@ from semtoken.models.transformers.passes import (
     SharedPrefix,
     cache_of,
     copied,
-    from_column,
     is_repeatable,
     joined_caches,
     keeps_all,
-    repeated,
-    with_rows_behind,
 )
 from semtoken.support.files.safe_files import replace_text
 from semtoken.support.installation import cache_root
 
 Generates: TypeAlias = Literal["padded", "equal", "alone", "never"]
 """In which batches `generate` gives the numbers of a plain pass: of any lengths, of one length, of one row, in none."""
-VERSION = 5
+VERSION = 4
 """The version of the passes below. Proofs that another version kept are made again."""
 WINDOWS = ("sliding_window", "attention_window_size", "attention_chunk_size", "index_topk", "floor_scale")
 """Settings that say how many tokens a layer sees, or from which place on it weighs them otherwise."""
@@ -99,8 +96,8 @@ class Proof:
     """Padding changes nothing in a long text."""
     joined = _Way(False, "joining")
     """Rows of several caches, put together while they are being written."""
-    branches = _Way(False, "branching")
-    """Several texts behind the repeated cache of one, padded at the right, and further tokens behind each."""
+    trees = _Way(False, "trees")
+    """Several texts as one tree of tokens."""
     generates = _Way[Generates]("never", "generating")
     """In which batches transformers' `generate` gives them."""
     resumes = _Way(False, "resuming")
@@ -161,7 +158,7 @@ class Proof:
             "prompts of different lengths in one batch": self.padded,
             "replies that continue a cache": self.continued,
             "requests that join and leave a batch": self.joined,
-            "prompts behind what they share": self.branches,
+            "prompts as a tree": self.trees,
             "samples that share a prompt": self.resumes,
         }
         how = {
@@ -425,24 +422,25 @@ class _Prover:
 
         return {"joined": proof.continued and proof.padded and is_repeatable(self.further[0]) and _holds(joins)}
 
-    def branching(self, proof: Proof) -> dict[str, Any]:
-        """One and two tokens behind the same two, and one more behind each."""
+    def trees(self, proof: Proof) -> dict[str, Any]:
+        """Two tokens behind the same three."""
 
-        def branches() -> bool:
+        def reads_trees() -> bool:
             known = SharedPrefix((), self._rows_of_cache([1])).cut(2)
-            rows = np.array([[self.ids[2], self.ids[3]], [self.ids[2], 0]])
-            seen = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 1]])
-            further = np.array([[self.ids[4]], [self.ids[3]]])
-            self.read += rows.size + further.size
-            output = self.first[0].rows(rows, mask=seen[:, :4], cache=repeated(known, 2), keep=np.array([0, 1]))
-            right = self._equal(output.logits[0, -2:], (2, 3)) and self._equal(output.logits[1, -2:-1], (2,))
-            tails = from_column(cache_of(output), 2)
-            cache = with_rows_behind(repeated(known, 2), tails, [0, 1])
-            output = self.first[0].rows(further, mask=seen, cache=cache)
-            return right and self._equal(output.logits[:, -1], (4, 3))
+            ids = np.array([self.ids[2], self.ids[6], self.ids[3]])  # the second and the third follow the first
+            seen = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 0, 1]], dtype=bool)
+            self.read += ids.size
+            logits = self.first[0].nodes(ids, seen, np.array([2, 3, 3]), known, np.array([0, 2])).logits[0]
+            return len(logits) == 2 and self._equal(logits, (2, 3))
 
+        plain = (
+            set(proof.takes) == ARGUMENTS
+            and bool(getattr(inner_model(self.model), "_supports_attention_backend", False))
+            and getattr(self.model.config, "_attn_implementation", None) in ("eager", "sdpa")
+        )
+        usable = plain and proof.continued and self.first[2][0] <= self.tolerance
         # a layer may have a window that seven tokens do not fill: its cache does not keep all
-        return {"branches": proof.continued and keeps_all(self.cache) and _holds(branches)}
+        return {"trees": usable and keeps_all(self.cache) and _holds(reads_trees)}
 
     # --- transformers' own generate ------------------------------------------------------------------------------
 
