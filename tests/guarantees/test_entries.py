@@ -9,8 +9,6 @@ from dataclasses import replace
 import pytest
 
 import semtoken as st
-from semtoken.decisions.answers import AnsweredQuestion
-from semtoken.decisions.questions import Choice
 from semtoken.guarantees.journal.entries import AnswerOrigin, Recording, SamplingRule, TextRule, fingerprint_of_prompt
 
 PROBABILITIES = 0.3, 0.45, 0.1, 0.5, 0.2, 0.49, 0.4, 0.9
@@ -68,26 +66,8 @@ def test_the_numbers_of_an_answer_stand_each_under_its_name() -> None:
     assert (bounded.uncertainty_low, bounded.uncertainty_high) == pytest.approx((1 - math.exp(high), 1 - math.exp(low)))
 
 
-@pytest.mark.parametrize("bounds", [None, ((0.1, 0.3), (0.5, 0.75), (0.0, 0.2))])
-def test_the_numbers_of_a_decision_stand_each_under_its_name(bounds: tuple[tuple[float, float], ...] | None) -> None:
-    question = Choice("Which?", ["red", "green", "blue"])
-    answer = AnsweredQuestion(question, (0.2, 0.7, 0.1), 0.95, 0.04, bounds)
-    origin = AnswerOrigin("decide", k=20)
-    found = recording(origin, keep=True).decision(
-        answer.for_journal(), "signature", {"chance": 0.8}, question="q", identifier="i"
-    )
-    low, high = (0.7, 0.7) if bounds is None else (0.5, 0.75)
-    assert (found.answer, found.signature, found.chance, found.id) == ("green", "signature", 0.8, "i")
-    assert (found.confidence, found.confidence_low, found.confidence_high) == (0.7, low, high)
-    assert (found.uncertainty, found.uncertainty_low, found.uncertainty_high) == (1 - 0.7, 1 - high, 1 - low)
-    logs = (found.log_score, found.log_score_low, found.log_score_high)
-    assert logs == (math.log(0.7), math.log(low), math.log(high))
-    assert (found.method, found.k) == (("exact", None) if bounds is None else ("top-k", 20))
-    assert found.numbers == {"allowed_mass": [0.95, None, None], "order_spread": [0.04, None, None]}
-    refused = AnsweredQuestion(question, (), refusal="x" * 501)
-    kept = recording(origin).decision(refused.for_journal(), "signature", {}, question="q", identifier="j")
-    assert (kept.unscored, kept.sampled, kept.log_score) == ("x" * 500, False, None)
-    assert recording(origin).unscored("x" * 501).unscored == "x" * 500
+def test_a_reason_is_kept_to_500_characters() -> None:
+    assert recording(AnswerOrigin("check")).unscored("x" * 501).unscored == "x" * 500
 
 
 def test_the_sample_is_the_first_eight_bytes_of_a_hash_as_a_share() -> None:
@@ -108,12 +88,6 @@ def test_a_token_without_text_is_no_part_in_doubt() -> None:
     first = replace(answer.tokens[2], end=answer.tokens[2].start)
     kept = recording(AnswerOrigin("proxy")).entry(replace(answer, tokens=(*answer.tokens[:2], first)), {}).doubts
     assert [one["confidence"] for one in kept] == [pytest.approx(0.3), pytest.approx(0.45)]
-
-
-def test_an_option_that_may_have_no_probability_has_a_log_score_without_an_end() -> None:
-    answer = AnsweredQuestion(Choice("Which?", ["a", "b"]), (1.0, 0.0), None, None, ((0.0, 1.0), (0.0, 1.0)))
-    found = recording(AnswerOrigin("decide")).decision(answer.for_journal(), "s", {}, question="q", identifier="i")
-    assert (found.log_score, found.log_score_low, found.log_score_high) == (0.0, -math.inf, 0.0)
 
 
 def test_half_characters_have_one_fingerprint_in_any_order() -> None:

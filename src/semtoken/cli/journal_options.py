@@ -13,7 +13,6 @@ from semtoken.cli.settings import JournalSection
 
 if TYPE_CHECKING:
     from semtoken.core.results import ScoredResponse
-    from semtoken.decisions import AnsweredQuestion, ReadingOptions
     from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.guarantees.journal.entries import Recording
     from semtoken.guarantees.journal.store import Journal
@@ -131,26 +130,6 @@ class AnswerKeeper:
             result, block or {}, applied=applied, prompt=question, question=question, identifier=name
         )
         self._writer.put(entry)
-
-    def keep_decision(
-        self, answer: AnsweredQuestion, options: ReadingOptions, block: Mapping[str, Any], *, place: str, state: Any
-    ) -> None:
-        """Keep an answer to a question about a state, once, as `keep` does; `block` is what a calibrator added.
-
-        What was chosen tells answers apart, as texts do for `keep`: the last digits of probabilities depend on what
-        else a server was asked at the time.
-        """
-        from semtoken.decisions.answers import AskedQuestion
-        from semtoken.decisions.questions import as_text
-
-        fingerprint = AskedQuestion(answer.question, options).fingerprint
-        text = f"{answer.question.instructions}\n\n{as_text(state)}"
-        said = answer.refusal or answer.value
-        name = _identifier(place, text, fingerprint, said, block.get("promise"))
-        signature = f"decision:{fingerprint[:16]}"
-        self._writer.put(
-            self._recording.decision(answer.for_journal(), signature, block, question=text, identifier=name)
-        )
 
 
 def _identifier(*told: object) -> str:

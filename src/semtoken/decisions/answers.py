@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from semtoken.decisions.questions import Question, ReadingOptions, Value, questi
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import FloatArray
 from semtoken.support.files.safe_files import dump_json, read_json_lines
-
-if TYPE_CHECKING:
-    from semtoken.guarantees.journal.entries import ChosenOption
 
 LEAST_ALLOWED = 0.5
 """Where all options together have less probability than this, the model wanted to say something else."""
@@ -49,21 +46,6 @@ class AnsweredQuestion:
     """Why the question has no answer; None where it has one."""
     choice: Value | None = None
     """The value of the option that the server chose, where it says so; None: the most probable one."""
-
-    def for_journal(self) -> ChosenOption | str:
-        """What the journal keeps of it: the most probable option, or why the question has no answer."""
-        from semtoken.guarantees.journal.entries import ChosenOption  # needs the extra of the journal
-
-        if self.refusal is not None:
-            return self.refusal
-        numbers = {"allowed_mass": self.allowed_mass, "order_spread": self.order_spread}
-        return ChosenOption(
-            self.question.options[self.best].name,
-            self.probabilities[self.best],
-            None if self.bounds is None else self.bounds[self.best],
-            {name: value for name, value in numbers.items() if value is not None},
-            tuple(flag.code for flag in self.flags),
-        )
 
     @property
     def best(self) -> int:

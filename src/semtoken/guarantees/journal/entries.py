@@ -34,21 +34,6 @@ FAILED = "[withheld: the rule failed]"
 
 
 @dataclass(frozen=True)
-class ChosenOption:
-    """What an entry holds of the answer to a typed question: its most probable option."""
-
-    name: str
-    probability: float
-    """In [0, 1]."""
-    bounds: tuple[float, float] | None
-    """An interval that holds the probability, where it is not exact."""
-    numbers: Mapping[str, float]
-    """Further numbers about the answer by their names, kept beside it."""
-    flags: tuple[str, ...]
-    """Codes of the answer's flags."""
-
-
-@dataclass(frozen=True)
 class TextRule:
     """What the journal keeps of questions and answers. Without arguments: nothing."""
 
@@ -150,7 +135,7 @@ class AnswerOrigin:
     """The command, model and engine behind answers, the same for all answers of a command."""
 
     source: str
-    """The command: `serve`, `proxy`, `score`, `check`, `decide`."""
+    """The command: `serve`, `proxy` or `check`."""
     model: str | None = None
     engine: str | None = None
     k: int | None = None
@@ -281,51 +266,6 @@ class Recording:
         asked = result.question if question is None else question
         return self._new_entry(fields, identifier, prompt, asked, person, model)
 
-    def decision(
-        self,
-        answer: ChosenOption | str,
-        signature: str,
-        block: Mapping[str, Any],
-        *,
-        question: str,
-        identifier: str,
-    ) -> JournalEntry:
-        """Make the entry of an answer to a typed question: the most probable option, and its probability; where there
-        is none, `answer` says why.
-
-        `signature` tells answers to one question, read in one way, from all others; `question` is the text of the
-        question and of what it is about. An entry with the same identifier is not written twice.
-        """
-        if isinstance(answer, str):
-            return self._new_entry({"unscored": storable(answer)[:500]}, identifier, question, question)
-        p = answer.probability
-        low, high = answer.bounds or (p, p)
-        return self._new_entry(
-            {
-                "answer": self.texts.apply(answer.name),
-                "log_score": _log(p),
-                "log_score_low": _log(low),
-                "log_score_high": _log(high),
-                "method": "exact" if answer.bounds is None else "top-k",
-                "k": None if answer.bounds is None else self.origin.k,
-                "distribution": "raw",
-                "signature": signature,
-                "confidence_low": low,
-                "confidence_high": high,
-                "confidence": p,
-                "uncertainty": 1 - p,
-                "uncertainty_low": 1 - high,
-                "uncertainty_high": 1 - low,
-                "numbers": {name: [value, None, None] for name, value in answer.numbers.items()},
-                "flags": answer.flags,
-                "chance": block.get("chance"),
-                "decision": block.get("decision"),
-            },
-            identifier,
-            question,
-            question,
-        )
-
     def unscored(
         self,
         reason: str,
@@ -408,10 +348,6 @@ def fingerprint_of_prompt(prompt: Any, salt: bytes) -> str:
 def _numbers(result: ScoredResponse) -> dict[str, Any]:
     bounds = result.score_bounds
     return {name: [value, *bounds.get(name, (None, None))] for name, value in result.scores.items()}
-
-
-def _log(probability: float) -> float:
-    return min(math.log(probability), 0.0) if probability > 0 else -math.inf
 
 
 def _codes(result: ScoredResponse, block: Mapping[str, Any]) -> tuple[str, ...]:

@@ -142,7 +142,7 @@ def _models(journal: Journal, used: InUse) -> dict[str, Any]:
     """Fields of a report: which models gave the answers that this calibrator was to decide."""
     count, column = sa.func.count(), entries.c.model
     mine = sa.or_(entries.c.calibrator == used.checksum, entries.c.calibrator.is_(None))
-    scored = (entries.c.at >= used.since, entries.c.unscored.is_(None), entries.c.source != "decide", mine)
+    scored = (entries.c.at >= used.since, entries.c.unscored.is_(None), mine)
     newest = sa.select(column).where(column.is_not(None), *scored).order_by(entries.c.n.desc()).limit(RECENT_SCORES)
     names = newest.subquery().c.model
     query = sa.select(names, count).group_by(names).order_by(count.desc(), names)
