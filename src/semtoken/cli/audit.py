@@ -15,7 +15,7 @@ from semtoken.cli.decide import AskedServer
 from semtoken.cli.journal import open_journal
 from semtoken.cli.parameters import BaseUrl, Json, NameThere, by_kind, named_server
 from semtoken.cli.settings import AuditSection, Read, SettingsInUse
-from semtoken.cli.statuses import Status, UsageError, verdict
+from semtoken.cli.statuses import Status, UsageError, refuse_useless, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -79,14 +79,15 @@ def audit(
     of_server = {"--base-url": base_url, "--model": model, "--rewordings": rewordings, "--output": output}
     of_decisions = {**of_server, "--labels": labels, "--questions": questions}
     if is_journal(source):
-        _refuse({**of_decisions, "--calibrator": calibrator}, f"{source}, a journal, which knows its calibrator")
+        with_journal = f"with {source}, a journal, which knows its calibrator"
+        refuse_useless({**of_decisions, "--calibrator": calibrator}, with_journal)
         return _audit_journal(source, settings.audit, in_use, as_json=as_json)
     default = settings.calibration.decisions
     if calibrator is None and not default:
         raise UsageError("Name the calibrator to test: --calibrator DIR.")
     of_answers, for_decisions = by_kind([calibrator] if calibrator is not None else [], default)
     if of_answers is not None:
-        _refuse(of_decisions, f"{of_answers}, which is a calibrator of answers")
+        refuse_useless(of_decisions, f"with {of_answers}, which is a calibrator of answers")
         return _audit_answers(of_answers, Path(source), settings.audit, as_json=as_json)
     assert for_decisions is not None
     from semtoken.decisions.calibrating import DecisionCalibrator
@@ -96,13 +97,8 @@ def audit(
     return _audit_decisions(fitted, again, in_use, as_json=as_json)
 
 
-def _refuse(typed: Mapping[str, object], beside: str) -> None:
-    if useless := [name for name, value in typed.items() if value is not None]:
-        raise UsageError(f"{', '.join(useless)} has no effect with {beside}: leave it out.")
-
-
 def is_journal(source: str) -> bool:
-    """Whether a text names a database: an address, or a file that begins as those of SQLite do."""
+    """Tell whether a text names a database: an address, or a file that begins as those of SQLite do."""
     if "://" in source:
         return True
     try:
@@ -212,11 +208,11 @@ def _asked_again(
     if of_server["--base-url"] is not None or are_items(source):
         server = named_server(of_server["--base-url"], in_use, variable=True)
     if server is None:
-        _refuse(of_server, "answers that are there, without --base-url")
+        refuse_useless(of_server, "with answers that are there, without --base-url")
         path = questions or (Path(in_use.settings.decisions.questions) if in_use.settings.decisions.questions else None)
         asked = read_questions(path) if path is not None and (labels or questions) else None
         return AskedAgain(decision_records(source, labels=labels, questions=asked), {})
-    _refuse({"--labels": labels, "--questions": questions}, "items that are put to a server")
+    refuse_useless({"--labels": labels, "--questions": questions}, "with items that are put to a server")
     there = AskedServer.of(server, in_use.settings.endpoint, of_server["--model"])
     there.announce("the labelled items", in_use)
     ask, output = there.ask(), of_server["--output"]

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from semtoken.cli.console import err, out, tell
-from semtoken.cli.loading import executor_of
+from semtoken.cli.loading import load_executor
 from semtoken.cli.model import Device
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import FAILED, UsageError
@@ -158,7 +158,7 @@ def run(
     directory = None if settings is None else settings.absolute().parent
     with run_bars() as bars:
         failures = run_benchmark(
-            resolved, folder, executor=executor_of(in_use.settings).load(), watcher=bars, directory=directory
+            resolved, folder, executor=load_executor(in_use.settings.executor), watcher=bars, directory=directory
         )
     return report_failures(failures, folder)
 

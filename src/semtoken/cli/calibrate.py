@@ -19,7 +19,7 @@ from semtoken.cli.audit import is_journal, is_required
 from semtoken.cli.console import json_line, out, plain_table, tell
 from semtoken.cli.parameters import Json
 from semtoken.cli.settings import Read, Settings, SettingsInUse
-from semtoken.cli.statuses import Status, UsageError
+from semtoken.cli.statuses import Status, UsageError, refuse_useless
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -93,8 +93,7 @@ def calibrate(
     of_answers: dict[str, object] = {"--label-field": label_field, "--judge": judge, "--by": by}
     of_answers |= {"--group-by": group_by, "--unlabeled": unlabeled}
     if not is_journal(source) and (labels or questions or holds_decisions(Path(source))):
-        if useless := [name for name, value in of_answers.items() if value is not None]:
-            raise UsageError(f"{', '.join(useless)} has no effect on answers to typed questions: leave it out.")
+        refuse_useless(of_answers, "on answers to typed questions")
         asked = questions or (
             Path(in_use.settings.decisions.questions) if in_use.settings.decisions.questions else None
         )

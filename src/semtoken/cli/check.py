@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from semtoken.cli.console import counting, json_line, out, print_scores, tell, untrusted
 from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, recording_of
-from semtoken.cli.loading import ExecutorChoice, as_methods, executor_of, methods_of, rules_of
+from semtoken.cli.loading import as_methods, check_executor, load_executor, methods_of, rules_of
 from semtoken.cli.parameters import (
     Calibrator,
     Force,
@@ -27,8 +27,8 @@ from semtoken.cli.parameters import (
     by_kind,
 )
 from semtoken.cli.scored_page import are_scored, write_scored_page
-from semtoken.cli.settings import Read, SettingsInUse
-from semtoken.cli.statuses import UsageError
+from semtoken.cli.settings import ExecutorSection, Read, SettingsInUse
+from semtoken.cli.statuses import UsageError, refuse_useless
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import require
 from semtoken.support.garbage import few_collections
@@ -103,16 +103,17 @@ def check(
     }
     of_replies |= {"--journal": journal, "--strict": strict, "--schema": schema, "--json": as_json}
     if are_scored(paths):
-        _refuse({**of_replies, "--questions": questions, "--labels": labels}, "answers that are scored already")
+        useless = {**of_replies, "--questions": questions, "--labels": labels}
+        refuse_useless(useless, "on answers that are scored already")
         if output is None or output.suffix.lower() != ".html":
             raise UsageError("Answers that are scored already can be shown as a page: name it, -o page.html.")
         write_scored_page([Path(path) for path in paths], output, calibrator)
         return
     if are_decisions(paths):
-        _refuse(of_replies, "replies to typed questions")
+        refuse_useless(of_replies, "on replies to typed questions")
         check_decisions(paths, questions, labels, calibrator, limit, output)
         return
-    _refuse({"--labels": labels}, "answers in text, which `semtoken label` marks")
+    refuse_useless({"--labels": labels}, "on answers in text, which `semtoken label` marks")
     if as_json and schema is not None and tokens:
         raise UsageError("--tokens has no effect with --schema: leave it out.")
     _check_output(output, schema)
@@ -125,16 +126,11 @@ def check(
         calibrator,
         _reading(tokenizer, methods, format, in_use),
         recording_of(journal, in_use.settings.journal) if journal is not None else JournalChoice(),
-        executor_of(in_use.settings),
+        in_use.settings.executor,
         tokens=tokens,
         strict=strict,
         as_json=as_json,
     )
-
-
-def _refuse(typed: Mapping[str, object], beside: str) -> None:
-    if useless := [name for name, value in typed.items() if value]:
-        raise UsageError(f"{', '.join(useless)} has no effect on {beside}: leave it out.")
 
 
 def _check_output(output: Path | None, schema: Path | None) -> None:
@@ -176,7 +172,7 @@ def _check_replies(
     calibrator: Path | None,
     reading: dict[str, Any],
     recording: JournalChoice,
-    spread: ExecutorChoice,
+    executor: ExecutorSection,
     *,
     tokens: bool,
     strict: bool,
@@ -192,8 +188,9 @@ def _check_replies(
         raise UsageError(f"{calibrator} is a calibrator of typed questions, and these are answers in text.")
     applied = None if calibrator is None else CalibratorInUse.load(calibrator)
     wanted = None if schema is None else read_schema(schema)
-    spread.check(recording.journal, files=output is not None and "-" not in sources and not (tokens or as_json))
-    distributed = spread.load()
+    files = output is not None and "-" not in sources and not (tokens or as_json)
+    check_executor(executor, recording.journal, files=files)
+    distributed = load_executor(executor)
     with recording.keeper("check") as keeper:
         with few_collections(OBJECTS_OF_REPLIES), counting("checking replies", None) as progress:
             keep_tokens = keeper is not None or tokens or as_json

@@ -11,7 +11,7 @@ from cyclopts.validators import Number
 
 from semtoken.choices import Reading
 from semtoken.cli.console import tell
-from semtoken.cli.loading import ModelChoice, executor_of
+from semtoken.cli.loading import ModelChoice, load_executor
 from semtoken.cli.model import Device, model_choice
 from semtoken.cli.parameters import BaseUrl, Calibrator, NamedServer, by_kind, named_server
 from semtoken.cli.settings import EndpointSection, Read, SettingsInUse
@@ -94,7 +94,7 @@ def decide(
     if asked is not None:
         asked.announce("the items", in_use)
     asking = _ModelOrServer(choice, asked)
-    if (by_ray := executor_of(in_use.settings).load()) is not None:
+    if (by_ray := load_executor(in_use.settings.executor)) is not None:
         written = job.run_in_shards(asking.load, by_ray)
     else:
         written = job.run(asking.load(), 1 if asked is None else AT_ONCE)

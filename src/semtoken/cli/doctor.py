@@ -13,7 +13,7 @@ from semtoken.cli.console import err, json_line, out, plain_table, tell, untrust
 from semtoken.cli.model import model_choice
 from semtoken.cli.parameters import BaseUrl, Json, Tokenizer, named_server
 from semtoken.cli.settings import Read, SettingsInUse
-from semtoken.cli.statuses import Status, UsageError
+from semtoken.cli.statuses import Status, UsageError, refuse_useless
 from semtoken.support.http_client import checked_base_url
 from semtoken.support.text import number, visible
 
@@ -52,14 +52,15 @@ def doctor(
     server = named_server(base_url, in_use, variable=True)
     asks_here = model is not None and not base_url and "endpoint.base_url" not in in_use.sources
     if report:
-        _refuse("--report", {"--base-url": base_url, "--model": model, "--tokenizer": tokenizer, "--quick": quick})
-        _refuse("--report", {"--json": as_json})
+        asked = {"--base-url": base_url, "--model": model, "--tokenizer": tokenizer, "--quick": quick}
+        refuse_useless(asked, "on --report")
+        refuse_useless({"--json": as_json}, "on --report")
         from semtoken.support.installation import installation_report
 
         print(installation_report())
         return None
     if asks_here:  # a variable with an address turns no model into a server's
-        _refuse("a model that is loaded here", {"--tokenizer": tokenizer, "--quick": quick})
+        refuse_useless({"--tokenizer": tokenizer, "--quick": quick}, "on a model that is loaded here")
         _examine_model(str(model), in_use, as_json)
         return None
     if server is None:
@@ -95,11 +96,6 @@ def doctor(
     else:
         _print(diagnosis)
     return None if diagnosis.usable else Status.NOTHING_MEASURED
-
-
-def _refuse(beside: str, typed: dict[str, object]) -> None:
-    if useless := [name for name, value in typed.items() if value]:
-        raise UsageError(f"{', '.join(useless)} has no effect on {beside}: leave it out.")
 
 
 def _examine_model(model: str, in_use: SettingsInUse, as_json: bool) -> None:

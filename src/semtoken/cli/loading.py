@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from semtoken.choices import BackendName, DType, Equality, FunctionWords, Preset
 from semtoken.cli.console import phases, tell
 from semtoken.cli.models import check_there
-from semtoken.cli.settings import ScoringSection, Settings
+from semtoken.cli.settings import ExecutorSection, ScoringSection
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
 from semtoken.support.almanac import ALMANAC
@@ -52,38 +52,24 @@ def rules_of(scoring: ScoringSection) -> ScoringRules:
     return ScoringRules("default", equality=scoring.equality or None)
 
 
-@dataclass(frozen=True)
-class ExecutorChoice:
-    """What runs the shards, and with Ray how many workers where."""
-
-    by_ray: bool = False
-    workers: int = 1
-    gpus: float = 0
-    address: str | None = None
-
-    def check(self, journal: str | None, *, files: bool = True) -> None:
-        """Refuse what Ray's workers cannot do: keep a journal, or read and write anything but `files`."""
-        if self.by_ray and journal is not None:
-            raise UsageError("Ray's processes keep no journal: leave out --journal, or --executor.kind local.")
-        if self.by_ray and not files:
-            raise UsageError("Ray reads and writes files: name both, or give --executor.kind local.")
-
-    def load(self) -> Executor | None:
-        """Ray's executor, with a warning that Ray opens sockets; None for this process."""
-        if not self.by_ray:
-            return None
-        from semtoken.support.executors.ray import RayExecutor
-
-        require("ray", extra="ray")
-        if self.address is None:
-            tell("Ray starts a cluster on this machine and listens on every network interface.", style="yellow")
-        return RayExecutor(workers=self.workers, gpus_per_worker=self.gpus, address=self.address)
+def check_executor(named: ExecutorSection, journal: str | None, *, files: bool = True) -> None:
+    """Refuse what Ray's workers cannot do: keep a journal, or read and write anything but `files`."""
+    if named.kind == "ray" and journal is not None:
+        raise UsageError("Ray's processes keep no journal: leave out --journal, or --executor.kind local.")
+    if named.kind == "ray" and not files:
+        raise UsageError("Ray reads and writes files: name both, or give --executor.kind local.")
 
 
-def executor_of(settings: Settings) -> ExecutorChoice:
-    """What `[executor]` names."""
-    named = settings.executor
-    return ExecutorChoice(named.kind == "ray", named.workers, named.gpus, named.address or None)
+def load_executor(named: ExecutorSection) -> Executor | None:
+    """Ray's executor, with a warning that Ray opens sockets; None for this process."""
+    if named.kind != "ray":
+        return None
+    from semtoken.support.executors.ray import RayExecutor
+
+    require("ray", extra="ray")
+    if not named.address:
+        tell("Ray starts a cluster on this machine and listens on every network interface.", style="yellow")
+    return RayExecutor(workers=named.workers, gpus_per_worker=named.gpus, address=named.address or None)
 
 
 def load_calibrator_for(

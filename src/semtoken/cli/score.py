@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from semtoken.cli.console import counting, tell
-from semtoken.cli.loading import ModelChoice, calibrator_settings, executor_of, load_calibrator_for
+from semtoken.cli.loading import ModelChoice, calibrator_settings, check_executor, load_calibrator_for, load_executor
 from semtoken.cli.model import ModelOptions
 from semtoken.cli.parameters import Calibrator, MaxTokens, Methods, NoChatTemplate, Output, Parts, Schema, Strict
 from semtoken.cli.settings import Read, SettingsInUse
@@ -72,8 +72,8 @@ def score(
         raise InvalidInput(f"There is no file {file}.")
     if file.is_dir() and (schema is None or output is None):
         raise UsageError("A folder of images is read with --schema, into a table that --output names.")
-    spread = executor_of(in_use.settings)
-    spread.check(None, files=STANDARD not in (str(file), str(target)) and not file.is_dir())
+    executor = in_use.settings.executor
+    check_executor(executor, None, files=STANDARD not in (str(file), str(target)) and not file.is_dir())
     with _lines_of(file, schema) as readable:
         lines = target if schema is None else _lines_beside(target, file, parts, overwrite=overwrite)
         job = ScoringJob(
@@ -94,7 +94,7 @@ def score(
             name="standard input" if str(file) == STANDARD else str(file),
         )
         scoring = _Scoring(model, generation, no_chat_template, calibrator, schema, states)
-        if (by_ray := spread.load()) is not None:
+        if (by_ray := load_executor(executor)) is not None:
             _run_in_shards(job, scoring, by_ray)
         elif str(target) == STANDARD:
             job.check_input()

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 from semtoken.errors import InvalidInput
@@ -43,3 +44,9 @@ def verdict(*, holds: bool, measured: bool = True) -> Status:
 
 class UsageError(InvalidInput):
     """A command line or a setting that means nothing here; the command ends with 2 before anything is done."""
+
+
+def refuse_useless(typed: Mapping[str, object], beside: str) -> None:
+    """Raise `UsageError` if any of these options was typed; `beside` says what they have no effect on or with."""
+    if useless := [name for name, value in typed.items() if value is not None and value is not False]:
+        raise UsageError(f"{', '.join(useless)} has no effect {beside}: leave it out.")
