@@ -6,8 +6,6 @@ Between the proxy and the engine a relay notes what the engine sent for each req
 many requests together does not send the same bytes twice. What a client gets, without our block, has to be those bytes.
 
     python -m tests.engines.held.crowd llama-server --model model.gguf --program llama-server
-
-In front of `transformers serve` the proxy reads the answers itself: their numbers are those of a model read here.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ import numpy as np
 import typer
 from aiohttp import web
 
-from semtoken import STC, Calibrator, Threshold, score_payload
+from semtoken import Calibrator, Threshold, score_payload
 from semtoken.core.rules import ScoringRules
 from semtoken.guarantees import Fingerprint
 from semtoken.guarantees.journal.store import Journal
@@ -46,14 +44,14 @@ TIMEOUT = aiohttp.ClientTimeout(total=3600)
 BASE: dict[str, Any] = {"max_tokens": 12, "temperature": 0, "logprobs": True, "top_logprobs": 20}
 
 
-def request(number: int, model: str = SERVED) -> dict[str, Any]:
+def request(number: int) -> dict[str, Any]:
     """A request that no other client sends; every second one is a stream."""
     question = f"What is {number} plus {number % 7}? Answer in one sentence."
     stream = {"stream": True, "stream_options": {"include_usage": True}} if number % 2 else {}
     return (
         BASE
         | stream
-        | {"messages": [{"role": "user", "content": question}], "user": f"client-{number}", "model": model}
+        | {"messages": [{"role": "user", "content": question}], "user": f"client-{number}", "model": SERVED}
     )
 
 
@@ -92,8 +90,8 @@ class Relay:
         await runner.cleanup()
 
 
-async def ask(session: aiohttp.ClientSession, url: str, number: int, model: str) -> tuple[int, bytes]:
-    async with session.post(url + CHAT, json=request(number, model)) as answer:
+async def ask(session: aiohttp.ClientSession, url: str, number: int) -> tuple[int, bytes]:
+    async with session.post(url + CHAT, json=request(number)) as answer:
         return answer.status, await answer.read()
 
 
@@ -113,47 +111,33 @@ def without_blocks(got: bytes) -> bytes:
     return (text + rest).encode()
 
 
-def verdicts(number: int, status: int, got: bytes, sent: bytes, reader: STC | None) -> dict[str, int]:
+def verdicts(status: int, got: bytes, sent: bytes) -> dict[str, int]:
     """What has to hold for one client: its answer, its bytes, and the number that its own reply gives."""
     if status != 200:
         return {f"status {status}": 1}
     block = block_of(got)
-    own = score_payload(sent.decode())[0].uncertainty if reader is None else read_here(reader, number, sent)
-    same_number = block is not None and abs(block["uncertainty"] - own) < (1e-9 if reader is None else 1e-4)
+    own = score_payload(sent.decode())[0].uncertainty
+    same_number = block is not None and abs(block["uncertainty"] - own) < 1e-9
     return {"answered": 1, "same bytes": without_blocks(got) == sent, "same number": same_number}
 
 
-def read_here(reader: STC, number: int, sent: bytes) -> float:
-    """The uncertainty of an answer that came without log-probabilities, read by itself."""
-    chunks = [json.loads(text) for text in re.findall(rb"^data: (\{.*\})$", sent, re.MULTILINE)] or [json.loads(sent)]
-    choices = [choice for chunk in chunks for choice in chunk["choices"]]
-    text = "".join((choice.get("message") or choice.get("delta") or {}).get("content") or "" for choice in choices)
-    ids = reader.tokenizer(text).input_ids
-    ended = any(choice.get("finish_reason") == "stop" for choice in choices)
-    [found] = reader.score([request(number)["messages"]], [ids + [reader.tokenizer.eos_token_id] * ended])
-    return found.uncertainty
-
-
-async def crowd(engine: str, folder: Path, clients: int, model: str, reader: STC | None) -> dict[str, Any]:
+async def crowd(engine: str, folder: Path, clients: int) -> dict[str, Any]:
     """Ask all at once and count what holds; then leave in mid-stream and see how soon the engine is free."""
     relay, journal = Relay(engine), folder / "journal.db"
     async with relay.running() as url, aiohttp.ClientSession(timeout=TIMEOUT, connector=_connector()) as session:
         command = ["-c", "from semtoken.cli import main; main()", "proxy", "--base-url", url]
-        command += ["--limits.read-seconds", str(TIMEOUT.total)]  # `transformers serve` answers one after the other
-        command += [] if reader is None else ["--tokenizer", model, "--read-with", model]
+        command += ["--limits.read-seconds", str(TIMEOUT.total)]
         with running([*command, "--journal", f"sqlite:///{journal}"], folder / "proxy.log") as proxy:
-            found = await asyncio.gather(*(ask(session, proxy, number, model) for number in range(clients)))
-            free = await left(session, proxy, model)
+            found = await asyncio.gather(*(ask(session, proxy, number) for number in range(clients)))
+            free = await left(session, proxy)
         held: Counter[str] = Counter()
         for number, (status, got) in enumerate(found):
-            held.update(verdicts(number, status, got, relay.sent.get(f"client-{number}", b""), reader))
+            held.update(verdicts(status, got, relay.sent.get(f"client-{number}", b"")))
         blocks = [block_of(got) for status, got in found if status == 200]
-        save_calibrator(
-            [block["uncertainty"] for block in blocks if block is not None], folder / "calibrator", reader is None
-        )
+        save_calibrator([block["uncertainty"] for block in blocks if block is not None], folder / "calibrator")
         options = ["--calibrator", str(folder / "calibrator"), "--calibration.abstain-text", WITHHELD]
         with running([*command, *options], folder / "deciding.log") as proxy:
-            decided = await asyncio.gather(*(ask(session, proxy, number, model) for number in range(0, clients, 2)))
+            decided = await asyncio.gather(*(ask(session, proxy, number) for number in range(0, clients, 2)))
     held.update(shown_as_decided(json.loads(got), threshold_of(folder / "calibrator")) for _, got in decided)
     kept = Journal.open(f"sqlite:///{journal}", create=False)
     held["entries"] = sum(1 for _ in kept.entries())
@@ -161,12 +145,11 @@ async def crowd(engine: str, folder: Path, clients: int, model: str, reader: STC
     return dict(held) | {"seconds until free": round(free, 1)}
 
 
-def save_calibrator(uncertainties: list[float], folder: Path, listed: bool) -> None:
+def save_calibrator(uncertainties: list[float], folder: Path) -> None:
     """A calibrator whose threshold lies among these answers: the surer half is called right, the others wrong."""
     scores = np.log1p(-np.asarray(uncertainties))
     correct = scores > np.median(scores)
-    kind: dict[str, Any] = {"scores": "top-k", "k": BASE["top_logprobs"]} if listed else {"scores": "exact"}
-    origin = Fingerprint(signature=ScoringRules().signature, **kind)
+    origin = Fingerprint(signature=ScoringRules().signature, scores="top-k", k=BASE["top_logprobs"])
     threshold = Threshold.fit(scores, correct, alpha=0.3, fingerprint=origin)
     Calibrator.fit(scores, correct, fingerprint=origin).save(folder, threshold)
 
@@ -189,17 +172,17 @@ def shown_as_decided(reply: dict[str, Any], threshold: float) -> str:
     return "accepted" if shown else "withheld"
 
 
-async def left(session: aiohttp.ClientSession, proxy: str, model: str) -> float:
+async def left(session: aiohttp.ClientSession, proxy: str) -> float:
     """How long a short request takes whose predecessors left their long streams."""
 
     async def leave() -> None:
-        body = request(1, model) | {"max_tokens": 400, "user": "gone"}
+        body = request(1) | {"max_tokens": 400, "user": "gone"}
         async with session.post(proxy + CHAT, json=body) as answer:
             await answer.content.readany()
 
     await asyncio.gather(*(leave() for _ in range(16)))
     start = time.monotonic()
-    await ask(session, proxy, -2, model)
+    await ask(session, proxy, -2)
     return time.monotonic() - start
 
 
@@ -218,9 +201,7 @@ def main(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with started(ENGINES[engine], model, program, folder / "engine.log", behind) as url:
-            reads = engine == "transformers-serve"  # which gives no log-probabilities
-            reader = STC.from_pretrained(str(model), dtype="float32") if reads else None
-            found = asyncio.run(crowd(url, folder, clients, str(model) if reads else SERVED, reader))
+            found = asyncio.run(crowd(url, folder, clients))
     print(f"{engine}: of {clients} clients at once {found}", file=sys.stderr)
     if any(found.get(name) != clients for name in ("answered", "same bytes", "same number")):
         raise typer.Exit(1)
