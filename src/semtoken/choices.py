@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 BackendName = Literal["transformers", "vllm", "llama-cpp"]
-"""What runs a model; see `semtoken.models`."""
+"""These engines run a model (`semtoken.models`)."""
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 """Precision of the weights; `auto` is that of the checkpoint."""
 ModelOrigin = Literal["auto", "packages", "hub"]
@@ -33,12 +33,12 @@ Distribution = Literal["raw", "processed", "unknown"]
 """What was scored. `raw`: the model's own distribution at temperature 1. `processed`: one after penalties, masks or
 temperature. `unknown`: that of an engine that does not say."""
 SegmentKind = Literal["answer", "reasoning", "refusal", "tool_call"]
-"""What a choice of a reply consists of; see `semtoken.replies`."""
+"""A choice of a reply consists of these segments (`semtoken.replies`)."""
 
 CurveName = Literal["blend", "beta", "venn-abers", "platt", "temperature"]
 """How a score becomes a chance; see `semtoken.guarantees.curves`."""
 Promise = Literal["selective", "missed", "joint"]
-"""What a threshold promises; see `semtoken.guarantees.promises`."""
+"""A threshold gives one of these guarantees (`semtoken.guarantees.promises`)."""
 
 PTrueSpelling = Literal["bare", "with blank", "both"]
 """How "True" is tokenised for P(True): "True", " True", or both summed. After a colon a byte-level tokenizer expects

@@ -36,7 +36,7 @@ EXAMPLES = (
     "What is the chemical symbol for gold?",
     "Which element has the atomic number 6?",
 )
-"""What is asked without a question: some that a small model knows, some that it gets wrong but doubts."""
+"""Without a question these are asked: some that a small model knows, some that it gets wrong but doubts."""
 EXAMPLES_OF_ALMANAC = (
     "In what country is the city of Qingdao?",
     "The currency of India is what?",

@@ -52,7 +52,7 @@ PART_FIELDS = (
     *("kind", "path", "start", "end", "text", "confidence", "product", "weakest", "mean", "closing", "equality"),
     *("present", "complete"),
 )
-"""What is written of a part of an answer beside its flags; the names are those of `semtoken.core.parts.Part`."""
+"""These fields of `semtoken.core.parts.Part` are written for a part of an answer, beside its flags."""
 REPLACED = frozenset(
     {*RESULT_FIELDS, *CALIBRATOR_FIELDS, *HEADLINE_FIELDS}
     | {"tokens", "parts", "parts_refused", "error", "line", *STATE_FIELDS}
