@@ -3,13 +3,13 @@
     client -> app.py   -> asking.py  -> the server behind
     client <- relay.py <- scoring.py <-'
 
-app.py          the ASGI application: what becomes of one request, and all that can go wrong
+app.py          the ASGI application; what becomes of one request and all that can go wrong is one function there
 exchange.py     the client's request and the answer to it; requests to the upstream and its answers
 asking.py       which requests are scored, and what the upstream is asked for
 relay.py        the answer on its way back, untouched or with scores; scoring.py scores each choice as it
                 comes: the block goes in, what only we asked for comes out, every other character stays
-reading.py      answers without log-probabilities, read by a model in this process
 decisions.py    typed questions, passed on or asked as texts
+distributions.py, upstream_tokenizer.py   what is found out about the upstream: what its numbers are, and its tokens
 settings.py, metrics.py   what the proxy is given, and what it shows to Prometheus
 
 No module here names a field of an API: `semtoken.replies.formats` says how to ask each one and where everything

@@ -152,42 +152,52 @@ class ProxyHandler:
         self._admission = Admission(settings.max_connections, settings.max_connections_per_client)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer a request, with scores where there are numbers to score by."""
+        """Answer a request, with scores where there are numbers to score by; all that can go wrong is told here."""
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1011, "reason": "This proxy forwards no WebSockets."})
             return
         client = Client(scope, receive, send)
         with self._metrics.in_flight.track_inprogress():
             try:
-                with anyio.fail_after(self._settings.request_timeout):
-                    await self._serve(client)
-            except TimeoutError:
-                await self._report_failure(client, ApiError(504, "The request took too long.", code="request_timeout"))
+                with anyio.fail_after(self._settings.request_timeout), self._admission.admitted(client.address):
+                    body, asked = await self._received(client)
+                    with client.until_gone():
+                        async with AsyncExitStack() as stack:
+                            request = self._request(client, body)
+                            if client.asked_in is not None:
+                                await self._decisions.answer(stack, client, request, client.asked_in)
+                            elif asked is None:
+                                await relay_untouched(await self._upstream.send(stack, request), client)
+                            else:
+                                await self._scored(stack, client, asked)
             except ClientGone:
-                self._fail("client_gone")
+                self._count("client_gone")
+            except BrokenOff as broken:
+                self._count("upstream_stalled" if broken.stalled else "upstream_broke_off")
+                await client.fail(failure(broken))
+            except ApiError as error:
+                self._count(error.code or "upstream_error")
+                await client.fail(error)
+            except TimeoutError:
+                self._count("request_timeout")
+                await client.fail(ApiError(504, "The request took too long.", code="request_timeout"))
             except Exception:
                 logger.exception("A request failed")
-                await self._report_failure(client, ApiError(500, "The proxy failed; see its log.", kind="server_error"))
+                self._count("proxy_failed")
+                await client.fail(ApiError(500, "The proxy failed; see its log.", kind="server_error"))
             finally:
                 status = "none" if client.status is None else str(client.status)
                 shape, typed = client.shape, client.asked_in
                 endpoint = shape.name if shape else typed.path.strip("/") if typed else "other"
                 self._metrics.requests.labels(endpoint, status).inc()
 
-    async def _serve(self, client: Client) -> None:
-        try:
-            with self._admission.admitted(client.address):
-                await self._counted_request(client)
-        except ApiError as error:
-            await self._report_failure(client, error)
+    def _count(self, reason: str) -> None:
+        """Count a request that did not end well."""
+        self._metrics.failures.labels(reason).inc()
+        logger.info("A request did not end well: %s", reason)
 
-    async def _report_failure(self, client: Client, error: ApiError) -> None:
-        """Count a failure and tell it if there is still a way to."""
-        self._fail(error.code or "upstream_error")
-        if client.status is None:
-            await client.fail(error)
-
-    async def _counted_request(self, client: Client) -> None:
+    async def _received(self, client: Client) -> tuple[bytes, AnswerRequest | None]:
+        """The body of a request, and what it asks for if its answer can be scored; `ApiError` if it is refused."""
         check_target(client.target)
         if is_own(client.path):
             raise ApiError(404, NO_ROUTE, code="not_found")
@@ -196,47 +206,14 @@ class ProxyHandler:
                 body = await client.body(self._settings.max_request_bytes)
         except TimeoutError:
             raise ApiError(408, "The body of the request took too long.", code="body_timeout") from None
-        shape = client.shape
         encoded = client.header(b"content-encoding") not in (None, b"identity")
-        shapes = [] if shape is None or encoded else shapes_at(client.path)
-        asked = next(filter(None, (read_request(candidate, body) for candidate in shapes)), None)
+        shapes = [] if client.shape is None or encoded else shapes_at(client.path)
+        asked = next(filter(None, (read_request(shape, body) for shape in shapes)), None)
         if asked is None and withheld(self._scoring.calibrators.current) is not None and shows_answers(client.path):
-            raise (
-                ApiError(400, NOT_READ, code="not_read") if shape else ApiError(403, _not_decided(), code="not_decided")
-            )
-        async with anyio.create_task_group() as tasks:
-
-            async def watch() -> None:
-                await client.wait_until_gone()
-                if not client.ended:
-                    self._fail("client_gone")
-                    tasks.cancel_scope.cancel()
-
-            tasks.start_soon(watch)
-            await self._exchange(client, asked, body)
-            tasks.cancel_scope.cancel()
-
-    async def _exchange(self, client: Client, asked: AnswerRequest | None, body: bytes) -> None:
-        """Forward the request and pass the answer on; a failure is reported while that is still possible."""
-        try:
-            async with AsyncExitStack() as stack:
-                if client.asked_in is not None:
-                    await self._decisions.answer(stack, client, self._request(client, body), client.asked_in)
-                elif asked is None:
-                    answer = await self._upstream.send(stack, self._request(client, body))
-                    await relay_untouched(answer, client)
-                else:
-                    await self._scored(stack, client, asked)
-        except ApiError as error:
-            await self._report_failure(client, error)
-        except BrokenOff as error:
-            self._fail("upstream_stalled" if error.stalled else "upstream_broke_off")
-            if client.status is None:
-                await client.fail(failure(error))
-
-    def _fail(self, reason: str) -> None:
-        self._metrics.failures.labels(reason).inc()
-        logger.info("A request did not end well: %s", reason)
+            if client.shape is None:
+                raise ApiError(403, _not_decided(), code="not_decided")
+            raise ApiError(400, NOT_READ, code="not_read")
+        return body, asked
 
     @staticmethod
     def _request(client: Client, body: bytes) -> Request:

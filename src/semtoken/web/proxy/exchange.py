@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import zlib
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import aiohttp
+import anyio
 from starlette.responses import Response
 from yarl import URL
 
@@ -348,8 +349,29 @@ class Client:
             if not message.get("more_body", False):
                 return bytes(body)
 
-    async def wait_until_gone(self) -> None:
-        """Wait until the client closes the connection, after its body has been read."""
+    @contextmanager
+    def until_gone(self) -> Iterator[None]:
+        """Cancel what is in the block once the client closes the connection, after its body was read.
+
+        Then it raises `ClientGone`, unless the answer was complete.
+        """
+        with anyio.CancelScope() as scope:
+
+            def leave(_: object) -> None:
+                if not self.ended:
+                    scope.cancel()
+
+            watch = asyncio.ensure_future(self._wait_until_gone())
+            watch.add_done_callback(leave)
+            try:
+                yield
+            finally:
+                watch.remove_done_callback(leave)
+                watch.cancel()
+        if scope.cancel_called:
+            raise ClientGone
+
+    async def _wait_until_gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -374,7 +396,9 @@ class Client:
         await response(self.scope, self._receive, self._send)
 
     async def fail(self, error: ApiError) -> None:
-        """Answer with an error of the proxy's own, in the shape of what was asked for."""
+        """Answer with an error of the proxy's own, in the shape of what was asked for, unless an answer has begun."""
+        if self.status is not None:
+            return
         shape = question_shape_at(self.path)  # whatever the method
         await self.respond(error.response() if shape is None else failure_of(shape, error))
 
