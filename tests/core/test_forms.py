@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 
 from semtoken.core.engine_tokens import TopStep, TopToken, as_top_steps
-from semtoken.core.engine_tokens.spellings import (
-    has_twice,
-    steps_from_columns,
-    steps_from_items,
-    steps_from_lists,
-    steps_in_files,
-    without_copied_list,
-    without_doubles,
-)
+from semtoken.core.engine_tokens.passes import has_twice, steps_in_files, without_copied_list, without_doubles
+from semtoken.core.engine_tokens.spellings import steps_from_columns, steps_from_items, steps_from_lists
 from semtoken.core.engine_tokens.top_steps import NOT_GIVEN, StepList
 from semtoken.errors import InvalidInput
 

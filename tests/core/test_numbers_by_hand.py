@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 
 from semtoken.core.engine_tokens import TopStep, TopToken, check_shared_vocabulary
+from semtoken.core.engine_tokens.passes import has_twice, merged_steps, steps_in_files
 from semtoken.core.engine_tokens.placing import SpelledText, find_text, pieces_of, place_of_answer
 from semtoken.core.engine_tokens.spellings import (
     as_top_steps,
-    has_twice,
-    merged_steps,
     steps_from_items,
     steps_from_lists,
     steps_from_triples,
-    steps_in_files,
 )
 from semtoken.core.engine_tokens.token_names import KeptByName, SharedVocabulary
 from semtoken.core.engine_tokens.top_steps import (

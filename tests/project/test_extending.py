@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import csv
 import json
+import math
 import os
 import re
 import shutil
@@ -29,6 +30,7 @@ METHOD, STATISTIC = "### On what is recorded", "### With a new statistic of the 
 INSIDE, PAIRS = "### With attention or hidden states", "### With a statistic of pairs of texts"
 DATASET = "## Recipe 2: a data set"
 AGREEING = "## Recipe 4: which tokens agree"
+QUIRK = "## Recipe 5: a quirk of an engine"
 BACKEND, SHAPE = "### In this process: a backend", "### Over HTTP: the shape of its replies"
 
 
@@ -480,8 +482,60 @@ def test_a_rule_of_which_tokens_agree(edited: Copy) -> None:
     assert signature == "preset:default|words:off|clustering:off|prefix:off|spelling:letters"
 
 
+PADDED_NAMES = """
+import json
+from semtoken import score_payload, score_top_logprobs
+from semtoken.replies import PayloadStream
+
+
+def items(padding):
+    return [
+        {
+            "token": text + padding,
+            "logprob": number,
+            "bytes": None,
+            "top_logprobs": [
+                {"token": name + padding, "logprob": at, "bytes": None} for name, at in (*others, (text, number))
+            ],
+        }
+        for text, number, others in (
+            ("Oslo", -0.2512345, [("oslo", -2.0123456), ("Bergen", -4.5123456)]),
+            (".", -0.0512345, [("!", -3.5123456)]),
+        )
+    ]
+
+
+def reply(padding, part):
+    choice = {"index": 0, "finish_reason": "stop", "logprobs": {"content": items(padding)}}
+    return {"choices": [{**choice, part: {"content": "Oslo."}}]}
+
+
+def streamed(padding):
+    stream = PayloadStream()
+    event = {"object": "chat.completion.chunk", **reply(padding, "delta")}
+    stream.feed(f"data: {json.dumps(event)}" + 2 * chr(10) + "data: [DONE]" + 2 * chr(10))
+    return stream.finish()
+
+
+for score in (
+    lambda padding: score_top_logprobs(items(padding)),
+    lambda padding: score_payload(reply(padding, "message"))[0],
+    lambda padding: score_payload(streamed(padding))[0],
+):
+    assert score(chr(0)) == score(""), (score(chr(0)), score(""))
+    print(score(chr(0)).text, score(chr(0)).uncertainty)
+"""
+
+
+def test_a_quirk(edited: Copy) -> None:
+    lines = run(edited(QUIRK), PADDED_NAMES).splitlines()
+    expected = 1 - (math.exp(-0.2512345) + math.exp(-2.0123456)) * math.exp(-0.0512345)
+    assert [line.split()[0] for line in lines] == ["Oslo."] * 3
+    assert [float(line.split()[1]) for line in lines] == pytest.approx([expected] * 3)
+
+
 def test_the_counts_are_those_of_the_blocks() -> None:
-    headings = (METHOD, STATISTIC, INSIDE, PAIRS, DATASET, BACKEND, SHAPE, AGREEING)
+    headings = (METHOD, STATISTIC, INSIDE, PAIRS, DATASET, BACKEND, SHAPE, AGREEING, QUIRK)
     changed = {heading: {block.file for block in blocks(heading)} for heading in headings}
     page = PAGE.read_text("utf-8")
     assert f"| a method on what is recorded | 2 | {len(changed[METHOD])} |" in page
@@ -492,6 +546,7 @@ def test_the_counts_are_those_of_the_blocks() -> None:
     assert f"| a backend | 3 | 1; {len(changed[BACKEND])} with `[model] backend` everywhere |" in page
     assert f"| a payload shape, in the proxy as well | 3 | {len(changed[SHAPE])} |" in page
     assert f"| which tokens agree | 3 | {len(changed[AGREEING])} |" in page
+    assert f"| a quirk of an engine | 1 | {len(changed[QUIRK])} |" in page
 
 
 def test_every_package_is_in_the_table_and_says_what_is_in_it() -> None:

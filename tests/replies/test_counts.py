@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from semtoken.core.engine_tokens import TopStep, TopToken
-from semtoken.core.engine_tokens.spellings import has_twice, merged_steps, steps_in_files, without_copied_list
+from semtoken.core.engine_tokens.passes import has_twice, merged_steps, steps_in_files, without_copied_list
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.replies import PayloadStream, read_payload, score_payload
 from semtoken.replies.formats.base import ALL, Place

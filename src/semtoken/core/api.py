@@ -7,7 +7,8 @@ from typing import Any, get_args
 
 from semtoken.choices import Equality, Preset
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.core.engine_tokens.spellings import BorrowedNames, as_top_steps
+from semtoken.core.engine_tokens import TopStep, as_top_steps
+from semtoken.core.engine_tokens.passes import as_scored
 from semtoken.core.engine_tokens.token_names import check_shared_vocabulary
 from semtoken.core.flags import text_flags
 from semtoken.core.growing import GrowingAnswer
@@ -238,12 +239,12 @@ class TopLogprobsStream:
     ) -> None:
         rules = as_rules(preset, equality)
         self._answer = GrowingAnswer(scorer_for(tokens_or_none(vocabulary, rules), rules))
-        self._names = BorrowedNames()
+        self._last: TopStep | None = None
 
     def add(self, step: Any) -> Running:
         """Add one step, in any form that `score_top_logprobs` reads."""
-        [read] = self._names.without(as_top_steps([step]))
-        self._answer.add(read)
+        [self._last] = as_scored(as_top_steps([step]), self._last)
+        self._answer.add(self._last)
         return self._answer.running()
 
     def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredResponse:

@@ -8,6 +8,7 @@ from os.path import commonprefix
 from semtoken.clustering.tokenizers import REPLACEMENT
 from semtoken.clustering.vocabulary import normalize
 from semtoken.core.engine_tokens.checked_list import ASK_FOR_IDS, ListedStep
+from semtoken.core.engine_tokens.passes import ZEROS_IN_A_ROW
 from semtoken.core.engine_tokens.top_steps import is_own
 from semtoken.core.records import RIVAL
 from semtoken.core.results import Alternative, ScoredResponse, ScoredToken
@@ -18,32 +19,9 @@ from semtoken.errors import BackendError
 from semtoken.support.text import number
 
 SLIGHTLY_OVERFULL = 1.001
-ZEROS_IN_A_ROW = 5
 LEAST_TELLING = -99.0  # stand-ins for a number that is not known are below
 UNMAPPED = "list names that fit no token of the vocabulary"
 NAMES_WITHOUT_BLANK = 20  # so many, and none with a blank: the engine leaves blanks out
-
-
-def silent_zeros(agreed: Agreeing) -> list[int]:
-    """The steps with a log-probability of 0 and no list in an answer whose other steps have lists.
-
-    Engines write such zeros for tokens that they have not computed a distribution for, as under speculative decoding.
-    `BackendError` if the engine gives nothing but zeros.
-    """
-    listed = agreed.listed
-    zeros = [i for i, step in enumerate(listed) if step.log_prob == 0.0 and not (step.listed or step.complete)]
-    if not zeros:
-        return []
-    certain = agreed.bounds.certain
-    zeros = [i for i in zeros if not certain[i]]
-    bare = [i for i in zeros if listed[i].bare]
-    whole = len(zeros) == len(listed) - int(certain.sum())
-    if zeros and whole and (len(bare) == len(zeros) or len(zeros) >= ZEROS_IN_A_ROW):
-        raise BackendError(
-            "Every token has the log-probability 0 and no alternatives: the engine does not report log-probabilities "
-            "(some do so under speculative decoding). Ask the engine without it, and for alternatives."
-        )
-    return bare if any(not step.bare for step in listed) else []
 
 
 def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[int] = ()) -> tuple[Flag, ...]:

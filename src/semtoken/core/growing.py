@@ -23,9 +23,9 @@ from semtoken.core.columns import Columns, joined, no_steps
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.engine_tokens.checked_list import ListedStep, ListReader, not_in_vocabulary
 from semtoken.core.engine_tokens.listed_names import ListedNames, NameReader, Naming
-from semtoken.core.engine_tokens.spellings import without_copied_list
+from semtoken.core.engine_tokens.passes import silent_zeros, without_copied_list
 from semtoken.core.engine_tokens.top_steps import Precision, Rounding
-from semtoken.core.flags import borrowed_flags, listed_flags, proxy_flags, silent_zeros
+from semtoken.core.flags import borrowed_flags, listed_flags, proxy_flags
 from semtoken.core.prefixes import NO_IDS, next_look
 from semtoken.core.records import any_rival, later_records
 from semtoken.core.results import Distribution, Running, ScoredResponse
@@ -344,7 +344,7 @@ class GrowingAnswer:
         if self.lists is not None and self.lists.names is not None:
             agreed.scorer = self.scorer = self._frozen(said)
         if self.lists is not None:
-            silent = silent_zeros(agreed)
+            silent = silent_zeros(agreed.listed, lambda: agreed.bounds.certain)
             agreed = agreed.without_numbers(silent) if silent else agreed
             flags = [*listed_flags(agreed, silent, self.lists.copied), *flags]
         text = self.scorer.vocabulary.decode(ids)

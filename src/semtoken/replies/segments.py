@@ -14,6 +14,14 @@ from typing import NamedTuple
 
 from semtoken.choices import SegmentKind
 from semtoken.clustering.tokenizers import REPLACEMENT
+from semtoken.core.engine_tokens.passes import (
+    as_scored,
+    has_twice,
+    merged_steps,
+    steps_in_files,
+    without_doubles,
+    without_empty_bytes,
+)
 from semtoken.core.engine_tokens.placing import (
     SpelledText,
     end_of_answer,
@@ -21,14 +29,6 @@ from semtoken.core.engine_tokens.placing import (
     pieces_of,
     place_of_answer,
     text_of_pieces,
-)
-from semtoken.core.engine_tokens.spellings import (
-    BorrowedNames,
-    has_twice,
-    merged_steps,
-    steps_in_files,
-    without_doubles,
-    without_no_bytes,
 )
 from semtoken.core.engine_tokens.token_names import MARKUP
 from semtoken.core.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep, is_unnamed, spelling
@@ -165,7 +165,7 @@ def assemble(raw: RawChoice, ask: str, question: str | None = None) -> PayloadCh
     """The choice in segments, with the question that was asked; `ask` names the fields that bring log-probabilities."""
     raw = _thinking_apart(raw)
     main = main_segment(raw.texts)
-    named = BorrowedNames().without(raw.steps.steps)
+    named = as_scored(raw.steps.steps)
     division = Division({main: raw.steps.steps}) if raw.steps.problem else _divided(raw, named)
     rest = _behind_prefill(raw) if division.problem else None
     if rest is not None and (own := _divided(rest, named)).problem is None:
@@ -196,7 +196,7 @@ def _divided(raw: RawChoice, named: tuple[TopStep, ...]) -> Division:
             return division
     division = divide(raw, named)
     if division.problem and any(name[1] and name[2] == b"" for name in (step.names[0] for step in raw.steps.steps)):
-        spelled = StepList(tuple(step.renamed(map(without_no_bytes, step.names)) for step in raw.steps.steps))
+        spelled = StepList(tuple(map(without_empty_bytes, raw.steps.steps)))
         by_texts = divide(replace(raw, steps=spelled), named)  # some engines leave the bytes of a text out, as `[]`
         division = division if by_texts.problem else by_texts
     once = named if division.is_clear else without_doubles(named)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from semtoken.choices import SegmentKind
+from semtoken.core.engine_tokens.passes import as_scored
 from semtoken.core.engine_tokens.placing import find_text, pieces_of, text_of_pieces
-from semtoken.core.engine_tokens.spellings import BorrowedNames
 from semtoken.core.engine_tokens.top_steps import TopStep, as_object
 from semtoken.core.results import Distribution
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
@@ -193,7 +193,7 @@ class SegmentKeeper:
         self._divided = divided
         self._kind: SegmentKind | None = None
         self._waiting: tuple[TopStep, ...] = ()
-        self._names = BorrowedNames()
+        self._last: TopStep | None = None
 
     def add(self, delta: Delta) -> list[StreamEvent]:
         """Add a delta; returns what it adds to each segment."""
@@ -207,7 +207,8 @@ class SegmentKeeper:
             kind = [before or "answer", *written][-1]
             begins = kind == "answer" != before and self._divided
             start = _first_of(steps, written.get("answer", "")) if begins else 0
-            named = self._names.without(steps)
+            named = as_scored(steps, self._last)
+            self._last = named[-1] if named else self._last
             if start:
                 earlier: SegmentKind = before or "reasoning"
                 steps_by_kind = {earlier: (), **steps_by_kind}

@@ -3,6 +3,7 @@
 top_steps.py       TopToken, TopStep, StepList: plain records; untrusted values, checked; how many digits an
                    engine writes, and how far off each log-probability may be
 spellings.py       items, lists, triples, dicts -> StepList
+passes.py          engines' quirks: steps -> steps, or a note
 token_names.py     id, bytes or text of a token -> the tokens of a vocabulary that may be meant; whether two
                    models have the same tokenizer
 checked_list.py    TopStep                      -> tokens and probabilities, checked against a vocabulary

@@ -18,7 +18,7 @@ import numpy as np
 from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
 from semtoken.clustering.vocabulary import Vocabulary, english_stopwords, neutral_mask, normalize
 from semtoken.core.engine_tokens.checked_list import OVERFULL, ListedStep, check_number, lost_its_namesake, overfull
-from semtoken.core.engine_tokens.spellings import BLANKS
+from semtoken.core.engine_tokens.passes import BLANKS
 from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
 from semtoken.core.engine_tokens.top_steps import (
     LEAST_GIVEN,

@@ -13,14 +13,12 @@ from itertools import accumulate, chain, pairwise, starmap
 from operator import itemgetter
 from typing import Any
 
-from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
+from semtoken.clustering.tokenizers import REPLACEMENT
+from semtoken.core.engine_tokens.passes import as_read, as_scored
 from semtoken.core.engine_tokens.token_names import (
     LONGEST_KEPT,
     NAMES_KEPT,
-    SENTENCEPIECE_BLANK,
     KeptByName,
-    bytes_in_files,
-    is_markup,
 )
 from semtoken.core.engine_tokens.top_steps import (
     NOT_GIVEN,
@@ -35,24 +33,14 @@ from semtoken.core.engine_tokens.top_steps import (
     as_number,
     as_object,
     as_text,
-    is_given,
-    is_same_number,
-    is_unnamed,
     log_prob_or_none,
-    may_be_one,
     optional,
-    spelling,
 )
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.support.arrays import as_ids
 from semtoken.support.inputs import listed
 
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})\Z")  # vLLM's return_tokens_as_token_ids
-IN_FILES = re.compile(rf"[\u0120\u010a{SENTENCEPIECE_BLANK}]|{BYTE_TOKEN.pattern}\Z")
-"""How names begin that are spelled as in a tokenizer's files: a blank, a line end, a byte."""
-BLANKS = ("\u0120", "\u010a", SENTENCEPIECE_BLANK)
-"""How tokenizers' files spell the blank or line end that a token begins with."""
-ASCII_END = 0x7F
 _BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters
 TEXT, ID = ("token", "tok_str", "text", "content"), ("id", "token_id", "tokenId")
 NUMBER = ("logprob", "logProbability", "log_probability", "log_prob", "likelihood")
@@ -100,8 +88,6 @@ def names_of(text: str | None, token_id: int | None, spelled: bytes | None) -> N
     return token_id, text, spelled
 
 
-NAMELESS: Name = (None, REPLACEMENT, None)
-"""A token of which its engine says nothing."""
 _NAMES = KeptByName(names_of)
 
 
@@ -122,13 +108,13 @@ def steps_from_items(items: Any, where: str) -> StepList:
     listed = as_list(items, where)
     usual = _usual_steps(listed)
     if usual is not None:
-        return StepList(usual)
+        return StepList(as_read(usual))
     return _step_list(_item(value, f"{where}[{i}]") for i, value in enumerate(listed))
 
 
 def _step_list(steps: Iterable[tuple[TopStep, bool]]) -> StepList:
     pairs = list(steps)
-    return StepList(tuple(step for step, _ in pairs), tuple(i for i, (_, missing) in enumerate(pairs) if missing))
+    return StepList(as_read(step for step, _ in pairs), tuple(i for i, (_, missing) in enumerate(pairs) if missing))
 
 
 def _item(value: Any, where: str) -> tuple[TopStep, bool]:
@@ -173,8 +159,7 @@ def _usual_steps(items: Sequence[Any]) -> tuple[TopStep, ...] | None:
         return None
     ends = list(accumulate([len(best) + 1 for best in entries], initial=0))
     slices, numbers = list(starmap(slice, pairwise(ends))), tuple(log_probs)
-    steps = tuple(map(TopStep.of_columns, map(token_names.__getitem__, slices), map(numbers.__getitem__, slices)))
-    return steps if fields == {3} else tuple(map(_with_listed_name, steps))
+    return tuple(map(TopStep.of_columns, map(token_names.__getitem__, slices), map(numbers.__getitem__, slices)))
 
 
 _TEXT_OF, _NUMBER_OF, _BYTES_OF, _BEST_OF = map(itemgetter, ("token", "logprob", "bytes", "top_logprobs"))
@@ -363,196 +348,6 @@ def _dict_entry(key: int | str, value: Any, where: str) -> TopToken:
     return token_named(log_prob, optional(as_text, getattr(value, "decoded_token", None), where), key)
 
 
-# --- names that are not a token's own --------------------------------------------------------------------------------
-
-
-def _with_listed_name(step: TopStep) -> TopStep:
-    """The step with the chosen token's name as its list has it, under the same id.
-
-    llama-server calls the chosen token by the text that it sends with it: by nothing, or a part of it, while that may
-    begin a stop string, and the next one by all that was held back. The list names the tokens. Not taken from there are
-    names without the blanks before a word, which the start of an answer loses, and those of pieces of characters.
-    """
-    own, *entries = step.names
-    listed = next((entry for entry in entries if entry[0] == own[0]), own)
-    if listed == own:
-        return step
-    said, other = spelling(own) or b"", spelling(listed) or b""
-    if not other or (said and other.lstrip() == said) or not _is_whole_text(other):
-        return step
-    return step.renamed((listed, *entries))
-
-
-def _is_whole_text(spelled: bytes) -> bool:
-    try:
-        spelled.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def merged_steps(steps: Sequence[TopStep]) -> int:
-    """How many steps stand for all pieces of a character and tell the number of the last piece alone.
-
-    llama-server names such an item by the whole character, and by its own piece in its list.
-    """
-    count, inside = 0, False
-    for step in steps:
-        own, *entries = step.names
-        if not inside and own[0] is not None and own[2] and own[2][0] > ASCII_END:
-            count += any(
-                entry[0] == own[0] and entry[2] and entry[2][0] & 0xC0 == 0x80 and entry[2] != own[2]  # a later piece
-                for entry in entries
-            )
-        inside = not own[2] and is_unnamed(own)
-    return count
-
-
-def without_doubles(steps: Sequence[TopStep]) -> tuple[TopStep, ...]:
-    """The steps without those that are equal to the step before in names and numbers."""
-    return tuple(step for i, step in enumerate(steps) if not i or step != steps[i - 1])
-
-
-SURE = -1e-3
-"""Numbers nearer to 0 are those of sure tokens, which share few values in float32 where no list is beside them."""
-COARSE = 16
-"""Logits in bfloat16 are multiples of an eighth or a sixteenth, so that lists of a few tokens agree by chance."""
-MANY_RIVALS = 3
-"""So many numbers in a list, beside the chosen token's, never agree by chance."""
-
-
-def has_twice(steps: Sequence[TopStep]) -> bool:
-    """Whether a step is there twice with its list, or steps without lists are, one run directly behind the other.
-
-    They must have the same names and numbers, and numbers that two steps do not share by chance.
-    """
-    if len({step.log_probs for step in steps}) == len(steps):
-        return False
-    last: dict[TopStep, int] = {}
-    run, distance = 0, 0
-    for i, step in enumerate(steps):
-        before = last.get(step)
-        last[step] = i
-        if before is None or not _is_telling(step):
-            run = 0
-            continue
-        run, distance = (run + 1 if run and i - before == distance else 1), i - before
-        if run >= distance or len(set(step.log_probs)) > 1:
-            return True
-    return False
-
-
-def _is_telling(step: TopStep) -> bool:
-    """Whether no other step has the numbers of this one by chance."""
-    own, others = step.log_probs[0], {number for number in step.log_probs[1:] if is_given(number)}
-    gaps = [(own - number) * COARSE for number in others if number != own]
-    coarse = all(abs(gap - round(gap)) < 1e-3 for gap in gaps)
-    return own != round(own, 4) and (not coarse or len(gaps) >= MANY_RIVALS if gaps else own < SURE)
-
-
-def steps_in_files(steps: Sequence[TopStep]) -> tuple[TopStep, ...] | None:
-    """The steps with decoded names, if all are spelled as in the tokenizer's files; None if they are not.
-
-    There a blank is "Ġ" or "▁", and a byte "<0x0A>"; no name holds white space itself.
-    """
-    if any(map(str.isspace, "".join([step.names[0][1] or "" for step in steps]))):
-        return None
-    whole = "".join([text for step in steps for _, text, _ in step.names if text])
-    if not any(mark in whole for mark in (*BLANKS, "<0x")) or any(map(str.isspace, whole)):
-        return None
-    if not any(IN_FILES.match(text) for step in steps for _, text, _ in step.names if text):
-        return None
-    return tuple(step.renamed(map(_name_in_files, step.names)) for step in steps)
-
-
-def _name_in_files(name: Name) -> Name:
-    token_id, text, spelled = name
-    if (
-        not text
-        or (spelled is not None and spelled != _encoded(text))
-        or (is_markup(text) and not BYTE_TOKEN.match(text))
-    ):
-        return name
-    piece = bytes_in_files(text)
-    return name if piece is None else (token_id, piece.decode("utf-8", "replace"), piece)
-
-
-class BorrowedNames:
-    """Removes the name of a whole character from the last of the tokens that spell pieces of it.
-
-    vLLM calls the token that completes a character by the whole of it, and the pieces before it by nothing. Taken by
-    their names they would be other tokens. Steps go in one by one; a step that was treated before stays as it is.
-    """
-
-    def __init__(self) -> None:
-        self._inside = False
-        """The last step ends inside a character."""
-
-    def without(self, steps: Iterable[TopStep]) -> tuple[TopStep, ...]:
-        """The next steps of an answer, with borrowed names taken away."""
-        return tuple(map(self._one, steps))
-
-    def _one(self, step: TopStep) -> TopStep:
-        names = step.names
-        if NAMELESS in names:
-            step = _without_nameless_copy(step)
-            names = step.names
-        if self._inside:
-            step = step.renamed(map(_unborrowed, names))
-        elif b"" in map(_THIRD, names):
-            step = step.renamed(map(without_no_bytes, names))
-        self._inside = not step.names[0][2] and is_unnamed(step.names[0])
-        return step
-
-
-def _without_nameless_copy(step: TopStep) -> TopStep:
-    """The step without an entry that has the chosen token's number and no name, if its list lacks the chosen token.
-
-    Some gateways drop the names of a list. Then the chosen token would count twice.
-    """
-    chosen, own = step.names[0], step.log_probs[0]
-    if chosen == NAMELESS or chosen in step.names[1:]:
-        return step
-    named = zip(step.names, step.log_probs, strict=True)
-    at = next((i for i, (name, number) in enumerate(named) if name == NAMELESS and number == own), 0)
-    if not at:
-        return step
-    return TopStep.of_columns(step.names[:at] + step.names[at + 1 :], step.log_probs[:at] + step.log_probs[at + 1 :])
-
-
-def without_no_bytes(name: Name) -> Name:
-    """The name, if its bytes are an empty list, by its text alone."""
-    token_id, text, spelled = name
-    return (token_id, text, None) if spelled == b"" else name
-
-
-def _unborrowed(name: Name) -> Name:
-    token_id, text, spelled = without_no_bytes(name)
-    said = (spelled or b"").decode("utf-8", "replace") if text is None else text
-    if not said or said[0].isascii():
-        return token_id, text, spelled
-    return token_id, REPLACEMENT if token_id is None else None, None
-
-
-def without_copied_list(step: TopStep, before: TopStep | None) -> TopStep:
-    """The step without its list, if that is a copy of the list of the step before: it says nothing of this one.
-
-    Engines that decode several tokens at a time send one list for all of them. The chosen token's own number then
-    contradicts it.
-    """
-    if before is None or len(step.names) < 3 or step.log_probs[1:] != before.log_probs[1:]:
-        return step
-    if all(number == round(number, 3) for number in step.log_probs[1:]):
-        return step  # so short that two lists may agree by chance
-    own, chosen = step.log_probs[0], step.names[0]
-    entries = zip(step.names[1:], step.log_probs[1:], strict=True)
-    if step.names[1:] != before.names[1:] or any(
-        may_be_one(chosen, name) is not False and is_same_number(own, number) for name, number in entries
-    ):
-        return step
-    return TopStep.of_columns(step.names[:1], step.log_probs[:1])
-
-
 # --- any of these forms ----------------------------------------------------------------------------------------------
 
 
@@ -588,7 +383,7 @@ def as_top_steps(steps: Any, token_ids: Sequence[int] | None = None) -> list[Top
     step_list = _step_list(_step(step, chosen, f"steps[{i}]") for i, (step, chosen) in pairs)
     if step_list.problem is not None:
         raise BackendError(step_list.problem)
-    return list(BorrowedNames().without(with_ids(step_list.steps, ids)))
+    return list(as_scored(with_ids(step_list.steps, ids)))
 
 
 def with_ids(steps: Sequence[TopStep], ids: Sequence[int | None]) -> tuple[TopStep, ...]:

@@ -1,0 +1,286 @@
+"""Engines' quirks: what their lists say that is not so. Each is a function from steps to steps, or to a note.
+
+A quirk that a step shows by itself goes into `ON_READING`, and one that shows beside the step before into `ON_SCORING`:
+every list of every engine goes through both tables. The other functions are notes, and passes for steps that do not fit
+the text of the message or contradict their own numbers: `semtoken.replies.segments` and `semtoken.core.growing` ask for
+them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
+from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, bytes_in_files, is_markup
+from semtoken.core.engine_tokens.top_steps import (
+    Name,
+    TopStep,
+    is_given,
+    is_same_number,
+    is_unnamed,
+    may_be_one,
+    spelling,
+)
+from semtoken.errors import BackendError
+from semtoken.support.arrays import BoolArray
+
+if TYPE_CHECKING:
+    from semtoken.core.engine_tokens.checked_list import ListedStep
+
+NAMELESS: Name = (None, REPLACEMENT, None)
+"""A token of which its engine says nothing."""
+ASCII_END = 0x7F
+IN_FILES = re.compile(rf"[\u0120\u010a{SENTENCEPIECE_BLANK}]|{BYTE_TOKEN.pattern}\Z")
+"""How names begin that are spelled as in a tokenizer's files: a blank, a line end, a byte."""
+BLANKS = ("\u0120", "\u010a", SENTENCEPIECE_BLANK)
+"""How tokenizers' files spell the blank or line end that a token begins with."""
+_SPELLED = itemgetter(2)
+
+
+# --- passes that every step goes through -----------------------------------------------------------------------------
+
+
+def as_read(steps: Iterable[TopStep]) -> tuple[TopStep, ...]:
+    """Steps without the quirks that each of them shows by itself (`ON_READING`)."""
+    for quirk in ON_READING:
+        steps = map(quirk, steps)
+    return tuple(steps)
+
+
+def as_scored(steps: Iterable[TopStep], before: TopStep | None = None) -> tuple[TopStep, ...]:
+    """Steps without the quirks that show beside the step before (`ON_SCORING`).
+
+    `before` is the last step that went in earlier, as it came out. A step that went in before stays as it is.
+    """
+    passed: list[TopStep] = []
+    for step in steps:
+        for quirk in ON_SCORING:
+            step = quirk(step, before)
+        passed.append(step)
+        before = step
+    return tuple(passed)
+
+
+def with_listed_name(step: TopStep) -> TopStep:
+    """The step with the chosen token's name as its list has it, under the same id.
+
+    llama-server calls the chosen token by the text that it sends with it: by nothing, or a part of it, while that may
+    begin a stop string, and the next one by all that was held back. The list names the tokens. Not taken from there are
+    names without the blanks before a word, which the start of an answer loses, and those of pieces of characters.
+    """
+    own = step.names[0]
+    if own[0] is None:
+        return step
+    listed = next((entry for entry in step.names[1:] if entry[0] == own[0]), own)
+    if listed == own:
+        return step
+    said, other = spelling(own) or b"", spelling(listed) or b""
+    if not other or (said and other.lstrip() == said) or not _is_whole_text(other):
+        return step
+    return step.renamed((listed, *step.names[1:]))
+
+
+def _is_whole_text(spelled: bytes) -> bool:
+    try:
+        spelled.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def without_nameless_copy(step: TopStep, _: TopStep | None) -> TopStep:
+    """The step without an entry that has the chosen token's number and no name, if its list lacks the chosen token.
+
+    Some gateways drop the names of a list. Then the chosen token would count twice.
+    """
+    chosen, own = step.names[0], step.log_probs[0]
+    if NAMELESS not in step.names or chosen == NAMELESS or chosen in step.names[1:]:
+        return step
+    named = zip(step.names, step.log_probs, strict=True)
+    at = next((i for i, (name, number) in enumerate(named) if name == NAMELESS and number == own), 0)
+    if not at:
+        return step
+    return TopStep.of_columns(step.names[:at] + step.names[at + 1 :], step.log_probs[:at] + step.log_probs[at + 1 :])
+
+
+def without_borrowed_names(step: TopStep, before: TopStep | None) -> TopStep:
+    """The step without the name of a whole character for the last of the tokens that spell pieces of it.
+
+    vLLM calls the token that completes a character by the whole of it, and the pieces before it by nothing. Taken by
+    their names they would be other tokens.
+    """
+    if before is not None and not before.names[0][2] and is_unnamed(before.names[0]):  # it ends inside a character
+        return step.renamed(map(_unborrowed, step.names))
+    return step
+
+
+def _unborrowed(name: Name) -> Name:
+    token_id, text, spelled = without_no_bytes(name)
+    said = (spelled or b"").decode("utf-8", "replace") if text is None else text
+    if not said or said[0].isascii():
+        return token_id, text, spelled
+    return token_id, REPLACEMENT if token_id is None else None, None
+
+
+def without_empty_bytes(step: TopStep, _: TopStep | None = None) -> TopStep:
+    """The step with tokens by their texts alone where their bytes are an empty list, as for special tokens."""
+    if b"" in map(_SPELLED, step.names):
+        return step.renamed(map(without_no_bytes, step.names))
+    return step
+
+
+def without_no_bytes(name: Name) -> Name:
+    """The name, if its bytes are an empty list, by its text alone."""
+    token_id, text, spelled = name
+    return (token_id, text, None) if spelled == b"" else name
+
+
+ON_READING: tuple[Callable[[TopStep], TopStep], ...] = (with_listed_name,)
+"""From a step to that step, before the steps are laid against the text of the message."""
+
+ON_SCORING: tuple[Callable[[TopStep, TopStep | None], TopStep], ...] = (
+    without_nameless_copy,
+    without_borrowed_names,
+    without_empty_bytes,
+)
+"""From a step, and the step before it as it came out of here (None for the first), to that step."""
+
+
+# --- passes where the text does not fit, or the numbers do not
+
+
+def steps_in_files(steps: Sequence[TopStep]) -> tuple[TopStep, ...] | None:
+    """The steps with decoded names, if all are spelled as in the tokenizer's files; None if they are not.
+
+    There a blank is "Ġ" or "▁", and a byte "<0x0A>"; no name holds white space itself.
+    """
+    if any(map(str.isspace, "".join([step.names[0][1] or "" for step in steps]))):
+        return None
+    whole = "".join([text for step in steps for _, text, _ in step.names if text])
+    if not any(mark in whole for mark in (*BLANKS, "<0x")) or any(map(str.isspace, whole)):
+        return None
+    if not any(IN_FILES.match(text) for step in steps for _, text, _ in step.names if text):
+        return None
+    return tuple(step.renamed(map(_name_in_files, step.names)) for step in steps)
+
+
+def _name_in_files(name: Name) -> Name:
+    token_id, text, spelled = name
+    if (
+        not text
+        or (spelled is not None and spelled != text.encode("utf-8", "surrogatepass"))
+        or (is_markup(text) and not BYTE_TOKEN.match(text))
+    ):
+        return name
+    piece = bytes_in_files(text)
+    return name if piece is None else (token_id, piece.decode("utf-8", "replace"), piece)
+
+
+def without_doubles(steps: Sequence[TopStep]) -> tuple[TopStep, ...]:
+    """The steps without those that are equal to the step before in names and numbers."""
+    return tuple(step for i, step in enumerate(steps) if not i or step != steps[i - 1])
+
+
+def without_copied_list(step: TopStep, before: TopStep | None) -> TopStep:
+    """The step without its list, if that is a copy of the list of the step before: it says nothing of this one.
+
+    Engines that decode several tokens at a time send one list for all of them. The chosen token's own number then
+    contradicts it.
+    """
+    if before is None or len(step.names) < 3 or step.log_probs[1:] != before.log_probs[1:]:
+        return step
+    if all(number == round(number, 3) for number in step.log_probs[1:]):
+        return step  # so short that two lists may agree by chance
+    own, chosen = step.log_probs[0], step.names[0]
+    entries = zip(step.names[1:], step.log_probs[1:], strict=True)
+    if step.names[1:] != before.names[1:] or any(
+        may_be_one(chosen, name) is not False and is_same_number(own, number) for name, number in entries
+    ):
+        return step
+    return TopStep.of_columns(step.names[:1], step.log_probs[:1])
+
+
+# --- notes
+
+
+def merged_steps(steps: Sequence[TopStep]) -> int:
+    """How many steps stand for all pieces of a character and tell the number of the last piece alone.
+
+    llama-server names such an item by the whole character, and by its own piece in its list.
+    """
+    count, inside = 0, False
+    for step in steps:
+        own, *entries = step.names
+        if not inside and own[0] is not None and own[2] and own[2][0] > ASCII_END:
+            count += any(
+                entry[0] == own[0] and entry[2] and entry[2][0] & 0xC0 == 0x80 and entry[2] != own[2]  # a later piece
+                for entry in entries
+            )
+        inside = not own[2] and is_unnamed(own)
+    return count
+
+
+SURE = -1e-3
+"""Numbers nearer to 0 are those of sure tokens, which share few values in float32 where no list is beside them."""
+COARSE = 16
+"""Logits in bfloat16 are multiples of an eighth or a sixteenth, so that lists of a few tokens agree by chance."""
+MANY_RIVALS = 3
+"""So many numbers in a list, beside the chosen token's, never agree by chance."""
+
+
+def has_twice(steps: Sequence[TopStep]) -> bool:
+    """Whether a step is there twice with its list, or steps without lists are, one run directly behind the other.
+
+    They must have the same names and numbers, and numbers that two steps do not share by chance.
+    """
+    if len({step.log_probs for step in steps}) == len(steps):
+        return False
+    last: dict[TopStep, int] = {}
+    run, distance = 0, 0
+    for i, step in enumerate(steps):
+        before = last.get(step)
+        last[step] = i
+        if before is None or not _is_telling(step):
+            run = 0
+            continue
+        run, distance = (run + 1 if run and i - before == distance else 1), i - before
+        if run >= distance or len(set(step.log_probs)) > 1:
+            return True
+    return False
+
+
+def _is_telling(step: TopStep) -> bool:
+    """Whether no other step has the numbers of this one by chance."""
+    own, others = step.log_probs[0], {number for number in step.log_probs[1:] if is_given(number)}
+    gaps = [(own - number) * COARSE for number in others if number != own]
+    coarse = all(abs(gap - round(gap)) < 1e-3 for gap in gaps)
+    return own != round(own, 4) and (not coarse or len(gaps) >= MANY_RIVALS if gaps else own < SURE)
+
+
+ZEROS_IN_A_ROW = 5
+"""So many tokens that are all sure are not found in an answer whose engine reports its numbers."""
+
+
+def silent_zeros(steps: Sequence[ListedStep], certain: Callable[[], BoolArray]) -> list[int]:
+    """The steps with a log-probability of 0 and no list in an answer whose other steps have lists.
+
+    Engines write such zeros for tokens that they have not computed a distribution for, as under speculative decoding.
+    `certain` tells which steps count as certain whatever their number is. `BackendError` if the engine gives nothing
+    but zeros.
+    """
+    zeros = [i for i, step in enumerate(steps) if step.log_prob == 0.0 and not (step.listed or step.complete)]
+    if not zeros:
+        return []
+    sure = certain()
+    zeros = [i for i in zeros if not sure[i]]
+    bare = [i for i in zeros if steps[i].bare]
+    whole = len(zeros) == len(steps) - int(sure.sum())
+    if zeros and whole and (len(bare) == len(zeros) or len(zeros) >= ZEROS_IN_A_ROW):
+        raise BackendError(
+            "Every token has the log-probability 0 and no alternatives: the engine does not report log-probabilities "
+            "(some do so under speculative decoding). Ask the engine without it, and for alternatives."
+        )
+    return bare if any(not step.bare for step in steps) else []
