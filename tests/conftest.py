@@ -55,7 +55,6 @@ class _Warned(logging.Handler):
         # settings that tests name on purpose, or that a tiny model's sizes do not fit
         "|RoPE scaling factor|`use_mamba_kernels=False`|cache_implementation='sliding_window' is deprecated"
         "|right-padding was detected"  # by a test of what the recorder says of it
-        r"|sequence length is longer than .* \((9001|1020001) > 512\)"  # prompts that `serve` refuses
     )
 
     def __init__(self) -> None:

@@ -106,6 +106,18 @@ def test_a_mistake_in_the_file_is_refused_with_file_key_and_hint(in_folder: Path
         assert words in line
 
 
+def test_a_semtoken_yaml_of_this_folder_is_refused_until_there_is_a_semtoken_toml(in_folder: Path) -> None:
+    (in_folder / "semtoken.yaml").write_text("limits: {distance: 0.1}")
+    (in_folder / "other.toml").touch()
+    done = invoke(["check", "replies.jsonl"])
+    assert done.exit_code == 2 and not done.stdout
+    [line] = done.stderr.splitlines()
+    assert "semtoken.yaml is no longer read" in line and "semtoken config > semtoken.toml" in line
+    assert read_settings(in_folder / "other.toml").settings == Settings()
+    (in_folder / "semtoken.toml").touch()  # as the shell does before `semtoken config` runs
+    assert invoke(["config"]).exit_code == 0
+
+
 def test_a_file_that_is_named_may_run_code(in_folder: Path) -> None:
     (in_folder / "semtoken.toml").write_text("[model]\ntrust_remote_code = true")
     assert read_settings(in_folder / "semtoken.toml").settings.model.trust_remote_code

@@ -22,6 +22,7 @@ from semtoken.choices import BackendName, Distribution, DType, Equality, Promise
 from semtoken.cli.statuses import UsageError
 
 NAME = "semtoken.toml"
+FORMER = "semtoken.yaml"
 VARIABLE = "SEMTOKEN_CONFIG"
 PREFIX = "SEMTOKEN_"
 
@@ -307,7 +308,13 @@ def _file(config: Path | None) -> tuple[Path | None, bool]:
             raise UsageError(f"There is no settings file {named}.")
         return named.absolute(), True
     here = Path.cwd()
-    return next((folder / NAME for folder in (here, *here.parents) if (folder / NAME).is_file()), None), False
+    found = next((folder / NAME for folder in (here, *here.parents) if (folder / NAME).is_file()), None)
+    if found is None and (here / FORMER).is_file():  # its limits may be what a check rests on
+        raise UsageError(
+            f"{here / FORMER} is no longer read. Write its settings into a {NAME} beside it, for which "
+            f"`semtoken config > {NAME}` writes all keys, or rename the file if it holds something else."
+        )
+    return found, False
 
 
 def _content(file: Path) -> dict[str, dict[str, Any]]:

@@ -68,7 +68,7 @@ class LlamaTokenizer:
         """The text of the token that ends a sequence."""
         return self._special(self._llama.token_eos())
 
-    def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
+    def __call__(self, text: str, add_special_tokens: bool = True, verbose: bool = True) -> dict[str, list[int]]:
         """Token ids of a text; special tokens that it spells are taken as such."""
         return {"input_ids": list(self._llama.tokenize(text.encode(), add_bos=add_special_tokens, special=True))}
 

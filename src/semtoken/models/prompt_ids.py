@@ -139,7 +139,8 @@ def encode_prompts(tokenizer: Any, prompts: Sequence[Prompt]) -> list[list[int]]
 
 def encode_text(tokenizer: Any, text: str, *, special: bool) -> list[int]:
     """Token ids of a text, with the tokenizer's special tokens around it if `special`."""
-    return list(tokenizer(text, add_special_tokens=special)["input_ids"])
+    # A text of any length is encoded; whoever reads the ids refuses what is too long for the model, without a warning.
+    return list(tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"])
 
 
 def encode_response(

@@ -129,7 +129,7 @@ class SmallTokenizer:
         self.eos_token = str(json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))["eos_token"])
         self.eos_token_id = self.tokenizer.token_to_id(self.eos_token)
 
-    def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
+    def __call__(self, text: str, add_special_tokens: bool = True, verbose: bool = True) -> dict[str, list[int]]:
         """Token ids of a text."""
         return {"input_ids": self.tokenizer.encode(text, add_special_tokens=add_special_tokens).ids}
 
