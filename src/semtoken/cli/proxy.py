@@ -123,10 +123,12 @@ def _application(
     from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.web.calibrators import CalibratorSlot, SharedPlace, reload_on_hangup
     from semtoken.web.proxy.app import proxy_app
+    from semtoken.web.proxy.upstream_tokenizer import loaded_tokenizer
     from semtoken.web.running import shared_folder
 
     rules = rules_of(settings.scoring)
     tokens = None if tokenizer is None else as_tokens(tokenizer)
+    spelling = loaded_tokenizer(tokenizer) if tokenizer is not None and asking.token_ids else None
     scorer = scorer_for(tokens, rules)
     answering = Fingerprint(signature=scorer.signature, scores="top-k", k=asking.top_logprobs)
 
@@ -150,6 +152,7 @@ def _application(
         page=_has_page(settings),
         gate=gate_from_environment(),
         decision_calibrator=deciding,
+        tokenizer=spelling,
     )
     return with_events(app, settings.telemetry, recorder)
 

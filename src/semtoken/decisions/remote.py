@@ -21,6 +21,8 @@ from urllib.parse import urlunsplit
 
 import numpy as np
 
+from semtoken.clustering.vocabulary import Vocabulary
+from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.decisions.answers import AnsweredQuestion, answer_from_masses, in_all_orders, unanswered, unwrapped
 from semtoken.decisions.questions import (
     READ_AS_USUAL,
@@ -33,7 +35,14 @@ from semtoken.decisions.questions import (
     prompt_text,
     without_markup,
 )
-from semtoken.decisions.spellings import masses_from_top_tokens, surfaces_of, tokens_to_read
+from semtoken.decisions.spellings import (
+    OptionReader,
+    masses_from_named_tokens,
+    masses_from_top_tokens,
+    spellings_of,
+    surfaces_of,
+    tokens_to_read,
+)
 from semtoken.decisions.wire.extension import KEY
 from semtoken.decisions.wire.shapes import (
     NO_ROUTE,
@@ -109,18 +118,56 @@ class AskedText:
         )
         return shape.body(question)
 
-    def masses(self, reply: Payload) -> Masses:
-        """Lower and upper bound of the probability of each option, from the server's reply.
+    def reader(self, vocabulary: Vocabulary, tokenizer: Any) -> OptionReader | None:
+        """What to ask a server for that lists chosen tokens by id, so that the masses of the options are exact.
 
-        `InvalidInput` if the reply has no log-probabilities, `InvalidLogits` if a number is no log-probability.
+        None where an option takes several tokens, or another one goes on from it: the best tokens say more of these.
         """
+        try:
+            spellings = spellings_of(self.shown.answers, tokenizer, vocabulary, exact=self.exact)
+        except InvalidInput:
+            return None
+        alone = all(option.tokens.size and not option.going_on.size for option in spellings)
+        return OptionReader(spellings) if alone else None
+
+    def masses(self, reply: Payload, vocabulary: Vocabulary | None = None) -> Masses:
+        """Lower and upper bound of the probability of each option, from the best tokens in the server's reply.
+
+        With a `vocabulary`, tokens that the server names by ids alone are known. `InvalidInput` if the reply has no
+        log-probabilities, `InvalidLogits` if a number is no log-probability.
+        """
+        steps = self._steps(reply)
+        if vocabulary is not None:
+            steps = [_spelled_out(step, vocabulary) for step in steps]
+        return self._in_order(masses_from_top_tokens(self.shown.answers, steps, exact=self.exact))
+
+    def named_masses(self, reply: Payload, reader: OptionReader) -> Masses | None:
+        """As `masses`, from a reply to a request for the tokens of the `reader`; None if they are not all listed."""
+        masses = masses_from_named_tokens(reader, self._steps(reply)[0])
+        return None if masses is None else self._in_order(masses)
+
+    def _steps(self, reply: Payload) -> list[TopStep]:
         segments = reply.choices[0].segments
         steps = [step for segment in segments for step in segment.steps]
         if not steps:
             raise InvalidInput(segments[0].problem or "The reply holds no log-probabilities.")
-        low, high = masses_from_top_tokens(self.shown.answers, steps, exact=self.exact)
+        return steps
+
+    def _in_order(self, masses: Masses) -> Masses:
+        """Masses of the options as they were shown, in the order of the question."""
         back = np.argsort(self.shown.order)
-        return low[back], high[back]
+        return masses[0][back], masses[1][back]
+
+
+def _spelled_out(step: TopStep, vocabulary: Vocabulary) -> TopStep:
+    """A step with the bytes of the tokens that its server names by ids alone."""
+
+    def spelled(token: TopToken) -> TopToken:
+        if token.id is None or token.text is not None or token.bytes is not None or token.id >= vocabulary.size:
+            return token
+        return token._replace(bytes=vocabulary.pieces[token.id])
+
+    return TopStep(spelled(step.chosen), tuple(map(spelled, step.top)))
 
 
 @dataclass(frozen=True)

@@ -194,6 +194,16 @@ class OptionReader:
         low, high = (np.array([pair[end] for pair in both]) for end in (0, 1))
         return np.minimum(low, 1.0), np.minimum(np.maximum(low, high), 1.0)
 
+    def masses_at_first(self, masses: LogMasses) -> tuple[FloatArray, FloatArray]:
+        """Bounds of the mass of each option, [n] each, from the log-probabilities of `first_tokens` alone.
+
+        Spellings of several tokens count at the upper end, as far as their first token. No option may go on from
+        another.
+        """
+        self.first(masses)
+        self._read = [[] for _ in self.spellings]
+        return self.masses({})
+
     def _others(self) -> list[set[int]]:
         """The first tokens of the spellings of each option that are not read, which only widen its interval."""
         others = []
@@ -257,6 +267,26 @@ def masses_from_top_tokens(
             break
     low = np.minimum(reading.low, 1.0)
     return low, np.minimum(np.maximum(low, reading.high), 1.0)
+
+
+def masses_from_named_tokens(reader: OptionReader, step: TopStep) -> tuple[FloatArray, FloatArray] | None:
+    """Lower and upper bound of the probability of each of n options, [n] each in [0, 1], from a list by token ids.
+
+    None unless the list holds the probability of every token that the reader asks for. `InvalidLogits` if a number is
+    no log-probability.
+    """
+    listed = {token.id: token for token in (*step.top, step.chosen)}
+    tokens = [listed.get(number) for number in reader.first_tokens.tolist()]
+    given = [token for token in tokens if token is not None and is_given(token.log_prob)]
+    for token in given:
+        check_number(token, 0)
+    if len(given) < len(tokens):
+        return None
+    total = math.fsum(math.exp(min(token.log_prob, 0.0)) for token in given)
+    if total > OVERFULL:
+        raise overfull(total, 0)
+    logs = np.array([min(token.log_prob, 0.0) for token in given])
+    return reader.masses_at_first((logs, logs))
 
 
 class _ListReading:

@@ -34,7 +34,7 @@ from semtoken.web.limits import Admission, Gate, HostGuard, Workers  # noqa: E40
 from semtoken.web.page.facts import page_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request  # noqa: E402
-from semtoken.web.proxy.decisions import ProxyDecisions  # noqa: E402
+from semtoken.web.proxy.decisions import ModelTokens, ProxyDecisions  # noqa: E402
 from semtoken.web.proxy.distributions import LearnedDistributions  # noqa: E402
 from semtoken.web.proxy.exchange import (  # noqa: E402
     BrokenOff,
@@ -141,6 +141,7 @@ class ProxyHandler:
         workers: Workers,
         metrics: ProxyMetrics,
         of_decisions: CalibratorSlot[DecisionCalibrator],
+        tokens: ModelTokens,
     ) -> None:
         self._upstream = upstream
         self._settings = settings
@@ -148,7 +149,7 @@ class ProxyHandler:
         self._workers = workers
         self._metrics = metrics
         self._asking = Asking(upstream, settings, metrics)
-        self._decisions = ProxyDecisions(upstream, settings, self._asking, of_decisions)
+        self._decisions = ProxyDecisions(upstream, settings, self._asking, of_decisions, tokens)
         self._admission = Admission(settings.max_connections, settings.max_connections_per_client)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -297,6 +298,7 @@ def proxy_app(
     page: bool = True,
     gate: Gate | None = None,
     decision_calibrator: DecisionCalibrator | CalibratorSlot[DecisionCalibrator] | None = None,
+    tokenizer: Any = None,
 ) -> FastAPI:
     """An OpenAI-compatible reverse proxy.
 
@@ -319,6 +321,9 @@ def proxy_app(
         reach the proxy.
     decision_calibrator
         Adds chance, decision and promise to the answers to typed questions; in a slot it can be exchanged.
+    tokenizer
+        That of the upstream's model, where the settings ask for token ids: typed questions then ask vLLM for the tokens
+        of their options, whose probabilities are exact.
 
     Raises
     ------
@@ -367,7 +372,8 @@ def proxy_app(
         facts = partial(page_facts, scorer, review=review, upstream=settings.shown_upstream, methods=methods)
         add_page(app, lambda: facts(calibrators.current))
     add_routes(app, recorder, calibrators, of_decisions, gate, settings.allowed_hosts)
-    handler = ProxyHandler(upstream, settings, scoring, workers, metrics, of_decisions)
+    known = None if vocabulary is None else scorer.vocabulary
+    handler = ProxyHandler(upstream, settings, scoring, workers, metrics, of_decisions, ModelTokens(known, tokenizer))
     app.router.routes.append(AnyRoute(handler))
     app.add_middleware(HostGuard, hosts=settings.allowed_hosts, origins=settings.allowed_origins)
     return app

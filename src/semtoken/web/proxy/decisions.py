@@ -6,7 +6,7 @@ import logging
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -14,10 +14,12 @@ import anyio
 import anyio.to_thread
 from starlette.responses import Response
 
+from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.decisions import AnsweredQuestion, ReadingOptions
 from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
 from semtoken.decisions.questions import READ_AS_USUAL
 from semtoken.decisions.remote import AskedText, Masses, asked_texts
+from semtoken.decisions.spellings import OptionReader
 from semtoken.decisions.wire import DecisionRequest, WireError
 from semtoken.decisions.wire.extension import KEY, answers_in, block_beside
 from semtoken.decisions.wire.shapes import (
@@ -30,7 +32,7 @@ from semtoken.decisions.wire.shapes import (
     wants_another_shape,
 )
 from semtoken.errors import InvalidInput, SemtokenError
-from semtoken.replies import read_payload
+from semtoken.replies import Payload, read_payload
 from semtoken.replies.formats import Shape, served_shapes
 from semtoken.support.splice import Document, Put, encode, parse_reply
 from semtoken.support.text import error_text
@@ -48,6 +50,8 @@ LONGEST_ERROR = 2**16
 FIRST_CHOICES = ("chat", "completions")
 """The shapes in which questions are asked where nobody chose one, in order."""
 NO_LISTS = "the upstream refuses to give log-probabilities, so nothing can be read from its answers."
+NAMED_TOKENS = "logprob_token_ids"
+"""The field of vLLM in which a request names the tokens whose log-probabilities it wants in place of the best ones."""
 NESTED = "the upstream's reply is nested too deeply."
 NO_FIELDS = "the fields of request_fields under [decisions] make a request that is none of this API."
 
@@ -91,6 +95,15 @@ def _refused(shape: QuestionShape, model: str | None) -> str:
     return f"{shape.name} {model}"
 
 
+@dataclass(frozen=True, eq=False)
+class ModelTokens:
+    """The tokens of the upstream's model, as far as they are known."""
+
+    vocabulary: Vocabulary | None = None
+    tokenizer: Any = None
+    """Says how the model spells an option; without it, no tokens can be named to the upstream."""
+
+
 @dataclass
 class TextQuestions:
     """The questions of one request, asked an upstream as texts with log-probabilities."""
@@ -104,6 +117,7 @@ class TextQuestions:
     asked: DecisionRequest
     client: Request
     """What the client sent: its path and headers."""
+    tokens: ModelTokens
     read: int = 0
     """Tokens that the upstream's model read, as far as it says so."""
     model: str | None = None
@@ -173,7 +187,24 @@ class TextQuestions:
         )
 
     async def _masses_of(self, shape: type[Shape], text: AskedText) -> Masses:
-        asked = await anyio.to_thread.run_sync(self._request, shape, text)
+        """By the tokens of the options where the upstream lists those that it is asked for, else by the best ones."""
+        reader = await anyio.to_thread.run_sync(self._reader, text)
+        if reader is not None:
+            with suppress(ApiError):  # it may refuse the field
+                named = text.named_masses(await self._reply_to(shape, text, reader), reader)
+                if named is not None:
+                    return named
+            self.absent.add(NAMED_TOKENS)
+        return text.masses(await self._reply_to(shape, text), self.tokens.vocabulary)
+
+    def _reader(self, text: AskedText) -> OptionReader | None:
+        vocabulary, tokenizer = self.tokens.vocabulary, self.tokens.tokenizer
+        if vocabulary is None or tokenizer is None or not self.settings.token_ids or NAMED_TOKENS in self.absent:
+            return None
+        return text.reader(vocabulary, tokenizer)
+
+    async def _reply_to(self, shape: type[Shape], text: AskedText, reader: OptionReader | None = None) -> Payload:
+        asked = await anyio.to_thread.run_sync(self._request, shape, text, reader)
         async with AsyncExitStack() as stack:
             request = replace(
                 self.client,
@@ -189,10 +220,11 @@ class TextQuestions:
         payload = read_payload(reply, temperature=asked.temperature)
         self.read += shape.prompt_tokens(reply) or 0
         self.model = payload.model or self.model
-        return text.masses(payload)
+        return payload
 
-    def _request(self, shape: type[Shape], text: AskedText) -> AnswerRequest:
-        extra = self.settings.decision_fields
+    def _request(self, shape: type[Shape], text: AskedText, reader: OptionReader | None) -> AnswerRequest:
+        named = {} if reader is None else {NAMED_TOKENS: reader.first_tokens.tolist()}
+        extra = {**named, **self.settings.decision_fields}
         body = text.request(shape, self.asked.state, model=self.asked.model, extra=extra)
         request = read_request(shape, encode(body).encode())
         if request is None:
@@ -247,10 +279,12 @@ class ProxyDecisions:
         settings: ProxySettings,
         asking: Asking,
         calibrators: CalibratorSlot[DecisionCalibrator],
+        tokens: ModelTokens,
     ) -> None:
         self._upstream = upstream
         self._settings = settings
         self._calibrators = calibrators
+        self._tokens = tokens
         self._absent = AbsentRoutes()
         self._asking = asking
         self._together: anyio.CapacityLimiter | None = None
@@ -359,7 +393,9 @@ class ProxyDecisions:
         options = asked.reading or READ_AS_USUAL
         if self._together is None:  # it belongs to the event loop that it is made in
             self._together = anyio.CapacityLimiter(self._settings.decision_requests)
-        work = TextQuestions(self._settings, self._asking, self._absent, self._together, wire, asked, request)
+        work = TextQuestions(
+            self._settings, self._asking, self._absent, self._together, wire, asked, request, self._tokens
+        )
         try:
             answers = await work.answers(options)
             more = blocks_of(self._calibrators.current, answers, options)

@@ -10,6 +10,7 @@ import importlib.util
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from semtoken.errors import SemtokenError
@@ -38,6 +39,16 @@ def vllm_model(base: str) -> str | None:
         return None
     name = first.get("root") or first.get("id")
     return name if isinstance(name, str) else None
+
+
+def loaded_tokenizer(name: str) -> Any:
+    """The tokenizer of a model on this machine, by its folder or hub id; None where there is no such model."""
+    folder = tokenizer_here(str(Path(name).resolve()) if Path(name).is_dir() else name)
+    if folder is None:
+        return None
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder)
 
 
 def tokenizer_here(model: str) -> str | None:

@@ -1,0 +1,133 @@
+"""Typed questions through the proxy in front of a server that names tokens by ids, and lists those that are asked for.
+
+The server answers as vLLM does, from a row of logits that the test knows, so probabilities are sums by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from semtoken.clustering.vocabulary import Vocabulary
+from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.settings import ProxySettings
+from tests.decisions.models import tokenizer
+from tests.web.servers import running
+
+TOKENIZER = tokenizer()
+VOCABULARY = Vocabulary.from_tokenizer(TOKENIZER)
+LABELS = {"type": "choice", "instructions": "Which?", "choices": [{"value": "north"}, {"value": "south"}]}
+WORDS = {"type": "predicate", "instructions": "Is it so?"}
+BEST = 20
+
+
+def log_probs(seed: int, likely: int) -> Any:
+    """Of a row in which one token of an option is among the best ones, and no other one."""
+    logits = np.random.default_rng(seed).normal(size=VOCABULARY.size)
+    logits[200 : 200 + 2 * BEST] += 3.0
+    logits[likely] = 7.0
+    return logits - np.log(np.exp(logits).sum())
+
+
+@contextmanager
+def vllm(row: Any, lists: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """A server, and what it was asked. It "heeds" the ids that it is asked to list, "ignores" or "refuses" them, or
+    shows some of them only: it "cuts".
+    """
+    asked: list[dict[str, Any]] = []
+
+    async def chat(request: Request) -> JSONResponse:
+        body = await request.json()
+        asked.append(body)
+        named = body.get("logprob_token_ids")
+        if named and lists == "refuses":
+            return JSONResponse({"error": {"message": "logprob_token_ids: not supported"}}, 400)
+        best = np.argsort(-row)[: body["top_logprobs"]].tolist()
+        ids = best if not named or lists == "ignores" else named[: None if lists == "heeds" else 1]
+
+        def token(number: int) -> dict[str, Any]:
+            text = VOCABULARY.texts[number]
+            if body.get("return_tokens_as_token_ids"):
+                text = f"token_id:{number}"
+            return {"token": text, "logprob": float(row[number]), "bytes": list(text.encode())}
+
+        content = [{**token(best[0]), "top_logprobs": [token(number) for number in ids]}]
+        message = {"role": "assistant", "content": VOCABULARY.texts[best[0]]}
+        choice = {"index": 0, "message": message, "logprobs": {"content": content}, "finish_reason": "length"}
+        given = {"token_ids": [best[0]]} if body.get("return_token_ids") else {}
+        return JSONResponse({"id": "1", "object": "chat.completion", "model": "m", "choices": [choice | given]})
+
+    with running(Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"])]), strict=False) as url:
+        yield url, asked
+
+
+def answers(url: str, reading: str, *questions: Any, known: bool = True) -> list[dict[str, Any]]:
+    """What the proxy answers with the tokens of the model, named by ids, or with texts alone."""
+    settings = ProxySettings(url, decisions="chat", token_ids=known, top_logprobs=BEST)
+    app = proxy_app(settings, VOCABULARY if known else None, page=False, tokenizer=TOKENIZER if known else None)
+    body = {"model": "m", "input": "x", "questions": questions, "semtoken": {"reading": reading, "orders": 1}}
+    with running(app, wait=False) as proxy:
+        reply = httpx.post(f"{proxy}/v1/decisions", json=body, timeout=60).json()
+    found: list[dict[str, Any]] = reply["answers"]
+    return found
+
+
+def spelled(*texts: str) -> list[int]:
+    """All tokens that are one of these texts, whatever blanks surround them."""
+    return [number for number, text in enumerate(VOCABULARY.texts) if text.strip() in texts]
+
+
+def test_the_masses_of_options_are_exact() -> None:
+    yes, no = (spelled(name, name.lower(), name.upper()) for name in ("Yes", "No"))
+    row = log_probs(0, yes[0])
+    masses = [float(np.exp(row[ids]).sum()) for ids in (yes, no)]
+    with vllm(row, "heeds") as (url, asked):
+        [answer] = answers(url, "words", WORDS)
+    assert len(asked) == 1 and set(asked[0]["logprob_token_ids"]) >= {*yes, *no}
+    low, high = answer["semtoken"]["bounds"][0]
+    # what begins another spelling ("Y" of "YES") counts at one end only
+    assert low <= masses[0] / sum(masses) <= high and high - low < 0.1
+    with vllm(row, "heeds") as (url, _):
+        [by_texts] = answers(url, "words", WORDS, known=False)
+    wide = by_texts["semtoken"]["bounds"][0]
+    assert wide[1] - wide[0] > 2 * (high - low) and wide[0] <= low and high <= wide[1]
+
+
+def test_labels_have_no_interval_at_all() -> None:
+    [a], [b] = ([TOKENIZER.convert_tokens_to_ids(name)] for name in "AB")
+    row = log_probs(1, a)
+    with vllm(row, "heeds") as (url, asked):
+        [answer] = answers(url, "labels", LABELS)
+    assert sorted(asked[0]["logprob_token_ids"]) == sorted([a, b])
+    expected = np.exp(row[[a, b]]) / np.exp(row[[a, b]]).sum()
+    assert [one["probability"] for one in answer["probabilities"]] == pytest.approx(expected.tolist(), rel=1e-6)
+    assert answer["semtoken"]["allowed_mass"] == pytest.approx(float(np.exp(row[[a, b]]).sum()), rel=1e-6)
+    bounds = np.array(answer["semtoken"]["bounds"]) if "bounds" in answer["semtoken"] else np.zeros((1, 2))
+    assert np.ptp(bounds, axis=1).max() < 1e-9
+
+
+@pytest.mark.parametrize("lists", ["ignores", "refuses", "cuts"])
+def test_a_server_without_the_field_is_read_by_its_best_tokens(lists: str) -> None:
+    """With ids as with texts; and it is asked for chosen ones once, not for every question."""
+    [a] = [TOKENIZER.convert_tokens_to_ids("A")]
+    row = log_probs(2, a)
+    with vllm(row, lists) as (url, asked):
+        found = answers(url, "labels", LABELS, LABELS)
+        named = ["logprob_token_ids" in body for body in asked]
+        assert named == [True] * (2 if lists == "refuses" else 1) + [False, False]  # there it may be the numbers
+    with vllm(row, lists) as (url, _):
+        by_texts = answers(url, "labels", LABELS, LABELS, known=False)
+    for one, other in zip(found, by_texts, strict=True):
+        assert np.allclose(one["semtoken"]["bounds"], other["semtoken"]["bounds"])
+        low, high = one["semtoken"]["bounds"][0]
+        share = float(np.exp(row[a]) / np.exp(row[[a, TOKENIZER.convert_tokens_to_ids("B")]]).sum())
+        assert low <= share <= high
