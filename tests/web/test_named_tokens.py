@@ -33,7 +33,9 @@ BEST = 20
 def log_probs(seed: int, likely: int) -> Any:
     """Of a row in which one token of an option is among the best ones, and no other one."""
     logits = np.random.default_rng(seed).normal(size=VOCABULARY.size)
-    logits[200 : 200 + 2 * BEST] += 3.0
+    logits[
+        [number for number, text in enumerate(VOCABULARY.texts) if text.isalpha() and len(text) > 3][: 2 * BEST]
+    ] += 3.0
     logits[likely] = 7.0
     return logits - np.log(np.exp(logits).sum())
 
@@ -117,17 +119,14 @@ def test_labels_have_no_interval_at_all() -> None:
 
 @pytest.mark.parametrize("lists", ["ignores", "refuses", "cuts"])
 def test_a_server_without_the_field_is_read_by_its_best_tokens(lists: str) -> None:
-    """With ids as with texts; and it is asked for chosen ones once, not for every question."""
+    """They are known by their ids; and it is asked for chosen ones once, not for every question."""
     [a] = [TOKENIZER.convert_tokens_to_ids("A")]
     row = log_probs(2, a)
     with vllm(row, lists) as (url, asked):
         found = answers(url, "labels", LABELS, LABELS)
         named = ["logprob_token_ids" in body for body in asked]
         assert named == [True] * (2 if lists == "refuses" else 1) + [False, False]  # there it may be the numbers
-    with vllm(row, lists) as (url, _):
-        by_texts = answers(url, "labels", LABELS, LABELS, known=False)
-    for one, other in zip(found, by_texts, strict=True):
-        assert np.allclose(one["semtoken"]["bounds"], other["semtoken"]["bounds"])
-        low, high = one["semtoken"]["bounds"][0]
-        share = float(np.exp(row[a]) / np.exp(row[[a, TOKENIZER.convert_tokens_to_ids("B")]]).sum())
-        assert low <= share <= high
+    share = float(np.exp(row[a]) / np.exp(row[[a, TOKENIZER.convert_tokens_to_ids("B")]]).sum())
+    for answer in found:
+        low, high = answer["semtoken"]["bounds"][0]
+        assert low <= share <= high < low + 0.1
