@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 LARGE = (
     *("numpy", "scipy.optimize", "scipy.stats", "pandas", "pyarrow.parquet", "sklearn.linear_model", "sqlalchemy"),
     *("torch", "transformers.generation.utils", "transformers.models.llama.modeling_llama", "hypothesis.strategies"),
-    *("typer.testing", "httpx", "alembic.command", "jsonschema"),
+    *("typer.testing", "httpx", "jsonschema"),
 )
 """What the package needs and takes long to import."""
 FEW_EXAMPLES = "few"

@@ -19,7 +19,7 @@ from tests.mutation.changes import Change
 from tests.mutation.processes import in_child, run, status_of
 from tests.mutation.swapping import functions_in, swap
 
-LEFT_OUT = ("__main__", "integrations", "engines", "migrations")
+LEFT_OUT = ("__main__", "integrations", "engines")
 """Modules that need what may not be installed, or that do something when they are imported."""
 CANNOT = 9
 """The status of a child that cannot have the change, since more than the code of functions changes."""

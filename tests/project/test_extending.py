@@ -22,6 +22,8 @@ import pyarrow.parquet
 import pytest
 
 import semtoken
+from semtoken.guarantees.journal.store import Journal
+from tests.guarantees.made_up import entry, rows_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 MAP = PAGE.with_name("development.md")
@@ -31,6 +33,7 @@ INSIDE, PAIRS = "### With attention or hidden states", "### With a statistic of 
 DATASET = "## Recipe 2: a data set"
 AGREEING = "## Recipe 4: which tokens agree"
 QUIRK = "## Recipe 5: a quirk of an engine"
+FIELD = "## Recipe 6: a field of the journal"
 BACKEND, SHAPE = "### In this process: a backend", "### Over HTTP: the shape of its replies"
 
 
@@ -534,11 +537,37 @@ def test_a_quirk(edited: Copy) -> None:
     assert [float(line.split()[1]) for line in lines] == pytest.approx([expected] * 3)
 
 
+KEEPING_WHAT_WAS_KNOWN = """
+import dataclasses, json, sys
+import semtoken as st
+from semtoken.guarantees.journal.entries import AnswerOrigin, Recording, SamplingRule
+from semtoken.guarantees.journal.store import Journal
+
+items = [{"token": "Paris", "logprob": -0.1, "top_logprobs": [{"token": "Paris", "logprob": -0.1}]}]
+choice = {"message": {"role": "assistant", "content": "Paris"}, "logprobs": {"content": items}, "finish_reason": "stop"}
+[answer] = st.score_payload({"object": "chat.completion", "choices": [choice]})
+recording = Recording(AnswerOrigin("check"), SamplingRule("seed", 1.0), b"salt")
+journal = Journal.open(sys.argv[1])
+answers = [dataclasses.replace(answer, question=question) for question in (None, "The capital?")]
+journal.add([recording.entry(one, {}).values() for one in answers])
+print(json.dumps([row["question_known"] for row in journal.entries()]))
+"""
+
+
+def test_a_field_of_the_journal(edited: Copy, tmp_path: Path) -> None:
+    """A journal that the package made before it had the field is read and written on."""
+    path = str(tmp_path / "journal.db")
+    before = Journal.open(path)
+    before.add(rows_of([entry(0)]))
+    before.close()
+    assert json.loads(run(edited(FIELD), KEEPING_WHAT_WAS_KNOWN, path)) == [None, False, True]
+
+
 def test_the_counts_are_those_of_the_blocks() -> None:
-    headings = (METHOD, STATISTIC, INSIDE, PAIRS, DATASET, BACKEND, SHAPE, AGREEING, QUIRK)
+    headings = (METHOD, STATISTIC, INSIDE, PAIRS, DATASET, BACKEND, SHAPE, AGREEING, QUIRK, FIELD)
     changed = {heading: {block.file for block in blocks(heading)} for heading in headings}
     page = PAGE.read_text("utf-8")
-    assert f"| a method on what is recorded | 2 | {len(changed[METHOD])} |" in page
+    assert f"| a method on what is recorded | 1 | {len(changed[METHOD])} |" in page
     assert f"| a method with a new statistic of the answering model | 3 | {len(changed[STATISTIC])} |" in page
     assert f"| a method that reads attention or states | 3 | {len(changed[INSIDE])} |" in page
     assert f"| a method with a statistic of pairs of texts | 2 | {len(changed[PAIRS])} |" in page
@@ -547,6 +576,7 @@ def test_the_counts_are_those_of_the_blocks() -> None:
     assert f"| a payload shape, in the proxy as well | 3 | {len(changed[SHAPE])} |" in page
     assert f"| which tokens agree | 3 | {len(changed[AGREEING])} |" in page
     assert f"| a quirk of an engine | 1 | {len(changed[QUIRK])} |" in page
+    assert f"| a field of the journal | 3 | {len(changed[FIELD])} |" in page
 
 
 def test_every_package_is_in_the_table_and_says_what_is_in_it() -> None:

@@ -31,7 +31,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
         *("pydantic_core", "starlette", "tenacity", "uvicorn", "yarl"),
     ),
     "bench": ("datasets", "diskcache", "pyrate_limiter", "rouge_score", "tabulate", "yaml"),
-    "journal": ("alembic", "sqlalchemy"),
+    "journal": ("sqlalchemy",),
     "postgresql": ("psycopg",),
     "ray": ("ray",),
     "vllm": ("vllm",),

@@ -1,7 +1,7 @@
 """A journal of scored answers, in SQLite or PostgreSQL, and what is read from it: labels, and whether a promise holds.
 
 entries.py    a scored answer as one entry of plain values; what is kept of its texts; which are in the random sample
-database.py   the tables, and how a database is opened; migrations/ brings it to their newest form
+database.py   the tables, and how a database is opened and gets the columns that it lacks
 store.py      `Journal`: open, add, read, delete, size, by URL
 spool.py      files that hold entries until the database has them
 writer.py     `JournalWriter`: takes entries without delay, and brings them into the database

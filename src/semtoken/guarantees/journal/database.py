@@ -1,6 +1,7 @@
 """Databases by URL, SQLite with a write-ahead log and PostgreSQL, and their tables, the same for both.
 
-A change of a table needs a migration beside it.
+A journal that a former release made gets the columns that it lacks when it is opened, so a new column must be one that
+may be null: it is so in all rows that are there.
 """
 
 from __future__ import annotations
@@ -8,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -33,9 +32,9 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from semtoken.errors import InvalidInput, MissingExtra, SemtokenError
-from semtoken.support.extras import require
 
 
 class UtcTime(TypeDecorator[float]):
@@ -125,9 +124,6 @@ settings = Table(
 )
 
 
-NEWEST = "0001"
-"""The version of the tables that this release reads and writes."""
-UPGRADE_LOCK = 0x5E47  # a number of PostgreSQL's, held while tables are changed
 SECONDS_FOR_LOCKS = 30
 
 
@@ -218,40 +214,34 @@ def cause(error: Exception) -> str:
 
 
 def upgrade(engine: sa.Engine) -> None:
-    """Bring a journal's tables to the newest version, or make them; `JournalError` if a later release made them."""
-    with engine.connect() as connection:
-        known = sa.inspect(connection).has_table("alembic_version")
-        version = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar() if known else None
-    if version == NEWEST:
-        return
-    from filelock import FileLock
-
-    if engine.dialect.name == "sqlite":
-        with FileLock(f"{engine.url.database}.lock", timeout=SECONDS_FOR_LOCKS):
-            migrate(engine)
-    else:
-        migrate(engine)
-
-
-def migrate(engine: sa.Engine, version: str = "head") -> None:
-    """Bring a journal's tables to a version, in one transaction; `JournalError` if a later release made them."""
-    require("alembic", extra="journal")
-    from alembic import command
-    from alembic.config import Config
-    from alembic.util.exc import CommandError
-
-    config = Config()
-    config.set_main_option(
-        "script_location", str(Path(str(files("semtoken.guarantees.journal.migrations")))).replace("%", "%%")
-    )
-    config.set_main_option("path_separator", "os")
-    with engine.begin() as connection:
-        if engine.dialect.name == "postgresql":
-            connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({UPGRADE_LOCK})"))
-        config.attributes["connection"] = connection
+    """Make the tables, columns and indexes that a journal lacks; `JournalError` if a later release made its tables."""
+    while lacking := _lacking(engine):
         try:
-            command.upgrade(config, version)
-        except CommandError as error:
+            with engine.begin() as connection:
+                for statement in lacking:
+                    connection.execute(statement)
+        except DBAPIError:
+            if len(_lacking(engine)) == len(lacking):  # else another process was faster, with some of them or with all
+                raise
+
+
+def _lacking(engine: sa.Engine) -> list[sa.Executable]:
+    """The statements that make what a journal lacks, in order; none for a journal of this release."""
+    statements: list[sa.Executable] = []
+    there = sa.inspect(engine)
+    for table in metadata.sorted_tables:
+        if not there.has_table(table.name):
+            statements += [CreateTable(table), *map(CreateIndex, table.indexes)]
+            continue
+        columns = {column["name"] for column in there.get_columns(table.name)}
+        if columns - set(table.columns.keys()):
             raise JournalError(
                 f"A later release of semtoken made the journal {without_password(engine.url)}. Use that release."
-            ) from error
+            )
+        for column in table.columns:
+            if column.name not in columns:
+                added = CreateColumn(column).compile(dialect=engine.dialect)
+                statements.append(text(f"ALTER TABLE {table.name} ADD COLUMN {added}"))
+        indexes = {index["name"] for index in there.get_indexes(table.name)}
+        statements += [CreateIndex(index) for index in table.indexes if index.name not in indexes]
+    return statements
