@@ -940,10 +940,10 @@ def test_a_clear_list_is_read_as_any_list(name: str, data: st.DataObject) -> Non
     except semtoken.errors.SemtokenError:
         return
     reader = ListReader(vocabulary)
-    clear = reader._clear_list(step)
+    clear = reader._clear(step)
     if clear is None:
         return
-    full = reader._any_list(step, 0)
+    full = reader._any(step, 0)
     assert dict(zip(clear.ids, clear.probabilities, strict=True)) == dict(
         zip(full.ids, full.probabilities, strict=True)
     )

@@ -209,8 +209,7 @@ def score_top_logprobs(
         )
     if proxy_for is not None:
         check_shared_vocabulary(read, scorer.vocabulary).require(proxy_for)
-    for step in read:
-        answer.add(step)
+    answer.add(*read)
     scored = answer.finish(distribution, proxy_for=proxy_for, said=text)
     more = () if text is None else text_flags(scored.text, text)
     return scored.with_fields(flags=(*scored.flags, *more)) if more else scored

@@ -15,15 +15,16 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import is_not
 from typing import TypeAlias
 
 import numpy as np
 
 from semtoken.core.columns import Columns, joined, no_steps
-from semtoken.core.engine_tokens import TopStep, TopToken
-from semtoken.core.engine_tokens.checked_list import ListedStep, ListReader, not_in_vocabulary
-from semtoken.core.engine_tokens.listed_names import ListedNames, NameReader, Naming
-from semtoken.core.engine_tokens.passes import silent_zeros, without_copied_list
+from semtoken.core.engine_tokens import TopStep
+from semtoken.core.engine_tokens.checked_list import ListedStep, ListReader
+from semtoken.core.engine_tokens.listed_names import ListedNames, NameReader
+from semtoken.core.engine_tokens.passes import silent_zeros, without_copied_lists
 from semtoken.core.engine_tokens.top_steps import Precision, Rounding
 from semtoken.core.flags import borrowed_flags, listed_flags, proxy_flags
 from semtoken.core.prefixes import NO_IDS, next_look
@@ -42,70 +43,52 @@ NOTHING = NO_IDS, True
 
 
 class ReadLists:
-    """The steps of an answer of which an engine lists the best tokens, read one by one.
+    """The steps of an answer of which an engine lists the best tokens, read one after the other."""
 
-    `naming` is what is known of the names before the first one comes, where there is no vocabulary.
-    """
-
-    def __init__(self, scorer: Scorer, naming: Naming = Naming()) -> None:  # noqa: B008, immutable
-        self.names = None if scorer.names is None else ListedNames(scorer.rules.spelling, naming)
-        self._vocabulary = scorer.vocabulary
-        self._reader = ListReader(scorer.vocabulary) if self.names is None else NameReader(self.names)
+    def __init__(self, scorer: Scorer) -> None:
+        self._reader: ListReader | NameReader
+        self._reader = ListReader(scorer.vocabulary) if scorer.names is None else NameReader(scorer.rules.spelling)
         self._precision = Precision()
-        self._n_looked_at = 0
-        """How many steps `_precision` knows."""
-        self.steps: list[ListedStep] = []
         self.opening: list[bool] = []
         self.copied: list[int] = []
         """The steps whose lists are copies of the list before, and are not used."""
-        self.given: list[TopStep] = []
-        """The steps as they came."""
-        self._naming = naming
-        """What was known of the names when the first step was read."""
-        self._ended_by: tuple[TopToken, int] | None = None
-        """The first token that can only be a special one, and its step."""
-
-    def add(self, step: TopStep, opening: bool) -> int:
-        """Read the next step; returns its chosen token."""
-        position = len(self.steps)
-        own_list = without_copied_list(step, self.given[-1] if self.given else None)
-        self.given.append(step)
-        if own_list is not step:
-            self.copied.append(position)
-        listed = self._reader.read(own_list, position)
-        if self.names is not None and not position:  # a list's texts are seen before it is read
-            self._naming = self._naming._replace(texts=self.names.naming.texts)
-        if self._ended_by is not None and not self.is_blank(listed.token):
-            raise not_in_vocabulary(*self._ended_by)
-        if listed.stands_for and self._ended_by is None:
-            self._ended_by = own_list.chosen, position
-        self.steps.append(listed)
-        self.opening.append(opening)
-        return listed.token
+        self._last: TopStep | None = None
+        """The last step as it came."""
 
     @property
-    def learned(self) -> Naming | None:
-        """What the names tell by now, if earlier steps were read without it; else None."""
-        return None if self.names is None or self.names.naming == self._naming else self.names.naming
+    def names(self) -> ListedNames | None:
+        """The tokens that the lists have named, where there is no vocabulary."""
+        return self._reader.names
+
+    @property
+    def steps(self) -> list[ListedStep]:
+        """The steps as they were read."""
+        return self._reader.steps
+
+    def add(self, steps: Sequence[TopStep]) -> int:
+        """Read the next steps; returns the number of the first one that was read, which may be one read before."""
+        own_lists = without_copied_lists(steps, self._last)
+        position, first = len(self.steps), self._reader.add(own_lists)
+        self.copied += [i for i, pair in enumerate(zip(own_lists, steps, strict=True), position) if is_not(*pair)]
+        self._precision.add([number for step in own_lists for number in step.log_probs])
+        self._last = steps[-1]
+        return first
 
     def is_blank(self, token: int) -> bool:
         """Whether a token is white space or a special one."""
-        return bool(self._vocabulary.blank[token]) if self.names is None else self.names.spellings[token].blank
+        return self._reader.is_blank(token)
 
     @property
     def rounding(self) -> Rounding:
         """How far the numbers may be off, as far as those that have come tell."""
-        new, self._n_looked_at = self.given[self._n_looked_at :], len(self.given)
-        self._precision.add([number for step in new for number in step.log_probs])
         return self._precision.rounding
 
     def part(self, first: int, last: int) -> tuple[list[ListedStep], list[bool]]:
         """The steps from `first` to before `last`, and whether only blanks come before each."""
-        if self.names is not None and not self.rounding.even:
-            self.steps = [
-                self.names.with_others(step, 0.0) for step in self.steps
-            ]  # each of them may be off by another amount
-        return self.steps[first:last], self.opening[first:last]
+        steps = self.steps[first:last]
+        if self.names is not None and not self.rounding.even:  # each of them may be off by another amount
+            steps = [self.names.with_others(step, 0.0) for step in steps]
+        return steps, self.opening[first:last]
 
 
 class ReducedRows:
@@ -189,29 +172,26 @@ class GrowingAnswer:
 
     # --- taking in steps ---
 
-    def add(self, step: TopStep) -> None:
-        """Add the next decoding step, as an engine lists it."""
+    def add(self, *steps: TopStep) -> None:
+        """Add the next decoding steps, as an engine lists them."""
+        if not steps:
+            return
         if self.lists is None:
             self.lists = ReadLists(self.scorer)
-        position, opening = len(self.ids), self.opens
-        token = self.lists.add(step, opening)
-        neutral = self.scorer.knows_neutral and bool(self.scorer.neutral_mask(opening)[token])
-        self._leading_blanks += opening and self.lists.is_blank(token)
-        self._has_content = self._has_content or not neutral
-        self.ids.append(token)
-        self._prefixes.append(NO_IDS)
-        if self.scorer.rules.prefix_matching:
-            self._open.append(OpenStep(position, position + 2))
-        if self.lists.learned is not None:
-            self._read_again(self.lists.given, self.lists.learned)
-
-    def _read_again(self, steps: Sequence[TopStep], naming: Naming) -> None:
-        """Read all steps with what the last one told of the names, so that the order of the steps does not matter."""
-        again = GrowingAnswer(self.scorer)
-        again.lists = ReadLists(self.scorer, naming)
-        for step in steps:
-            again.add(step)
-        vars(self).update(vars(again))
+        first = self.lists.add(steps)
+        if first < len(self.ids):  # steps that were there before were read once more
+            self._n_settled, self._settled = 0, CERTAIN
+        tokens, new = [step.token for step in self.lists.steps[first:]], len(self.ids)
+        self.ids[first:] = tokens
+        for position, token in enumerate(self.ids[new:], new):
+            opening = position <= self._leading_blanks
+            self.lists.opening.append(opening)
+            self._leading_blanks += opening and self.lists.is_blank(token)
+            neutral = self.scorer.knows_neutral and bool(self.scorer.neutral_mask(opening)[token])
+            self._has_content = self._has_content or not neutral
+            self._prefixes.append(NO_IDS)
+            if self.scorer.rules.prefix_matching:
+                self._open.append(OpenStep(position, position + 2))
 
     def add_row(self, rows: Rows, row: int, token: int) -> None:
         """Add the next step: its row of logits, and the token that was chosen from it."""

@@ -263,8 +263,7 @@ def score_choice(
         check_shared_vocabulary(written, scorer.vocabulary).require(proxy_for)
     if answer is None:
         answer = GrowingAnswer(scorer)
-        for step in part.steps:
-            answer.add(step)
+        answer.add(*part.steps)
     result = answer.finish(
         distribution,
         proxy_for=proxy_for,

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.engine_tokens.token_names import NameMatches, TokenNames, token_names
 from semtoken.core.engine_tokens.top_steps import (
     ABOVE_ZERO,
     STAND_INS,
+    Entry,
     Name,
     TopStep,
     TopToken,
+    entries_of,
     is_given,
     is_own,
-    is_same_number,
-    is_unnamed,
-    may_be_one,
 )
 from semtoken.errors import InvalidInput, InvalidLogits, VocabularyMismatch
 
@@ -74,31 +74,116 @@ class ListedStep(NamedTuple):
     """Those of `ids` that are surely spelled as the chosen token is, where no vocabulary tells."""
 
 
+@dataclass
+class Entries:
+    """The entries of a list, sorted by what is known of them. Fields without a docstring are those of `ListedStep`."""
+
+    chosen: int
+    """The id of the chosen token."""
+    own: Entry
+    """Its own name and number."""
+    ambiguous: list[tuple[tuple[int, ...], float]] = field(default_factory=list)
+    unmapped: float = 0.0
+    alike: float = 0.0
+    doubtful: float = 0.0
+    listed: int = 0
+
+    def __post_init__(self) -> None:
+        self.known = is_own(self.own.log_prob)
+        """Whether the chosen token has a number of its own, which every entry yields to."""
+        self.found = {self.chosen: self.own.probability} if self.known else {}
+        """The probability of each token that is named clearly."""
+
+    def add_chosen(self, entry: Entry, candidates: Sequence[int] = ()) -> bool:
+        """Take in an entry that seems to be the chosen token, whose own number counts; says whether it is another one.
+
+        `candidates` are the tokens that its name may mean.
+        """
+        if not self.known:
+            if is_own(entry.log_prob):
+                self.found.setdefault(self.chosen, entry.probability)
+            return False
+        if entry.close:
+            return False
+        if not (_lost_its_namesake(self.own.name, entry.name) and entry.log_prob < self.own.log_prob):
+            self.doubtful += entry.probability
+            return False
+        rest = tuple(token for token in candidates if token not in self.found)
+        if rest:
+            self.ambiguous.append((rest, entry.probability))
+        else:
+            self.alike += entry.probability
+        return True
+
+    def listed_step(self, position: int, *, whole: float = 1.0, **more: Any) -> ListedStep:
+        """What is known of the step, with clear probabilities as shares of a `whole`.
+
+        `InvalidLogits` if all of them add up to more than 1.
+        """
+        own, probabilities = self.found.get(self.chosen), [probability / whole for probability in self.found.values()]
+        unclear = [probability for _, probability in self.ambiguous]
+        total = math.fsum([*probabilities, *unclear, self.unmapped, self.alike])
+        if total > OVERFULL:
+            raise overfull(total, position)
+        return ListedStep(
+            token=self.chosen,
+            ids=list(self.found),
+            probabilities=probabilities,
+            log_prob=math.log(own) if own else -math.inf,
+            total=total,
+            listed=self.listed,
+            unmapped=self.unmapped,
+            alike=self.alike,
+            doubtful=self.doubtful,
+            ambiguous=tuple(self.ambiguous),
+            **more,
+        )
+
+
 class ListReader:
-    """Reads the steps of one answer one by one: finds their tokens in a vocabulary and checks their numbers."""
+    """Reads the steps of one answer in their order: finds their tokens in a vocabulary and checks their numbers."""
+
+    names = None
+    """The tokens that lists have named, where there is no vocabulary: see `NameReader`."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
+        self.steps: list[ListedStep] = []
         self._vocabulary = vocabulary
         self._names = token_names(vocabulary)
         self._matches = self._names.matches
         """Gives the tokens that may be meant by a name, as the engine spells it."""
         self._blanks_left_out = False
         """The engine is known to name tokens without the blank that they begin with."""
+        self._ended_by: tuple[TopToken, int] | None = None
+        """The first token that can only be a special one, and its step."""
 
-    def read(self, step: TopStep, position: int) -> ListedStep:
-        """Read and check one step; `position` is its number, for messages.
+    def add(self, steps: Sequence[TopStep]) -> int:
+        """Read and check the next steps; returns the number of the first of them.
 
-        `InvalidInput` if the chosen token is unknown or not clear, `InvalidLogits` if a log-probability is NaN or above
+        `InvalidInput` if a chosen token is unknown or not clear, `InvalidLogits` if a log-probability is NaN or above
         0 or the probabilities add up to more than 1, `VocabularyMismatch` if the id and the name of a token disagree.
         """
-        if not self._blanks_left_out and self._matches[step.names[0]].blanks == "left_out":
-            self._blanks_left_out, self._matches = True, self._names.matches_without_blank
-        return self._clear_list(step) or self._any_list(step, position)
+        first = len(self.steps)
+        check_numbers(steps, first)
+        for position, step in enumerate(steps, first):
+            if not self._blanks_left_out and self._matches[step.names[0]].blanks == "left_out":
+                self._blanks_left_out, self._matches = True, self._names.matches_without_blank
+            read = self._clear(step) or self._any(step, position)
+            if self._ended_by is not None and not self._vocabulary.blank[read.token]:
+                raise not_in_vocabulary(*self._ended_by)  # text goes on behind it
+            if read.stands_for and self._ended_by is None:
+                self._ended_by = step.chosen, position
+            self.steps.append(read)
+        return first
 
-    def _clear_list(self, step: TopStep) -> ListedStep | None:
+    def is_blank(self, token: int) -> bool:
+        """Whether a token is white space or a special one."""
+        return bool(self._vocabulary.blank[token])
+
+    def _clear(self, step: TopStep) -> ListedStep | None:
         """A list of which every name and number is clear, as in nearly all; None for any other.
 
-        What `_any_list` says of it, in a tenth of the time.
+        What `_any` says of it, in a tenth of the time.
         """
         log_probs = step.log_probs
         if len(log_probs) < 2 or not is_given(min(log_probs)) or max(log_probs) > 0:
@@ -136,115 +221,68 @@ class ListReader:
             without_blank=0 if self._blanks_left_out else blanks.count("lacks"),
         )
 
-    def _any_list(self, step: TopStep, position: int) -> ListedStep:
-        vocabulary, names, picked, listed = self._vocabulary, self._names, step.chosen, step.top
-        for token in (picked, *listed):
-            check_number(token, position)
-        top, shift = _inside(listed, vocabulary, position)
-        meant = [self._matches[token[1:]] for token in (picked, *top)]
-        for token, match in zip((picked, *top), meant, strict=True):
+    def _any(self, given: TopStep, position: int) -> ListedStep:
+        """Any list, entry by entry."""
+        step, shift = _inside(given, self._vocabulary, position)
+        meant = list(map(self._matches.__getitem__, step.names))
+        for token, match in zip((step.chosen, *step.top), meant, strict=True):
             if not match.fits:
-                raise _misnamed(token, names, position)
-        may_be = _chosen_ids(picked, meant[0], top, position)
-        chosen = may_be[0]
-        entries = _Entries(picked, chosen, shift)
-        for token, match in zip(top, meant[1:], strict=True):
-            entries.add(token, match)
+                raise _misnamed(token, self._names, position)
+        may_be = _chosen_ids(step, meant[0], position)
+        own, *listed = entries_of(step, shift)
+        entries = Entries(may_be[0], own)
+        others = self._sort(entries, zip(listed, meant[1:], strict=True))
+        entries.listed = sum(is_given(other.log_prob) for other in others)
+        complete = len(entries.found) == self._vocabulary.size
+        # Engines append the chosen token where it is not among the best, so only the others tell what an unlisted token
+        # has at most. A list keyed by strings has lost all but one of the tokens that are spelled alike.
+        tells = entries.listed == len(others) > 0 and not any(match.shared for match in meant[1:])
         blanks = [match.blanks for match in meant]
-        probabilities = list(entries.found.values())
-        complete = len(probabilities) == vocabulary.size
-        if complete and len(top) < len(listed):  # the padding of a model's head had its share
-            whole = math.fsum(probabilities)
-            probabilities = [probability / whole for probability in probabilities]
-        total = math.fsum([*probabilities, *(p for _, p in entries.ambiguous), entries.unmapped, entries.alike])
-        if total > OVERFULL:
-            raise overfull(total, position)
-        return ListedStep(
-            token=chosen,
-            log_prob=math.log(entries.found[chosen]) if entries.found.get(chosen) else -math.inf,
-            ids=list(entries.found),
-            probabilities=probabilities,
-            total=total,
-            smallest=1.0 if any(match.shared for match in meant[1:]) else _smallest(entries.others, shift),
+        return entries.listed_step(
+            position,
+            # where every token is listed, the padding of a model's head had its share
+            whole=math.fsum(entries.found.values()) if complete and step is not given else 1.0,
+            smallest=min(other.probability for other in others) if tells else 1.0,
             complete=complete,
-            listed=sum(is_given(token.log_prob) for token in entries.others),
             with_blank=blanks.count("begins"),
             without_blank=0 if self._blanks_left_out else blanks.count("lacks"),
-            ambiguous=tuple(entries.ambiguous),
-            unmapped=entries.unmapped,
-            bare=not listed,
-            alike=entries.alike,
-            doubtful=entries.doubtful,
+            bare=len(given.names) < 2,
             stands_for=may_be if meant[0].any_special else (),
         )
 
-
-class _Entries:
-    """The entries of a list, sorted by what is known of them."""
-
-    def __init__(self, picked: TopToken, chosen: int, shift: float) -> None:
-        self.picked = picked
-        """The chosen token as the engine names it."""
-        self.chosen = chosen
-        """The id of the chosen token."""
-        self.shift = shift
-        self.known = is_own(picked.log_prob)
-        """Whether the chosen token has a number of its own, which every entry yields to."""
-        self.found: dict[int, float] = {chosen: _probability(picked.log_prob, shift)} if self.known else {}
-        self.alike = self.doubtful = 0.0
-        self._seen: set[TopToken] = set()
-        self.ambiguous: list[tuple[tuple[int, ...], float]] = []
-        self.unmapped = 0.0
-        self.others: list[TopToken] = []
-        """The listed tokens that are not the chosen one."""
-
-    def add(self, token: TopToken, meant: NameMatches) -> None:
-        """Take in an entry of which is known what its name may mean."""
-        candidates, likely = meant.candidates, meant.likely
-        if meant.any_special and _spelled(self.picked) not in (None, _spelled(token)):
-            candidates = tuple(c for c in candidates if c != self.chosen)  # that one has another name
-            likely = tuple(c for c in likely if c != self.chosen) or candidates
-        close = is_same_number(token.log_prob, self.picked.log_prob)
-        named_alike = may_be_one(self.picked[1:], token[1:]) is not False and (close or not is_unnamed(token[1:]))
-        itself = likely == (self.chosen,) or (self.chosen in candidates and (token.id is not None or named_alike))
-        if not itself:
-            self.others.append(token)
-        if token in self._seen or (not is_given(token.log_prob) and token.log_prob > -math.inf):
-            return
-        self._seen.add(token)
-        probability = _probability(token.log_prob, self.shift)
-        if itself:
-            self._add_once_more(token, candidates, probability, close=close)
-        elif len(likely) == 1 and likely[0] not in self.found:
-            self.found[likely[0]] = probability
-        elif len(likely) == 1:  # the same entry again, or another token of this name
-            rest = tuple(c for c in candidates if c not in self.found)
-            if rest and probability != self.found[likely[0]]:
-                self.ambiguous.append((rest, probability))
-        elif candidates:
-            self.ambiguous.append((candidates, probability))
-        else:
-            self.unmapped += probability
-
-    def _add_once_more(self, token: TopToken, candidates: tuple[int, ...], probability: float, *, close: bool) -> None:
-        """Take in an entry that seems to be the chosen token, whose own number is the one that counts."""
-        if not self.known:
-            if is_own(token.log_prob):
-                self.found.setdefault(self.chosen, probability)
-        elif close:
-            return
-        elif lost_its_namesake(self.picked[1:], token[1:]) and token.log_prob < self.picked.log_prob:
-            self.others.append(token)
-            rest = tuple(c for c in candidates if c not in self.found)
-            if rest:
-                self.ambiguous.append((rest, probability))
+    def _sort(self, entries: Entries, listed: Iterable[tuple[Entry, NameMatches]]) -> list[Entry]:
+        """Take in the entries of a list by what their names may mean; returns those that are not the chosen token."""
+        own, chosen = _bytes_of(entries.own.name), entries.chosen
+        others, seen = list[Entry](), set[Entry]()
+        for entry, match in listed:
+            candidates, likely = match.candidates, match.likely
+            if match.any_special and own not in (None, _bytes_of(entry.name)):
+                candidates = tuple(token for token in candidates if token != chosen)  # that one has another name
+                likely = tuple(token for token in likely if token != chosen) or candidates
+            itself = likely == (chosen,) or (chosen in candidates and (entry.name[0] is not None or entry.named_alike))
+            if not itself:
+                others.append(entry)
+            if entry in seen or not entry.tells:
+                continue
+            seen.add(entry)
+            probability = entry.probability
+            if itself:
+                if entries.add_chosen(entry, candidates):
+                    others.append(entry)
+            elif len(likely) == 1 and likely[0] not in entries.found:
+                entries.found[likely[0]] = probability
+            elif len(likely) == 1:  # the same entry again, or another token of this name
+                rest = tuple(token for token in candidates if token not in entries.found)
+                if rest and probability != entries.found[likely[0]]:
+                    entries.ambiguous.append((rest, probability))
+            elif candidates:
+                entries.ambiguous.append((candidates, probability))
             else:
-                self.alike += probability
-        else:
-            self.doubtful += probability
+                entries.unmapped += probability
+        return others
 
 
-def lost_its_namesake(chosen: Name, entry: Name) -> bool:
+def _lost_its_namesake(chosen: Name, entry: Name) -> bool:
     """Whether an entry can be another token of the chosen one's text, which overwrote it in a list keyed by texts.
 
     Nothing but the text is known of them then.
@@ -252,26 +290,24 @@ def lost_its_namesake(chosen: Name, entry: Name) -> bool:
     return chosen == entry == (None, chosen[1], None)
 
 
-def _inside(top: tuple[TopToken, ...], vocabulary: Vocabulary, position: int) -> tuple[tuple[TopToken, ...], float]:
-    """The entries that are tokens, and what their log-probabilities gain without the rows that pad a model's head.
+def _inside(step: TopStep, vocabulary: Vocabulary, position: int) -> tuple[TopStep, float]:
+    """The step without the rows that pad a model's head, and what the log-probabilities gain without them.
 
     `VocabularyMismatch` if more of the probability lies outside the vocabulary than padding gets.
     """
+    top = step.top
     outside = [token for token in top if token.id is not None and token.id >= vocabulary.size]
     if not outside:
-        return top, 0.0
-    mass = math.fsum(_probability(token.log_prob) for token in outside)
+        return step, 0.0
+    mass = math.fsum(math.exp(min(token.log_prob, 0.0)) for token in outside)
     if mass > OUTSIDE:
         likeliest = max(outside, key=lambda token: token.log_prob)
         raise VocabularyMismatch(
             f"At step {position} the engine lists {likeliest.name} with the probability {mass:.3g}; the vocabulary "
             f"ends before, with {vocabulary.size:,} tokens. It belongs to another model."
         )
-    return tuple(token for token in top if token.id is None or token.id < vocabulary.size), -math.log1p(-mass)
-
-
-def _probability(log_prob: float, shift: float = 0.0) -> float:
-    return math.exp(min(log_prob + shift, 0.0))
+    inside = [token for token in top if token.id is None or token.id < vocabulary.size]
+    return TopStep(step.chosen, inside), -math.log1p(-mass)
 
 
 def overfull(total: float, position: int) -> InvalidLogits:
@@ -280,6 +316,14 @@ def overfull(total: float, position: int) -> InvalidLogits:
         f"The probabilities listed at step {position} add up to {total:.3g}: these are no log-probabilities of the "
         "next token (logits?)."
     )
+
+
+def check_numbers(steps: Sequence[TopStep], first: int) -> None:
+    """Raise `InvalidLogits` if a number is no log-probability; `first` is the number of the first step."""
+    for position, step in enumerate(steps, first):
+        if not max(step.log_probs) <= 0.0 or not sum(step.log_probs) <= 0.0:  # or NaN
+            for token in (step.chosen, *step.top):
+                check_number(token, position)
 
 
 def check_number(token: TopToken, position: int) -> None:
@@ -303,12 +347,12 @@ def _misnamed(token: TopToken, names: TokenNames, position: int) -> VocabularyMi
     )
 
 
-def _chosen_ids(token: TopToken, meant: NameMatches, top: Sequence[TopToken], position: int) -> tuple[int, ...]:
+def _chosen_ids(step: TopStep, meant: NameMatches, position: int) -> tuple[int, ...]:
     """The chosen token's id; those of all special tokens where its name tells no more."""
-    candidates = meant.candidates
+    token, candidates = step.chosen, meant.candidates
     if len(meant.likely) == 1:
         return meant.likely
-    if meant.any_special and not any(other.id in candidates for other in top):
+    if meant.any_special and not any(listed in candidates for listed, _, _ in step.names[1:]):
         return candidates  # if special tokens were listed by id, one of them might be the chosen one
     if not candidates:
         raise not_in_vocabulary(token, position)
@@ -326,16 +370,6 @@ def not_in_vocabulary(token: TopToken, position: int) -> InvalidInput:
     )
 
 
-def _spelled(token: TopToken) -> bytes | None:
-    return token.bytes or (token.text.encode("utf-8", "surrogatepass") if token.text else None)
-
-
-def _smallest(others: Sequence[TopToken], shift: float) -> float:
-    """What an unlisted token has at most, if no names are shared.
-
-    Engines append the chosen token where it is not among the best, so only the others tell. A list keyed by strings
-    has lost all but one of the tokens that are spelled alike.
-    """
-    if not others or any(not is_given(token.log_prob) for token in others):
-        return 1.0
-    return _probability(min(token.log_prob for token in others), shift)
+def _bytes_of(name: Name) -> bytes | None:
+    _, text, spelled = name
+    return spelled or (text.encode("utf-8", "surrogatepass") if text else None)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
 from semtoken.clustering.vocabulary import Vocabulary, english_stopwords, neutral_mask, normalize
-from semtoken.core.engine_tokens.checked_list import OVERFULL, ListedStep, check_number, lost_its_namesake, overfull
+from semtoken.core.engine_tokens.checked_list import OVERFULL, Entries, ListedStep, check_numbers, overfull
 from semtoken.core.engine_tokens.passes import BLANKS
 from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
 from semtoken.core.engine_tokens.top_steps import (
@@ -25,11 +24,8 @@ from semtoken.core.engine_tokens.top_steps import (
     STAND_INS,
     Name,
     TopStep,
-    is_given,
-    is_own,
-    is_same_number,
+    entries_of,
     is_unnamed,
-    may_be_one,
 )
 from semtoken.errors import InvalidInput
 
@@ -223,57 +219,69 @@ def _as_in_files(text: str) -> str:
     return text if piece is None else piece.decode("utf-8", "replace")
 
 
-@dataclass
-class _NamedEntries:
-    """The entries of a list, sorted by what their names tell; the fields are those of `ListedStep`."""
-
-    found: dict[int, float]
-    ambiguous: list[tuple[tuple[int, ...], float]] = field(default_factory=list)
-    unmapped: float = 0.0
-    alike: float = 0.0
-    doubtful: float = 0.0
-    perhaps: float = 0.0
-    listed: int = 0
-    spelled: tuple[int, ...] = ()
-
-
 class NameReader:
-    """Reads the steps of one answer one by one, as `ListReader` does, where there is no vocabulary but `names`."""
+    """Reads the steps of one answer in their order, as `ListReader` does, where there is no vocabulary.
 
-    def __init__(self, names: ListedNames) -> None:
-        self._names = names
+    `rule` is that of `ListedNames`, and so is `naming`.
+    """
+
+    def __init__(self, rule: SpellingRule | None, naming: Naming = Naming()) -> None:  # noqa: B008, immutable
+        self.names = ListedNames(rule, naming)
+        self.steps: list[ListedStep] = []
+        self._naming = naming
+        """What was known of the names when the first step was read."""
+        self._given: list[TopStep] = []
+        """The steps as they came."""
         self._inside = False
         """The last step may end inside a character, so that the name of the next token may be a whole character's."""
 
-    def read(self, step: TopStep, position: int) -> ListedStep:
-        """Read and check one step; `position` is its number, for messages.
+    def add(self, steps: Sequence[TopStep]) -> int:
+        """Read and check the next steps; returns the number of the first one that was read.
 
-        `InvalidInput` if the chosen token has an id and no text, `InvalidLogits` if a log-probability is NaN or above
-        0, or the probabilities add up to more than 1.
+        That is 0 where they tell how all names are to be read: then all steps are read once more, so that their order
+        does not matter. `InvalidInput` if a chosen token has an id and no text, `InvalidLogits` if a log-probability is
+        NaN or above 0, or the probabilities add up to more than 1.
         """
-        names, log_probs = self._names, step.log_probs
-        if not max(log_probs) <= 0.0 or not sum(log_probs) <= 0.0:  # or NaN
-            for token in (step.chosen, *step.top):
-                check_number(token, position)
+        first = len(self.steps)
+        check_numbers(steps, first)
+        for step in steps:
+            self.steps.append(self._read(step, len(self.steps)))
+            self._given.append(step)
+            if self.names.naming != self._naming:
+                again = NameReader(self.names.rule, self.names.naming)
+                again.add(self._given)
+                vars(self).update(vars(again))
+                first = 0
+        return first
+
+    def is_blank(self, token: int) -> bool:
+        """Whether a token is white space or a special one."""
+        return self.names.spellings[token].blank
+
+    def _read(self, step: TopStep, position: int) -> ListedStep:
+        """Read and check one step; `position` is its number, for messages."""
+        names, own = self.names, step.names[0]
         if not names.naming.texts and any(text or spelled for _, text, spelled in step.names[1:]):
             names.naming = names.naming._replace(texts=True)
-        unnamed = not step.names[0][2] and is_unnamed(step.names[0])
-        chosen = names.without_name(step.names[0][0]) if unnamed and self._inside else names.number(step.names[0])
+            if not position:  # a list's texts are seen before it is read
+                self._naming = self._naming._replace(texts=True)
+        unnamed = not own[2] and is_unnamed(own)
+        chosen = names.without_name(own[0]) if unnamed and self._inside else names.number(own)
         self._inside = unnamed
         if chosen is None and not names.naming.texts and all(name[0] is not None for name in step.names):
-            chosen = names.without_name(step.names[0][0])  # lists of ids
+            chosen = names.without_name(own[0])  # lists of ids
         if chosen is None:
             raise InvalidInput(
-                f"The token chosen at step {position} is named by its id alone, {step.names[0][0]}. Say whose ids "
+                f"The token chosen at step {position} is named by its id alone, {own[0]}. Say whose ids "
                 "these are: name the model, or its tokenizer."
             )
-        return self._clear(step, chosen, position) or self._unclear(step, chosen, position)
+        return self._clear(step, chosen, position) or self._any(step, chosen, position)
 
     def _clear(self, step: TopStep, chosen: int, position: int) -> ListedStep | None:
-        """What `_unclear` says of a list whose entries have different ids or bytes, and are surely spelled unlike the
+        """What `_any` says of a list whose entries have different ids or bytes, and are surely spelled unlike the
         chosen token, as nearly all are; None for any other.
         """
-        names, log_probs, spelling = step.names, step.log_probs, self._names.spellings[chosen]
+        names, log_probs, spelling = step.names, step.log_probs, self.names.spellings[chosen]
         tokens, _, spelled = zip(*names, strict=True)
         keys: tuple[Any, ...] = spelled if tokens[0] is None else tokens
         if not all(spelled) or tokens.count(None) not in (0, len(tokens)):
@@ -286,9 +294,9 @@ class NameReader:
         if min(log_probs) <= LEAST_GIVEN or max(log_probs) > 0.0 or log_probs[0] in STAND_INS or spelling.nameless:
             return None
         others = spelled[1:again] + spelled[again + 1 :] if again else spelled[1:]
-        if not spelling.alone and (not self._names.plain or spelling.read[0] in _lower(others)):
+        if not spelling.alone and (not self.names.plain or spelling.read[0] in _lower(others)):
             entries = (name for i, name in enumerate(names) if i not in (0, again))
-            if spelling.read in [self._names.spelled_by[name].read for name in entries]:
+            if spelling.read in [self.names.spelled_by[name].read for name in entries]:
                 return None
         own, *rest = map(math.exp, log_probs)
         if again:
@@ -310,73 +318,44 @@ class NameReader:
             others=step if rest else None,
         )
 
-    def _unclear(self, step: TopStep, chosen: int, position: int) -> ListedStep:
+    def _any(self, step: TopStep, chosen: int, position: int) -> ListedStep:
         """Any list, entry by entry."""
-        entries = self._sorted(step, chosen)
-        unclear, own = [p for _, p in entries.ambiguous], entries.found.get(chosen)
-        total = math.fsum([*entries.found.values(), *unclear, entries.unmapped, entries.alike])
-        if total > OVERFULL:
-            raise overfull(total, position)
-        return ListedStep(
-            chosen,
-            list(entries.found),
-            list(entries.found.values()),
-            math.log(own) if own else -math.inf,
-            total,
-            1.0,  # any number of tokens may be spelled alike
+        own, *listed = entries_of(step)
+        entries, seen = Entries(chosen, own), dict[Name, float]()
+        for entry in listed:
+            name, log_prob, probability = entry.name, entry.log_prob, entry.probability
+            if not entry.tells or seen.get(name) == log_prob:
+                continue  # it says nothing, or is the same entry again
+            by_bytes = entry.is_chosen or (entry.is_chosen is None and name[2] is not None)
+            if entry.named_alike if entries.known else by_bytes:
+                entries.listed += entries.add_chosen(entry)
+            elif name not in seen or is_unnamed(name):
+                self._add_other(entries, name, probability)
+            else:
+                self._add_again(entries, name, probability)
+            seen[name] = log_prob
+        alike = {number: self.names.same(chosen, number) for number in entries.found if number != chosen}
+        return entries.listed_step(
+            position,
+            smallest=1.0,  # any number of tokens may be spelled alike
             complete=False,
-            listed=entries.listed,
-            unmapped=entries.unmapped,
-            alike=entries.alike,
-            doubtful=entries.doubtful,
-            perhaps=entries.perhaps,
-            many=not self._names.spellings[chosen].alone,
-            ambiguous=tuple(entries.ambiguous),
+            perhaps=math.fsum(entries.found[number] for number, same in alike.items() if same is None),
+            spelled=tuple(number for number, same in alike.items() if same),
+            many=not self.names.spellings[chosen].alone,
             bare=len(step.log_probs) < 2,
-            spelled=entries.spelled,
         )
 
-    def _sorted(self, step: TopStep, chosen: int) -> _NamedEntries:
-        """The entries one by one. The chosen token's own number is the one that counts."""
-        own = step.log_probs[0]
-        known = is_own(own)
-        entries = _NamedEntries({chosen: math.exp(min(own, 0.0))} if known else {})
-        seen: dict[Name, float] = {}
-        for name, log_prob in zip(step.names[1:], step.log_probs[1:], strict=True):
-            if not is_given(log_prob) and log_prob > -math.inf:
-                continue
-            probability, is_one = math.exp(min(log_prob, 0.0)), may_be_one(step.names[0], name)
-            if is_one is not False and known and is_same_number(own, log_prob):
-                continue
-            if seen.get(name) == log_prob:
-                continue  # the same entry again
-            if is_one is not False and known and not is_unnamed(name):
-                if lost_its_namesake(step.names[0], name) and log_prob < own:
-                    entries.alike += probability
-                    entries.listed += 1
-                else:
-                    entries.doubtful += probability
-            elif is_one is not False and not known and (is_one or name[2] is not None):
-                if is_own(log_prob):
-                    entries.found.setdefault(chosen, probability)
-            elif name not in seen or (is_unnamed(name) and seen[name] != log_prob):
-                self._add_other(entries, chosen, name, probability, known=known)
-            else:
-                self._add_again(entries, chosen, name, probability)
-            seen[name] = log_prob
-        return entries
-
-    def _add_again(self, entries: _NamedEntries, chosen: int, name: Name, probability: float) -> None:
+    def _add_again(self, entries: Entries, name: Name, probability: float) -> None:
         """Take in another token once more, with another number: it counts for the upper end only, if it may agree."""
-        number = self._names.number(name)
+        number = self.names.number(name)
         if number is None:
             entries.unmapped += probability
-        elif self._names.rule is not None and self._names.same(chosen, number) is not False:
-            entries.ambiguous.append(((chosen, NOBODY), probability))
+        elif self.names.rule is not None and self.names.same(entries.chosen, number) is not False:
+            entries.ambiguous.append(((entries.chosen, NOBODY), probability))
 
-    def _add_other(self, entries: _NamedEntries, chosen: int, name: Name, probability: float, *, known: bool) -> None:
+    def _add_other(self, entries: Entries, name: Name, probability: float) -> None:
         """Take in an entry that is another token, or may be one."""
-        names, number = self._names, self._names.number(name)
+        names, number, chosen = self.names, self.names.number(name), entries.chosen
         entries.listed += 1
         if number is None and name[0] is not None and names.rule is None:
             number = names.without_name(name[0])
@@ -384,12 +363,7 @@ class NameReader:
             entries.unmapped += probability
             return
         number = names.other(number) if number == chosen else number
-        if not known and names.spellings[chosen].text == names.spellings[number].text:
+        if not entries.known and names.spellings[chosen].text == names.spellings[number].text:
             entries.ambiguous.append(((chosen, NOBODY), probability))
             return
-        same = names.same(chosen, number)
-        if same is None:
-            entries.perhaps += probability
         entries.found[number] = entries.found.get(number, 0.0) + probability
-        if same:
-            entries.spelled += (number,)

@@ -184,6 +184,13 @@ def without_doubles(steps: Sequence[TopStep]) -> tuple[TopStep, ...]:
     return tuple(step for i, step in enumerate(steps) if not i or step != steps[i - 1])
 
 
+def without_copied_lists(steps: Sequence[TopStep], before: TopStep | None = None) -> list[TopStep]:
+    """Steps without the lists that are copies of the list before (`without_copied_list`); `before` is the step before
+    them as it came.
+    """
+    return list(map(without_copied_list, steps, (before, *steps)))
+
+
 def without_copied_list(step: TopStep, before: TopStep | None) -> TopStep:
     """The step without its list, if that is a copy of the list of the step before: it says nothing of this one.
 

@@ -144,6 +144,37 @@ class TopStep:
         return f"TopStep(chosen={self.chosen}, top={self.top})"
 
 
+class Entry(NamedTuple):
+    """A token of a step, held against the chosen one."""
+
+    name: Name
+    log_prob: float
+    probability: float
+    tells: bool
+    """Whether its number says something; minus infinity does."""
+    is_chosen: bool | None
+    """Whether it is the chosen token; None where only the ids, which are not given, would tell."""
+    close: bool
+    """Whether it has the chosen token's number, to the digits that the shorter one is written with."""
+    named_alike: bool
+    """Whether its name, or a number that is close, says that it may be the chosen token."""
+
+
+def entries_of(step: TopStep, shift: float = 0.0) -> list[Entry]:
+    """The chosen token of a step, and the entries of its list.
+
+    `shift` is what log-probabilities gain, since some of the probability is of no token.
+    """
+    chosen, own = step.names[0], step.log_probs[0]
+    entries = []
+    for name, log_prob in zip(step.names, step.log_probs, strict=True):
+        is_chosen, close = may_be_one(chosen, name), is_same_number(log_prob, own)
+        named_alike = is_chosen is not False and (close or not is_unnamed(name))
+        tells, probability = is_given(log_prob) or log_prob == -math.inf, math.exp(min(log_prob + shift, 0.0))
+        entries.append(Entry(name, log_prob, probability, tells, is_chosen, close, named_alike))
+    return entries
+
+
 class StepList(NamedTuple):
     """The steps of one list of log-probabilities, and the reason if they cannot be scored."""
 

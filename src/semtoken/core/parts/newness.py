@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from semtoken.clustering.vocabulary import english_stopwords, plain_word
@@ -143,22 +142,24 @@ def new_word_confidence(answer: AnswerWithTokens, question: str = "") -> float |
 
 
 def _words_of(said: str, question: str) -> list[_Word]:
-    asked = text(question, "question")
-    known = {form for start, end in plain_words(asked) for form in _forms(_bare(asked[start:end]))}
-    return list(_compared(without_thinking(said), asked, known))
+    asked, said = text(question, "question"), without_thinking(said)
+    known = {form for _, _, bare in _bare_words(asked) for form in _forms(bare)}
+    words = []
+    for start, end, bare in _bare_words(said):
+        written = said[start:end]
+        repeats = not known.isdisjoint(_forms(bare)) or (written in asked and is_unspaced(written))
+        words.append(_Word(start, end, bare, repeats, _ENDS_SENTENCE.match(said, end) is not None))
+    return words
 
 
-def _compared(said: str, question: str, known: set[str]) -> Iterator[_Word]:
-    for start, end in plain_words(said):
-        word, bare = said[start:end], _bare(said[start:end])
-        repeats = not known.isdisjoint(_forms(bare)) or (is_unspaced(word) and word in question)
-        yield _Word(start, end, bare, repeats, _ENDS_SENTENCE.match(said, end) is not None)
-
-
-def _bare(word: str) -> str:
-    """A word in lower case with plain apostrophes and without its possessive: "Poland’s" and "Poland" are one."""
-    plain = plain_word(word)
-    return plain.removesuffix("'s").removesuffix("'") or plain
+def _bare_words(said: str) -> list[tuple[int, int, str]]:
+    """Range and form of each word of a text, in lower case with plain apostrophes and without its possessive:
+    "Poland’s" and "Poland" are one.
+    """
+    ranges = plain_words(said)
+    plain = [plain_word(said[start:end]) for start, end in ranges]
+    bare = [word.removesuffix("'s").removesuffix("'") or word for word in plain]
+    return [(start, end, word) for (start, end), word in zip(ranges, bare, strict=True)]
 
 
 def _forms(bare: str) -> set[str]:

@@ -336,14 +336,16 @@ _ENDS = (".", "!", "?", "\u3002", "\uff01", "\uff1f", "\u0964", "\u06d4", "\u061
 _CLOSING = " \n\r\t\"'\u201d\u2019\u00bb)]*_`\u300d\u300f\uff09"
 
 
-def plain_words(text: str) -> Iterator[tuple[int, int]]:
+def plain_words(text: str) -> Ranges:
     """Words with what a hyphen or an apostrophe joins to them, as everywhere where words are counted by newness."""
     *_, word = _patterns()
+    ranges: Ranges = []
     for match in word.finditer(text):
         if not match[0].isascii() and any(map(is_unspaced, match[0])):
-            yield from _divided(text, *match.span())
+            ranges += _divided(text, *match.span())
         else:
-            yield match.span()
+            ranges.append(match.span())
+    return ranges
 
 
 def is_sentence(text: str, n_tokens: int) -> bool:

@@ -230,8 +230,7 @@ class ReplyScorer:
                 raise UnscoredChoice("too_long", TOO_LONG)
             if event.kind == "answer":
                 written.steps += event.steps
-                for step in event.steps:
-                    written.answer.add(step)
+                written.answer.add(*event.steps)
         return late
 
     def _choice_at(self, index: int) -> _WrittenChoice:
