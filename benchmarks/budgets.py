@@ -39,7 +39,7 @@ from generation import cost, made_up_model, made_up_tokenizer, random_model
 from kept_results import HEAD, kept_figures, kept_table
 from proxy import BUDGET, costs_beyond_bare, payload_costs
 from scoring import least_times, made_up_vocabulary, torch_log_softmax, two_threads
-from semtoken.replies.checking import check_replies
+from semtoken.replies.checking import rank_replies
 from semtoken.support.checkpoints.sources import fetched_path
 
 console = Console()
@@ -153,12 +153,12 @@ def payloads(repeats: int) -> Iterator[Measured]:
     """Replies and streams with 20 log-probabilities a token: their processor time in times that which is allowed."""
     for name, spent in payload_costs(repeats).items():
         if "json" not in name:
-            yield Measured(f"score_payload, {name}", f"{BUDGET} ms a token", spent / BUDGET, 1.0)
+            yield Measured(f"score_reply, {name}", f"{BUDGET} ms a token", spent / BUDGET, 1.0)
 
 
 def saved_replies(repeats: int, count: int = 200) -> Iterator[Measured]:
     """Replies of 40 tokens with 20 alternatives, beside Python's JSON parser: 2,000 of them in 5 s where that takes
-    2.0 s, and `score_payload` in three times the parser's time.
+    2.0 s, and `score_reply` in three times the parser's time.
     """
     random = np.random.default_rng(0)
     names = ["".join(random.choice(list(ascii_lowercase), size)) for size in random.integers(2, 9, 5_000)]
@@ -167,12 +167,12 @@ def saved_replies(repeats: int, count: int = 200) -> Iterator[Measured]:
         lines = [json.dumps(made_up_reply(random, names)) for _ in range(count)]
         path.write_text("".join(f"{line}\n" for line in lines))
         sides = {
-            "check": lambda: check_replies([str(path)], keep_tokens=False),
-            "score_payload": lambda: [st.score_payload(line) and None for line in lines],
+            "check": lambda: rank_replies([str(path)], keep_tokens=False),
+            "score_reply": lambda: [st.score_reply(line) and None for line in lines],
             "parser": lambda: [json.loads(line) and None for line in lines],
         }
         taken = least_times(sides, max(repeats // 2, 2))
-    for name, budget in (("check", 2.5), ("score_payload", 3.0)):
+    for name, budget in (("check", 2.5), ("score_reply", 3.0)):
         what = f"{name}, a reply of 40 tokens with 20 alternatives ({1000 * taken[name] / count:.1f} ms)"
         yield Measured(what, "json.loads of the reply", taken[name] / taken["parser"], budget)
 
@@ -247,7 +247,7 @@ def one_pass(name: str, budget: float | None, model: Any, tokenizer: Any, repeat
     """The same answers with scores alone, and with what a method of one pass reads besides."""
     random = np.random.default_rng(0)
     prompts = ["".join(random.choice(list(ascii_lowercase), 32)) for _ in range(8)]  # a token a letter: no merges
-    plain, more = st.STC(model, tokenizer), st.STC(model, tokenizer, methods=[name])
+    plain, more = st.ScoredModel(model, tokenizer), st.ScoredModel(model, tokenizer, methods=[name])
     found = ratio(lambda: more.generate(prompts, 4), lambda: plain.generate(prompts, 4), repeats)
     return Measured(f"generation with {name}, {shape}", "the same with scores alone", found, budget)
 

@@ -80,7 +80,7 @@ def ways(
     from semtoken.models.vllm import VLLMBackend, sampling_params, score_outputs
 
     options: dict[str, Any] = {"temperature": 0, "max_tokens": tokens, "ignore_eos": True}
-    stc = st.STC(VLLMBackend(llm), clusters=vocabulary if isinstance(vocabulary, st.TokenClusters) else None)
+    stc = st.ScoredModel(VLLMBackend(llm), clusters=vocabulary if isinstance(vocabulary, st.TokenClusters) else None)
 
     def best(prompts: list[str]) -> object:
         return score_outputs(llm.generate(prompts, sampling_params(top_k=20, **options), use_tqdm=False), vocabulary)

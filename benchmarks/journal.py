@@ -40,7 +40,7 @@ from semtoken.guarantees.journal.watch import watch
 
 RULE = SamplingRule("seed", 0.05)
 FIRST = 1_700_000_000.0
-WRITTEN, TOGETHER, LABELLED = 50_000, 2_000, 400
+WRITTEN, TOGETHER, LABELED = 50_000, 2_000, 400
 FIELDS = ("database", "entries", "step", "seconds", "processor_seconds", "peak_mebibytes", "note")
 
 
@@ -62,11 +62,12 @@ def made_up(number: int, checksum: str) -> JournalEntry:
     return JournalEntry(
         id=name, at=FIRST + number, source="proxy", sampled=sampled, seen_twice=sampled and RULE.takes_twice(name),
         model="a-model", engine="transformers", prompt=f"{number % 1000:016x}", person=f"person-{number % 5000}",
-        log_score=score, log_score_low=score, log_score_high=score, method="exact", preset="default",
+        log_confidence=score, log_confidence_low=score, log_confidence_high=score, method="exact", preset="default",
         signature="preset:default", distribution="raw", headline="stc", headline_value=0.1, confidence=0.9,
         confidence_low=0.9, confidence_high=0.9, uncertainty=0.1, uncertainty_low=0.1, uncertainty_high=0.1,
-        numbers={"perplexity": [1.5, 1.0, 2.0]}, n_tokens=20, truncated=False, chance=0.85, chance_low=0.8,
-        chance_high=0.9, decision="answer" if score > -1 else "abstain", calibrator=checksum,
+        numbers={"perplexity": [1.5, 1.0, 2.0]}, n_tokens=20, truncated=False, probability_correct=0.85,
+        probability_correct_low=0.8,
+        probability_correct_high=0.9, decision="answer" if score > -1 else "abstain", calibrator=checksum,
         doubts=({"start": 0, "end": 6, "confidence": 0.25, "text": "Answer"},),
         question=f"Question {number}?", answer=f"Answer {number}, and some words more, as answers have them.",
     )  # fmt: skip
@@ -112,7 +113,7 @@ def copied(journal: Journal, by: int, number: int) -> sa.Insert:
 def label(journal: Journal, n: int, folder: Path) -> str:
     """One person labels answers of the random sample, as the page asks: twenty at a time."""
     done = 0
-    while done < LABELLED and (rows := queue(journal, "made-up reviewer")):
+    while done < LABELED and (rows := queue(journal, "made-up reviewer")):
         for row in rows:
             add_label(journal, row["id"], "made-up reviewer", done % 20 != 0)
             done += 1

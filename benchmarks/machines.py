@@ -7,7 +7,7 @@
 The embedded model answers; nothing is downloaded. Ray listens on every network interface, so this program starts again
 in a network namespace that has loopback alone, for which it needs `unshare` and `ip`. Every run is the command as
 people type it, with one thread; the works that it hands to Ray are timed where they are done. "Model" is the time in
-the model's own code, of `check` the time in `score_payload`. "Start" is what passes until the first shard is begun:
+the model's own code, of `check` the time in `score_reply`. "Start" is what passes until the first shard is begun:
 Ray's cluster is there already, its workers import torch and load the model. The load of the machine when a run ended is
 kept with its figures.
 
@@ -71,7 +71,7 @@ class Clock:
         if command == "check":
             from semtoken.replies.checking import answers
 
-            answers.score_payload = cls.timed(answers.score_payload)  # type: ignore[attr-defined]
+            answers.score_reply = cls.timed(answers.score_reply)  # type: ignore[attr-defined]
             return
         from torch.nn import Module
         from transformers import PreTrainedModel

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from semtoken.core.results import ScoredResponse, ScoredToken
+from semtoken.core.results import ScoredAnswer, ScoredToken
 
 KINDS = ("word", "phrase", "sentence", "number", "reference", "field", "identifier", "tool_call")
 PROSE = (
@@ -34,7 +34,7 @@ def answer_text() -> str:
     return PROSE * 4 + "\n```json\n" + json.dumps({"seller": "Müller & Söhne", "lines": lines}) + "\n```\n" + CODE
 
 
-def scored_answer(text: str) -> ScoredResponse:
+def scored_answer(text: str) -> ScoredAnswer:
     """The text as an answer in tokens such as tokenizers make them, with made-up probabilities."""
     draw = random.Random(0)
     tokens = []
@@ -57,10 +57,10 @@ def scored_answer(text: str) -> ScoredResponse:
                 alternatives=(),
             )
         )
-    return ScoredResponse(
+    return ScoredAnswer(
         text=text,
         tokens=tuple(tokens),
-        log_score=-1.0,
+        log_confidence=-1.0,
         preset="default",
         distribution="raw",
         neutral_only=False,

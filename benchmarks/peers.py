@@ -421,7 +421,7 @@ def main() -> None:
     words = tokenizer()
     model = answering_model(len(words))
     vocabulary = st.Vocabulary.from_tokenizer(words)
-    stc = st.STC(model, words, st.TokenClusters(np.arange(vocabulary.size) % 50, vocabulary))
+    stc = st.ScoredModel(model, words, st.TokenClusters(np.arange(vocabulary.size) % 50, vocabulary))
     with tempfile.TemporaryDirectory() as folder:
         nli, sts = save_helpers(Path(folder), tokenizer(closing=True))
         decoding = AnswerSettings(max_new_tokens=8, n_samples=5)

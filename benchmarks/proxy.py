@@ -42,7 +42,7 @@ from fastapi.responses import StreamingResponse
 from rich.console import Console
 from rich.table import Table
 
-from semtoken import TokenClusters, score_payload
+from semtoken import TokenClusters, score_reply
 from semtoken.support.almanac import almanac_clusters_path
 
 console = Console()
@@ -424,9 +424,9 @@ def payload_costs(repeats: int, tokens: int = 200) -> dict[str, float]:
     choice = {"index": 0, "message": message, "logprobs": {"content": items}, "finish_reason": "stop"}
     text = json.dumps({"object": "chat.completion", "model": "m", "choices": [choice]})
     kinds: dict[str, Callable[[], Any]] = {
-        "reply as text": lambda: score_payload(text, clusters),
-        "reply as a dict": lambda: score_payload(json.loads(text), clusters),
-        "stream": lambda: score_payload(stream, clusters),
+        "reply as text": lambda: score_reply(text, clusters),
+        "reply as a dict": lambda: score_reply(json.loads(text), clusters),
+        "stream": lambda: score_reply(stream, clusters),
         "json.loads of the reply": lambda: json.loads(text),
     }
     return {name: 1000 * taken / tokens for name, taken in least_times(kinds, repeats).items()}

@@ -48,13 +48,13 @@ def _serve(model: str, clusters: str | None, pipe: Any) -> None:
     """The server's process: says its port, and then its processor seconds as often as it is asked."""
     import threading
 
-    from semtoken import STC
+    from semtoken import ScoredModel
     from semtoken.web.running import listen, server_for
     from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
 
-    engine = Engine(STC.from_pretrained(model, clusters=clusters))
+    engine = Engine(ScoredModel.from_pretrained(model, clusters=clusters))
     engine.warm_up()
     listener = listen("127.0.0.1", 0)  # the command's own: on others asyncio may wait to fill packets
     server = server_for(serve_app(engine, Offer(model)), grace=1, strict=False)

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from semtoken import STC
+from semtoken import ScoredModel
 from semtoken.models.transformers import joining
 from semtoken.support.almanac import load_questions
 from semtoken.web.serve import engine as serving
@@ -93,7 +93,7 @@ def watch_all(layers: Layers, backend: Any) -> None:
     layers.watch(serving._Rows, "observe", "the server's view of a step")
     layers.watch(serving._Rows, "settle", "the server's view of an end")
     layers.watch(serving.AnswerText, "add", "text")
-    layers.watch(STC, "results", "scores: whole answers")
+    layers.watch(ScoredModel, "results", "scores: whole answers")
 
 
 def play(engine: serving.Engine, prompts: Sequence[Sequence[int]], clients: int, max_tokens: int) -> int:
@@ -130,7 +130,7 @@ def main(
 ) -> None:
     """Print the layers for that many clients, and for one."""
     torch.set_num_threads(1)  # another thread's work would not be counted
-    stc = STC.from_pretrained(model)
+    stc = ScoredModel.from_pretrained(model)
     engine, layers = serving.Engine(stc), Layers()
     engine.warm_up()
     watch_all(layers, stc.backend)

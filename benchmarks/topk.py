@@ -19,13 +19,13 @@ import numpy as np
 import typer
 
 import semtoken as st
-from semtoken import STC
+from semtoken import ScoredModel
 from semtoken.bench.datasets import read_dataset
 from semtoken.choices import Preset
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core import ScoringRules
 from semtoken.core.engine_tokens import TopStep, TopToken
-from semtoken.core.results import ScoredResponse
+from semtoken.core.results import ScoredAnswer
 from semtoken.methods.metrics import auroc
 from semtoken.methods.observers.steps import Observer, Step
 from semtoken.models.base import Decoding
@@ -42,7 +42,7 @@ class Answer:
     ids: list[int]
 
 
-def answers(stc: STC, prompts: list[Any], max_new_tokens: int, stop_at_newline: bool) -> Iterator[Answer]:
+def answers(stc: ScoredModel, prompts: list[Any], max_new_tokens: int, stop_at_newline: bool) -> Iterator[Answer]:
     """Greedy answers with the whole distribution of every step, one after another."""
     decoding = Decoding(max_new_tokens=max_new_tokens, stop_at_newline=stop_at_newline, batch_size=1)
     for prompt in prompts:
@@ -91,38 +91,38 @@ def main(
 ) -> None:
     """Print the table."""
     rules = ScoringRules(cast(Preset, preset))
-    stc = STC.from_pretrained(model, preset=rules.preset)
+    stc = ScoredModel.from_pretrained(model, preset=rules.preset)
     tokens = stc.clusters or stc.scorer.vocabulary
     dataset = read_dataset(questions, limit=limit)
     prompts: list[Any] = list(dataset.prompts())
     if chat:
         prompts = [[{"role": "user", "content": asked.question}] for asked in dataset.questions]
-    exact: list[ScoredResponse] = []
-    listed: dict[int, list[ScoredResponse]] = {k: [] for k in SIZES}
+    exact: list[ScoredAnswer] = []
+    listed: dict[int, list[ScoredAnswer]] = {k: [] for k in SIZES}
     for answer in answers(stc, prompts, max_new_tokens, dataset.format.stop_at_newline and not chat):
         exact.append(st.score_logits(answer.log_probs, answer.ids, tokens, preset=rules))
         for k in SIZES:
             known = by_name(answer, k, stc.scorer.vocabulary) if names else best(answer, k)
-            listed[k].append(st.score_top_logprobs(known, None if names else tokens, rules))
+            listed[k].append(st.score_logprobs(known, None if names else tokens, rules))
     judged = zip(exact, dataset.questions, strict=True)
     correct = np.array([float(is_correct(scored.text, question)) for scored, question in judged])
     truth = np.array([scored.uncertainty for scored in exact])
     plain = auroc(np.array([-scored.log_probability for scored in exact]), correct)
-    log_scores = np.array([-scored.log_score for scored in exact])
+    log_confidences = np.array([-scored.log_confidence for scored in exact])
     tokens = np.mean([scored.n_tokens for scored in exact])
     print(f"{len(exact)} answers of {tokens:.1f} tokens, {correct.mean():.1%} right; ", end="")
-    print(f"AUROC exact {auroc(log_scores, correct):.4f}, sequence probability {plain:.4f}\n")
+    print(f"AUROC exact {auroc(log_confidences, correct):.4f}, sequence probability {plain:.4f}\n")
     print("| k | width, mean | median | 90 % | above the exact one, mean | AUROC | AUROC of the lower end |")
     print("|---:|---:|---:|---:|---:|---:|---:|")
     for k in SIZES:
         scored = listed[k]
-        bounds = np.array([s.uncertainty_bounds for s in scored])
+        bounds = np.array([s.sequence_uncertainty_interval for s in scored])
         outside = (truth < bounds[:, 0]) | (truth > bounds[:, 1])
         if outside.any():
             raise SystemExit(f"k = {k}: {outside.sum()} intervals do not hold the exact uncertainty")
         widths = bounds[:, 1] - bounds[:, 0]
         error = (np.array([s.uncertainty for s in scored]) - truth).mean()
-        ranks = [auroc(np.array(v), correct) for v in ([-s.log_score for s in scored], bounds[:, 0])]
+        ranks = [auroc(np.array(v), correct) for v in ([-s.log_confidence for s in scored], bounds[:, 0])]
         spread = (widths.mean(), np.median(widths), np.quantile(widths, 0.9), error)
         print(f"| {k} | " + " | ".join(f"{x:.4f}" for x in (*spread, *ranks)) + " |")
 

@@ -1,4 +1,4 @@
-"""From labelled answers to a chance, a decision and a promise, with the model that is built into semtoken.
+"""From labeled answers to a probability, a decision and a guarantee, with the model that is built into semtoken.
 
     python examples/calibrate.py [DIRECTORY [RECENT.jsonl]]
 
@@ -18,7 +18,7 @@ import semtoken as st
 from semtoken.support.almanac import is_correct, load_questions
 
 directory = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
-stc = st.STC.from_pretrained("almanac")
+stc = st.ScoredModel.from_pretrained("almanac")
 
 draw = random.Random(0)  # noqa: S311 - the sets are in order of what is asked
 known = draw.sample(load_questions("dev"), 300)
@@ -35,6 +35,6 @@ new = draw.sample(load_questions("test"), 200)
 answers = stc.generate([question.prompt() for question in new], 16, batch_size=32, stop_at_newline=True)
 for question, answer in list(zip(new, answers, strict=True))[:8]:
     decision = calibrator.decide(answer)
-    print(f"{decision.chance:.0%}  {decision.action:7}  {question.question}  {answer.text.strip()}")
+    print(f"{decision.probability_correct:.0%}  {decision.action:7}  {question.question}  {answer.text.strip()}")
 if len(sys.argv) > 2:
     Path(sys.argv[2]).write_text("".join(answer.to_json() + "\n" for answer in answers), encoding="utf-8")

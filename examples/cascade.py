@@ -1,15 +1,15 @@
-"""A small model first, a larger one where the small one is not sure enough, with one promise for the pair.
+"""A small model first, a larger one where the small one is not sure enough, with one guarantee for the pair.
 
 Copy this module beside your own; `small_model_first.py` uses it:
 
-    threshold = CascadeThreshold.fit(small, small_correct, large, large_correct, unlabelled=(more_small, more_large))
+    threshold = CascadeThreshold.fit(small, small_correct, large, large_correct, unlabeled=(more_small, more_large))
     cascade = Cascade(stc_small, stc_large, threshold)
     for found in cascade.answer(prompts): print(found.model, found.decision.action, found.response.text)
 
-The promise is that of `Threshold.fit`: with confidence 1 - delta over the labelled questions, at most alpha of the
-answers that the pair lets through are wrong. Answers are ranked by their headline; with `by="stc"` by the product over
-their tokens, and then `stop_early=True` can end generations that can only be rejected, and `stop_when_rejected` does so
-in `model.generate` of your own.
+The guarantee is that of `Threshold.fit`: with confidence 1 - delta over the labeled questions, at most alpha of the
+answers that the pair lets through are wrong. Answers are ranked by their headline; with `score="stc"` by the product
+over their tokens, and then `stop_early=True` can end generations that can only be rejected, and `stop_when_rejected`
+does so in `model.generate` of your own.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from semtoken.core.results import Decision, ScoredResponse
-from semtoken.errors import InvalidInput
-from semtoken.guarantees import promises
+from semtoken.core.results import Decision, ScoredAnswer
+from semtoken.errors import InvalidInputError
+from semtoken.guarantees import exact
+from semtoken.guarantees.exact import Test, binomial_p_value, percent
 from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_of
-from semtoken.guarantees.fitting import FEWEST_UNLABELLED
+from semtoken.guarantees.fitting import FEWEST_UNLABELED
 from semtoken.guarantees.judge import SAME
-from semtoken.guarantees.labels import PRODUCT, chosen_method, log_scores, scores_and_labels
-from semtoken.guarantees.promises import Test, binomial_p_value, percent
+from semtoken.guarantees.labels import PRODUCT, chosen_method, log_confidences, scores_and_labels
 from semtoken.guarantees.threshold import product_limit
 from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import listed, one_of, shown
@@ -43,28 +43,28 @@ MODELS = ("first", "second")
 
 
 class Generator(Protocol):
-    """A model that answers and scores: `semtoken.STC`, or any object with such a `generate`."""
+    """A model that answers and scores: `semtoken.ScoredModel`, or any object with such a `generate`."""
 
-    def generate(self, prompts: Any, max_new_tokens: int = ..., **options: Any) -> list[ScoredResponse]:
+    def generate(self, prompts: Any, max_new_tokens: int = ..., **options: Any) -> list[ScoredAnswer]:
         """One scored answer for each prompt."""
 
 
 @dataclass(frozen=True)
 class CascadeThreshold:
-    """The largest uncertainties at which each of two models may answer, and the promise that this keeps."""
+    """The largest uncertainties at which each of two models may answer, and the guarantee that this keeps."""
 
     first: float | None
     """Largest uncertainty at which the first model answers, in nats as `Threshold`'s. None: no guarantee."""
     second: float | None
     """Largest uncertainty at which the second model answers the questions that the first one did not, in nats."""
     alpha: float
-    """The share of wrong answers that is promised not to be exceeded."""
+    """The share of wrong answers that is guaranteed not to be exceeded."""
     delta: float
-    """How likely the labelled answers may mislead."""
+    """How likely the labeled answers may mislead."""
     statement: str
     """The guarantee in one sentence with its numbers, or why nothing can be guaranteed."""
     n: int
-    """How many labelled questions it was fitted on."""
+    """How many labeled questions it was fitted on."""
     tests: tuple[Test, ...] = ()
     """The fixed sequence; `threshold` is that of the first model."""
     fingerprints: tuple[Fingerprint, Fingerprint] = (NOTHING_KNOWN, NOTHING_KNOWN)
@@ -78,11 +78,11 @@ class CascadeThreshold:
         second: Any,
         second_correct: Any,
         *,
-        unlabelled: tuple[Any, Any],
+        unlabeled: tuple[Any, Any],
         alpha: float = 0.1,
         delta: float = 0.1,
         start: float | None = None,
-        by: str | None = None,
+        score: str | None = None,
     ) -> CascadeThreshold:
         """The loosest pair of thresholds on a path that was fixed beforehand.
 
@@ -92,48 +92,50 @@ class CascadeThreshold:
 
         Parameters
         ----------
-        first, second : lists of ScoredResponse, or log scores [n]
+        first, second : lists of ScoredAnswer, or log scores [n]
             Answers of the two models to the same questions, in the same order.
         first_correct, second_correct : [n] of true and false
             The labels of the answers.
-        unlabelled : two lists of ScoredResponse, or log scores, at least 200 each
+        unlabeled : two lists of ScoredAnswer, or log scores, at least 200 each
             Answers of the two models without labels: they place the thresholds.
         alpha, delta
             The level and one minus the confidence, each in (0, 1).
         start : float in (0, 1], optional
             Share of answers that either model gives at the strictest pair. Default: from n, alpha and delta.
-        by
+        score
             The method whose scores decide, such as "stc"; default as in `Calibrator.fit`: the headline, and "stc" where
             numbers are given.
 
         Raises
         ------
-        InvalidInput
+        InvalidInputError
             Labels or scores that cannot be used, or too few scores without labels.
-        CalibratorMismatch
-            The unlabelled answers were scored in another way than the labelled ones.
+        CalibratorMismatchError
+            The unlabeled answers were scored in another way than the labeled ones.
         """
-        alpha, delta = promises.check_level(alpha, "alpha"), promises.check_level(delta, "delta")
-        method = _method_of(first, second, by)
+        alpha, delta = exact.check_level(alpha, "alpha"), exact.check_level(delta, "delta")
+        method = _method_of(first, second, score)
         one, one_correct = scores_and_labels(first, first_correct, None, method)
         other, other_correct = scores_and_labels(second, second_correct, None, method)
         if one.size != other.size:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"There are {one.size} answers of the first model and {other.size} of the second; both must answer the "
                 "same questions."
             )
         origins = replace(fingerprint_of(first), method=method), replace(fingerprint_of(second), method=method)
-        pair = listed(unlabelled, "unlabelled")
+        pair = listed(unlabeled, "unlabeled")
         if len(pair) != len(MODELS):
-            raise InvalidInput(f"'unlabelled' must be the scores of both models, two lists, got {shown(unlabelled)}.")
+            raise InvalidInputError(
+                f"'unlabeled' must be the scores of both models, two lists, got {shown(unlabeled)}."
+            )
         for origin, scores in zip(origins, pair, strict=True):
             origin.require_same(replace(fingerprint_of(scores), method=method))
-        n, least = one.size, promises.labels_needed(0, alpha, delta)
+        n, least = one.size, exact.labels_needed(0, alpha, delta)
         if n < least:
             missing = f"There are {n}: {least - n} are missing."
-            return cls(None, None, alpha, delta, f"A guarantee needs at least {least} labelled questions. {missing}", n)
-        share = 1 - math.sqrt(1 - promises.starting_share(n, alpha, delta)) if start is None else start
-        shares = promises.shares_of_coverage(share)
+            return cls(None, None, alpha, delta, f"A guarantee needs at least {least} labeled questions. {missing}", n)
+        share = 1 - math.sqrt(1 - exact.starting_share(n, alpha, delta)) if start is None else start
+        shares = exact.shares_of_coverage(share)
         grid = list(zip(*(_quantiles(scores, shares, method) for scores in pair), strict=True))
         kept, tests = _walk(-one, one_correct, -other, other_correct, grid, alpha, delta)
         statement = _statement(tests, kept is not None, n, alpha, delta)
@@ -145,21 +147,21 @@ class CascadeThreshold:
         """The name of the method whose scores decide; None for the product of the token probabilities."""
         return self.fingerprints[0].method
 
-    def decide(self, answer: ScoredResponse, model: Literal["first", "second"]) -> Decision:
+    def decide(self, answer: ScoredAnswer, model: Literal["first", "second"]) -> Decision:
         """Decide whether an answer of one of the two models may be given.
 
         Raises
         ------
-        CalibratorMismatch
-            The answer was scored with other rules or clusters than the labelled ones.
-        InvalidInput
+        CalibratorMismatchError
+            The answer was scored with other rules or clusters than the labeled ones.
+        InvalidInputError
             There is no such model.
         """
         one_of("model", model, MODELS)
         place = MODELS.index(model)
         own = self.fingerprints[place]
         own.require_same(replace(fingerprint_of(answer), method=own.method))
-        limit, uncertainty = (self.first, self.second)[place], -float(log_scores([answer], own.method)[0])
+        limit, uncertainty = (self.first, self.second)[place], -float(log_confidences([answer], own.method)[0])
         accepted = limit is not None and uncertainty <= limit and math.isfinite(uncertainty)
         doubt = "empty" if math.isinf(uncertainty) else "no_threshold" if limit is None else "uncertain"
         return Decision("answer" if accepted else "abstain", "accepted" if accepted else doubt, None, self.statement)
@@ -169,7 +171,7 @@ class CascadeThreshold:
 class CascadeAnswer:
     """The answer of a cascade to one prompt, with the model that gave it."""
 
-    response: ScoredResponse
+    response: ScoredAnswer
     """The answer of the model that decided, the second one's where both abstained."""
     model: Literal["first", "second"]
     """The model whose answer it is."""
@@ -196,18 +198,18 @@ class Cascade:
         prompts, max_new_tokens, **options
             As `generate` of both models takes them.
         stop_early
-            Whether to end answers that can only be rejected (`stop_above_product` of `STC.generate`). Decisions stay
-            the same; what the second model wrote of a rejected answer is then not the whole of it.
+            Whether to end answers that can only be rejected (`stop_above_product` of `ScoredModel.generate`). Decisions
+            stay the same; what the second model wrote of a rejected answer is then not the whole of it.
 
         Raises
         ------
-        InvalidInput
-            `stop_early` with a threshold that was not fitted with `by="stc"`.
+        InvalidInputError
+            `stop_early` with a threshold that was not fitted with `score="stc"`.
         """
         if stop_early and (method := self.threshold.method) is not None:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"This cascade decides by the method {method}, and a generation can only be ended by the product over "
-                f'its tokens. Fit its threshold with by="{PRODUCT}", or leave out stop_early.'
+                f'its tokens. Fit its threshold with score="{PRODUCT}", or leave out stop_early.'
             )
 
         def limits(limit: float | None) -> dict[str, Any]:
@@ -229,18 +231,18 @@ def stop_when_rejected(recorder: Recorder, threshold: Threshold) -> StoppingCrit
     """A stopping criterion for `model.generate`: end an answer once the threshold can no longer accept it.
 
     The running lower bound of the uncertainty is never taken back, so no answer that would have been accepted is
-    stopped, and the promise stays as it is. Scores of stopped answers are those of what was written.
+    stopped, and the guarantee stays as it is. Scores of stopped answers are those of what was written.
 
     Parameters
     ----------
     recorder
         The recorder that is given to the same `generate` as a logits processor.
     threshold
-        A threshold that was fitted with `by="stc"`.
+        A threshold that was fitted with `score="stc"`.
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         The threshold is one of another method.
     """
     import torch
@@ -258,20 +260,20 @@ def stop_when_rejected(recorder: Recorder, threshold: Threshold) -> StoppingCrit
     return StopWhenRejected()
 
 
-def _method_of(first: Any, second: Any, by: str | None) -> str | None:
+def _method_of(first: Any, second: Any, score: str | None) -> str | None:
     """The method by which both models' answers are ranked: one that both have."""
-    found = {chosen_method(scored, by) for scored in (first, second)}
+    found = {chosen_method(scored, score) for scored in (first, second)}
     return found.pop() if len(found) == 1 else None
 
 
 def _quantiles(scores: Any, shares: FloatArray, method: str | None) -> list[float]:
     """Thresholds at these shares of the answers that are not blank."""
-    uncertainty = -log_scores(scores, method)
+    uncertainty = -log_confidences(scores, method)
     uncertainty = uncertainty[np.isfinite(uncertainty)]
-    if uncertainty.size < FEWEST_UNLABELLED:
-        raise InvalidInput(
-            f"The thresholds to try are placed by at least {FEWEST_UNLABELLED} scores without labels of either model. "
-            f"There are {uncertainty.size}: {FEWEST_UNLABELLED - uncertainty.size} are missing."
+    if uncertainty.size < FEWEST_UNLABELED:
+        raise InvalidInputError(
+            f"The thresholds to try are placed by at least {FEWEST_UNLABELED} scores without labels of either model. "
+            f"There are {uncertainty.size}: {FEWEST_UNLABELED - uncertainty.size} are missing."
         )
     return [float(value) for value in np.quantile(uncertainty, shares)]
 
@@ -285,7 +287,7 @@ def _walk(
     alpha: float,
     delta: float,
 ) -> tuple[tuple[float, float] | None, tuple[Test, ...]]:
-    """`promises.fixed_sequence` for pairs of thresholds."""
+    """`exact.fixed_sequence` for pairs of thresholds."""
     kept: tuple[float, float] | None = None
     tests: list[Test] = []
     for low, high in grid:
@@ -304,7 +306,7 @@ def _statement(tests: Sequence[Test], passed: bool, n: int, alpha: float, delta:
     if not passed:
         first = tests[0]
         if not first.accepted:
-            surer = "the scores that place the thresholds are surer than all labelled answers"
+            surer = "the scores that place the thresholds are surer than all labeled answers"
             return f"Nothing can be guaranteed: {surer}. Place the thresholds by others."
         few = first.wrong < alpha * first.accepted
         return (
@@ -314,5 +316,5 @@ def _statement(tests: Sequence[Test], passed: bool, n: int, alpha: float, delta:
     last = [test for test in tests if test.p_value <= delta][-1]
     return (
         f"With confidence {percent(1 - delta)}, at most {percent(alpha)} of the answers that the two models give are "
-        f"wrong (on {n} labelled questions: {last.accepted} answered, {last.wrong} of them wrong), {SAME}."
+        f"wrong (on {n} labeled questions: {last.accepted} answered, {last.wrong} of them wrong), {SAME}."
     )

@@ -54,7 +54,7 @@ def messages(invoice: str) -> list[dict[str, str]]:
 
 
 model, clusters = (*sys.argv[1:], None)[:2] if len(sys.argv) > 1 else sys.exit(__doc__)
-stc = st.STC.from_pretrained(model, clusters=clusters)
+stc = st.ScoredModel.from_pretrained(model, clusters=clusters)
 prompts = [messages(invoice) for invoice in INVOICES]
 answers = stc.generate(prompts, max_new_tokens=120)
 
@@ -69,7 +69,11 @@ for number, part in rows:
     value = part.text if part.present else "(missing)"
     ends = "" if part.closing is None else f"{part.closing:.3f}"
     confidence = "" if part.confidence is None else f"{part.confidence:.3f}"
-    others = {name: chance for name, chance in (part.choices or {}).items() if name != part.text and chance >= 0.01}
-    also = ", ".join(f"{name} {chance:.2f}" for name, chance in others.items())
+    others = {
+        name: probability_correct
+        for name, probability_correct in (part.choices or {}).items()
+        if name != part.text and probability_correct >= 0.01
+    }
+    also = ", ".join(f"{name} {probability_correct:.2f}" for name, probability_correct in others.items())
     table.add_row(str(number), part.path, escape(value), confidence, ends, escape(also))
 rich.print(table)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import semtoken as st
-from semtoken.decisions import AnsweredQuestion, Predicate
+from semtoken.decisions import Answer, Predicate
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.tool_calls import LEAST, ProposedCall, gate, proposed_calls
 from semtoken.decisions.wire import openai
@@ -42,7 +42,7 @@ class Proposed:
 
     request: str
     calls: list[ProposedCall]
-    allowed: list[AnsweredQuestion | None]
+    allowed: list[Answer | None]
 
 
 def messages(request: str) -> list[dict[str, str]]:
@@ -55,7 +55,7 @@ def messages(request: str) -> list[dict[str, str]]:
 
 def written_by(model: str) -> Iterator[Proposed]:
     """Calls that a local model writes, and what it says of each."""
-    stc = st.STC.from_pretrained(model)
+    stc = st.ScoredModel.from_pretrained(model)
     for request in REQUESTS:
         [answer] = stc.generate([messages(request)], max_new_tokens=32)
         calls = proposed_calls(answer)
@@ -72,7 +72,7 @@ def recorded(path: Path) -> Iterator[Proposed]:
         saved = json.loads(line)
         decisions = saved["decision"] if isinstance(saved["decision"], list) else [saved["decision"]]
         read = [openai.read_answer(MAY_RUN, answer) for decision in decisions for answer in decision["answers"]]
-        allowed = [None if found is None else AnsweredQuestion(MAY_RUN, found) for found in read]
+        allowed = [None if found is None else Answer(MAY_RUN, found) for found in read]
         yield Proposed(saved["request"], proposed_calls(saved["reply"]), allowed)
 
 

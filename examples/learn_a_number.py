@@ -1,4 +1,4 @@
-"""Learn a number from labelled answers, use it only if it ranks better than the headline, and calibrate it.
+"""Learn a number from labeled answers, use it only if it ranks better than the headline, and calibrate it.
 
     semtoken score questions.jsonl --scoring.states true --model MODEL -o answers.jsonl
     semtoken label answers.jsonl
@@ -92,7 +92,7 @@ def cross_fitted(states: Floats, headlines: Floats, wrong: Floats) -> Floats:
 
 def scored(source: Path) -> list[AnswerRecord]:
     """The answers of a file that have a score and are not blank."""
-    return [answer for answer in read_answers(source) if answer.log_score not in (None, -math.inf)]
+    return [answer for answer in read_answers(source) if answer.log_confidence not in (None, -math.inf)]
 
 
 def readings(answers: Sequence[AnswerRecord]) -> tuple[Floats, Floats, str]:
@@ -111,7 +111,7 @@ def readings(answers: Sequence[AnswerRecord]) -> tuple[Floats, Floats, str]:
 def learn(source: Path, target: Path) -> None:
     """The gate: the number is kept if it ranks answers that it did not see better than the headline does."""
     answers = [
-        one for one in read_answers(source) if one.correct is not None and one.log_score not in (None, -math.inf)
+        one for one in read_answers(source) if one.correct is not None and one.log_confidence not in (None, -math.inf)
     ]
     wrong = np.array([not answer.correct for answer in answers], dtype=np.float64)
     counts = (len(answers), int(len(answers) - wrong.sum()), int(wrong.sum()))
@@ -155,8 +155,8 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True, metavar="learn|apply")
-    first = commands.add_parser("learn", help="from labelled answers; writes TARGET and, beside it, the number (.npz)")
-    first.add_argument("paths", nargs=2, type=Path, metavar=("LABELLED", "TARGET"))
+    first = commands.add_parser("learn", help="from labeled answers; writes TARGET and, beside it, the number (.npz)")
+    first.add_argument("paths", nargs=2, type=Path, metavar=("LABELED", "TARGET"))
     first.set_defaults(run=learn)
     second = commands.add_parser("apply", help="to later answers")
     second.add_argument("paths", nargs=3, type=Path, metavar=("NUMBER.npz", "ANSWERS", "TARGET"))

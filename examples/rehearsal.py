@@ -1,4 +1,5 @@
-"""A rehearsal of months in minutes: journal, labels, a calibrator, its promise, and the day on which questions change.
+"""A rehearsal of months in minutes: journal, labels, a calibrator, its guarantee, and the day on which questions
+change.
 
     python examples/rehearsal.py [--questions 3000] [--sample 0.05] [--folder build/rehearsal]
 
@@ -8,8 +9,8 @@ journal.db` fits a calibrator. The proxy decides by it from then on. In the last
 that the model's training contradicted, of which it is sure and often wrong; before, they were of the others. `semtoken
 watch` is asked after every fiftieth. The table and the picture are in the folder.
 
-Which answers are in the random sample differs from run to run, and with 90 labels or so a promise can sometimes not be
-made: then the program says so, and ends.
+Which answers are in the random sample differs from run to run, and with 90 labels or so a guarantee can sometimes not
+be made: then the program says so, and ends.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import numpy as np
 
 from semtoken.guarantees.journal.labels import add_label, queue
 from semtoken.guarantees.journal.store import Journal
-from semtoken.guarantees.journal.watch import PromiseReport, watch
+from semtoken.guarantees.journal.watch import GuaranteeReport, watch
 from semtoken.support.almanac import Question, is_correct, load_questions
 
 ALPHA = 0.2
@@ -75,7 +76,7 @@ def label(journal: Journal, known: dict[str, Question], entries: int) -> None:
             add_label(journal, row["id"], "known answers", is_correct(row["answer"], known[row["question"]]))
 
 
-def rehearse(n: int, sample: float, folder: Path) -> list[tuple[int, PromiseReport]]:
+def rehearse(n: int, sample: float, folder: Path) -> list[tuple[int, GuaranteeReport]]:
     """All of it; what the watch said, by the number of questions asked."""
     asked = load_questions("test") + load_questions("dev")
     asked = [asked[i] for i in np.random.default_rng(0).permutation(len(asked))]
@@ -106,7 +107,7 @@ def rehearse(n: int, sample: float, folder: Path) -> list[tuple[int, PromiseRepo
     return found
 
 
-def write(found: Sequence[tuple[int, PromiseReport]], changed: int, folder: Path) -> None:
+def write(found: Sequence[tuple[int, GuaranteeReport]], changed: int, folder: Path) -> None:
     """The table, and its picture."""
     rows = [(done, one.state, one.n, one.wrong, one.low, one.high) for done, one in found]
     with (folder / "rehearsal.csv").open("w", newline="") as file:
@@ -121,8 +122,8 @@ def write(found: Sequence[tuple[int, PromiseReport]], changed: int, folder: Path
     figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
     at = [row[0] for row in rows]
     axes.fill_between(at, [row[4] for row in rows], [row[5] for row in rows], alpha=0.25, label="bounds on the share")
-    axes.plot(at, [row[3] / max(1, row[2]) for row in rows], label="wrong among labelled accepted answers")
-    axes.axhline(ALPHA, color="black", linestyle="--", label="promised: at most")
+    axes.plot(at, [row[3] / max(1, row[2]) for row in rows], label="wrong among labeled accepted answers")
+    axes.axhline(ALPHA, color="black", linestyle="--", label="guaranteed: at most")
     axes.axvline(changed, color="gray", linestyle=":", label="questions change kind")
     if broken := [row[0] for row in rows if row[1] == "broken"]:
         axes.axvline(broken[0], color="red", label="the watch says: broken")

@@ -17,7 +17,7 @@ from semtoken.display import shaded_html, shaded_text, token_table
 
 model, clusters, page = (*sys.argv[1:], *("almanac", None, None)[len(sys.argv) - 1 :])
 
-stc = st.STC.from_pretrained(model or "almanac", clusters=clusters)
+stc = st.ScoredModel.from_pretrained(model or "almanac", clusters=clusters)
 prompt = "Answer these questions:\n\nQuestion:\nWhat is the capital of Japan?\nAnswer:\n"
 answers = stc.score([prompt] * 3, ["Tokyo\n", "Kyoto\n", "the capital of Japan is Tokyo\n"])
 

@@ -1,4 +1,4 @@
-"""A small model answers; a large one is asked where the small one is not sure; one promise covers both.
+"""A small model answers; a large one is asked where the small one is not sure; one guarantee covers both.
 
     python examples/small_model_first.py [SMALL LARGE]
 
@@ -17,25 +17,25 @@ from cascade import Cascade, CascadeThreshold
 import semtoken as st
 from semtoken.support.almanac import Question, is_correct, load_questions
 
-models = [st.STC.from_pretrained(name) for name in (sys.argv[1:3] or ["almanac", "almanac"])]
+models = [st.ScoredModel.from_pretrained(name) for name in (sys.argv[1:3] or ["almanac", "almanac"])]
 draw = random.Random(0)  # noqa: S311 - the sets are in order of what is asked
 known, more = draw.sample(load_questions("dev"), 100), draw.sample(load_questions("test"), 220)
 options = {"batch_size": 32, "stop_at_newline": True}
 
 
-def answers(stc: st.STC, questions: list[Question]) -> list[st.ScoredResponse]:
+def answers(stc: st.ScoredModel, questions: list[Question]) -> list[st.ScoredAnswer]:
     """Short answers of one of the models."""
     return stc.generate([question.prompt() for question in questions], 16, **options)
 
 
-def labels(scored: list[st.ScoredResponse]) -> list[bool]:
-    """Which answers to the labelled questions are right."""
+def labels(scored: list[st.ScoredAnswer]) -> list[bool]:
+    """Which answers to the labeled questions are right."""
     return [is_correct(answer.text, question) for answer, question in zip(scored, known, strict=True)]
 
 
 small, large = (answers(stc, known) for stc in models)
 without_labels = tuple(answers(stc, more) for stc in models)
-threshold = CascadeThreshold.fit(small, labels(small), large, labels(large), unlabelled=without_labels, alpha=0.3)
+threshold = CascadeThreshold.fit(small, labels(small), large, labels(large), unlabeled=without_labels, alpha=0.3)
 print(threshold.statement)
 
 asked = draw.sample(load_questions("test"), 8)

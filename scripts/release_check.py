@@ -61,7 +61,7 @@ for one in load_questions("dev")[:8]:
 FEW_LINES = """
 import semtoken as st
 question = [{"role": "user", "content": "What is the capital of Turkey?"}]
-[answer] = st.STC.from_pretrained().generate([question], max_new_tokens=16)
+[answer] = st.ScoredModel.from_pretrained().generate([question], max_new_tokens=16)
 print(answer.text, answer.uncertainty, answer.parts(by="phrase")[-1])
 """
 TRIAL = ("--model", "almanac", "--dataset", "almanac-dev", "--methods", "stc,perplexity", "--limit", "60")

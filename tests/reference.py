@@ -46,7 +46,7 @@ class Answer:
     clustered: list[float]
     surface: list[float]
     meaning: list[float]
-    log_score: float
+    log_confidence: float
     neutral: list[bool]
     neutral_only: bool
 
@@ -177,12 +177,12 @@ class Twin:
             clustered=clustered,
             surface=[mass(probabilities[i], self.same_spelling(y)) for i, y in enumerate(ids)],
             meaning=[self.paper_mass(probabilities, ids, i) for i in range(len(ids))],
-            log_score=self.log_score(ids, clustered),
+            log_confidence=self.log_confidence(ids, clustered),
             neutral=neutral,
             neutral_only=neutral_only,
         )
 
-    def log_score(self, ids: Sequence[int], clustered: Sequence[float]) -> float:
+    def log_confidence(self, ids: Sequence[int], clustered: Sequence[float]) -> float:
         if self.decode(list(ids)).strip() == "":
             return -math.inf
         return math.fsum(math.log(p) if p > 0 else -math.inf for p in clustered)

@@ -28,11 +28,11 @@ def calibrator() -> st.Calibrator:
 
 
 @pytest.fixture(scope="module")
-def stc() -> st.STC:
+def stc() -> st.ScoredModel:
     from semtoken.models.transformers.model import TransformersBackend
 
     tokenizer = tiny.byte_level_bpe()
-    return st.STC(TransformersBackend(tiny.llama(len(tokenizer)), tokenizer))
+    return st.ScoredModel(TransformersBackend(tiny.llama(len(tokenizer)), tokenizer))
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_odd_arguments_of_calibrators_are_refused(calibrator: st.Calibrator) -> 
         calibrator.report(np.full(60, -np.inf), RIGHT)
     with pytest.raises(SemtokenError, match="'known' must be a Fingerprint"):
         calibrator.flags(ANSWER, "model")  # type: ignore[arg-type]
-    assert calibrator.flags(ANSWER.log_score, Fingerprint(model="m")) is not None
+    assert calibrator.flags(ANSWER.log_confidence, Fingerprint(model="m")) is not None
 
 
-def test_odd_arguments_of_a_model_are_refused(stc: st.STC) -> None:
+def test_odd_arguments_of_a_model_are_refused(stc: st.ScoredModel) -> None:
     odd: list[dict[str, Any]] = [
         {"stop_strings": 1j},
         {"num_return_sequences": "a"},
@@ -109,7 +109,7 @@ def test_odd_arguments_of_a_model_are_refused(stc: st.STC) -> None:
             recorder.results(sequences)
 
 
-def test_what_a_function_of_the_user_raises_is_the_users_own(stc: st.STC) -> None:
+def test_what_a_function_of_the_user_raises_is_the_users_own(stc: st.ScoredModel) -> None:
     def raises(number: int, answer: Any) -> None:
         raise ValueError("mine")
 
@@ -118,21 +118,21 @@ def test_what_a_function_of_the_user_raises_is_the_users_own(stc: st.STC) -> Non
     assert not isinstance(raised.value, SemtokenError)
 
 
-def test_a_threshold_or_a_calibrator_of_another_kind_is_refused(stc: st.STC) -> None:
+def test_a_threshold_or_a_calibrator_of_another_kind_is_refused(stc: st.ScoredModel) -> None:
     with pytest.raises(SemtokenError, match="'threshold' must be a Threshold"):
-        st.STC(stc.backend, threshold=range(3))  # type: ignore[arg-type]
+        st.ScoredModel(stc.backend, threshold=range(3))  # type: ignore[arg-type]
     for odd in (range(3), 0, 1j, b""):
         with pytest.raises(SemtokenError, match="'calibrator' must be a Calibrator"):
-            st.STC(stc.backend, calibrator=odd)  # type: ignore[arg-type]
+            st.ScoredModel(stc.backend, calibrator=odd)  # type: ignore[arg-type]
 
 
 def test_a_device_of_another_kind_is_refused() -> None:
     for odd in ([], True, {"a": 1}, 1e308, 2**63, -(2**70)):
         with pytest.raises(SemtokenError, match="no device of torch"):
-            st.STC.from_pretrained("almanac", device=odd)  # type: ignore[arg-type]
+            st.ScoredModel.from_pretrained("almanac", device=odd)  # type: ignore[arg-type]
 
 
-def test_odd_settings_of_draws_are_refused_and_the_smallest_that_are_not_draw(stc: st.STC) -> None:
+def test_odd_settings_of_draws_are_refused_and_the_smallest_that_are_not_draw(stc: st.ScoredModel) -> None:
     for odd in (True, -1, 1.5, "many"):
         with pytest.raises(SemtokenError, match="'top_k' must be a whole number"):
             stc.generate("The capital", 2, do_sample=True, top_k=odd)
@@ -144,7 +144,7 @@ def test_odd_settings_of_draws_are_refused_and_the_smallest_that_are_not_draw(st
     assert coldest.text == best.text
 
 
-def test_odd_arguments_of_statistics_are_refused(stc: st.STC) -> None:
+def test_odd_arguments_of_statistics_are_refused(stc: st.ScoredModel) -> None:
     from semtoken.bench.statistics import record
     from semtoken.models.probing.p_true import p_true_log_probs
 

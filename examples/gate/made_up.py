@@ -2,7 +2,7 @@
 
     python examples/gate/made_up.py FOLDER
 
-writes FOLDER/answers.jsonl, labelled answers to "may it run?" as `semtoken decide` writes them, each right as often
+writes FOLDER/answers.jsonl, labeled answers to "may it run?" as `semtoken decide` writes them, each right as often
 as its probability says, and FOLDER/replies.jsonl, three calls as a server returns them.
 """
 
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from semtoken.decisions import AnsweredQuestion, ReadingOptions
+from semtoken.decisions import Answer, ReadingOptions
 from semtoken.decisions.answers import answer_values
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -32,12 +32,12 @@ CALL = (
 """The tokens of a call with their probabilities; that of the name differs from call to call."""
 
 
-def labelled(number: int, seed: int = 0) -> list[dict[str, Any]]:
+def labeled(number: int, seed: int = 0) -> list[dict[str, Any]]:
     """Lines with a state, a label and an answer."""
     chance, found = random.Random(seed), []  # noqa: S311 - nothing is secret here
     for n in range(number):
         probability = chance.betavariate(1.2, 0.4)
-        answer = AnsweredQuestion(MAY_RUN, (probability, 1 - probability))
+        answer = Answer(MAY_RUN, (probability, 1 - probability))
         answers = {"may_run": answer_values(answer, ReadingOptions())}
         labels = {"may_run": chance.random() < probability}
         found.append({"state": f"made-up call {n}", "labels": labels, "answers": answers})
@@ -64,7 +64,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     replies = [reply("notes.txt", 0.98, 0.97), reply("plan.txt", 0.98, 0.55), reply("draft.md", 0.62, 0.97)]
-    for name, lines in (("answers", labelled(500)), ("replies", replies)):
+    for name, lines in (("answers", labeled(500)), ("replies", replies)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
 
 

@@ -15,7 +15,7 @@ LONGEST = 500
 EXAMPLES = ["What is the capital of Turkey?", "Who wrote Pride and Prejudice?", "When did the Titanic sink?"]
 CAREFUL = "The model is small. It is often sure of something false: low doubt does not make an answer true."
 
-stc = st.STC.from_pretrained(MODEL)
+stc = st.ScoredModel.from_pretrained(MODEL)
 
 
 def ask(question: str) -> tuple[list[tuple[str, float]], str, list[list[str]]]:

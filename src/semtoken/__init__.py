@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from semtoken.clustering.tables import token_table
     from semtoken.clustering.token_clusters import TokenClusters
     from semtoken.clustering.vocabulary import Vocabulary
-    from semtoken.core import ScoringRules, score_logits, score_top_logprobs
-    from semtoken.core.results import Alternative, ScoredResponse, ScoredToken, to_frame
+    from semtoken.core import ScoringRules, score_logits, score_logprobs
+    from semtoken.core.results import Alternative, ScoredAnswer, ScoredToken, to_frame
     from semtoken.core.results.generation import Generation
     from semtoken.errors import SemtokenError
     from semtoken.guarantees import Calibrator, Threshold, select
     from semtoken.methods import metrics as metrics
     from semtoken.models.transformers.recorder import Recorder
-    from semtoken.replies import score_payload
-    from semtoken.stc import STC
+    from semtoken.replies import score_reply
+    from semtoken.scored_model import ScoredModel
 
 _HOMES = {
-    "STC": "semtoken.stc",
+    "ScoredModel": "semtoken.scored_model",
     "Recorder": "semtoken.models.transformers.recorder",
     "Calibrator": "semtoken.guarantees",
     "Threshold": "semtoken.guarantees",
@@ -38,25 +38,25 @@ _HOMES = {
     "SemtokenError": "semtoken.errors",
     "Generation": "semtoken.core.results.generation",
     "Alternative": "semtoken.core.results",
-    "ScoredResponse": "semtoken.core.results",
+    "ScoredAnswer": "semtoken.core.results",
     "ScoredToken": "semtoken.core.results",
     "ScoringRules": "semtoken.core",
     "to_frame": "semtoken.core.results",
     "score_logits": "semtoken.core",
-    "score_payload": "semtoken.replies",
-    "score_top_logprobs": "semtoken.core",
+    "score_reply": "semtoken.replies",
+    "score_logprobs": "semtoken.core",
     "token_table": "semtoken.clustering.tables",
     "Vocabulary": "semtoken.clustering.vocabulary",
 }
 _MODULES = {"methods": "semtoken.methods", "metrics": "semtoken.methods.metrics"}
 
 __all__ = [
-    "STC",
     "Alternative",
     "Calibrator",
     "Generation",
     "Recorder",
-    "ScoredResponse",
+    "ScoredAnswer",
+    "ScoredModel",
     "ScoredToken",
     "ScoringRules",
     "SemtokenError",
@@ -68,8 +68,8 @@ __all__ = [
     "methods",
     "metrics",
     "score_logits",
-    "score_payload",
-    "score_top_logprobs",
+    "score_logprobs",
+    "score_reply",
     "select",
     "to_frame",
     "token_table",

@@ -36,9 +36,9 @@ SegmentKind = Literal["answer", "reasoning", "refusal", "tool_call"]
 """A choice of a reply consists of these segments (`semtoken.replies`)."""
 
 CurveName = Literal["blend", "beta", "venn-abers", "platt", "temperature"]
-"""How a score becomes a chance; see `semtoken.guarantees.curves`."""
-Promise = Literal["selective", "missed", "joint"]
-"""A threshold gives one of these guarantees (`semtoken.guarantees.promises`)."""
+"""How a score becomes a probability; see `semtoken.guarantees.curves`."""
+Guarantee = Literal["selective_risk", "miss_rate", "joint_risk"]
+"""A threshold gives one of these guarantees (`semtoken.guarantees.exact`)."""
 
 PTrueSpelling = Literal["bare", "with blank", "both"]
 """How "True" is tokenised for P(True): "True", " True", or both summed. After a colon a byte-level tokenizer expects

@@ -1,6 +1,6 @@
 """A scored answer to look at: its text shaded by the uncertainty of each token, for terminals and for web pages.
 
-Shows a `ScoredResponse`, computes no scores. Certain text is left plain; the riskier a token, the redder it is.
+Shows a `ScoredAnswer`, computes no scores. Certain text is left plain; the riskier a token, the redder it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from semtoken.core.parts import Part
-    from semtoken.core.results import ScoredResponse, ScoredToken
+    from semtoken.core.results import ScoredAnswer, ScoredToken
 
 PLAIN_BELOW = 0.02
 """Tokens of less uncertainty are not shaded."""
@@ -52,7 +52,7 @@ class ColouredSpan:
         return self.uncertainty >= PLAIN_BELOW
 
 
-def segments(response: ScoredResponse) -> list[ColouredSpan]:
+def segments(response: ScoredAnswer) -> list[ColouredSpan]:
     """The answer divided at the boundaries of its tokens, each character once, with line ends made visible."""
     cut: list[ColouredSpan] = []
     position = 0
@@ -106,7 +106,7 @@ def _colours(uncertainty: float) -> tuple[str, str]:
     return "#ffffff" if uncertainty >= LIGHT_TEXT_FROM else "#202020", background
 
 
-def shaded_text(response: ScoredResponse) -> Text:
+def shaded_text(response: ScoredAnswer) -> Text:
     """The answer for a terminal, tokens shaded by their own uncertainty: print it with `rich.print`."""
     from rich.text import Text
 
@@ -135,7 +135,7 @@ def legend() -> Text:
     return text
 
 
-def token_table(response: ScoredResponse) -> Table:
+def token_table(response: ScoredAnswer) -> Table:
     """Token by token for a terminal: probability, agreeing probability, and what carried the difference."""
     from rich.table import Table
     from rich.text import Text
@@ -179,7 +179,7 @@ def parts_table(parts: Sequence[Part]) -> Table:
     return table
 
 
-def shaded_html(response: ScoredResponse) -> str:
+def shaded_html(response: ScoredAnswer) -> str:
     """The answer as a self-contained HTML fragment: inline styles, escaped text, no scripts.
 
     Pointing at a token shows its probability, its agreeing probability and what carried it. Put the fragment into
@@ -187,7 +187,7 @@ def shaded_html(response: ScoredResponse) -> str:
     """
     spans = "".join(map(_span, segments(response)))
     caption = response.headline.line + (f"; {CUT_OFF}" if response.truncated else "")
-    if response.chance is None:
+    if response.probability_correct is None:
         caption += f". {RANKS}"
     return (
         '<div class="semtoken" style="font-family:sans-serif;line-height:1.6">'

@@ -3,15 +3,15 @@
     SemtokenError
     ├── VocabularyError (ValueError)     a tokenizer or token id that cannot be used
     │   └── VocabularyMismatch           clusters or a tokenizer that do not belong to the model
-    ├── InvalidInput (ValueError)        an argument, a prompt or a line of a file that cannot be used
+    ├── InvalidInputError (ValueError)        an argument, a prompt or a line of a file that cannot be used
     │   └── InvalidLogits                NaN, +inf, empty distributions, numbers that are no log-probabilities
     ├── MissingStatistic (ValueError)    a method needs something that was not recorded of the answer
     ├── ArtifactError (ValueError)       saved clusters or a calibrator: missing, damaged or of another version
-    ├── CalibratorMismatch (ValueError)  a calibrator that was fitted on scores of another kind
+    ├── CalibratorMismatchError (ValueError)  a calibrator that was fitted on scores of another kind
     ├── ModelError (ValueError)          a model that is not there, is damaged, or lacks the tables we need
     ├── InsufficientMemory (MemoryError) refused before the work starts, with the figures
     ├── MissingExtra (ImportError)       an optional dependency, with the line that installs it
-    ├── OverBudget (RuntimeError)        work on an answer that was ended since it took too long
+    ├── BudgetExceededError (RuntimeError)        work on an answer that was ended since it took too long
     └── BackendError (RuntimeError)      an engine did something we cannot score
 
 Errors about arguments are also `ValueError`, so an ordinary `except` works. The command line prints any
@@ -39,11 +39,11 @@ class VocabularyMismatch(VocabularyError):
     """Clusters or a tokenizer belong to another model than the one in use."""
 
 
-class InvalidInput(SemtokenError, ValueError):
+class InvalidInputError(SemtokenError, ValueError):
     """An argument, a prompt or a line of a file that cannot be used."""
 
 
-class InvalidLogits(InvalidInput):
+class InvalidLogits(InvalidInputError):
     """A distribution with NaN, +inf, no finite value, or of the wrong shape; numbers that are no log-probabilities."""
 
 
@@ -55,7 +55,7 @@ class ArtifactError(SemtokenError, ValueError):
     """Saved clusters, or a calibrator, that are missing, damaged, changed or of another format version."""
 
 
-class CalibratorMismatch(SemtokenError, ValueError):
+class CalibratorMismatchError(SemtokenError, ValueError):
     """A calibrator was fitted on scores of another method, other clusters, rules, distribution or exactness."""
 
 
@@ -71,7 +71,7 @@ class MissingExtra(SemtokenError, ImportError):
     """An optional dependency is not installed; the message holds the line that installs it."""
 
 
-class OverBudget(SemtokenError, RuntimeError):
+class BudgetExceededError(SemtokenError, RuntimeError):
     """The parts of an answer would take more time or memory than they may; the answer has its score without them."""
 
 

@@ -12,13 +12,13 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from semtoken.core.results import Running, ScoredResponse
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.core.results import Running, ScoredAnswer
+from semtoken.errors import BackendError, InvalidInputError
 from semtoken.methods.observers.steps import Completion, Observer, Step
 from semtoken.models.base import Prompt
 from semtoken.models.prompt_ids import AnswerText, question_of_prompt
 from semtoken.models.scores import AnswerScores
-from semtoken.stc import STC
+from semtoken.scored_model import ScoredModel
 
 if TYPE_CHECKING:
     from semtoken.guarantees import Threshold
@@ -65,7 +65,7 @@ class AnswerStream:
         self._tokens.close()
 
     @property
-    def result(self) -> ScoredResponse:
+    def result(self) -> ScoredAnswer:
         """The scored answer, once the stream has ended; `BackendError` while tokens are to come or if it was closed."""
         if self._state.result is None:
             raise BackendError("The answer is not complete. Take all tokens of the stream before you ask for `result`.")
@@ -73,7 +73,7 @@ class AnswerStream:
 
 
 def stream_generate(
-    stc: STC,
+    stc: ScoredModel,
     prompt: Prompt,
     max_new_tokens: int = 256,
     *,
@@ -96,23 +96,26 @@ def stream_generate(
     prompt
         A string, a list of chat messages, or token ids.
     max_new_tokens, stop_at_newline, stop_strings, stop_above_product, **generation_kwargs
-        As in `STC.generate`.
+        As in `ScoredModel.generate`.
 
     Returns
     -------
     AnswerStream
-        An iterator of `StreamedToken`, whose `result` at the end equals that of `STC.generate`. The generation begins
-        with the first token that is asked for. What goes wrong in it is raised where the next token is asked for.
+        An iterator of `StreamedToken`, whose `result` at the end equals that of `ScoredModel.generate`. The generation
+        begins with the first token that is asked for. What goes wrong in it is raised where the next token is asked
+        for.
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         An empty prompt, chat messages without a template, no room for an answer, or several answers asked for.
     BackendError
         Beam search or assisted decoding was asked for.
     """
     if generation_kwargs.get("num_return_sequences", 1) != 1:
-        raise InvalidInput("A stream holds one answer; num_return_sequences must be 1. Begin several streams instead.")
+        raise InvalidInputError(
+            "A stream holds one answer; num_return_sequences must be 1. Begin several streams instead."
+        )
     decoding = stc.decoding(max_new_tokens, 1, stop_at_newline, stop_strings, generation_kwargs)
     stc.backend.check([prompt], decoding)
     state = _State()
@@ -132,7 +135,7 @@ class _State:
 
     queue: SimpleQueue[StreamedToken | BaseException | None] = field(default_factory=SimpleQueue)
     cancelled: Event = field(default_factory=Event)
-    result: ScoredResponse | None = None
+    result: ScoredAnswer | None = None
 
 
 def _tokens(generate: Callable[[], None], state: _State) -> Generator[StreamedToken, None, None]:

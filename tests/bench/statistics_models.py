@@ -19,7 +19,7 @@ QUESTIONS = ["who is it", "The capital of France", "television", "is it the same
 
 @cache
 def answering(kind: str = "byte-level", hidden: int = 16) -> Any:
-    """An `STC` over a random Llama whose head is padded, with random clusters."""
+    """An `ScoredModel` over a random Llama whose head is padded, with random clusters."""
     tokenizer = tiny.TOKENIZERS[kind]()
     model = tiny.llama(len(tokenizer) + 24, hidden=hidden)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
@@ -28,7 +28,7 @@ def answering(kind: str = "byte-level", hidden: int = 16) -> Any:
     model.lm_head.bias = torch.nn.Parameter(bias)
     vocabulary = st.Vocabulary.from_tokenizer(tokenizer)
     clusters = st.TokenClusters(np.random.default_rng(0).integers(0, 80, vocabulary.size), vocabulary)
-    return st.STC(model, tokenizer, clusters)
+    return st.ScoredModel(model, tokenizer, clusters)
 
 
 def encoder(labels: dict[int, str] | None = None, *, seed: int = 1) -> Any:

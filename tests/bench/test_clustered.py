@@ -28,22 +28,22 @@ def scorers(stc: Any) -> dict[str, Scorer]:
     }
 
 
-def log_scores(found: dict[str, list[st.ScoredResponse]]) -> dict[str, list[float]]:
-    return {name: [one.log_score for one in answers] for name, answers in found.items()}
+def log_confidences(found: dict[str, list[st.ScoredAnswer]]) -> dict[str, list[float]]:
+    return {name: [one.log_confidence for one in answers] for name, answers in found.items()}
 
 
 @pytest.mark.parametrize("preset", ["paper", "default"])
 def test_the_almanacs_scores_are_those_of_its_generation(preset: Any) -> None:
-    stc = st.STC.from_pretrained("almanac", device="cpu", preset=preset)
+    stc = st.ScoredModel.from_pretrained("almanac", device="cpu", preset=preset)
     prompts = [stc.tokenizer(question.prompt())["input_ids"] for question in load_questions("dev")[:40]]
     generations = record_greedy(stc, prompts, FIELDS, AnswerSettings(batch_size=16), Timings())
     answers = [generation.token_ids for generation in generations]
-    found = log_scores(clustered_scores(stc, prompts, answers, scorers(stc), Timings(), batch_size=7))
+    found = log_confidences(clustered_scores(stc, prompts, answers, scorers(stc), Timings(), batch_size=7))
     for name in FIELDS:
         expected = [getattr(generation, name) for generation in generations]
         np.testing.assert_allclose(found[name], expected, rtol=1e-4, atol=1e-5)
     scored = stc.generate([question.prompt() for question in load_questions("dev")[:40]], stop_at_newline=True)
-    np.testing.assert_allclose(found["stc_log_score"], [one.log_score for one in scored], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found["stc_log_score"], [one.log_confidence for one in scored], rtol=1e-4, atol=1e-5)
 
 
 def test_many_clusterings_share_one_pass_and_each_has_its_own_seconds() -> None:
@@ -70,13 +70,13 @@ def test_many_clusterings_share_one_pass_and_each_has_its_own_seconds() -> None:
     clustered_scores(stc, prompts, answers, {}, Timings(), batch_size=3)
     alone, passes = passes, 0
     timings = Timings()
-    found = log_scores(clustered_scores(stc, prompts, answers, others, timings, batch_size=3))
+    found = log_confidences(clustered_scores(stc, prompts, answers, others, timings, batch_size=3))
     handle.remove()
     assert passes == alone
     assert timings.seconds.keys() == {READING, NORMALIZERS, *others}
     for name, scorer in others.items():
-        single = st.STC(stc.model, stc.tokenizer, scorer.clusters, preset="paper")
-        expected = [one.log_score for one in single.score(list(models.QUESTIONS), answers)]
+        single = st.ScoredModel(stc.model, stc.tokenizer, scorer.clusters, preset="paper")
+        expected = [one.log_confidence for one in single.score(list(models.QUESTIONS), answers)]
         np.testing.assert_allclose(found[name], expected, rtol=1e-4, atol=1e-5)
     assert len({tuple(np.round(values, 6)) for values in found.values()}) == len(others)
 

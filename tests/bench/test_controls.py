@@ -26,7 +26,7 @@ from semtoken.bench.report.measure import Measured, measure
 from semtoken.bench.report.overview import headline
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import almanac_clusters_path
 from tests import tiny
 from tests.bench.report_runs import cell, figure, paired, results, texts
@@ -64,7 +64,7 @@ def test_a_shuffle_within_bins_keeps_the_labels_of_every_bin(clusters: st.TokenC
         for one in range(7):
             assert sorted(shuffled.labels[bins == one]) == sorted(clusters.labels[bins == one])
     assert counts[bins == 0].min() >= counts[bins == 6].max()
-    with pytest.raises(InvalidInput, match=r"counts of shape \(3,\)"):
+    with pytest.raises(InvalidInputError, match=r"counts of shape \(3,\)"):
         frequency_bins(10, 2, [1, 2, 3])
 
 
@@ -105,7 +105,7 @@ def test_parts_are_those_of_scores_by_hand() -> None:
     for name, counted in expected.items():
         rules = st.ScoringRules("paper", **CONTROLS[name].rules)
         found = st.score_logits(row[None], [token], control_clusters(main, f"control:{name}"), rules)
-        assert math.exp(found.log_score) == pytest.approx(p[counted].sum(), rel=1e-5), name
+        assert math.exp(found.log_confidence) == pytest.approx(p[counted].sum(), rel=1e-5), name
     drawn = [p[token] + p[rng.permutation(np.flatnonzero(~alone))[: cluster.sum() - 1]].sum() for _ in range(20_000)]
     mean = math.exp(row_means_log_score(main, [token], [math.log(p[token])]))
     assert mean == pytest.approx(np.mean(drawn), abs=4 * np.std(drawn) / len(drawn) ** 0.5)
@@ -138,7 +138,7 @@ def test_a_run_has_every_control_from_one_pass(tmp_path: Path) -> None:
 
 def test_counts_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     content = tiny_settings(tmp_path) | {"controls": {"token_counts": str(tmp_path / "none.npy")}}
-    with pytest.raises(InvalidInput, match=r"token counts cannot be read from .*none\.npy"):
+    with pytest.raises(InvalidInputError, match=r"token counts cannot be read from .*none\.npy"):
         run_benchmark(check_settings(content, "the test"), tmp_path / "run")
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from semtoken.bench.datasets import Dataset, read_dataset
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.models.prompts import PROMPTS, PromptFormat
 from semtoken.support.almanac import load_questions
 
@@ -139,9 +139,11 @@ def test_web_questions_in_the_layout_of_the_hub(tmp_path: Path) -> None:
 
 def test_a_folder_of_another_set_is_told(tmp_path: Path) -> None:
     write_parquet(tmp_path / "data" / "test-00000-of-00001.parquet", [{"title": "x"}])
-    with pytest.raises(InvalidInput, match="row 0 is not of the form that stanfordnlp/web_questions has: it has title"):
+    with pytest.raises(
+        InvalidInputError, match="row 0 is not of the form that stanfordnlp/web_questions has: it has title"
+    ):
         read_dataset("wq", path=tmp_path)
-    with pytest.raises(InvalidInput, match=r"NQ cannot be loaded from .*validation.*\. A local copy can"):
+    with pytest.raises(InvalidInputError, match=r"NQ cannot be loaded from .*validation.*\. A local copy can"):
         read_dataset("nq", path=tmp_path)
 
 
@@ -156,7 +158,7 @@ def test_the_hub_id_is_asked_for_and_a_failure_is_told(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(datasets, "load_dataset", refuse)
     for name in ("nq", "tqa", "wq"):
-        with pytest.raises(InvalidInput, match=r"cannot be loaded from .*: no network here\. A local"):
+        with pytest.raises(InvalidInputError, match=r"cannot be loaded from .*: no network here\. A local"):
             read_dataset(name)
     assert asked == [
         ("google-research-datasets/nq_open", None, {"split": "validation"}),
@@ -239,25 +241,25 @@ def test_bad_lines_are_refused_with_their_number(tmp_path: Path, line: str, mess
     path = tmp_path / "questions.jsonl"
     good = '{"id": "one", "question": "Who?", "answers": ["a"]}\n'
     path.write_text(good + line, encoding="utf-8", errors="surrogateescape")
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         read_dataset(path)
 
 
 def test_missing_empty_and_damaged_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"no question set '.*none\.jsonl': neither one of nq, tqa"):
+    with pytest.raises(InvalidInputError, match=r"no question set '.*none\.jsonl': neither one of nq, tqa"):
         read_dataset(tmp_path / "none.jsonl")
-    with pytest.raises(InvalidInput, match=r"cannot be read: No such file"):
+    with pytest.raises(InvalidInputError, match=r"cannot be read: No such file"):
         read_dataset("nq", path=tmp_path / "none.jsonl")
-    with pytest.raises(InvalidInput, match="cannot be read: Is a directory"):
+    with pytest.raises(InvalidInputError, match="cannot be read: Is a directory"):
         read_dataset(tmp_path)
     (tmp_path / "empty.jsonl").write_text("\n\n")
-    with pytest.raises(InvalidInput, match="holds no question"):
+    with pytest.raises(InvalidInputError, match="holds no question"):
         read_dataset(tmp_path / "empty.jsonl")
     whole = write(tmp_path / "cut.jsonl.gz", {"question": "Who?", "answers": ["a"]}).read_bytes()
     (tmp_path / "cut.jsonl.gz").write_bytes(whole[:-12])
-    with pytest.raises(InvalidInput, match=r"cut\.jsonl\.gz cannot be read"):
+    with pytest.raises(InvalidInputError, match=r"cut\.jsonl\.gz cannot be read"):
         read_dataset(tmp_path / "cut.jsonl.gz")
-    with pytest.raises(InvalidInput, match="A path can be given for nq"):
+    with pytest.raises(InvalidInputError, match="A path can be given for nq"):
         read_dataset("almanac", path=tmp_path)
 
 
@@ -279,7 +281,7 @@ def test_a_limit_takes_a_random_part_in_order() -> None:
     assert chosen == part(40, seed=1) != part(40, seed=2) != ids[:40]
     assert len({question.relation for question in read_dataset("almanac", limit=40).questions}) > 3
     assert part(10**6) == ids
-    with pytest.raises(InvalidInput, match="limit must be positive"):
+    with pytest.raises(InvalidInputError, match="limit must be positive"):
         part(0)
 
 

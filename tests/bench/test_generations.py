@@ -17,7 +17,7 @@ import semtoken as st
 from semtoken.bench.statistics import AnswerSettings, Timings, record_greedy, record_samples
 from semtoken.bench.statistics.recording import chosen_first
 from semtoken.core.results.generation import Generation
-from semtoken.errors import InvalidInput, InvalidLogits, ModelError
+from semtoken.errors import InvalidInputError, InvalidLogits, ModelError
 from semtoken.models.transformers import passes
 from semtoken.models.transformers.inside import layer_at
 from semtoken.models.transformers.writing import depth_of, draw, draw_key, drawn_places
@@ -81,7 +81,7 @@ def test_stc_scores_come_from_the_same_pass() -> None:
         answer = list(generation.token_ids)
         logits, _ = full_pass(stc, ids, answer)
         for field, changed in ({"stc_log_score": {}} | rules).items():
-            expected = st.score_logits(logits, answer, stc.clusters, st.ScoringRules(**changed)).log_score
+            expected = st.score_logits(logits, answer, stc.clusters, st.ScoringRules(**changed)).log_confidence
             assert getattr(generation, field) == pytest.approx(expected, abs=1e-3)
 
 
@@ -197,7 +197,7 @@ def replace_head(stc: Any, token: int) -> Any:
     bias = torch.zeros(stc.model.config.vocab_size)
     bias[token] = 1e4
     model.lm_head.bias = torch.nn.Parameter(bias)
-    return st.STC(model, stc.tokenizer, stc.clusters)
+    return st.ScoredModel(model, stc.tokenizer, stc.clusters)
 
 
 def test_nan_is_refused_with_its_step() -> None:
@@ -273,7 +273,7 @@ def test_keys_of_different_samples_prompts_and_seeds_differ() -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf")])
 def test_impossible_temperatures_are_refused(temperature: float) -> None:
-    with pytest.raises(InvalidInput, match="temperature must be a positive number"):
+    with pytest.raises(InvalidInputError, match="temperature must be a positive number"):
         draw(torch.zeros(1, 2), streams(0, 1), temperature)
 
 
@@ -285,7 +285,7 @@ def test_the_smallest_temperatures_take_the_best_token(temperature: float) -> No
 
 @pytest.mark.parametrize("name", ["n_samples", "batch_size", "max_new_tokens", "top_k"])
 def test_impossible_decodings_are_refused(name: str) -> None:
-    with pytest.raises(InvalidInput, match=f"'{name}' must be a whole number of at least 1, got 0"):
+    with pytest.raises(InvalidInputError, match=f"'{name}' must be a whole number of at least 1, got 0"):
         AnswerSettings(**{name: 0})
 
 

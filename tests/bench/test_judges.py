@@ -27,7 +27,7 @@ from semtoken.bench.judges.kinds import (
     write_verdicts,
 )
 from semtoken.bench.judges.llm import LLMJudge
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import Question
 from tests.cli.run import invoke
 
@@ -108,7 +108,7 @@ THREE = [item("Ann", "Ann", id="a"), item("Bob\n", "Ann", id="b"), item("", "Ann
 
 def test_a_file_that_is_missing_is_told_as_such(tmp_path: Path) -> None:
     for name in ("people.csv", "people.jsonl"):
-        with pytest.raises(InvalidInput) as caught:
+        with pytest.raises(InvalidInputError) as caught:
             ImportedJudge(tmp_path / name).check(["1"])
         assert "No such file or directory" in str(caught.value) and "CSV" not in str(caught.value)
 
@@ -147,7 +147,7 @@ def test_verdicts_that_cannot_be_are_refused(tmp_path: Path, name: str, text: st
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     one = ImportedJudge(path)
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         one.check(item.question.id for item in THREE)
         one.judge(THREE)
 
@@ -156,7 +156,7 @@ def test_a_file_may_be_judged_in_parts_and_hold_more_if_that_is_said(tmp_path: P
     path = tmp_path / "v.csv"
     path.write_text("id,correct\na,1\nb,0\nz,1\n")
     settings = {"kind": "imported", "path": str(path)}
-    with pytest.raises(InvalidInput, match="no question with the id 'z'"):
+    with pytest.raises(InvalidInputError, match="no question with the id 'z'"):
         judge_from(settings, ids="abc")
     one = judge_from(settings | {"others": "ignore"}, ids="abc")
     assert said(one.judge(THREE[:1])) == [1] and said(one.judge(THREE[1:2])) == [0]
@@ -169,7 +169,7 @@ def test_a_changed_file_of_verdicts_has_other_settings(tmp_path: Path) -> None:
         path.write_text(f"id,correct\na,{verdict}\n")
         found.append(ImportedJudge(path).settings)
     assert found[0] != found[1]
-    with pytest.raises(InvalidInput, match=r"cannot be read from .*none"):
+    with pytest.raises(InvalidInputError, match=r"cannot be read from .*none"):
         _ = ImportedJudge(tmp_path / "none.csv").settings
 
 
@@ -212,9 +212,9 @@ def test_every_two_judges_are_compared() -> None:
         ("b", "c", pytest.approx(-0.8)),
     ]
     assert agreement({"a": [1, 0]}) == []
-    with pytest.raises(InvalidInput, match="judgements of b have shape"):
+    with pytest.raises(InvalidInputError, match="judgements of b have shape"):
         agreement({"a": [1, 0], "b": [1]})
-    with pytest.raises(InvalidInput, match="judgements of b must be a list of 1, 0 and NaN"):
+    with pytest.raises(InvalidInputError, match="judgements of b must be a list of 1, 0 and NaN"):
         agreement({"a": [1, 0], "b": [1, 0.5]})
 
 
@@ -253,7 +253,7 @@ def test_judges_from_settings(tmp_path: Path) -> None:
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: Any, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message) as caught:
+    with pytest.raises(InvalidInputError, match=message) as caught:
         judge_from(settings)
     assert "sk-1" not in str(caught.value)
 
@@ -356,9 +356,9 @@ def test_the_command_refuses_and_leaves_everything_as_it_was(
     ],
 )
 def test_answers_that_cannot_be_judged_are_named(tmp_path: Path, row: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         read_answers(answers(tmp_path / "in.jsonl", *ROWS, row))
-    with pytest.raises(InvalidInput, match="holds no answer"):
+    with pytest.raises(InvalidInputError, match="holds no answer"):
         read_answers(answers(tmp_path / "empty.jsonl"))
 
 

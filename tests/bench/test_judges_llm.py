@@ -19,7 +19,7 @@ import pytest
 
 from semtoken.bench.judges import AnswerToJudge, Verdict
 from semtoken.bench.judges.llm import GIVE_UP_AFTER, Endpoint, LLMJudge, Usage, user_message, verdict_of
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.almanac import Question
 
 for module in ("httpx", "diskcache", "fastapi", "uvicorn"):
@@ -28,12 +28,13 @@ for module in ("httpx", "diskcache", "fastapi", "uvicorn"):
 from tests.bench.unreliable import KEY, Unreliable, completion, running  # noqa: E402
 
 SYSTEM = """# Task
-Evaluate whether the proposed answer to the question is correct based on real-world factual knowledge. Reference answers are provided to assist in your evaluation.
+Evaluate whether the proposed answer to the question is correct based on real-world factual knowledge. Reference answers
+are provided to assist in your evaluation.
 
 # Output
 Respond strictly with a single token:
 - `True' if the proposed answer is correct.
-- `False' if the proposed answer is incorrect or only partially correct."""  # noqa: E501
+- `False' if the proposed answer is incorrect or only partially correct."""
 USER = """Question:
 who is it
 
@@ -222,7 +223,7 @@ def test_it_works_where_an_event_loop_runs(server: Unreliable, tmp_path: Path) -
 
 
 def test_openai_needs_a_key_but_replies_on_disk_do_not(server: Unreliable, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="needs a key: put it into the environment variable OPENAI_API_KEY"):
+    with pytest.raises(InvalidInputError, match="needs a key: put it into the environment variable OPENAI_API_KEY"):
         LLMJudge(endpoint=Endpoint(cache=tmp_path)).judge(items(1))
     local = LLMJudge("judge-1", Endpoint(server.url, cache=tmp_path))
     assert correct(local.judge(items(4))) == expected(4)
@@ -231,7 +232,7 @@ def test_openai_needs_a_key_but_replies_on_disk_do_not(server: Unreliable, tmp_p
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://x/v1", "http://me:pass@host/v1", "https://host/v1?key=abc"])
 def test_addresses_that_cannot_be_or_hold_secrets_are_refused(url: str) -> None:
-    with pytest.raises(InvalidInput, match="address of the endpoint") as caught:
+    with pytest.raises(InvalidInputError, match="address of the endpoint") as caught:
         Endpoint(url)
     assert not {"pass@", "abc"} & set(str(caught.value).split())
 
@@ -265,14 +266,14 @@ def test_a_damaged_or_pickled_folder_is_told(server: Unreliable, tmp_path: Path)
     judge(server, tmp_path / "a").judge(items(1))
     with sqlite3.connect(tmp_path / "a" / "cache.db") as database:
         database.execute("UPDATE Cache SET mode = 4")  # what diskcache would unpickle
-    with pytest.raises(InvalidInput, match="holds a pickled entry"):
+    with pytest.raises(InvalidInputError, match="holds a pickled entry"):
         judge(server, tmp_path / "a").judge(items(1))
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "cache.db").write_bytes(b"no database" * 1000)
-    with pytest.raises(InvalidInput, match=r"folder of replies .*b cannot be used"):
+    with pytest.raises(InvalidInputError, match=r"folder of replies .*b cannot be used"):
         judge(server, tmp_path / "b").judge(items(1))
     (tmp_path / "c").write_text("a file")
-    with pytest.raises(InvalidInput, match=r"folder of replies .*c cannot be used"):
+    with pytest.raises(InvalidInputError, match=r"folder of replies .*c cannot be used"):
         judge(server, tmp_path / "c").judge(items(1))
 
 

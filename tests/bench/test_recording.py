@@ -11,7 +11,7 @@ import pytest
 from semtoken.bench.statistics import AnswerSettings, EntailmentModel, Timings, record
 from semtoken.bench.statistics.steps import EVERYTHING, steps_for
 from semtoken.core.results.generation import Generation
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS, score
 from tests import tiny
 from tests.bench import statistics_models as models
@@ -98,11 +98,11 @@ def test_models_can_be_given_loaded() -> None:
 
 def test_bad_questions_are_refused(tmp_path: Path) -> None:
     stc = models.answering()
-    with pytest.raises(InvalidInput, match="2 questions and 1 prompts"):
+    with pytest.raises(InvalidInputError, match="2 questions and 1 prompts"):
         record(stc, ["a", "b"], prompts=["a"], needs=())
-    with pytest.raises(InvalidInput, match="0 questions"):
+    with pytest.raises(InvalidInputError, match="0 questions"):
         record(stc, [], needs=())
-    with pytest.raises(InvalidInput, match="Prompt 1 is empty"):
+    with pytest.raises(InvalidInputError, match="Prompt 1 is empty"):
         record(stc, ["who", " "], needs=())
-    with pytest.raises(InvalidInput, match="needs holds perplexity; it can hold text"):
+    with pytest.raises(InvalidInputError, match="needs holds perplexity; it can hold text"):
         record(stc, ["who"], needs=["perplexity"])

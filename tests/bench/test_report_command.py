@@ -20,7 +20,7 @@ from semtoken.bench.report.content import build_report
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings
 from semtoken.bench.storage import read_json
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from tests.bench.report_runs import cell, clustering, results
 from tests.bench.runs import TINY_QUESTIONS, same, tiny_settings
 from tests.bench.test_report_writing import contents
@@ -146,7 +146,7 @@ def test_settings_that_changed_are_not_read(run: Path) -> None:
     assert result.exit_code == 1
     assert "settings.json is damaged: its content does not match its checksum" in " ".join(result.stderr.split())
     path.write_text("{}")
-    with pytest.raises(InvalidInput, match=r"settings\.json is damaged: it holds no settings of a run"):
+    with pytest.raises(InvalidInputError, match=r"settings\.json is damaged: it holds no settings of a run"):
         collect(run)
 
 
@@ -194,5 +194,5 @@ def test_texts_are_kept_unless_asked_not_to() -> None:
 
 def test_another_table_is_refused(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), tmp_path / "other.parquet")
-    with pytest.raises(InvalidInput, match="holds no answers of a benchmark run"):
+    with pytest.raises(InvalidInputError, match="holds no answers of a benchmark run"):
         collect(tmp_path / "other.parquet")

@@ -1,4 +1,4 @@
-"""Risk and coverage, chances, answers and calibrators in a report."""
+"""Risk and coverage, probabilities, answers and calibrators in a report."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 
 import semtoken as st
 from semtoken.bench.read_results import collect
-from semtoken.bench.report.chances import CellChances, cell_chances, ranks
 from semtoken.bench.report.content import BenchReport, build_report, html_page, markdown_text
 from semtoken.bench.report.measure import ABLATIONS
+from semtoken.bench.report.probabilities import CellProbabilities, cell_probabilities, ranks
 from semtoken.bench.results import METADATA_KEY, Cell
-from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees import Calibrator, Threshold
 from semtoken.guarantees.fingerprint import Fingerprint
 from semtoken.methods import METHODS
@@ -31,30 +31,30 @@ HOSTILE = "<script>alert(1)</script> | $x$ \x1b[31m"
 def scored(n: int = 200, seed: int = 0, **changes: Any) -> Cell:
     """A cell whose STC is a probability of being right, with texts and log scores."""
     rng = np.random.default_rng(seed)
-    log_score = -rng.exponential(0.7, n)
-    correct = (rng.random(n) < np.exp(log_score)).astype(float)
+    log_confidence = -rng.exponential(0.7, n)
+    correct = (rng.random(n) < np.exp(log_confidence)).astype(float)
     content = {
         "n": n,
         "methods": (),
-        "uncertainty": {"stc": -np.expm1(log_score), "perplexity": rng.normal(size=n)},
+        "uncertainty": {"stc": -np.expm1(log_confidence), "perplexity": rng.normal(size=n)},
         "judgements": {"exact": correct},
-        "log_score": log_score,
+        "log_confidence": log_confidence,
         "signature": SIGNATURE,
         "texts": tuple((f"question {i}?", f"answer {i}") for i in range(n)),
     }
     return cell(**(content | changes))
 
 
-def chances(one: Cell, n_resamples: int = 50) -> CellChances:
-    (found,) = cell_chances([one], "exact", n_resamples)
+def probabilities(one: Cell, n_resamples: int = 50) -> CellProbabilities:
+    (found,) = cell_probabilities([one], "exact", n_resamples)
     return found
 
 
 def calibrator(one: Cell, alpha: float = 0.2, **origin: str) -> Calibrator:
-    assert one.log_score is not None
+    assert one.log_confidence is not None
     known = Fingerprint(**({"signature": SIGNATURE, "distribution": "raw", "scores": "exact"} | origin))
-    made = Calibrator.fit(one.log_score, one.judgements["exact"], fingerprint=known)
-    threshold = Threshold.fit(one.log_score, one.judgements["exact"], alpha=alpha, fingerprint=known)
+    made = Calibrator.fit(one.log_confidence, one.judgements["exact"], fingerprint=known)
+    threshold = Threshold.fit(one.log_confidence, one.judgements["exact"], alpha=alpha, fingerprint=known)
     return replace(made, threshold=threshold)
 
 
@@ -68,7 +68,7 @@ def lines(made: BenchReport, section: str) -> tuple[str, ...]:
 def test_risk_at_a_coverage_counts_the_surest_and_their_ties() -> None:
     uncertainty = np.array([0.1, 0.2, 0.2, 0.2, 0.5, 0.6, np.nan, 0.9, 0.9, np.inf])
     correct = np.array([1.0, 0, 1, 1, 1, 0, 0, 1, np.nan, 0])
-    found = chances(cell(n=10, methods=(), uncertainty={"stc": uncertainty}, judgements={"exact": correct}))
+    found = probabilities(cell(n=10, methods=(), uncertainty={"stc": uncertainty}, judgements={"exact": correct}))
     assert (found.n, found.n_correct) == (9, 5)
     stc = found.methods["stc"]
     assert stc.risk_at(0.1) == 0
@@ -90,12 +90,12 @@ def test_ranks_are_shares_of_answers_that_are_less_sure() -> None:
 
 def test_no_answer_gets_its_chance_from_its_own_label() -> None:
     one = scored(60)
-    before = chances(one).methods["stc"].chances
+    before = probabilities(one).methods["stc"].probabilities
     assert before is not None
     for i in (0, 17, 59):
         labels = one.judgements["exact"].copy()
         labels[i] = 1 - labels[i]
-        after = chances(replace(one, judgements={"exact": labels})).methods["stc"].chances
+        after = probabilities(replace(one, judgements={"exact": labels})).methods["stc"].probabilities
         assert after is not None
         assert after[i] == before[i]
         assert (after != before).any()
@@ -105,16 +105,16 @@ def test_chances_read_the_order_only() -> None:
     one = scored(80)
     own = one.uncertainty["stc"]
     other = replace(one, uncertainty={"stc": np.log(own) - 7.0, "perplexity": own**3})
-    first, second = chances(one).methods["stc"], chances(other).methods
+    first, second = probabilities(one).methods["stc"], probabilities(other).methods
     for found in (second["stc"], second["perplexity"]):
-        np.testing.assert_allclose(found.chances, first.chances)
+        np.testing.assert_allclose(found.probabilities, first.probabilities)
         assert found.report is not None and first.report is not None
         assert found.report.log_loss == first.report.log_loss
         assert found.aurc.value == pytest.approx(first.aurc.value)
 
 
 def test_an_order_that_knows_something_beats_the_base_rate_and_noise_does_not() -> None:
-    found = chances(scored(400, seed=3), 200)
+    found = probabilities(scored(400, seed=3), 200)
     knows, noise = found.methods["stc"].report, found.methods["perplexity"].report
     assert knows is not None and noise is not None
     assert knows.log_loss_gain.high < 0 < knows.n
@@ -125,18 +125,18 @@ def test_an_order_that_knows_something_beats_the_base_rate_and_noise_does_not() 
 
 def test_a_probability_that_is_off_is_told() -> None:
     one = scored(1000, seed=1)
-    right = chances(one).methods["stc"]
+    right = probabilities(one).methods["stc"]
     shifted = replace(one, uncertainty={"stc": np.clip(one.uncertainty["stc"] - 0.3, 0, 1)})
-    wrong = chances(shifted).methods["stc"]
+    wrong = probabilities(shifted).methods["stc"]
     assert right.stated_error < 0.06 < 0.1 < wrong.stated_error
-    assert np.isnan(chances(one).methods["perplexity"].stated_error)
+    assert np.isnan(probabilities(one).methods["perplexity"].stated_error)
 
 
-def test_one_kind_of_answers_gives_no_chances() -> None:
-    found = chances(scored(40, judgements={"exact": np.ones(40)}))
+def test_one_kind_of_answers_gives_no_probabilities() -> None:
+    found = probabilities(scored(40, judgements={"exact": np.ones(40)}))
     assert found.reason == "0 wrong answers are too few, 5 are needed"
     made = build_report(results(scored(40, judgements={"exact": np.ones(40)})), n_resamples=20)
-    assert any("no chances" in line for line in lines(made, "chances"))
+    assert any("no probabilities" in line for line in lines(made, "probabilities"))
 
 
 # --- the report ------------------------------------------------------------------------------------------------------
@@ -147,12 +147,12 @@ def test_every_method_has_its_curve_and_its_reliability() -> None:
     made = build_report(results(cell(n=80), cell("B", n=80, seed=1)), n_resamples=20)
     tables = {table.name: table for table in made.tables}
     names = [name for name in made.measured.cells[0].seconds if name not in ABLATIONS]
-    for name in ("risk_coverage", "chances"):
+    for name in ("risk_coverage", "probabilities"):
         for rows in texts(tables[name]).values():
             assert set(rows) == {METHODS[own].title for own in names}, name
     drawn = {plot.name for plot in made.plots}
     assert {"risk_coverage_1_NQ", "reliability_1_Qwen2.5-7B-NQ", "reliability_2_B-NQ"} <= drawn
-    for file in ("chances", "reliability", "risk_coverage"):
+    for file in ("probabilities", "reliability", "risk_coverage"):
         rows = made.csv[file].splitlines()
         assert {row.split(",")[2] for row in rows[1:]} == set(names)
 
@@ -187,7 +187,7 @@ def test_a_calibrator_is_held_against_the_answers() -> None:
     given = calibrator(fitted)
     assert given.threshold is not None and given.threshold.uncertainty is not None
     made = build_report(results(fresh), n_resamples=20, calibrator=given)
-    accepted = -fresh.log_score <= given.threshold.uncertainty  # type: ignore[operator]
+    accepted = -fresh.log_confidence <= given.threshold.uncertainty  # type: ignore[operator]
     wrong = int((1 - fresh.judgements["exact"])[accepted].sum())
     first, second = lines(made, "calibrator")[:2]
     assert first == given.threshold.statement
@@ -197,9 +197,9 @@ def test_a_calibrator_is_held_against_the_answers() -> None:
     assert not any("Beware" in line for line in lines(made, "calibrator"))
     table = next(table for table in made.tables if table.name == "surest_wrong")
     assert table.header[-1] == "Decision" and set(table.frame["Decision"]) <= {"answer", "abstain"}
-    best = int(np.argmax(np.where(fresh.judgements["exact"] == 0, fresh.log_score, -99)))
-    assert fresh.log_score is not None
-    assert table.frame["Chance"].iloc[0] == f"{100 * given.chance(float(fresh.log_score[best])):.0f}%"
+    best = int(np.argmax(np.where(fresh.judgements["exact"] == 0, fresh.log_confidence, -99)))
+    assert fresh.log_confidence is not None
+    assert table.frame["Probability"].iloc[0] == f"{100 * given.predict_proba(float(fresh.log_confidence[best])):.0f}%"
 
 
 def test_answers_of_the_fit_prove_nothing() -> None:
@@ -213,7 +213,7 @@ def test_answers_of_the_fit_prove_nothing() -> None:
 )
 def test_a_calibrator_that_does_not_belong_is_refused(origin: dict[str, str]) -> None:
     given = calibrator(scored(500), **origin)
-    with pytest.raises(CalibratorMismatch, match=next(iter(origin.values())).split("|")[0]):
+    with pytest.raises(CalibratorMismatchError, match=next(iter(origin.values())).split("|")[0]):
         build_report(results(scored(100, seed=2)), n_resamples=20, calibrator=given)
 
 
@@ -221,36 +221,36 @@ def test_a_calibrator_of_one_of_two_models_is_shown_there() -> None:
     other = scored(100, seed=2, model="B", signature="k:9|preset:default|words:off")
     made = build_report(results(scored(100, seed=1), other), n_resamples=20, calibrator=calibrator(scored(500)))
     said = lines(made, "calibrator")
-    assert any(line.startswith("Qwen2.5-7B on NQ: Chances") for line in said)
+    assert any(line.startswith("Qwen2.5-7B on NQ: Probabilities") for line in said)
     assert any(line.startswith("B on NQ: not shown") and "k:9" in line for line in said)
 
 
 def test_a_run_without_log_scores_is_told_so() -> None:
-    with pytest.raises(InvalidInput, match="no log scores"):
-        build_report(results(scored(100, log_score=None)), n_resamples=20, calibrator=calibrator(scored(500)))
+    with pytest.raises(InvalidInputError, match="no log scores"):
+        build_report(results(scored(100, log_confidence=None)), n_resamples=20, calibrator=calibrator(scored(500)))
 
 
 def test_the_kept_table_carries_what_a_calibrator_needs(tmp_path: Path) -> None:
     one = scored(100)
-    one.log_score[3] = -np.inf  # type: ignore[index]
+    one.log_confidence[3] = -np.inf  # type: ignore[index]
     first = build_report(results(one), n_resamples=20)
     path = tmp_path / "answers.parquet"
     path.write_bytes(first.answers)
     (back,) = collect(path).cells
-    np.testing.assert_array_equal(back.log_score, one.log_score)
+    np.testing.assert_array_equal(back.log_confidence, one.log_confidence)
     assert back.signature == SIGNATURE and back.texts == one.texts
 
     table = pyarrow.parquet.read_table(io.BytesIO(first.answers))
     facts = json.loads((table.schema.metadata or {})[METADATA_KEY]) | {"version": 1}
     pyarrow.parquet.write_table(table.replace_schema_metadata({METADATA_KEY: json.dumps(facts).encode()}), path)
-    with pytest.raises(InvalidInput, match="version 1 of its format"):
+    with pytest.raises(InvalidInputError, match="version 1 of its format"):
         collect(path)
 
 
 def test_public_figures_agree_with_the_library() -> None:
     """The area of the table is that of `st.metrics.risk_coverage`."""
     one = scored(120)
-    found = chances(one).methods["stc"]
+    found = probabilities(one).methods["stc"]
     assert found.aurc.value == pytest.approx(
         st.metrics.risk_coverage(one.uncertainty["stc"], one.judgements["exact"]).aurc
     )

@@ -16,7 +16,7 @@ from semtoken.bench.report.content import build_report
 from semtoken.bench.report.measure import ABLATIONS, METRICS, Measured, chosen_judge, measure, title_of
 from semtoken.bench.report.overview import headline, notes, overview
 from semtoken.bench.report.table import signed
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS
 from tests.bench.report_runs import cell, clustering, equals, figure, paired, results, texts
 
@@ -77,7 +77,7 @@ def test_any_method_can_be_what_the_others_are_set_against() -> None:
         (title_of(name), metric) for name in others for metric in METRICS.values()
     }
     words = r"no scores of 'sra' \(did you mean 'sar'\?\); there are those of stc, stc_no_prefix"
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         measure(results(one), "exact", n_resamples=50, reference="sra")
 
 
@@ -146,9 +146,9 @@ def test_the_judge_is_the_primary_one_unless_another_is_asked_for() -> None:
     run = results(cell(methods=("stc",)))
     assert chosen_judge(run, None) == "exact"
     assert chosen_judge(run, "llm") == "llm"
-    with pytest.raises(InvalidInput, match="judge 'people'; there are those of exact, llm"):
+    with pytest.raises(InvalidInputError, match="judge 'people'; there are those of exact, llm"):
         chosen_judge(run, "people")
-    with pytest.raises(InvalidInput, match=r"'rouge'.*--judge.*resume"):
+    with pytest.raises(InvalidInputError, match=r"'rouge'.*--judge.*resume"):
         chosen_judge(replace(run, primary_judge="rouge"), None)
 
 
@@ -157,7 +157,7 @@ def test_the_judge_is_the_primary_one_unless_another_is_asked_for() -> None:
 )
 def test_a_run_with_nothing_complete_says_what_to_do(cells) -> None:
     run = results(*cells)
-    with pytest.raises(InvalidInput, match=r"nothing complete.*semtoken bench run"):
+    with pytest.raises(InvalidInputError, match=r"nothing complete.*semtoken bench run"):
         measure(run, chosen_judge(run, None))
 
 

@@ -20,7 +20,7 @@ from semtoken.bench.report import content as report_content
 from semtoken.bench.report.content import BenchReport, build_report, write_report
 from semtoken.bench.report.measure import Measured, measure
 from semtoken.bench.report.plots import against_overhead, bars, plots, sensitivity_panels
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from tests.bench.report_runs import cell, clustering, figure, results
 
 HOSTILE = "<script>alert(1)</script> $x$ \x1b[31m"
@@ -163,15 +163,15 @@ def test_other_files_are_never_lost(tmp_path: Path) -> None:
     target = write_report(report(), tmp_path / "report").parent
     (target / "figures" / "mine.txt").write_text("mine")
     before = contents(target)
-    with pytest.raises(InvalidInput, match=r"figures/mine\.txt.*--out"):
+    with pytest.raises(InvalidInputError, match=r"figures/mine\.txt.*--out"):
         write_report(report(), target)
     assert contents(target) == before
     other = tmp_path / "other"
     other.mkdir()
     (other / "index.html").write_text("mine")
-    with pytest.raises(InvalidInput, match=r"index\.html"):
+    with pytest.raises(InvalidInputError, match=r"index\.html"):
         write_report(report(), other)
-    with pytest.raises(InvalidInput, match="is a file"):
+    with pytest.raises(InvalidInputError, match="is a file"):
         write_report(report(), other / "index.html")
 
 
@@ -184,7 +184,7 @@ def test_a_report_that_fails_halfway_leaves_the_former_one(tmp_path: Path, monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(report_content, "latex_document", full)
-    with pytest.raises(InvalidInput, match="No space left"):
+    with pytest.raises(InvalidInputError, match="No space left"):
         write_report(made, target)
     assert contents(target) == before
     assert [path.name for path in tmp_path.iterdir()] == ["report"]

@@ -16,7 +16,7 @@ from semtoken.bench.settings import RunSettings, check_settings, read_settings
 from semtoken.bench.statistics.pairs import DEFAULT_NLI
 from semtoken.cli.bench_run import resolve
 from semtoken.core import ScoringRules
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS
 from semtoken.support.almanac import almanac_clusters_path, almanac_path
 from semtoken.support.checkpoints import CATALOGUE
@@ -89,7 +89,7 @@ def test_yaml_and_toml_say_the_same(tmp_path: Path) -> None:
     ],
 )
 def test_errors_say_where_and_what(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         checked(**changes)
     assert words in str(caught.value) and str(caught.value).startswith("the test cannot be used.")
 
@@ -98,11 +98,11 @@ def test_files_that_are_no_settings(tmp_path: Path) -> None:
     cases = {"a.yaml": ("models: [", "not YAML"), "b.toml": ("models = ", "not TOML"), "c.yaml": ("- a", "must hold")}
     for name, (content, words) in cases.items():
         (tmp_path / name).write_text(content)
-        with pytest.raises(InvalidInput, match=words):
+        with pytest.raises(InvalidInputError, match=words):
             read_settings(tmp_path / name)
-    with pytest.raises(InvalidInput, match="cannot be read"):
+    with pytest.raises(InvalidInputError, match="cannot be read"):
         read_settings(tmp_path / "none.yaml")
-    with pytest.raises(InvalidInput, match=r"\.yaml or \.toml"):
+    with pytest.raises(InvalidInputError, match=r"\.yaml or \.toml"):
         read_settings(tmp_path / "a.json")
 
 

@@ -34,7 +34,7 @@ from semtoken.bench.storage import (
     write_shard,
 )
 from semtoken.core.results.generation import Generation
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods import eigenscore
 from semtoken.support.files.temporary import WORKING
 from tests import worked
@@ -128,7 +128,7 @@ def test_half_written_files_of_a_killed_run_are_removed(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidInput, match=r"00007\.parquet cannot be written"):
+    with pytest.raises(InvalidInputError, match=r"00007\.parquet cannot be written"):
         write(tmp_path / "file" / "greedy")
 
 
@@ -138,7 +138,7 @@ def test_a_second_process_is_told_and_a_dead_one_holds_nothing(tmp_path: Path) -
     holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None and holder.stdout.readline() == "held\n"
     try:
-        with pytest.raises(InvalidInput, match="Another run is at work"), locked(tmp_path):
+        with pytest.raises(InvalidInputError, match="Another run is at work"), locked(tmp_path):
             pass
     finally:
         holder.kill()

@@ -22,7 +22,7 @@ from semtoken.bench.settings import check_settings
 from semtoken.bench.statistics import AnswerSettings, record
 from semtoken.bench.statistics.steps import steps_for
 from semtoken.core.results.generation import Generation
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS, score
 from semtoken.models.transformers import TransformersBackend
 from semtoken.support.files.temporary import WORKING
@@ -70,7 +70,7 @@ def generations(made: tuple[dict[str, Any], Path]) -> list[Generation]:
     vocabulary_only = semtoken.TokenClusters.from_pretrained(clusters)
     model = settings["models"][0]["name"]
     main = semtoken.TokenClusters.from_model(model, vocabulary_only.vocabulary, n_clusters=60)
-    stc = semtoken.STC.from_pretrained(model, clusters=main, preset="paper", device="cpu")
+    stc = semtoken.ScoredModel.from_pretrained(model, clusters=main, preset="paper", device="cpu")
     questions = [question for question, _ in TINY_QUESTIONS]
     return record(
         stc,
@@ -103,7 +103,7 @@ def test_variants_are_scores_with_other_clusters(made: Any, generations: list[Ge
     assert by_name["n_clusters=20"].settings["n_clusters"] == 20 and by_name["main"].n_tokens > 300
     model = settings["models"][0]["name"]
     clusters = semtoken.TokenClusters.from_model(model, n_clusters=20)
-    stc = semtoken.STC.from_pretrained(model, clusters=clusters, preset="paper", device="cpu")
+    stc = semtoken.ScoredModel.from_pretrained(model, clusters=clusters, preset="paper", device="cpu")
     scored = stc.score(prompts(), [list(generation.token_ids) for generation in generations])
     expected = [one.uncertainty for one in scored]
     np.testing.assert_allclose(cell.variants["n_clusters=20"], expected, atol=1e-5)
@@ -303,7 +303,7 @@ def test_a_method_without_its_statistic_fails_alone(made: Any, tmp_path: Path, m
 
 def test_a_folder_of_other_files_is_left_alone(made: Any, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(InvalidInput, match=r"holds something else than a run \(thesis.tex\)"):
+    with pytest.raises(InvalidInputError, match=r"holds something else than a run \(thesis.tex\)"):
         start(deepcopy(made[0]), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -311,13 +311,13 @@ def test_a_folder_of_other_files_is_left_alone(made: Any, tmp_path: Path) -> Non
 def test_two_sets_with_one_label_are_refused(made: Any, tmp_path: Path) -> None:
     settings = deepcopy(made[0])
     settings["datasets"].append(settings["datasets"][0])
-    with pytest.raises(InvalidInput, match="Two data sets have the label 'questions'"):
+    with pytest.raises(InvalidInputError, match="Two data sets have the label 'questions'"):
         start(settings, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_without_a_run_cannot_be_collected(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="holds no benchmark run"):
+    with pytest.raises(InvalidInputError, match="holds no benchmark run"):
         collect(tmp_path)
 
 

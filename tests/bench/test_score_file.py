@@ -19,8 +19,8 @@ from semtoken.bench.score_file.output import LineWriter, _open_to_append
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core import score_logits
-from semtoken.core.results import ScoredResponse
-from semtoken.errors import InvalidInput, VocabularyError
+from semtoken.core.results import ScoredAnswer
+from semtoken.errors import InvalidInputError, VocabularyError
 from semtoken.support.files.record_files import read_records, write_records
 from tests import tiny
 
@@ -38,17 +38,17 @@ class Drawn:
         self.clusters = some_clusters()
         self.calls: list[int] = []
 
-    def _score(self, prompt: Any, ids: Sequence[int], batch: int) -> ScoredResponse:
+    def _score(self, prompt: Any, ids: Sequence[int], batch: int) -> ScoredAnswer:
         random = np.random.default_rng([batch, *str(prompt).encode()])
         logits = random.normal(size=(len(ids), self.clusters.vocabulary.size))
         return score_logits(logits, list(ids), self.clusters)
 
-    def generate(self, prompts: Any, max_new_tokens: int, **options: Any) -> list[ScoredResponse]:
+    def generate(self, prompts: Any, max_new_tokens: int, **options: Any) -> list[ScoredAnswer]:
         self.calls.append(len(prompts))
         ids = [[5 + sum(str(p).encode()) % 250] * max_new_tokens for p in prompts]
         return [self._score(p, i, len(prompts)) for p, i in zip(prompts, ids, strict=True)]
 
-    def score(self, prompts: Any, responses: Any, *, batch_size: int) -> list[ScoredResponse]:
+    def score(self, prompts: Any, responses: Any, *, batch_size: int) -> list[ScoredAnswer]:
         self.calls.append(-len(prompts))
         encode = tiny.byte_level_bpe().encode
         ids = [encode(r) if isinstance(r, str) else r for r in responses]
@@ -100,7 +100,12 @@ def test_every_line_is_carried_through_and_scored(job: ScoringJob, engine: Drawn
 
 def test_result_fields_are_those_of_a_scored_response(engine: Drawn) -> None:
     scored = engine.generate(["x"], 2)[0].to_dict()
-    of_intervals = ("uncertainty_bounds", "log_score_bounds", "proxy_for", "flags")  # a job's scores are exact
+    of_intervals = (
+        "sequence_uncertainty_interval",
+        "log_confidence_interval",
+        "proxy_for",
+        "flags",
+    )  # a job's scores are exact
     with_parts = ("uncertainty_under", "borrowed", "headline", "scores", "score_bounds")  # objects: no column of CSV
     others = ("text", "tokens", "model", *of_intervals, *with_parts)
     assert [name for name in scored if name not in others] == list(RESULT_FIELDS)
@@ -153,9 +158,9 @@ def test_a_finished_job_is_left_alone(job: ScoringJob, engine: Drawn) -> None:
 def test_other_settings_are_refused_by_name(job: ScoringJob, engine: Drawn) -> None:
     run(job, engine)
     before = job.target.read_bytes()
-    with pytest.raises(InvalidInput, match=r'model was "drawn", now "other".*--force'):
+    with pytest.raises(InvalidInputError, match=r'model was "drawn", now "other".*--force'):
         run(replace(job, settings={"model": "other"}), engine)
-    with pytest.raises(InvalidInput, match="batch_size was 4, now 8"):
+    with pytest.raises(InvalidInputError, match="batch_size was 4, now 8"):
         replace(job, batch_size=8).check()
     assert job.target.read_bytes() == before
     run(replace(job, settings={"model": "other"}, overwrite=True), engine)
@@ -165,10 +170,12 @@ def test_other_settings_are_refused_by_name(job: ScoringJob, engine: Drawn) -> N
 def test_another_input_is_refused(job: ScoringJob, engine: Drawn) -> None:
     run(job, engine)
     write(job.source, [*RECORDS[:4], RECORDS[4] | {"id": "changed"}, *RECORDS[5:]])
-    with pytest.raises(InvalidInput, match=r"Line 5 of .*out.jsonl was not made from line 5 .* field 'id' differs"):
+    with pytest.raises(
+        InvalidInputError, match=r"Line 5 of .*out.jsonl was not made from line 5 .* field 'id' differs"
+    ):
         job.check()
     write(job.source, RECORDS[:7])
-    with pytest.raises(InvalidInput, match="8 lines or more, the input only 7"):
+    with pytest.raises(InvalidInputError, match="8 lines or more, the input only 7"):
         job.check()
 
 
@@ -183,7 +190,7 @@ def test_lines_that_were_added_to_the_input_are_scored_too(job: ScoringJob, engi
 
 def test_an_output_of_unknown_origin_is_refused(job: ScoringJob, engine: Drawn) -> None:
     job.target.write_text("precious\n")
-    with pytest.raises(InvalidInput, match=r"out.jsonl exists, but out.jsonl.settings.jsonl"):
+    with pytest.raises(InvalidInputError, match=r"out.jsonl exists, but out.jsonl.settings.jsonl"):
         run(job, engine)
     assert job.target.read_text() == "precious\n"
 
@@ -192,7 +199,7 @@ def test_a_damaged_line_of_output_is_named(job: ScoringJob, engine: Drawn) -> No
     run(job, engine)
     lines = job.target.read_bytes().splitlines(keepends=True)
     job.target.write_bytes(b"".join([*lines[:2], b"\0" * 20 + b"\n", *lines[3:]]))
-    with pytest.raises(InvalidInput, match=r"Line 3 of .* is damaged"):
+    with pytest.raises(InvalidInputError, match=r"Line 3 of .* is damaged"):
         job.check()
 
 
@@ -212,7 +219,7 @@ def test_lines_that_were_changed_or_removed_do_not_count(job: ScoringJob, engine
         lines[-2:] = [lines[-1]]
         expected = "Line 10 "
     job.target.write_bytes(b"".join(lines))
-    with pytest.raises(InvalidInput, match=expected):
+    with pytest.raises(InvalidInputError, match=expected):
         run(job, engine)
     assert job.target.read_bytes() == b"".join(lines)
     job.target.write_bytes(b"".join(whole.splitlines(keepends=True)[:6]))  # lost lines at the end are made again
@@ -241,12 +248,12 @@ def test_a_table_of_questions_is_an_input(job: ScoringJob, engine: Drawn, ending
 
 def test_two_runs_at_once_are_refused(job: ScoringJob, engine: Drawn) -> None:
     another = job.lines.appending(job.all_settings, overwrite=False)
-    with another, pytest.raises(InvalidInput, match="Another run is writing"):
+    with another, pytest.raises(InvalidInputError, match="Another run is writing"):
         run(job, engine)
 
 
 def test_the_input_is_never_written_over(job: ScoringJob) -> None:
-    with pytest.raises(InvalidInput, match="is the input"):
+    with pytest.raises(InvalidInputError, match="is the input"):
         replace(job, target=job.source, overwrite=True).check()
 
 
@@ -285,7 +292,7 @@ def test_a_bad_line_is_found_before_anything_is_scored(job: ScoringJob, engine: 
     run(job, engine)
     before = job.target.read_bytes()
     write(job.source, [*RECORDS, "{oops\n", "\n", "[]\n"])
-    with pytest.raises(InvalidInput, match=r"Line 12 of .*in.jsonl: not JSON.* 1 more lines"):
+    with pytest.raises(InvalidInputError, match=r"Line 12 of .*in.jsonl: not JSON.* 1 more lines"):
         run(job, engine)
     assert job.target.read_bytes() == before
 
@@ -305,7 +312,7 @@ def test_bad_lines_can_be_skipped_and_the_rest_is_what_it_would_be(job: ScoringJ
 
 def test_a_line_that_only_the_tokenizer_finds_bad_stops_with_its_number(job: ScoringJob, engine: Drawn) -> None:
     write(job.source, [*RECORDS[:6], {"prompt": "x", "response": [10**6]}, *RECORDS[6:]])
-    with pytest.raises(InvalidInput, match=r"Line 7 of .*in.jsonl: Token id 1000000 .* kept"):
+    with pytest.raises(InvalidInputError, match=r"Line 7 of .*in.jsonl: Token id 1000000 .* kept"):
         run(job, engine)
     assert len(read(job.target)) == 4
     run(replace(job, skip_bad_lines=True), engine)
@@ -313,7 +320,7 @@ def test_a_line_that_only_the_tokenizer_finds_bad_stops_with_its_number(job: Sco
 
 
 def test_an_error_that_no_line_has_alone_is_passed_on(job: ScoringJob, engine: Drawn) -> None:
-    def fails_together(items: Sequence[Item]) -> list[ScoredResponse]:
+    def fails_together(items: Sequence[Item]) -> list[ScoredAnswer]:
         if len(items) > 1:
             raise VocabularyError("together")
         return engine.generate([items[0].prompt], 2)
@@ -333,7 +340,7 @@ def test_an_error_that_no_line_has_alone_is_passed_on(job: ScoringJob, engine: D
 )
 def test_an_output_that_cannot_be_written_is_found_first(job: ScoringJob, target: str, reason: str) -> None:
     (job.source.parent / "folder.jsonl").mkdir()
-    with pytest.raises(InvalidInput, match=reason):
+    with pytest.raises(InvalidInputError, match=reason):
         replace(job, target=job.source.parent / target).check()
 
 
@@ -345,10 +352,10 @@ def test_check_changes_nothing(job: ScoringJob) -> None:
 
 def test_no_lines_and_no_file(job: ScoringJob) -> None:
     job.source.write_text("\n \n")
-    with pytest.raises(InvalidInput, match="holds no lines"):
+    with pytest.raises(InvalidInputError, match="holds no lines"):
         job.check()
     job.source.unlink()
-    with pytest.raises(InvalidInput, match="cannot be read"):
+    with pytest.raises(InvalidInputError, match="cannot be read"):
         job.check()
 
 
@@ -356,14 +363,17 @@ def test_what_a_full_disk_did_not_take_is_no_second_error(tmp_path: Path) -> Non
     """A file that still holds what it could not write fails to close, too."""
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
-    with pytest.raises(InvalidInput, match="cannot be written: No space"), _open_to_append(Path("/dev/full")) as file:
+    with (
+        pytest.raises(InvalidInputError, match="cannot be written: No space"),
+        _open_to_append(Path("/dev/full")) as file,
+    ):
         LineWriter(Path("out.jsonl"), file).write([b"x" * 100])
 
 
 def test_a_full_disk_is_one_message_and_keeps_what_was_written(job: ScoringJob, engine: Drawn) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
-    with open("/dev/full", "ab") as full, pytest.raises(InvalidInput, match="cannot be written: No space left"):
+    with open("/dev/full", "ab") as full, pytest.raises(InvalidInputError, match="cannot be written: No space left"):
         LineWriter(Path("out.jsonl"), full).write([b"x" * 100_000])
 
 
@@ -394,10 +404,10 @@ class TestParquet:
         assert table.check().done == 4 and not table.target.exists()
         run(table, engine)
         assert table.is_finished(table.check())
-        with pytest.raises(InvalidInput, match="model was"):
+        with pytest.raises(InvalidInputError, match="model was"):
             replace(table, settings={"model": "other"}).check()
         write(table.source, [*RECORDS, {"prompt": "one more"}])
-        with pytest.raises(InvalidInput, match="complete with 11 lines, the input now has 12"):
+        with pytest.raises(InvalidInputError, match="complete with 11 lines, the input now has 12"):
             table.check()
 
     def test_fields_that_first_come_late_are_columns_too(self, table: ScoringJob, engine: Drawn) -> None:
@@ -411,7 +421,7 @@ class TestParquet:
 
     def test_fields_of_two_kinds_are_found_before_the_work(self, table: ScoringJob, engine: Drawn) -> None:
         write(table.source, [{"prompt": "a", "x": 1}, {"prompt": "b", "x": "one"}])
-        with pytest.raises(InvalidInput, match="must hold values of one kind"):
+        with pytest.raises(InvalidInputError, match="must hold values of one kind"):
             run(table, engine)
         assert engine.calls == []
         assert [path.name for path in table.source.parent.iterdir()] == ["in.jsonl"]
@@ -428,15 +438,15 @@ class TestParquet:
             table.target.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
             try:
                 found = table.check()
-            except InvalidInput:
+            except InvalidInputError:
                 continue
             assert found.done == len(RECORDS) and ending == ".parquet", place  # unused bytes of its footer
         table.target.write_bytes(whole)
         write(table.source, [*RECORDS[:-1], {**RECORDS[-1], "id": 99}])
-        with pytest.raises(InvalidInput, match="made from another input"):
+        with pytest.raises(InvalidInputError, match="made from another input"):
             table.check()
 
     def test_a_foreign_table_is_not_replaced(self, table: ScoringJob) -> None:
         table.target.write_bytes(b"precious")
-        with pytest.raises(InvalidInput, match="was not written by such a job"):
+        with pytest.raises(InvalidInputError, match="was not written by such a job"):
             table.check()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from semtoken.bench.score_file import ScoreItems, ScoringJob, run_in_shards, score_items
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.executors import LocalExecutor, Work
 from tests.bench.test_run_ray import in_a_namespace
 from tests.bench.test_score_file import RECORDS, Drawn, write
@@ -83,7 +83,7 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
     shared = job_in(tmp_path / "shared")
     run_in_shards(shared, load, LocalExecutor(load))
     other = ScoringJob(shared.source, shared.target, {"model": "another"}, batch_size=2)
-    with pytest.raises(InvalidInput, match="model"):
+    with pytest.raises(InvalidInputError, match="model"):
         run_in_shards(other, load, LocalExecutor(load))
 
 
@@ -103,6 +103,6 @@ def test_two_ray_workers_write_the_same_lines(tmp_path: Path) -> None:
     assert here.returncode == 0, here.stderr
     by_ray, alone = ([json.loads(x) for x in (tmp_path / name).open()] for name in ("ray.jsonl", "here.jsonl"))
     assert [line["response"] for line in by_ray] == [line["response"] for line in alone]
-    assert [x["log_score"] for x in by_ray] == pytest.approx([x["log_score"] for x in alone], abs=1e-4)
+    assert [x["log_confidence"] for x in by_ray] == pytest.approx([x["log_confidence"] for x in alone], abs=1e-4)
     again = in_a_namespace(*command)
     assert again.returncode == 0 and "nothing to do" in again.stderr

@@ -22,7 +22,7 @@ from semtoken.bench.statistics import (
     token_similarities,
 )
 from semtoken.bench.statistics.pairs import IDENTICAL, ONLY_TOKEN, label_columns, special_token_ids
-from semtoken.errors import InvalidInput, ModelError
+from semtoken.errors import InvalidInputError, ModelError
 from tests import tiny
 from tests.bench import statistics_models as models
 
@@ -175,7 +175,7 @@ def test_a_model_with_several_outputs_is_no_similarity(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [EntailmentModel, SimilarityModel])
 def test_a_batch_holds_at_least_one_pair(kind: Any) -> None:
-    with pytest.raises(InvalidInput, match="batch_size must be positive"):
+    with pytest.raises(InvalidInputError, match="batch_size must be positive"):
         kind(None, batch_size=0) if kind is SimilarityModel else kind(None, None, batch_size=0)
 
 

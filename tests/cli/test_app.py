@@ -52,7 +52,7 @@ def test_choices_are_those_of_the_library() -> None:
         "--metric": inspect.signature(cluster_tokens).parameters["metric"],
         "--embedding": inspect.signature(token_table).parameters["kind"],
         "--parts": inspect.signature(parts_of).parameters["by"],
-        "--guarantee": inspect.signature(Threshold.fit).parameters["promise"],
+        "--guarantee": inspect.signature(Threshold.fit).parameters["guarantee"],
         "--reading": inspect.signature(ReadingOptions).parameters["reading"],
         "--source": inspect.signature(fetch_model).parameters["origin"],
     }

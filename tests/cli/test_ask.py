@@ -14,12 +14,12 @@ SHORT = ("--max-tokens", 4)
 
 
 def test_json_holds_what_the_library_gives(semtoken: RunCommand, model: str, clusters: str) -> None:
-    from semtoken import STC
+    from semtoken import ScoredModel
 
     result = semtoken("ask", "who is it", "and who?", "--model", model, "--json", *SHORT)
     assert result.exit_code == 0, result.output
     written = read_lines(result.stdout)
-    stc = STC.from_pretrained(model)
+    stc = ScoredModel.from_pretrained(model)
     prompts = [PROMPTS["tqa"].prompt(q) for q in ("who is it", "and who?")]
     expected = stc.generate(prompts, 4, stop_at_newline=True)
     assert written == [
@@ -45,23 +45,23 @@ def test_shows_answer_uncertainty_and_tokens(semtoken: RunCommand, model: str, c
 
 
 def test_parts_on_request(semtoken: RunCommand, model: str, clusters: str) -> None:
-    from semtoken import STC
+    from semtoken import ScoredModel
 
     asked = ("ask", "who is it", "--model", model, *SHORT, "--parts", "word")
     [written] = read_lines(semtoken(*asked, "--json").stdout)
-    [answer] = STC.from_pretrained(model).generate(PROMPTS["tqa"].prompt("who is it"), 4, stop_at_newline=True)
+    [answer] = ScoredModel.from_pretrained(model).generate(PROMPTS["tqa"].prompt("who is it"), 4, stop_at_newline=True)
     assert written["parts"] == json.loads(json.dumps([part.to_dict() for part in answer.parts("word")]))
     shown = semtoken(*asked).stdout
     assert all(number(part["confidence"]) in shown for part in written["parts"])
 
 
 def test_raw_prompt_and_rules_change_what_is_asked_and_counted(semtoken: RunCommand, model: str, clusters: str) -> None:
-    from semtoken import STC
+    from semtoken import ScoredModel
 
     arguments = ("--no-chat-template", "--preset", "paper", "--json", *SHORT)
     result = semtoken("ask", "the capital of", "--model", model, "--clusters", clusters, *arguments)
-    [expected] = STC.from_pretrained(model, clusters=clusters, preset="paper").generate("the capital of", 4)
-    assert read_lines(result.stdout)[0]["log_score"] == pytest.approx(expected.log_score)
+    [expected] = ScoredModel.from_pretrained(model, clusters=clusters, preset="paper").generate("the capital of", 4)
+    assert read_lines(result.stdout)[0]["log_confidence"] == pytest.approx(expected.log_confidence)
     assert read_lines(result.stdout)[0]["preset"] == "paper"
 
 

@@ -16,23 +16,23 @@ import pytest
 
 import semtoken as st
 from semtoken.cli.calibrate import _one_of_each
+from semtoken.guarantees.exact import label_order
 from semtoken.guarantees.labels import AnswerRecord
-from semtoken.guarantees.promises import label_order
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
 from tests.guarantees.worlds import WORLDS
 
 
-def answers(n: int, *, labelled: int | None = None, seed: int = 0, **changes: Any) -> list[dict[str, Any]]:
+def answers(n: int, *, labeled: int | None = None, seed: int = 0, **changes: Any) -> list[dict[str, Any]]:
     scores, correct = WORLDS["good model"].draw(np.random.default_rng(seed), n)
     return [
         {
             "id": i,
             "question": f"What is number {i}?",
             "response": f"It is {i}.",
-            "log_score": float(score),
+            "log_confidence": float(score),
             "signature": "k:4|preset:default|words:paper",
             "distribution": "raw",
-            "correct": bool(right) if labelled is None or i < labelled else None,
+            "correct": bool(right) if labeled is None or i < labeled else None,
         }
         | changes
         for i, (score, right) in enumerate(zip(scores, correct, strict=True))
@@ -40,18 +40,18 @@ def answers(n: int, *, labelled: int | None = None, seed: int = 0, **changes: An
 
 
 def test_from_labels_to_calibrator_and_report(semtoken: RunCommand, tmp_path: Path) -> None:
-    rows = answers(600, labelled=300)
+    rows = answers(600, labeled=300)
     source = write_lines(tmp_path / "labeled.jsonl", rows)
     result = semtoken("calibrate", source, "-o", tmp_path / "made", "--alpha", "0.2")
     assert result.exit_code == 0, result.output
-    assert "sets of labels drawn" not in result.stderr, "a promise needs no forecast"
+    assert "sets of labels drawn" not in result.stderr, "a guarantee needs no forecast"
     assert "With confidence 90%, at most 20% of the accepted answers are wrong" in result.stdout
     assert "better than the base rate" in result.stdout
     found = st.Calibrator.load(tmp_path / "made")
     assert (found.n, found.fingerprint.signature) == (300, "k:4|preset:default|words:paper")
-    scores, correct = [r["log_score"] for r in rows[:300]], [r["correct"] for r in rows[:300]]
-    assert found.chance(-0.7) == st.Calibrator.fit(scores, correct).chance(-0.7)
-    wanted = st.Threshold.fit(scores, correct, alpha=0.2, unlabelled=[r["log_score"] for r in rows[300:]])
+    scores, correct = [r["log_confidence"] for r in rows[:300]], [r["correct"] for r in rows[:300]]
+    assert found.predict_proba(-0.7) == st.Calibrator.fit(scores, correct).predict_proba(-0.7)
+    wanted = st.Threshold.fit(scores, correct, alpha=0.2, unlabeled=[r["log_confidence"] for r in rows[300:]])
     assert found.threshold is not None and found.threshold.uncertainty == wanted.uncertainty
     page = (tmp_path / "made" / "report.html").read_text()
     assert page.count("<svg") == 2
@@ -68,21 +68,21 @@ def test_from_labels_to_calibrator_and_report(semtoken: RunCommand, tmp_path: Pa
 
 def test_csv_and_a_label_of_another_name(semtoken: RunCommand, tmp_path: Path) -> None:
     rows = answers(100)
-    source = tmp_path / "labelled.csv"
+    source = tmp_path / "labeled.csv"
     with source.open("w", newline="") as file:
-        writer = csv.DictWriter(file, ["question", "response", "log_score", "ok"])
+        writer = csv.DictWriter(file, ["question", "response", "log_confidence", "ok"])
         writer.writeheader()
         for row in rows:
             ok = {True: "yes", False: "no"}[row["correct"]]
-            writer.writerow({**{k: row[k] for k in ("question", "response", "log_score")}, "ok": ok})
+            writer.writerow({**{k: row[k] for k in ("question", "response", "log_confidence")}, "ok": ok})
     assert semtoken("calibrate", source, "-o", tmp_path / "made", "--label-field", "ok").exit_code == 0
     found = st.Calibrator.load(tmp_path / "made")
-    assert found.scores == tuple(sorted(row["log_score"] for row in rows))
+    assert found.scores == tuple(sorted(row["log_confidence"] for row in rows))
     assert found.n_correct == sum(row["correct"] for row in rows)
 
 
 def test_what_more_labels_would_do_is_drawn_from_those_at_hand(semtoken: RunCommand, tmp_path: Path) -> None:
-    """Scores that rank nothing: no number of labels gives a promise, and none is hoped for."""
+    """Scores that rank nothing: no number of labels gives a guarantee, and none is hoped for."""
     rows = answers(250)
     for i, row in enumerate(rows):
         row["correct"] = i % 10 > 3
@@ -92,17 +92,19 @@ def test_what_more_labels_would_do_is_drawn_from_those_at_hand(semtoken: RunComm
     assert said in result.stderr
     assert said in (tmp_path / "made" / "report.html").read_text()
     few = semtoken("calibrate", source, "-o", tmp_path / "few", "--alpha", "0.005")
-    assert "at least 460 labelled answers; you have 250: nothing can be guaranteed" in few.stderr
+    assert "at least 460 labeled answers; you have 250: nothing can be guaranteed" in few.stderr
 
 
-def test_a_promise_for_each_group(semtoken: RunCommand, tmp_path: Path) -> None:
+def test_a_guarantee_for_each_group(semtoken: RunCommand, tmp_path: Path) -> None:
     rows = [row | {"language": "de/ch" if i % 3 else "en"} for i, row in enumerate(answers(600))]
     source = write_lines(tmp_path / "labeled.jsonl", rows)
     result = semtoken("calibrate", source, "-o", tmp_path / "made", "--group-by", "language", "--alpha", "0.3")
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in (tmp_path / "made").iterdir()) == ["de%2Fch", "en"]
     english = [row for row in rows if row["language"] == "en"]
-    wanted = st.Threshold.fit([r["log_score"] for r in english], [r["correct"] for r in english], alpha=0.3, delta=0.05)
+    wanted = st.Threshold.fit(
+        [r["log_confidence"] for r in english], [r["correct"] for r in english], alpha=0.3, delta=0.05
+    )
     found = st.Calibrator.load(tmp_path / "made" / "en").threshold
     assert found is not None and (found.uncertainty, found.n) == (wanted.uncertainty, 200)
     few = write_lines(tmp_path / "few.jsonl", rows[:60])
@@ -134,13 +136,16 @@ def test_accepted_answers_are_judged(semtoken: RunCommand, tmp_path: Path) -> No
         (answers(29), ("30", "label 1 more")),
         (answers(40, correct=True), ("5 wrong answers", "5 more are missing")),
         ([*answers(40), answers(1)[0] | {"question": "Other?", "signature": "k:9"}], ("different ways", "k:9")),
-        ([{"question": "a", "uncertainty": 0.3, "correct": True}], ("log_score", "line 1")),
-        ([{"question": "a", "log_score": 0.3, "correct": True}], ("at most 0", "line 1")),
-        ([{"question": "a", "log_score": -0.3, "correct": "maybe"}], ("maybe", "line 1")),
-        (['{"log_score": NaN}\n'], ("line 1", "NaN")),
+        ([{"question": "a", "uncertainty": 0.3, "correct": True}], ("log_confidence", "line 1")),
+        ([{"question": "a", "log_confidence": 0.3, "correct": True}], ("at most 0", "line 1")),
+        ([{"question": "a", "log_confidence": -0.3, "correct": "maybe"}], ("maybe", "line 1")),
+        (['{"log_confidence": NaN}\n'], ("line 1", "NaN")),
         ([], ("no answers",)),
-        ([{"correct": True}], ("'log_score' is missing", "line 1")),
-        ([{"log_score": -0.3, "right": 1}], ("'correct' is missing", "'log_score', 'right'", "--label-field")),
+        ([{"correct": True}], ("'log_confidence' is missing", "line 1")),
+        (
+            [{"log_confidence": -0.3, "right": 1}],
+            ("'correct' is missing", "'log_confidence', 'right'", "--label-field"),
+        ),
         ([{"question": "a", "response": "b"}], ("'answers' to judge by", "'question', 'response'")),
     ],
 )
@@ -155,7 +160,7 @@ def test_files_that_cannot_be_used(
 def test_only_one_answer_to_a_question_counts(semtoken: RunCommand, tmp_path: Path) -> None:
     rows = answers(50)
     source = write_lines(
-        tmp_path / "twice.jsonl", [*rows, *(r | {"response": "Other", "log_score": -3.0} for r in rows)]
+        tmp_path / "twice.jsonl", [*rows, *(r | {"response": "Other", "log_confidence": -3.0} for r in rows)]
     )
     result = semtoken("calibrate", source, "-o", tmp_path / "made")
     assert "50 further answers to the same questions are left out" in result.stderr
@@ -165,7 +170,7 @@ def test_only_one_answer_to_a_question_counts(semtoken: RunCommand, tmp_path: Pa
 def test_which_answer_to_a_question_counts_does_not_depend_on_its_score() -> None:
     """In a ranked file the first answers are the most doubtful ones: of 600 pairs about half of those are drawn."""
     rows = [AnswerRecord(f"line {i}", {"question": f"Question {i % 600}?"}, float(i < 600), None) for i in range(1200)]
-    drawn = [one.log_score for one in _one_of_each(rows)]
+    drawn = [one.log_confidence for one in _one_of_each(rows)]
     assert len(drawn) == 600 and 250 < sum(map(bool, drawn)) < 350
 
 
@@ -187,11 +192,11 @@ def test_answers() -> tuple[dict[str, np.ndarray], np.ndarray]:
 
     questions = load_questions("test")
     prompts = [question.prompt() for question in questions]
-    answers = st.STC.from_pretrained("almanac", clusters="almanac").generate(
+    answers = st.ScoredModel.from_pretrained("almanac", clusters="almanac").generate(
         prompts, 64, batch_size=32, stop_at_newline=True
     )
     scores = {
-        "default": [one.log_score for one in answers],
+        "default": [one.log_confidence for one in answers],
         "paper": [
             -math.inf if one.empty else math.fsum(t.log_meaning_probability for t in one.tokens) for one in answers
         ],
@@ -202,13 +207,13 @@ def test_answers() -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["default", "paper"])
-def test_the_embedded_model_from_questions_to_a_kept_promise(
+def test_the_embedded_model_from_questions_to_a_kept_guarantee(
     semtoken: RunCommand, tmp_path: Path, test_answers: tuple[dict[str, np.ndarray], np.ndarray], preset: str
 ) -> None:
     """Fitted on the 700 dev questions, checked on the test questions.
 
-    Under `default` the 700 labels carry no promise of 10% (19 of the 231 surest are wrong) and do carry one of 20%;
-    docs/calibration.md has how often that happens. A promise that cannot be given must be refused, not bent.
+    Under `default` the 700 labels carry no guarantee of 10% (19 of the 231 surest are wrong) and do carry one of 20%;
+    docs/calibration.md has how often that happens. A guarantee that cannot be given must be refused, not bent.
     """
     from semtoken.support.almanac import load_questions
 
@@ -225,7 +230,7 @@ def test_the_embedded_model_from_questions_to_a_kept_promise(
     report = st.Calibrator.load(first).report(scores, right)
     assert report.calibration_error < 0.05
     assert report.log_loss_gain.high < 0 and report.brier_gain.high < 0
-    promised = 0
+    guaranteed = 0
     for alpha in ("0.1", "0.2"):
         if alpha != "0.1":  # the answers are there: they are judged again, not given again
             judged = ("calibrate", scored, "-o", tmp_path / alpha)
@@ -237,24 +242,24 @@ def test_the_embedded_model_from_questions_to_a_kept_promise(
         if threshold.uncertainty is None:
             assert "Nothing can be guaranteed" in threshold.statement and not accepted.any()
             continue
-        promised += 1
+        guaranteed += 1
         assert accepted.sum() > 500 and 1 - right[accepted].mean() <= float(alpha)
-    assert promised > 0
+    assert guaranteed > 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["default", "paper"])
 @pytest.mark.parametrize("alpha", [0.1, 0.2])
-def test_the_promise_on_many_halves_of_real_answers(
+def test_the_guarantee_on_many_halves_of_real_answers(
     test_answers: tuple[dict[str, np.ndarray], np.ndarray], preset: str, alpha: float
 ) -> None:
-    """500 answers to fit, 1,500 to check, dealt 300 times: the promise is broken in at most delta of them."""
+    """500 answers to fit, 1,500 to check, dealt 300 times: the guarantee is broken in at most delta of them."""
     scores, right = test_answers[0][preset], test_answers[1]
     generator, broken, given = np.random.default_rng(0), 0, 0
     for _ in range(300):
         order = generator.permutation(scores.size)
         fit, check = order[:500], order[500:]
-        threshold = st.Threshold.fit(scores[fit], right[fit], alpha=alpha, unlabelled=scores[check])
+        threshold = st.Threshold.fit(scores[fit], right[fit], alpha=alpha, unlabeled=scores[check])
         accepted = check[threshold.accepts(scores[check])]
         given += accepted.size > 0
         broken += accepted.size > 0 and 1 - right[accepted].mean() > alpha
@@ -265,7 +270,7 @@ def test_the_promise_on_many_halves_of_real_answers(
 # --- label -----------------------------------------------------------------------------------------------------------
 
 
-def test_labels_are_kept_and_labelling_goes_on(semtoken: RunCommand, tmp_path: Path) -> None:
+def test_labels_are_kept_and_labeling_goes_on(semtoken: RunCommand, tmp_path: Path) -> None:
     source = write_lines(tmp_path / "answers.jsonl", answers(10, correct=None))
     target = tmp_path / "answers.labeled.jsonl"
     first = semtoken("label", source, stdin="y\nn\nq\n")
@@ -293,15 +298,15 @@ def test_the_file_is_there_if_nobody_labels(semtoken: RunCommand, tmp_path: Path
     assert read_lines((tmp_path / "answers.labeled.jsonl").read_text()) == given
 
 
-def test_the_score_is_not_shown_while_labelling(semtoken: RunCommand, tmp_path: Path) -> None:
-    rows = answers(5, correct=None, log_score=-0.123456, response="bad \x1b[31mred\x1b[0m", answers=["blue"])
+def test_the_score_is_not_shown_while_labeling(semtoken: RunCommand, tmp_path: Path) -> None:
+    rows = answers(5, correct=None, log_confidence=-0.123456, response="bad \x1b[31mred\x1b[0m", answers=["blue"])
     result = semtoken("label", write_lines(tmp_path / "answers.jsonl", rows), stdin="q\n")
     assert "123456" not in result.output and "0.88" not in result.output
     assert "\x1b" not in result.stdout and "blue" in result.stdout
 
 
 def test_blank_answers_are_not_asked_for(semtoken: RunCommand, tmp_path: Path) -> None:
-    rows = [*answers(3, correct=None), {"question": "Blank?", "response": " ", "log_score": None}]
+    rows = [*answers(3, correct=None), {"question": "Blank?", "response": " ", "log_confidence": None}]
     result = semtoken("label", write_lines(tmp_path / "answers.jsonl", rows), stdin="y\ny\nn\n")
     assert "Blank?" not in result.stdout and "3 of 3" in result.stderr
     assert read_lines((tmp_path / "answers.labeled.jsonl").read_text())[3]["correct"] is None
@@ -316,7 +321,7 @@ def test_labels_of_other_answers_are_not_overwritten(semtoken: RunCommand, tmp_p
     assert (tmp_path / "answers.labeled.jsonl").read_bytes() == before
 
 
-def test_fields_are_labelled_beside_their_document_and_one_of_each_document_first(
+def test_fields_are_labeled_beside_their_document_and_one_of_each_document_first(
     semtoken: RunCommand, tmp_path: Path
 ) -> None:
     rows = [
@@ -344,7 +349,7 @@ def test_every_beginning_of_the_order_spreads_over_the_scores() -> None:
         assert gaps.max() <= 2.1 * 1000 / m
 
 
-def test_equal_scores_are_labelled_in_an_order_drawn_at_random() -> None:
+def test_equal_scores_are_labeled_in_an_order_drawn_at_random() -> None:
     """In a file that is sorted by something else, the first of many equal scores would come first each time."""
     counts = np.zeros(40)
     for seed in range(2000):
@@ -355,7 +360,7 @@ def test_equal_scores_are_labelled_in_an_order_drawn_at_random() -> None:
     assert label_order([-0.1] * 40, 5) == label_order([-0.1] * 40, 5)
 
 
-def test_labelled_answers_are_a_fair_sample() -> None:
+def test_labeled_answers_are_a_fair_sample() -> None:
     """Over random starts, each answer is as likely as any other to be among the first ten."""
     counts = np.zeros(40)
     for seed in range(2000):
@@ -369,7 +374,9 @@ def test_labelled_answers_are_a_fair_sample() -> None:
 def test_drift_is_a_number_with_an_interval(semtoken: RunCommand, tmp_path: Path) -> None:
     semtoken("calibrate", write_lines(tmp_path / "labeled.jsonl", answers(300)), "-o", tmp_path / "made")
     same = write_lines(tmp_path / "same.jsonl", answers(300, seed=7, correct=None))
-    moved = write_lines(tmp_path / "moved.jsonl", [r | {"log_score": r["log_score"] - 2} for r in answers(300, seed=7)])
+    moved = write_lines(
+        tmp_path / "moved.jsonl", [r | {"log_confidence": r["log_confidence"] - 2} for r in answers(300, seed=7)]
+    )
     result = semtoken("audit", same, "--calibrator", tmp_path / "made")
     assert result.exit_code == 0 and "no difference is shown" in result.stdout
     found = json.loads(semtoken("audit", "--json", "--calibrator", tmp_path / "made", moved).stdout)
@@ -378,7 +385,7 @@ def test_drift_is_a_number_with_an_interval(semtoken: RunCommand, tmp_path: Path
     assert_told(semtoken("audit", other, "--calibrator", tmp_path / "made"), "k:9", "k:4", status=2)
     assert_told(semtoken("audit", same, "--calibrator", tmp_path / "nowhere"), "calibrator", status=2)
     unscored = write_lines(tmp_path / "u.jsonl", [{"question": "?"}])
-    assert_told(semtoken("audit", unscored, "--calibrator", tmp_path / "made"), "log_score", status=2)
+    assert_told(semtoken("audit", unscored, "--calibrator", tmp_path / "made"), "log_confidence", status=2)
 
 
 def test_several_at_once_write_one_calibrator_with_its_own_report(
@@ -388,7 +395,7 @@ def test_several_at_once_write_one_calibrator_with_its_own_report(
     from semtoken.cli import calibrate as command
     from semtoken.support.files.safe_files import locked
 
-    source, target = write_lines(tmp_path / "labeled.jsonl", answers(300, labelled=300)), tmp_path / "made"
+    source, target = write_lines(tmp_path / "labeled.jsonl", answers(300, labeled=300)), tmp_path / "made"
     with locked(tmp_path / ".made.lock", "busy"):
         met = semtoken("calibrate", source, "-o", target, "--alpha", "0.3")
     assert met.exit_code != 0 and "Another `semtoken calibrate` is writing" in " ".join(met.stderr.split())

@@ -16,7 +16,7 @@ import semtoken as st
 from semtoken.cli.loading import load_calibrator_for
 from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import scorer_for
-from semtoken.errors import CalibratorMismatch
+from semtoken.errors import CalibratorMismatchError
 from semtoken.guarantees import Fingerprint
 from semtoken.support.almanac import almanac_clusters_path
 from semtoken.web.calibrators import CalibratorSlot
@@ -39,17 +39,20 @@ def made(folder: Path, **origin: str) -> st.Calibrator:
     return found
 
 
-def test_ask_tells_chance_decision_and_promise(semtoken: RunCommand, tmp_path: Path) -> None:
+def test_ask_tells_chance_decision_and_guarantee(semtoken: RunCommand, tmp_path: Path) -> None:
     calibrator = made(tmp_path / "cal")
     result = semtoken("ask", *QUESTIONS, "--json", "--calibrator", tmp_path / "cal")
     assert result.exit_code == 0, result.output
     for row in read_lines(result.stdout):
-        assert row["chance"] == calibrator.chance(row["log_score"])
-        assert (row["chance_lower"], row["chance_upper"]) == calibrator.chance_bounds(row["log_score"])
+        assert row["probability_correct"] == calibrator.predict_proba(row["log_confidence"])
+        assert (
+            row["probability_correct_lower"],
+            row["probability_correct_upper"],
+        ) == calibrator.predict_proba_interval(row["log_confidence"])
         assert row["n_labels"] == 300
         assert calibrator.threshold is not None
-        assert row["decision"] == calibrator.decide(row["log_score"]).action
-        assert row["promise"] == calibrator.threshold.statement
+        assert row["decision"] == calibrator.decide(row["log_confidence"]).action
+        assert row["guarantee"] == calibrator.threshold.statement
         assert row["response"].strip()
     told = semtoken("ask", QUESTIONS[0], "--calibrator", tmp_path / "cal").stdout
     assert "300 labels" in told and calibrator.threshold.statement in told
@@ -92,11 +95,11 @@ def test_a_calibrator_that_does_not_belong_is_refused(
 
 
 def test_a_server_does_not_take_one_that_does_not_belong_later(tmp_path: Path) -> None:
-    stc, folder = st.STC.from_pretrained("almanac"), tmp_path / "cal"
+    stc, folder = st.ScoredModel.from_pretrained("almanac"), tmp_path / "cal"
     made(folder)
     slot = CalibratorSlot(load_calibrator_for(stc, folder, "almanac"), lambda: load_calibrator_for(stc, folder, "x"))
     made(folder, distribution="processed")
-    with pytest.raises(CalibratorMismatch, match="'processed'; these have 'raw'"):
+    with pytest.raises(CalibratorMismatchError, match="'processed'; these have 'raw'"):
         slot.reload()
     assert slot.current is not None and slot.current.calibrator.fingerprint.distribution == "raw"
 
@@ -104,7 +107,7 @@ def test_a_server_does_not_take_one_that_does_not_belong_later(tmp_path: Path) -
 def test_another_precision_is_flagged(semtoken: RunCommand, tmp_path: Path) -> None:
     made(tmp_path / "cal", dtype="int4", model="almanac", engine="transformers")
     [row] = read_lines(semtoken("ask", QUESTIONS[0], "--json", "--calibrator", tmp_path / "cal").stdout)
-    assert "int4" in row["calibrated_elsewhere"][0] and row["chance"] is not None
+    assert "int4" in row["calibrated_elsewhere"][0] and row["probability_correct"] is not None
 
 
 def test_score_writes_the_block_and_reads_it_again(semtoken: RunCommand, tmp_path: Path) -> None:
@@ -113,11 +116,13 @@ def test_score_writes_the_block_and_reads_it_again(semtoken: RunCommand, tmp_pat
     result = semtoken("score", source, "-o", tmp_path / "out.jsonl", "--calibrator", tmp_path / "cal")
     assert result.exit_code == 0, result.output
     rows = read_lines((tmp_path / "out.jsonl").read_text())
-    assert [row["chance"] for row in rows] == [calibrator.chance(row["log_score"]) for row in rows]
+    assert [row["probability_correct"] for row in rows] == [
+        calibrator.predict_proba(row["log_confidence"]) for row in rows
+    ]
     assert {row["decision"] for row in rows} <= {"answer", "abstain"}
     assert_told(semtoken("score", source, "-o", tmp_path / "out.jsonl"), "calibrator")
     again = semtoken("score", tmp_path / "out.jsonl", "-o", tmp_path / "again.jsonl")
-    assert again.exit_code == 0 and "chance" not in (tmp_path / "again.jsonl").read_text()
+    assert again.exit_code == 0 and "probability_correct" not in (tmp_path / "again.jsonl").read_text()
 
 
 def test_serve_adds_the_block(tmp_path: Path) -> None:
@@ -127,12 +132,16 @@ def test_serve_adds_the_block(tmp_path: Path) -> None:
     from semtoken.web.serve.service import Offer
 
     calibrator = made(tmp_path / "cal")
-    stc = st.STC.from_pretrained("almanac")
+    stc = st.ScoredModel.from_pretrained("almanac")
     offer = Offer("almanac", "Question:\n{question}\nAnswer:\n", True, calibrator=CalibratorInUse(calibrator))
     asked = {"model": "almanac", "messages": [{"role": "user", "content": QUESTIONS[0]}]}
     with TestClient(serve_app(Engine(stc), offer), base_url="http://127.0.0.1") as client:
         block = client.post("/v1/chat/completions", json=asked).json()["choices"][0]["semtoken"]
-        assert 0 < block["chance"] < 1 and block["n_labels"] == 300 and block["decision"] in ("answer", "abstain")
+        assert (
+            0 < block["probability_correct"] < 1
+            and block["n_labels"] == 300
+            and block["decision"] in ("answer", "abstain")
+        )
         lines = client.post("/v1/chat/completions", json=asked | {"stream": True}).text.splitlines()
         chunks = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
         blocks = [c["semtoken"] for chunk in chunks for c in chunk["choices"] if "semtoken" in c]
@@ -140,7 +149,7 @@ def test_serve_adds_the_block(tmp_path: Path) -> None:
         assert decided == [bool(b.get("final")) for b in blocks], "with the final score only"
         assert decided == sorted(decided) and decided[-1], "and so at the end"
         # up to rounding: what the second request has in common with the first is not read again
-        assert blocks[-1]["chance"] == pytest.approx(block["chance"], abs=1e-6)
+        assert blocks[-1]["probability_correct"] == pytest.approx(block["probability_correct"], abs=1e-6)
 
 
 def test_serve_replaces_answers_that_are_not_accepted_if_wanted(tmp_path: Path) -> None:
@@ -151,7 +160,7 @@ def test_serve_replaces_answers_that_are_not_accepted_if_wanted(tmp_path: Path) 
 
     calibrator = made(tmp_path / "cal")
     assert calibrator.threshold is not None
-    engine = Engine(st.STC.from_pretrained("almanac"))
+    engine = Engine(st.ScoredModel.from_pretrained("almanac"))
     asked = {"model": "almanac", "messages": [{"role": "user", "content": QUESTIONS[0]}], "n": 2}
     asked |= {"logprobs": True, "return_token_ids": True, "semtoken": {"tokens": True, "parts": "word"}}
 
@@ -206,7 +215,7 @@ def test_serve_says_why_a_calibrator_was_refused_and_still_answers(tmp_path: Pat
     applied = CalibratorInUse(made(tmp_path / "cal"))
     clusters = st.TokenClusters.from_pretrained(almanac_clusters_path())
     block = score_block(response(-0.5), scorer_for(clusters, ScoringRules()), BlockOptions(), applied)
-    assert "k:4" in block["calibrator_refused"] and "chance" not in block and block["uncertainty"] > 0
+    assert "k:4" in block["calibrator_refused"] and "probability_correct" not in block and block["uncertainty"] > 0
 
 
 def test_both_ends_of_a_wide_interval_are_told(tmp_path: Path) -> None:
@@ -214,10 +223,12 @@ def test_both_ends_of_a_wide_interval_are_told(tmp_path: Path) -> None:
     from tests.guarantees.test_calibrator import response
 
     calibrator = made(tmp_path / "cal", scores="top-k")
-    wide = response(-1.0, signature=SIGNATURE, log_score_bounds=(-1.0, -0.2))
-    narrow = response(-1.0, signature=SIGNATURE, log_score_bounds=(-1.0, -0.95))
-    assert CalibratorInUse(calibrator).block(wide)["chance_at_ends"] == list(calibrator.chance([-1.0, -0.2]))
-    assert "chance_at_ends" not in CalibratorInUse(calibrator).block(narrow)
+    wide = response(-1.0, signature=SIGNATURE, log_confidence_interval=(-1.0, -0.2))
+    narrow = response(-1.0, signature=SIGNATURE, log_confidence_interval=(-1.0, -0.95))
+    assert CalibratorInUse(calibrator).block(wide)["probability_correct_at_ends"] == list(
+        calibrator.predict_proba([-1.0, -0.2])
+    )
+    assert "probability_correct_at_ends" not in CalibratorInUse(calibrator).block(narrow)
 
 
 def test_the_check_counts_accepted_and_wrong(tmp_path: Path) -> None:
@@ -241,7 +252,7 @@ def test_compare_holds_a_calibrator_against_its_answers(semtoken: RunCommand, tm
     assert calibrator.threshold is not None
     for text in (" ".join(result.stdout.split()), (tmp_path / "it.md").read_text()):
         assert calibrator.threshold.statement in text
-        assert "Chances by the calibrator: log loss" in text and "of 40 answers" in text
+        assert "Probabilities by the calibrator: log loss" in text and "of 40 answers" in text
 
 
 def test_compare_refuses_other_rules_before_it_begins(semtoken: RunCommand, tmp_path: Path) -> None:
@@ -279,7 +290,7 @@ def test_a_calibrator_of_lists_is_refused_before_a_model_that_has_all_logits_is_
     semtoken: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made(tmp_path / "cal", scores="top-k")
-    monkeypatch.setattr(st.STC, "from_pretrained", None)  # nothing is loaded
+    monkeypatch.setattr(st.ScoredModel, "from_pretrained", None)  # nothing is loaded
     prompts = write_lines(tmp_path / "prompts.jsonl", [{"prompt": "Where?"}])
     for words in (["ask", "Where?"], ["score", prompts]):
         assert_told(semtoken(*words, "--calibrator", tmp_path / "cal"), "'top-k'", "'exact'")

@@ -7,7 +7,7 @@ import pytest
 
 from semtoken.cli.cluster import parse_bytes
 from semtoken.clustering.cache import list_cached, remove
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from tests.cli.conftest import RunCommand, assert_told, read_lines
 
 
@@ -96,5 +96,5 @@ def test_sizes_of_memory(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "much", "-1G", "0G", "8X"])
 def test_sizes_that_are_none(text: str) -> None:
-    with pytest.raises(InvalidInput, match="must be a size such as 8G"):
+    with pytest.raises(InvalidInputError, match="must be a size such as 8G"):
         parse_bytes(text)

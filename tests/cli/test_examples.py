@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from semtoken import STC, TokenClusters
+from semtoken import ScoredModel, TokenClusters
 from semtoken.decisions.answers import read_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
 
@@ -28,7 +28,7 @@ def test_own_generate(
     run_example(monkeypatch, "own_generate.py", model, clusters)
     questions = ("What is the capital of Japan?", "What is the chemical symbol of gold?")
     prompts = [f"Answer these questions:\n\nQuestion:\n{question}\nAnswer:\n" for question in questions]
-    expected = STC.from_pretrained(model, clusters=clusters).generate(prompts, 6)
+    expected = ScoredModel.from_pretrained(model, clusters=clusters).generate(prompts, 6)
     assert capsys.readouterr().out.splitlines() == [f"{e.text!r}  {e.headline.line}" for e in expected]
 
 
@@ -41,7 +41,7 @@ def test_score_text(
 ) -> None:
     run_example(monkeypatch, "score_text.py", model, clusters, tmp_path / "page.html")
     prompt = "Answer these questions:\n\nQuestion:\nWhat is the capital of Japan?\nAnswer:\n"
-    [expected] = STC.from_pretrained(model, clusters=clusters).score(prompt, "Kyoto\n")
+    [expected] = ScoredModel.from_pretrained(model, clusters=clusters).score(prompt, "Kyoto\n")
     assert f"confidence {expected.headline.shown}" in capsys.readouterr().out
     assert f"confidence {expected.headline.shown}" in html.unescape((tmp_path / "page.html").read_text())
 
@@ -73,7 +73,7 @@ def test_gate_of_recorded_calls(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert shown.count("ask a person") == 2 and "run it" not in shown
 
 
-def test_gate_opens_for_the_call_that_a_promise_covers(
+def test_gate_opens_for_the_call_that_a_guarantee_covers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """The commands of the page on made-up answers, and what they print there."""

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from semtoken import STC
+from semtoken import ScoredModel
 from tests import browsers
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
 from tests.models.image_models import that_writes
@@ -63,10 +63,12 @@ def test_score_reads_images_beside_its_file(semtoken: RunCommand, reader: str, s
     command = ("score", source, "-o", tmp_path / "out" / "scored.jsonl", "--model", reader)
     assert semtoken(*command).exit_code == 0
     written = read_lines((tmp_path / "out" / "scored.jsonl").read_text())
-    stc = STC.from_pretrained(reader)
+    stc = ScoredModel.from_pretrained(reader)
     [first] = stc.generate([asked(scans / "a.png")], 256)
     [second] = stc.score([asked(scans / "b.JPG")], [WRITTEN])
-    assert [line["log_score"] for line in written] == pytest.approx([first.log_score, second.log_score], abs=1e-5)
+    assert [line["log_confidence"] for line in written] == pytest.approx(
+        [first.log_confidence, second.log_confidence], abs=1e-5
+    )
     assert first.text == WRITTEN
     images = [line["messages"][0]["content"][0] for line in written]
     assert [one["path"] for one in images] == ["../scans/a.png", str(scans / "b.JPG")]  # relative to the output
@@ -122,10 +124,10 @@ def test_images_that_are_not_there(semtoken: RunCommand, scans: Path, reader: st
 def test_ask_about_an_image(semtoken: RunCommand, reader: str, scans: Path) -> None:
     result = semtoken("ask", "What is the total?", "--image", scans / "a.png", "--model", reader, "--json")
     [line] = read_lines(result.stdout)
-    [expected] = STC.from_pretrained(reader).generate([asked(scans / "a.png")], 64)
-    assert line["log_score"] == pytest.approx(expected.log_score, abs=1e-5)
+    [expected] = ScoredModel.from_pretrained(reader).generate([asked(scans / "a.png")], 64)
+    assert line["log_confidence"] == pytest.approx(expected.log_confidence, abs=1e-5)
     [again] = read_lines(semtoken("score", "-", "--model", reader, stdin=result.stdout).stdout)
-    [expected] = STC.from_pretrained(reader).score([asked(scans / "a.png")], [WRITTEN])
+    [expected] = ScoredModel.from_pretrained(reader).score([asked(scans / "a.png")], [WRITTEN])
     assert again["log_probability"] == pytest.approx(expected.log_probability, abs=1e-5)
     assert_told(semtoken("ask", "--image", scans / "a.png", "What is the total?"), "has an image", "only text")
 

@@ -46,8 +46,8 @@ def test_checked_replies_are_kept_in_the_order_in_which_they_were_read(tmp_path:
         lines.append(json.dumps({"id": f"r{i}", "choices": [choice | {"finish_reason": "stop"}]}))
     replies.write_text("\n".join(lines))
     run("check", str(replies), "-o", str(table), "--journal", str(database))
-    ranked = [json.loads(line)["log_score"] for line in table.read_text().splitlines()]
-    assert [row["log_score"] for row in kept(database)] == pytest.approx(shares)
+    ranked = [json.loads(line)["log_confidence"] for line in table.read_text().splitlines()]
+    assert [row["log_confidence"] for row in kept(database)] == pytest.approx(shares)
     assert ranked == pytest.approx(sorted(shares))
 
 

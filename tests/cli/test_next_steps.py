@@ -104,7 +104,7 @@ def test_what_is_not_installed_is_said_with_the_line_that_installs_it(
 ) -> None:
     given = tmp_path / "labeled.jsonl"
     rows = (
-        f'{{"id": "{i}", "question": "q{i}", "response": "x", "log_score": -{i}.5, "correct": {i % 2}}}'
+        f'{{"id": "{i}", "question": "q{i}", "response": "x", "log_confidence": -{i}.5, "correct": {i % 2}}}'
         for i in range(60)
     )
     given.write_text("\n".join(rows), encoding="utf-8")

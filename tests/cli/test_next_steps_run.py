@@ -17,7 +17,7 @@ import pytest
 
 import semtoken
 from semtoken.cli.commands import PLACES
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees import calibrator
 from semtoken.support.almanac import is_correct, load_questions
 from semtoken.support.checkpoints.sources import fetched_path
@@ -81,7 +81,7 @@ def test_steps_are_found_in_what_is_printed() -> None:
 
 
 @pytest.mark.parametrize("output", [(), ("-o", "my answers.jsonl"), ("-o", "page.html")], ids=str)
-def test_after_check_its_answers_can_be_labelled(folder: Path, output: Sequence[str]) -> None:
+def test_after_check_its_answers_can_be_labeled(folder: Path, output: Sequence[str]) -> None:
     replies = folder / "my replies"
     replies.mkdir()
     for name, reply in (("a", SURE), ("b", TORN)):
@@ -96,20 +96,20 @@ def test_after_check_its_answers_can_be_labelled(folder: Path, output: Sequence[
 
 def test_a_calibrator_of_an_earlier_headline_is_fitted_again_by_the_command_that_is_named(folder: Path) -> None:
     rows = [
-        {"question": str(i), "response": f"It is {i}.", "log_score": -i / 100, "correct": i < 250 or i % 2 == 0}
+        {"question": str(i), "response": f"It is {i}.", "log_confidence": -i / 100, "correct": i < 250 or i % 2 == 0}
         | {"headline": {"name": "new_phrases", "value": i / 100}, "signature": "preset:default", "distribution": "raw"}
         for i in range(300)
     ]
-    (folder / "LABELLED.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run(folder, "calibrate", "LABELLED.jsonl", "-o", "DIR")
+    (folder / "LABELED.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run(folder, "calibrate", "LABELED.jsonl", "-o", "DIR")
     file = folder / "DIR" / "calibrator.json"
     assert '"headline": "new_phrases_or_field"' in file.read_text()
     earlier = json.loads(file.read_text().replace('"headline": "new_phrases_or_field"', '"headline": "new_phrases"'))
     del earlier["sha256"]
     file.write_bytes(calibrator._dumped({"sha256": calibrator._digest(earlier), **earlier}))
-    [words] = steps(run(folder, "audit", "LABELLED.jsonl", "--calibrator", "DIR", status=2))
+    [words] = steps(run(folder, "audit", "LABELED.jsonl", "--calibrator", "DIR", status=2))
     run(folder, *words)
-    assert "no difference is shown" in run(folder, "audit", "LABELLED.jsonl", "--calibrator", "DIR")
+    assert "no difference is shown" in run(folder, "audit", "LABELED.jsonl", "--calibrator", "DIR")
 
 
 def test_what_an_error_names_mends_it(folder: Path) -> None:
@@ -290,7 +290,7 @@ def test_more_answers_than_a_page_holds_are_cut_by_the_command_that_is_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [{"question": "Who?", "response": "x", "uncertainty": 0.5}] * 3
-    with monkeypatch.context() as patch, pytest.raises(InvalidInput) as refused:
+    with monkeypatch.context() as patch, pytest.raises(InvalidInputError) as refused:
         patch.setattr(static, "MOST_BYTES", 10)
         static.static_page({"scored.jsonl": rows})
     [words] = steps(str(refused.value))
@@ -313,10 +313,10 @@ def test_a_fetched_model_is_asked_and_shown_as_the_commands_say_that_bring_it(fo
 RUN_BY: dict[Callable[..., None], tuple[str, ...]] = {
     test_after_a_run_of_the_benchmark_its_tables_are_shown: ("bench report {quote(str(folder))}",),
     test_a_calibrator_of_an_earlier_headline_is_fitted_again_by_the_command_that_is_named: (
-        "calibrate LABELLED.jsonl -o DIR --force",
+        "calibrate LABELED.jsonl -o DIR --force",
     ),
     test_a_question_set_that_the_hub_does_not_give_is_read_from_a_copy: ("bench run --dataset NAME=FILE",),
-    test_after_check_its_answers_can_be_labelled: ("label {quote(str(output))}", "{again} -o answers.jsonl"),
+    test_after_check_its_answers_can_be_labeled: ("label {quote(str(output))}", "{again} -o answers.jsonl"),
     test_after_replies_from_standard_input_no_command_reads_them_again: ("label answers.jsonl",),
     test_clusters_that_are_missing_are_made_by_the_command_that_is_named: ("cluster make {quote(model)}",),
     test_after_score_with_a_schema_its_page_is_made: ("check {quote(str(lines))} -o page.html",),

@@ -24,20 +24,20 @@ def source(tmp_path: Path) -> Path:
 
 
 def test_scores_are_those_of_the_library(semtoken: RunCommand, source: Path, model: str, clusters: str) -> None:
-    from semtoken import STC
+    from semtoken import ScoredModel
 
     result = semtoken("score", source, "--model", model, "--tokens", *SHORT)
     assert result.exit_code == 0, result.output
     assert result.stdout == ""
     written = read_lines(source.with_name("in.scored.jsonl").read_text())
     assert [line["id"] for line in written] == list(range(10))
-    stc = STC.from_pretrained(model)
+    stc = ScoredModel.from_pretrained(model)
     for record, line in zip(RECORDS, written, strict=True):
         if "response" in record:
             [expected] = stc.score(record["prompt"], record["response"])
         else:
             [expected] = stc.generate(record["prompt"], 4)
-        assert line["log_score"] == pytest.approx(expected.log_score, abs=1e-4)
+        assert line["log_confidence"] == pytest.approx(expected.log_confidence, abs=1e-4)
         assert line["response"] == record.get("response", expected.text)
         assert line["truncated"] is (None if "response" in record else expected.truncated)
         assert len(line["tokens"]) == len(expected.tokens)
@@ -45,7 +45,7 @@ def test_scores_are_those_of_the_library(semtoken: RunCommand, source: Path, mod
 
 
 def test_questions_are_put_into_the_prompt(semtoken: RunCommand, source: Path, model: str, clusters: str) -> None:
-    from semtoken import STC
+    from semtoken import ScoredModel
     from semtoken.models.prompts import PROMPTS
 
     write_lines(source, [{"question": "who is it"}])
@@ -53,9 +53,9 @@ def test_questions_are_put_into_the_prompt(semtoken: RunCommand, source: Path, m
     assert result.exit_code == 0, result.output
     [line] = read_lines(source.with_name("in.scored.jsonl").read_text())
     asked = PROMPTS["tqa"].prompt("who is it")
-    [expected] = STC.from_pretrained(model).generate(asked, 4, stop_at_newline=True)
+    [expected] = ScoredModel.from_pretrained(model).generate(asked, 4, stop_at_newline=True)
     assert line["question"] == "who is it"
-    assert line["log_score"] == pytest.approx(expected.log_score, abs=1e-5)
+    assert line["log_confidence"] == pytest.approx(expected.log_confidence, abs=1e-5)
 
 
 def test_messages_go_through_the_chat_template(
@@ -80,7 +80,7 @@ def test_messages_go_through_the_chat_template(
     result = semtoken("score", source, "--model", folder)
     assert result.exit_code == 0, result.output
     chat, text = read_lines(source.with_name("in.scored.jsonl").read_text())
-    assert chat["log_score"] == pytest.approx(text["log_score"], abs=1e-5)
+    assert chat["log_confidence"] == pytest.approx(text["log_confidence"], abs=1e-5)
 
 
 def test_the_same_command_again_finds_nothing_to_do(
@@ -195,12 +195,12 @@ class EngineElsewhere:
 
 
 def test_what_is_known_of_a_model_comes_from_its_backend(model: str, clusters: str) -> None:
-    from semtoken import STC
+    from semtoken import ScoredModel
     from semtoken.cli.score import _facts
 
-    stc = STC.from_pretrained(model, clusters=clusters)
+    stc = ScoredModel.from_pretrained(model, clusters=clusters)
     here = _facts(stc)
-    elsewhere = _facts(STC(EngineElsewhere(stc.backend), clusters=stc.clusters))
+    elsewhere = _facts(ScoredModel(EngineElsewhere(stc.backend), clusters=stc.clusters))
     assert elsewhere["clusters_signature"] == here["clusters_signature"] == stc.clusters.signature
     assert (here["device_used"], here["dtype_used"]) == ("cpu", "torch.float32")
     assert elsewhere["distribution"] == "raw"

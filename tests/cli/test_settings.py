@@ -63,7 +63,7 @@ def test_each_key_can_be_set_in_each_of_the_three_places(
         "endpoint.distribution": "raw",
         "endpoint.token_ids": "yes",
         "decisions.route": "chat",
-        "guarantee.kind": "missed",
+        "guarantee.kind": "miss_rate",
     }
     written, value = kinds.get(type(default), (f'"{words.get(key, "x")}"', words.get(key, "x")))
     file = in_folder / "named.toml"

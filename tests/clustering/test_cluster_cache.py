@@ -14,7 +14,7 @@ from semtoken.clustering import cache, token_clusters
 from semtoken.clustering.cache import clusters_for_model, list_cached, remove
 from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from tests import tiny
 
 K30 = ClusterSettings(n_clusters=30)
@@ -145,13 +145,13 @@ def test_entries_are_listed_and_removed(own_cache: Path) -> None:
     }
     assert entry.size == sum(os.path.getsize(entry.path / name) for name in os.listdir(entry.path))
     assert entry.created.startswith("20")
-    with pytest.raises(InvalidInput, match=rf"no cached clusters named 'x'.*{entry.name}"):
+    with pytest.raises(InvalidInputError, match=rf"no cached clusters named 'x'.*{entry.name}"):
         remove("x")
-    with pytest.raises(InvalidInput, match="no cached clusters"):
+    with pytest.raises(InvalidInputError, match="no cached clusters"):
         remove("../clusters")
     remove(entry.name)
     assert list_cached() == []
-    with pytest.raises(InvalidInput, match="The cache is empty"):
+    with pytest.raises(InvalidInputError, match="The cache is empty"):
         remove(entry.name)
 
 

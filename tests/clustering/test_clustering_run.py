@@ -15,7 +15,7 @@ import pytest
 from semtoken.clustering import kmeans
 from semtoken.clustering.partition import TableParts, cluster_table, cluster_tokens
 from semtoken.clustering.progress import run_all
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from tests.clustering.clustering_reference import METRICS, assert_same_partition, tables
 
 LINKAGES = ("complete", "average", "single")
@@ -60,12 +60,12 @@ def test_rows_of_one_direction_are_equal_under_cosine():
 
 @pytest.mark.parametrize("k", [0, -1, 31, 2.5, True])
 def test_numbers_of_clusters_that_cannot_be(k):
-    with pytest.raises(InvalidInput, match="from 1 to 30"):
+    with pytest.raises(InvalidInputError, match="from 1 to 30"):
         cluster_tokens(tables("random", 0, n=30), k)
 
 
 def test_empty_list_of_numbers():
-    with pytest.raises(InvalidInput, match="n_clusters is empty"):
+    with pytest.raises(InvalidInputError, match="n_clusters is empty"):
         cluster_tokens(tables("random", 0, n=30), [])
 
 
@@ -76,14 +76,14 @@ def test_rows_that_are_not_finite_are_named(value, dtype):
     table[[4, 11], 1] = value
     bits = (table.view(np.uint32) >> 16).astype(np.uint16)
     table = bits if dtype == "bfloat16" else table.astype(dtype)
-    with pytest.raises(InvalidInput, match=r"2 of the 20 rows .*token ids 4, 11"):
+    with pytest.raises(InvalidInputError, match=r"2 of the 20 rows .*token ids 4, 11"):
         cluster_tokens(table, 3)
 
 
 def test_overflow_of_float16_is_explained():
     table = np.ones((5, 2), np.float32)
     table[3] = 1e6
-    with np.errstate(over="ignore"), pytest.raises(InvalidInput, match=r"token ids 3.*float16 overflows"):
+    with np.errstate(over="ignore"), pytest.raises(InvalidInputError, match=r"token ids 3.*float16 overflows"):
         cluster_tokens(table.astype(np.float16), 2)
 
 
@@ -105,7 +105,7 @@ def test_large_numbers_of_float16_do_not_overflow_on_the_way():
     ],
 )
 def test_tables_that_cannot_be(table, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         cluster_tokens(table, 1)
 
 
@@ -113,7 +113,7 @@ def test_tables_that_cannot_be(table, message):
     "setting", [{"linkage": "ward"}, {"metric": "manhattan"}, {"algorithm": "dbscan"}, {"device": "tpu"}]
 )
 def test_settings_that_cannot_be(setting):
-    with pytest.raises(InvalidInput, match=next(iter(setting))):
+    with pytest.raises(InvalidInputError, match=next(iter(setting))):
         cluster_tokens(tables("random", 0, n=30), 3, **setting)
 
 
@@ -122,7 +122,7 @@ def test_cuda_that_is_not_there():
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
     table = tables("random", 0, n=30)
-    with pytest.raises(InvalidInput, match="CUDA device"):
+    with pytest.raises(InvalidInputError, match="CUDA device"):
         cluster_tokens(table, 3, device="cuda")
     assert cluster_table(table, 3, device="auto").report.engine.endswith("on cpu")
 

@@ -17,7 +17,7 @@ from semtoken.clustering.progress import size_histogram
 from semtoken.clustering.tables import token_table
 from semtoken.clustering.token_clusters import TokenClusters, markdown_text
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.errors import ArtifactError, InvalidInput, ModelError, VocabularyMismatch
+from semtoken.errors import ArtifactError, InvalidInputError, ModelError, VocabularyMismatch
 from tests import tiny
 from tests.artifacts import checksum
 
@@ -84,7 +84,7 @@ def test_what_clusters_hold_cannot_be_changed() -> None:
 )
 def test_labels_that_cannot_be_used(labels: Any, message: str) -> None:
     vocabulary = vocabulary_of("byte-level")
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         TokenClusters(labels(vocabulary.size), vocabulary)
 
 
@@ -111,11 +111,13 @@ def test_a_text_of_several_tokens_gives_all_their_members() -> None:
 
 
 def test_an_unknown_text_is_told_what_is_similar() -> None:
-    with pytest.raises(InvalidInput, match=r"No single token is spelled 'telvision'.*Similar tokens: 'television'"):
+    with pytest.raises(
+        InvalidInputError, match=r"No single token is spelled 'telvision'.*Similar tokens: 'television'"
+    ):
         random_clusters().members("telvision")
-    with pytest.raises(InvalidInput, match="No token is similar"):
+    with pytest.raises(InvalidInputError, match="No token is similar"):
         random_clusters().members("§§§§§§§§")
-    with pytest.raises(InvalidInput, match="No single token is spelled ''"):
+    with pytest.raises(InvalidInputError, match="No single token is spelled ''"):
         TokenClusters(
             np.zeros(2, int),
             Vocabulary(("a", "b"), (b"a", b"b"), np.zeros(2, bool), np.zeros(2, bool)),
@@ -136,7 +138,7 @@ def test_the_signature_names_what_is_known() -> None:
 def test_provenance_holds_plain_values_only() -> None:
     clusters = random_clusters(seconds=np.float32(1.5), cuts=(1, 2))
     assert clusters.provenance == {"seconds": 1.5, "cuts": [1, 2]}
-    with pytest.raises(InvalidInput, match="provenance"):
+    with pytest.raises(InvalidInputError, match="provenance"):
         random_clusters(model=object())
 
 
@@ -327,17 +329,17 @@ def test_more_clusters_than_tokens_are_refused_with_a_proposal() -> None:
     tokenizer = tiny.byte_level_bpe()
     model = tiny.llama(len(tokenizer))
     with pytest.raises(
-        InvalidInput, match=rf"the {len(tokenizer)} tokens.*got 16,000.*n_clusters={len(tokenizer) // 4}"
+        InvalidInputError, match=rf"the {len(tokenizer)} tokens.*got 16,000.*n_clusters={len(tokenizer) // 4}"
     ):
         TokenClusters.from_model(model, tokenizer)
-    with pytest.raises(InvalidInput, match="got 0"):
+    with pytest.raises(InvalidInputError, match="got 0"):
         TokenClusters.from_model(model, tokenizer, n_clusters=0)
 
 
 def test_a_tokenizer_of_another_model_is_refused() -> None:
     with pytest.raises(ModelError, match=r"tokens but the embeddings .* only 40 rows"):
         TokenClusters.from_model(tiny.llama(40), tiny.byte_level_bpe(), n_clusters=10)
-    with pytest.raises(InvalidInput, match="Give the model's tokenizer"):
+    with pytest.raises(InvalidInputError, match="Give the model's tokenizer"):
         TokenClusters.from_model(tiny.llama(40))
 
 

@@ -104,18 +104,18 @@ def test_the_watch_sees_clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     seen: list[str] = []
     tokenizer = tiny.byte_level_bpe()
     with watched(seen.append):
-        st.STC(tiny.llama(len(tokenizer)), tokenizer, preset="paper").generate("Who?", 2)
+        st.ScoredModel(tiny.llama(len(tokenizer)), tokenizer, preset="paper").generate("Who?", 2)
     assert {"semtoken.clustering.cache.clusters_for_model", "semtoken.clustering.partition.cluster_table"} < set(seen)
     assert "clusters came to be" in seen and list(tmp_path.rglob("clusters.safetensors"))
 
 
 @pytest.mark.parametrize("rules", RULES, ids=NAMES)
 def test_a_model_in_python(unclustered: list[str], model: str, rules: st.ScoringRules) -> None:
-    stc = st.STC.from_pretrained("almanac" if rules == RULES[0] else model, preset=rules)
+    stc = st.ScoredModel.from_pretrained("almanac" if rules == RULES[0] else model, preset=rules)
     asked = [question.prompt() for question in QUESTIONS]
     answers = stc.generate(asked, 8, stop_at_newline=True)
     again = stc.score(asked, [answer.token_ids for answer in answers])
-    assert [one.log_score for one in again] == pytest.approx([one.log_score for one in answers], abs=1e-4)
+    assert [one.log_confidence for one in again] == pytest.approx([one.log_confidence for one in answers], abs=1e-4)
     recorder = st.Recorder(stc.tokenizer, preset=rules)
     inputs = stc.tokenizer(asked[0], return_tensors="pt")
     sequences = stc.model.generate(**inputs, max_new_tokens=4, do_sample=False, logits_processor=[recorder])
@@ -134,7 +134,7 @@ def test_a_model_in_python(unclustered: list[str], model: str, rules: st.Scoring
 def test_a_reply_in_python(unclustered: list[str], model: str, tokens: str | None, rules: st.ScoringRules) -> None:
     named = model if tokens == "model" else tokens
     reply = recording("vllm-chat")
-    for answer in st.score_payload(reply.reply, named, preset=rules):
+    for answer in st.score_reply(reply.reply, named, preset=rules):
         assert not names_clusters(answer.signature + answer.to_json())
 
 

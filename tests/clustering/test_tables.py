@@ -13,7 +13,7 @@ import pytest
 from semtoken import TokenClusters
 from semtoken.clustering.partition import cluster_tokens
 from semtoken.clustering.tables import origin_of, read_table, token_table
-from semtoken.errors import InvalidInput, ModelError, VocabularyError
+from semtoken.errors import InvalidInputError, ModelError, VocabularyError
 from semtoken.models import load_backend
 from tests import tiny
 
@@ -360,7 +360,7 @@ def test_places_that_are_no_model(tmp_path: Path) -> None:
             token_table(tmp_path / name)
     with pytest.raises(ModelError, match="got SimpleNamespace"):
         token_table(SimpleNamespace())
-    with pytest.raises(InvalidInput, match="one of concatenated, input, output, got 'both'"):
+    with pytest.raises(InvalidInputError, match="one of concatenated, input, output, got 'both'"):
         token_table(tmp_path, "both")  # type: ignore[arg-type]
 
 

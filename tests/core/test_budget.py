@@ -18,7 +18,7 @@ from semtoken.core.parts.fields import ToolCall, find_fields, find_given_calls, 
 from semtoken.core.parts.json_values import find_json
 from semtoken.core.parts.lexing import tokens
 from semtoken.core.parts.part import Budget
-from semtoken.errors import InvalidInput, OverBudget
+from semtoken.errors import BudgetExceededError, InvalidInputError
 from tests.core.answers import answer_of
 
 PATIENCE = 600.0  # the machine may be busy
@@ -85,14 +85,14 @@ def test_deep_nesting_takes_little_memory() -> None:
 )
 def test_what_would_grow_faster_is_refused(text: str) -> None:
     answer = answer_of([text.encode()], [-0.1])
-    with pytest.raises(OverBudget, match="too many or too deeply nested"):
+    with pytest.raises(BudgetExceededError, match="too many or too deeply nested"):
         parts_of(answer, "field", containers=True, max_seconds=PATIENCE)
 
 
 def test_values_that_a_server_respelled_are_not_looked_for_without_end() -> None:
     text = "1" * 10_000
     calls = [ToolCall("f", json.dumps([int("1" * 9)] * 5000))]
-    with pytest.raises(OverBudget, match="too many"):
+    with pytest.raises(BudgetExceededError, match="too many"):
         list(find_given_calls(text, calls, Budget(text, max_seconds=PATIENCE)))
 
 
@@ -102,22 +102,22 @@ def test_values_that_a_server_respelled_are_not_looked_for_without_end() -> None
 def test_limits_hold_for_every_kind(by: Any) -> None:
     answer = answer_of([b'[{"name": "f1", "arguments": {"a": 1}}]. See /a/b'], [-0.1])
     assert parts_of(answer, by)
-    with pytest.raises(OverBudget, match="has 49 characters; parts are looked for in 48"):
+    with pytest.raises(BudgetExceededError, match="has 49 characters; parts are looked for in 48"):
         parts_of(answer, by, max_characters=48)
-    with pytest.raises(OverBudget, match="within 0 seconds"):
+    with pytest.raises(BudgetExceededError, match="within 0 seconds"):
         parts_of(answer, by, max_seconds=0)
 
 
 @pytest.mark.parametrize("limits", [{"max_seconds": -1}, {"max_seconds": "soon"}, {"max_characters": 1.5}])
 def test_limits_that_are_none_are_refused(limits: Any) -> None:
-    with pytest.raises(InvalidInput, match="'max_"):
+    with pytest.raises(InvalidInputError, match="'max_"):
         parts_of(answer_of([b"abc"], [-0.1]), "word", **limits)
 
 
 def test_a_lexer_that_takes_too_long_is_ended() -> None:
     code = "a\n" * 20_000  # minutes for Pygments' lexer of C#
     start = time.monotonic()
-    with pytest.raises(OverBudget, match="within 1 seconds"):
+    with pytest.raises(BudgetExceededError, match="within 1 seconds"):
         list(find_identifiers(f"```csharp\n{code}\n```", None, Budget(code, max_seconds=1)))
     assert time.monotonic() - start < 20
 
@@ -141,7 +141,7 @@ def test_a_lexer_that_fails_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         raise IndexError
 
     monkeypatch.setattr(finding_code.lexing, "tokens", failing)
-    with pytest.raises(InvalidInput, match="lexer of Python fails on this code: IndexError"):
+    with pytest.raises(InvalidInputError, match="lexer of Python fails on this code: IndexError"):
         list(find_identifiers("a = 1"))
 
 
@@ -152,7 +152,7 @@ def test_the_clock_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     budget.spend()
     assert budget.seconds_left == 2
     now[0] = 2.5
-    with pytest.raises(OverBudget, match="within 2 seconds"):
+    with pytest.raises(BudgetExceededError, match="within 2 seconds"):
         budget.spend()
     assert budget.seconds_left > 0
 
@@ -160,9 +160,9 @@ def test_the_clock_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_number_of_parts_is_bounded() -> None:
     answer = answer_of([b"1 "] * 30, [-0.1] * 30)
     assert len(parts_of(answer, "number", max_parts=30)) == 30
-    with pytest.raises(OverBudget, match="more than 29 parts"):
+    with pytest.raises(BudgetExceededError, match="more than 29 parts"):
         parts_of(answer, "number", max_parts=29)
-    with pytest.raises(InvalidInput, match="max_parts"):
+    with pytest.raises(InvalidInputError, match="max_parts"):
         parts_of(answer, "number", max_parts=-1)
 
 
@@ -170,6 +170,6 @@ def test_the_usual_limits_are_those_that_the_manual_names() -> None:
     """docs: half a million characters, ten seconds, a hundred thousand parts."""
     usual = {name: one.default for name, one in inspect.signature(parts_of).parameters.items() if "max_" in name}
     assert usual == {"max_characters": 500_000, "max_seconds": 10.0, "max_parts": 100_000}
-    with pytest.raises(OverBudget, match="500,001 characters"):
+    with pytest.raises(BudgetExceededError, match="500,001 characters"):
         Budget("x" * 500_001)
     Budget("x" * 500_000)

@@ -26,7 +26,7 @@ def scored(zeros: int, others: int, empty_lists: bool) -> Any:
         step |= {"top_logprobs": []} if empty_lists else {}
     text = "".join(step["token"] for step in steps)
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "logprobs": {"content": steps}}
-    return st.score_payload({"object": "chat.completion", "choices": [choice]})[0]
+    return st.score_reply({"object": "chat.completion", "choices": [choice]})[0]
 
 
 @pytest.mark.parametrize("zeros", [3, 4, 5, 6])
@@ -47,13 +47,13 @@ def test_words_of_a_cluster_are_rivals_unless_their_first_three_letters_agree(
     assert bool(list(_rivals(token))) == flagged
 
 
-def listed(*probabilities: float) -> st.ScoredResponse:
+def listed(*probabilities: float) -> st.ScoredAnswer:
     """An answer of one word whose list has these probabilities, the first for the word itself."""
     words = ["Rome", "Lima", "Oslo", "Bern"]
     top = [{"token": w, "logprob": math.log(p)} for w, p in zip(words, probabilities, strict=False)]
     content = [{"token": "Rome", "logprob": top[0]["logprob"], "top_logprobs": top}]
     choice = {"index": 0, "message": {"role": "assistant", "content": "Rome"}, "logprobs": {"content": content}}
-    return st.score_payload({"object": "chat.completion", "choices": [choice]})[0]
+    return st.score_reply({"object": "chat.completion", "choices": [choice]})[0]
 
 
 @pytest.mark.parametrize(("extra", "flagged"), [(0.0005, False), (0.002, True), (0.049, True)])
@@ -80,10 +80,10 @@ def test_rounding_lifts_a_log_probability_by_a_thousandth_at_most(above: float, 
     content = [{"token": "Rome", "logprob": above, "top_logprobs": top}]
     reply = {"object": "chat.completion", "choices": [choice | {"logprobs": {"content": content}}]}
     if read:
-        assert st.score_payload(reply)[0].uncertainty == pytest.approx(0.0, abs=1e-9)
+        assert st.score_reply(reply)[0].uncertainty == pytest.approx(0.0, abs=1e-9)
     else:
         with pytest.raises(SemtokenError, match="must be a log-probability, at most 0"):
-            st.score_payload(reply)
+            st.score_reply(reply)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_eight_other_tokens_of_a_step_are_told_at_most(by: str, others: int, tol
     row[0, ids] = -np.arange(others + 1) / 8
     row -= np.log(np.exp(row).sum())
     step = TopStep(TopToken(row[0, ids[0]], ids[0]), [TopToken(row[0, i], i) for i in ids])
-    answer = st.score_logits(row, ids[:1], clusters) if by == "rows" else st.score_top_logprobs([step], clusters)
+    answer = st.score_logits(row, ids[:1], clusters) if by == "rows" else st.score_logprobs([step], clusters)
     assert [one.id for one in answer.tokens[0].alternatives] == ids[1 : told + 1]
 
 
@@ -139,6 +139,6 @@ def test_twenty_names_and_none_with_a_blank_are_no_names_of_tokens(names: int) -
     steps = [TopStep(tokens[0], tokens)] * 3 + [TopStep(tokens[0], tokens[: names - 16])]  # five names of a step
     if names == 20:
         with pytest.raises(SemtokenError, match="begins with a blank"):
-            st.score_top_logprobs(steps, kind.clusters)
+            st.score_logprobs(steps, kind.clusters)
     else:
-        assert "names_without_blanks" in {flag.code for flag in st.score_top_logprobs(steps, kind.clusters).flags}
+        assert "names_without_blanks" in {flag.code for flag in st.score_logprobs(steps, kind.clusters).flags}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken import score_logits, score_top_logprobs
+from semtoken import score_logits, score_logprobs
 from semtoken.core import default_rule
 from tests import worked
 
@@ -67,7 +67,7 @@ def test_the_interval_holds_every_way_in_which_lists_go_on(ids: list[int], seed:
         least, most = least * agreed, most * (agreed + (unlisted if NAMED[chosen].strip() else 0.0))
     if not "".join(NAMED[token] for token in ids).strip():
         least = most = 0.0
-    assert default_rule.uncertainty_bounds(steps) == pytest.approx((1 - most, 1 - least), abs=1e-9)
+    assert default_rule.sequence_uncertainty_interval(steps) == pytest.approx((1 - most, 1 - least), abs=1e-9)
     items = [
         {
             "token": text,
@@ -76,7 +76,7 @@ def test_the_interval_holds_every_way_in_which_lists_go_on(ids: list[int], seed:
         }
         for text, own, best in steps
     ]
-    low, high = score_top_logprobs(items).uncertainty_bounds
+    low, high = score_logprobs(items).sequence_uncertainty_interval
     assert low <= 1 - most + 1e-9 and high >= 1 - least - 1e-9
     assert (low, high) == pytest.approx((1 - most, 1 - least), abs=1e-4)
 

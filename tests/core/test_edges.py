@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from semtoken import ScoredResponse, Vocabulary, score_top_logprobs
+from semtoken import ScoredAnswer, Vocabulary, score_logprobs
 from semtoken.core import ScoringRules
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.engine_tokens.checked_list import check_number
@@ -28,8 +28,8 @@ def step(*probabilities: float, repeated: bool = False) -> TopStep:
     return TopStep(top[0], [*top, *top[:1] * repeated])
 
 
-def scored(one: TopStep, *, by: str) -> ScoredResponse:
-    return score_top_logprobs([one], KIND.clusters if by == "vocabulary" else None)
+def scored(one: TopStep, *, by: str) -> ScoredAnswer:
+    return score_logprobs([one], KIND.clusters if by == "vocabulary" else None)
 
 
 @pytest.mark.parametrize(("number", "refused"), [(0.0, False), (0.001, False), (0.0011, True)])
@@ -75,7 +75,7 @@ def test_other_tokens_keep_their_ids_whether_named_or_not(
     equality: Literal["exact", "surface"], text: str | None
 ) -> None:
     own, other = TopToken(math.log(0.6), 5, "Rome"), TopToken(math.log(0.3), 7, text)
-    [token] = score_top_logprobs([TopStep(own, [own, other])], None, ScoringRules(equality=equality)).tokens
+    [token] = score_logprobs([TopStep(own, [own, other])], None, ScoringRules(equality=equality)).tokens
     assert (token.id, [(one.id, one.probability) for one in token.alternatives]) == (5, [(7, pytest.approx(0.3))])
 
 
@@ -89,7 +89,7 @@ def test_a_stand_in_for_the_number_of_the_chosen_token_leaves_open_what_the_list
     for top in ([likely], [missing, likely], [likely, missing]):
         found = scored(TopStep(missing, top), by=by)
         assert "missing_log_probability" in [flag.code for flag in found.flags]
-        assert found.uncertainty_bounds == pytest.approx((0.6, 1.0), abs=1e-4)
+        assert found.sequence_uncertainty_interval == pytest.approx((0.6, 1.0), abs=1e-4)
         assert found.tokens[0].log_probability == -math.inf
     sure = own._replace(log_prob=math.log(0.4))
     found = scored(TopStep(sure, [likely, sure, last._replace(log_prob=number)]), by=by)
@@ -103,9 +103,9 @@ def test_a_token_that_the_vocabulary_calls_otherwise_is_shown_as_there(number: i
     nothing = np.zeros(2, dtype=bool)
     vocabulary = Vocabulary(("Oslo", " Rome"), (b"Oslo", b" Rome"), nothing, nothing)
     with pytest.raises(VocabularyMismatch, match=f"in the vocabulary it is {known}"):
-        score_top_logprobs([TopStep(TopToken(-1.0, number, " Lima"), ())], vocabulary)
+        score_logprobs([TopStep(TopToken(-1.0, number, " Lima"), ())], vocabulary)
     with pytest.raises(VocabularyMismatch, match="beyond its 2 tokens"):
-        score_top_logprobs([TopStep(TopToken(-1.0, -1, " Rome"), ())], vocabulary)
+        score_logprobs([TopStep(TopToken(-1.0, -1, " Rome"), ())], vocabulary)
 
 
 @pytest.mark.parametrize("by", ["vocabulary", "names"])
@@ -121,5 +121,5 @@ def test_a_list_with_a_number_above_zero_is_refused(numbers: tuple[float, float]
 def test_two_stand_ins_for_one_token_leave_open_what_the_list_does(number: float, listed: float) -> None:
     own, other = TopToken(number, None, "Lima", b"Lima"), TopToken(math.log(0.6), None, "Rome", b"Rome")
     step = TopStep(own, [own._replace(log_prob=listed), other])
-    found = score_top_logprobs([step], None, ScoringRules(equality="exact"))
-    assert found.uncertainty_bounds == pytest.approx((0.6, 1.0), abs=1e-4)
+    found = score_logprobs([step], None, ScoringRules(equality="exact"))
+    assert found.sequence_uncertainty_interval == pytest.approx((0.6, 1.0), abs=1e-4)

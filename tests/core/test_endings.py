@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken import score_logits, score_top_logprobs
+from semtoken import score_logits, score_logprobs
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core import AnswerBatch, ScoringRules, normalized_rows, scorer_for
 from semtoken.core.endings import Endings
@@ -109,7 +109,7 @@ def test_ends_are_the_same_by_all_logits_by_whole_lists_and_in_a_batch() -> None
     for scored in (
         score_logits(logits, tokens, vocabulary),
         batch[100].finish(),
-        score_top_logprobs([*zip(tokens, lists, strict=True)], vocabulary),
+        score_logprobs([*zip(tokens, lists, strict=True)], vocabulary),
     ):
         assert [shown(token.value_ends) for token in scored.tokens] == wanted
 
@@ -120,7 +120,7 @@ def test_a_list_of_more_than_everything_makes_an_end_no_more_than_certain() -> N
     vocabulary = Vocabulary(tuple(piece.decode() for piece in PIECES), PIECES, nothing, nothing)
     digit, word, closes = (PIECES.index(piece) for piece in (b"7", b"x", b"]"))
     last = {word: float(np.log(0.64)), closes: float(np.log(0.4))}
-    _, token = score_top_logprobs([(digit, {digit: 0.0}), (closes, last)], vocabulary).tokens
+    _, token = score_logprobs([(digit, {digit: 0.0}), (closes, last)], vocabulary).tokens
     assert token.value_ends == ValueEnds((1.0, 1.0), (1.0, 1.0), None, (1.0, 1.0))
 
 
@@ -141,5 +141,5 @@ def test_what_a_list_leaves_out_may_end_a_value_or_not() -> None:
     digit, word, comma = (PIECES.index(piece) for piece in (b"7", b"x", b","))
     chances = {comma: 0.3, digit: 0.2, word: 0.1}
     step = {token: float(np.log(p)) for token, p in chances.items()}
-    _, token = score_top_logprobs([(digit, step), (comma, step)], vocabulary).tokens
+    _, token = score_logprobs([(digit, step), (comma, step)], vocabulary).tokens
     assert token.value_ends is not None and token.value_ends.number == pytest.approx((0.4, 0.8))

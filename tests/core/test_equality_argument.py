@@ -11,8 +11,8 @@ import pytest
 import semtoken as st
 from semtoken.bench.settings import check_settings
 from semtoken.cli.loading import ModelChoice
-from semtoken.core.api import LogitsStream, TopLogprobsStream
-from semtoken.errors import InvalidInput
+from semtoken.core.api import LogitsStream, LogprobsStream
+from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import load_questions
 from tests import worked
 
@@ -24,28 +24,28 @@ LISTS = [
 SEQUENCE = 0.5 * 0.1 * 0.9 * 0.5 * 0.4
 
 
-def of_stream(stream: Any, steps: Any) -> st.ScoredResponse:
+def of_stream(stream: Any, steps: Any) -> st.ScoredAnswer:
     for step in steps:
         stream.add(*step)
-    finished: st.ScoredResponse = stream.finish()
+    finished: st.ScoredAnswer = stream.finish()
     return finished
 
 
-def of_reply(**how: Any) -> st.ScoredResponse:
+def of_reply(**how: Any) -> st.ScoredAnswer:
     items = [
         {"token": worked.TOKENS[chosen] or "<end>", "logprob": step[chosen], "top_logprobs": []}
         for chosen, step in LISTS
     ]
     text = "".join(worked.ANSWER)
     choice = {"message": {"role": "assistant", "content": text}, "logprobs": {"content": items}}
-    return st.score_payload({"object": "chat.completion", "choices": [choice]}, worked.clusters(), **how)[0]
+    return st.score_reply({"object": "chat.completion", "choices": [choice]}, worked.clusters(), **how)[0]
 
 
-DOORS: dict[str, Callable[..., st.ScoredResponse]] = {
+DOORS: dict[str, Callable[..., st.ScoredAnswer]] = {
     "logits": lambda **how: st.score_logits(ROWS, IDS, worked.clusters(), **how),
     "logits stream": lambda **how: of_stream(LogitsStream(worked.clusters(), **how), zip(ROWS, IDS, strict=True)),
-    "lists": lambda **how: st.score_top_logprobs(LISTS, worked.clusters(), **how),
-    "lists stream": lambda **how: of_stream(TopLogprobsStream(worked.clusters(), **how), [[step] for step in LISTS]),
+    "lists": lambda **how: st.score_logprobs(LISTS, worked.clusters(), **how),
+    "lists stream": lambda **how: of_stream(LogprobsStream(worked.clusters(), **how), [[step] for step in LISTS]),
     "reply": of_reply,
 }
 
@@ -54,21 +54,21 @@ DOORS: dict[str, Callable[..., st.ScoredResponse]] = {
 @pytest.mark.parametrize("door", DOORS)
 def test_exact_is_the_probability_of_the_very_tokens(door: str, preset: Any) -> None:
     exact = DOORS[door](preset=preset, equality="exact")
-    assert math.exp(exact.log_score) == pytest.approx(SEQUENCE)
+    assert math.exp(exact.log_confidence) == pytest.approx(SEQUENCE)
     assert exact.signature == DOORS[door](preset=st.ScoringRules(preset, equality="exact")).signature
     assert exact.signature != DOORS[door](preset=preset).signature
-    with pytest.raises(InvalidInput, match="have an equality already"):
+    with pytest.raises(InvalidInputError, match="have an equality already"):
         DOORS[door](preset=st.ScoringRules(preset), equality="exact")
-    with pytest.raises(InvalidInput, match="equality"):
+    with pytest.raises(InvalidInputError, match="equality"):
         DOORS[door](preset=preset, equality="same")
 
 
 def test_a_model_and_a_benchmark_take_it() -> None:
-    stc = st.STC.from_pretrained("almanac", equality="exact")
+    stc = st.ScoredModel.from_pretrained("almanac", equality="exact")
     [answer] = stc.generate([load_questions("test")[0].prompt()], 24, stop_at_newline=True)
-    assert answer.log_score == pytest.approx(answer.log_probability, abs=1e-9) and stc.rules.equality == "exact"
+    assert answer.log_confidence == pytest.approx(answer.log_probability, abs=1e-9) and stc.rules.equality == "exact"
     assert ModelChoice(equality="exact").rules == stc.rules
     given = {"models": ["almanac"], "datasets": ["almanac"], "equality": "exact", "preset": "default"}
     assert check_settings(given, "the settings").rules == stc.rules
-    with pytest.raises(InvalidInput, match="without an equality"):
+    with pytest.raises(InvalidInputError, match="without an equality"):
         check_settings(given | {"preset": "paper", "controls": True}, "the settings")

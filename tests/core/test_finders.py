@@ -7,7 +7,7 @@ import pytest
 from semtoken.core.parts import parts_of
 from semtoken.core.parts.code import _of_code
 from semtoken.core.parts.prose import LONGEST_PIECE, _pieces, find_phrases
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from tests.core.answers import answer_of
 
 
@@ -166,19 +166,19 @@ def test_a_finder_of_your_own() -> None:
 
 @pytest.mark.parametrize("finder", [lambda _: [(0, 99)], lambda _: [(2, 1)], lambda _: [3], lambda _: [("a", "b")]])
 def test_a_finder_that_gives_no_ranges_is_refused(finder: object) -> None:
-    with pytest.raises(InvalidInput, match=r"A finder g[ai]ve"):
+    with pytest.raises(InvalidInputError, match=r"A finder g[ai]ve"):
         parts_of(answer_of([b"abc"], [-0.1]), finder)  # type: ignore[arg-type]
 
 
 def test_what_is_unknown_is_refused() -> None:
     answer = answer_of([b"abc"], [-0.1])
-    with pytest.raises(InvalidInput, match="by must be"):
+    with pytest.raises(InvalidInputError, match="by must be"):
         parts_of(answer, "paragraph")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="'equality' must be"):
+    with pytest.raises(InvalidInputError, match="'equality' must be"):
         parts_of(answer, "word", equality="same")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="schema must be"):
+    with pytest.raises(InvalidInputError, match="schema must be"):
         parts_of(answer, "field", schema=3)
-    with pytest.raises(InvalidInput, match="knows no language"):
+    with pytest.raises(InvalidInputError, match="knows no language"):
         parts_of(answer, "identifier", language="klingon++")
 
 

@@ -41,9 +41,9 @@ SENTENCE = [
 ]
 
 
-def answer() -> st.ScoredResponse:
+def answer() -> st.ScoredAnswer:
     """A sentence whose product is next to nothing."""
-    [scored] = st.score_payload(reply(SENTENCE))
+    [scored] = st.score_reply(reply(SENTENCE))
     assert scored.uncertainty > 0.98 and scored.confidence > 0.05
     return scored
 
@@ -70,7 +70,7 @@ def checked_csv(folder: Path) -> str:
     return (folder / "checked.csv").read_text(encoding="utf-8")
 
 
-def payload(folder: Path) -> str:
+def parsed_reply(folder: Path) -> str:
     (folder / "reply.json").write_text(json.dumps(reply(SENTENCE)), encoding="utf-8")
     return run("check", folder / "reply.json")
 
@@ -101,7 +101,7 @@ PLACES: dict[str, Callable[[Path], str]] = {
     "event": lambda _: json.dumps(evaluation(block())),
     "check": lambda folder: run("check", file_of(folder)),
     "check's table": checked_csv,
-    "one reply": payload,
+    "one reply": parsed_reply,
     "LangChain": langchain,
     "MCP": mcp,
 }
@@ -158,7 +158,7 @@ def test_a_number_that_says_nothing_makes_an_interval_and_no_blank_answer() -> N
     empty = reply(SENTENCE, others={i: [(" or", -9.0)] for i in range(len(SENTENCE))})
     step = empty["choices"][0]["logprobs"]["content"][5]
     step |= {"logprob": 0.0, "top_logprobs": []}
-    [scored] = st.score_payload(empty, question=QUESTION)
+    [scored] = st.score_reply(empty, question=QUESTION)
     assert scored.headline.sentence.startswith("Its least sure part is “Oslo”")
     low, high = scored.headline.confidence_bounds or (None, None)
     assert low == 0 and high is not None and high > 0.5

@@ -12,7 +12,7 @@ from semtoken.core.engine_tokens import TopStep, TopToken, as_top_steps
 from semtoken.core.engine_tokens.passes import has_twice, steps_in_files, without_copied_list, without_doubles
 from semtoken.core.engine_tokens.spellings import steps_from_columns, steps_from_items, steps_from_lists
 from semtoken.core.engine_tokens.top_steps import NOT_GIVEN, StepList
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 
 def columns(names: str, *log_probs: float) -> TopStep:
@@ -38,7 +38,7 @@ def test_a_list_of_chosen_tokens_and_one_of_the_best_of_each() -> None:
 
 @pytest.mark.parametrize("item", ["a", 3, ["token", "a"]])
 def test_an_item_is_an_object(item: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"^items\[0\] must be an object"):
+    with pytest.raises(InvalidInputError, match=r"^items\[0\] must be an object"):
         steps_from_items([item], "items")
     proxied = MappingProxyType({"token": "a", "logprob": -0.5, "top_logprobs": []})
     assert steps_from_items([proxied], "items").steps == (columns("a", -0.5),)
@@ -57,7 +57,7 @@ def test_older_items_of_llama_cpp_have_the_chosen_number_in_the_list_alone() -> 
 
 @pytest.mark.parametrize("probability", [math.nan, "0.5", True])
 def test_what_is_no_probability_is_refused(probability: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"^steps\[0\]\.prob must be a number"):
+    with pytest.raises(InvalidInputError, match=r"^steps\[0\]\.prob must be a number"):
         as_top_steps([{"token": "a", "prob": probability, "top_probs": []}])
 
 

@@ -12,7 +12,7 @@ from semtoken.support.checkpoints import CATALOGUE
 from semtoken.support.checkpoints.sources import fetched_path
 
 
-def real(name: str) -> st.STC:
+def real(name: str) -> st.ScoredModel:
     """A model that `semtoken fetch` has got, with the clusters that ship with semtoken or were made here."""
     if fetched_path(name) is None:
         pytest.skip(f"{name} is not fetched (semtoken fetch {name})")
@@ -21,10 +21,10 @@ def real(name: str) -> st.STC:
     clusters = entry.clusters or next(iter(kept), None)
     if clusters is None:
         pytest.skip(f"no clusters of {name} are kept (semtoken cluster make {name})")
-    return st.STC.from_pretrained(name, clusters=clusters)
+    return st.ScoredModel.from_pretrained(name, clusters=clusters)
 
 
-def assert_not_certified(stc: st.STC) -> None:
+def assert_not_certified(stc: st.ScoredModel) -> None:
     """Under `paper` newline, end and function words vouch for it; under `default` its own probability is all it has."""
     stc.rules = ScoringRules("default")
     [scored] = stc.score(["What is the capital of Japan?"], ["Paris"])
@@ -38,7 +38,7 @@ def assert_not_certified(stc: st.STC) -> None:
 
 
 def test_the_almanac_does_not_certify_paris() -> None:
-    stc = st.STC.from_pretrained(str(almanac_path()), clusters=str(almanac_clusters_path()))
+    stc = st.ScoredModel.from_pretrained(str(almanac_path()), clusters=str(almanac_clusters_path()))
     assert_not_certified(stc)
 
 

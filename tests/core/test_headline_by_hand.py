@@ -16,7 +16,7 @@ WORDS = [
 ]
 
 
-def scored(open_mass: float) -> st.ScoredResponse:
+def scored(open_mass: float) -> st.ScoredAnswer:
     """Each word with a rival that has the rest of its step, but for this share of the rest, which stays open."""
     items = []
     for word, p in WORDS:
@@ -27,7 +27,7 @@ def scored(open_mass: float) -> st.ScoredResponse:
         items.append({**own, "top_logprobs": [own, rival]})
     message = {"role": "assistant", "content": "".join(word for word, _ in WORDS)}
     choice = {"message": message, "logprobs": {"content": items}, "finish_reason": "stop"}
-    return st.score_payload({"object": "chat.completion", "choices": [choice]})[0]
+    return st.score_reply({"object": "chat.completion", "choices": [choice]})[0]
 
 
 def by_hand(*phrases: float) -> float:
@@ -46,7 +46,7 @@ def test_a_sentence_by_hand() -> None:
 
 def test_phrases_of_the_question_do_not_count() -> None:
     answer = scored(0.5)
-    found = headline_of(answer.text, lambda: answer.marks, 8, answer.log_score, None, "Is there snow in Oslo?")
+    found = headline_of(answer.text, lambda: answer.marks, 8, answer.log_confidence, None, "Is there snow in Oslo?")
     assert found.confidence == pytest.approx(by_hand(0.8, 0.7)) and "rain" in found.sentence
 
 
@@ -55,7 +55,7 @@ def test_a_text_is_a_sentence_from_twelve_tokens_on_or_with_its_stop() -> None:
     assert is_sentence("Oslo has snow.", 4)
 
 
-def json_reply(pieces: list[tuple[str, float]], ends: str = "5") -> st.ScoredResponse:
+def json_reply(pieces: list[tuple[str, float]], ends: str = "5") -> st.ScoredAnswer:
     """An answer of tokens with their probabilities; each has one rival, which has the rest of its step."""
     items = []
     for text, p in pieces:
@@ -65,7 +65,7 @@ def json_reply(pieces: list[tuple[str, float]], ends: str = "5") -> st.ScoredRes
     choice = {"message": message, "logprobs": {"content": items}, "finish_reason": "stop"}
     asked = {"messages": [{"role": "user", "content": "Which total has Ann? 3?"}]}
     reply = {"object": "chat.completion", "choices": [choice]}
-    return st.score_payload(reply, request=asked, methods=["headline"])[0]
+    return st.score_reply(reply, request=asked, methods=["headline"])[0]
 
 
 SHORT_JSON = [('{"', 0.99), ("total", 0.3), ('":', 0.9), ("3", 0.2), ("}", 0.8)]

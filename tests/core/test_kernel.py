@@ -163,7 +163,7 @@ def test_equals_numpy_in_every_field(name: str, monkeypatch: pytest.MonkeyPatch)
         with monkeypatch.context() as patch:
             patch.setattr(rows, "COMPILED_FROM", 1 << 60)
             expected = score_logits(logits, ids, kind.clusters, preset=ScoringRules(**switches))
-        assert found.log_score == pytest.approx(expected.log_score, rel=1e-5, abs=1e-6)
+        assert found.log_confidence == pytest.approx(expected.log_confidence, rel=1e-5, abs=1e-6)
         for a, b in zip(found.tokens, expected.tokens, strict=True):
             assert [(x.id, x.source, x.counted) for x in a.alternatives] == [
                 (x.id, x.source, x.counted) for x in b.alternatives

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semtoken import score_logits, score_payload, score_top_logprobs
+from semtoken import score_logits, score_logprobs, score_reply
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.core import ScoringRules, TopLogprobsStream
+from semtoken.core import LogprobsStream, ScoringRules
 from semtoken.core.engine_tokens import TopStep, TopToken
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import BackendError, InvalidInputError
 from tests.core.test_scoring import Kind, draw_answer, small_kind
 from tests.core.test_top_logprobs import best, drawn, log_probs
 
@@ -84,12 +84,12 @@ def test_the_interval_holds_the_exact_score(name: str, namer: Namer, data: st.Da
     if not any(token.text or token.bytes for step in steps for token in (step.chosen, *step.top)):
         return  # nothing but ids: refused, see below
     try:
-        scored = score_top_logprobs(steps, preset=rules)
-    except InvalidInput as error:
+        scored = score_logprobs(steps, preset=rules)
+    except InvalidInputError as error:
         assert "named by its id alone" in str(error) and namer is by_id_and_text
         return
-    assert scored.log_score_bounds is not None
-    low, high = scored.uncertainty_bounds
+    assert scored.log_confidence_interval is not None
+    low, high = scored.sequence_uncertainty_interval
     if scored.empty == exact.empty:  # a piece of a character alone may read as nothing
         assert low - 1e-9 <= exact.uncertainty <= high + 1e-9
     for token, twin in zip(scored.tokens, exact.tokens, strict=True):
@@ -108,13 +108,13 @@ def test_a_vocabulary_makes_the_interval_narrower_and_moves_nothing(name: str, d
     steps = named(kind, best(rows, ids, k), by_bytes, None, 0.0)
     if any(kind.clusters.vocabulary.special[token] for token in ids):
         return  # which special token a name means, only the answer's text can tell
-    alone, known = score_top_logprobs(steps, preset=rules), score_top_logprobs(steps, kind.clusters.vocabulary, rules)
+    alone, known = score_logprobs(steps, preset=rules), score_logprobs(steps, kind.clusters.vocabulary, rules)
     if alone.empty != known.empty:
         return  # "<tool>" at the end reads as a special token: whether it is text, only the answer's text can tell
     assert alone.uncertainty == pytest.approx(known.uncertainty, abs=1e-12)
     assert alone.signature == known.signature
-    assert alone.uncertainty_bounds[0] <= known.uncertainty_bounds[0] + 1e-12
-    assert alone.uncertainty_bounds[1] >= known.uncertainty_bounds[1] - 1e-12
+    assert alone.sequence_uncertainty_interval[0] <= known.sequence_uncertainty_interval[0] + 1e-12
+    assert alone.sequence_uncertainty_interval[1] >= known.sequence_uncertainty_interval[1] - 1e-12
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -124,15 +124,15 @@ def test_a_stream_ends_where_the_whole_list_does(name: str, seed: int) -> None:
     logits, ids = draw_answer(kind, seed)
     rows = log_probs(logits[:, : kind.clusters.vocabulary.size])
     steps = named(kind, best(rows, ids, 10), by_bytes, None, 0.0)
-    stream, former = TopLogprobsStream(), 0.0
+    stream, former = LogprobsStream(), 0.0
     for place, step in enumerate(steps, start=1):
         running = stream.add(step)
-        now = score_top_logprobs(steps[:place])
+        now = score_logprobs(steps[:place])
         assert running.n_settled == running.n_tokens == place
         assert running.uncertainty == pytest.approx(now.uncertainty, abs=1e-12) or now.empty
-        assert running.uncertainty_bounds[0] >= former - 1e-12
-        former = running.uncertainty_bounds[0]
-    assert stream.finish() == score_top_logprobs(steps)
+        assert running.sequence_uncertainty_interval[0] >= former - 1e-12
+        former = running.sequence_uncertainty_interval[0]
+    assert stream.finish() == score_logprobs(steps)
 
 
 # --- by hand -----------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def item(token: str, probability: float, *top: tuple[str, float], **more: Any) -
 
 def test_spellings_are_read_from_the_list() -> None:
     """ " paris" and "Paris" spell " Paris"; what is not listed, 0.05, may do so, too."""
-    [token] = score_top_logprobs(
+    [token] = score_logprobs(
         [item(" Paris", 0.6, (" Paris", 0.6), (" paris", 0.1), ("Paris", 0.05), (" Rome", 0.2))]
     ).tokens
     assert token.agreeing_probability == pytest.approx(0.75)
@@ -160,31 +160,31 @@ def test_spellings_are_read_from_the_list() -> None:
         (" paris", True),
         ("Paris", True),
     ]
-    [exact] = score_top_logprobs(
+    [exact] = score_logprobs(
         [item(" Paris", 0.6, (" Paris", 0.6), (" paris", 0.1))], preset=ScoringRules(equality="exact")
     ).tokens
     assert exact.agreeing_bounds == pytest.approx((0.6, 0.6), abs=1e-4)
 
 
 def test_a_line_break_agrees_with_itself_alone() -> None:
-    scored = score_top_logprobs([item(" Paris", 0.9, (" Paris", 0.9)), item("\n", 0.5, ("\n", 0.5), ("\n\n", 0.3))])
+    scored = score_logprobs([item(" Paris", 0.9, (" Paris", 0.9)), item("\n", 0.5, ("\n", 0.5), ("\n\n", 0.3))])
     assert scored.tokens[1].agreeing_bounds == pytest.approx((0.5, 0.5), abs=1e-4)
 
 
 def test_names_of_tokenizer_files_agree_as_far_as_it_is_clear() -> None:
     """ "ĠParis" may be " Paris" or a word that begins with that letter: "Paris" counts in the upper end only."""
     top = {"ĠParis": math.log(0.6), "Paris": math.log(0.3)}
-    [token] = score_top_logprobs([("ĠParis", top)]).tokens
+    [token] = score_logprobs([("ĠParis", top)]).tokens
     assert token.text == " Paris"
     assert token.agreeing_bounds == pytest.approx((0.6, 1.0), abs=1e-4)
     top = {" Paris": math.log(0.6), "Paris": math.log(0.3), "ĠParis": math.log(0.1)}  # a name with a blank: no file's
-    [token] = score_top_logprobs([(" Paris", top)]).tokens
+    [token] = score_logprobs([(" Paris", top)]).tokens
     assert token.agreeing_bounds == pytest.approx((0.9, 0.9), abs=1e-4)
 
 
 def test_markup_may_be_text_or_the_end() -> None:
     steps = [item("a", 0.9, ("a", 0.9)), item("</div>", 0.8, ("</div>", 0.8), ("</DIV>", 0.1))]
-    text, end = score_top_logprobs(steps, text="a</div>"), score_top_logprobs(steps, text="a")
+    text, end = score_logprobs(steps, text="a</div>"), score_logprobs(steps, text="a")
     assert (text.text, end.text) == ("a</div>", "a")
     for scored in (text, end):
         assert scored.tokens[1].agreeing_bounds == pytest.approx((0.8, 1.0), abs=1e-4)
@@ -199,14 +199,14 @@ def test_markup_may_be_text_or_the_end() -> None:
     ],
 )
 def test_rules_that_count_more_than_lists_show_are_refused(rules: dict[str, Any], what: str) -> None:
-    with pytest.raises(InvalidInput, match=what):
-        score_top_logprobs([item("a", 0.9, ("a", 0.9))], preset=ScoringRules(**rules))
+    with pytest.raises(InvalidInputError, match=what):
+        score_logprobs([item("a", 0.9, ("a", 0.9))], preset=ScoringRules(**rules))
 
 
 def test_a_name_after_a_broken_character_may_be_any() -> None:
     """vLLM calls the last piece of a character by the whole character, so "İst" here is that, or a token of its own."""
     broken, asked = item("\ufffd", 0.9, ("\ufffd", 0.9)), item("İst", 0.6, ("İst", 0.6), (" İst", 0.1))
-    last = score_top_logprobs([item(" a", 0.9, (" a", 0.9)), broken, asked]).tokens[-1]
+    last = score_logprobs([item(" a", 0.9, (" a", 0.9)), broken, asked]).tokens[-1]
     assert last.log_agreeing_bounds is not None
     low, high = map(math.exp, last.log_agreeing_bounds)
     assert low == pytest.approx(0.6, rel=1e-3) and high == pytest.approx(1)
@@ -214,23 +214,23 @@ def test_a_name_after_a_broken_character_may_be_any() -> None:
 
 def test_ids_alone_give_an_interval_and_exact_numbers_under_exact() -> None:
     steps = [{17: math.log(0.6), 4: math.log(0.3)}]
-    scored = score_top_logprobs(steps)
-    assert scored.uncertainty == pytest.approx(0.4) and scored.uncertainty_bounds[0] < 0.1
-    exact = score_top_logprobs(steps, None, ScoringRules(equality="exact"))
-    assert exact.uncertainty_bounds == pytest.approx((0.4, 0.4), abs=1e-4)
+    scored = score_logprobs(steps)
+    assert scored.uncertainty == pytest.approx(0.4) and scored.sequence_uncertainty_interval[0] < 0.1
+    exact = score_logprobs(steps, None, ScoringRules(equality="exact"))
+    assert exact.sequence_uncertainty_interval == pytest.approx((0.4, 0.4), abs=1e-4)
 
 
 def test_a_model_that_stands_for_another_has_a_vocabulary() -> None:
-    with pytest.raises(InvalidInput, match="proxy_for"):
-        score_top_logprobs([item("a", 0.9, ("a", 0.9))], proxy_for="gpt-4o")
+    with pytest.raises(InvalidInputError, match="proxy_for"):
+        score_logprobs([item("a", 0.9, ("a", 0.9))], proxy_for="gpt-4o")
 
 
 def test_tokens_have_the_ids_of_the_engine() -> None:
     reply = [item("a", 0.9, ("a", 0.9), ("b", 0.1), id=3)]
     reply[0]["top_logprobs"] = [entry | {"id": i} for entry, i in zip(reply[0]["top_logprobs"], (3, 8), strict=True)]
-    [token] = score_top_logprobs(reply).tokens
+    [token] = score_logprobs(reply).tokens
     assert (token.id, [one.id for one in token.alternatives]) == (3, [8])
-    [token] = score_top_logprobs([item("a", 0.9, ("a", 0.9))]).tokens
+    [token] = score_logprobs([item("a", 0.9, ("a", 0.9))]).tokens
     assert token.id == -1
 
 
@@ -247,14 +247,14 @@ def test_steps_that_miss_a_token_are_refused() -> None:
         ],
     }
     with pytest.raises(BackendError):
-        score_payload(reply)
+        score_reply(reply)
 
 
 @pytest.mark.parametrize("other", [("Rome", -3.0), ("Rome", -math.inf), None])
 def test_an_alternative_of_probability_zero_is_an_alternative(other: tuple[str, float] | None) -> None:
     listed = [("Lima", -0.1)] + ([] if other is None else [other])
     top = [{"token": token, "logprob": log_prob} for token, log_prob in listed]
-    scored = score_top_logprobs([{"token": "Lima", "logprob": -0.1, "top_logprobs": top}])
+    scored = score_logprobs([{"token": "Lima", "logprob": -0.1, "top_logprobs": top}])
     assert [flag.code for flag in scored.flags] == ([] if other else ["no_alternatives"])
     assert scored.uncertainty == pytest.approx(-math.expm1(-0.1))
 
@@ -266,7 +266,7 @@ rival = {"token": " Rome", "logprob": -1.5, "bytes": None}
 item = {"token": " Paris", "logprob": -0.5, "bytes": None, "top_logprobs": [rival]}
 reply = {"object": "chat.completion", "choices": [{"index": 0, "message": {"role": "assistant", "content": " Paris"},
          "logprobs": {"content": [item]}, "finish_reason": "stop"}]}
-[answer] = st.score_payload(reply)
+[answer] = st.score_reply(reply)
 assert 0 < answer.uncertainty < 1 and answer.tokens and answer.to_dict()
 loaded = {name.partition(".")[0] for name in sys.modules}
 heavy = loaded & {"torch", "numba", "transformers", "tokenizers", "scipy", "pandas"}
@@ -298,11 +298,14 @@ def test_the_order_in_which_names_come_does_not_matter(data: st.DataObject) -> N
         steps.append(TopStep(data.draw(st.sampled_from(entries)), entries))
     seen = []
     for order in itertools.permutations(steps):
-        stream = TopLogprobsStream()
+        stream = LogprobsStream()
         for step in order:
             live = stream.add(step)
         scored = stream.finish()
-        assert live.uncertainty_bounds == pytest.approx(scored.uncertainty_bounds, abs=1e-9) or not scored.text.strip()
+        assert (
+            live.sequence_uncertainty_interval == pytest.approx(scored.sequence_uncertainty_interval, abs=1e-9)
+            or not scored.text.strip()
+        )
         seen.append(sorted(token.log_agreeing_bounds or () for token in scored.tokens))
     for bounds in seen[1:]:
         assert np.array(bounds) == pytest.approx(np.array(seen[0]), abs=1e-9)
@@ -315,7 +318,7 @@ def test_what_the_model_leaned_to_is_shown_also_beside_a_token_without_a_name() 
         for k, (text, chance) in enumerate([("caf", 0.9), (None, 0.5), (" is", 0.3), ("\n", 0.05)])
     ]
     word, piece, likely, blank = entries
-    scored = score_top_logprobs([TopStep(word, (word,)), TopStep(piece, (piece, likely, blank))] * 2)
+    scored = score_logprobs([TopStep(word, (word,)), TopStep(piece, (piece, likely, blank))] * 2)
     for token in (scored.tokens[1], scored.tokens[3]):
         assert [(other.text, other.counted) for other in token.alternatives] == [(" is", False), ("\n", False)]
         assert [other.probability for other in token.alternatives] == pytest.approx([0.3, 0.05])

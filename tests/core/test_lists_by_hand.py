@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken import ScoredResponse, Vocabulary, score_logits, score_top_logprobs
+from semtoken import ScoredAnswer, Vocabulary, score_logits, score_logprobs
 from semtoken.clustering.token_clusters import TokenClusters
-from semtoken.core import ScoringRules, TopLogprobsStream
+from semtoken.core import LogprobsStream, ScoringRules
 from semtoken.core.engine_tokens import TopStep, TopToken
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import BackendError, InvalidInputError
 from tests import worked
 
 MEANING = ScoringRules(equality="meaning", function_words="off")
@@ -26,7 +26,7 @@ def listed(step: dict[str, float], chosen: str) -> tuple[int, dict[int, float]]:
     return worked.ids(chosen)[0], {worked.ids(token)[0]: math.log(p) for token, p in step.items()}
 
 
-def bounds(scored: ScoredResponse, place: int = 0) -> tuple[float, float]:
+def bounds(scored: ScoredAnswer, place: int = 0) -> tuple[float, float]:
     """Of the agreeing probability of a token, as it counts and as its record has it, which are the same."""
     first = scored.marks[place].log_agreeing_bounds  # made without the records as long as there are none
     assert first is not None
@@ -53,10 +53,10 @@ def bounds(scored: ScoredResponse, place: int = 0) -> tuple[float, float]:
 def test_a_list_of_more_than_everything_leaves_nothing_open(
     step: dict[str, float], rules: ScoringRules, expected: tuple[float, float], n: int
 ) -> None:
-    scored = score_top_logprobs([listed(step, next(iter(step)))] * n, worked.clusters(), rules)
+    scored = score_logprobs([listed(step, next(iter(step)))] * n, worked.clusters(), rules)
     assert bounds(scored) == pytest.approx(expected, abs=1e-4)
     assert scored.tokens[0].log_agreeing_probability == pytest.approx(math.log(expected[0]))
-    assert scored.log_score == pytest.approx(n * math.log(expected[0]))
+    assert scored.log_confidence == pytest.approx(n * math.log(expected[0]))
     token = scored.tokens[0]
     assert max(token.cluster_probability, token.prefix_probability, token.neutral_probability) <= 1.0
     assert [flag.code for flag in scored.flags if flag.code == "overfull"] == ["overfull"]
@@ -67,15 +67,13 @@ def test_function_words_that_are_not_listed_may_agree_unless_the_step_opens_the_
     """The line break and the end may have .1 each there, and the function word as much at a later step."""
     steps = [listed({"vision": 0.5, " radio": 0.1}, "vision")] * n
     for place, expected in ((0, (0.5, 0.7)), (n - 1, (0.5, 0.8))):
-        assert bounds(score_top_logprobs(steps, worked.clusters(), WHOLE_WORDS), place) == pytest.approx(
-            expected, abs=1e-4
-        )
+        assert bounds(score_logprobs(steps, worked.clusters(), WHOLE_WORDS), place) == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("n", [1, MANY])
 def test_a_function_word_that_was_chosen_is_certain_whatever_is_listed(n: int) -> None:
-    scored = score_top_logprobs([listed({" the": 0.3, " radio": 0.2}, " the")] * n, worked.clusters(), "paper")
-    assert bounds(scored) == (1.0, 1.0) and scored.uncertainty_bounds == (0.0, 0.0)
+    scored = score_logprobs([listed({" the": 0.3, " radio": 0.2}, " the")] * n, worked.clusters(), "paper")
+    assert bounds(scored) == (1.0, 1.0) and scored.sequence_uncertainty_interval == (0.0, 0.0)
     token = scored.tokens[0]
     assert (token.agreeing_probability, token.prefix_probability) == (1.0, 0.0)
     assert (token.cluster_probability, token.neutral_probability) == pytest.approx((0.3, 0.3))
@@ -85,7 +83,7 @@ def test_a_function_word_that_was_chosen_is_certain_whatever_is_listed(n: int) -
 def test_a_numeral_and_a_beginning_of_it_with_the_same_label_are_no_cluster(n: int) -> None:
     """The sign begins the amount, and may have what is missing; the other word may not."""
     clusters = TokenClusters(np.array([0, 0, 1, 2]), worked.vocabulary(("$", "$5", "x", "y")))
-    scored = score_top_logprobs([(1, {1: math.log(0.5), 2: math.log(0.3)})] * n, clusters, MEANING)
+    scored = score_logprobs([(1, {1: math.log(0.5), 2: math.log(0.3)})] * n, clusters, MEANING)
     assert bounds(scored) == pytest.approx((0.5, 0.7), abs=1e-4)
     [token] = score_logits(np.log([[0.1, 0.5, 0.3, 0.1]]), [1], clusters, MEANING).tokens
     assert (token.cluster_probability, token.prefix_probability) == pytest.approx((0.5, 0.1))
@@ -94,18 +92,18 @@ def test_a_numeral_and_a_beginning_of_it_with_the_same_label_are_no_cluster(n: i
 def test_one_unlisted_token_of_the_same_spelling_may_have_all_that_is_missing() -> None:
     """Of a list of one token that is written in half precision."""
     vocabulary = worked.vocabulary(("paris", " Paris", "x"))
-    scored = score_top_logprobs([(0, {0: -4.0})], vocabulary)
+    scored = score_logprobs([(0, {0: -4.0})], vocabulary)
     assert bounds(scored)[1] == pytest.approx(1.0)
 
 
 def test_names_of_more_than_everything_leave_nothing_open() -> None:
     names = [TopToken(math.log(p), text=name, bytes=name.encode()) for name, p in ((" Rome", 0.6), (" Lima", 0.44))]
-    assert bounds(score_top_logprobs([TopStep(names[0], names)])) == pytest.approx((0.6, 0.6), abs=1e-4)
+    assert bounds(score_logprobs([TopStep(names[0], names)])) == pytest.approx((0.6, 0.6), abs=1e-4)
 
 
 def test_many_of_the_same_spelling_are_everything_at_most() -> None:
     vocabulary = worked.vocabulary(("a", "A", " a", "b"))
-    [token] = score_top_logprobs([(0, {0: math.log(0.001), 1: math.log(0.6), 2: math.log(0.44)})], vocabulary).tokens
+    [token] = score_logprobs([(0, {0: math.log(0.001), 1: math.log(0.6), 2: math.log(0.44)})], vocabulary).tokens
     assert (token.prefix_probability, token.agreeing_probability) == (1.0, 1.0)
 
 
@@ -114,7 +112,7 @@ def test_a_second_number_of_the_chosen_text_is_another_token_of_that_spelling(eq
     """A list keyed by texts has lost which token it is."""
     one, other = TopToken(math.log(0.5), text="TV"), TopToken(math.log(0.2), text="TV")
     steps = [TopStep(one, [one, other, TopToken(math.log(0.3), text=" radio")])]
-    scored = score_top_logprobs(steps, worked.vocabulary(), ScoringRules(equality=equality))
+    scored = score_logprobs(steps, worked.vocabulary(), ScoringRules(equality=equality))
     assert bounds(scored) == pytest.approx((lower, 0.7), abs=1e-4)
     assert "two_numbers" in [flag.code for flag in scored.flags]
 
@@ -126,7 +124,7 @@ def test_another_number_of_the_chosen_id_counts_for_the_upper_end_alone(n: int) 
     steps = [
         TopStep(TopToken(math.log(0.5), word), [TopToken(math.log(0.2), word), TopToken(math.log(0.1), other)])
     ] * n
-    scored = score_top_logprobs(steps, worked.vocabulary(), ScoringRules(equality="exact"))
+    scored = score_logprobs(steps, worked.vocabulary(), ScoringRules(equality="exact"))
     assert bounds(scored) == pytest.approx((0.5, 0.7), abs=1e-4)
 
 
@@ -142,7 +140,7 @@ def test_numbers_in_half_precision_widen_what_is_listed_and_what_is_missing() ->
         whole = math.log((p * math.exp(-own * OFF) + q * math.exp(-other * OFF)) / (p + q))
         unlisted = min(1 - (p + q) + whole * (p + q), q * math.exp(-other * OFF))
         expected = (p * math.exp(own * OFF), min((p + unlisted) * math.exp(-own * OFF), 1.0))
-        assert bounds(score_top_logprobs([(0, {0: own, 2: other})], vocabulary)) == pytest.approx(expected, abs=1e-4)
+        assert bounds(score_logprobs([(0, {0: own, 2: other})], vocabulary)) == pytest.approx(expected, abs=1e-4)
 
 
 def test_numbers_in_half_precision_without_a_vocabulary_widen_what_is_missing() -> None:
@@ -154,16 +152,16 @@ def test_numbers_in_half_precision_without_a_vocabulary_widen_what_is_missing() 
     missing = 1 - (p + q) + whole * (p + q)
     expected = (p * math.exp(own * OFF), (p + missing) * math.exp(-own * OFF))
     for n in (1, MANY):
-        assert bounds(score_top_logprobs([TopStep(names[0], names)] * n)) == pytest.approx(expected, abs=1e-4)
-    running = TopLogprobsStream().add(TopStep(names[0], names))
-    assert running.uncertainty_bounds == pytest.approx((1 - expected[1], 1 - expected[0]), abs=1e-4)
+        assert bounds(score_logprobs([TopStep(names[0], names)] * n)) == pytest.approx(expected, abs=1e-4)
+    running = LogprobsStream().add(TopStep(names[0], names))
+    assert running.sequence_uncertainty_interval == pytest.approx((1 - expected[1], 1 - expected[0]), abs=1e-4)
 
 
 @pytest.mark.parametrize("n", [1, MANY])
 def test_a_step_that_does_not_tell_its_token_is_open_up_to_what_is_missing(n: int) -> None:
     """Also among numbers in half precision, of which its own is none."""
     others = [TopToken(-0.5078125, id=2), TopToken(-9999.0, id=0)]
-    scored = score_top_logprobs([TopStep(others[1], others)] * n, worked.vocabulary(("paris", " Paris", "x")))
+    scored = score_logprobs([TopStep(others[1], others)] * n, worked.vocabulary(("paris", " Paris", "x")))
     q = math.exp(-0.5078125)
     whole = 0.5078125 * OFF
     assert bounds(scored) == pytest.approx((0.0, 1 - q + whole * q), abs=1e-4)
@@ -173,7 +171,7 @@ def test_a_name_that_may_agree_is_off_with_the_whole_list() -> None:
     """The entry may be either half of a character, so that all numbers of the list have to be sure."""
     texts, pieces, nothing = ("x", "\ufffd", "\ufffd", "y"), (b"x", b"\xc3", b"\xa9", b"y"), np.zeros(4, dtype=bool)
     half, either = TopToken(-0.5, bytes=b"\xc3"), TopToken(-4.0, text="\ufffd")
-    [token] = score_top_logprobs(
+    [token] = score_logprobs(
         [TopStep(half, [either, TopToken(-3.0, bytes=b"x")])],
         Vocabulary(texts, pieces, nothing, nothing),
         ScoringRules(equality="exact"),
@@ -189,7 +187,7 @@ def test_others_are_told_down_to_a_percent(by: str) -> None:
     names = [(" vision", 0.9), (" radio", 0.05), (" 17", 0.011), ("te", 0.009)]
     tokens = [TopToken(math.log(p), text=name, bytes=name.encode()) for name, p in names]
     vocabulary = None if by == "names" else worked.vocabulary([name for name, _ in names])
-    scored = score_top_logprobs([TopStep(tokens[0], tokens)] * 6, vocabulary)
+    scored = score_logprobs([TopStep(tokens[0], tokens)] * 6, vocabulary)
     assert [len(others) for others in scored.alternatives_at([5, 2])] == [2, 2]
     for token in scored.tokens:
         told = [(other.text, other.source, other.counted) for other in token.alternatives]
@@ -201,7 +199,7 @@ def test_others_are_told_down_to_a_percent(by: str) -> None:
 def test_what_names_do_not_tell_may_be_spelled_alike_whatever_is_scored(equality: Any, text: str, upper: float) -> None:
     """Without a vocabulary, all of what is missing may be the word in capitals; a blank is spelled like no other."""
     names = [TopToken(math.log(p), text=name, bytes=name.encode()) for name, p in ((text, 0.5), (" Lima", 0.2))]
-    scored = score_top_logprobs([TopStep(names[0], names)], None, ScoringRules(equality=equality))
+    scored = score_logprobs([TopStep(names[0], names)], None, ScoringRules(equality=equality))
     assert bounds(scored) == pytest.approx((0.5, upper if equality == "surface" else 0.5), abs=1e-4)
     alike = scored.tokens[0].log_surface_bounds
     assert alike is not None
@@ -213,7 +211,7 @@ def test_a_rival_is_told_of_an_answer_that_is_hardly_likely() -> None:
     chances = {" tele": 0.2, "TV": 0.2, " radio": 0.5, "te": 0.1}, {" radio": 0.95, " 17": 0.05}
     steps, rows = [listed(chances[0], " tele"), listed(chances[1], " 17")], worked.logits(*chances)
     for rules in (ScoringRules("paper"), MEANING, ScoringRules()):
-        of_lists = score_top_logprobs(steps, worked.clusters(), rules)
+        of_lists = score_logprobs(steps, worked.clusters(), rules)
         of_rows = score_logits(rows, worked.ids(" tele", " 17"), worked.clusters(), rules)
         for scored in (of_lists, of_rows):
             assert 1 - scored.uncertainty < 0.1
@@ -224,7 +222,7 @@ def test_a_rival_is_told_of_an_answer_that_is_hardly_likely() -> None:
 def test_an_answer_of_a_tenth_that_rests_on_function_words_is_flagged(others: float, flagged: bool) -> None:
     """Its own token has .02, and no other word is a rival."""
     step = listed({" tele": 0.02, "\n": others, " radio": 0.98 - others}, " tele")
-    scored = score_top_logprobs([step], worked.clusters(), "paper")
+    scored = score_logprobs([step], worked.clusters(), "paper")
     assert ("carried_by_function_words" in [flag.code for flag in scored.flags]) == flagged
 
 
@@ -232,7 +230,7 @@ def test_zeros_of_all_tokens_but_function_words_are_no_log_probabilities() -> No
     """The function word is certain under the paper's rules, whatever its number."""
     zero, word = TopStep(TopToken(0.0, worked.ids("vision")[0]), ()), listed({" the": 0.5, " radio": 0.3}, " the")
     with pytest.raises(BackendError, match="does not report log-probabilities"):
-        score_top_logprobs([zero, word, zero], worked.clusters(), "paper")
+        score_logprobs([zero, word, zero], worked.clusters(), "paper")
 
 
 def test_a_special_token_may_be_in_a_cluster_of_two_or_in_none() -> None:
@@ -240,19 +238,19 @@ def test_a_special_token_may_be_in_a_cluster_of_two_or_in_none() -> None:
     clusters = TokenClusters(np.array([0, 0, 1, 2]), worked.vocabulary(("x", "", "", "y")))
     end, word, other = TopToken(math.log(0.3), text="<|end|>"), TopToken(math.log(0.5), 0), TopToken(math.log(0.2), 3)
     steps = [TopStep(other, [word, other]), TopStep(end, [word, end, other])]
-    scored = score_top_logprobs(steps, clusters, MEANING)
+    scored = score_logprobs(steps, clusters, MEANING)
     assert scored.tokens[1].agreeing_bounds == pytest.approx((0.3, 0.8), abs=1e-4)
 
 
 def test_the_only_special_token_there_is_needs_no_flag() -> None:
     clusters, end = TokenClusters(np.arange(3), worked.vocabulary(("x", "", "y"))), TopToken(-0.5, text="<|end|>")
     steps = [(0, {0: -0.5, 2: -2.0}), TopStep(end, [end, TopToken(-2.0, 2)])]
-    assert score_top_logprobs(steps, clusters, MEANING).flags == ()
+    assert score_logprobs(steps, clusters, MEANING).flags == ()
 
 
 @pytest.mark.parametrize("n", [1, MANY])
 def test_an_unlisted_token_of_the_same_spelling_has_no_more_than_the_least_listed(n: int) -> None:
-    scored = score_top_logprobs(
+    scored = score_logprobs(
         [(0, {0: math.log(0.5), 2: math.log(0.2)})] * n, worked.vocabulary(("paris", " Paris", "x"))
     )
     assert bounds(scored) == pytest.approx((0.5, 0.7), abs=1e-4)
@@ -261,17 +259,17 @@ def test_an_unlisted_token_of_the_same_spelling_has_no_more_than_the_least_liste
 def test_a_special_token_that_may_be_either_of_two_is_told_where_it_matters() -> None:
     clusters = TokenClusters(np.arange(3), worked.vocabulary(("x", "", "")))
     end = TopToken(-0.5, text="<|end|>")
-    scored = score_top_logprobs([(0, {0: -0.5}), TopStep(end, [end])], clusters, MEANING)
+    scored = score_logprobs([(0, {0: -0.5}), TopStep(end, [end])], clusters, MEANING)
     assert "special_names" in [flag.code for flag in scored.flags]
     beside = TopStep(TopToken(math.log(0.6), 0), [TopToken(math.log(0.6), 0), TopToken(math.log(0.3), text="<|end|>")])
-    assert [flag.code for flag in score_top_logprobs([beside], clusters, MEANING).flags] == []
+    assert [flag.code for flag in score_logprobs([beside], clusters, MEANING).flags] == []
     chosen = TopStep(TopToken(math.log(0.6), 1), [TopToken(math.log(0.6), 1), TopToken(math.log(0.3), text="<|end|>")])
-    assert [flag.code for flag in score_top_logprobs([chosen], clusters, MEANING).flags] == ["ambiguous_names"]
+    assert [flag.code for flag in score_logprobs([chosen], clusters, MEANING).flags] == ["ambiguous_names"]
 
 
 def test_text_that_the_steps_do_not_spell_is_told_from_both_sides() -> None:
     steps = [listed({"TV": 0.5, " radio": 0.1}, "TV")]
-    scored = score_top_logprobs(steps, worked.clusters(), proxy_for="other", text="TV set")
+    scored = score_logprobs(steps, worked.clusters(), proxy_for="other", text="TV set")
     assert [(flag.code, flag.message) for flag in scored.flags[-2:]] == [
         (
             "shared_vocabulary",
@@ -284,14 +282,14 @@ def test_text_that_the_steps_do_not_spell_is_told_from_both_sides() -> None:
 @pytest.mark.parametrize("name", ["proxy_for", "text"])
 def test_what_is_to_be_text_is_text(name: str) -> None:
     steps, odd = [listed({"TV": 0.5, " radio": 0.1}, "TV")], {name: 5}
-    with pytest.raises(InvalidInput, match=name):
-        score_top_logprobs(steps, worked.clusters(), **odd)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match=name):
+        score_logprobs(steps, worked.clusters(), **odd)  # type: ignore[arg-type]
 
 
 def test_entries_that_have_ids_alone_are_told_where_no_vocabulary_is_known() -> None:
     step = TopStep(TopToken(-0.5, 5, " Rome"), [TopToken(-0.5, 5), TopToken(-2.0, 7)])
-    [flag] = score_top_logprobs([step]).flags
+    [flag] = score_logprobs([step]).flags
     assert flag.code == "unmapped_names" and flag.message.endswith(" name tokens by ids alone.")
     top = [TopToken(-0.5, text="TV"), TopToken(-2.0, text="nowhere")]
-    [flag] = score_top_logprobs([TopStep(top[0], top)], worked.vocabulary()).flags
+    [flag] = score_logprobs([TopStep(top[0], top)], worked.vocabulary()).flags
     assert flag.message.endswith(" list names that fit no token of the vocabulary.")

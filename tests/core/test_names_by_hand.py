@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken import ScoredResponse, Vocabulary, score_top_logprobs
-from semtoken.core import ScoringRules, TopLogprobsStream
+from semtoken import ScoredAnswer, Vocabulary, score_logprobs
+from semtoken.core import LogprobsStream, ScoringRules
 from semtoken.core.engine_tokens import TopStep, TopToken
-from semtoken.errors import InvalidInput, VocabularyMismatch
+from semtoken.errors import InvalidInputError, VocabularyMismatch
 
 EXACT = ScoringRules(equality="exact")
 
@@ -43,12 +43,12 @@ def step(*listed: TopToken) -> TopStep:
     return TopStep(listed[0], listed)
 
 
-def agreeing(scored: ScoredResponse) -> tuple[float, float]:
+def agreeing(scored: ScoredAnswer) -> tuple[float, float]:
     """The least and the largest mass that may agree with an answer of one token."""
-    return 1 - scored.uncertainty_bounds[1], 1 - scored.uncertainty_bounds[0]
+    return 1 - scored.sequence_uncertainty_interval[1], 1 - scored.sequence_uncertainty_interval[0]
 
 
-def codes(scored: ScoredResponse) -> list[str]:
+def codes(scored: ScoredAnswer) -> list[str]:
     return [flag.code for flag in scored.flags]
 
 
@@ -63,23 +63,23 @@ def codes(scored: ScoredResponse) -> list[str]:
 def test_one_unclear_name_is_no_token_of_the_vocabulary(vocabulary: Vocabulary, half: TopToken) -> None:
     """It may be either of two tokens."""
     own, other = token(0.5, "Oslo"), token(0.1, "Rome")
-    scored = score_top_logprobs([step(own, half, other)], vocabulary)
+    scored = score_logprobs([step(own, half, other)], vocabulary)
     assert [(one.text, one.id) for one in scored.tokens[0].alternatives] == [("Rome", 1)]
     assert codes(scored) == ["ambiguous_names"]
     for listed in ((own, other), (half,)):
-        with pytest.raises(InvalidInput, match="may be any of 2 tokens"):
-            score_top_logprobs([TopStep(half, listed)], vocabulary)
+        with pytest.raises(InvalidInputError, match="may be any of 2 tokens"):
+            score_logprobs([TopStep(half, listed)], vocabulary)
 
 
 def test_a_text_that_two_tokens_share_hides_what_one_of_them_has() -> None:
     """In a list by texts the lost "oslo" may have all of the missing 0.65, whatever is the smallest in the list."""
     vocabulary = words("Oslo", "oslo", "oslo", "Rome")
     one = TopStep(token(0.2, id=0), (token(0.1, "oslo"), token(0.05, "Rome")))
-    assert agreeing(score_top_logprobs([one], vocabulary)) == pytest.approx((0.3, 0.95), abs=1e-4)
+    assert agreeing(score_logprobs([one], vocabulary)) == pytest.approx((0.3, 0.95), abs=1e-4)
     letters = words("x", "y", "x", "y", byte_tokens=(2, 3))
-    two = score_top_logprobs([step(token(0.1, "x"), token(0.05, "y"))], letters)
+    two = score_logprobs([step(token(0.1, "x"), token(0.05, "y"))], letters)
     assert agreeing(two) == pytest.approx((0.1, 0.95), abs=1e-4)
-    by_bytes = score_top_logprobs([TopStep(token(0.1, "x"), (in_bytes(0.05, "y"),))], letters)
+    by_bytes = score_logprobs([TopStep(token(0.1, "x"), (in_bytes(0.05, "y"),))], letters)
     assert agreeing(by_bytes) == pytest.approx((0.1, 0.15), abs=1e-4)
 
 
@@ -88,7 +88,7 @@ def test_a_byte_token_is_told_from_a_letter_by_its_number(second: float, counted
     """Two tokens spell "x". The second entry of it is the other one, or the same if it has the same number."""
     vocabulary = words(" x", "x", "x", "Rome", byte_tokens=(2,))
     listed = [token(0.5, id=0), token(0.2, spelled=b"x", id=1), token(second, spelled=b"x")]
-    assert agreeing(score_top_logprobs([step(*listed)], vocabulary))[0] == pytest.approx(counted, abs=1e-4)
+    assert agreeing(score_logprobs([step(*listed)], vocabulary))[0] == pytest.approx(counted, abs=1e-4)
 
 
 @pytest.mark.parametrize("special", ["chosen", "last"])
@@ -96,54 +96,54 @@ def test_the_name_of_a_special_token_stands_for_any_where_it_was_chosen(special:
     vocabulary = words("Oslo", "", "", "Rome")
     end, city = token(0.3, "<|end|>"), token(0.2, "Oslo")
     if special == "chosen":
-        scored = score_top_logprobs([step(end, city)], vocabulary)
+        scored = score_logprobs([step(end, city)], vocabulary)
         assert (codes(scored), scored.token_ids) == (["special_names"], [1])
     else:
-        scored = score_top_logprobs([step(city, end), step(token(0.6, "Rome"))], vocabulary)
+        scored = score_logprobs([step(city, end), step(token(0.6, "Rome"))], vocabulary)
         assert (scored.text, "special_names" in codes(scored)) == ("OsloRome", False)
 
 
 @pytest.mark.parametrize("row", [3, 7])
 def test_what_lies_beyond_the_vocabulary_is_shared_out_among_its_tokens(row: int) -> None:
     padding = token(0.008, id=row)
-    [one] = score_top_logprobs([step(token(0.6, id=0), token(0.2, id=1), padding)], CITIES).tokens
+    [one] = score_logprobs([step(token(0.6, id=0), token(0.2, id=1), padding)], CITIES).tokens
     assert one.probability == pytest.approx(0.6 / 0.992, rel=1e-9)
     assert one.alternatives[0].probability == pytest.approx(0.2 / 0.992, rel=1e-9)
-    sure = score_top_logprobs([step(token(0.999, id=0), token(0.0005, id=1), padding)], CITIES)
+    sure = score_logprobs([step(token(0.999, id=0), token(0.0005, id=1), padding)], CITIES)
     assert (sure.tokens[0].log_probability, codes(sure)) == (0.0, [])
 
 
 def test_a_list_of_the_whole_vocabulary_and_padding_adds_up_to_one() -> None:
     cities = [token(probability, id=i) for i, probability in enumerate((0.6, 0.2, 0.19))]
-    [one] = score_top_logprobs([step(*cities, token(0.009, id=3))], CITIES, EXACT).tokens
+    [one] = score_logprobs([step(*cities, token(0.009, id=3))], CITIES, EXACT).tokens
     assert one.agreeing_probability == pytest.approx(0.6 / 0.99, rel=1e-9)
 
 
 @pytest.mark.parametrize("own", [token(0.5, spelled=b"\xc3"), token(0.5, id=2)])
 def test_a_piece_of_a_character_with_another_number_is_another_one(own: TopToken) -> None:
-    scored = score_top_logprobs([step(own, token(0.2, "\ufffd"), token(0.1, "Rome"))], HALVES)
+    scored = score_logprobs([step(own, token(0.2, "\ufffd"), token(0.1, "Rome"))], HALVES)
     assert codes(scored) == ["ambiguous_names"]
 
 
 @pytest.mark.parametrize("vocabulary", [CITIES, None])
 @pytest.mark.parametrize("named", [token, in_bytes])
 def test_a_rival_may_have_nearly_all(named: Any, vocabulary: Vocabulary | None) -> None:
-    [one] = score_top_logprobs([TopStep(named(0.03, "Oslo"), (named(0.95, "Rome"),))], vocabulary).tokens
+    [one] = score_logprobs([TopStep(named(0.03, "Oslo"), (named(0.95, "Rome"),))], vocabulary).tokens
     assert [rival.probability for rival in one.alternatives] == pytest.approx([0.95])
 
 
 @pytest.mark.parametrize(("beyond", "refused"), [(0.0099, False), (0.0101, True)])
 def test_more_than_one_percent_beyond_the_vocabulary_is_of_another_model(beyond: float, refused: bool) -> None:
     with pytest.raises(VocabularyMismatch, match="another model") if refused else nullcontext():
-        score_top_logprobs([step(token(0.6, id=0), token(beyond, id=7))], CITIES)
+        score_logprobs([step(token(0.6, id=0), token(beyond, id=7))], CITIES)
 
 
 @pytest.mark.parametrize("times", [0, 1, 2])
 def test_an_unlisted_token_has_no_more_than_the_least_of_the_list(times: int) -> None:
     """Without a list, or one of the chosen token alone, it may have all."""
     own, other = in_bytes(0.1, "Oslo"), in_bytes(0.05, "Rome")
-    assert agreeing(score_top_logprobs([TopStep(own, [own] * times)], CITIES)) == pytest.approx((0.1, 1.0), abs=1e-4)
-    listed = score_top_logprobs([TopStep(own, [other, *[own] * times])], CITIES)
+    assert agreeing(score_logprobs([TopStep(own, [own] * times)], CITIES)) == pytest.approx((0.1, 1.0), abs=1e-4)
+    listed = score_logprobs([TopStep(own, [other, *[own] * times])], CITIES)
     assert agreeing(listed) == pytest.approx((0.1, 0.15), abs=1e-4)
 
 
@@ -151,13 +151,13 @@ def test_an_unlisted_token_has_no_more_than_the_least_of_the_list(times: int) ->
 def test_a_number_above_zero_by_rounding_is_zero(vocabulary: Vocabulary | None) -> None:
     own, other = (TopToken(number, None, text, text.encode()) for number, text in ((0.0009, "Oslo"), (-7.0, "Rome")))
     for one in (step(own, other), step(own, other, own)):
-        assert score_top_logprobs([one], vocabulary).tokens[0].log_probability == 0.0
-    [rival] = score_top_logprobs([TopStep(other, (own,))], vocabulary).tokens[0].alternatives
+        assert score_logprobs([one], vocabulary).tokens[0].log_probability == 0.0
+    [rival] = score_logprobs([TopStep(other, (own,))], vocabulary).tokens[0].alternatives
     assert rival.probability == 1.0
 
 
 def test_a_log_probability_may_be_off_by_a_hundred_thousandth() -> None:
-    [one] = score_top_logprobs([step(token(0.6, id=0), token(0.2, id=1))], CITIES, EXACT).tokens
+    [one] = score_logprobs([step(token(0.6, id=0), token(0.2, id=1))], CITIES, EXACT).tokens
     assert one.log_agreeing_bounds == pytest.approx((math.log(0.6) - 1e-5, math.log(0.6) + 1e-5), abs=1e-7)
 
 
@@ -165,16 +165,16 @@ def test_older_servers_give_the_number_of_the_chosen_token_in_the_list_alone() -
     own = in_bytes(0.6, "Oslo")
     one = TopStep(own._replace(log_prob=-9999.0), (own, in_bytes(0.3, "Rome")))
     for vocabulary in (CITIES, None):
-        scored = score_top_logprobs([one], vocabulary, EXACT)
-        assert scored.uncertainty_bounds == pytest.approx((0.4, 0.4), abs=1e-4)
+        scored = score_logprobs([one], vocabulary, EXACT)
+        assert scored.sequence_uncertainty_interval == pytest.approx((0.4, 0.4), abs=1e-4)
         assert scored.tokens[0].probability == pytest.approx(0.6)
 
 
 def test_a_text_without_a_number_may_be_another_token_than_the_same_text_in_the_list() -> None:
     """Where nothing but the text is known."""
     one = TopStep(TopToken(-9999.0, text="Oslo"), (token(0.6, "Oslo"), token(0.3, "Rome")))
-    assert agreeing(score_top_logprobs([one], CITIES)) == pytest.approx((0.6, 0.7), abs=1e-4)
-    assert agreeing(score_top_logprobs([one])) == pytest.approx((0.0, 0.7), abs=1e-4)
+    assert agreeing(score_logprobs([one], CITIES)) == pytest.approx((0.6, 0.7), abs=1e-4)
+    assert agreeing(score_logprobs([one])) == pytest.approx((0.0, 0.7), abs=1e-4)
 
 
 @pytest.mark.parametrize("vocabulary", [CITIES, None])
@@ -187,7 +187,7 @@ def test_the_text_of_the_chosen_token_with_another_number(
     listed = [token(0.6, "Oslo", spelled), token(0.2, "Oslo", spelled), token(0.2, "Rome")]
     for first, last in ((0, 2), (0, 3), (1, 2), (1, 3)):
         order = 1 if first else -1
-        scored = score_top_logprobs([TopStep(listed[0], listed[first:last][::order])], vocabulary, preset)
+        scored = score_logprobs([TopStep(listed[0], listed[first:last][::order])], vocabulary, preset)
         counts = spelled is None and preset != EXACT
         most = 0.8 if preset == EXACT or (counts and last == 3) else 1.0
         assert agreeing(scored) == pytest.approx((0.8 if counts else 0.6, most), abs=1e-4)
@@ -198,14 +198,14 @@ def test_the_text_of_the_chosen_token_with_another_number(
 def test_an_entry_without_a_number_is_as_good_as_none(vocabulary: Vocabulary | None) -> None:
     """Its token may have all of the missing 0.4."""
     unknown = in_bytes(1.0, " Oslo")._replace(log_prob=-9999.0)
-    scored = score_top_logprobs([step(in_bytes(0.5, "Oslo"), in_bytes(0.1, "Rome"), unknown)], vocabulary)
+    scored = score_logprobs([step(in_bytes(0.5, "Oslo"), in_bytes(0.1, "Rome"), unknown)], vocabulary)
     assert agreeing(scored) == pytest.approx((0.5, 0.9), abs=1e-4)
-    assert codes(score_top_logprobs([step(in_bytes(0.5, "Oslo"), unknown)], vocabulary)) == ["no_alternatives"]
+    assert codes(score_logprobs([step(in_bytes(0.5, "Oslo"), unknown)], vocabulary)) == ["no_alternatives"]
 
 
 def test_an_entry_of_probability_zero_is_known() -> None:
     zero = token(1.0, id=2)._replace(log_prob=-math.inf)
-    scored = score_top_logprobs([step(token(0.5, id=0), token(0.1, id=1), zero)], CITIES)
+    scored = score_logprobs([step(token(0.5, id=0), token(0.1, id=1), zero)], CITIES)
     assert agreeing(scored) == pytest.approx((0.5, 0.5), abs=1e-4)
 
 
@@ -213,16 +213,16 @@ def test_an_entry_of_probability_zero_is_known() -> None:
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_probability_too_small_for_a_float_is_zero(times: int, vocabulary: Vocabulary | None) -> None:
     own = in_bytes(1.0, "Oslo")._replace(log_prob=-800.0)
-    scored = score_top_logprobs([TopStep(own, [in_bytes(0.6, "Rome"), *[own] * times])], vocabulary)
+    scored = score_logprobs([TopStep(own, [in_bytes(0.6, "Rome"), *[own] * times])], vocabulary)
     assert scored.tokens[0].log_probability == -math.inf
-    assert scored.uncertainty_bounds == pytest.approx((0.6, 1.0), abs=1e-4)
+    assert scored.sequence_uncertainty_interval == pytest.approx((0.6, 1.0), abs=1e-4)
 
 
 @pytest.mark.parametrize("vocabulary", [words("Oslo", "Rome"), None])
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_list_may_add_up_to_just_one_and_a_twentieth(times: int, vocabulary: Vocabulary | None) -> None:
     own = in_bytes(1.0, "Oslo")
-    assert codes(score_top_logprobs([step(own, in_bytes(0.05, "Rome"), *[own] * times)], vocabulary)) == ["overfull"]
+    assert codes(score_logprobs([step(own, in_bytes(0.05, "Rome"), *[own] * times)], vocabulary)) == ["overfull"]
 
 
 # --- without a vocabulary --------------------------------------------------------------------------------------------
@@ -232,52 +232,52 @@ def test_a_list_may_add_up_to_just_one_and_a_twentieth(times: int, vocabulary: V
     ("texts", "said"), [(["a", "</s>", " "], "a "), (["a", "</s>", "\n"], "a\n"), (["a", "</s>", "b"], "a</s>b")]
 )
 def test_markup_is_text_where_more_than_blanks_follow(texts: list[str], said: str) -> None:
-    assert score_top_logprobs([step(token(0.6, text)) for text in texts]).text == said
+    assert score_logprobs([step(token(0.6, text)) for text in texts]).text == said
 
 
 def test_names_as_in_the_files_of_a_tokenizer_are_read_as_text() -> None:
     """Beside them may stand pieces of a character, by their bytes."""
     for name in ("ĠParis", "▁Paris"):
         steps = [step(token(0.6, name)), *(step(token(0.6, spelled=half)) for half in (b"\xc3", b"\xa9"))]
-        assert score_top_logprobs(steps).text == " Parisé"
-    decoded = score_top_logprobs([step(token(0.6, " a")), step(token(0.6, "Ġb"))])  # no file has a blank
+        assert score_logprobs(steps).text == " Parisé"
+    decoded = score_logprobs([step(token(0.6, " a")), step(token(0.6, "Ġb"))])  # no file has a blank
     assert (decoded.text, [one.text for one in decoded.tokens]) == (" aĠb", [" a", "Ġb"])
 
 
 def test_a_function_word_is_known_by_its_text() -> None:
     steps = [step(token(0.6, text)) for text in ("Oslo", " the")]
-    assert [one.function_word for one in score_top_logprobs(steps).tokens] == [False, True]
+    assert [one.function_word for one in score_logprobs(steps).tokens] == [False, True]
 
 
 def test_an_id_alone_at_the_end_is_a_special_token_where_the_list_has_texts() -> None:
     listed = [step(token(0.6, "a", id=5), token(0.2, "b", id=6)), step(token(0.6, id=7), token(0.3, "b", id=8))]
-    assert [score_top_logprobs(listed, text=said).text for said in ("a", None)] == ["a", "a"]
+    assert [score_logprobs(listed, text=said).text for said in ("a", None)] == ["a", "a"]
 
 
 def test_tokens_that_ids_alone_name_may_be_spelled_in_any_way() -> None:
     """The chosen one is named, and the list has nothing but ids."""
     steps = [TopStep(token(0.6, "Rome", id=5), (token(0.3, id=7),))]
-    scored = score_top_logprobs(steps)
+    scored = score_logprobs(steps)
     assert agreeing(scored) == pytest.approx((0.6, 1.0), abs=1e-4)
     assert (codes(scored), scored.tokens[0].unmapped_probability) == (["unmapped_names"], pytest.approx(0.3))
-    exact = score_top_logprobs(steps, None, EXACT)
+    exact = score_logprobs(steps, None, EXACT)
     assert agreeing(exact) == pytest.approx((0.6, 0.6), abs=1e-4)
     assert [(one.id, one.probability) for one in exact.tokens[0].alternatives] == [(7, pytest.approx(0.3))]
-    assert score_top_logprobs([TopStep(token(0.6, id=5), (token(0.3, id=7),))] * 2).token_ids == [5, 5]
+    assert score_logprobs([TopStep(token(0.6, id=5), (token(0.3, id=7),))] * 2).token_ids == [5, 5]
 
 
 def test_two_pieces_of_characters_without_names_are_other_tokens() -> None:
-    scored = score_top_logprobs([step(token(0.6, "Rome"), token(0.2, "\ufffd"), token(0.1, "\ufffd"))])
+    scored = score_logprobs([step(token(0.6, "Rome"), token(0.2, "\ufffd"), token(0.1, "\ufffd"))])
     assert agreeing(scored) == pytest.approx((0.6, 0.7), abs=1e-4)
     assert not scored.flags
-    assert agreeing(score_top_logprobs([step(token(0.6, "\ufffd"), token(0.3, "a"))])) == pytest.approx(
+    assert agreeing(score_logprobs([step(token(0.6, "\ufffd"), token(0.3, "a"))])) == pytest.approx(
         (0.6, 0.6), abs=1e-4
     )
 
 
 def test_a_second_number_of_a_text_that_cannot_agree_is_no_fault() -> None:
     """What no entry names, 0.2, may agree. With 0.1 of Rome, it is not known to be another token than the first."""
-    scored = score_top_logprobs([step(token(0.6, "Oslo"), token(0.2, "Rome"), token(0.1, "Rome"))])
+    scored = score_logprobs([step(token(0.6, "Oslo"), token(0.2, "Rome"), token(0.1, "Rome"))])
     assert agreeing(scored) == pytest.approx((0.6, 0.8), abs=1e-4)
     assert not scored.flags
 
@@ -287,7 +287,7 @@ def test_another_token_that_is_listed_twice_counts_once(vocabulary: Vocabulary |
     other = in_bytes(0.2, "Rome")
     for listed in ([other, other], [in_bytes(0.6, "Oslo"), other, other]):
         one = TopStep(in_bytes(0.6, "Oslo"), listed)
-        assert agreeing(score_top_logprobs([one], vocabulary)) == pytest.approx((0.6, 0.8), abs=1e-4)
+        assert agreeing(score_logprobs([one], vocabulary)) == pytest.approx((0.6, 0.8), abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_another_token_that_is_listed_twice_counts_once(vocabulary: Vocabulary |
 def test_a_list_may_name_the_chosen_token_in_another_way(
     listed: tuple[TopToken, ...], vocabulary: Vocabulary | None
 ) -> None:
-    scored = score_top_logprobs([step(in_bytes(0.9, "a")), TopStep(listed[0], listed[1:])], vocabulary, EXACT)
+    scored = score_logprobs([step(in_bytes(0.9, "a")), TopStep(listed[0], listed[1:])], vocabulary, EXACT)
     assert agreeing(scored) == pytest.approx((0.54, 0.54), abs=1e-4)
     assert "two_numbers" not in codes(scored)
 
@@ -313,8 +313,8 @@ def test_a_list_may_name_the_chosen_token_in_another_way(
 @pytest.mark.parametrize("listed", [("oslo",), ("oslo", "oslO"), ("Rome", "oslo"), ("Rome",)])
 def test_a_list_without_the_chosen_token_may_hold_what_is_spelled_alike(listed: tuple[str, ...]) -> None:
     own, others = in_bytes(0.6, "Oslo"), [in_bytes(0.2 / 2**k, text) for k, text in enumerate(listed)]
-    scored = score_top_logprobs([TopStep(own, others)])
-    assert score_top_logprobs([TopStep(own, [*others, own])]) == scored
+    scored = score_logprobs([TopStep(own, others)])
+    assert score_logprobs([TopStep(own, [*others, own])]) == scored
     alike = math.fsum(0.2 / 2**k for k, text in enumerate(listed) if text != "Rome")
     rome = math.fsum(0.2 / 2**k for k, text in enumerate(listed) if text == "Rome")
     assert agreeing(scored) == pytest.approx((0.6 + alike, 1 - rome), abs=1e-4)
@@ -326,17 +326,17 @@ def test_a_list_without_the_chosen_token_may_hold_what_is_spelled_alike(listed: 
 def test_a_list_of_the_chosen_token_alone_is_no_alternative_but_a_list(
     named: Any, vocabulary: Vocabulary | None
 ) -> None:
-    bare = score_top_logprobs([step(named(0.6, "Oslo"))], vocabulary)
+    bare = score_logprobs([step(named(0.6, "Oslo"))], vocabulary)
     assert codes(bare) == ["no_alternatives"]
     zero, other = named(1.0, "Oslo"), step(named(0.6, "Rome"), named(0.3, "Lima"))
-    listed, alone = (score_top_logprobs([TopStep(zero, top), other], vocabulary) for top in ([zero], []))
+    listed, alone = (score_logprobs([TopStep(zero, top), other], vocabulary) for top in ([zero], []))
     assert (listed.uncertainty, listed.tokens[0].log_probability) == (pytest.approx(0.4), 0.0)
     assert (alone.uncertainty, alone.tokens[0].log_probability) == (1.0, -math.inf)  # a zero that says nothing
 
 
 @pytest.mark.parametrize("steps", [[step(token(0.6, "ĠParis"), token(0.2, "Ġparis"))]])
 def test_names_that_are_spelled_alike_count_in_a_stream_as_in_the_end(steps: list[TopStep]) -> None:
-    stream = TopLogprobsStream()
+    stream = LogprobsStream()
     for one in steps:
         running = stream.add(one)
-    assert running.uncertainty == pytest.approx(0.2) == score_top_logprobs(steps).uncertainty
+    assert running.uncertainty == pytest.approx(0.2) == score_logprobs(steps).uncertainty

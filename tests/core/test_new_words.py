@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits
+from semtoken import ScoredAnswer, TokenClusters, Vocabulary, score_logits
 from semtoken.cli.ask import summary
 from semtoken.core.parts.newness import new_phrases, new_words
 from semtoken.core.parts.prose import LONG
@@ -17,7 +17,7 @@ from tests import tiny
 QUESTION = "What is the capital of Peru?"
 
 
-def answer(text: str, seed: int = 0) -> ScoredResponse:
+def answer(text: str, seed: int = 0) -> ScoredAnswer:
     """A text with random logits, most of which prefer it."""
     tokenizer = tiny.byte_level_bpe()
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
@@ -27,7 +27,7 @@ def answer(text: str, seed: int = 0) -> ScoredResponse:
     return score_logits(logits, ids, TokenClusters(np.arange(vocabulary.size), vocabulary))
 
 
-def confidence_of(scored: ScoredResponse, word: str) -> float:
+def confidence_of(scored: ScoredAnswer, word: str) -> float:
     """The product over the tokens that a word's characters come from."""
     start = scored.text.index(word)
     inside = [t for t in scored.tokens if t.end > start and t.start < start + len(word)]

@@ -17,7 +17,7 @@ from hypothesis import strategies as hs
 
 import semtoken as st
 from semtoken.core.parts import Parts
-from semtoken.core.results import Alternative, Answers, Decision, Flag, ScoredResponse, ScoredToken
+from semtoken.core.results import Alternative, Answers, Decision, Flag, ScoredAnswer, ScoredToken
 from semtoken.core.results.headlines import RANKS
 from semtoken.support.text import MOST_ROWS, element
 from tests import worked
@@ -77,7 +77,7 @@ class Seen(HTMLParser):
         self.text += data
 
 
-def answer(*words: tuple[str, float], **fields: Any) -> ScoredResponse:
+def answer(*words: tuple[str, float], **fields: Any) -> ScoredAnswer:
     """An answer whose words are tokens of a given probability."""
     tokens, position = [], 0
     for word, p in words:
@@ -86,10 +86,10 @@ def answer(*words: tuple[str, float], **fields: Any) -> ScoredResponse:
         end = position + len(word)
         tokens.append(ScoredToken(1, word, position, end, log, log, log, log, False, p, 0.0, 0.0, others))
         position = end
-    made = ScoredResponse(
+    made = ScoredAnswer(
         text="".join(word for word, _ in words),
         tokens=tuple(tokens),
-        log_score=math.fsum(token.log_agreeing_probability for token in tokens),
+        log_confidence=math.fsum(token.log_agreeing_probability for token in tokens),
         preset="default",
         distribution="raw",
         neutral_only=False,
@@ -162,11 +162,13 @@ def test_a_card_says_what_the_number_is_not() -> None:
 
 
 def test_a_calibrated_answer_shows_its_chance_and_the_verdict() -> None:
-    decision = Decision("abstain", "uncertain", 0.25, f"{NASTY} promise")
-    known = answer(("Paris", 0.4), chance=0.25, chance_bounds=(0.2, 0.31), decision=decision)
+    decision = Decision("abstain", "uncertain", 0.25, f"{NASTY} guarantee")
+    known = answer(
+        ("Paris", 0.4), probability_correct=0.25, probability_correct_interval=(0.2, 0.31), decision=decision
+    )
     text = Seen(known._repr_html_()).text
     assert "Right in about 25% of the answers that score like this one (20% to 31%)." in text
-    assert "Check this: " in text and "promise" in text and RANKS not in text
+    assert "Check this: " in text and "guarantee" in text and RANKS not in text
     listed = Seen(Answers([known, answer(("Rome", 0.9))])._repr_html_())
     assert "25%" in listed.text and "Check this" in listed.text and "Accepted" not in listed.text
     accepted = replace(known, decision=replace(decision, action="answer"))
@@ -174,7 +176,7 @@ def test_a_calibrated_answer_shows_its_chance_and_the_verdict() -> None:
 
 
 def test_bounds_are_shown_where_the_score_is_not_exact() -> None:
-    known = answer(("Paris", 0.4), log_score_bounds=(math.log(0.3), math.log(0.5)))
+    known = answer(("Paris", 0.4), log_confidence_interval=(math.log(0.3), math.log(0.5)))
     assert "Confidence 0.40 (0.30 to 0.50)" in Seen(known._repr_html_()).text
     assert "confidence 0.40 (0.30 to 0.50)" in repr(known)
 

@@ -35,7 +35,7 @@ from semtoken.core.engine_tokens.top_steps import (
     unit_of,
     written,
 )
-from semtoken.errors import InvalidInput, InvalidLogits
+from semtoken.errors import InvalidInputError, InvalidLogits
 from tests.core.test_scoring import small_kind
 
 
@@ -73,10 +73,10 @@ def test_ids_bytes_and_numbers_that_may_be_missing() -> None:
     assert as_id(0, "id") == 0 and as_bytes([0, 255], "bytes") == b"\x00\xff"
     assert (text_or_empty("Oslo", "text"), text_or_empty(None, "text")) == ("Oslo", "")
     for bad in (-1, True, 0.0):
-        with pytest.raises(InvalidInput, match="an integer from 0"):
+        with pytest.raises(InvalidInputError, match="an integer from 0"):
             as_id(bad, "id")
     for numbers in ([256], [-1]):
-        with pytest.raises(InvalidInput, match="numbers from 0 to 255"):
+        with pytest.raises(InvalidInputError, match="numbers from 0 to 255"):
             as_bytes(numbers, "bytes")
     assert [log_prob_or_none(x, "x") for x in (None, math.nan, math.inf, -math.inf, 0.0009, 0.001)] == [
         *[None] * 3,
@@ -84,7 +84,7 @@ def test_ids_bytes_and_numbers_that_may_be_missing() -> None:
         0.0,
         0.0,
     ]
-    with pytest.raises(InvalidInput) as error:
+    with pytest.raises(InvalidInputError) as error:
         as_id("9" * 100, "id")
     assert len(str(error.value)) == len("id must be an integer from 0. Got  instead.") + 80
 
@@ -254,14 +254,16 @@ def test_a_triple_says_number_id_and_text_and_a_pair_the_first_two() -> None:
     assert step.names == ((5, " Oslo", None), (5, " Oslo", None), (6, None, None))
     assert list(step.log_probs) == [-0.1, -0.1, -2.5]
     for entry in ([-0.1], [-0.1, 5, " Oslo", None]):
-        with pytest.raises(InvalidInput, match=r"^reply\S* \(log-probability, id, text\) must be a list. Got None"):
+        with pytest.raises(
+            InvalidInputError, match=r"^reply\S* \(log-probability, id, text\) must be a list. Got None"
+        ):
             steps_from_triples([entry], None, "reply")
 
 
 def test_three_triples_do_not_say_which_of_them_was_chosen() -> None:
     triples = ((-0.1, 5, " Oslo"), (-2.5, 6, " Bergen"), (-3.0, 7, " Rome"))
     for step in (triples, (triples[0], None, None)):
-        with pytest.raises(InvalidInput, match=r"^steps\[0\] has none of the known forms.*which token was chosen"):
+        with pytest.raises(InvalidInputError, match=r"^steps\[0\] has none of the known forms.*which token was chosen"):
             as_top_steps([step])
 
 
@@ -298,7 +300,7 @@ def test_items_with_wrong_values_are_refused(ids: dict[str, int], wrong: dict[st
     entry = {"token": "Oslo", "logprob": -0.5, "bytes": list(b"Oslo")} | ids
     best, none = {"top_logprobs": [entry]}, {"top_logprobs": [entry | wrong]}
     for item in (entry | none, entry | wrong | best, entry | wrong | none):
-        with pytest.raises((InvalidInput, InvalidLogits), match=error):
+        with pytest.raises((InvalidInputError, InvalidLogits), match=error):
             steps_from_items([item], "items")
     assert len(steps_from_items([entry | best], "items").steps) == 1
 

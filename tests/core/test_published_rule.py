@@ -43,5 +43,5 @@ def test_the_twin_and_the_fast_code_agree(name: str) -> None:
         logits = generator.normal(0.0, 3.0, (len(ids), kind.twin.size))
         found = uncertainty(logits, ids, kind.twin.labels, lambda each: kind.twin.decode(list(each)))
         twin = kind.twin.score(softmax(logits, kind.twin.size), ids)
-        assert found == pytest.approx(-math.expm1(twin.log_score), abs=1e-9)
+        assert found == pytest.approx(-math.expm1(twin.log_confidence), abs=1e-9)
         assert found == pytest.approx(score_logits(logits, ids, kind.clusters, "paper").uncertainty, abs=1e-5)

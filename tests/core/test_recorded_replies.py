@@ -14,7 +14,7 @@ from tests.replies.recorded import clusters, recording
 def test_the_tool_call_of_a_vllm_server() -> None:
     """vLLM lists the raw steps, markup included; its arguments are `{}`."""
     reply = recording("vllm-chat-tool").reply
-    [answer] = st.score_payload(reply, clusters(), segment="tool_call")
+    [answer] = st.score_reply(reply, clusters(), segment="tool_call")
     [name] = answer.parts(by="tool_call")
     assert (name.path, name.text, name.kind) == ("/name", "weather", "tool_name")
     items = reply["choices"][0]["logprobs"]["content"]
@@ -34,13 +34,13 @@ def test_the_tool_call_of_a_vllm_server() -> None:
 def test_a_tool_call_without_log_probabilities_is_refused() -> None:
     """OpenAI gives none for tool calls."""
     with pytest.raises(BackendError, match="no log-probabilities"):
-        st.score_payload(recording("openai-chat-tool").reply, clusters(), segment="tool_call")
+        st.score_reply(recording("openai-chat-tool").reply, clusters(), segment="tool_call")
 
 
 def test_a_part_after_pieces_of_characters_has_its_own_tokens() -> None:
     """OpenAI names pieces "\\xc3"; packages that count characters of names are off by three for each."""
     reply = recording("openai-chat-awkward").reply
-    [answer] = st.score_payload(reply, clusters())
+    [answer] = st.score_reply(reply, clusters())
     text = answer.text
     places = [(i, i + 1) for i, character in enumerate(text) if not character.isspace()]
     items = reply["choices"][0]["logprobs"]["content"]
@@ -69,7 +69,7 @@ def test_tokens_without_a_choice_are_counted_where_a_grammar_was_at_work() -> No
         "model": "m",
         "choices": [choice | {"logprobs": {"content": items}}],
     }
-    [answer] = st.score_payload(reply, clusters())
+    [answer] = st.score_reply(reply, clusters())
     assert "constrained" in {flag.code for flag in answer.flags}
     [part] = answer.parts(by="word", equality="exact")
     assert (part.forced, part.tokens) == (1, (0, 1))

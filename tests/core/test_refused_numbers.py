@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from semtoken import score_logits
-from semtoken.core import score_top_logprobs
+from semtoken.core import score_logprobs
 from semtoken.core.engine_tokens import TopStep, TopToken
-from semtoken.errors import InvalidInput, InvalidLogits, SemtokenError
+from semtoken.errors import InvalidInputError, InvalidLogits, SemtokenError
 from tests.core.test_scoring import small_kind
 
 
@@ -16,8 +16,8 @@ from tests.core.test_scoring import small_kind
 def test_ids_outside_the_vocabulary_are_no_tokens(token: int) -> None:
     clusters = small_kind("byte-level").clusters
     one = TopToken(-1.0, token, clusters.vocabulary.texts[-1])
-    with pytest.raises((SemtokenError, InvalidInput)):
-        score_top_logprobs([TopStep(one, [one])], clusters)
+    with pytest.raises((SemtokenError, InvalidInputError)):
+        score_logprobs([TopStep(one, [one])], clusters)
 
 
 @pytest.mark.parametrize("place", [0, 1, 17, 39])

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits, to_frame
+from semtoken import ScoredAnswer, TokenClusters, Vocabulary, score_logits, to_frame
 from semtoken.core import ScoringRules
 from semtoken.core.results import Decision, Flag
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from tests import tiny, worked
 
 SCORED = score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), "paper")
@@ -36,7 +36,7 @@ def random_rows(seed: int, steps: int = 6) -> np.ndarray[Any, Any]:
     return np.random.default_rng(seed).normal(0, 3, (steps, BYTE_LEVEL.size))
 
 
-def random_answer(seed: int, steps: int = 6, **switches: Any) -> ScoredResponse:
+def random_answer(seed: int, steps: int = 6, **switches: Any) -> ScoredAnswer:
     random = np.random.default_rng(seed + 100)
     labels = random.integers(0, BYTE_LEVEL.size // 6, BYTE_LEVEL.size).astype(np.int32)
     ids = random.integers(0, BYTE_LEVEL.size, steps)
@@ -159,7 +159,7 @@ def test_the_three_equalities_of_the_worked_example() -> None:
     assert SCORED.uncertainty_under("exact") == pytest.approx(1 - 0.009)
     assert SCORED.uncertainty_under("surface") == pytest.approx(1 - 0.70 * 0.10 * 0.90 * 0.50 * 0.40)
     assert SCORED.uncertainty_under("meaning") == pytest.approx(1 - 0.475230)
-    with pytest.raises(InvalidInput, match="'equality' must be one of 'meaning', 'surface', 'exact'"):
+    with pytest.raises(InvalidInputError, match="'equality' must be one of 'meaning', 'surface', 'exact'"):
         SCORED.uncertainty_under("same")  # type: ignore[arg-type]
 
 
@@ -191,7 +191,7 @@ def test_borrowed_mass_adds_up_to_the_confidence(seed: int, switches: dict[str, 
     scored = random_answer(seed, **switches)
     borrowed = scored.borrowed
     parts = (borrowed.own, borrowed.cluster, borrowed.prefix, borrowed.function_words)
-    assert math.fsum(parts) == pytest.approx(math.exp(scored.log_score), rel=1e-9)
+    assert math.fsum(parts) == pytest.approx(math.exp(scored.log_confidence), rel=1e-9)
     assert min(parts) >= 0
     assert borrowed.own == pytest.approx(math.exp(scored.log_probability), rel=1e-9)
     for token in scored.tokens:
@@ -206,11 +206,11 @@ def test_what_one_source_lent_is_all_that_is_borrowed_from_it() -> None:
     assert dataclasses.astuple(scored.borrowed) == pytest.approx((0.10, 0.50, 0.05, 0.08))
 
 
-def codes(scored: ScoredResponse) -> list[str]:
+def codes(scored: ScoredAnswer) -> list[str]:
     return [flag.code for flag in scored.flags]
 
 
-def one_step(token: str, step: dict[str, float], **switches: Any) -> ScoredResponse:
+def one_step(token: str, step: dict[str, float], **switches: Any) -> ScoredAnswer:
     return score_logits(worked.logits(step), worked.ids(token), worked.clusters(), preset=ScoringRules(**switches))
 
 
@@ -255,40 +255,44 @@ def test_length_normalized_uncertainty_is_of_the_geometric_mean() -> None:
 def test_uncertainty_and_confidence_are_two_sides() -> None:
     assert SCORED.uncertainty + SCORED.confidence == pytest.approx(1)
     assert SCORED.confidence == pytest.approx(0.475230)
-    assert math.copysign(1, dataclasses.replace(SCORED, log_score=0.0).uncertainty) == 1  # no minus zero
+    assert math.copysign(1, dataclasses.replace(SCORED, log_confidence=0.0).uncertainty) == 1  # no minus zero
 
 
 def test_tiny_uncertainties_keep_their_digits() -> None:
     """1 - exp(-1e-20) is 0 in floating point; the uncertainty is 1e-20."""
-    assert dataclasses.replace(SCORED, log_score=-1e-20).uncertainty == pytest.approx(1e-20, rel=1e-12, abs=0)
+    assert dataclasses.replace(SCORED, log_confidence=-1e-20).uncertainty == pytest.approx(1e-20, rel=1e-12, abs=0)
 
 
 def test_records_cannot_be_changed() -> None:
-    for record, name in ((SCORED, "log_score"), (SCORED.tokens[0], "id"), (SCORED.tokens[1].alternatives[0], "text")):
+    for record, name in (
+        (SCORED, "log_confidence"),
+        (SCORED.tokens[0], "id"),
+        (SCORED.tokens[1].alternatives[0], "text"),
+    ):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(record, name, 0)
 
 
 @pytest.mark.parametrize("scored", [SCORED, IMPOSSIBLE], ids=["whole", "impossible"])
-def test_a_summary_brings_back_all_but_the_tokens(scored: ScoredResponse) -> None:
+def test_a_summary_brings_back_all_but_the_tokens(scored: ScoredAnswer) -> None:
     """`IMPOSSIBLE` has an infinite log score; every other field is given a value here."""
     whole = dataclasses.replace(
         scored,
-        log_score_bounds=(-math.inf, -0.5),
+        log_confidence_interval=(-math.inf, -0.5),
         flags=(Flag("no_alternatives", "Nothing else was listed."),),
-        chance=0.5,
-        chance_bounds=(0.25, 0.75),
+        probability_correct=0.5,
+        probability_correct_interval=(0.25, 0.75),
         decision=Decision("abstain", "uncertain", 0.5, "At most 10% are wrong."),
         scores={"perplexity": math.inf},
         score_bounds={"perplexity": (0.25, math.inf)},
     )
-    found = ScoredResponse.from_summary(json.loads(json.dumps(whole.to_summary())), "they were left behind")
-    for field in dataclasses.fields(ScoredResponse):
+    found = ScoredAnswer.from_summary(json.loads(json.dumps(whole.to_summary())), "they were left behind")
+    for field in dataclasses.fields(ScoredAnswer):
         if field.name != "tokens":
             assert getattr(found, field.name) == getattr(whole, field.name), field.name
-    assert found.headline == found.with_fields(chance=None).headline == whole.headline
+    assert found.headline == found.with_fields(probability_correct=None).headline == whole.headline
     assert found.n_tokens == len(whole.tokens)
-    with pytest.raises(InvalidInput, match=r"^There are no tokens: they were left behind\.$"):
+    with pytest.raises(InvalidInputError, match=r"^There are no tokens: they were left behind\.$"):
         _ = found.tokens
 
 
@@ -300,8 +304,8 @@ def test_json_round_trip() -> None:
     assert parsed["distribution"] == "raw"
     assert parsed["tokens"][1]["agreeing_probability"] == SCORED.tokens[1].agreeing_probability
     assert parsed["tokens"][1]["alternatives"][0] == dataclasses.asdict(SCORED.tokens[1].alternatives[0])
-    decided = {"chance", "chance_bounds", "decision"}
-    assert decided.isdisjoint(parsed) and decided <= set(dataclasses.replace(SCORED, chance=0.5).to_dict())
+    decided = {"probability_correct", "probability_correct_interval", "decision"}
+    assert decided.isdisjoint(parsed) and decided <= set(dataclasses.replace(SCORED, probability_correct=0.5).to_dict())
     names = {f.name for f in dataclasses.fields(SCORED)} - decided - {"question", "state"} | {
         "headline",
         "uncertainty",
@@ -314,7 +318,7 @@ def test_json_round_trip() -> None:
 def test_json_has_no_infinity() -> None:
     text = IMPOSSIBLE.to_json(indent=1)
     parsed = json.loads(text, parse_constant=pytest.fail)
-    assert parsed["log_score"] is None
+    assert parsed["log_confidence"] is None
     assert parsed["uncertainty"] == 1
     assert parsed["tokens"][0]["log_probability"] is None
     assert parsed["tokens"][0]["probability"] == 0
@@ -336,7 +340,7 @@ def test_frame_of_answers_has_a_row_an_answer() -> None:
     assert frame["uncertainty"].tolist() == pytest.approx([1 - 0.475230, 1])
     assert frame["text"].tolist() == [SCORED.text, "vision"]
     assert "tokens" not in frame
-    assert frame["log_score"].isna().tolist() == [False, True]
+    assert frame["log_confidence"].isna().tolist() == [False, True]
 
 
 def test_signature_tells_scores_apart() -> None:

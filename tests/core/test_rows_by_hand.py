@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken import ScoredResponse, ScoredToken, score_logits, score_top_logprobs
+from semtoken import ScoredAnswer, ScoredToken, score_logits, score_logprobs
 from semtoken.clustering.token_clusters import TokenClusters
-from semtoken.core import LogitsStream, ScoringRules, TopLogprobsStream
+from semtoken.core import LogitsStream, LogprobsStream, ScoringRules
 from tests import worked
 
 MEANING = ScoringRules(equality="meaning")
 
 
-def scored(by: str, step: dict[str, float], *tokens: str, rules: Any = MEANING) -> ScoredResponse:
+def scored(by: str, step: dict[str, float], *tokens: str, rules: Any = MEANING) -> ScoredAnswer:
     """An answer whose first row is `step`, scored from rows or from lists of the whole vocabulary."""
     rows, ids = worked.logits(step, *({token: 1.0} for token in tokens[1:])), worked.ids(*tokens)
     if by == "rows":
         return score_logits(rows, ids, worked.clusters(), rules)
     steps = [(token, dict(enumerate(row.tolist()))) for token, row in zip(ids, rows, strict=True)]
-    return score_top_logprobs(steps, worked.clusters(), rules)
+    return score_logprobs(steps, worked.clusters(), rules)
 
 
 def masses(token: ScoredToken) -> list[float]:
@@ -45,7 +45,7 @@ def test_nearly_all_of_the_mass_may_come_from_one_source(
 ) -> None:
     found = scored(by, step, " tele", "vision")
     assert masses(found.tokens[0]) == pytest.approx(expected, abs=1e-9)
-    assert (found.uncertainty, *found.uncertainty_bounds) == pytest.approx([1 - expected[-1]] * 3, abs=1e-9)
+    assert (found.uncertainty, *found.sequence_uncertainty_interval) == pytest.approx([1 - expected[-1]] * 3, abs=1e-9)
     assert found.tokens[0].agreeing_bounds == pytest.approx([expected[-1]] * 2, abs=1e-9)
 
 
@@ -66,7 +66,7 @@ def test_what_adds_up_to_everything_is_not_lifted_above_it_by_rounding(seed: int
     for rules in (ScoringRules(), ScoringRules(equality="meaning", prefix_matching=False)):
         found = score_logits(row, [0], TokenClusters(np.zeros(40, dtype=np.int32), vocabulary), rules)
         [token] = found.tokens
-        assert token.log_agreeing_probability <= 0.0 and found.log_score <= 0.0
+        assert token.log_agreeing_probability <= 0.0 and found.log_confidence <= 0.0
         assert token.log_surface_probability <= 0.0 and (token.log_meaning_probability or 0.0) <= 0.0
         assert max(token.cluster_probability, token.prefix_probability) <= 1.0
         assert found.uncertainty == pytest.approx(0.0, abs=1e-12)
@@ -79,8 +79,8 @@ def test_rows_far_from_zero_lose_no_digits(shift: float) -> None:
     vocabulary = worked.vocabulary(("a", "b", "c", "d"))
     expected = score_logits(logits, [0, 1], vocabulary)
     for dtype in (np.float64, np.float32) if abs(shift) < 2.0**24 else (np.float64,):
-        assert score_logits((logits + shift).astype(dtype), [0, 1], vocabulary).log_score == pytest.approx(
-            expected.log_score, rel=1e-6
+        assert score_logits((logits + shift).astype(dtype), [0, 1], vocabulary).log_confidence == pytest.approx(
+            expected.log_confidence, rel=1e-6
         )
 
 
@@ -97,7 +97,7 @@ def test_a_function_word_is_told_as_one_where_there_are_no_clusters(by: str) -> 
     if by == "rows":
         [token] = score_logits(row[None], [chosen], worked.vocabulary()).tokens
     else:
-        [token] = score_top_logprobs([(chosen, dict(enumerate(row.tolist())))], worked.vocabulary()).tokens
+        [token] = score_logprobs([(chosen, dict(enumerate(row.tolist())))], worked.vocabulary()).tokens
     told = [(other.text, other.source, other.counted) for other in token.alternatives]
     assert told == [(" the", "neutral", False), (" radio", "other", False)]
 
@@ -112,8 +112,8 @@ def test_tensors_are_read_as_the_numbers_that_they_hold(dtype: str) -> None:
     torch = pytest.importorskip("torch")
     rows = torch.tensor(np.random.default_rng(0).normal(0, 3, (3, len(worked.TOKENS)))).to(getattr(torch, dtype))
     expected = score_logits(rows.double().numpy(), [4, 3, 2], worked.clusters(), MEANING)
-    assert score_logits(rows, [4, 3, 2], worked.clusters(), MEANING).log_score == pytest.approx(
-        expected.log_score, rel=1e-6
+    assert score_logits(rows, [4, 3, 2], worked.clusters(), MEANING).log_confidence == pytest.approx(
+        expected.log_confidence, rel=1e-6
     )
 
 
@@ -136,11 +136,9 @@ def test_a_function_word_is_certain_where_more_than_blanks_come_before(
     clusters = TokenClusters(np.arange(3), worked.vocabulary(texts))
     rules, rows = ScoringRules(equality="meaning", function_words="whole-word"), np.log([[0.5, 0.3, 0.2]] * 3)
     lists = [(token, dict(enumerate(rows[0].tolist()))) for token in range(3)]
-    found = (
-        score_logits(rows, [0, 1, 2], clusters, rules) if by == "rows" else score_top_logprobs(lists, clusters, rules)
-    )
+    found = score_logits(rows, [0, 1, 2], clusters, rules) if by == "rows" else score_logprobs(lists, clusters, rules)
     assert [token.neutral for token in found.tokens] == [*certain, False]
-    assert found.log_score == pytest.approx(sum(token.log_agreeing_probability for token in found.tokens))
+    assert found.log_confidence == pytest.approx(sum(token.log_agreeing_probability for token in found.tokens))
 
 
 @pytest.mark.parametrize("by", ["rows", "lists"])
@@ -154,11 +152,11 @@ def test_clusters_tell_what_means_the_same_beside_a_score_that_does_not_count_th
 
 @pytest.mark.parametrize("rules", [ScoringRules(), MEANING, ScoringRules("paper")])
 def test_an_answer_of_blanks_may_still_end_as_one_that_says_nothing(rules: ScoringRules) -> None:
-    logits, lists = LogitsStream(worked.clusters(), rules), TopLogprobsStream(worked.clusters(), rules)
+    logits, lists = LogitsStream(worked.clusters(), rules), LogprobsStream(worked.clusters(), rules)
     [row], [blank] = worked.logits({"\n": 0.6, " radio": 0.4}), worked.ids("\n")
     for _ in range(2):
         for running in (logits.add(row, blank), lists.add((blank, dict(enumerate(row.tolist()))))):
-            assert running.uncertainty_bounds[1] == 1.0 and running.log_score_bounds[0] == -math.inf
+            assert running.sequence_uncertainty_interval[1] == 1.0 and running.log_confidence_interval[0] == -math.inf
 
 
 def test_of_many_blanks_before_the_text_the_first_thirty_two_count_what_begins_it() -> None:
@@ -191,7 +189,7 @@ def test_what_a_later_step_surely_begins_with_counts_while_an_earlier_one_is_ope
     stream.add(rows[0], 0)
     running = stream.add(rows[1], 1)
     assert running.n_settled == 0
-    assert running.uncertainty_bounds == pytest.approx((1 - (0.3 + 0.2), 1 - 0.5 * (0.3 + 0.2)))
+    assert running.sequence_uncertainty_interval == pytest.approx((1 - (0.3 + 0.2), 1 - 0.5 * (0.3 + 0.2)))
 
 
 def test_probabilities_of_zero_are_no_mass_and_no_error() -> None:

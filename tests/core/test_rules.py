@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken import TokenClusters, Vocabulary, score_logits, score_top_logprobs
+from semtoken import TokenClusters, Vocabulary, score_logits, score_logprobs
 from semtoken.core.rules import ScoringRules
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from tests import worked
 from tests.worked import END, STEPS, ids, logits
 
@@ -56,9 +56,11 @@ def test_masks_do_not_change_the_vocabulary() -> None:
     ],
 )
 def test_unknown_rules_are_refused(switch: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         score_logits(logits(*STEPS), ids(*worked.ANSWER), worked.clusters(), **switch)
-    with pytest.raises(InvalidInput, match="'function_words' must be one of 'paper', 'whole-word', 'off', got 'no'"):
+    with pytest.raises(
+        InvalidInputError, match="'function_words' must be one of 'paper', 'whole-word', 'off', got 'no'"
+    ):
         ScoringRules(function_words="no")  # type: ignore[arg-type]
 
 
@@ -70,7 +72,7 @@ def test_unknown_rules_are_refused(switch: dict[str, Any], message: str) -> None
     ],
 )
 def test_unknown_switches_are_refused(switch: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         ScoringRules(**switch)
 
 
@@ -126,7 +128,7 @@ def clustered(*answer: str, steps: Any, **switches: Any) -> list[float]:
     scored = score_logits(logits(*steps), ids(*answer), worked.clusters(), preset=rules)
     found = [token.agreeing_probability for token in scored.tokens]
     lists = [{ids(text)[0]: math.log(p) for text, p in step.items()} for step in steps]
-    listed = score_top_logprobs([*zip(ids(*answer), lists, strict=True)], worked.clusters(), rules)
+    listed = score_logprobs([*zip(ids(*answer), lists, strict=True)], worked.clusters(), rules)
     assert [token.agreeing_probability for token in listed.tokens] == pytest.approx(found)
     for one, other in zip(scored.tokens, listed.tokens, strict=True):
         sources = ("cluster_probability", "prefix_probability", "neutral_probability", "surface_probability")
@@ -141,7 +143,7 @@ def test_another_token_is_listed_with_its_probability_whatever_its_id_and_howeve
     assert ids(END) == [0]
     for scored in (
         score_logits(logits(step), ids("TV"), worked.vocabulary()),
-        score_top_logprobs([(*ids("TV"), lists)], worked.vocabulary()),
+        score_logprobs([(*ids("TV"), lists)], worked.vocabulary()),
     ):
         [token] = scored.tokens
         assert [(other.id, other.probability) for other in token.alternatives] == [(0, pytest.approx(0.95))]
@@ -157,7 +159,7 @@ def test_mass_on_neutral_tokens_counts_at_every_step() -> None:
 
 
 def test_a_numeral_stands_alone_but_counts_for_others() -> None:
-    """The labels put "7", " 17" and " 1" together; relabelled, "vision" joins them."""
+    """The labels put "7", " 17" and " 1" together; relabeled, "vision" joins them."""
     labels = worked.LABELS.copy()
     labels[ids("vision")] = labels[ids("7")]
     clusters = TokenClusters(labels, worked.vocabulary())
@@ -176,7 +178,7 @@ def test_a_beginning_of_a_numeral_counts_as_one_though_it_is_in_its_cluster() ->
     row, rules = np.log([[0.5, 0.25, 0.25]]), ScoringRules(equality="meaning")
     for scored in (
         score_logits(row, [0], clusters, rules),
-        score_top_logprobs([(0, dict(enumerate(row[0].tolist())))], clusters, rules),
+        score_logprobs([(0, dict(enumerate(row[0].tolist())))], clusters, rules),
     ):
         [token] = scored.tokens
         assert (token.agreeing_probability, token.prefix_probability) == pytest.approx((0.75, 0.25))
@@ -241,7 +243,7 @@ def test_one_content_token_brings_neutrality_back() -> None:
 def test_an_empty_answer_is_as_uncertain_as_can_be(preset: Any, words: Any, answer: tuple[str, ...]) -> None:
     steps = [{token: 1.0} for token in answer]
     scored = score_logits(logits(*steps), ids(*answer), worked.clusters(), ScoringRules(preset, words))
-    assert scored.log_score == -math.inf
+    assert scored.log_confidence == -math.inf
     assert scored.uncertainty == 1
     assert scored.confidence == 0
     assert scored.empty

@@ -172,7 +172,7 @@ def test_the_best_tokens_alone_give_bounds_around_the_exact_values(clusters: Any
         (token, {int(i): float(row[i]) for i in {*np.argsort(-row)[:8].tolist(), token}})
         for token, row in zip(ids, log_probs, strict=True)
     ]
-    listed = st.score_top_logprobs(steps, clusters)
+    listed = st.score_logprobs(steps, clusters)
     for options in ({"by": "field", "containers": True}, {"by": "word", "equality": "meaning"}, {"by": "number"}):
         ours, theirs = exact.parts(**options), listed.parts(**options)
         assert [part.text for part in ours] == [part.text for part in theirs]

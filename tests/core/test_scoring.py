@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semtoken import ScoredResponse, TokenClusters, Vocabulary, core, score_logits
+from semtoken import ScoredAnswer, TokenClusters, Vocabulary, core, score_logits
 from semtoken.core import Scorer, scorer_for
 from semtoken.core.growing import ReducedRows
 from semtoken.core.rules import ScoringRules
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from tests import tiny, worked
 from tests.reference import Answer, Twin, softmax
 
@@ -60,7 +60,7 @@ RULES = (
 """Every switch is named in each, so that the twin needs to know no presets."""
 
 
-def score(logits: Any, ids: Any, clusters: TokenClusters, **switches: Any) -> ScoredResponse:
+def score(logits: Any, ids: Any, clusters: TokenClusters, **switches: Any) -> ScoredAnswer:
     return score_logits(logits, ids, clusters, preset=ScoringRules(**switches))
 
 
@@ -74,7 +74,7 @@ def test_worked_example(rules: dict[str, Any]) -> None:
     assert scored.text == " the television 17\n"
     assert [t.agreeing_probability for t in scored.tokens] == pytest.approx([1, 0.73, 0.93, 0.70, 1], abs=1e-12)
     assert scored.uncertainty == pytest.approx(1 - 0.73 * 0.93 * 0.70, abs=1e-12)
-    assert scored.log_score == pytest.approx(math.log(0.475230), abs=1e-12)
+    assert scored.log_confidence == pytest.approx(math.log(0.475230), abs=1e-12)
     assert math.exp(scored.log_probability) == pytest.approx(0.009, abs=1e-12)
     assert [t.neutral for t in scored.tokens] == [True, False, False, False, True]
     assert not scored.neutral_only
@@ -165,15 +165,15 @@ def real_kind(name: str) -> Kind:
     return make_kind(tiny.mistral(name))
 
 
-def assert_equals_twin(scored: ScoredResponse, expected: Answer) -> None:
+def assert_equals_twin(scored: ScoredAnswer, expected: Answer) -> None:
     assert [t.probability for t in scored.tokens] == pytest.approx(expected.probabilities, rel=1e-5, abs=1e-9)
     assert [t.agreeing_probability for t in scored.tokens] == pytest.approx(expected.clustered, rel=1e-5, abs=1e-9)
     assert [t.surface_probability for t in scored.tokens] == pytest.approx(expected.surface, rel=1e-5, abs=1e-9)
     assert [t.meaning_probability for t in scored.tokens] == pytest.approx(expected.meaning, rel=1e-5, abs=1e-9)
-    assert scored.log_score == pytest.approx(expected.log_score, rel=1e-4, abs=1e-5)
+    assert scored.log_confidence == pytest.approx(expected.log_confidence, rel=1e-4, abs=1e-5)
     assert [t.neutral for t in scored.tokens] == expected.neutral
     assert scored.neutral_only == (expected.neutral_only and not scored.empty)
-    assert scored.empty == (expected.log_score == -math.inf)
+    assert scored.empty == (expected.log_confidence == -math.inf)
 
 
 def random_logits(seed: int, steps: int, columns: int) -> npt.NDArray[np.float32]:
@@ -269,7 +269,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return small_kind(request.param)
 
 
-def relabelled(kind: Kind, labels: npt.ArrayLike) -> TokenClusters:
+def relabeled(kind: Kind, labels: npt.ArrayLike) -> TokenClusters:
     return TokenClusters(np.asarray(labels, dtype=np.int32), kind.clusters.vocabulary)
 
 
@@ -278,7 +278,7 @@ def test_one_cluster_for_all_is_certain(kind: Kind, seed: int) -> None:
     """But for numerals, which always stand alone."""
     logits, ids = draw_answer(kind, seed)
     ids = [t if not kind.twin.is_numeral(t) else ids[0] for t in ids]
-    scored = score(logits, ids, relabelled(kind, np.zeros(kind.twin.size)), **MEANING, function_words="off")
+    scored = score(logits, ids, relabeled(kind, np.zeros(kind.twin.size)), **MEANING, function_words="off")
     assert scored.uncertainty == pytest.approx(0, abs=1e-6)
     assert not scored.neutral_only
 
@@ -286,10 +286,10 @@ def test_one_cluster_for_all_is_certain(kind: Kind, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_all_single_without_prefixes_is_the_sequence_probability(kind: Kind, seed: int) -> None:
     logits, ids = draw_answer(kind, seed)
-    single = relabelled(kind, np.arange(kind.twin.size))
+    single = relabeled(kind, np.arange(kind.twin.size))
     scored = score(logits, ids, single, **MEANING, function_words="off", prefix_matching=False)
     expected = np.log(softmax(logits, kind.twin.size)[np.arange(len(ids)), ids]).sum()
-    assert scored.log_score == pytest.approx(expected, rel=1e-6)
+    assert scored.log_confidence == pytest.approx(expected, rel=1e-6)
     assert scored.log_probability == pytest.approx(expected, rel=1e-6)
 
 
@@ -301,7 +301,7 @@ def test_neither_is_the_sequence_probability(kind: Kind, words: Any, preset: Any
     neither = {"clustering": False, "prefix_matching": False}
     scored = score_logits(logits, ids, kind.clusters, ScoringRules(preset, words, **neither))
     expected = np.log(softmax(logits, kind.twin.size)[np.arange(len(ids)), ids]).sum()
-    assert scored.log_score == pytest.approx(expected, rel=1e-6)
+    assert scored.log_confidence == pytest.approx(expected, rel=1e-6)
     assert not any(t.neutral for t in scored.tokens)
 
 
@@ -315,7 +315,7 @@ def test_a_larger_cluster_never_lowers_a_probability(kind: Kind, seed: int, rule
     before = score(logits, ids, kind.clusters, **rules)
     labels = kind.clusters.labels.copy()
     labels[labels == labels[random.integers(len(labels))]] = labels[ids[0]]
-    after = score(logits, ids, relabelled(kind, labels), **rules)
+    after = score(logits, ids, relabeled(kind, labels), **rules)
     for small, large in zip(before.tokens, after.tokens, strict=True):
         assert large.log_agreeing_probability >= small.log_agreeing_probability - 1e-9
         assert small.log_agreeing_probability >= small.log_probability - 1e-9
@@ -339,7 +339,7 @@ def test_permuting_ids_changes_nothing_but_ids(rules: dict[str, Any]) -> None:
     one = score(logits, ids, kind.clusters, **rules)
     two = score(logits[:, order], [int(place[t]) for t in ids], permuted, **rules)
     assert two.text == one.text
-    assert two.log_score == pytest.approx(one.log_score, rel=1e-6)
+    assert two.log_confidence == pytest.approx(one.log_confidence, rel=1e-6)
     assert [order[t.id] for t in two.tokens] == ids
     assert [t.agreeing_probability for t in two.tokens] == pytest.approx([t.agreeing_probability for t in one.tokens])
     assert [{order[a.id] for a in t.alternatives} for t in two.tokens] == [
@@ -372,14 +372,14 @@ def test_a_constant_added_to_a_row_changes_nothing(kind: Kind) -> None:
     logits, ids = draw_answer(kind, 11)
     shift = np.linspace(-30, 30, len(ids), dtype=np.float32)[:, None]
     one, two = score_logits(logits, ids, kind.clusters), score_logits(logits + shift, ids, kind.clusters)
-    assert two.log_score == pytest.approx(one.log_score, rel=1e-5)
+    assert two.log_confidence == pytest.approx(one.log_confidence, rel=1e-5)
 
 
 def test_impossible_tokens_make_the_score_minus_infinity() -> None:
     """-inf logits are legal: the token that was forced had no probability, nor had its cluster."""
     step = {" radio": 1.0}
     scored = score_logits(worked.logits(step), worked.ids("vision"), worked.clusters())
-    assert scored.log_score == -math.inf
+    assert scored.log_confidence == -math.inf
     assert scored.uncertainty == 1
     assert scored.length_normalized_uncertainty == 1
 
@@ -522,7 +522,7 @@ def test_rules_that_read_no_clusters_need_none(name: str, switches: dict[str, An
     logits, ids = draw_answer(kind, seed)
     scored = score_logits(logits, ids, kind.clusters.vocabulary, preset=rules)
     beside = score_logits(logits, ids, kind.clusters, preset=rules)
-    assert (scored.log_score, scored.signature) == (beside.log_score, beside.signature)
+    assert (scored.log_confidence, scored.signature) == (beside.log_confidence, beside.signature)
     assert "vocab" not in scored.signature and "k:" not in scored.signature
     for token, other in zip(scored.tokens, beside.tokens, strict=True):
         assert (token.id, token.log_agreeing_probability) == (other.id, other.log_agreeing_probability)
@@ -530,14 +530,14 @@ def test_rules_that_read_no_clusters_need_none(name: str, switches: dict[str, An
         assert token.log_meaning_probability is None and other.log_meaning_probability is not None
         assert [(one.id, one.counted) for one in token.alternatives] == [(o.id, o.counted) for o in other.alternatives]
     assert scored.equalities == ("surface", "exact")
-    with pytest.raises(InvalidInput, match="scored without clusters"):
+    with pytest.raises(InvalidInputError, match="scored without clusters"):
         scored.uncertainty_under("meaning")
 
 
 def test_rules_that_read_clusters_say_so() -> None:
     kind = small_kind("wordpiece")
     logits, ids = draw_answer(kind, 3)
-    with pytest.raises(InvalidInput, match="count clusters: give TokenClusters"):
+    with pytest.raises(InvalidInputError, match="count clusters: give TokenClusters"):
         score_logits(logits, ids, kind.clusters.vocabulary, preset="paper")
 
 

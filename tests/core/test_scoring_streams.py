@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semtoken import score_logits, score_top_logprobs
-from semtoken.core import LogitsStream, TopLogprobsStream
+from semtoken import score_logits, score_logprobs
+from semtoken.core import LogitsStream, LogprobsStream
 from semtoken.core.results import Running
 from tests import tiny, worked
 from tests.core.test_scoring import small_kind
@@ -23,7 +23,7 @@ def check_run(seen: list[Running], finals: list[tuple[float, float]]) -> None:
     """`finals`: bounds of the score of the answer cut off after each token."""
     former, least = 0, 0.0
     for n, (running, final) in enumerate(zip(seen, finals, strict=True), 1):
-        low, high = running.uncertainty_bounds
+        low, high = running.sequence_uncertainty_interval
         assert running.n_tokens == n
         assert former <= running.n_settled <= n
         assert low - SLACK <= final[0] and final[1] <= high + SLACK
@@ -44,7 +44,8 @@ def test_with_all_logits(name: str, data: st.DataObject) -> None:
     seen = [stream.add(row, token) for row, token in zip(logits, ids, strict=True)]
     cut = [score_logits(logits[:n], ids[:n], kind.clusters, **rules) for n in range(1, len(ids) + 1)]
     nonblank = [
-        scored.uncertainty_bounds if scored.text.strip() else seen[n].uncertainty_bounds for n, scored in enumerate(cut)
+        scored.sequence_uncertainty_interval if scored.text.strip() else seen[n].sequence_uncertainty_interval
+        for n, scored in enumerate(cut)
     ]
     check_run(seen, nonblank)
     assert stream.finish() == cut[-1]
@@ -59,11 +60,12 @@ def test_with_the_best_tokens(name: str, data: st.DataObject) -> None:
     rules = data.draw(st.sampled_from(RULES))
     k = data.draw(st.sampled_from([1, 5, 20]))
     steps = best(log_probs(logits[:, : kind.clusters.vocabulary.size]), ids, k)
-    stream = TopLogprobsStream(kind.clusters, **rules)
+    stream = LogprobsStream(kind.clusters, **rules)
     seen = [stream.add(step) for step in steps]
-    cut = [score_top_logprobs(steps[:n], kind.clusters, **rules) for n in range(1, len(ids) + 1)]
+    cut = [score_logprobs(steps[:n], kind.clusters, **rules) for n in range(1, len(ids) + 1)]
     nonblank = [
-        scored.uncertainty_bounds if scored.text.strip() else seen[n].uncertainty_bounds for n, scored in enumerate(cut)
+        scored.sequence_uncertainty_interval if scored.text.strip() else seen[n].sequence_uncertainty_interval
+        for n, scored in enumerate(cut)
     ]
     check_run(seen, nonblank)
     assert stream.finish() == cut[-1]
@@ -112,7 +114,7 @@ def test_the_lag_is_the_longest_normalised_string(name: str) -> None:
 def test_a_certain_answer_has_an_uncertainty_of_zero_without_a_sign() -> None:
     [row] = worked.logits({"TV": 1.0})
     [token] = worked.ids("TV")
-    logits, lists = LogitsStream(worked.vocabulary()), TopLogprobsStream(worked.vocabulary())
+    logits, lists = LogitsStream(worked.vocabulary()), LogprobsStream(worked.vocabulary())
     for running in (logits.add(row, token), lists.add((token, {token: 0.0}))):
-        assert str((running.uncertainty, running.uncertainty_bounds[0])) == "(0.0, 0.0)"
-    assert str(logits.add(row, token).uncertainty_bounds) == "(0.0, 0.0)"
+        assert str((running.uncertainty, running.sequence_uncertainty_interval[0])) == "(0.0, 0.0)"
+    assert str(logits.add(row, token).sequence_uncertainty_interval) == "(0.0, 0.0)"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from semtoken.core.parts.newness import new_words
-from semtoken.core.results import ScoredResponse
+from semtoken.core.results import ScoredAnswer
 from semtoken.core.results.headlines import headline_of
 from semtoken.core.scored_token import TokenMark
 from semtoken.methods.observers.method_scores import phrase_log_probs
@@ -82,7 +82,7 @@ def test_a_text_about_the_marks_is_no_thinking() -> None:
 def test_phrases_and_new_words_are_those_of_the_answer() -> None:
     from tests.core.test_notebook_cards import answer
 
-    scored: ScoredResponse = answer(("<think>", 0.9), ("Bergen", 0.1), ("</think>", 0.9), ("Oslo", 0.8))
+    scored: ScoredAnswer = answer(("<think>", 0.9), ("Bergen", 0.1), ("</think>", 0.9), ("Oslo", 0.8))
     assert [scored.text[a:b] for a, b in new_words(scored.text)] == ["Oslo"]
     assert phrase_log_probs(scored, "")[0].tolist() == pytest.approx([math.log(0.8)])
     assert scored.confidence == pytest.approx(0.8)

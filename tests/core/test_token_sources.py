@@ -9,7 +9,7 @@ import pytest
 from semtoken.clustering.token_clusters import TokenClusters, vocabulary_of
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.scorer import as_clusters, as_tokens
-from semtoken.errors import ArtifactError, InvalidInput, SemtokenError
+from semtoken.errors import ArtifactError, InvalidInputError, SemtokenError
 from tests import tiny, worked
 
 
@@ -35,7 +35,9 @@ def test_a_tokenizer_and_a_shipped_name_give_a_vocabulary_and_clusters_only_wher
 
 @pytest.mark.parametrize("odd", [b"almanac", bytearray(b"almanac"), 5, ["almanac"]])
 def test_what_names_no_tokens_is_refused(odd: object) -> None:
-    with pytest.raises(InvalidInput, match="A vocabulary is a Vocabulary, TokenClusters, a tokenizer, or the name"):
+    with pytest.raises(
+        InvalidInputError, match="A vocabulary is a Vocabulary, TokenClusters, a tokenizer, or the name"
+    ):
         as_tokens(odd)
 
 
@@ -54,5 +56,5 @@ def test_a_folder_without_clusters_is_refused_and_so_is_one_of_an_unreadable_mod
 def test_clusters_are_taken_as_they_are_and_numbers_are_none() -> None:
     clusters = worked.clusters()
     assert as_clusters(clusters) is clusters and as_tokens(clusters) is clusters
-    with pytest.raises(InvalidInput, match="clusters"):
+    with pytest.raises(InvalidInputError, match="clusters"):
         as_clusters(5)  # type: ignore[arg-type]

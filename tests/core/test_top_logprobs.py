@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semtoken
-from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits, score_top_logprobs
+from semtoken import ScoredAnswer, TokenClusters, Vocabulary, score_logits, score_logprobs
 from semtoken.core import GrowingAnswer, ScoringRules, scorer_for
 from semtoken.core.engine_tokens import TopStep, TopToken, as_top_steps, check_shared_vocabulary
 from semtoken.core.engine_tokens.checked_list import ListReader
@@ -24,7 +24,7 @@ from semtoken.core.engine_tokens.top_steps import BFLOAT16, FLOAT16, ROUNDING, P
 from semtoken.core.flags import borrowed_flags
 from semtoken.core.results import TokensLater
 from semtoken.core.scored_token import TokenMark
-from semtoken.errors import BackendError, InvalidInput, InvalidLogits, VocabularyMismatch
+from semtoken.errors import BackendError, InvalidInputError, InvalidLogits, VocabularyMismatch
 from tests import tiny
 from tests.core.test_scoring import Kind, small_kind
 
@@ -46,7 +46,7 @@ RULES: tuple[dict[str, Any], ...] = tuple(
 MEANING = ScoringRules(equality="meaning")
 
 
-def codes(scored: ScoredResponse) -> list[str]:
+def codes(scored: ScoredAnswer) -> list[str]:
     """Flags about the lists; those about borrowed mass are tested with all logits."""
     about_mass = {"carried_by_cluster", "carried_by_function_words", "rivals_counted"}
     return [flag.code for flag in scored.flags if flag.code not in about_mass]
@@ -83,7 +83,7 @@ def assert_inside(bounds: tuple[float, float] | None, exact: float) -> None:
     assert math.exp(bounds[0]) - 1e-6 <= math.exp(exact) <= math.exp(bounds[1]) + 1e-6
 
 
-def assert_marks_are_those_of_the_records(scored: ScoredResponse) -> None:
+def assert_marks_are_those_of_the_records(scored: ScoredAnswer) -> None:
     marks = [tuple(getattr(mark, name) for name in TokenMark._fields) for mark in scored.marks]
     assert marks == [tuple(getattr(token, name) for name in TokenMark._fields) for token in scored.tokens]
 
@@ -99,9 +99,9 @@ def test_the_interval_holds_the_exact_score_and_shrinks(name: str, data: st.Data
     rows = log_probs(logits[:, :size])
     former = (0.0, 1.0)
     for k in (1, 2, 3, 5, 8, 20, 60, size // 2, size - 1, size):
-        scored = score_top_logprobs(best(rows, ids, k), kind.clusters, **rules)
+        scored = score_logprobs(best(rows, ids, k), kind.clusters, **rules)
         assert_marks_are_those_of_the_records(scored)
-        low, high = scored.uncertainty_bounds
+        low, high = scored.sequence_uncertainty_interval
         slack = 1e-6 if k == size else 0.0  # the whole list is exact, up to rounding
         assert low - slack <= exact.uncertainty <= high + slack, k
         assert low <= scored.uncertainty <= high
@@ -133,7 +133,7 @@ def test_a_function_word_that_opens_an_answer_counts_as_with_all_logits() -> Non
     for token in neutral:
         ids = [token, paris]
         exact = score_logits(logits, ids, kind.clusters, "paper")
-        scored = score_top_logprobs(best(log_probs(logits), ids, len(logits[0])), kind.clusters, "paper")
+        scored = score_logprobs(best(log_probs(logits), ids, len(logits[0])), kind.clusters, "paper")
         assert scored.tokens[0].prefix_probability == exact.tokens[0].prefix_probability == 0
 
 
@@ -149,7 +149,7 @@ def test_the_upper_bound_of_the_mass_is_reached_by_some_distribution(name: str, 
     token = int(random.choice(content))
     listed = {token: 0.3} | {int(i): 0.02 for i in random.choice(np.setdiff1d(content, [token]), k, replace=False)}
     steps = [(token, {i: math.log(p) for i, p in listed.items()})]
-    scored = score_top_logprobs(steps, kind.clusters, **RULES[1])
+    scored = score_logprobs(steps, kind.clusters, **RULES[1])
 
     uniform = score_logits(np.zeros((1, size)), [token], kind.clusters, **RULES[1])
     members = round(uniform.tokens[0].agreeing_probability * size)
@@ -256,9 +256,9 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_score_by_hand(form: str) -> None:
-    scored = score_top_logprobs(FORMS[form], clusters(), MEANING)
+    scored = score_logprobs(FORMS[form], clusters(), MEANING)
     low, high = by_hand()
-    assert scored.uncertainty_bounds == pytest.approx((1 - high, 1 - low), abs=2 * ROUNDING)
+    assert scored.sequence_uncertainty_interval == pytest.approx((1 - high, 1 - low), abs=2 * ROUNDING)
     assert scored.uncertainty == pytest.approx(1 - low)  # the listed mass alone
     assert scored.distribution == "unknown"
     assert scored.widest_steps == (0,)
@@ -268,69 +268,69 @@ def test_every_form_gives_the_score_by_hand(form: str) -> None:
 
 
 def test_it_is_a_public_name() -> None:
-    assert semtoken.score_top_logprobs is score_top_logprobs
+    assert semtoken.score_logprobs is score_logprobs
 
 
 def test_token_ids_say_which_token_was_chosen() -> None:
     steps = [{2: -0.7, 1: -0.9}]
-    assert score_top_logprobs(steps, clusters(), MEANING).text.strip() == "television"
-    assert score_top_logprobs(steps, clusters(), MEANING, token_ids=[1]).text.strip() == "TV"
-    with pytest.raises(InvalidInput, match="1 steps and 2 token ids"):
-        score_top_logprobs(steps, clusters(), MEANING, token_ids=[1, 2])
+    assert score_logprobs(steps, clusters(), MEANING).text.strip() == "television"
+    assert score_logprobs(steps, clusters(), MEANING, token_ids=[1]).text.strip() == "TV"
+    with pytest.raises(InvalidInputError, match="1 steps and 2 token ids"):
+        score_logprobs(steps, clusters(), MEANING, token_ids=[1, 2])
     named = [TopStep(TopToken(-0.1, text="\ufffd"), ())]
-    assert score_top_logprobs(named, clusters(), MEANING, token_ids=np.array([8])).token_ids == [8]
-    with pytest.raises(InvalidInput, match=r"Step 0.*chose token 1, and token_ids say 2"):
-        score_top_logprobs([(1, {1: -0.7, 2: -0.9})], clusters(), MEANING, token_ids=[2])
+    assert score_logprobs(named, clusters(), MEANING, token_ids=np.array([8])).token_ids == [8]
+    with pytest.raises(InvalidInputError, match=r"Step 0.*chose token 1, and token_ids say 2"):
+        score_logprobs([(1, {1: -0.7, 2: -0.9})], clusters(), MEANING, token_ids=[2])
 
 
 def test_the_whole_logprobs_of_a_choice_will_do() -> None:
-    expected = score_top_logprobs(FORMS["bytes"], clusters(), MEANING)
-    assert score_top_logprobs({"content": FORMS["bytes"], "refusal": None}, clusters(), MEANING) == expected
-    assert score_top_logprobs(SimpleNamespace(content=FORMS["objects"]), clusters(), MEANING) == expected
+    expected = score_logprobs(FORMS["bytes"], clusters(), MEANING)
+    assert score_logprobs({"content": FORMS["bytes"], "refusal": None}, clusters(), MEANING) == expected
+    assert score_logprobs(SimpleNamespace(content=FORMS["objects"]), clusters(), MEANING) == expected
 
 
 @pytest.mark.parametrize("steps", [None, "Paris", 3, {}, {"content": None}])
 def test_log_probabilities_that_never_came(steps: Any) -> None:
-    with pytest.raises(InvalidInput, match="ask for them"):
-        score_top_logprobs(steps, clusters(), MEANING)
+    with pytest.raises(InvalidInputError, match="ask for them"):
+        score_logprobs(steps, clusters(), MEANING)
 
 
 @pytest.mark.parametrize(("text", "flagged"), [(" TV", False), ("TV ", False), ("TV Paris", True), ("", True)])
 def test_steps_that_do_not_spell_the_answer_are_flagged(text: str, flagged: bool) -> None:
-    scored = score_top_logprobs(FORMS["pairs"], clusters(), MEANING, text=text)
+    scored = score_logprobs(FORMS["pairs"], clusters(), MEANING, text=text)
     assert codes(scored) == ["other_text"] * flagged
 
 
 def test_an_appended_chosen_token_says_nothing_of_the_others() -> None:
     """The engine lists the two best and the chosen one behind them: unlisted tokens may be more probable than it."""
     steps = [(1, {6: math.log(0.6), 5: math.log(0.2), 1: math.log(0.001)})]
-    scored = score_top_logprobs(steps, clusters(), MEANING)
-    low, high = scored.uncertainty_bounds
+    scored = score_logprobs(steps, clusters(), MEANING)
+    low, high = scored.sequence_uncertainty_interval
     assert 1 - low == pytest.approx(0.001 + 0.199, abs=1e-4)  # all that is missing: 4 unlisted members, 0.2 each
     assert 1 - high == pytest.approx(0.001, abs=1e-4)
 
 
 def test_a_list_with_the_chosen_token_only_is_wide_and_flagged() -> None:
-    scored = score_top_logprobs([(1, {1: math.log(0.7)})], clusters(), MEANING)
-    assert scored.uncertainty_bounds == pytest.approx((0.0, 0.3), abs=1e-4)
+    scored = score_logprobs([(1, {1: math.log(0.7)})], clusters(), MEANING)
+    assert scored.sequence_uncertainty_interval == pytest.approx((0.0, 0.3), abs=1e-4)
     assert codes(scored) == ["no_alternatives"]
 
 
 def test_halves_of_a_character_need_ids_or_bytes() -> None:
     by_text = TopStep(TopToken(-0.1, text="\ufffd"), ())
-    with pytest.raises(InvalidInput, match=r"step 0.*may be any of 2 tokens.*return_tokens_as_token_ids"):
-        score_top_logprobs([by_text], clusters(), MEANING)
+    with pytest.raises(InvalidInputError, match=r"step 0.*may be any of 2 tokens.*return_tokens_as_token_ids"):
+        score_logprobs([by_text], clusters(), MEANING)
     halves = [TopStep(TopToken(-0.1, bytes=half), ()) for half in (b"\xc3", b"\xa9")]
-    assert score_top_logprobs(halves, clusters(), MEANING).text == "é"
+    assert score_logprobs(halves, clusters(), MEANING).text == "é"
 
 
 def test_mass_of_unclear_names_is_in_the_upper_bound_only() -> None:
     top = (TopToken(math.log(0.4), 1), TopToken(math.log(0.3), text="\ufffd"), TopToken(math.log(0.2), text=" zzz"))
-    scored = score_top_logprobs([TopStep(TopToken(math.log(0.4), 1), top)], clusters(), MEANING)
+    scored = score_logprobs([TopStep(TopToken(math.log(0.4), 1), top)], clusters(), MEANING)
     token = scored.tokens[0]
     assert token.unmapped_probability == pytest.approx(0.2)
     assert token.ambiguous_probability == 0  # neither half of the character is consistent with " TV"
-    low, high = scored.uncertainty_bounds
+    low, high = scored.sequence_uncertainty_interval
     assert 1 - high == pytest.approx(0.4, abs=1e-4)
     assert 1 - low == pytest.approx(0.4 + 0.2 + 0.1, abs=1e-4)  # 0.1 is missing, the list is keyed by strings
     assert set(codes(scored)) == {"ambiguous_names", "unmapped_names"}
@@ -343,7 +343,7 @@ def test_a_name_of_two_tokens_that_both_begin_the_text_counts_wherever_it_stands
     words = TokenClusters(np.arange(4, dtype=np.int32), vocabulary)
     either = TopToken(math.log(0.25), text="a")
     steps = [TopStep(TopToken(math.log(0.5), i), (TopToken(math.log(0.5), i), either)) for i in (3, 0, 3, 0)]
-    scored = score_top_logprobs(steps, words, MEANING)
+    scored = score_logprobs(steps, words, MEANING)
     assert [token.agreeing_probability for token in scored.tokens] == pytest.approx([0.5, 0.75] * 2)
     assert not any(token.ambiguous_probability for token in scored.tokens)
 
@@ -351,7 +351,7 @@ def test_a_name_of_two_tokens_that_both_begin_the_text_counts_wherever_it_stands
 def test_an_ambiguous_name_that_may_be_consistent() -> None:
     halves = [TopToken(math.log(0.05), bytes=b"\xc3"), TopToken(math.log(0.9), text="\ufffd")]
     character = [TopStep(halves[0], tuple(halves)), TopStep(TopToken(-0.1, bytes=b"\xa9"), ())]
-    scored = score_top_logprobs(character, clusters(), MEANING)
+    scored = score_logprobs(character, clusters(), MEANING)
     assert scored.text == "é"
     assert scored.tokens[0].ambiguous_probability == pytest.approx(0.9)
 
@@ -366,18 +366,16 @@ def test_an_ambiguous_name_that_may_be_consistent() -> None:
     ],
 )
 def test_names_of_another_vocabulary_are_refused(chosen: TopToken, known: str) -> None:
-    with pytest.raises((InvalidInput, VocabularyMismatch), match=known):
-        score_top_logprobs([TopStep(chosen, ())], clusters(), MEANING)
+    with pytest.raises((InvalidInputError, VocabularyMismatch), match=known):
+        score_logprobs([TopStep(chosen, ())], clusters(), MEANING)
 
 
 def test_spellings_of_tokenizer_files_are_understood() -> None:
     kinds = {name: small_kind(name).clusters for name in ("byte-level", "sentencepiece")}
     for name, spelled in (("byte-level", "\u0120Paris"), ("sentencepiece", "\u2581Paris")):
-        scored = score_top_logprobs([TopStep(TopToken(-0.1, text=spelled), ())], kinds[name])
+        scored = score_logprobs([TopStep(TopToken(-0.1, text=spelled), ())], kinds[name])
         assert scored.text.strip() == "Paris"
-        assert (
-            scored.token_ids == score_top_logprobs([TopStep(TopToken(-0.1, text=" Paris"), ())], kinds[name]).token_ids
-        )
+        assert scored.token_ids == score_logprobs([TopStep(TopToken(-0.1, text=" Paris"), ())], kinds[name]).token_ids
 
 
 # --- numbers that are none -------------------------------------------------------------------------------------------
@@ -387,39 +385,37 @@ def test_spellings_of_tokenizer_files_are_understood() -> None:
 def test_no_log_probability(value: float) -> None:
     steps = [TopStep(TopToken(-0.1, 1), (TopToken(-0.1, 1),)), TopStep(TopToken(value, 6), ())]
     with pytest.raises(InvalidLogits, match="step 1"):
-        score_top_logprobs(steps, clusters(), MEANING)
+        score_logprobs(steps, clusters(), MEANING)
 
 
 def test_logits_are_no_log_probabilities() -> None:
     top = tuple(TopToken(-0.2 * i, i) for i in range(1, 6))
     with pytest.raises(InvalidLogits, match=r"step 0 add up to 2\.\d"):
-        score_top_logprobs([TopStep(top[0], top)], clusters(), MEANING)
+        score_logprobs([TopStep(top[0], top)], clusters(), MEANING)
 
 
 def test_the_sentinel_is_no_smallest_probability() -> None:
     """-9999 stands for "very unlikely" or "not known": it bounds nothing, and adds nothing."""
     entries = {i: math.log(p) for i, p in TOP.items()}
-    with_sentinel = score_top_logprobs([(1, {**entries, 4: -9999.0})], clusters(), MEANING)
-    low, high = with_sentinel.uncertainty_bounds
+    with_sentinel = score_logprobs([(1, {**entries, 4: -9999.0})], clusters(), MEANING)
+    low, high = with_sentinel.sequence_uncertainty_interval
     assert 1 - high == pytest.approx(0.8, abs=1e-4)
     assert 1 - low == pytest.approx(0.95, abs=1e-4)
-    unknown = score_top_logprobs([(1, {**entries, 1: -9999.0})], clusters(), MEANING)
+    unknown = score_logprobs([(1, {**entries, 1: -9999.0})], clusters(), MEANING)
     assert codes(unknown) == ["missing_log_probability"]
-    assert 1 - unknown.uncertainty_bounds[1] == pytest.approx(0.3, abs=1e-4)
+    assert 1 - unknown.sequence_uncertainty_interval[1] == pytest.approx(0.3, abs=1e-4)
 
 
 def test_minus_infinity_is_a_probability_of_zero() -> None:
-    scored = score_top_logprobs([(1, {1: math.log(0.9), 6: math.log(0.1), 4: -math.inf})], clusters(), MEANING)
-    assert scored.uncertainty_bounds == pytest.approx((0.1, 0.1), abs=1e-4)
+    scored = score_logprobs([(1, {1: math.log(0.9), 6: math.log(0.1), 4: -math.inf})], clusters(), MEANING)
+    assert scored.sequence_uncertainty_interval == pytest.approx((0.1, 0.1), abs=1e-4)
 
 
 def test_nothing_but_zeros_is_refused() -> None:
     zeros = [TopStep(TopToken(0.0, 6), ())] * 6
     with pytest.raises(BackendError, match="does not report log-probabilities"):
-        score_top_logprobs(zeros, clusters(), MEANING)
-    assert score_top_logprobs(
-        [TopStep(TopToken(0.0, 6), (TopToken(0.0, 6), TopToken(-30.0, 1)))] * 6, clusters(), MEANING
-    )
+        score_logprobs(zeros, clusters(), MEANING)
+    assert score_logprobs([TopStep(TopToken(0.0, 6), (TopToken(0.0, 6), TopToken(-30.0, 1)))] * 6, clusters(), MEANING)
 
 
 @pytest.mark.parametrize(
@@ -438,34 +434,34 @@ def test_nothing_but_zeros_is_refused() -> None:
     ],
 )
 def test_what_is_no_step_is_refused(steps: list[Any]) -> None:
-    with pytest.raises(InvalidInput):
-        score_top_logprobs(steps, clusters(), MEANING)
+    with pytest.raises(InvalidInputError):
+        score_logprobs(steps, clusters(), MEANING)
 
 
 def test_an_item_without_a_number_lacks_its_log_probability() -> None:
     with pytest.raises(BackendError, match="1 of 1 steps have no log-probability"):
-        score_top_logprobs([{"token": "x"}], clusters(), MEANING)
+        score_logprobs([{"token": "x"}], clusters(), MEANING)
 
 
 def test_an_empty_answer_and_one_of_neutral_tokens() -> None:
-    ended = score_top_logprobs([(0, {0: -0.1, 6: -2.5})], clusters(), MEANING)
-    assert ended.uncertainty == 1 and ended.uncertainty_bounds == (1, 1)
+    ended = score_logprobs([(0, {0: -0.1, 6: -2.5})], clusters(), MEANING)
+    assert ended.uncertainty == 1 and ended.sequence_uncertainty_interval == (1, 1)
     the = [(3, {3: math.log(0.6), 6: math.log(0.3)})]
-    assert score_top_logprobs(the, clusters(), "paper").uncertainty_bounds == (0, 0)
-    default = score_top_logprobs(the, clusters(), MEANING)
+    assert score_logprobs(the, clusters(), "paper").sequence_uncertainty_interval == (0, 0)
+    default = score_logprobs(the, clusters(), MEANING)
     assert default.neutral_only
-    assert 1 - default.uncertainty_bounds[1] == pytest.approx(0.6, abs=1e-4)
+    assert 1 - default.sequence_uncertainty_interval[1] == pytest.approx(0.6, abs=1e-4)
 
 
 def test_results_carry_the_interval_to_files() -> None:
     pytest.importorskip("pandas")
-    scored = score_top_logprobs(FORMS["pairs"], clusters(), MEANING, proxy_for="gpt-x")
+    scored = score_logprobs(FORMS["pairs"], clusters(), MEANING, proxy_for="gpt-x")
     found = scored.to_dict()
-    assert found["uncertainty_bounds"] == list(scored.uncertainty_bounds)
+    assert found["sequence_uncertainty_interval"] == list(scored.sequence_uncertainty_interval)
     assert found["proxy_for"] == "gpt-x"
     assert found["flags"][0]["code"] == "shared_vocabulary"
     frame = semtoken.to_frame([scored])
-    assert frame.loc[0, "uncertainty_low"] == scored.uncertainty_bounds[0]
+    assert frame.loc[0, "uncertainty_low"] == scored.sequence_uncertainty_interval[0]
     assert frame.loc[0, "flags"] == ",".join(flag.code for flag in scored.flags)
 
 
@@ -480,7 +476,7 @@ def test_the_interval_holds_the_exact_score_of_rounded_numbers(name: str, data: 
     decimals, k = data.draw(st.sampled_from([2, 3, 4, 5, 6])), data.draw(st.sampled_from([1, 3, 20, len(logits[0])]))
     exact = score_logits(logits, ids, kind.clusters, **RULES[1])
     rounded = best(np.round(log_probs(logits), decimals), ids, k)
-    low, high = score_top_logprobs(rounded, kind.clusters, **RULES[1]).uncertainty_bounds
+    low, high = score_logprobs(rounded, kind.clusters, **RULES[1]).sequence_uncertainty_interval
     assert low <= exact.uncertainty <= high
 
 
@@ -516,7 +512,7 @@ def test_the_interval_holds_the_exact_score_however_the_numbers_are_written(how:
     exact = score_logits(logits[:n].astype(np.float64), ids[:n], kind.clusters, **rules)
     steps = best(WRITTEN[how](log_probs(logits[:n])), ids[:n], k)
     try:
-        low, high = score_top_logprobs(steps, kind.clusters, **rules).uncertainty_bounds
+        low, high = score_logprobs(steps, kind.clusters, **rules).sequence_uncertainty_interval
     except InvalidLogits:  # two digits of flat distributions add up to too much
         return
     assert low <= exact.uncertainty <= high
@@ -529,7 +525,7 @@ def test_numbers_that_do_not_count_widen_an_interval_only_where_a_name_is_unknow
     whole = math.log((np.exp(sizes / 128 - sizes)).sum() / np.exp(-sizes).sum())
     for further, off in (([], 0.5 / 128), ([TopToken(-4.0, text="?")], whole)):
         step = TopStep(own, [own, *others, *further])
-        [token] = score_top_logprobs([step], clusters().vocabulary, ScoringRules(equality="exact")).tokens
+        [token] = score_logprobs([step], clusters().vocabulary, ScoringRules(equality="exact")).tokens
         unknown = math.exp(-4.0) if further else 0.0
         high = math.log(math.exp(-0.5) + unknown) + off + ROUNDING
         assert token.log_agreeing_bounds == pytest.approx((-0.5 - off - ROUNDING, high))
@@ -624,9 +620,9 @@ def test_bytes_are_enough_beside_byte_tokens(text: str) -> None:
         TopStep(named(row, t), tuple(named(row, i) for i in np.argsort(-row)[:9] if vocabulary.pieces[i]))
         for row, t in zip(rows, ids, strict=True)
     ]
-    scored = score_top_logprobs(steps, kind.clusters, **RULES[1])
+    scored = score_logprobs(steps, kind.clusters, **RULES[1])
     assert scored.token_ids == ids
-    low, high = scored.uncertainty_bounds
+    low, high = scored.sequence_uncertainty_interval
     assert low <= score_logits(logits, ids, kind.clusters, **RULES[1]).uncertainty <= high
 
 
@@ -637,18 +633,18 @@ def test_a_second_entry_of_a_name_is_the_other_token() -> None:
     byte = next(i for i in np.flatnonzero(vocabulary.byte_tokens) if vocabulary.pieces[i] == b"s")
     own = next(i for i, piece in enumerate(vocabulary.pieces) if piece == b"s" and i != byte)
     top = (TopToken(math.log(0.6), bytes=b"s"), TopToken(math.log(0.4), bytes=b"s"))
-    scored = score_top_logprobs([TopStep(top[0], top)], kind.clusters, **RULES[1])
+    scored = score_logprobs([TopStep(top[0], top)], kind.clusters, **RULES[1])
     assert scored.token_ids == [own]
     inside = byte in kind.clusters.cluster_ids(own) or vocabulary.normalized[byte] == "s"
-    low, high = scored.uncertainty_bounds
+    low, high = scored.sequence_uncertainty_interval
     assert low == pytest.approx(0 if inside else 0.4, abs=1e-4)
     assert high == pytest.approx(0 if inside else 0.4, abs=1e-4)
 
 
 def test_the_same_entry_twice_counts_once() -> None:
     once = (TopToken(math.log(0.5), bytes=b" TV"), TopToken(math.log(0.2), bytes=b" Paris"))
-    one = score_top_logprobs([TopStep(once[0], once)], clusters(), MEANING)
-    assert score_top_logprobs([TopStep(once[0], (*once, once[0]))], clusters(), MEANING) == one
+    one = score_logprobs([TopStep(once[0], once)], clusters(), MEANING)
+    assert score_logprobs([TopStep(once[0], (*once, once[0]))], clusters(), MEANING) == one
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
@@ -665,7 +661,7 @@ def test_flags_about_borrowed_mass_are_those_of_the_records(name: str, seed: int
     rows = log_probs(logits.astype(np.float32))
     steps = by_name(kind, rows, ids.tolist(), 5)
     try:
-        scored = score_top_logprobs(steps, kind.clusters, **RULES[seed % 3])
+        scored = score_logprobs(steps, kind.clusters, **RULES[seed % 3])
     except semtoken.errors.SemtokenError:
         return
     about_lists = [flag for flag in scored.flags if flag.code in codes(scored)]
@@ -683,7 +679,7 @@ def test_records_of_tokens_are_made_when_they_are_asked_for() -> None:
     assert all(isinstance(mark, TokenMark) for mark in scored.marks)
     assert isinstance(vars(scored)["tokens"], TokensLater)
     copied = pickle.loads(pickle.dumps(scored))  # as the processes of users exchange results
-    assert copied == scored == score_top_logprobs(steps, clusters(), MEANING)
+    assert copied == scored == score_logprobs(steps, clusters(), MEANING)
     assert len(copied.tokens) == copied.n_tokens == 3
     assert replace(scored, truncated=True).tokens == scored.tokens
 
@@ -734,8 +730,8 @@ def test_the_interval_holds_the_exact_score_of_answers_with_named_special_tokens
     exact = score_logits(logits, ids, kind.clusters, **rules)
     rows = log_probs(logits[:, :size])
     for k in (1, 3, 20, size):
-        scored = score_top_logprobs(by_name(kind, rows, ids, k), kind.clusters, **rules)
-        low, high = scored.uncertainty_bounds
+        scored = score_logprobs(by_name(kind, rows, ids, k), kind.clusters, **rules)
+        low, high = scored.sequence_uncertainty_interval
         assert low - 1e-6 <= exact.uncertainty <= high + 1e-6, k
         assert low <= scored.uncertainty <= high
         assert scored.text == exact.text
@@ -749,15 +745,15 @@ def test_where_special_tokens_are_neutral_it_does_not_matter_which_one_is_named(
     logits[:, specials] += 5
     [paris] = kind.clusters.find(" Paris")
     ids, rows = [paris, specials[-1]], log_probs(logits)
-    scored = score_top_logprobs(by_name(kind, rows, ids, 40), kind.clusters, MEANING)
-    with_ids = score_top_logprobs(best(rows, ids, 40), kind.clusters, MEANING)
+    scored = score_logprobs(by_name(kind, rows, ids, 40), kind.clusters, MEANING)
+    with_ids = score_logprobs(best(rows, ids, 40), kind.clusters, MEANING)
     assert scored.uncertainty == pytest.approx(with_ids.uncertainty)
     assert scored.tokens[1].neutral
     assert codes(scored) == []
     rules = ScoringRules(equality="meaning", function_words="off")
     for special in specials:
         ids = [paris, special]
-        off = score_top_logprobs(by_name(kind, rows, ids, 40), kind.clusters, rules)
+        off = score_logprobs(by_name(kind, rows, ids, 40), kind.clusters, rules)
         assert "special_names" in codes(off)
         assert off.tokens[1].agreeing_bounds[0] < off.tokens[1].agreeing_bounds[1]
         exact = score_logits(logits, ids, kind.clusters, rules).tokens[1]
@@ -770,12 +766,12 @@ NAMED = [{"token": word, "logprob": math.log(p)} for word, p in {" TV": 0.5, "<|
 def test_the_only_special_token_is_meant_by_its_name() -> None:
     """Consistent with " TV" are the end and itself; "[PAD]" is another entry for the end, and may be anything."""
     steps = [NAMED[0] | {"top_logprobs": NAMED[:2]}, NAMED[1] | {"top_logprobs": NAMED[:2]}]
-    scored = score_top_logprobs(steps, clusters(), MEANING)
+    scored = score_logprobs(steps, clusters(), MEANING)
     assert scored.token_ids == [1, 0]
     assert 1 - scored.uncertainty == pytest.approx(0.8)
     assert scored.tokens[0].alternatives[0].source == "neutral"
     assert codes(scored) == []
-    other = score_top_logprobs(
+    other = score_logprobs(
         [steps[0], NAMED[1] | {"top_logprobs": NAMED}], clusters(), ScoringRules(function_words="off")
     )
     assert other.tokens[1].unmapped_probability == pytest.approx(0.1)
@@ -785,23 +781,23 @@ def test_the_only_special_token_is_meant_by_its_name() -> None:
 @pytest.mark.parametrize("name", ["<|end|>", "</s>", "[/INST]", "[gMASK]"])
 def test_names_of_special_tokens(name: str) -> None:
     steps = [TopStep(TopToken(-0.5, text=text), ()) for text in (" TV", name)]
-    assert score_top_logprobs(steps, clusters(), MEANING).token_ids == [1, 0]
-    with pytest.raises(InvalidInput, match=r"step 1.*is not in the vocabulary"):  # more text: it was no end
-        score_top_logprobs([*steps, steps[0]], clusters(), MEANING)
+    assert score_logprobs(steps, clusters(), MEANING).token_ids == [1, 0]
+    with pytest.raises(InvalidInputError, match=r"step 1.*is not in the vocabulary"):  # more text: it was no end
+        score_logprobs([*steps, steps[0]], clusters(), MEANING)
 
 
 @pytest.mark.parametrize("name", ["[i]", "< >", "<a b>", "x<s>", "[0]"])
 def test_names_that_are_none_of_special_tokens(name: str) -> None:
-    with pytest.raises(InvalidInput, match="is not in the vocabulary"):
-        score_top_logprobs([TopStep(TopToken(-0.5, text=name), ())], clusters(), MEANING)
+    with pytest.raises(InvalidInputError, match="is not in the vocabulary"):
+        score_logprobs([TopStep(TopToken(-0.5, text=name), ())], clusters(), MEANING)
 
 
 def test_a_named_end_beside_special_tokens_with_ids_is_not_guessed() -> None:
     kind = small_kind("byte-level")
     first, second = np.flatnonzero(kind.clusters.vocabulary.special)[:2].tolist()
     step = TopStep(TopToken(-0.5, text="<|end|>"), (TopToken(-0.5, first), TopToken(-1.5, second)))
-    with pytest.raises(InvalidInput, match="may be any of"):
-        score_top_logprobs([step], kind.clusters, MEANING)
+    with pytest.raises(InvalidInputError, match="may be any of"):
+        score_logprobs([step], kind.clusters, MEANING)
 
 
 def test_names_without_the_blanks_of_their_tokens() -> None:
@@ -818,21 +814,21 @@ def test_names_without_the_blanks_of_their_tokens() -> None:
 
     steps = [TopStep(alone(t), tuple(map(alone, words[5:10]))) for t in ids]
     with pytest.raises(BackendError, match=r"begins with a blank.*step 0"):
-        score_top_logprobs(steps, kind.clusters, MEANING)
-    assert codes(score_top_logprobs(steps[:1], kind.clusters, MEANING)) == ["names_without_blanks"]
+        score_logprobs(steps, kind.clusters, MEANING)
+    assert codes(score_logprobs(steps[:1], kind.clusters, MEANING)) == ["names_without_blanks"]
     with_ids = [TopStep(alone(t, known=True), tuple(map(alone, words[5:10]))) for t in ids]
-    scored = score_top_logprobs(with_ids, kind.clusters, MEANING)
+    scored = score_logprobs(with_ids, kind.clusters, MEANING)
     assert scored.token_ids == ids
     assert "ambiguous_names" in codes(scored) and "names_without_blanks" not in codes(scored)
     with_all = [TopStep(alone(t, known=True), tuple(alone(one, known=True) for one in words[5:10])) for t in ids]
-    assert codes(score_top_logprobs(with_all, kind.clusters, MEANING)) == []
+    assert codes(score_logprobs(with_all, kind.clusters, MEANING)) == []
 
 
 def test_the_chosen_token_is_found_by_its_id_among_names() -> None:
     """Appended behind the best and named by bytes only, it still says nothing of the others."""
     top = (TopToken(math.log(0.6), bytes=b" Paris"), TopToken(math.log(0.001), bytes=b" TV"))
-    scored = score_top_logprobs([TopStep(TopToken(math.log(0.001), id=1), top)], clusters(), MEANING)
-    low, high = scored.uncertainty_bounds
+    scored = score_logprobs([TopStep(TopToken(math.log(0.001), id=1), top)], clusters(), MEANING)
+    low, high = scored.sequence_uncertainty_interval
     assert 1 - low == pytest.approx(0.001 + 0.399, abs=1e-4)
     assert 1 - high == pytest.approx(0.001, abs=1e-4)
 
@@ -844,29 +840,27 @@ def test_rows_that_pad_a_model_are_no_tokens() -> None:
     exact = score_logits(logits, [1, 6], clusters(), preset=MEANING)
     rows = log_probs(logits)
     for k in (3, 12, 13):
-        low, high = score_top_logprobs(best(rows, [1, 6], k), clusters(), MEANING).uncertainty_bounds
+        low, high = score_logprobs(best(rows, [1, 6], k), clusters(), MEANING).sequence_uncertainty_interval
         assert low - 1e-9 <= exact.uncertainty <= high + 1e-9
     with pytest.raises(VocabularyMismatch, match="belongs to another model"):
-        score_top_logprobs([(1, {1: math.log(0.5), 11: math.log(0.3)})], clusters(), MEANING)
+        score_logprobs([(1, {1: math.log(0.5), 11: math.log(0.3)})], clusters(), MEANING)
 
 
 def test_nothing_but_zeros_and_sentinels_is_refused() -> None:
     step = TopStep(TopToken(0.0, 6), (TopToken(0.0, 6), TopToken(-9999.0, 1), TopToken(-9999.0, 2)))
     with pytest.raises(BackendError, match="does not report log-probabilities"):
-        score_top_logprobs([step] * 5, clusters(), MEANING)
-    assert codes(score_top_logprobs([step] * 4, clusters(), MEANING)) == [
-        "zero_log_probabilities"
-    ]  # by chance, perhaps
-    scored = score_top_logprobs([*[step] * 6, FORMS["records"][0]], clusters(), MEANING)
+        score_logprobs([step] * 5, clusters(), MEANING)
+    assert codes(score_logprobs([step] * 4, clusters(), MEANING)) == ["zero_log_probabilities"]  # by chance, perhaps
+    scored = score_logprobs([*[step] * 6, FORMS["records"][0]], clusters(), MEANING)
     assert codes(scored) == ["zero_log_probabilities"]
 
 
 def test_a_zero_without_a_list_says_nothing_where_other_steps_have_lists() -> None:
     """The step may be certain and may be impossible; what is known are the 0.8 of the other one."""
     listed = TopStep(TopToken(math.log(0.8), 6), (TopToken(math.log(0.8), 6), TopToken(math.log(0.1), 1)))
-    scored = score_top_logprobs([listed, TopStep(TopToken(0.0, 9), ())], clusters(), ScoringRules(equality="exact"))
+    scored = score_logprobs([listed, TopStep(TopToken(0.0, 9), ())], clusters(), ScoringRules(equality="exact"))
     assert codes(scored) == ["no_alternatives", "zero_log_probabilities"]
-    assert scored.uncertainty_bounds == pytest.approx((0.2, 1.0), abs=2 * ROUNDING)
+    assert scored.sequence_uncertainty_interval == pytest.approx((0.2, 1.0), abs=2 * ROUNDING)
     assert [token.log_probability for token in scored.tokens] == [pytest.approx(math.log(0.8)), -math.inf]
 
 
@@ -874,16 +868,16 @@ def test_a_zero_without_a_list_says_nothing_where_other_steps_have_lists() -> No
 def test_an_interval_that_is_a_point_is_not_called_wide(n: int) -> None:
     """Numbers after top_p: the list holds the chosen token alone, with the log-probability 0."""
     zero = TopStep(TopToken(0.0, 6), (TopToken(0.0, 6),))
-    assert codes(score_top_logprobs([zero] * n, clusters(), MEANING)) == ["zero_log_probabilities"]
-    mixed = score_top_logprobs([*[zero] * n, FORMS["records"][0]], clusters(), MEANING)
+    assert codes(score_logprobs([zero] * n, clusters(), MEANING)) == ["zero_log_probabilities"]
+    mixed = score_logprobs([*[zero] * n, FORMS["records"][0]], clusters(), MEANING)
     assert "no_alternatives" not in codes(mixed)
 
 
 def test_a_proxy_with_another_tokenizer_is_refused() -> None:
     top = (TopToken(math.log(0.5), bytes=b" TV"), TopToken(math.log(0.2), bytes=b" London"))
-    assert score_top_logprobs([TopStep(top[0], top)], clusters(), MEANING).flags[0].code == "unmapped_names"
+    assert score_logprobs([TopStep(top[0], top)], clusters(), MEANING).flags[0].code == "unmapped_names"
     with pytest.raises(VocabularyMismatch, match=r"1 of 2 tokens of gpt-x.*London"):
-        score_top_logprobs([TopStep(top[0], top)], clusters(), MEANING, proxy_for="gpt-x")
+        score_logprobs([TopStep(top[0], top)], clusters(), MEANING, proxy_for="gpt-x")
 
 
 # --- shared tokenizers -----------------------------------------------------------------------------------------------

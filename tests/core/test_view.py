@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from semtoken import score_top_logprobs
-from semtoken.core.results import Alternative, ScoredResponse, ScoredToken
+from semtoken import score_logprobs
+from semtoken.core.results import Alternative, ScoredAnswer, ScoredToken
 from semtoken.display import (
     END,
     NEWLINE,
@@ -47,11 +47,11 @@ def token(text: str, start: int, end: int, agreeing: float = 1.0, *, neutral: bo
     )
 
 
-def response(text: str, *tokens: ScoredToken) -> ScoredResponse:
-    return ScoredResponse(
+def response(text: str, *tokens: ScoredToken) -> ScoredAnswer:
+    return ScoredAnswer(
         text=text,
         tokens=tokens,
-        log_score=math.fsum(t.log_agreeing_probability for t in tokens),
+        log_confidence=math.fsum(t.log_agreeing_probability for t in tokens),
         preset="default",
         distribution="raw",
         neutral_only=False,
@@ -141,7 +141,7 @@ def test_html_shows_the_text_and_nothing_else() -> None:
 
 
 def test_html_of_an_empty_answer() -> None:
-    empty = replace(response(""), log_score=-math.inf)
+    empty = replace(response(""), log_confidence=-math.inf)
     assert "confidence 0.00: " in Parsed(shaded_html(empty)).text
 
 
@@ -160,8 +160,8 @@ def test_alternatives_of_next_to_no_probability_are_left_out() -> None:
 
 def test_bounds_are_shown_where_they_are_no_point() -> None:
     steps = [(worked.ids(" tele")[0], {worked.ids(t)[0]: math.log(p) for t, p in ((" tele", 0.5), (" radio", 0.2))})]
-    scored = score_top_logprobs(steps, worked.clusters(), "paper")
-    low, high = (number(math.exp(log), 2) for log in scored.log_score_bounds)
+    scored = score_logprobs(steps, worked.clusters(), "paper")
+    low, high = (number(math.exp(log), 2) for log in scored.log_confidence_interval)
     assert f"confidence {number(scored.confidence, 2)} ({low} to {high})" in Parsed(shaded_html(scored)).text
     assert "agreeing 0.500 (0.500 to 0.800)" in shaded_html(scored)
     console = Console(width=120, record=True, file=io.StringIO())

@@ -7,7 +7,7 @@ import pytest
 
 from semtoken.decisions import Choice, Option, Predicate, Score
 from semtoken.decisions.answers import (
-    AnsweredQuestion,
+    Answer,
     OptionMasses,
     answer_from_masses,
     confidence_of,
@@ -16,7 +16,7 @@ from semtoken.decisions.answers import (
 from semtoken.decisions.questions import as_text, question_from, question_values
 from semtoken.decisions.wire import systemone
 from semtoken.decisions.wire.extension import answers_in
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 
 def masses(*rows: list[float], high: list[list[float]] | None = None) -> OptionMasses:
@@ -54,9 +54,9 @@ def test_answers_equal_transformers(seed: int) -> None:
 def test_masses_are_renormalised_in_each_order_and_averaged() -> None:
     answer = answer_from_masses(Predicate("?"), masses([0.3, 0.1], [0.1, 0.1]))
     assert answer.probabilities == pytest.approx((0.625, 0.375))  # (3/4 + 1/2) / 2
-    assert answer.allowed_mass == pytest.approx(0.3)
+    assert answer.option_mass == pytest.approx(0.3)
     assert answer.order_spread == pytest.approx(0.25)
-    assert [flag.code for flag in answer.flags] == ["mass_elsewhere"]
+    assert [flag.code for flag in answer.flags] == ["off_option_mass"]
     assert answer_from_masses(Predicate("?"), masses([0.3, 0.2])).flags == ()
 
 
@@ -73,7 +73,7 @@ def test_an_order_in_which_nothing_was_seen_counts_by_its_upper_bounds() -> None
     """Masses .3 and .1 in one order; at most .02 and .06 in the other, at least nothing."""
     answer = answer_from_masses(Predicate("?"), masses([0.3, 0.1], [0.0, 0.0], high=[[0.3, 0.1], [0.02, 0.06]]))
     assert answer.probabilities == pytest.approx(((0.75 + 0.25) / 2, (0.25 + 0.75) / 2))
-    assert answer.allowed_mass == pytest.approx(0.2) and answer.order_spread == pytest.approx(0.5)
+    assert answer.option_mass == pytest.approx(0.2) and answer.order_spread == pytest.approx(0.5)
     assert answer.bounds is not None
     assert answer.bounds[0] == pytest.approx((0.75 / 2, (0.75 + 1) / 2))
     none = answer_from_masses(Predicate("?"), masses([0.3, 0.1], [0.0, 0.0], high=[[0.3, 0.1], [0.0, 0.06]]))
@@ -81,7 +81,7 @@ def test_an_order_in_which_nothing_was_seen_counts_by_its_upper_bounds() -> None
     assert none.bounds[0] == pytest.approx((0.75 / 2, 0.75 / 2))
     assert none.bounds[1] == pytest.approx((0.25 / 2, (0.25 + 1) / 2))
     over = answer_from_masses(Predicate("?"), masses([0.9, 0.3]))  # rounding of a server's numbers
-    assert over.allowed_mass == 1.0 and over.probabilities == pytest.approx((0.75, 0.25))
+    assert over.option_mass == 1.0 and over.probabilities == pytest.approx((0.75, 0.25))
 
 
 def test_confidence_is_zero_where_options_are_alike_or_the_best_level_is_not_the_middle() -> None:
@@ -110,7 +110,7 @@ def test_questions_that_cannot_be_asked() -> None:
         lambda: as_text({"a": float("nan")}),
         lambda: as_text({1, 2}),
     ):
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             make()
     assert len(Choice("?", [True, "true", False]).options) == 3
 
@@ -130,14 +130,14 @@ def test_questions_survive_a_file(question: Predicate | Choice | Score) -> None:
 def test_what_another_server_says_of_its_answer_is_kept_where_it_makes_sense() -> None:
     question = Choice("Which?", ["a", "b"])
 
-    def read(block: object) -> AnsweredQuestion:
+    def read(block: object) -> Answer:
         given = {"probabilities": {"a": 0.7, "b": 0.3}, "semtoken": block}
         [found] = answers_in([question], [("answers", "q")], {"answers": {"q": given}}, systemone.read_answer)
         return found
 
-    full = read({"allowed_mass": 0.25, "order_spread": 0.1, "bounds": [[0.6, 0.8], [0.2, 0.4]]})
-    assert (full.allowed_mass, full.order_spread, full.bounds) == (0.25, 0.1, ((0.6, 0.8), (0.2, 0.4)))
-    assert [flag.code for flag in full.flags] == ["mass_elsewhere"]
+    full = read({"option_mass": 0.25, "order_spread": 0.1, "bounds": [[0.6, 0.8], [0.2, 0.4]]})
+    assert (full.option_mass, full.order_spread, full.bounds) == (0.25, 0.1, ((0.6, 0.8), (0.2, 0.4)))
+    assert [flag.code for flag in full.flags] == ["off_option_mass"]
     for bounds in (
         None,
         1,
@@ -147,12 +147,12 @@ def test_what_another_server_says_of_its_answer_is_kept_where_it_makes_sense() -
         ["ab", "cd"],
         [[True, 1], [0, 1]],
     ):
-        odd = read({"allowed_mass": "1", "order_spread": -1, "bounds": bounds})
-        assert (odd.allowed_mass, odd.order_spread) == (None, None)
+        odd = read({"option_mass": "1", "order_spread": -1, "bounds": bounds})
+        assert (odd.option_mass, odd.order_spread) == (None, None)
         assert odd.bounds == ((0.695, 0.705), (0.295, 0.305))  # of numbers with two decimals
-    assert read("x").allowed_mass is None
+    assert read("x").option_mass is None
 
 
 def test_less_than_half_of_the_probability_on_the_options_is_flagged() -> None:
-    answers = (AnsweredQuestion(Predicate("?"), (0.5, 0.5), mass) for mass in (0.0, 0.46, 0.4999, 0.5, 0.53, 1.0))
+    answers = (Answer(Predicate("?"), (0.5, 0.5), mass) for mass in (0.0, 0.46, 0.4999, 0.5, 0.53, 1.0))
     assert [bool(answer.flags) for answer in answers] == [True] * 3 + [False] * 3

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from semtoken.choices import Reading
-from semtoken.decisions import Choice, Inquiry, ReadingOptions, decide
+from semtoken.decisions import Choice, DecisionRequest, ReadingOptions, decide
 from semtoken.models.transformers.model import TransformersBackend
 from tests.decisions.models import tokenizer
 from tests.tiny import llama
@@ -31,7 +31,7 @@ def test_255_options_about_a_state_of_4096_tokens(reading: Reading, orders: int)
     backend = TransformersBackend(model, own)
     ids = own("The parcel was late and nobody knew why. " * STATE, add_special_tokens=False)["input_ids"][:STATE]
     question = Choice("Which department is it for?", [f"department {n + 1} of the company" for n in range(OPTIONS)])
-    inquiry = Inquiry(own.decode(ids), [question], ReadingOptions(reading, orders))
+    inquiry = DecisionRequest(own.decode(ids), [question], ReadingOptions(reading, orders))
     before, used = peak(), time.process_time()
     [found] = decide(backend, [inquiry])
     seconds, grown = time.process_time() - used, peak() - before

@@ -10,11 +10,11 @@ import pytest
 from scipy.stats import binomtest
 
 from semtoken.decisions import Choice, ReadingOptions
-from semtoken.decisions.answers import AnsweredQuestion, AskedQuestion, DecisionRecord, records_of
+from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord, records_of
 from semtoken.decisions.auditing import Audit, SideAudit, audit
 from semtoken.decisions.calibrating import NO_LABELS, OTHER_QUESTION, DecisionCalibrator, DecisionSide
 from semtoken.decisions.comparing import compare
-from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.errors import ArtifactError, InvalidInputError
 
 
 def world(n: int, seed: int, sharpened: float = 1.0, wrong: float = 0.0) -> list[DecisionRecord]:
@@ -56,12 +56,12 @@ def test_an_overconfident_server_does_not(fitted: DecisionCalibrator) -> None:
     assert all(one.drift is not None and one.drift.low > 0.1 for one in found)
 
 
-def test_promises_are_of_a_tenth_unless_told_otherwise() -> None:
+def test_guarantees_are_of_a_tenth_unless_told_otherwise() -> None:
     made = DecisionCalibrator.fit(world(300, 5))
-    assert {(one.threshold.promise, one.threshold.alpha, one.threshold.delta) for one in made.sides.values()} == {  # type: ignore[union-attr]
-        ("selective", 0.1, 0.1)
+    assert {(one.threshold.guarantee, one.threshold.alpha, one.threshold.delta) for one in made.sides.values()} == {  # type: ignore[union-attr]
+        ("selective_risk", 0.1, 0.1)
     }
-    with pytest.raises(InvalidInput, match=r"Nothing can be fitted\. late, called"):
+    with pytest.raises(InvalidInputError, match=r"Nothing can be fitted\. late, called"):
         DecisionCalibrator.fit(world(1, 5))
 
 
@@ -75,7 +75,7 @@ def test_a_side_with_too_few_labels_accepts_nothing() -> None:
 def test_an_answer_of_now_is_a_record_without_a_label() -> None:
     asked = AskedQuestion(Choice("Which?", ["a", "b"]), ReadingOptions("words", 2))
     bounds = ((0.25, 0.35), (0.65, 0.75))
-    answer = AnsweredQuestion(asked.question, (0.3, 0.7), 0.9, 0.05, bounds)
+    answer = Answer(asked.question, (0.3, 0.7), 0.9, 0.05, bounds)
     found = DecisionRecord.of(answer, asked.options, "team")
     assert (found.name, found.fingerprint, found.kind, found.values) == (
         "team",
@@ -87,14 +87,14 @@ def test_an_answer_of_now_is_a_record_without_a_label() -> None:
     assert (found.label, found.state, found.asked, found.correct) == (None, "", asked, False)
 
 
-def test_what_is_said_of_an_answer_unlike_all_labelled_ones() -> None:
+def test_what_is_said_of_an_answer_unlike_all_labeled_ones() -> None:
     calibrator = DecisionCalibrator({("f", "true"): DecisionSide("late", "true", 9, 9, 0, 0, None, "Too few.")})
     [false] = [replace(one, probabilities=(0.1, 0.9)) for one in world(1, 1)]
-    assert calibrator.block(false) == {"decision": "abstain", "promise": NO_LABELS, "labels": 0}
+    assert calibrator.block(false) == {"decision": "abstain", "guarantee": NO_LABELS, "labels": 0}
     other = calibrator.block(replace(false, fingerprint="g"))
-    assert other == {"decision": "abstain", "promise": OTHER_QUESTION, "labels": 0}
+    assert other == {"decision": "abstain", "guarantee": OTHER_QUESTION, "labels": 0}
     refused = calibrator.block(replace(false, probabilities=(0.9, 0.1)))
-    assert refused == {"decision": "abstain", "promise": "Too few.", "labels": 9}
+    assert refused == {"decision": "abstain", "guarantee": "Too few.", "labels": 9}
 
 
 def test_few_labels_say_so(fitted: DecisionCalibrator) -> None:
@@ -104,13 +104,13 @@ def test_few_labels_say_so(fitted: DecisionCalibrator) -> None:
 
 
 def test_an_audit_that_looked_at_nothing_says_why(fitted: DecisionCalibrator) -> None:
-    """Changed words, no labels, the rows of the fit, repeated items, and no promise."""
+    """Changed words, no labels, the rows of the fit, repeated items, and no guarantee."""
     others = world(300, 9)
     for answers, why in (
         ([replace(one, fingerprint="g") for one in others], "No answer is to this question as it was fitted"),
         ([replace(one, label=None) for one in others], "None of its 300 answers has a label"),
         (world(2000, 1), "All its labels are of items that the calibrator was fitted on"),
-        (others[:60] * 10, "540 of its 600 labelled answers are about an item that another one is about"),
+        (others[:60] * 10, "540 of its 600 labeled answers are about an item that another one is about"),
     ):
         found = audit(fitted, answers)
         assert found.questions[0].verdict == "nothing was measured" and not found.is_broken
@@ -136,31 +136,35 @@ def test_the_answer_comes_first_and_levels_can_be_chosen(fitted: DecisionCalibra
     wrong = {s: sum(fitted.accepts(r) and not r.correct for r in later if r.columns["shop"] == s) for s in "ab"}
     assert {shop: seen.count for shop, seen in question.slices.items()} == wrong
     assert "(the worst)" in question.slice_lines[0] and len(question.slice_lines) == 2
-    with pytest.raises(InvalidInput, match="has the column 'city'"):
+    with pytest.raises(InvalidInputError, match="has the column 'city'"):
         audit(fitted, later, by="city")
 
 
 def test_too_few_labels_are_refused_with_their_number() -> None:
-    with pytest.raises(InvalidInput, match="label 21 more"):
+    with pytest.raises(InvalidInputError, match="label 21 more"):
         DecisionCalibrator.fit(world(20, 5))
 
 
-def test_promises_of_other_kinds_are_counted_by_hand() -> None:
-    labelled, later = world(600, 11), world(400, 12)
-    for promise in ("missed", "joint"):
-        made = DecisionCalibrator.fit(labelled, promise=promise, alpha=0.1)
+def test_guarantees_of_other_kinds_are_counted_by_hand() -> None:
+    labeled, later = world(600, 11), world(400, 12)
+    for guarantee in ("miss_rate", "joint_risk"):
+        made = DecisionCalibrator.fit(labeled, guarantee=guarantee, alpha=0.1)
         for one in sides_of(audit(made, later)):
             chosen = [r for r in later if r.side == one.fitted.side]
             level = one.fitted.threshold.uncertainty  # type: ignore[union-attr]
-            inside = [r for r in chosen if (-r.log_score < level if promise == "missed" else -r.log_score <= level)]
-            of = sum(not r.correct for r in chosen) if promise == "missed" else len(chosen)
+            inside = [
+                r
+                for r in chosen
+                if (-r.log_confidence < level if guarantee == "miss_rate" else -r.log_confidence <= level)
+            ]
+            of = sum(not r.correct for r in chosen) if guarantee == "miss_rate" else len(chosen)
             assert (one.wrong.count, one.wrong.of) == (sum(not r.correct for r in inside), of)
             assert one.fired.count == len(inside)
             assert one.wrong_fitted.count <= 0.1 * one.wrong_fitted.of
 
 
 def test_an_answer_about_the_same_state_is_no_further_evidence() -> None:
-    with pytest.raises(InvalidInput, match="1 labelled answers are about a state"):
+    with pytest.raises(InvalidInputError, match="1 labeled answers are about a state"):
         DecisionCalibrator.fit([*world(100, 1), world(100, 1)[0]])
 
 
@@ -184,7 +188,7 @@ def test_two_servers_without_labels() -> None:
     [sharper] = compare(first, world(500, 7, sharpened=4.0))
     assert sharper.agreement.count == 500
     assert sharper.rank_correlation == pytest.approx(1)
-    with pytest.raises(InvalidInput, match="other questions"):
+    with pytest.raises(InvalidInputError, match="other questions"):
         compare(first, first[1:])
 
 

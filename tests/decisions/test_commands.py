@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from semtoken.decisions import AnsweredQuestion, Predicate, Question, ReadingOptions
+from semtoken.decisions import Answer, Predicate, Question, ReadingOptions
 from semtoken.decisions.answers import answer_values, read_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.comparing import compare
 from semtoken.decisions.running import DecisionJob
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.executors import LocalExecutor, Work
 from tests.cli.run import invoke
 from tests.decisions.test_calibrating import world
@@ -29,10 +29,10 @@ def lines(path: Path, values: list[dict[str, Any]]) -> Path:
 
 
 def answers(path: Path, n: int, seed: int, sharpened: float = 1.0) -> Path:
-    """What `decide` writes, of a world of known chances."""
+    """What `decide` writes, of a world of known probabilities."""
     found = []
     for i, one in enumerate(world(n, seed, sharpened)):
-        answer = answer_values(AnsweredQuestion(ASKED, one.probabilities), ReadingOptions())
+        answer = answer_values(Answer(ASKED, one.probabilities), ReadingOptions())
         found.append({"state": f"item {i} of {seed}", "labels": {"late": one.label == 0}, "answers": {"late": answer}})
     return lines(path, found)
 
@@ -61,7 +61,7 @@ def test_calibrate_audit_and_compare(tmp_path: Path) -> None:
     [found] = compare(read_decisions(again), read_decisions(there))
     assert "the same choice in 2,000 of 2,000" in found.statement and "rank correlation 1.00" in found.statement
     turned = lines(tmp_path / "turned.jsonl", [json.loads(line) for line in reversed(there.read_text().splitlines())])
-    with pytest.raises(InvalidInput, match="not to the same states in one order"):
+    with pytest.raises(InvalidInputError, match="not to the same states in one order"):
         compare(read_decisions(again), read_decisions(turned))
 
 
@@ -80,7 +80,7 @@ def test_answers_known_within_bounds_are_compared_as_such(tmp_path: Path) -> Non
     [alike] = compare(read_decisions(here), read_decisions(here))
     assert "did not list" not in alike.statement
     found[0]["answers"]["late"]["bounds"] = [[0.5, 0.4], [0, 1]]
-    with pytest.raises(InvalidInput, match=r"line 1.*bounds"):
+    with pytest.raises(InvalidInputError, match=r"line 1.*bounds"):
         read_decisions(lines(there, found))
 
 
@@ -100,13 +100,11 @@ class _Interrupted:
     def __init__(self, after: int | None) -> None:
         self.left = after
 
-    def __call__(
-        self, state: Any, questions: Mapping[str, Question], options: ReadingOptions
-    ) -> dict[str, AnsweredQuestion]:
+    def __call__(self, state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, Answer]:
         if self.left == 0:
             raise KeyboardInterrupt
         self.left = None if self.left is None else self.left - 1
-        return {name: AnsweredQuestion(one, (0.75, 0.25)) for name, one in questions.items()}
+        return {name: Answer(one, (0.75, 0.25)) for name, one in questions.items()}
 
 
 @pytest.mark.parametrize("kept", [1, 17, 30, -1])
@@ -198,9 +196,9 @@ def test_a_run_does_not_go_on_with_something_else(tmp_path: Path, question: Ques
     with pytest.raises(KeyboardInterrupt):
         DecisionJob(source, target, {"late": ASKED}, ReadingOptions()).run(_Interrupted(2))
     before = target.read_bytes()
-    with pytest.raises(InvalidInput, match="line 1: the answer is to another"):
+    with pytest.raises(InvalidInputError, match="line 1: the answer is to another"):
         DecisionJob(source, target, {"late": question}, options).run(_Interrupted(None))
-    with pytest.raises(InvalidInput, match="line 1: the answer is to another"):
+    with pytest.raises(InvalidInputError, match="line 1: the answer is to another"):
         DecisionJob(source, target, {"late": question}, options).check()
     assert target.read_bytes() == before
 
@@ -210,7 +208,7 @@ def test_a_file_of_somebody_else_keeps_its_unfinished_line(there: bytes, tmp_pat
     source, target = tmp_path / "items.jsonl", tmp_path / "notes.txt"
     source.write_text('{"state": "a"}\n')
     target.write_bytes(there)
-    with pytest.raises(InvalidInput, match="ends in a line that is no answer of this job"):
+    with pytest.raises(InvalidInputError, match="ends in a line that is no answer of this job"):
         DecisionJob(source, target, {"late": ASKED}, ReadingOptions()).check()
     assert target.read_bytes() == there
 
@@ -224,9 +222,9 @@ def test_a_side_or_a_set_alone_ends_an_audit_with_1(tmp_path: Path) -> None:
     def given(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in path.read_text().splitlines()]
 
-    few = answers(tmp_path / "few.jsonl", 60, 1)  # too few of a side to promise anything; enough for sets
+    few = answers(tmp_path / "few.jsonl", 60, 1)  # too few of a side to guarantee anything; enough for sets
     semtoken("calibrate", few, "-o", tmp_path / "sets", "--alpha", "0.06")
-    nothing = dict.fromkeys(("true", "false"), "nothing was promised")
+    nothing = dict.fromkeys(("true", "false"), "nothing was guaranteed")
     alike = given(answers(tmp_path / "alike.jsonl", 60, 4))
     assert audited(tmp_path / "sets", alike) == (3, nothing | {"set": "no difference is shown"})
     turned = [one | {"labels": {"late": not one["labels"]["late"]}} for one in alike]

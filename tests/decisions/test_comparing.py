@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from semtoken.decisions import Choice, Predicate, Question, ReadingOptions
-from semtoken.decisions.answers import AnsweredQuestion, AskedQuestion, DecisionRecord
+from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord
 from semtoken.decisions.auditing import SideAudit, audit
 from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide, doubts
 from semtoken.decisions.comparing import compare, sensitivity
@@ -22,7 +22,7 @@ from semtoken.decisions.options import OptionScale
 from semtoken.decisions.questions import labels
 from semtoken.decisions.remote import asked_texts
 from semtoken.decisions.running import REWORDED, TURNED, ask_again
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.judge import KINDS, Claim, Share
 from semtoken.guarantees.measures import Drift
 
@@ -160,7 +160,7 @@ def test_a_side_fires_otherwise_where_the_intervals_lie_apart_in_either_directio
 def test_an_audit_counts_each_share_of_its_own() -> None:
     """A threshold of 0.5 nats accepts what has at least 0.607; of five answers on this side, three."""
     threshold = SimpleNamespace(
-        promise="selective", uncertainty=0.5, n_wrong=4, accepts=lambda scores: [-scores[0] <= 0.5]
+        guarantee="selective_risk", uncertainty=0.5, n_wrong=4, accepts=lambda scores: [-scores[0] <= 0.5]
     )
     asked_for: list[list[float]] = []
     drift = Drift(0.2, 0.1, 0.3, 40, 5)
@@ -171,12 +171,12 @@ def test_an_audit_counts_each_share_of_its_own() -> None:
         DecisionRecord("q", "f", "choice", ("a", "b"), (p, 1 - p), label, order_spread=spread, state=str(p))
         for (p, label), spread in zip(told, (0.1, None, 0.4, None, None), strict=True)
     ]
-    for promise, fitted, there in (
-        ("selective", (1, 20), (1, 2)),  # wrong ones of the accepted that have a label
-        ("missed", (1, 4), (1, 2)),  # of all wrong ones
-        ("joint", (1, 40), (1, 4)),  # of all that have a label
+    for guarantee, fitted, there in (
+        ("selective_risk", (1, 20), (1, 2)),  # wrong ones of the accepted that have a label
+        ("miss_rate", (1, 4), (1, 2)),  # of all wrong ones
+        ("joint_risk", (1, 40), (1, 4)),  # of all that have a label
     ):
-        threshold.promise, threshold.claim = promise, Claim(KINDS[promise], 0.1, 0.1)
+        threshold.guarantee, threshold.claim = guarantee, Claim(KINDS[guarantee], 0.1, 0.1)
         [[found]] = [
             question.sides for question in audit(DecisionCalibrator({("f", "answer"): side}), answers).questions
         ]
@@ -191,22 +191,22 @@ def test_an_audit_counts_each_share_of_its_own() -> None:
 def test_what_a_person_must_see_is_told_with_its_shares() -> None:
     """3 of 10 are wrong and 10% of the accepted may be: (0.3 - 0.1) / 0.9 = 22.22% go to a person."""
     answers = [DecisionRecord("q", "f", "choice", ("a", "b"), (0.6, 0.4), int(k < 3), state=str(k)) for k in range(10)]
-    unlabelled = replace(answers[0], label=None)
-    few, said = doubts([*answers, unlabelled], "selective", 0.1, 0.1)
+    unlabeled = replace(answers[0], label=None)
+    few, said = doubts([*answers, unlabeled], "selective_risk", 0.1, 0.1)
     assert "takes at least 22 labels on each side; here are 10" in few
-    assert "30% of 10 labelled answers" in said and "at most 10% of the accepted" in said
+    assert "30% of 10 labeled answers" in said and "at most 10% of the accepted" in said
     assert "at least 22.22% of all" in said
-    assert doubts(answers, "selective", 0.3, 0.1) == []
-    assert "at least 49 labels at alpha 0.02" in doubts(answers * 4, "selective", 0.02, 0.1)[1]
+    assert doubts(answers, "selective_risk", 0.3, 0.1) == []
+    assert "at least 49 labels at alpha 0.02" in doubts(answers * 4, "selective_risk", 0.02, 0.1)[1]
 
 
 def test_as_many_texts_and_characters_as_one_inquiry_may_take() -> None:
     questions = [Predicate("So?")] * 1024
     own = len("So?") + sum(len(option.line) for option in questions[0].options)
     assert len(asked_texts("s" * (2**16 - own), questions, ReadingOptions("words")).texts) == 1024
-    with pytest.raises(InvalidInput, match=r"1,024 requests, or 67,108,864 characters"):
+    with pytest.raises(InvalidInputError, match=r"1,024 requests, or 67,108,864 characters"):
         asked_texts("s" * (2**16 - own + 1), questions, ReadingOptions("words"))
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         asked_texts("s", [*questions, questions[0]], ReadingOptions("words"))
     orders = [Choice("Which?", ["red", "green"])]
     assert [one.number for one in asked_texts("s", orders * 3, ReadingOptions("words", 2)).texts] == [0, 0, 1, 1, 2, 2]
@@ -230,10 +230,10 @@ def test_the_first_items_are_asked_about_in_other_ways(most: int | None, variant
     calibrator = DecisionCalibrator({(asked.fingerprint, "answer"): side}, questions={asked.fingerprint: asked})
     seen: list[tuple[str, str]] = []
 
-    def ask(state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, AnsweredQuestion]:
+    def ask(state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, Answer]:
         [one] = questions.values()
         seen.append((one.instructions, "".join(str(option.value) for option in one.options)))
-        return {"q": AnsweredQuestion(one, (0.5, 0.2, 0.1, 0.1, 0.1))}
+        return {"q": Answer(one, (0.5, 0.2, 0.1, 0.1, 0.1))}
 
     items = [{"state": f"state {k}", "labels": {"q": "a"}} for k in range(101)]
     source = tmp_path / "items.jsonl"

@@ -88,7 +88,7 @@ def test_the_example_workflow_fails_when_the_model_is_exchanged(folder: Path) ->
     verdicts = {one["side"]: one["verdict"] for one in map(json.loads, shown.splitlines()) if "side" in one}
     assert (code, verdicts["true"]) == (1, "does not hold"), shown + said
     code, _, said = semtoken(folder, step["run"], url)  # nobody is there any more
-    assert code == 2 and f"Sending the labelled items with the key to {url}." in said and "\nError: " in said, said
+    assert code == 2 and f"Sending the labeled items with the key to {url}." in said and "\nError: " in said, said
 
 
 def test_what_is_required_and_missing_ends_with_1_and_writes_nothing(folder: Path) -> None:

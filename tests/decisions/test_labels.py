@@ -10,7 +10,7 @@ import pytest
 
 from semtoken.decisions.labels import place_of
 from semtoken.decisions.saved import decision_records
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 LISTED = [{"value": 0, "label": "calm", "probability": 0.4}, {"value": 1, "label": "angry", "probability": 0.6}]
 YES_NO, LEVELS = ([True, False], ["Yes", "No"]), ([0, 1, 2], ["calm", "Annoyed", "furious"])
@@ -61,7 +61,7 @@ def replies(tmp_path: Path) -> Path:
     return path
 
 
-def labelled(replies: Path, text: str | bytes, name: str = "labels.csv") -> list[int | None]:
+def labeled(replies: Path, text: str | bytes, name: str = "labels.csv") -> list[int | None]:
     path = replies.parent / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return [record.label for record in decision_records(replies, labels=path)]
@@ -75,7 +75,7 @@ WANTED = [0, 0, None, None, 1, 1]
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le"])
 def test_files_as_spreadsheets_save_them_are_read(replies: Path, separator: str, encoding: str) -> None:
     text = ROWS.replace(";", separator).replace("\n", "\r\n")
-    assert labelled(replies, text.encode(encoding)) == WANTED
+    assert labeled(replies, text.encode(encoding)) == WANTED
 
 
 @pytest.mark.parametrize(
@@ -92,11 +92,11 @@ def test_files_as_spreadsheets_save_them_are_read(replies: Path, separator: str,
     ],
 )
 def test_files_that_cannot_be_read_are_named_with_the_line(replies: Path, text: str | bytes, why: str) -> None:
-    with pytest.raises(InvalidInput, match=why):
-        labelled(replies, text)
+    with pytest.raises(InvalidInputError, match=why):
+        labeled(replies, text)
 
 
 def test_the_same_label_twice_is_no_contradiction(replies: Path) -> None:
     rows = [{"id": "r0", "labels": {"refund": True}}, {"id": "r0", "labels": {"tone": 1, "refund": True}}]
     text = "".join(json.dumps(row) + "\n" for row in rows)
-    assert labelled(replies, text, "labels.jsonl") == [0, 1, None, None, None, None]
+    assert labeled(replies, text, "labels.jsonl") == [0, 1, None, None, None, None]

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from semtoken.decisions import Choice, Predicate, ReadingOptions, Score, deciding
-from semtoken.decisions.answers import AnsweredQuestion, DecisionRecord, OptionMasses, answer_from_masses
+from semtoken.decisions.answers import Answer, DecisionRecord, OptionMasses, answer_from_masses
 from semtoken.decisions.questions import OrderedQuestion, prompt_text
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError, answers_in, block_beside, extension_of
 from semtoken.decisions.wire.shapes import says_no_route, wants_another_shape
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 TEXTS = [f"option {k}" for k in range(256)]
 
@@ -26,7 +26,7 @@ def taken(most: int, count: int, error: type[Exception] = WireError) -> Any:
 
 @pytest.mark.parametrize("count", [255, 256])
 def test_a_choice_has_255_options_at_most(count: int) -> None:
-    with taken(255, count, InvalidInput):
+    with taken(255, count, InvalidInputError):
         assert len(Choice("Which?", TEXTS[:count]).options) == count
     choices = [{"value": text} for text in TEXTS[:count]]
     with taken(255, count):
@@ -38,7 +38,7 @@ def test_a_choice_has_255_options_at_most(count: int) -> None:
 
 @pytest.mark.parametrize("count", [10, 11])
 def test_a_score_has_ten_levels_at_most(count: int) -> None:
-    with taken(10, count, InvalidInput):
+    with taken(10, count, InvalidInputError):
         assert [one.value for one in Score("How?", TEXTS[:count]).options] == list(range(count))
     levels = [{"label": text} for text in TEXTS[:count]]
     with taken(10, count):
@@ -91,7 +91,7 @@ def test_as_many_items_as_openai_allows() -> None:
 def test_five_assets_are_no_request_and_four_are_images() -> None:
     body = {"state": "s", "questions": {"q": {"type": "noul", "instructions": "So?"}}}
     for count in (4, 5):
-        with pytest.raises(InvalidInput) as error:
+        with pytest.raises(InvalidInputError) as error:
             systemone.parse(body | {"assets": {str(k): {} for k in range(count)}})
         assert isinstance(error.value, WireError) == (count == 5)
 
@@ -116,7 +116,7 @@ def test_which_statuses_say_that_there_is_no_such_route_or_form() -> None:
 def test_so_many_numbers_of_two_decimals_are_off_by_half_a_hundredth_each(n: int, off: float, read: bool) -> None:
     shares = [1 / n] * (n - 1) + [1 / n - off]
     reply = {"answers": {"q": {"probabilities": dict(zip(TEXTS, shares, strict=False))}}}
-    with nullcontext() if read else pytest.raises(InvalidInput, match="sum to 1"):
+    with nullcontext() if read else pytest.raises(InvalidInputError, match="sum to 1"):
         answers_in([Choice("Which?", TEXTS[:n])], [("answers", "q")], reply, systemone.read_answer)
 
 
@@ -137,7 +137,7 @@ CONFIDENCES = {  # of 0.7, 0.2 and 0.1, half of all mass: (0.7 - 1/3) / (2/3) = 
 
 @pytest.mark.parametrize(("told", "meaning"), CONFIDENCES.items())
 def test_what_another_confidence_means_is_told_to_a_hundredth(told: float, meaning: str | None) -> None:
-    answer = AnsweredQuestion(Choice("Which?", TEXTS[:3]), (0.7, 0.2, 0.1), 0.5)
+    answer = Answer(Choice("Which?", TEXTS[:3]), (0.7, 0.2, 0.1), 0.5)
     found = block_beside({"confidence": told}, answer, {})
     assert (meaning is None) == ("confidence_note" not in found)
     if meaning is not None:
@@ -155,7 +155,7 @@ def test_less_than_half_of_all_mass_on_the_options_is_flagged(mass: float) -> No
 
 def test_a_prompt_needs_room_for_one_token_behind_it() -> None:
     for length, limit in ((9, 10), (10, 10), (10, None)):
-        with pytest.raises(InvalidInput, match="have 10 tokens") if limit == length else nullcontext():
+        with pytest.raises(InvalidInputError, match="have 10 tokens") if limit == length else nullcontext():
             deciding._check_length(SimpleNamespace(max_length=limit), range(length))  # type: ignore[arg-type]
 
 
@@ -163,14 +163,14 @@ def test_only_texts_that_are_too_long_in_any_case_are_refused_before_they_are_to
     """At most 8,192 tokens of 8 bytes each are 65,536 bytes; so many characters are tokenised whatever they are."""
     source: Any = SimpleNamespace(max_length=8192, vocabulary=SimpleNamespace(longest_piece=8))
     for text, refused in (("é" * 65_536, False), ("x" * 65_537, True)):
-        with pytest.raises(InvalidInput, match="characters") if refused else nullcontext():
+        with pytest.raises(InvalidInputError, match="characters") if refused else nullcontext():
             deciding._check_text(source, text)
     source.vocabulary.longest_piece = 16
     deciding._check_text(source, "x" * 65_537)
     for letters, refused in ((131_072, False), (131_073, True)):
-        with pytest.raises(InvalidInput, match="characters") if refused else nullcontext():
+        with pytest.raises(InvalidInputError, match="characters") if refused else nullcontext():
             deciding._check_text(source, "x" * letters)
-    with pytest.raises(InvalidInput, match="65,537 characters"):
+    with pytest.raises(InvalidInputError, match="65,537 characters"):
         deciding._check_text(source, "é" * 65_537)
 
 
@@ -179,20 +179,20 @@ def test_as_many_tokens_as_one_inquiry_may_have() -> None:
     size.add(range(65_536))
     for _ in range(15):
         size.add(range(65_536))  # all the same: tokenised, and not read again
-    with pytest.raises(InvalidInput, match=r"65,536 tokens together, or 1,048,576 with"):
+    with pytest.raises(InvalidInputError, match=r"65,536 tokens together, or 1,048,576 with"):
         size.add([0])  # 2^20 are tokenised already
     size = deciding._Size()
     size.add(range(65_535))
     size.add([*range(65_535), 7])
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         size.add([*range(65_535), 8])
 
 
 def test_a_score_of_a_saved_answer_is_that_of_its_best_option() -> None:
     one = DecisionRecord("q", "f", "choice", ("a", "b", "c"), (0.25, 0.5, 0.25), 1)
-    assert (one.best, one.correct, one.log_score) == (1, True, pytest.approx(np.log(0.5)))
+    assert (one.best, one.correct, one.log_confidence) == (1, True, pytest.approx(np.log(0.5)))
     above = DecisionRecord("q", "f", "predicate", (True, False), (0.0, 1.0), 0)
-    assert (above.side, above.correct, above.log_score) == ("false", False, 0.0)
+    assert (above.side, above.correct, above.log_confidence) == ("false", False, 0.0)
     assert Predicate("So?").options[0].value is True
 
 
@@ -207,5 +207,5 @@ def test_a_score_of_a_saved_answer_is_that_of_its_best_option() -> None:
     ],
 )
 def test_what_the_confidence_of_few_options_means(shares: tuple[float, ...], told: float, meaning: str) -> None:
-    answer = AnsweredQuestion(Choice("Which?", TEXTS[: len(shares)]), shares, 0.5)
+    answer = Answer(Choice("Which?", TEXTS[: len(shares)]), shares, 0.5)
     assert meaning in block_beside({"confidence": told}, answer, {})["confidence_note"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from semtoken import STC
+from semtoken import ScoredModel
 from semtoken.decisions import Choice, Predicate
 from semtoken.decisions.answers import read_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
@@ -33,12 +33,12 @@ def url() -> Iterator[str]:
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
 
-    with running(serve_app(Engine(STC(tiny())), Offer("tiny", max_logprobs=LISTED)), strict=False) as address:
+    with running(serve_app(Engine(ScoredModel(tiny())), Offer("tiny", max_logprobs=LISTED)), strict=False) as address:
         yield address
 
 
 @pytest.fixture(scope="module")
-def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def labeled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return lines(tmp_path_factory.mktemp("live") / "items.jsonl", labels_of(range(N)))
 
 
@@ -49,8 +49,8 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def labels_of(parcels: Iterable[int]) -> list[dict[str, Any]]:
-    """Items, four in five labelled as the tiny model answers them, so that there is something to promise."""
-    stc = STC(tiny())
+    """Items, four in five labeled as the tiny model answers them, so that there is something to guarantee."""
+    stc = ScoredModel(tiny())
     questions = {"late": Predicate("Is it late?"), "tone": Choice("What is the tone?", ["calm", "angry", "sad"])}
     found: list[dict[str, Any]] = []
     for i in parcels:
@@ -69,12 +69,10 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, url: str, labelled: Path, asked: Path) -> Path:
+def made(tmp_path_factory: pytest.TempPathFactory, url: str, labeled: Path, asked: Path) -> Path:
     """A calibrator that was fitted on what the server said."""
     folder = tmp_path_factory.mktemp("made")
-    code, _, said = semtoken(
-        "decide", asked, labelled, "-o", folder / "here.jsonl", "--base-url", f"{url}/v1/decisions"
-    )
+    code, _, said = semtoken("decide", asked, labeled, "-o", folder / "here.jsonl", "--base-url", f"{url}/v1/decisions")
     assert code == 0, said
     code, shown, said = semtoken("calibrate", folder / "here.jsonl", "-o", folder / "calibrator", "--alpha", "0.4")
     assert code == 0, said
@@ -85,12 +83,12 @@ def made(tmp_path_factory: pytest.TempPathFactory, url: str, labelled: Path, ask
 @pytest.mark.slow
 class TestLive:
     def test_both_formats_and_the_library_say_the_same(
-        self, url: str, labelled: Path, asked: Path, made: Path, tmp_path: Path
+        self, url: str, labeled: Path, asked: Path, made: Path, tmp_path: Path
     ) -> None:
         target = tmp_path / "there.jsonl"
-        code, _, said = semtoken("decide", asked, labelled, "-o", target, "--base-url", f"{url}/v1/systemone")
+        code, _, said = semtoken("decide", asked, labeled, "-o", target, "--base-url", f"{url}/v1/systemone")
         assert code == 0, said
-        stc = STC(tiny())
+        stc = ScoredModel(tiny())
         here, there = read_decisions(made / "here.jsonl"), read_decisions(target)
         for one, other in zip(here[:20], there, strict=False):
             assert one.fingerprint == other.fingerprint
@@ -98,12 +96,12 @@ class TestLive:
         [direct] = stc.decide("Parcel 0", [Predicate("Is it late?")])
         assert here[0].probabilities == pytest.approx(direct.probabilities, abs=1e-5)
 
-    def test_chat_says_the_same(self, url: str, labelled: Path, asked: Path, made: Path, tmp_path: Path) -> None:
+    def test_chat_says_the_same(self, url: str, labeled: Path, asked: Path, made: Path, tmp_path: Path) -> None:
         """Its lists name every token here, so nothing is left open; with 20 of them each share is an interval."""
         for top, wide in ((LISTED, False), (20, True)):
             target = tmp_path / f"{top}.jsonl"
             told = ("--base-url", f"{url}/v1/chat/completions", f"--endpoint.top_logprobs={top}")
-            code, _, said = semtoken("decide", asked, labelled, "-o", target, *told)
+            code, _, said = semtoken("decide", asked, labeled, "-o", target, *told)
             assert code == 0, said
             exact = [json.loads(line)["answers"] for line in (made / "here.jsonl").open(encoding="utf-8")]
             found = [json.loads(line)["answers"] for line in target.open(encoding="utf-8")]
@@ -140,7 +138,7 @@ class TestLive:
             ("tone", "in other words"),
         }
         assert all(one["asked"] == 30 and 0 < one["moved"] < 1 for one in variants.values())
-        stc = STC(tiny())
+        stc = ScoredModel(tiny())
         before = stc.decide(f"Parcel {N}", [Choice("What is the tone?", ["calm", "angry", "sad"])])[0]
         turned = stc.decide(f"Parcel {N}", [Choice("What is the tone?", ["sad", "calm", "angry"])])[0]
         told = read_decisions(tmp_path / "kept.order.jsonl")[0]
@@ -149,28 +147,28 @@ class TestLive:
         code, again, _ = semtoken(*words, "--rewordings", reworded, "--audit.variants=30", "-o", kept)
         assert (code, again) == (0, shown)
 
-    def test_items_that_it_was_fitted_on_measure_nothing(self, url: str, labelled: Path, made: Path) -> None:
+    def test_items_that_it_was_fitted_on_measure_nothing(self, url: str, labeled: Path, made: Path) -> None:
         code, shown, said = semtoken(
-            "audit", labelled, "--calibrator", made / "calibrator", "--base-url", f"{url}/v1/systemone", "--json"
+            "audit", labeled, "--calibrator", made / "calibrator", "--base-url", f"{url}/v1/systemone", "--json"
         )
         assert code == 3, said
         found = [json.loads(line) for line in shown.splitlines()]
         verdicts = {one["verdict"] for one in found if "verdict" in one}
-        assert verdicts == {"nothing was measured", "nothing was promised"}
+        assert verdicts == {"nothing was measured", "nothing was guaranteed"}
         accepted = {(one["question"], one["side"]): one["accepted"] for one in found if "side" in one}
         fitted = DecisionCalibrator.load(made / "calibrator")
         for side in fitted.sides.values():  # the server is the one that it was fitted on
             assert accepted[side.name, side.side] == side.n_accepted
 
-    def test_what_cannot_be_asked_is_one_line(self, url: str, labelled: Path, made: Path, tmp_path: Path) -> None:
+    def test_what_cannot_be_asked_is_one_line(self, url: str, labeled: Path, made: Path, tmp_path: Path) -> None:
         other = tmp_path / "other.yaml"
         other.write_text('early: {type: predicate, instructions: "Is it early?"}', "utf-8")
         calibrator = made / "calibrator"
         for words, why in (
-            ((labelled, "--base-url", f"{url}/v1/systemone", "--rewordings", other), "no question 'early'"),
-            ((labelled, "--rewordings", other), "without --base-url: leave it out"),
-            ((labelled, "--base-url", f"{url}/v1/elsewhere"), "An endpoint ends with"),
-            ((labelled, "--base-url", "http://127.0.0.1:9/v1/decisions"), "cannot be reached"),
+            ((labeled, "--base-url", f"{url}/v1/systemone", "--rewordings", other), "no question 'early'"),
+            ((labeled, "--rewordings", other), "without --base-url: leave it out"),
+            ((labeled, "--base-url", f"{url}/v1/elsewhere"), "An endpoint ends with"),
+            ((labeled, "--base-url", "http://127.0.0.1:9/v1/decisions"), "cannot be reached"),
         ):
             code, _, said = semtoken("audit", *words, "--calibrator", calibrator)
             assert code == 2 and why in " ".join(said.split()) and "Traceback" not in said, said

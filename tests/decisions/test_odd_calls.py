@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken import STC
+from semtoken import ScoredModel
 from semtoken.decisions import Choice, Option, Predicate, Score
-from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.errors import InvalidInputError, SemtokenError
 from tests.decisions.models import tiny
 
 
@@ -68,7 +68,7 @@ MADE: dict[str, Callable[[Any], Any]] = {
     "option": lambda odd: Choice("x", [Option("a", odd), "b"]),
     "description": lambda odd: Score("x", [Option("a", "a", odd), "b"]),
 }
-ASKED: dict[str, Callable[[STC, Any], Any]] = {
+ASKED: dict[str, Callable[[ScoredModel, Any], Any]] = {
     "questions": lambda stc, odd: stc.decide("s", odd),
     "question": lambda stc, odd: stc.decide("s", [odd]),
     "named": lambda stc, odd: stc.decide("s", {"q": odd}),
@@ -99,7 +99,7 @@ def test_questions(what: str) -> None:
 
 @pytest.mark.parametrize("what", ASKED)
 def test_decide(what: str) -> None:
-    stc = STC(tiny())
+    stc = ScoredModel(tiny())
     left_out = {"endless"} | ({"unspeakable", "unspeakable inside"} if what in WIRE else set())
     odd = {name: make for name, make in ODD.items() if name not in left_out}
     found = {name: outcome(lambda make=make: ASKED[what](stc, make())) for name, make in odd.items()}  # type: ignore[misc]
@@ -109,5 +109,5 @@ def test_decide(what: str) -> None:
 def test_what_has_an_order_is_a_list() -> None:
     assert Choice("x", (one for one in "ab")) == Choice("x", ["a", "b"])  # type: ignore[arg-type]
     assert [one.value for one in Choice("x", [True, "true"]).options] == [True, "true"]
-    with pytest.raises(InvalidInput, match="needs a list of options; got set"):
+    with pytest.raises(InvalidInputError, match="needs a list of options; got set"):
         Choice("x", {"a", "b"})  # type: ignore[arg-type]

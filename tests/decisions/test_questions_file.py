@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from semtoken.decisions.running import read_questions
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,6 @@ from semtoken.errors import InvalidInput
 )
 def test_what_is_wrong_is_said_with_its_place(content: bytes, said: str, tmp_path: Path) -> None:
     (tmp_path / "questions.yaml").write_bytes(content)
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         read_questions(tmp_path / "questions.yaml")
     assert re.search(said, str(caught.value))

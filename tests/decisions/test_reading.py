@@ -14,13 +14,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken import STC
-from semtoken.decisions import Choice, Inquiry, Option, Predicate, ReadingOptions, Score, decide
+from semtoken import ScoredModel
+from semtoken.decisions import Choice, DecisionRequest, Option, Predicate, ReadingOptions, Score, decide
 from semtoken.decisions.deciding import option_masses, prepare, run_to_end
 from semtoken.decisions.questions import OrderedQuestion, orders_of, prompt_text, prompt_tokens
 from semtoken.decisions.spellings import OptionReader, OptionSpelling, spellings_of
 from semtoken.decisions.wire import systemone
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from tests.decisions.models import tiny, tokenizer
 
 QUESTIONS = {
@@ -48,7 +48,7 @@ def test_labels_equal_transformers_pipeline(state: Any) -> None:
     pipe = pipelines.DecisionPipeline(model=backend.model, tokenizer=tokenizer())
     expected = pipe({"state": state, "questions": QUESTIONS})
     request = systemone.parse({"state": state, "questions": QUESTIONS})
-    (found,) = decide(backend, [Inquiry(request.state, request.questions, ReadingOptions("labels"))])
+    (found,) = decide(backend, [DecisionRequest(request.state, request.questions, ReadingOptions("labels"))])
     for name, answer in zip(QUESTIONS, found.answers, strict=True):
         given_criteria = QUESTIONS[name].get("criteria")
         written = systemone.written_answer(answer, given_criteria)
@@ -64,7 +64,7 @@ def test_labels_equal_transformers_pipeline_on_the_embedded_model() -> None:
 
     from semtoken.support.almanac import almanac_path
 
-    stc = STC.from_pretrained()
+    stc = ScoredModel.from_pretrained()
     pipe = pipelines.DecisionPipeline(model=stc.model, tokenizer=AutoTokenizer.from_pretrained(almanac_path()))
     questions = {name: QUESTIONS[name] for name in ("tone", "many", "urgent")}  # its "Yes" is not one token
     expected = pipe({"state": "Paris is the capital of France.", "questions": questions})
@@ -117,7 +117,7 @@ def test_an_option_with_the_templates_own_markers_is_one_option(hostile: str) ->
             for q in (question, plain)
         ]
         assert counts == [3, 3]  # user, end, assistant: those of the template
-        (found,) = decide(tiny(), [Inquiry("state " + hostile, [question], ReadingOptions(reading))])
+        (found,) = decide(tiny(), [DecisionRequest("state " + hostile, [question], ReadingOptions(reading))])
         assert len(found.answers[0].probabilities) == 2
 
 
@@ -160,19 +160,19 @@ def test_words_are_sums_over_spellings(options: list[str], monkeypatch: pytest.M
     monkeypatch.setattr("semtoken.decisions.spellings.WORTH_READING", 1e-300)  # read every spelling to its end
     backend = tiny()
     question = Choice("Where?", options)
-    prepared = prepare(backend, Inquiry("Somewhere.", [question], ReadingOptions("words")))
+    prepared = prepare(backend, DecisionRequest("Somewhere.", [question], ReadingOptions("words")))
     expected = by_hand(backend, list(prepared.prompts[0]), options)
-    (answer,) = decide(backend, [Inquiry("Somewhere.", [question], ReadingOptions("words"))])[0].answers
-    assert answer.allowed_mass == pytest.approx(sum(expected), rel=1e-4)
+    (answer,) = decide(backend, [DecisionRequest("Somewhere.", [question], ReadingOptions("words"))])[0].answers
+    assert answer.option_mass == pytest.approx(sum(expected), rel=1e-4)
     assert answer.probabilities == pytest.approx([one / sum(expected) for one in expected], abs=1e-5)
     assert answer.bounds is None
 
 
 def test_spellings_that_are_not_read_widen_the_bounds() -> None:
     backend, options = tiny(), ["New York", "New York City", "Paris"]
-    prepared = prepare(backend, Inquiry("Somewhere.", [Choice("Where?", options)], ReadingOptions("words")))
+    prepared = prepare(backend, DecisionRequest("Somewhere.", [Choice("Where?", options)], ReadingOptions("words")))
     expected = by_hand(backend, list(prepared.prompts[0]), options)
-    (answer,) = decide(backend, [Inquiry("Somewhere.", [Choice("Where?", options)], ReadingOptions("words"))])[
+    (answer,) = decide(backend, [DecisionRequest("Somewhere.", [Choice("Where?", options)], ReadingOptions("words"))])[
         0
     ].answers
     assert answer.bounds is not None
@@ -194,7 +194,7 @@ def test_engines_without_trees_give_the_same() -> None:
             Predicate("Is it so?"),
             Score("How?", ["a", "b"]),
         ]
-        one = prepare(backend, Inquiry("Somewhere.", questions, ReadingOptions(reading, None)))
+        one = prepare(backend, DecisionRequest("Somewhere.", questions, ReadingOptions(reading, None)))
         found = []
         for engine in (backend, Plain()):
             steps = option_masses(engine, one.prompts, [OptionReader(s) for s in one.spellings])  # type: ignore[arg-type]
@@ -208,7 +208,7 @@ def test_questions_about_one_state_read_it_once() -> None:
     backend, seen = tiny(), []
     state = "The capital of France is Paris. " * 40
     questions = [Predicate(f"Is it {i}?") for i in range(12)]
-    inquiry = Inquiry(state, questions)
+    inquiry = DecisionRequest(state, questions)
     prompts = prepare(backend, inquiry).prompts
     backend.last_trunk = None
     hook = backend.model.register_forward_pre_hook(
@@ -221,14 +221,15 @@ def test_questions_about_one_state_read_it_once() -> None:
     assert sum(seen) < len(prompts[0]) + 12 * 40 < sum(map(len, prompts)) / 4
     assert sum(seen) <= together.input_tokens
     for question, answer in zip(questions, together.answers, strict=True):
-        alone = decide(backend, [Inquiry(state, [question])])[0].answers[0]
+        alone = decide(backend, [DecisionRequest(state, [question])])[0].answers[0]
         assert answer.probability == pytest.approx(alone.probability, abs=1e-5)
 
 
 def test_states_of_several_requests_are_read_together() -> None:
     backend = tiny()
     inquiries = [
-        Inquiry(f"State {i} " * (i + 1), [Predicate("Is it so?"), Choice("Which?", ["a", "b", "c"])]) for i in range(6)
+        DecisionRequest(f"State {i} " * (i + 1), [Predicate("Is it so?"), Choice("Which?", ["a", "b", "c"])])
+        for i in range(6)
     ]
     for found, inquiry in zip(decide(backend, inquiries), inquiries, strict=True):
         alone = decide(backend, [inquiry])[0]
@@ -244,10 +245,10 @@ def test_orders_are_averaged_and_their_spread_told() -> None:
     rotations = [options[k:] + options[:k] for k in range(3)]
     single = []
     for rotated in rotations:
-        (answer,) = decide(backend, [Inquiry("It is.", [Choice("Which?", rotated)])])[0].answers
+        (answer,) = decide(backend, [DecisionRequest("It is.", [Choice("Which?", rotated)])])[0].answers
         single.append(dict(zip(rotated, answer.probabilities, strict=True)))
     question = Choice("Which?", options)
-    (answer,) = decide(backend, [Inquiry("It is.", [question], ReadingOptions("labels", None))])[0].answers
+    (answer,) = decide(backend, [DecisionRequest("It is.", [question], ReadingOptions("labels", None))])[0].answers
     for option, found in zip(options, answer.probabilities, strict=True):
         assert found == pytest.approx(np.mean([one[option] for one in single]), abs=1e-5)
     spread = max(max(one[o] for one in single) - min(one[o] for one in single) for o in options)
@@ -273,36 +274,40 @@ def test_orders_of_each_kind() -> None:
 @pytest.mark.parametrize("reading", ["labels", "words"])
 def test_255_options(reading: str) -> None:
     question = Choice("Which number?", [f"item {i}" for i in range(255)])
-    (answer,) = decide(tiny(), [Inquiry("x", [question], ReadingOptions(reading))])[0].answers
+    (answer,) = decide(tiny(), [DecisionRequest("x", [question], ReadingOptions(reading))])[0].answers
     assert len(answer.probabilities) == 255
     assert sum(answer.probabilities) == pytest.approx(1)
 
 
 def test_options_that_differ_in_case_only_are_refused_where_words_are_read() -> None:
     questions = [Choice("Which?", [True, "true"]), Predicate("Is it so?")]
-    (found,) = decide(tiny(), [Inquiry("x", questions, ReadingOptions("words"))])
+    (found,) = decide(tiny(), [DecisionRequest("x", questions, ReadingOptions("words"))])
     assert "cannot be told apart" in str(found.answers[0].refusal)
     assert found.answers[1].refusal is None
-    (labels,) = decide(tiny(), [Inquiry("x", questions, ReadingOptions("labels"))])
+    (labels,) = decide(tiny(), [DecisionRequest("x", questions, ReadingOptions("labels"))])
     assert len(labels.answers[0].probabilities) == 2 and labels.answers[0].value in (True, "true")
 
 
 def test_a_state_longer_than_the_model_reads_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="the model reads 4,096 at most"):
-        decide(tiny(), [Inquiry("word " * 6000, [Predicate("Is it so?")])])
-    with pytest.raises(InvalidInput, match="characters"):
-        decide(tiny(), [Inquiry("word " * 1_000_000, [Predicate("Is it so?")])])
-    with pytest.raises(InvalidInput, match="tokens together"):
+    with pytest.raises(InvalidInputError, match="the model reads 4,096 at most"):
+        decide(tiny(), [DecisionRequest("word " * 6000, [Predicate("Is it so?")])])
+    with pytest.raises(InvalidInputError, match="characters"):
+        decide(tiny(), [DecisionRequest("word " * 1_000_000, [Predicate("Is it so?")])])
+    with pytest.raises(InvalidInputError, match="tokens together"):
         decide(
             tiny(),
-            [Inquiry("x", [Choice("?", [f"an option {i}" for i in range(255)])], ReadingOptions("labels", None))],
+            [
+                DecisionRequest(
+                    "x", [Choice("?", [f"an option {i}" for i in range(255)])], ReadingOptions("labels", None)
+                )
+            ],
         )
 
 
 def test_mass_elsewhere_is_told() -> None:
-    (answer,) = decide(tiny(), [Inquiry("x", [Predicate("Is it so?")])])[0].answers
-    assert answer.allowed_mass is not None and answer.allowed_mass < 0.5
-    assert [flag.code for flag in answer.flags] == ["mass_elsewhere"]
+    (answer,) = decide(tiny(), [DecisionRequest("x", [Predicate("Is it so?")])])[0].answers
+    assert answer.option_mass is not None and answer.option_mass < 0.5
+    assert [flag.code for flag in answer.flags] == ["off_option_mass"]
 
 
 def test_wire_dictionaries_and_objects_ask_the_same() -> None:
@@ -316,7 +321,7 @@ def test_wire_dictionaries_and_objects_ask_the_same() -> None:
     found = decide_about(tiny(), {"text": "x"}, given, ReadingOptions())
     assert isinstance(found, dict)
     assert len({round(answer.probability, 6) for answer in found.values()}) == 1
-    (answer,) = decide(tiny(), [Inquiry(json.dumps({"text": "x"}), [Predicate("Is it so?")])])[0].answers
+    (answer,) = decide(tiny(), [DecisionRequest(json.dumps({"text": "x"}), [Predicate("Is it so?")])])[0].answers
     assert answer.probability == pytest.approx(found["a"].probability, abs=1e-5)
 
 
@@ -327,7 +332,7 @@ def test_state_and_questions_are_read_in_pieces_of_the_size_that_is_sent(reading
     questions = [Choice(f"Which city is number {n}?", ["New York", "New York City", "Paris"]) for n in range(4)]
     questions = [*questions, Predicate("Is it so?"), Predicate("Is it?")]
     state = "The capital of France is Paris. " * 5
-    one = prepare(backend, Inquiry(state, questions, ReadingOptions(reading, None)))  # type: ignore[arg-type]
+    one = prepare(backend, DecisionRequest(state, questions, ReadingOptions(reading, None)))  # type: ignore[arg-type]
     readers = [OptionReader(spellings) for spellings in one.spellings]
     backend.last_trunk = None
     whole = run_to_end(option_masses(backend, one.prompts, readers))
@@ -356,7 +361,7 @@ def test_of_many_options_of_several_tokens_few_are_kept_at_one_time(monkeypatch:
     """A question of 255 options once needed memory for the square of all their tokens together."""
     backend = tiny()
     question = Choice("Which?", [f"department {n} of the company" for n in range(12)])
-    one = prepare(backend, Inquiry("A letter.", [question], ReadingOptions("words", 2)))
+    one = prepare(backend, DecisionRequest("A letter.", [question], ReadingOptions("words", 2)))
     readers = [OptionReader(spellings) for spellings in one.spellings]
     whole = run_to_end(option_masses(backend, one.prompts, readers))
     widths: list[int] = []

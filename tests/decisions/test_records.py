@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from semtoken.decisions import Choice, Predicate, Score
-from semtoken.decisions.answers import AnsweredQuestion, DecisionRecord, records_of
+from semtoken.decisions.answers import Answer, DecisionRecord, records_of
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError, answers_in
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from tests.decisions.test_calibrating import world
 
 
@@ -37,7 +37,7 @@ def line(probabilities: list[float], label: str | None = None, **fields: Any) ->
 def test_probabilities_of_a_line_are_from_0_to_1(probabilities: list[float], taken: bool) -> None:
     with nullcontext() if taken else pytest.raises(ValueError, match="are none, or not as many"):
         [record] = records_of(line(probabilities))
-        assert record.probabilities == tuple(probabilities) and record.log_score == 0.0
+        assert record.probabilities == tuple(probabilities) and record.log_confidence == 0.0
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_bounds_of_a_line_are_intervals(first: tuple[float, float], taken: bool)
 
 def test_bounds_and_shares_of_a_server_that_are_points_or_ends_count() -> None:
     for own, spread, bounds in ((0, 1, [[0.7, 0.7], [0, 1]]), (1.0, 0.0, [[0.0, 1.0], [0.3, 0.3]])):
-        block = {"allowed_mass": own, "order_spread": spread, "bounds": bounds}
+        block = {"option_mass": own, "order_spread": spread, "bounds": bounds}
         given = {"answers": {"q": {"probabilities": {"a": 0.7, "b": 0.3}, "semtoken": block}}}
         [found] = answers_in([Choice("Which?", ["a", "b"])], [("answers", "q")], given, systemone.read_answer)
-        assert (found.allowed_mass, found.order_spread) == (own, spread)
+        assert (found.option_mass, found.order_spread) == (own, spread)
         assert found.bounds == tuple(tuple(pair) for pair in bounds)
     for shares, taken in (({"a": 1.0, "b": 0.0}, True), ({"a": 1.01, "b": -0.01}, False)):
         given = {"answers": {"q": {"probabilities": shares}}}
-        with nullcontext() if taken else pytest.raises(InvalidInput, match="sum to 1"):
+        with nullcontext() if taken else pytest.raises(InvalidInputError, match="sum to 1"):
             answers_in([Choice("Which?", ["a", "b"])], [("answers", "q")], given, systemone.read_answer)
 
 
@@ -74,25 +74,25 @@ def test_the_label_is_found_by_its_place_and_the_first_of_equals_is_the_answer()
 
 
 def test_what_an_answer_says_of_its_options() -> None:
-    predicate = AnsweredQuestion(Predicate("So?"), (0.25, 0.75))
+    predicate = Answer(Predicate("So?"), (0.25, 0.75))
     assert (predicate.value, predicate.probability, predicate.best, predicate.confidence) == (False, 0.25, 1, 0.5)
-    choice = AnsweredQuestion(Choice("Which?", ["a", "b", "c"]), (0.25, 0.5, 0.25))
+    choice = Answer(Choice("Which?", ["a", "b", "c"]), (0.25, 0.5, 0.25))
     assert (choice.value, choice.probability, choice.confidence) == ("b", 0.5, pytest.approx(0.25))
-    score = AnsweredQuestion(Score("How?", ["a", "b", "c"]), (0.25, 0.25, 0.5))
+    score = Answer(Score("How?", ["a", "b", "c"]), (0.25, 0.25, 0.5))
     assert (score.value, score.score, score.probability) == (2, 1.25, 0.5)
     assert score.confidence == pytest.approx(max(0.0, 1 - 0.75 / (2 / 3)))  # 0.25 x 2 + 0.25 x 1 from the best
 
 
 def test_a_calibrator_counts_what_it_accepts_and_keeps_the_counts(tmp_path: Path) -> None:
-    labelled = world(400, 21)
-    made = DecisionCalibrator.fit([*labelled, *unlabelled(3)], alpha=0.2)
+    labeled = world(400, 21)
+    made = DecisionCalibrator.fit([*labeled, *unlabeled(3)], alpha=0.2)
     made.save(tmp_path / "made")
     assert made.n == 400
     for one in (made, DecisionCalibrator.load(tmp_path / "made")):
         for (_, name), side in one.sides.items():
-            own = [record for record in labelled if record.side == name]
+            own = [record for record in labeled if record.side == name]
             level = side.threshold.uncertainty  # type: ignore[union-attr]
-            accepted = [record for record in own if -record.log_score <= level]
+            accepted = [record for record in own if -record.log_confidence <= level]
             assert 0 < sum(not record.correct for record in accepted) < len(accepted) < len(own) < 400
             assert (side.n, side.asked, side.n_accepted) == (len(own), 400, len(accepted))
             assert side.n_wrong_accepted == sum(not record.correct for record in accepted)
@@ -102,7 +102,7 @@ def test_a_calibrator_counts_what_it_accepts_and_keeps_the_counts(tmp_path: Path
     assert block["prediction_set"]["coverage"] == pytest.approx(0.8)
 
 
-def unlabelled(n: int) -> list[DecisionRecord]:
+def unlabeled(n: int) -> list[DecisionRecord]:
     return [
         DecisionRecord("late", "f", "predicate", (True, False), (0.9, 0.1), None, state=f"new {k}") for k in range(n)
     ]
@@ -110,9 +110,9 @@ def unlabelled(n: int) -> list[DecisionRecord]:
 
 def test_each_format_writes_an_answer_and_reads_it_again() -> None:
     """Values by hand; what is written is read as the same probabilities."""
-    predicate = AnsweredQuestion(Predicate("So?"), (0.25, 0.75), 0.8)
-    choice = AnsweredQuestion(Choice("Which?", ["a", True, "b"]), (0.25, 0.25, 0.5), 0.8)
-    score = AnsweredQuestion(Score("How?", ["low", "high"]), (0.25, 0.75), 0.8)
+    predicate = Answer(Predicate("So?"), (0.25, 0.75), 0.8)
+    choice = Answer(Choice("Which?", ["a", True, "b"]), (0.25, 0.25, 0.5), 0.8)
+    score = Answer(Score("How?", ["low", "high"]), (0.25, 0.75), 0.8)
     wanted: dict[str, list[dict[str, Any]]] = {
         "decisions": [
             {"type": "predicate", "name": "q", "probability": 0.25},

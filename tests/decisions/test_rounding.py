@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from semtoken.decisions import AnsweredQuestion, Choice, ReadingOptions
+from semtoken.decisions import Answer, Choice, ReadingOptions
 from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.options import OptionScale
@@ -68,18 +68,18 @@ def test_the_chance_and_the_probabilities_of_one_answer_agree() -> None:
     question = Choice("Which?", OPTIONS, "q")
     records = []
     for p, label in zip(np.round(told, 2), labels, strict=True):
-        record = DecisionRecord.of(AnsweredQuestion(question, tuple(map(float, p))), ReadingOptions(), "q")
+        record = DecisionRecord.of(Answer(question, tuple(map(float, p))), ReadingOptions(), "q")
         records.append(DecisionRecord(**{**vars(record), "label": int(label)}))
     calibrator = DecisionCalibrator.fit(records, alpha=0.2)
     blocks = [(record, calibrator.block(record)) for record in records]
     assert sum(block["decision"] == "answer" for _, block in blocks) > 100
     for record, block in blocks:
-        assert block["calibrated_probabilities"][record.best] == pytest.approx(block["chance"])
+        assert block["calibrated_probabilities"][record.best] == pytest.approx(block["probability_correct"])
         assert sum(block["calibrated_probabilities"]) == pytest.approx(1)
 
 
 def test_the_option_that_a_server_chose_is_what_is_judged() -> None:
-    def read(choice: str, probabilities: dict[str, float]) -> AnsweredQuestion:
+    def read(choice: str, probabilities: dict[str, float]) -> Answer:
         given = {"answers": {"q": {"type": "choice", "choice": choice, "probabilities": probabilities}}}
         [answer] = answers_in([Choice("Which?", ["a", "b"])], [("answers", "q")], given, systemone.read_answer)
         return answer
@@ -88,7 +88,7 @@ def test_the_option_that_a_server_chose_is_what_is_judged() -> None:
     assert (tie.value, tie.best, tie.probability) == ("b", 1, 0.5)
     other = read("b", {"a": 0.6, "b": 0.4})
     record = DecisionRecord.of(other, ReadingOptions(), "q")
-    assert (record.best, record.most_probable, record.log_score) == (1, 0, pytest.approx(np.log(0.4)))
+    assert (record.best, record.most_probable, record.log_confidence) == (1, 0, pytest.approx(np.log(0.4)))
     assert read("a", {"a": 0.6, "b": 0.4}).choice is None
     with pytest.raises(ValueError, match="'b', which is no option to which it gives any probability"):
         read("b", {"a": 1.0, "b": 0.0})

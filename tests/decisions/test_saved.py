@@ -12,7 +12,7 @@ import pytest
 from semtoken.decisions.answers import AskedQuestion
 from semtoken.decisions.questions import READ_AS_USUAL
 from semtoken.decisions.saved import are_decisions, decision_records, saved_decisions
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from tests.cli.run import invoke
 from tests.decisions.server_replies import (
     BY_LEVEL,
@@ -47,7 +47,7 @@ def test_a_folder_of_replies_with_labels_by_id(tmp_path: Path, name: str) -> Non
     for one in found:
         assert one.record.probabilities == PROBABILITIES[one.record.name]
         assert one.record.fingerprint == FINGERPRINTS[one.record.name]
-        assert one.block["allowed_mass"] == (MASSES[one.record.name] if SERVERS[name].masses else None)
+        assert one.block["option_mass"] == (MASSES[one.record.name] if SERVERS[name].masses else None)
     assert [one.record.label for one in found] == [None, None, None, 1, 1, 0]
     assert are_decisions([str(folder)])
 
@@ -113,13 +113,13 @@ def test_what_does_not_fit_together_is_said(tmp_path: Path) -> None:
         ([{"id": "x", "labels": {"other": 1}}], "'other' that was not asked"),
         ([{"id": "x"}], "line 1"),
     ):
-        with pytest.raises(InvalidInput, match=why):
+        with pytest.raises(InvalidInputError, match=why):
             decision_records(source, labels=lines(tmp_path / "labels.jsonl", given))
-    with pytest.raises(InvalidInput, match="no question 'team'"):
+    with pytest.raises(InvalidInputError, match="no question 'team'"):
         decision_records(source, questions={"urgent": QUESTIONS["urgent"]})
     chat = lines(tmp_path / "chat.jsonl", [{"choices": []}])
     assert not are_decisions([str(chat)])
-    with pytest.raises(InvalidInput, match="no reply answers typed questions"):
+    with pytest.raises(InvalidInputError, match="no reply answers typed questions"):
         saved_decisions([str(chat)])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from semtoken.decisions.options import OptionScale
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 
 def world(n: int, temperature: float, biases: tuple[float, ...], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -56,7 +56,7 @@ def test_few_labels_show_no_certainty_and_the_order_stays() -> None:
     assert scaled.max() <= 41 / 42 + 1e-12
     mixed = found([[0.2, 0.8], [0.4, 0.6], [0.5, 0.5], [0.0, 1.0]])[:, 1]
     assert all(a > b for a, b in pairwise(mixed[[3, 0, 1, 2]]))
-    with pytest.raises(InvalidInput, match="label 1 more"):
+    with pytest.raises(InvalidInputError, match="label 1 more"):
         OptionScale.fit(sure[:29], [0] * 29)
 
 
@@ -84,6 +84,6 @@ def test_an_option_needs_five_labels_for_biases_and_temperatures_have_ends() -> 
     assert few.biases == (0.0, 0.0) and "'1' is right in 4, 1 missing" in few.missing
     assert OptionScale.fit(p[:30], [0] * 25 + [1] * 5).n == 30
     for temperature, n in ((0.0199, 1), (50.1, 1), (1.0, 0)):
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             OptionScale(temperature, (0.0,), n)
     assert OptionScale(0.02, (0.0,), 1).temperature == 0.02

@@ -48,11 +48,11 @@ def test_an_address_of_a_whole_api_is_enough(name: str) -> None:
         for _ in range(2):
             found = ask("The card was charged twice.", QUESTIONS, ReadingOptions())
     assert {key: answer.probabilities for key, answer in found.items()} == PROBABILITIES
-    assert [answer.allowed_mass for answer in found.values()] == [
+    assert [answer.option_mass for answer in found.values()] == [
         MASSES[key] if server.masses else None for key in QUESTIONS
     ]
     flags = [flag.code for flag in found["urgent"].flags]
-    assert flags == (["mass_elsewhere"] if server.masses else [])
+    assert flags == (["off_option_mass"] if server.masses else [])
     assert paths[-1] == paths[-2] and len(said) == (name == "SGLang")
     assert all(one.endswith("the server is asked by SGLang's shape of /v1/decisions.") for one in said)
     assert all(f"/v1{shape.path}" in shape.what for shape in QUESTION_SHAPES)
@@ -73,7 +73,7 @@ def test_the_proxy_completes_every_server_for_every_client(name: str, spoken: st
     assert reply.status_code == 200, reply.text
     answers = shape.answers(QUESTIONS, reply.json())
     assert [answer.probabilities for answer in answers] == list(PROBABILITIES.values())
-    assert [answer.allowed_mass for answer in answers] == [MASSES[key] if server.masses else None for key in QUESTIONS]
+    assert [answer.option_mass for answer in answers] == [MASSES[key] if server.masses else None for key in QUESTIONS]
     assert paths[-1] in server.routes and len(paths) == tried + 1  # what was refused is not asked again
     given = reply.json()["answers"]
     team = given["team"] if isinstance(given, dict) else given[0]

@@ -14,7 +14,7 @@ from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.auditing import SetAudit, audit
 from semtoken.decisions.calibrating import DecisionCalibrator, doubts
 from semtoken.decisions.options import PredictionSets, least_to_a_person
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 
 def draw(rng: np.random.Generator, n: int, sharpness: float, decimals: int = 9) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
@@ -60,12 +60,12 @@ def test_thresholds_are_those_of_the_formula() -> None:
     few = PredictionSets.fit([[0.6, 0.4]] * 8, [0, 1] * 4, 0.1)
     assert few.labels == (0, 0) and few.statement.endswith("8 labels are too few for 10%, 9 are needed")
     assert "for each of 1 options alone, too" in sets.statement and "at least 90%" in sets.statement
-    with pytest.raises(InvalidInput, match="alpha"):
+    with pytest.raises(InvalidInputError, match="alpha"):
         PredictionSets.fit([[0.5, 0.5]], [0], 1.5)
-    with pytest.raises(InvalidInput, match="a label"):
+    with pytest.raises(InvalidInputError, match="a label"):
         PredictionSets.fit([], [])
     for outside in (-0.01, 1.01):
-        with pytest.raises(InvalidInput, match="outside"):
+        with pytest.raises(InvalidInputError, match="outside"):
             PredictionSets(0.1, (0.5, outside), (0, 0), 30)
 
 
@@ -114,6 +114,6 @@ def test_a_calibrator_keeps_them_and_an_audit_judges_them(tmp_path: Path) -> Non
     assert audited_sets(read, records(1, 3))[0].held.of == 1
     turned = [replace(one, label=(one.label or 0) + 1) for one in records(500, 4) if one.label != 3]
     assert audited_sets(read, turned)[0].verdict == "does not hold"
-    [sentence] = doubts(records(600, 1), "selective", 0.01, 0.1)
+    [sentence] = doubts(records(600, 1), "selective_risk", 0.01, 0.1)
     assert "must go to a person, whatever the score" in sentence
-    assert not doubts(records(600, 1), "selective", 0.99, 0.1)
+    assert not doubts(records(600, 1), "selective_risk", 0.99, 0.1)

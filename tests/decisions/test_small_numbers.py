@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 
 from semtoken.cli.settings import GuaranteeSection
 from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
-from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.answers import Answer
 from semtoken.decisions.auditing import DecisionLimits, SetAudit, exceeded
 from semtoken.decisions.deciding import _groups, _of_list, _of_row, _Size, shared_size
 from semtoken.decisions.options import PredictionSets
@@ -20,12 +20,12 @@ from semtoken.decisions.questions import plain_tokens, prompt_tokens
 from semtoken.decisions.remote import asked_texts, asker_of_endpoint
 from semtoken.decisions.spellings import OptionReader, OptionSpelling
 from semtoken.decisions.wire import systemone
-from semtoken.decisions.wire.extension import DecisionRequest, answers_in
+from semtoken.decisions.wire.extension import WireRequest, answers_in
 from semtoken.decisions.wire.shapes import OPENAI, SGLANG, wants_another_shape
-from semtoken.errors import InvalidInput, InvalidLogits
+from semtoken.errors import InvalidInputError, InvalidLogits
 from semtoken.guarantees.judge import KINDS, Claim, Share, judge
 from semtoken.guarantees.measures import Drift
-from semtoken.replies import read_payload
+from semtoken.replies import read_reply
 from semtoken.replies.formats import served_shapes
 from tests.tiny import byte_level_bpe
 
@@ -56,8 +56,8 @@ def test_as_many_tokens_are_asked_for_as_an_answer_can_need() -> None:
 
 def test_what_replies_say_of_their_tokens() -> None:
     questions = (Predicate("So?"),)
-    request = DecisionRequest("m", "state", questions, ("a",), None, {})
-    answers = [AnsweredQuestion(questions[0], (0.7, 0.3), 0.9)]
+    request = WireRequest("m", "state", questions, ("a",), None, {})
+    answers = [Answer(questions[0], (0.7, 0.3), 0.9)]
     told = OPENAI.reply(request, "m", answers, None, [{}], 42)["usage"]
     assert told == {
         "input_tokens": 42,
@@ -81,23 +81,23 @@ def test_shared_beginnings_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("semtoken.decisions.deciding.MOST_TOKENS", 7)
     monkeypatch.setattr("semtoken.decisions.deciding.MOST_SHARED_TOKENS", 13)
     size.add([8])
-    with pytest.raises(InvalidInput, match="more than 7 tokens together, or 13 with the state"):
+    with pytest.raises(InvalidInputError, match="more than 7 tokens together, or 13 with the state"):
         size.add([9])
     monkeypatch.setattr("semtoken.decisions.deciding.MOST_TOKENS", 100)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         size.add([8])  # 15 with the state counted for each
 
 
 def test_a_request_has_so_many_tokens_at_most() -> None:
     size = _Size()
     size.add(range(65_536))
-    with pytest.raises(InvalidInput, match="more than 65,536 tokens together, or 1,048,576 with the state"):
+    with pytest.raises(InvalidInputError, match="more than 65,536 tokens together, or 1,048,576 with the state"):
         size.add([-1])
 
 
 def test_settings_have_the_usual_levels() -> None:
     usual = GuaranteeSection()
-    assert (usual.alpha, usual.delta, usual.kind) == (0.1, 0.1, "selective")
+    assert (usual.alpha, usual.delta, usual.kind) == (0.1, 0.1, "selective_risk")
     options = ReadingOptions()
     assert (options.reading, options.orders) == ("labels", 1)
 
@@ -119,7 +119,7 @@ def test_a_prompt_gets_no_token_that_the_tokenizer_would_put_around_a_text() -> 
 def test_control_tokens_are_refused_where_a_tokenizer_cannot_read_them_as_text() -> None:
     own = pytest.importorskip("transformers").ByT5Tokenizer()
     assert plain_tokens(own, "ab") == [ord("a") + 3, ord("b") + 3]  # bytes behind three control tokens
-    with pytest.raises(InvalidInput, match="holds '</s>', which is a control token"):
+    with pytest.raises(InvalidInputError, match="holds '</s>', which is a control token"):
         plain_tokens(own, "a</s>b")
 
     class Older:
@@ -135,7 +135,7 @@ def test_control_tokens_are_refused_where_a_tokenizer_cannot_read_them_as_text()
 
     own.chat_template = "({{ messages[0]['content'] }}){% if add_generation_prompt %}:{% endif %}"
     assert prompt_tokens(Older(), "ab") == [ord(letter) + 3 for letter in "(ab):"]
-    with pytest.raises(InvalidInput, match="holds '</s>', which is a control token"):
+    with pytest.raises(InvalidInputError, match="holds '</s>', which is a control token"):
         prompt_tokens(Older(), "a</s>b")
 
 
@@ -149,14 +149,14 @@ def test_probabilities_of_a_server_may_be_a_hundredth_off(second: float, taken: 
     if taken:
         assert read()
     else:
-        with pytest.raises(InvalidInput, match="sum to 1"):
+        with pytest.raises(InvalidInputError, match="sum to 1"):
             read()
 
 
 @pytest.mark.parametrize("shares", [(-0.2, 0.6, 0.6), (-0.2, 1.2, 0.0), (1.005, 0.0, 0.0)])
 def test_probabilities_of_a_server_are_none_below_0_or_above_1(shares: tuple[float, ...]) -> None:
     given = {"answers": {"q": {"probabilities": dict(zip("abc", shares, strict=True))}}}
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         answers_in([Choice("Which?", list("abc"))], [("answers", "q")], given, systemone.read_answer)
 
 
@@ -201,11 +201,12 @@ def test_a_limit_is_exceeded_where_the_whole_interval_lies_beyond_it(limits: dic
 @pytest.mark.parametrize("alpha", [0.1, 0.25])
 @pytest.mark.parametrize("fitted", [3, 7, 19, 60])
 def test_sets_do_not_hold_where_so_many_misses_are_rarer_than_one_in_twenty(fitted: int, alpha: float) -> None:
-    """A fit on n labels misses a share of Beta(a, n + 1 - a), a = alpha (n + 1): chances of k misses in gammas."""
+    """A fit on n labels misses a share of Beta(a, n + 1 - a), a = alpha (n + 1): probabilities of k misses in
+    gammas."""
     a = alpha * (fitted + 1)
     b = fitted + 1 - a
 
-    def chance(k: int, n: int) -> float:
+    def probability_correct(k: int, n: int) -> float:
         logs = [math.lgamma(x) for x in (k + a, n - k + b, a + b)] + [-math.lgamma(x) for x in (n + a + b, a, b)]
         return math.comb(n, k) * math.exp(sum(logs))
 
@@ -217,12 +218,12 @@ def test_sets_do_not_hold_where_so_many_misses_are_rarer_than_one_in_twenty(fitt
                 found = SetAudit("q", sets, Share(n - missed, n), 1.5)
                 [verdict] = judge([(found.claim, found.missed)])
                 assert (verdict == "does not hold") == (at_least < 0.05), (n, missed)
-            at_least -= chance(missed, n)
+            at_least -= probability_correct(missed, n)
 
 
 @pytest.mark.parametrize(
     ("wrong", "of", "alpha", "delta", "verdict"),
-    [  # none of n wrong: at most 1 - delta^(1/n) are, with confidence 1 - delta; all of n: a chance of alpha^n
+    [  # none of n wrong: at most 1 - delta^(1/n) are, with confidence 1 - delta; all of n: a probability of alpha^n
         (0, 22, 0.1, 0.1, "holds"),  # 1 - 0.1^(1/22) = 0.0994
         (0, 21, 0.1, 0.1, "cannot be told"),  # 0.1039
         (0, 29, 0.1, 0.05, "holds"),  # 0.0981
@@ -233,10 +234,10 @@ def test_sets_do_not_hold_where_so_many_misses_are_rarer_than_one_in_twenty(fitt
         (0, 0, 0.1, 0.1, "nothing was measured"),
     ],
 )
-def test_a_promise_holds_or_not_by_exact_tests_on_its_own_side_of_the_share(
+def test_a_guarantee_holds_or_not_by_exact_tests_on_its_own_side_of_the_share(
     wrong: int, of: int, alpha: float, delta: float, verdict: str
 ) -> None:
-    assert judge([(Claim(KINDS["selective"], alpha, delta), Share(wrong, of))]) == [verdict]
+    assert judge([(Claim(KINDS["selective_risk"], alpha, delta), Share(wrong, of))]) == [verdict]
 
 
 def logs(*probabilities: float) -> np.ndarray[Any, Any]:
@@ -322,7 +323,7 @@ def test_masses_are_in_the_questions_order_and_of_the_first_text_of_a_reply() ->
             "index": index,
         }
 
-    reply = read_payload({"choices": [said(0, ("red", 0.5), ("green", 0.3), ("blue", 0.2)), said(1, ("blue", 1.0))]})
+    reply = read_reply({"choices": [said(0, ("red", 0.5), ("green", 0.3), ("blue", 0.2)), said(1, ("blue", 1.0))]})
     texts = asked_texts("x", [Choice("Which?", ["red", "green", "blue"])], ReadingOptions("words", 3)).texts
     assert len({text.shown.order for text in texts}) == 3
     for text in texts:
@@ -333,9 +334,9 @@ def test_masses_are_in_the_questions_order_and_of_the_first_text_of_a_reply() ->
 def test_addresses_of_a_whole_api() -> None:
     for known in ("http://localhost:1", "http://localhost:1/", "https://localhost/v1", "http://localhost/own/v1/"):
         assert callable(asker_of_endpoint(known))
-    with pytest.raises(InvalidInput, match="An endpoint ends with /v1"):
+    with pytest.raises(InvalidInputError, match="An endpoint ends with /v1"):
         asker_of_endpoint("http://localhost/other")
-    with pytest.raises(InvalidInput, match="must be like http"):
+    with pytest.raises(InvalidInputError, match="must be like http"):
         asker_of_endpoint("ftp://localhost/v1")
 
 

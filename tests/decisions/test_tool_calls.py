@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken import STC
-from semtoken.decisions import AnsweredQuestion, Choice, Predicate, ReadingOptions
+from semtoken import ScoredModel
+from semtoken.decisions import Answer, Choice, Predicate, ReadingOptions
 from semtoken.decisions.answers import answer_values, records_of
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.tool_calls import (
@@ -23,10 +23,10 @@ from semtoken.decisions.tool_calls import (
     gate,
     proposed_calls,
 )
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 MAY_RUN = Predicate("May this tool call run as it is?", name="may_run")
-YES, NO = AnsweredQuestion(MAY_RUN, (0.97, 0.03)), AnsweredQuestion(MAY_RUN, (0.03, 0.97))
+YES, NO = Answer(MAY_RUN, (0.97, 0.03)), Answer(MAY_RUN, (0.03, 0.97))
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def calibrator() -> DecisionCalibrator:
     """Fitted in a world where the probability of the predicate is right as often as it says."""
     chance, records = np.random.default_rng(0), []
     for n, p in enumerate(chance.beta(1.2, 0.4, 500)):
-        answer = answer_values(AnsweredQuestion(MAY_RUN, (float(p), float(1 - p))), ReadingOptions())
+        answer = answer_values(Answer(MAY_RUN, (float(p), float(1 - p))), ReadingOptions())
         labels = {"may_run": bool(chance.random() < p)}
         records += records_of({"state": n, "labels": labels, "answers": {"may_run": answer}})
     return DecisionCalibrator.fit(records, alpha=0.05)
@@ -76,7 +76,7 @@ NOTES = ("delete_file", '{"path": "notes.txt"}')
 SECRET = ("delete_file", '{"path": "secret.txt"}')
 
 
-def test_a_whole_call_that_a_promise_covers_runs(calibrator: DecisionCalibrator) -> None:
+def test_a_whole_call_that_a_guarantee_covers_runs(calibrator: DecisionCalibrator) -> None:
     calls = proposed_calls(reply(choice(spelled(NOTES), [NOTES])))
     assert [(call.name, call.arguments, call.doubt) for call in calls] == [("delete_file", {"path": "notes.txt"}, None)]
     assert calls[0].confidence is not None
@@ -105,7 +105,7 @@ def test_two_calls_have_two_verdicts(calibrator: DecisionCalibrator) -> None:
 
 @pytest.mark.parametrize("answers", [[], [YES], [YES] * 3])
 def test_an_answer_about_several_calls_is_none_about_each(
-    answers: list[AnsweredQuestion], calibrator: DecisionCalibrator
+    answers: list[Answer], calibrator: DecisionCalibrator
 ) -> None:
     calls = proposed_calls(reply(choice(spelled(NOTES, SECRET), [NOTES, SECRET])))
     verdicts = gate(calls, answers, calibrator)
@@ -190,7 +190,7 @@ def test_an_answer_that_is_not_calls_alone_runs_nothing(written: str, calibrator
 def test_what_else_sends_a_call_to_a_person(calibrator: DecisionCalibrator) -> None:
     [call] = proposed_calls(reply(choice(spelled(NOTES), [NOTES])))
 
-    def why(answer: AnsweredQuestion | None, by: DecisionCalibrator | None = calibrator, least: float = 0.8) -> str:
+    def why(answer: Answer | None, by: DecisionCalibrator | None = calibrator, least: float = 0.8) -> str:
         [verdict] = gate([call], [answer], by, least=least)
         assert not verdict.runs
         return verdict.reason
@@ -198,19 +198,21 @@ def test_what_else_sends_a_call_to_a_person(calibrator: DecisionCalibrator) -> N
     assert why(None) == why(replace(YES, refusal="too long")) == "no answer says whether it may run"
     assert why(YES, None) == "no calibrator says what the probability is worth"
     assert why(NO) == "the model says no"
-    assert why(AnsweredQuestion(MAY_RUN, (0.55, 0.45))) == "the model is less sure than the guarantee needs"
+    assert why(Answer(MAY_RUN, (0.55, 0.45))) == "the model is less sure than the guarantee needs"
     assert why(YES, least=1.0) == "/name is in doubt"
     other = Predicate("May this tool call run at all?", name="may_run")
-    assert "knows no question with these words" in why(AnsweredQuestion(other, (0.97, 0.03)))
-    with pytest.raises(InvalidInput, match="is a predicate"):
-        gate([call], [AnsweredQuestion(Choice("Which?", ["a", "b"]), (0.9, 0.1))], calibrator)
-    with pytest.raises(InvalidInput, match="least"):
+    assert "knows no question with these words" in why(Answer(other, (0.97, 0.03)))
+    with pytest.raises(InvalidInputError, match="is a predicate"):
+        gate([call], [Answer(Choice("Which?", ["a", "b"]), (0.9, 0.1))], calibrator)
+    with pytest.raises(InvalidInputError, match="least"):
         gate([call], [YES], calibrator, least=1.5)
 
 
 def test_an_answer_of_a_local_model() -> None:
     """Cut off or not as the model's own pass says; where nothing says so, it is not known."""
-    [answer] = STC.from_pretrained().score("Delete notes.txt.", '{"name": "f", "arguments": {"path": "notes.txt"}}')
+    [answer] = ScoredModel.from_pretrained().score(
+        "Delete notes.txt.", '{"name": "f", "arguments": {"path": "notes.txt"}}'
+    )
     doubts = {ended: proposed_calls(answer.with_fields(truncated=ended))[0].doubt for ended in (True, False, None)}
     assert doubts == {True: CUT_OFF, False: None, None: END_UNKNOWN}
 

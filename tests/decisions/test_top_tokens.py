@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.engine_tokens.token_names import MARKUP
-from semtoken.decisions import Choice, Inquiry, Predicate, Question, ReadingOptions, Score
+from semtoken.decisions import Choice, DecisionRequest, Predicate, Question, ReadingOptions, Score
 from semtoken.decisions.answers import OptionMasses, answer_from_masses
 from semtoken.decisions.deciding import prepare, read_masses, run_to_end
 from semtoken.decisions.questions import OrderedQuestion, orders_of, prompt_text, prompt_tokens, without_markup
 from semtoken.decisions.remote import AskedText, asked_texts
 from semtoken.decisions.spellings import masses_from_top_tokens, tokens_to_read
-from semtoken.errors import InvalidInput, InvalidLogits
+from semtoken.errors import InvalidInputError, InvalidLogits
 from tests.decisions.models import tiny
 
 LISTED = st.integers(1, 20)
@@ -61,9 +61,9 @@ def _token(token: int, logs: Any) -> TopToken:
 
 @lru_cache(maxsize=4096)
 def exact_masses(state: str, question: Question, options: ReadingOptions) -> OptionMasses:
-    prepared = prepare(tiny(), Inquiry(state, [question], options))
+    prepared = prepare(tiny(), DecisionRequest(state, [question], options))
     if prepared.refusals:
-        raise InvalidInput(prepared.refusals[0])
+        raise InvalidInputError(prepared.refusals[0])
     return run_to_end(read_masses(tiny(), [prepared]))[0][0]
 
 
@@ -108,7 +108,7 @@ def test_it_does_so_for_any_words(k: int, words: list[str], reading: Any, draw: 
     question, options = Choice("Which?", words), ReadingOptions(reading)
     try:
         exact = exact_masses("x", question, options)
-    except InvalidInput:
+    except InvalidInputError:
         return  # this tokenizer cannot write them
     _check(exact, listed("x", question, options, k, draw), question)
 
@@ -236,9 +236,9 @@ class TestTexts:
 
     def test_too_many_requests_are_refused(self) -> None:
         many = [Choice("Which?", [str(n) for n in range(255)])] * 5
-        with pytest.raises(InvalidInput, match="more than 1,024 requests"):
+        with pytest.raises(InvalidInputError, match="more than 1,024 requests"):
             asked_texts("x", many, ReadingOptions("labels", None))
-        with pytest.raises(InvalidInput, match="characters in all"):
+        with pytest.raises(InvalidInputError, match="characters in all"):
             asked_texts("x" * 2**20, [Predicate("So?")] * 100, ReadingOptions())
 
     def test_hostile_options_stay_one(self) -> None:

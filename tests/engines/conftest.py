@@ -11,7 +11,7 @@ import pytest
 from semtoken.support.almanac import almanac_clusters_path, almanac_path, load_questions
 
 if TYPE_CHECKING:
-    from semtoken import STC, TokenClusters
+    from semtoken import ScoredModel, TokenClusters
 
 WANTED = os.environ.get("SEMTOKEN_TEST_ENGINES") == "1"
 collect_ignore_glob = [] if WANTED else ["test_*.py"]
@@ -38,11 +38,11 @@ def clusters() -> TokenClusters:
 
 
 @pytest.fixture(scope="session")
-def stc(clusters: TokenClusters) -> STC:
+def stc(clusters: TokenClusters) -> ScoredModel:
     """The twin: the same weights in transformers, float32."""
-    from semtoken import STC
+    from semtoken import ScoredModel
 
-    return STC.from_pretrained("almanac", dtype="float32", clusters=clusters)
+    return ScoredModel.from_pretrained("almanac", dtype="float32", clusters=clusters)
 
 
 @pytest.fixture(scope="session")

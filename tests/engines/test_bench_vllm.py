@@ -12,7 +12,7 @@ import numpy as np
 import pandas
 import pytest
 
-from semtoken import STC, TokenClusters
+from semtoken import ScoredModel, TokenClusters
 from semtoken.bench.models import RunAnswerer
 from semtoken.bench.statistics import AnswerSettings, Timings
 from semtoken.bench.statistics.decoding import clustered_scores
@@ -37,7 +37,7 @@ def backend() -> RunAnswerer:
 
 
 @pytest.fixture(scope="module")
-def twin(stc: STC) -> RunAnswerer:
+def twin(stc: ScoredModel) -> RunAnswerer:
     return RunAnswerer(stc.backend, batch_size=4)
 
 
@@ -52,7 +52,7 @@ def test_greedy_answers_and_their_alternatives(backend: RunAnswerer, twin: RunAn
         np.testing.assert_allclose(a.top_log_probs, b.top_log_probs, atol=TOLERANCE)
 
 
-def test_samples_depend_on_seed_and_prompt_only(backend: RunAnswerer, twin: RunAnswerer, stc: STC) -> None:
+def test_samples_depend_on_seed_and_prompt_only(backend: RunAnswerer, twin: RunAnswerer, stc: ScoredModel) -> None:
     all_at_once = backend.samples(PROMPTS, DECODING, Timings())
     alone = backend.samples(PROMPTS[5:6], DECODING, Timings())
     assert all_at_once[5].sample_texts == alone[0].sample_texts
@@ -75,7 +75,7 @@ def test_clustered_scores_and_p_true(backend: RunAnswerer, twin: RunAnswerer, cl
     )
     assert mine.keys() == theirs.keys()
     for name in mine:
-        both = ([one.log_score for one in found[name]] for found in (mine, theirs))
+        both = ([one.log_confidence for one in found[name]] for found in (mine, theirs))
         np.testing.assert_allclose(*both, atol=TOLERANCE)
     questions, texts = [question.question for question in QUESTIONS], ["Paris", "no idea"] * 6
     for spelling in ("bare", "both"):

@@ -14,11 +14,11 @@ from llama_cpp.llama_tokenizer import BaseLlamaTokenizer
 from tokenizers import Tokenizer
 from transformers import AutoConfig
 
-from semtoken import STC, TokenClusters, score_top_logprobs
-from semtoken.core.results import ScoredResponse
-from semtoken.errors import InvalidInput, VocabularyMismatch
+from semtoken import ScoredModel, TokenClusters, score_logprobs
+from semtoken.core.results import ScoredAnswer
+from semtoken.errors import InvalidInputError, VocabularyMismatch
 from semtoken.models.llama_cpp import LONGEST_CONTEXT, LlamaCppBackend, load_llama_cpp
-from semtoken.replies import read_payload
+from semtoken.replies import read_reply
 from semtoken.support.almanac import almanac_clusters_path, almanac_path
 from tests.engines.servers import examined, proxied, running
 from tests.gguf_model import write_gguf
@@ -51,61 +51,65 @@ def load(gguf_file: Path, **options: Any) -> llama_cpp.Llama:
 
 
 @pytest.fixture(scope="module")
-def scorer(gguf_file: Path, clusters: TokenClusters) -> Iterator[STC]:
+def scorer(gguf_file: Path, clusters: TokenClusters) -> Iterator[ScoredModel]:
     single = llama_cpp.GGML_TYPE_F32
     llama = load(gguf_file, tokenizer=AlmanacTokenizer(), type_k=single, type_v=single)
-    yield STC(LlamaCppBackend(llama), clusters=clusters)
+    yield ScoredModel(LlamaCppBackend(llama), clusters=clusters)
     llama.close()
 
 
-def test_greedy_answers_equal_those_of_transformers(scorer: STC, stc: STC, prompts: list[str]) -> None:
+def test_greedy_answers_equal_those_of_transformers(scorer: ScoredModel, stc: ScoredModel, prompts: list[str]) -> None:
     for scored, twin in zip(
         scorer.generate(prompts, 24, stop_token_ids=[NEWLINE]), stc.generate(prompts, max_new_tokens=24), strict=True
     ):
         assert scored.token_ids == twin.token_ids
         assert scored.signature == twin.signature
-        assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
+        assert scored.log_confidence == pytest.approx(twin.log_confidence, abs=TOLERANCE)
         for token, other in zip(scored.tokens, twin.tokens, strict=True):
             assert token.log_agreeing_probability == pytest.approx(other.log_agreeing_probability, abs=TOLERANCE)
 
 
-def test_sampled_answers_are_scored_at_temperature_one(scorer: STC, stc: STC, prompts: list[str]) -> None:
+def test_sampled_answers_are_scored_at_temperature_one(
+    scorer: ScoredModel, stc: ScoredModel, prompts: list[str]
+) -> None:
     sampled = scorer.generate(prompts[:8], 12, temp=1.5, top_p=0.9, repeat_penalty=1.3)
     assert len({scored.text for scored in scorer.generate([prompts[0]] * 8, 6, temp=2.0)}) > 1
     for scored, twin in zip(sampled, stc.score(prompts[:8], [s.token_ids for s in sampled]), strict=True):
-        assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
+        assert scored.log_confidence == pytest.approx(twin.log_confidence, abs=TOLERANCE)
 
 
-def test_text_that_exists(scorer: STC, stc: STC, prompts: list[str]) -> None:
+def test_text_that_exists(scorer: ScoredModel, stc: ScoredModel, prompts: list[str]) -> None:
     responses = [["Paris", "London\n", "", "the", "1,234"][i % 5] for i in range(10)]
     for scored, twin in zip(scorer.score(prompts[:10], responses), stc.score(prompts[:10], responses), strict=True):
         assert scored.token_ids == twin.token_ids
-        assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
+        assert scored.log_confidence == pytest.approx(twin.log_confidence, abs=TOLERANCE)
 
 
-def test_chat_messages_go_through_the_template_in_the_file(scorer: STC, stc: STC) -> None:
+def test_chat_messages_go_through_the_template_in_the_file(scorer: ScoredModel, stc: ScoredModel) -> None:
     chat = [{"role": "user", "content": "What is the capital of Peru?"}]
     (scored,) = scorer.generate(chat, 8, stop_at_newline=True)
     (twin,) = stc.generate(chat, max_new_tokens=8, stop_at_newline=True)
     assert scored.token_ids == twin.token_ids
-    assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
+    assert scored.log_confidence == pytest.approx(twin.log_confidence, abs=TOLERANCE)
 
 
-def test_the_default_cache_costs_little(gguf_file: Path, clusters: TokenClusters, stc: STC, prompts: list[str]) -> None:
+def test_the_default_cache_costs_little(
+    gguf_file: Path, clusters: TokenClusters, stc: ScoredModel, prompts: list[str]
+) -> None:
     llama = load(gguf_file, tokenizer=AlmanacTokenizer())
     answers = [twin.token_ids for twin in stc.generate(prompts[:8], max_new_tokens=12)]
-    scored = STC(LlamaCppBackend(llama), clusters=clusters).score(prompts[:8], answers)
+    scored = ScoredModel(LlamaCppBackend(llama), clusters=clusters).score(prompts[:8], answers)
     for mine, twin in zip(scored, stc.score(prompts[:8], answers), strict=True):
-        assert mine.log_score == pytest.approx(twin.log_score, abs=HALF_CACHE)
+        assert mine.log_confidence == pytest.approx(twin.log_confidence, abs=HALF_CACHE)
     llama.close()
 
 
-def test_what_cannot_be_used_is_refused(scorer: STC, clusters: TokenClusters) -> None:
-    with pytest.raises(InvalidInput, match="the model reads 256"):
+def test_what_cannot_be_used_is_refused(scorer: ScoredModel, clusters: TokenClusters) -> None:
+    with pytest.raises(InvalidInputError, match="the model reads 256"):
         scorer.generate("What? " * 200)
-    with pytest.raises(InvalidInput, match="Prompt 1 is empty"):
+    with pytest.raises(InvalidInputError, match="Prompt 1 is empty"):
         scorer.generate(["What?", " "])
-    with pytest.raises(InvalidInput, match="2 prompts and 1 responses"):
+    with pytest.raises(InvalidInputError, match="2 prompts and 1 responses"):
         scorer.score(["What?", "Who?"], "Me")
     texts = list(clusters.vocabulary.texts)
     texts[300], texts[301] = texts[301], texts[300]
@@ -114,7 +118,7 @@ def test_what_cannot_be_used_is_refused(scorer: STC, clusters: TokenClusters) ->
         tuple(texts), pieces, clusters.vocabulary.neutral, clusters.vocabulary.byte_tokens
     )
     with pytest.raises(VocabularyMismatch, match="belong to another model"):
-        STC(LlamaCppBackend(scorer.model), clusters=TokenClusters(np.asarray(clusters.labels), swapped))
+        ScoredModel(LlamaCppBackend(scorer.model), clusters=TokenClusters(np.asarray(clusters.labels), swapped))
 
 
 @pytest.fixture(scope="module")
@@ -133,18 +137,18 @@ def ask(url: str, **changes: Any) -> dict[str, Any]:
     return httpx.post(f"{url}/v1/completions", json=REQUEST | changes, timeout=120).raise_for_status().json()
 
 
-def exact_score(gguf_file: Path, clusters: TokenClusters) -> ScoredResponse:
+def exact_score(gguf_file: Path, clusters: TokenClusters) -> ScoredAnswer:
     llama = load(gguf_file)
-    (scored,) = STC(LlamaCppBackend(llama), clusters=clusters).generate(QUESTION, 6)
+    (scored,) = ScoredModel(LlamaCppBackend(llama), clusters=clusters).generate(QUESTION, 6)
     llama.close()
     return scored
 
 
 def test_the_payload_of_the_server_gives_an_interval(server: str, gguf_file: Path, clusters: TokenClusters) -> None:
     """It names tokens by their texts, of which some are those of several tokens: the interval knows."""
-    (choice,) = read_payload(ask(server, logprobs=30)).choices
-    scored = score_top_logprobs(choice.segment("answer").steps, clusters)
-    lower, upper = scored.uncertainty_bounds
+    (choice,) = read_reply(ask(server, logprobs=30)).choices
+    scored = score_logprobs(choice.segment("answer").steps, clusters)
+    lower, upper = scored.sequence_uncertainty_interval
     exact = exact_score(gguf_file, clusters)
     assert scored.token_ids == exact.token_ids
     assert lower - TOLERANCE <= exact.uncertainty <= upper + TOLERANCE

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from semtoken import STC
+from semtoken import ScoredModel
 
 TOLERANCE = 1e-4
 
@@ -34,7 +34,7 @@ def test_the_processor_is_not_registered() -> None:
     assert not [entry for entry in entry_points(group="vllm.logits_processors") if "semtoken" in entry.value]
 
 
-def test_answers_of_the_second_runner_are_scored_the_same(tmp_path: Path, stc: STC) -> None:
+def test_answers_of_the_second_runner_are_scored_the_same(tmp_path: Path, stc: ScoredModel) -> None:
     pytest.importorskip("triton", reason="vLLM's second model runner needs Triton")
     result = tmp_path / "result.json"
     script = Path(__file__).parent / "second_runner.py"

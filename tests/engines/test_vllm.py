@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from semtoken import STC, TokenClusters
-from semtoken.core.results import ScoredResponse
+from semtoken import ScoredModel, TokenClusters
+from semtoken.core.results import ScoredAnswer
 from semtoken.errors import BackendError, InsufficientMemory, VocabularyMismatch
 from semtoken.models.vllm import VLLMBackend, sampling_params, score_outputs
 from semtoken.models.vllm.outputs import BYTES_PER_NUMBER
@@ -17,29 +17,33 @@ TOLERANCE = 1e-4
 
 
 @pytest.fixture(scope="module")
-def scorer(llm: Any, clusters: TokenClusters) -> STC:
-    return STC(VLLMBackend(llm), clusters=clusters)
+def scorer(llm: Any, clusters: TokenClusters) -> ScoredModel:
+    return ScoredModel(VLLMBackend(llm), clusters=clusters)
 
 
-def assert_same(scored: ScoredResponse, twin: ScoredResponse) -> None:
+def assert_same(scored: ScoredAnswer, twin: ScoredAnswer) -> None:
     assert scored.token_ids == twin.token_ids
     assert scored.signature == twin.signature
     assert scored.text == twin.text
-    assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
+    assert scored.log_confidence == pytest.approx(twin.log_confidence, abs=TOLERANCE)
     for token, other in zip(scored.tokens, twin.tokens, strict=True):
         assert token.log_probability == pytest.approx(other.log_probability, abs=TOLERANCE)
         assert token.log_agreeing_probability == pytest.approx(other.log_agreeing_probability, abs=TOLERANCE)
         assert token.neutral == other.neutral
 
 
-def test_the_whole_vocabulary_gives_the_scores_of_transformers(scorer: STC, stc: STC, prompts: list[str]) -> None:
+def test_the_whole_vocabulary_gives_the_scores_of_transformers(
+    scorer: ScoredModel, stc: ScoredModel, prompts: list[str]
+) -> None:
     answers = scorer.generate(prompts, max_new_tokens=24)
     for scored, twin in zip(answers, stc.generate(prompts, max_new_tokens=24), strict=True):
         assert_same(scored, twin)
         assert scored.distribution == "raw"
 
 
-def test_sampled_answers_are_scored_at_temperature_one(scorer: STC, stc: STC, prompts: list[str]) -> None:
+def test_sampled_answers_are_scored_at_temperature_one(
+    scorer: ScoredModel, stc: ScoredModel, prompts: list[str]
+) -> None:
     sampling = {"temperature": 1.7, "top_p": 0.9, "repetition_penalty": 1.2}
     answers = scorer.generate(prompts[:6], max_new_tokens=12, num_return_sequences=2, **sampling)
     asked = [prompt for prompt in prompts[:6] for _ in range(2)]
@@ -58,7 +62,7 @@ def test_dicts_and_flat_lists_score_alike(llm: Any, clusters: TokenClusters, pro
 
 
 def test_the_interval_of_the_k_best_holds_the_exact_score_and_shrinks(
-    llm: Any, stc: STC, clusters: TokenClusters, prompts: list[str]
+    llm: Any, stc: ScoredModel, clusters: TokenClusters, prompts: list[str]
 ) -> None:
     exact = stc.generate(prompts, max_new_tokens=24)
     widths = []
@@ -66,23 +70,23 @@ def test_the_interval_of_the_k_best_holds_the_exact_score_and_shrinks(
         params = sampling_params(top_k=k, temperature=0, max_tokens=24)
         (bounded,) = zip(*score_outputs(llm.generate(prompts, params, use_tqdm=False), clusters), strict=True)
         for scored, twin in zip(bounded, exact, strict=True):
-            lower, upper = scored.uncertainty_bounds
+            lower, upper = scored.sequence_uncertainty_interval
             assert lower - TOLERANCE <= twin.uncertainty <= upper + TOLERANCE
             assert scored.token_ids == twin.token_ids
-        widths.append([upper - lower for lower, upper in (scored.uncertainty_bounds for scored in bounded)])
+        widths.append([upper - lower for lower, upper in (scored.sequence_uncertainty_interval for scored in bounded)])
     for wider, narrower in pairwise(widths):
         assert all(b <= a + TOLERANCE for a, b in zip(wider, narrower, strict=True))
     assert max(widths[-1]) < 0.05 < max(widths[0])
 
 
-def test_text_that_exists(scorer: STC, stc: STC, prompts: list[str]) -> None:
+def test_text_that_exists(scorer: ScoredModel, stc: ScoredModel, prompts: list[str]) -> None:
     responses = [["Paris", "London\n", "", "the", "1,234"][i % 5] for i in range(10)]
     twins = stc.score(prompts[:10], responses)
     for scored, twin in zip(scorer.score(prompts[:10], responses), twins, strict=True):
         assert_same(scored, twin)
 
 
-def test_chat_messages_go_through_the_template(scorer: STC, stc: STC) -> None:
+def test_chat_messages_go_through_the_template(scorer: ScoredModel, stc: ScoredModel) -> None:
     chat = [{"role": "user", "content": "What is the capital of Peru?"}]
     (scored,) = scorer.generate(chat, max_new_tokens=8)
     assert_same(scored, stc.generate(chat, max_new_tokens=8)[0])
@@ -104,12 +108,12 @@ def test_whole_vocabularies_stay_within_the_memory_budget(
             runs.append(len(inputs))
             return llm.generate(inputs, *args, **kwargs)
 
-    small = STC(VLLMBackend(Counting(), memory_budget=2 * one), clusters=clusters)
-    whole = STC(VLLMBackend(llm), clusters=clusters).generate(prompts[:5], 4)
+    small = ScoredModel(VLLMBackend(Counting(), memory_budget=2 * one), clusters=clusters)
+    whole = ScoredModel(VLLMBackend(llm), clusters=clusters).generate(prompts[:5], 4)
     assert small.generate(prompts[:5], 4) == whole
     assert runs == [2, 2, 1]
     with pytest.raises(InsufficientMemory, match="memory_budget"):
-        STC(VLLMBackend(llm, memory_budget=one - 1), clusters=clusters).generate(prompts[:1], 4)
+        ScoredModel(VLLMBackend(llm, memory_budget=one - 1), clusters=clusters).generate(prompts[:1], 4)
 
 
 # --- what is refused ----------------------------------------------------------------------------------------------
@@ -149,4 +153,4 @@ def test_clusters_of_another_tokenizer_are_refused(llm: Any) -> None:
 
     vocabulary = Vocabulary.from_tokenizer(byte_level_bpe())
     with pytest.raises(VocabularyMismatch):
-        STC(VLLMBackend(llm), clusters=TokenClusters(np.zeros(vocabulary.size, dtype=np.int32), vocabulary))
+        ScoredModel(VLLMBackend(llm), clusters=TokenClusters(np.zeros(vocabulary.size, dtype=np.int32), vocabulary))

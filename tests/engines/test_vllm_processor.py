@@ -8,7 +8,7 @@ import pytest
 from vllm import SamplingParams
 from vllm.exceptions import VLLMValidationError
 
-from semtoken import STC
+from semtoken import ScoredModel
 from semtoken.errors import BackendError
 from semtoken.support.almanac import load_questions
 
@@ -16,19 +16,19 @@ TOLERANCE = 1e-4
 NEWLINE = 201
 
 
-def check(processor: Any, stc: STC, prompts: list[str], outputs: list[Any], names: list[str]) -> None:
+def check(processor: Any, stc: ScoredModel, prompts: list[str], outputs: list[Any], names: list[str]) -> None:
     ids = [list(output.outputs[0].token_ids) for output in outputs]
     for name, tokens, twin in zip(names, ids, stc.score(prompts, ids), strict=True):
         scored = processor.take(name, tokens, twin.question)
         assert scored.token_ids == twin.token_ids
         assert scored.signature == twin.signature
-        assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
+        assert scored.log_confidence == pytest.approx(twin.log_confidence, abs=TOLERANCE)
         for token, other in zip(scored.tokens, twin.tokens, strict=True):
             assert token.log_probability == pytest.approx(other.log_probability, abs=TOLERANCE)
             assert token.log_agreeing_probability == pytest.approx(other.log_agreeing_probability, abs=TOLERANCE)
 
 
-def test_a_mixed_batch(llm: Any, processor: Any, stc: STC) -> None:
+def test_a_mixed_batch(llm: Any, processor: Any, stc: ScoredModel) -> None:
     """Greedy and sampled, short and long, with and without an id, more than fit into one batch."""
     prompts = [question.prompt() for question in load_questions("test")[:40]]
     params = [
@@ -50,7 +50,7 @@ def test_a_mixed_batch(llm: Any, processor: Any, stc: STC) -> None:
     assert not processor.requests._watched
 
 
-def test_long_prompts_in_pieces_and_requests_that_give_way(llm: Any, processor: Any, stc: STC) -> None:
+def test_long_prompts_in_pieces_and_requests_that_give_way(llm: Any, processor: Any, stc: ScoredModel) -> None:
     """Prompts longer than a step's tokens; eight long answers need more cache than there is."""
     questions = [question.prompt() for question in load_questions("test")[:32]]
     prompts = ["".join(questions[4 * i : 4 * i + 4]) for i in range(8)]

@@ -1,4 +1,4 @@
-"""vLLM's OpenAI server with worker processes: its payloads."""
+"""vLLM's OpenAI server with worker processes: its replies."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import openai
 import pytest
 
-from semtoken import STC, TokenClusters, score_top_logprobs
-from semtoken.replies import read_payload
+from semtoken import ScoredModel, TokenClusters, score_logprobs
+from semtoken.replies import read_reply
 from semtoken.support.almanac import almanac_clusters_path, almanac_path
 from tests.engines.servers import examined, proxied, running
 
@@ -27,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_the_payload_gives_an_interval_around_the_exact_score(
-    server: str, clusters: TokenClusters, stc: STC, prompts: list[str]
+    server: str, clusters: TokenClusters, stc: ScoredModel, prompts: list[str]
 ) -> None:
     client = openai.OpenAI(base_url=f"{server}/v1", api_key="none", max_retries=0)
     for prompt in prompts[:8]:
@@ -41,18 +41,18 @@ def test_the_payload_gives_an_interval_around_the_exact_score(
             top_logprobs=20,
             extra_body={"return_tokens_as_token_ids": True, "return_token_ids": True, "stop_token_ids": [NEWLINE]},
         )
-        (choice,) = read_payload(reply).choices
-        scored = score_top_logprobs(choice.segment("answer").steps, clusters)
+        (choice,) = read_reply(reply).choices
+        scored = score_logprobs(choice.segment("answer").steps, clusters)
         (twin,) = stc.score([prompt], [reply.choices[0].token_ids])
         assert scored.token_ids == twin.token_ids
-        lower, upper = scored.uncertainty_bounds
+        lower, upper = scored.sequence_uncertainty_interval
         assert lower - TOLERANCE <= twin.uncertainty <= upper + TOLERANCE
         assert upper - lower < 0.5
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_proxy_in_front_of_it_adds_the_uncertainty(
-    server: str, stc: STC, prompts: list[str], tmp_path: Path, stream: bool
+    server: str, stc: ScoredModel, prompts: list[str], tmp_path: Path, stream: bool
 ) -> None:
     options = {"model": "almanac", "temperature": 0, "max_tokens": 12}
     body = {"stop_token_ids": [NEWLINE], "return_token_ids": True}

@@ -1,4 +1,4 @@
-"""Promises for groups and for both ends of the ranking, in worlds whose truth is known."""
+"""Guarantees for groups and for both ends of the ranking, in worlds whose truth is known."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees import Bands, GroupThresholds, Threshold
 from tests.guarantees.test_calibrator import response
 from tests.guarantees.worlds import WORLDS
@@ -20,7 +20,7 @@ def two_groups(generator: np.random.Generator, n: int) -> tuple[np.ndarray, np.n
     return scores, correct, np.where(small, "small", "large")
 
 
-def test_a_promise_over_all_is_broken_in_a_small_group_and_one_for_each_is_not() -> None:
+def test_a_guarantee_over_all_is_broken_in_a_small_group_and_one_for_each_is_not() -> None:
     generator, broken_by_one, broken = np.random.default_rng(0), 0, 0
     for _ in range(40):
         scores, correct, groups = two_groups(generator, 600)
@@ -50,26 +50,26 @@ def test_an_answer_is_decided_by_its_group() -> None:
     assert fitted.decide(-0.1, "a").action == "answer"
     assert fitted.decide(-0.1, "b").reason == "no_threshold"
     usual = GroupThresholds.fit(scores, [1, 0] * 60, groups=groups).thresholds["a"]
-    assert (usual.promise, usual.alpha, usual.delta) == ("selective", 0.1, 0.05)
-    unknown = fitted.decide(-0.1, "c", chance=0.5)
-    assert (unknown.action, unknown.reason, unknown.chance) == ("abstain", "no_threshold", 0.5)
-    assert "none of the labelled answers belongs to it" in unknown.statement
+    assert (usual.guarantee, usual.alpha, usual.delta) == ("selective_risk", 0.1, 0.05)
+    unknown = fitted.decide(-0.1, "c", probability_correct=0.5)
+    assert (unknown.action, unknown.reason, unknown.probability_correct) == ("abstain", "no_threshold", 0.5)
+    assert "none of the labeled answers belongs to it" in unknown.statement
     assert fitted.statement.count("\n") == 1
     for groups, told in ((["a"], "every answer needs one"), (["a", ""] * 60, "no group"), (range(120), "at most 20")):
-        with pytest.raises(InvalidInput, match=told):
+        with pytest.raises(InvalidInputError, match=told):
             GroupThresholds.fit(scores, [1, 0] * 60, groups=groups)
 
 
-def test_bands_keep_both_promises() -> None:
+def test_bands_keep_both_guarantees() -> None:
     world, generator = WORLDS["knows or guesses"], np.random.default_rng(2)
-    reference = world.log_score(np.random.default_rng(99), 20_000)
-    chances, broken = world.chance(reference), np.zeros(2, dtype=int)
+    reference = world.log_confidence(np.random.default_rng(99), 20_000)
+    probabilities, broken = world.predict_proba(reference), np.zeros(2, dtype=int)
     seen = set()
     for _ in range(60):
         bands = Bands.fit(*world.draw(generator, 300), alpha=0.1, discard_alpha=0.3)
         found = np.array(bands.band(reference))
         seen |= set(found.tolist())
-        for end, (name, bad) in enumerate((("accept", 1 - chances), ("discard", chances))):
+        for end, (name, bad) in enumerate((("accept", 1 - probabilities), ("discard", probabilities))):
             inside = found == name
             broken[end] += bool(inside.any()) and bad[inside].mean() > (0.1, 0.3)[end]
     assert seen == {"accept", "look", "discard"}
@@ -87,7 +87,7 @@ def test_the_discarded_end_mirrors_the_accepted_one() -> None:
     assert turned.uncertainty is not None and bands.discard_from == pytest.approx(20.0 - turned.uncertainty)
     assert bands.band([-bands.discard_from, -np.inf]) == ["discard", "discard"]
     discarded = -scores >= bands.discard_from
-    counts = f"(on 400 labelled answers: {discarded.sum()} discarded, {int(correct[discarded].sum())} of them right)"
+    counts = f"(on 400 labeled answers: {discarded.sum()} discarded, {int(correct[discarded].sum())} of them right)"
     assert counts in bands.discard_statement
 
 
@@ -100,5 +100,5 @@ def test_bands_with_equal_scores_and_too_few_labels() -> None:
     assert few.discard_from is None and "needs at least 22" in few.discard_statement
     assert few.band([-0.5]) == ["look"]
     assert Bands.fit([-0.5] * 22, [0] * 22).discard_from == 0.0
-    with pytest.raises(InvalidInput, match="below 1 together"):
+    with pytest.raises(InvalidInputError, match="below 1 together"):
         Bands.fit([-0.5] * 100, [0] * 100, alpha=0.6, discard_alpha=0.4)

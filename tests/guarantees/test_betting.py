@@ -1,4 +1,4 @@
-"""The tests of a promise: expectations by hand, level and delay by simulation, bounds by what they mean."""
+"""The tests of a guarantee: expectations by hand, level and delay by simulation, bounds by what they mean."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.betting import LEVEL, _start_shares, change_evidence, find_change, wrong_share
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.1, 0.3, 0.9])
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.0])
-def test_a_kept_promise_wins_nothing_on_average(alpha: float, share: float) -> None:
+def test_a_kept_guarantee_wins_nothing_on_average(alpha: float, share: float) -> None:
     """All 2^12 streams with their probabilities: mean wealth 1 at the limit, below 1 under it, after every label."""
     streams = np.array(list(itertools.product([False, True], repeat=12)))
     p = alpha * share
@@ -78,8 +78,8 @@ def test_bounds_are_wider_than_those_of_one_look_and_miss_seldom() -> None:
 
 
 def test_what_the_level_is_of() -> None:
-    """Kept while no chance is above alpha, however they vary; not where they are so on average only, nor where wrong
-    answers come sooner: docs/watch.md says both.
+    """Kept while no probability is above alpha, however they vary; not where they are so on average only, nor where
+    wrong answers come sooner: docs/watch.md says both.
     """
     generator, streams = np.random.default_rng(8), (300, 1000)
     place, below = np.arange(streams[1]), -math.log(LEVEL)
@@ -99,22 +99,22 @@ def test_what_the_level_is_of() -> None:
 
 @pytest.mark.parametrize("labels", [[0.5, 1], [[[]], 2], "no"])
 def test_labels_must_be_labels(labels: object) -> None:
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         find_change(labels, 0.1)  # type: ignore[arg-type]
 
 
 def test_levels_must_be_shares() -> None:
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         find_change([True], 1.0)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         wrong_share(3, 2)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         wrong_share(-1, 2)
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.1, 1.5, math.nan])
 def test_bounds_have_no_level_that_is_no_share(level: float) -> None:
-    with pytest.raises(InvalidInput, match=r"level.* (must lie between 0 and 1|must be a finite number)"):
+    with pytest.raises(InvalidInputError, match=r"level.* (must lie between 0 and 1|must be a finite number)"):
         wrong_share(1, 10, level)
 
 

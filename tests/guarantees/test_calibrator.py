@@ -1,4 +1,4 @@
-"""Calibrators: chances, bounds, refusals, measures and drift."""
+"""Calibrators: probabilities, bounds, refusals, measures and drift."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from sklearn.metrics import brier_score_loss, log_loss
 
 import semtoken as st
 from semtoken.choices import CurveName
-from semtoken.core.results import ScoredResponse, ScoredToken
-from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.core.results import ScoredAnswer, ScoredToken
+from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees import Fingerprint
 from semtoken.guarantees.calibrator import cross_validated
 from semtoken.guarantees.curves import clipped, fit_beta, fit_venn_abers, log_complement, smoothed_targets
-from semtoken.guarantees.labels import AnswerRecord, answer_record, labelled
+from semtoken.guarantees.exact import forecast, label_order
+from semtoken.guarantees.labels import AnswerRecord, answer_record, labeled
 from semtoken.guarantees.measures import drift, report
-from semtoken.guarantees.promises import forecast, label_order
 from semtoken.stream import stream_generate
 from semtoken.support.almanac import load_questions
 from tests.guarantees.worlds import WORLDS
@@ -37,26 +37,26 @@ def drawn(n: int, world: str = "overconfident", seed: int = 0) -> tuple[np.ndarr
     return WORLDS[world].draw(np.random.default_rng(seed), n)
 
 
-def response(log_score: float, text: str = "Paris", **changes: Any) -> ScoredResponse:
+def response(log_confidence: float, text: str = "Paris", **changes: Any) -> ScoredAnswer:
     token = ScoredToken(
         id=1,
         text=text,
         start=0,
         end=len(text),
-        log_probability=log_score,
-        log_surface_probability=log_score,
-        log_meaning_probability=log_score,
-        log_agreeing_probability=log_score,
+        log_probability=log_confidence,
+        log_surface_probability=log_confidence,
+        log_meaning_probability=log_confidence,
+        log_agreeing_probability=log_confidence,
         neutral=False,
-        cluster_probability=math.exp(log_score),
+        cluster_probability=math.exp(log_confidence),
         prefix_probability=0.0,
         neutral_probability=0.0,
         alternatives=(),
     )
-    answer = ScoredResponse(
+    answer = ScoredAnswer(
         text=text,
         tokens=(token,),
-        log_score=log_score,
+        log_confidence=log_confidence,
         preset="default",
         distribution="raw",
         neutral_only=False,
@@ -68,33 +68,37 @@ def response(log_score: float, text: str = "Paris", **changes: Any) -> ScoredRes
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n", [30, 200])
 def test_chances_lie_within_what_n_labels_can_show(method: CurveName, n: int) -> None:
-    calibrator = st.Calibrator.fit(*drawn(n), method=method)
+    calibrator = st.Calibrator.fit(*drawn(n), curve=method)
     scores = -np.geomspace(1e-12, 1e4, 400)
-    chances = calibrator.chance(scores)
-    assert (chances >= 1 / (n + 2) - 1e-12).all() and (chances <= (n + 1) / (n + 2) + 1e-12).all()
-    bounds = calibrator.chance_bounds(scores)
-    assert (bounds[:, 0] <= chances).all() and (chances <= bounds[:, 1]).all()
-    assert (np.diff(chances) <= 1e-12).all(), "a lower score never has a higher chance"
+    probabilities = calibrator.predict_proba(scores)
+    assert (probabilities >= 1 / (n + 2) - 1e-12).all() and (probabilities <= (n + 1) / (n + 2) + 1e-12).all()
+    bounds = calibrator.predict_proba_interval(scores)
+    assert (bounds[:, 0] <= probabilities).all() and (probabilities <= bounds[:, 1]).all()
+    assert (np.diff(probabilities) <= 1e-12).all(), "a lower score never has a higher probability"
 
 
 def test_blend_is_the_mean_of_its_parts() -> None:
     scores, correct = drawn(100)
     new = -np.geomspace(1e-6, 20, 50)
     wanted = (fit_beta(scores, correct)(new) + fit_venn_abers(scores, correct)(new)) / 2
-    found = st.Calibrator.fit(scores, correct).chance(new)
+    found = st.Calibrator.fit(scores, correct).predict_proba(new)
     np.testing.assert_allclose(found, np.clip(wanted, 1 / 102, 101 / 102), atol=1e-12)
 
 
 def test_one_answer_or_a_list() -> None:
     calibrator = st.Calibrator.fit(*drawn(100))
-    assert calibrator.chance(-0.5) == calibrator.chance([-0.5])[0] == calibrator.chance(response(-0.5))
-    assert calibrator.chance_bounds(-0.5) == tuple(calibrator.chance_bounds([response(-0.5)])[0])
+    assert (
+        calibrator.predict_proba(-0.5)
+        == calibrator.predict_proba([-0.5])[0]
+        == calibrator.predict_proba(response(-0.5))
+    )
+    assert calibrator.predict_proba_interval(-0.5) == tuple(calibrator.predict_proba_interval([response(-0.5)])[0])
 
 
-def test_a_blank_answer_has_no_chance() -> None:
+def test_a_blank_answer_has_no_probability() -> None:
     calibrator = st.Calibrator.fit(*drawn(100))
-    assert math.isnan(calibrator.chance(-math.inf))
-    assert np.isnan(calibrator.chance_bounds([-math.inf, -1.0])[0]).all()
+    assert math.isnan(calibrator.predict_proba(-math.inf))
+    assert np.isnan(calibrator.predict_proba_interval([-math.inf, -1.0])[0]).all()
 
 
 @given(data=some.lists(some.tuples(some.integers(0, 12), some.booleans()), min_size=2, max_size=25))
@@ -134,10 +138,10 @@ def test_beta_is_logistic_regression_without_penalty(seed: int) -> None:
 def test_twenty_labels_still_spread_over_the_range() -> None:
     """scikit-learn's default penalty flattens the slope; ours must not."""
     scores, correct = drawn(60, "score is a probability", 3)
-    chances = st.Calibrator.fit(scores, correct, method="platt").chance([-8.0, -1e-3])
+    probabilities = st.Calibrator.fit(scores, correct, curve="platt").predict_proba([-8.0, -1e-3])
     confidence = np.exp(scores)[:, None]
     flat = LogisticRegression().fit(confidence, correct).predict_proba([[math.exp(-8)], [math.exp(-1e-3)]])[:, 1]
-    assert chances[1] - chances[0] > flat[1] - flat[0]
+    assert probabilities[1] - probabilities[0] > flat[1] - flat[0]
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
@@ -145,20 +149,20 @@ def test_twenty_labels_still_spread_over_the_range() -> None:
 
 def test_too_few_labels_says_how_many_are_missing() -> None:
     scores, correct = drawn(29)
-    with pytest.raises(InvalidInput, match="label 1 more"):
+    with pytest.raises(InvalidInputError, match="label 1 more"):
         st.Calibrator.fit(scores, correct)
 
 
 @pytest.mark.parametrize(("right", "missing"), [(0, 5), (3, 2), (47, 2), (50, 5)])
 def test_too_few_of_one_kind(right: int, missing: int) -> None:
     scores, _ = drawn(50)
-    with pytest.raises(InvalidInput, match=f"{missing} more are missing"):
+    with pytest.raises(InvalidInputError, match=f"{missing} more are missing"):
         st.Calibrator.fit(scores, [1] * right + [0] * (50 - right))
 
 
 def test_blank_answers_are_no_labels() -> None:
     scores, correct = drawn(30)
-    with pytest.raises(InvalidInput, match="There are 29"):
+    with pytest.raises(InvalidInputError, match="There are 29"):
         st.Calibrator.fit([*scores[:29], -math.inf], correct)
 
 
@@ -169,15 +173,15 @@ def test_blank_answers_are_no_labels() -> None:
         (lambda s, c: (s, [math.nan, *c[1:]]), "true or false"),
         (lambda s, c: (s, [0.5, *c[1:]]), "true or false"),
         (lambda s, c: ([math.nan, *s[1:]], c), "at most 0"),
-        (lambda s, c: ([0.2, *s[1:]], c), "Give `log_score`"),
+        (lambda s, c: ([0.2, *s[1:]], c), "Give `log_confidence`"),
         (lambda s, c: (["one", *s[1:]], c), "Scores must be"),
     ],
     ids=["lengths", "NaN label", "half a label", "NaN score", "positive score", "text"],
 )
 def test_input_that_cannot_be_used(change: Any, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         st.Calibrator.fit(*change(*drawn(50)))
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         st.Threshold.fit(*change(*drawn(50)))
 
 
@@ -185,9 +189,9 @@ def test_repeated_answers_are_refused() -> None:
     scores, correct = drawn(50)
     answers = [response(score) for score in scores]
     st.Calibrator.fit(answers, correct)
-    with pytest.raises(InvalidInput, match="Answers 7 and 50 are the same"):
+    with pytest.raises(InvalidInputError, match="Answers 7 and 50 are the same"):
         st.Calibrator.fit([*answers, answers[7]], [*correct, 1])
-    with pytest.raises(InvalidInput, match="Answers 0 and 1 are the same"):
+    with pytest.raises(InvalidInputError, match="Answers 0 and 1 are the same"):
         st.Threshold.fit(answers, correct, prompts=["Capital of France?"] * 50)
 
 
@@ -197,19 +201,19 @@ def test_scores_of_another_kind_are_refused() -> None:
     for changed, named in (
         ({"signature": "k:9"}, "k:9"),
         ({"distribution": "processed"}, "processed"),
-        ({"log_score_bounds": (-1.0, -0.5)}, "top-k"),
+        ({"log_confidence_interval": (-1.0, -0.5)}, "top-k"),
     ):
-        with pytest.raises(CalibratorMismatch, match=named):
-            calibrator.chance(response(-0.5, **changed))
-        with pytest.raises(InvalidInput, match="different ways"):
+        with pytest.raises(CalibratorMismatchError, match=named):
+            calibrator.predict_proba(response(-0.5, **changed))
+        with pytest.raises(InvalidInputError, match="different ways"):
             st.Calibrator.fit([response(s) for s in scores] + [response(-0.5, **changed)], [*correct, 1])
-    with pytest.raises(CalibratorMismatch, match=r"20.*5"):
+    with pytest.raises(CalibratorMismatchError, match=r"20.*5"):
         Fingerprint(k=20).require_same(Fingerprint(k=5))
 
 
 def test_two_of_several_ways_of_scoring_are_named() -> None:
     answers = [response(-0.5, signature=f"preset:{name}") for name in "abc"]
-    with pytest.raises(InvalidInput, match=r"different ways: \('preset:a\|.*\) and \('preset:b\|"):
+    with pytest.raises(InvalidInputError, match=r"different ways: \('preset:a\|.*\) and \('preset:b\|"):
         st.Calibrator.fit(answers * 20, [1, 0] * 30, prompts=range(60))
 
 
@@ -230,10 +234,10 @@ def test_the_report_agrees_with_scikit_learn() -> None:
     calibrator = st.Calibrator.fit(*drawn(300))
     scores, correct = drawn(400, seed=9)
     report = calibrator.report(scores, correct)
-    chances = calibrator.chance(scores)
+    probabilities = calibrator.predict_proba(scores)
     assert not report.cross_validated
-    assert report.brier.value == pytest.approx(brier_score_loss(correct, chances))
-    assert report.log_loss.value == pytest.approx(log_loss(correct, chances))
+    assert report.brier.value == pytest.approx(brier_score_loss(correct, probabilities))
+    assert report.log_loss.value == pytest.approx(log_loss(correct, probabilities))
     base = np.full(400, calibrator.n_correct / 300)
     assert report.brier_gain.value == pytest.approx(report.brier.value - brier_score_loss(correct, base))
     assert report.log_loss_gain.high < 0, "scores that tell right from wrong beat the base rate"
@@ -245,20 +249,20 @@ def test_on_its_own_answers_the_report_cross_validates() -> None:
     scores, correct = drawn(200)
     calibrator = st.Calibrator.fit(scores, correct)
     report = calibrator.report(scores, correct)
-    chances, _ = cross_validated(labelled(scores, correct), "blend", folds=10)
+    probabilities, _ = cross_validated(labeled(scores, correct), "blend", folds=10)
     assert report.cross_validated
-    assert report.brier.value == pytest.approx(brier_score_loss(correct, chances))
-    assert report.brier.value > brier_score_loss(correct, calibrator.chance(scores)), "seen answers look better"
+    assert report.brier.value == pytest.approx(brier_score_loss(correct, probabilities))
+    assert report.brier.value > brier_score_loss(correct, calibrator.predict_proba(scores)), "seen answers look better"
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_cross_validated_chances_are_those_of_calibrators_of_the_other_folds(method: CurveName) -> None:
     scores, correct = drawn(200)
-    chances, base = cross_validated(labelled(scores, correct), method, folds=4, seed=3)
+    probabilities, base = cross_validated(labeled(scores, correct), method, folds=4, seed=3)
     for held in np.array_split(np.random.default_rng(3).permutation(200), 4):
         rest = np.setdiff1d(np.arange(200), held)
-        theirs = st.Calibrator.fit(scores[rest], correct[rest], method).chance(scores[held])
-        assert chances[held] == pytest.approx(theirs, abs=1e-12)
+        theirs = st.Calibrator.fit(scores[rest], correct[rest], method).predict_proba(scores[held])
+        assert probabilities[held] == pytest.approx(theirs, abs=1e-12)
         assert base[held] == pytest.approx(correct[rest].mean())
 
 
@@ -269,7 +273,7 @@ def test_own_answers_are_known_when_they_are_scored_again() -> None:
 
     def records(values: np.ndarray, first: int = 0) -> list[AnswerRecord]:
         return [
-            answer_record(str(i), {"log_score": score, "question": f"q{i + first}", "response": "yes"})
+            answer_record(str(i), {"log_confidence": score, "question": f"q{i + first}", "response": "yes"})
             for i, score in enumerate(values.tolist())
         ]
 
@@ -278,7 +282,7 @@ def test_own_answers_are_known_when_they_are_scored_again() -> None:
     assert calibrator.report(records(again), correct).cross_validated
     assert not calibrator.report(records(scores, first=1000), correct).cross_validated, "equal scores, other questions"
     assert calibrator.report(records(again)[:60], correct[:60]).cross_validated, "a part of them"
-    with pytest.raises(InvalidInput, match="too few to cross-validate"):
+    with pytest.raises(InvalidInputError, match="too few to cross-validate"):
         calibrator.report(records(again)[:20], correct[:20])
     bare = st.Calibrator.fit(scores, correct)
     assert bare.report(np.minimum(scores + generator.normal(0, 1e-4, 200), 0.0), correct).cross_validated
@@ -303,9 +307,9 @@ def test_one_question_with_two_answers_is_drawn_with_both() -> None:
     groups = np.array([0, *range(79)])
     found = calibrator.report(scores, correct, prompts=[f"question {k}" for k in groups])
     base = np.full(80, calibrator.n_correct / calibrator.n)
-    by_hand = report(calibrator.chance(scores), base, correct, cross_validated=False, groups=groups)
+    by_hand = report(calibrator.predict_proba(scores), base, correct, cross_validated=False, groups=groups)
     assert found.brier == by_hand.brier
-    assert found.brier != report(calibrator.chance(scores), base, correct, cross_validated=False).brier
+    assert found.brier != report(calibrator.predict_proba(scores), base, correct, cross_validated=False).brier
 
 
 def test_scores_that_know_nothing_do_not_beat_the_base_rate() -> None:
@@ -352,7 +356,7 @@ def test_the_interval_of_the_drift_holds_the_true_distance() -> None:
 # --- in STC ----------------------------------------------------------------------------------------------------------
 
 
-def fitted_for(stc: st.STC, **origin: str) -> st.Calibrator:
+def fitted_for(stc: st.ScoredModel, **origin: str) -> st.Calibrator:
     """A calibrator with a threshold for the answers of a model, from simulated labels."""
     generator = np.random.default_rng(0)
     scores = -generator.exponential(1, 300)
@@ -364,44 +368,54 @@ def fitted_for(stc: st.STC, **origin: str) -> st.Calibrator:
 
 
 def test_answers_of_a_model_with_a_calibrator_carry_chance_and_decision(tmp_path: Path) -> None:
-    plain = st.STC.from_pretrained("almanac")
+    plain = st.ScoredModel.from_pretrained("almanac")
     prompts = [question.prompt() for question in load_questions("dev")[:6]]
     before = plain.generate(prompts, 8, stop_at_newline=True)
-    assert all(one.chance is None and one.decision is None for one in before)
+    assert all(one.probability_correct is None and one.decision is None for one in before)
     calibrator = fitted_for(plain)
     assert calibrator.threshold is not None
-    middle = float(np.median([-one.log_score for one in before]))
+    middle = float(np.median([-one.log_confidence for one in before]))
     calibrator = replace(calibrator, threshold=replace(calibrator.threshold, uncertainty=middle))
     calibrator.save(tmp_path)
-    stc = st.STC.from_pretrained("almanac", calibrator=tmp_path)
+    stc = st.ScoredModel.from_pretrained("almanac", calibrator=tmp_path)
     seen: list[Any] = []
     found = stc.generate(prompts, 8, stop_at_newline=True, on_result=lambda _, one: seen.append(one))
     assert seen == found
     for one in found:
-        assert one.chance == calibrator.chance(one) and one.chance_bounds == calibrator.chance_bounds(one)
+        assert one.probability_correct == calibrator.predict_proba(
+            one
+        ) and one.probability_correct_interval == calibrator.predict_proba_interval(one)
         assert one.decision == calibrator.decide(one)
         assert one.to_dict()["decision"]["action"] in ("answer", "abstain")
         assert f"decision={one.decision.action!r}" in repr(one)
     assert {one.decision.action for one in found if one.decision} == {"answer", "abstain"}
     blank = stc.score(prompts[:1], [""])[0]
-    assert blank.chance is None and blank.decision is not None and blank.decision.reason == "empty"
+    assert blank.probability_correct is None and blank.decision is not None and blank.decision.reason == "empty"
     stream = stream_generate(stc, prompts[0], 8, stop_at_newline=True)
     assert [token.id for token in stream] == found[0].token_ids
     decided = stream.result.decision
     assert decided is not None and found[0].decision is not None
     assert (decided.action, decided.reason) == (found[0].decision.action, found[0].decision.reason)
-    assert decided.chance == pytest.approx(found[0].chance, rel=1e-4)  # one row at a time: other last bits
+    assert decided.probability_correct == pytest.approx(
+        found[0].probability_correct, rel=1e-4
+    )  # one row at a time: other last bits
 
 
-def test_a_threshold_alone_decides_without_a_chance() -> None:
-    plain = st.STC.from_pretrained("almanac")
+def test_a_threshold_alone_decides_without_a_probability() -> None:
+    plain = st.ScoredModel.from_pretrained("almanac")
     threshold = fitted_for(plain).threshold
-    [found] = st.STC.from_pretrained("almanac", threshold=threshold).generate("Question:\nWho?\nAnswer:\n", 4)
-    assert found.chance is None and found.decision is not None and found.decision.chance is None
+    [found] = st.ScoredModel.from_pretrained("almanac", threshold=threshold).generate("Question:\nWho?\nAnswer:\n", 4)
+    assert (
+        found.probability_correct is None and found.decision is not None and found.decision.probability_correct is None
+    )
     strict = replace(threshold, uncertainty=0.0)  # type: ignore[type-var]
-    stc = st.STC.from_pretrained("almanac", calibrator=fitted_for(plain), threshold=strict)
+    stc = st.ScoredModel.from_pretrained("almanac", calibrator=fitted_for(plain), threshold=strict)
     [rejected] = stc.generate("Question:\nWho?\nAnswer:\n", 4)
-    assert rejected.decision is not None and rejected.decision.action == "abstain" and rejected.chance is not None
+    assert (
+        rejected.decision is not None
+        and rejected.decision.action == "abstain"
+        and rejected.probability_correct is not None
+    )
 
 
 @pytest.mark.parametrize(
@@ -411,15 +425,15 @@ def test_a_threshold_alone_decides_without_a_chance() -> None:
 def test_a_model_refuses_a_calibrator_of_another(preset: Any, word: str) -> None:
     """Of other clusters under the preset that reads them, and of other rules."""
     origin = {"signature": "k:9|preset:paper|words:paper"}
-    calibrator = fitted_for(st.STC.from_pretrained("almanac"), **origin)
-    with pytest.raises(CalibratorMismatch, match=word):
-        st.STC.from_pretrained("almanac", preset=preset, calibrator=calibrator)
-    with pytest.raises(CalibratorMismatch, match=word):
-        st.STC.from_pretrained("almanac", preset=preset, threshold=calibrator.threshold)
+    calibrator = fitted_for(st.ScoredModel.from_pretrained("almanac"), **origin)
+    with pytest.raises(CalibratorMismatchError, match=word):
+        st.ScoredModel.from_pretrained("almanac", preset=preset, calibrator=calibrator)
+    with pytest.raises(CalibratorMismatchError, match=word):
+        st.ScoredModel.from_pretrained("almanac", preset=preset, threshold=calibrator.threshold)
 
 
 def test_another_precision_is_flagged_in_the_answer() -> None:
-    plain = st.STC.from_pretrained("almanac")
+    plain = st.ScoredModel.from_pretrained("almanac")
     calibrator = fitted_for(plain, dtype="int4", model="almanac")
-    [found] = st.STC.from_pretrained("almanac", calibrator=calibrator).generate("Question:\nWho?\nAnswer:\n", 4)
+    [found] = st.ScoredModel.from_pretrained("almanac", calibrator=calibrator).generate("Question:\nWho?\nAnswer:\n", 4)
     assert [flag.code for flag in found.flags if "int4" in flag.message] == ["calibrated_elsewhere"]

@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import binom, binomtest
 
 import semtoken as st
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees import curves, measures
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.fitting import _round_up
@@ -25,8 +25,8 @@ from tests.guarantees.test_calibrator import drawn, response
 @pytest.mark.parametrize(("width", "both"), [(0.099, False), (0.101, True)])
 def test_chances_at_both_ends_are_shown_of_wide_intervals(width: float, both: bool) -> None:
     calibrator = st.Calibrator.fit(*drawn(200))
-    answer = response(math.log(0.5)).with_fields(log_score_bounds=(math.log(0.45), math.log(0.45 + width)))
-    assert ("chance_at_ends" in CalibratorInUse(calibrator).block(answer)) == both
+    answer = response(math.log(0.5)).with_fields(log_confidence_interval=(math.log(0.45), math.log(0.45 + width)))
+    assert ("probability_correct_at_ends" in CalibratorInUse(calibrator).block(answer)) == both
 
 
 @pytest.mark.parametrize(("n", "about"), [(99, "{tenths} of 10"), (100, "{percent:.0f}% of the")])
@@ -34,14 +34,16 @@ def test_a_chance_in_words(n: int, about: str) -> None:
     used = CalibratorInUse(st.Calibrator.fit(*drawn(n)))
     answer, blank = response(-0.7), response(-math.inf, text="")
     block = used.block(answer)
-    low, chance, high = (100 * block[name] for name in ("chance_lower", "chance", "chance_upper"))
-    share = about.format(tenths=round(chance / 10), percent=chance)
+    low, probability_correct, high = (
+        100 * block[name] for name in ("probability_correct_lower", "probability_correct", "probability_correct_upper")
+    )
+    share = about.format(tenths=round(probability_correct / 10), percent=probability_correct)
     told = f"right in about {share} answers like this one ({low:.0f} to {high:.0f}%, {n} labels)"
-    assert used.sentence(answer) == told and used.sentence(blank) == "a blank answer has no chance"
-    threshold = st.Threshold.fit(*drawn(n), promise="missed", alpha=0.3)
+    assert used.sentence(answer) == told and used.sentence(blank) == "a blank answer has no probability"
+    threshold = st.Threshold.fit(*drawn(n), guarantee="miss_rate", alpha=0.3)
     deciding = CalibratorInUse(replace(used.calibrator, threshold=threshold))
     assert deciding.sentence(answer) == f"{told} · {threshold.decide(-0.7).action}"
-    assert deciding.sentence(blank) == "a blank answer has no chance · abstain"
+    assert deciding.sentence(blank) == "a blank answer has no probability · abstain"
 
 
 def test_how_a_calibrator_did_on_new_labels() -> None:
@@ -79,7 +81,7 @@ def test_scores_within_two_hundredths_are_those_of_the_fit(moved: float, theirs:
 
 @pytest.mark.parametrize(("known", "same"), [(10, False), (11, True)])
 def test_more_than_a_tenth_of_known_answers_are_those_of_the_fit(known: int, same: bool) -> None:
-    calibrator = SimpleNamespace(labelled=tuple(f"old {i}" for i in range(50)))
+    calibrator = SimpleNamespace(labeled=tuple(f"old {i}" for i in range(50)))
     names = [f"old {i}" for i in range(known)] + [f"new {i}" for i in range(100 - known)]
     assert st.Calibrator._fitted_on(calibrator, None, names) == same  # type: ignore[arg-type]
 
@@ -124,11 +126,11 @@ def test_the_labels_that_would_do_are_hardly_more_than_needed(wrong: int, alpha:
 
 @pytest.mark.parametrize("start", [-0.1, 0.0, 1.01, 1.5])
 def test_a_share_to_begin_with_is_a_share(start: float) -> None:
-    with pytest.raises(InvalidInput, match=r"start must be a share of answers in \(0, 1\]"):
+    with pytest.raises(InvalidInputError, match=r"start must be a share of answers in \(0, 1\]"):
         st.Threshold.fit(-np.arange(1, 101) / 100, np.ones(100), start=start)
 
 
-def test_promises_are_ten_percent_with_ninety_percent_confidence_unless_told_otherwise() -> None:
+def test_guarantees_are_ten_percent_with_ninety_percent_confidence_unless_told_otherwise() -> None:
     scores, correct = drawn(400)
     groups, usual = ["a", "b"] * 200, {"alpha": 0.1, "delta": 0.1}
     assert st.Threshold.fit(scores, correct) == st.Threshold.fit(scores, correct, **usual)
@@ -137,24 +139,24 @@ def test_promises_are_ten_percent_with_ninety_percent_confidence_unless_told_oth
     assert grouped == GroupThresholds.fit(scores, correct, groups=groups, **usual)
 
 
-def test_blank_answers_count_as_most_doubtful_wrong_ones_in_a_joint_promise() -> None:
+def test_blank_answers_count_as_most_doubtful_wrong_ones_in_a_joint_guarantee() -> None:
     scores, correct = drawn(200)
-    blank = st.Threshold.fit([*scores, *[-math.inf] * 30], [*correct, *[0] * 30], promise="joint", alpha=0.2)
-    doubtful = st.Threshold.fit([*scores, *[-1e6] * 30], [*correct, *[0] * 30], promise="joint", alpha=0.2)
+    blank = st.Threshold.fit([*scores, *[-math.inf] * 30], [*correct, *[0] * 30], guarantee="joint_risk", alpha=0.2)
+    doubtful = st.Threshold.fit([*scores, *[-1e6] * 30], [*correct, *[0] * 30], guarantee="joint_risk", alpha=0.2)
     assert blank.uncertainty == doubtful.uncertainty is not None
-    assert blank.uncertainty != st.Threshold.fit(scores, correct, promise="joint", alpha=0.2).uncertainty
+    assert blank.uncertainty != st.Threshold.fit(scores, correct, guarantee="joint_risk", alpha=0.2).uncertainty
 
 
 @pytest.mark.parametrize(
     ("n", "right", "told"),
     [
-        (21, 21, "needs at least 22 labelled answers. There are 21: 1 are missing."),
-        (22, 0, "among 22 labelled ones, and of the 22 with the surest score 22 are wrong."),
-        (22, 22, "at most 10% of all questions get a wrong answer (on 22 labelled answers: 22 accepted, 0 of them"),
+        (21, 21, "needs at least 22 labeled answers. There are 21: 1 are missing."),
+        (22, 0, "among 22 labeled ones, and of the 22 with the surest score 22 are wrong."),
+        (22, 22, "at most 10% of all questions get a wrong answer (on 22 labeled answers: 22 accepted, 0 of them"),
     ],
 )
-def test_22_labels_are_the_fewest_for_a_joint_promise_of_ten_percent(n: int, right: int, told: str) -> None:
-    found = st.Threshold.fit([-0.5] * n, [1] * right + [0] * (n - right), promise="joint", alpha=0.1)
+def test_22_labels_are_the_fewest_for_a_joint_guarantee_of_ten_percent(n: int, right: int, told: str) -> None:
+    found = st.Threshold.fit([-0.5] * n, [1] * right + [0] * (n - right), guarantee="joint_risk", alpha=0.1)
     assert told in found.statement and (found.n, found.n_wrong) == (n, n - right)
 
 
@@ -164,7 +166,7 @@ def test_a_calibrator_needs_five_right_and_five_wrong_answers(right: int) -> Non
     if 5 <= right <= 25:
         assert st.Calibrator.fit(scores, correct).n == 30
     else:
-        with pytest.raises(InvalidInput, match="4 of 30: 1 more are missing"):
+        with pytest.raises(InvalidInputError, match="4 of 30: 1 more are missing"):
             st.Calibrator.fit(scores, correct)
 
 
@@ -177,31 +179,31 @@ def test_numbers_are_rounded_up_to_two_digits() -> None:
 def test_two_hundred_scores_without_labels_place_thresholds(count: int, blank: int) -> None:
     """Blank answers have no finite score and do not count."""
     scores, correct = drawn(300)
-    unlabelled = np.concatenate([np.linspace(-3, -0.01, count), np.full(blank, -np.inf)])
+    unlabeled = np.concatenate([np.linspace(-3, -0.01, count), np.full(blank, -np.inf)])
     if count == 200:
-        found = st.Threshold.fit(scores, correct, alpha=0.3, unlabelled=unlabelled)
-        assert found.tests[0].threshold in np.quantile(-unlabelled[:200], np.linspace(found.start or 0, 1, 31))
+        found = st.Threshold.fit(scores, correct, alpha=0.3, unlabeled=unlabeled)
+        assert found.tests[0].threshold in np.quantile(-unlabeled[:200], np.linspace(found.start or 0, 1, 31))
     else:
-        with pytest.raises(InvalidInput, match="There are 199: 1 are missing"):
-            st.Threshold.fit(scores, correct, alpha=0.3, unlabelled=unlabelled)
+        with pytest.raises(InvalidInputError, match="There are 199: 1 are missing"):
+            st.Threshold.fit(scores, correct, alpha=0.3, unlabeled=unlabeled)
 
 
 @pytest.mark.parametrize("count", [20, 21])
-def test_twenty_groups_can_have_promises(count: int) -> None:
+def test_twenty_groups_can_have_guarantees(count: int) -> None:
     scores, correct = drawn(210)
     groups = [f"group {k % count}" for k in range(210)]
     if count == 20:
         assert len(GroupThresholds.fit(scores, correct, groups=groups).thresholds) == 20
     else:
-        with pytest.raises(InvalidInput, match="There are 21 groups, and at most 20"):
+        with pytest.raises(InvalidInputError, match="There are 21 groups, and at most 20"):
             GroupThresholds.fit(scores, correct, groups=groups)
 
 
 @pytest.mark.parametrize(("inside", "end", "outside"), [(-1.1e-6, -1e-6, 0.0), (-49.0, -50.0, -70.0)])
 def test_chances_end_with_a_millionth_and_fifty_nats(inside: float, end: float, outside: float) -> None:
     for curve in (curves.fit_beta(*drawn(400)), curves.fit_platt(*drawn(400))):
-        chances = [float(curve(np.array([score]))[0]) for score in (inside, end, outside)]
-        assert chances[0] != chances[1] == chances[2]
+        probabilities = [float(curve(np.array([score]))[0]) for score in (inside, end, outside)]
+        assert probabilities[0] != probabilities[1] == probabilities[2]
 
 
 def test_a_temperature_divides_the_log_score() -> None:
@@ -210,7 +212,7 @@ def test_a_temperature_divides_the_log_score() -> None:
 
 @pytest.mark.parametrize(("bounds", "width"), [(None, 0.0), ((math.log(0.2), math.log(0.5)), 0.3)])
 def test_the_width_of_an_uncertainty(bounds: tuple[float, float] | None, width: float) -> None:
-    record: Any = SimpleNamespace(log_score_bounds=bounds)
+    record: Any = SimpleNamespace(log_confidence_interval=bounds)
     assert AnswerRecord.uncertainty_width.fget(record) == pytest.approx(width)  # type: ignore[attr-defined]
 
 

@@ -14,7 +14,7 @@ from semtoken.guarantees.journal.entries import AnswerOrigin, Recording, Samplin
 PROBABILITIES = 0.3, 0.45, 0.1, 0.5, 0.2, 0.49, 0.4, 0.9
 
 
-def scored(*, open_mass: float = 0.0) -> st.ScoredResponse:
+def scored(*, open_mass: float = 0.0) -> st.ScoredAnswer:
     """Eight tokens of these probabilities, each with one rival that has the rest but for `open_mass` of it."""
     items = []
     for place, p in enumerate(PROBABILITIES):
@@ -23,7 +23,7 @@ def scored(*, open_mass: float = 0.0) -> st.ScoredResponse:
         items.append({**own, "top_logprobs": [rival, own]})
     content = "".join(item["token"] for item in items)
     choice = {"message": {"role": "assistant", "content": content}, "logprobs": {"content": items}}
-    return st.score_payload({"object": "chat.completion", "choices": [choice | {"finish_reason": "stop"}]})[0]
+    return st.score_reply({"object": "chat.completion", "choices": [choice | {"finish_reason": "stop"}]})[0]
 
 
 def recording(origin: AnswerOrigin, *, keep: bool = False) -> Recording:
@@ -47,21 +47,27 @@ def test_the_five_least_sure_tokens_below_one_half_are_kept_in_the_order_of_the_
 
 def test_the_numbers_of_an_answer_stand_each_under_its_name() -> None:
     origin = AnswerOrigin("proxy", "model of the command", "engine", k=2)
-    block = {"chance": 0.7, "chance_lower": 0.6, "chance_upper": 0.8, "decision": "answer", "reason": "r"}
-    exact = replace(scored(), log_score_bounds=None)
+    block = {
+        "probability_correct": 0.7,
+        "probability_correct_lower": 0.6,
+        "probability_correct_upper": 0.8,
+        "decision": "answer",
+        "reason": "r",
+    }
+    exact = replace(scored(), log_confidence_interval=None)
     found = recording(origin).entry(exact, block, model="m" * 201)
     product = sum(map(math.log, PROBABILITIES))
-    assert (found.log_score, found.log_score_low, found.log_score_high) == pytest.approx((product,) * 3)
+    assert (found.log_confidence, found.log_confidence_low, found.log_confidence_high) == pytest.approx((product,) * 3)
     one_minus = 1 - math.exp(product)
     assert (found.uncertainty, found.uncertainty_low, found.uncertainty_high) == pytest.approx((one_minus,) * 3)
     assert (found.method, found.k, found.n_tokens, found.model) == ("exact", None, 8, "m" * 200)
-    assert (found.chance, found.chance_low, found.chance_high) == (0.7, 0.6, 0.8)
+    assert (found.probability_correct, found.probability_correct_low, found.probability_correct_high) == (0.7, 0.6, 0.8)
     assert (found.decision, found.reason, found.calibrator) == ("answer", "r", None)  # nobody says which one decided
     wide = scored(open_mass=0.5)
     bounded = recording(origin).entry(wide, {})
     assert (bounded.method, bounded.k, bounded.model) == ("top-k", 2, "model of the command")
-    assert (bounded.log_score_low, bounded.log_score_high) == wide.log_score_bounds
-    low, high = wide.log_score_bounds or (0.0, 0.0)
+    assert (bounded.log_confidence_low, bounded.log_confidence_high) == wide.log_confidence_interval
+    low, high = wide.log_confidence_interval or (0.0, 0.0)
     assert low < high
     assert (bounded.uncertainty_low, bounded.uncertainty_high) == pytest.approx((1 - math.exp(high), 1 - math.exp(low)))
 

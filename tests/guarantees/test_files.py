@@ -17,7 +17,7 @@ import pytest
 import semtoken as st
 from semtoken.choices import CurveName
 from semtoken.clustering.token_clusters import TokenClusters
-from semtoken.errors import ArtifactError, CalibratorMismatch
+from semtoken.errors import ArtifactError, CalibratorMismatchError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.calibrator import _digest, _dumped, from_bytes, to_bytes
 from tests import worked
@@ -34,8 +34,8 @@ def saved(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("method", METHODS)
 def test_what_is_saved_comes_back(method: CurveName, tmp_path: Path) -> None:
     scores, correct = drawn(80)
-    calibrator = st.Calibrator.fit([response(s) for s in scores], correct, method=method)
-    threshold = st.Threshold.fit(scores, correct, promise="missed", alpha=0.3)
+    calibrator = st.Calibrator.fit([response(s) for s in scores], correct, curve=method)
+    threshold = st.Threshold.fit(scores, correct, guarantee="miss_rate", alpha=0.3)
     calibrator.save(tmp_path, threshold)
     assert st.Calibrator.load(tmp_path) == replace(calibrator, threshold=threshold)
 
@@ -176,7 +176,7 @@ def test_steps_outside_of_zero_to_one_are_refused(saved: Path, place: int, value
         from_bytes(_dumped({"sha256": _digest(values), **values}))
 
 
-def test_labelled_scores_must_not_fall(saved: Path) -> None:
+def test_labeled_scores_must_not_fall(saved: Path) -> None:
     values = json.loads(saved.read_bytes())
     values.pop("sha256")
     values["scores"][1] = values["scores"][0] - 0.01
@@ -186,7 +186,7 @@ def test_labelled_scores_must_not_fall(saved: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("alpha", 0.0), ("alpha", 1.0), ("n", 1), ("n_wrong", -1), ("uncertainty", -0.1), ("promise", "all")],
+    [("alpha", 0.0), ("alpha", 1.0), ("n", 1), ("n_wrong", -1), ("uncertainty", -0.1), ("guarantee", "all")],
 )
 def test_thresholds_outside_their_ranges_are_refused(saved: Path, name: str, value: Any) -> None:
     scores = -np.arange(1, 101) / 100
@@ -238,17 +238,17 @@ def test_other_clusters_are_refused(tmp_path: Path) -> None:
     clusters = worked.clusters()
     scored = [st.score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), clusters, "paper")]
     scores, correct = drawn(50)
-    answers = [replace(scored[0], log_score=score) for score in scores]
+    answers = [replace(scored[0], log_confidence=score) for score in scores]
     st.Calibrator.fit(answers, correct, clusters=clusters).save(tmp_path)
     assert st.Calibrator.load(tmp_path, clusters=clusters).n == 50
     known = json.loads((tmp_path / "calibrator.json").read_text())["fingerprint"]["clusters"]
     assert known == hashlib.sha256(np.asarray(worked.LABELS, dtype="<i4").tobytes()).hexdigest()[:16]
     moved = TokenClusters(np.roll(worked.LABELS, 1), worked.vocabulary())
-    with pytest.raises(CalibratorMismatch, match="cluster"):
+    with pytest.raises(CalibratorMismatchError, match="cluster"):
         st.Calibrator.load(tmp_path, clusters=moved)
-    with pytest.raises(CalibratorMismatch, match=r"preset:paper.*preset:default"):
+    with pytest.raises(CalibratorMismatchError, match=r"preset:paper.*preset:default"):
         other = st.score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), clusters)
-        st.Calibrator.load(tmp_path).chance(other)
+        st.Calibrator.load(tmp_path).predict_proba(other)
 
 
 def test_a_saved_calibrator_needs_neither_scipy_nor_scikit_learn(saved: Path) -> None:

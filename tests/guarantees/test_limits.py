@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 import semtoken as st
-from semtoken.choices import Promise
-from semtoken.errors import InvalidInput
+from semtoken.choices import Guarantee
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.journal.database import cause, engine_of, url_of
 from semtoken.guarantees.journal.entries import _name
 from semtoken.guarantees.journal.export import records
 from semtoken.guarantees.journal.labels import LabelAgreement, add_label, queue, sampled_answers
 from semtoken.guarantees.journal.store import Journal
-from semtoken.guarantees.journal.watch import _compared, promise_report, watch
+from semtoken.guarantees.journal.watch import _compared, guarantee_report, watch
 from semtoken.guarantees.journal.writer import JournalWriter
 from semtoken.guarantees.judge import KINDS, Claim
 from semtoken.guarantees.measures import Drift
@@ -35,17 +35,17 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 
 def selective(alpha: float) -> Claim:
-    return Claim(KINDS["selective"], alpha, 0.1)
+    return Claim(KINDS["selective_risk"], alpha, 0.1)
 
 
 def test_the_least_sure_of_the_newest_two_thousand_are_asked_about(journal: Journal) -> None:
-    journal.add(rows_of(entry(i, sampled=False, chance=i / 3000) for i in range(2_100)))
+    journal.add(rows_of(entry(i, sampled=False, probability_correct=i / 3000) for i in range(2_100)))
     asked = [row["id"] for row in queue(journal, "ann", "doubtful", limit=1000)]
     assert asked == [f"entry-{i}" for i in range(100, 300)]
     assert len(queue(journal, "ann", "doubtful", limit=3)) == 3
 
 
-def test_the_sample_is_labelled_from_its_oldest_hundred_on(journal: Journal) -> None:
+def test_the_sample_is_labeled_from_its_oldest_hundred_on(journal: Journal) -> None:
     journal.add(rows_of(entry(i, sampled=True) for i in range(120)))
     asked = {row["id"] for row in queue(journal, "ann", limit=1000)}
     assert asked == {f"entry-{i}" for i in range(100)}
@@ -56,22 +56,22 @@ def test_twenty_answers_are_given_to_label_at_a_time_and_to_people_with_a_name(j
     assert len(queue(journal, "ann")) == 20 and len(queue(journal, "ann", limit=21)) == 21
     assert len(queue(journal, "a" * 100)) == 20
     for name in ("a" * 101, " "):
-        with pytest.raises(InvalidInput, match="up to 100 characters"):
+        with pytest.raises(InvalidInputError, match="up to 100 characters"):
             queue(journal, name)
     assert _name("m" * 200) == "m" * 200 == _name("m" * 201) and _name("") is _name(7) is None
 
 
 def test_thresholds_are_placed_by_the_newest_five_thousand(journal: Journal) -> None:
-    journal.add(rows_of(entry(i, sampled=True, log_score=-i / 1e4, headline=None) for i in range(5_010)))
+    journal.add(rows_of(entry(i, sampled=True, log_confidence=-i / 1e4, headline=None) for i in range(5_010)))
     for number in (0, 5_009):
         add_label(journal, f"entry-{number}", "ann", True)
     found = sampled_answers(journal)
-    scores = sorted(-(one.log_score or 0.0) * 1e4 for one in found)
+    scores = sorted(-(one.log_confidence or 0.0) * 1e4 for one in found)
     assert scores == pytest.approx([0, *range(10, 5_010)])
     assert [one.correct for one in found].count(True) == 2
 
 
-def test_answers_scored_like_the_one_labelled_last_are_taken(journal: Journal) -> None:
+def test_answers_scored_like_the_one_labeled_last_are_taken(journal: Journal) -> None:
     signatures = ["preset:paper", "preset:paper", "preset:default", "preset:default", "preset:paper", "preset:default"]
     journal.add(rows_of(entry(i, sampled=True, signature=signature) for i, signature in enumerate(signatures)))
     for number in (0, 1, 2, 3):
@@ -86,7 +86,7 @@ def test_as_many_of_the_newest_scores_are_compared(journal: Journal, questions: 
     journal.use(used.file, used.checksum)
     spread = np.linspace(-0.01, -3, questions)
     about = {"calibrator": used.checksum, "headline": None}
-    journal.add(rows_of(entry(i, log_score=float(score), **about) for i, score in enumerate(spread)))
+    journal.add(rows_of(entry(i, log_confidence=float(score), **about) for i, score in enumerate(spread)))
     report = watch(journal)
     assert (None if report.moved is None else report.moved.n_recent) == compared
 
@@ -96,17 +96,17 @@ def test_a_new_journal_samples_five_in_a_hundred(journal: Journal) -> None:
 
 
 def test_each_state_is_said_with_its_counts_and_ends_in_percent() -> None:
-    kept = promise_report([False] * 200, range(200), selective(0.1))
+    kept = guarantee_report([False] * 200, range(200), selective(0.1))
     assert kept.sentence == (
-        f"Kept so far: 0 of 200 labelled accepted answers are wrong (between 0% and {100 * kept.high:.1f}%); "
+        f"Kept so far: 0 of 200 labeled accepted answers are wrong (between 0% and {100 * kept.high:.1f}%); "
         "guaranteed: at most 10%."
     )
-    assert promise_report([], [], selective(0.1)).sentence == "Too few labels to tell (0). Guaranteed: at most 10%."
-    for promise, said in (
-        ("missed", "3 of 20 labelled wrong answers were accepted"),
-        ("joint", "3 of 20 labelled answers were"),
+    assert guarantee_report([], [], selective(0.1)).sentence == "Too few labels to tell (0). Guaranteed: at most 10%."
+    for guarantee, said in (
+        ("miss_rate", "3 of 20 labeled wrong answers were accepted"),
+        ("joint_risk", "3 of 20 labeled answers were"),
     ):
-        report = promise_report([i % 6 == 5 for i in range(20)], range(20), Claim(KINDS[promise], 0.1, 0.1))
+        report = guarantee_report([i % 6 == 5 for i in range(20)], range(20), Claim(KINDS[guarantee], 0.1, 0.1))
         assert said in report.sentence and (report.n, report.wrong, report.alpha) == (20, 3, 0.1)
         assert report.state == "unknown" and report.sentence.startswith("Too few labels to tell (20). 3 of 20")
 
@@ -115,7 +115,7 @@ def test_each_state_is_said_with_its_counts_and_ends_in_percent() -> None:
 def test_a_watch_takes_no_level_that_is_no_share(journal: Journal, level: float) -> None:
     calibrator = fitted()
     journal.use(calibrator.file, calibrator.checksum)
-    with pytest.raises(InvalidInput, match=f"level must lie between 0 and 1, both excluded. Got {level} instead"):
+    with pytest.raises(InvalidInputError, match=f"level must lie between 0 and 1, both excluded. Got {level} instead"):
         watch(journal, level=level)
     assert watch(journal, level=0.01).level == 0.01
 
@@ -124,11 +124,13 @@ def test_a_quarter_of_a_gibibyte_may_wait_for_the_database(journal: Journal, tmp
     assert JournalWriter(journal, tmp_path)._most_waiting == 268_435_456
 
 
-@pytest.mark.parametrize(("promise", "n", "wrong"), [("selective", 6, 2), ("missed", 5, 2), ("joint", 10, 2)])
-def test_a_promise_is_about_its_own_answers(journal: Journal, promise: Promise, n: int, wrong: int) -> None:
-    """Of ten labelled answers six were accepted, two of them wrong; of the four that were not three are wrong."""
+@pytest.mark.parametrize(
+    ("guarantee", "n", "wrong"), [("selective_risk", 6, 2), ("miss_rate", 5, 2), ("joint_risk", 10, 2)]
+)
+def test_a_guarantee_is_about_its_own_answers(journal: Journal, guarantee: Guarantee, n: int, wrong: int) -> None:
+    """Of ten labeled answers six were accepted, two of them wrong; of the four that were not three are wrong."""
     scores, correct = -np.arange(1, 401) / 100, np.arange(400) % 10 > 0
-    threshold = st.Threshold.fit(scores, correct, alpha=0.5, promise=promise)
+    threshold = st.Threshold.fit(scores, correct, alpha=0.5, guarantee=guarantee)
     applied = CalibratorInUse(replace(st.Calibrator.fit(scores, correct), threshold=threshold))
     journal.use(applied.file, applied.checksum)
     decisions = ["answer"] * 6 + ["abstain"] * 4 + ["answer"] * 3
@@ -176,7 +178,7 @@ def test_the_exit_status_of_a_watch(journal: Journal, tmp_path: Path) -> None:
 def test_the_random_sample_is_a_share(journal: Journal) -> None:
     assert [journal.sampling(rate)[0].rate for rate in (0.0, 1.0)] == [0.0, 1.0]
     for rate in (-0.001, 1.001):
-        with pytest.raises(InvalidInput, match="must be from 0 to 1"):
+        with pytest.raises(InvalidInputError, match="must be from 0 to 1"):
             journal.sampling(rate)
 
 
@@ -184,8 +186,8 @@ def test_the_random_sample_is_a_share(journal: Journal) -> None:
     ("twice", "disagreed", "said"),
     [
         (0, 0, "No answer has labels of two people yet"),
-        (5, 0, "People disagree on 0 of 5 answers that two of them labelled (0%; 95% interval 0 to 43%)."),
-        (5, 1, "on 1 of 5 answers that two of them labelled (20%; 95% interval 4 to 62%). Such an answer counts"),
+        (5, 0, "People disagree on 0 of 5 answers that two of them labeled (0%; 95% interval 0 to 43%)."),
+        (5, 1, "on 1 of 5 answers that two of them labeled (20%; 95% interval 4 to 62%). Such an answer counts"),
         (40, 38, "(95%; 95% interval 83 to 99%). Such an answer counts as wrong."),
     ],
 )
@@ -196,7 +198,7 @@ def test_agreement_is_told_with_wilsons_interval(twice: int, disagreed: int, sai
 
 def test_what_has_no_number_is_asked_about_first_and_then_by_chance_or_confidence(journal: Journal) -> None:
     told = [(0.4, 0.1), (None, 0.3), (None, None), (0.2, 0.9), (None, None)]
-    journal.add(rows_of(entry(i, sampled=False, chance=c, confidence=u) for i, (c, u) in enumerate(told)))
+    journal.add(rows_of(entry(i, sampled=False, probability_correct=c, confidence=u) for i, (c, u) in enumerate(told)))
     assert [row["id"] for row in queue(journal, "ann", "doubtful")] == [f"entry-{i}" for i in (2, 4, 3, 1, 0)]
 
 
@@ -225,10 +227,10 @@ def test_the_newest_two_calibrators_are_compared_and_no_older_one(journal: Journ
     journal.add(
         rows_of(
             [
-                entry(0, log_score=score, calibrator=strict.checksum, **about),
-                entry(1, log_score=score, calibrator=lenient.checksum, **about),
-                entry(2, log_score=-9.0, calibrator=strict.checksum, **about),
-                entry(3, log_score=-9.0, calibrator=strict.checksum, **about | {"decision": "answer"}),
+                entry(0, log_confidence=score, calibrator=strict.checksum, **about),
+                entry(1, log_confidence=score, calibrator=lenient.checksum, **about),
+                entry(2, log_confidence=-9.0, calibrator=strict.checksum, **about),
+                entry(3, log_confidence=-9.0, calibrator=strict.checksum, **about | {"decision": "answer"}),
             ]
         )
     )

@@ -1,4 +1,4 @@
-"""Measures of chances against counting by hand, and intervals against SciPy's bootstrap."""
+"""Measures of probabilities against counting by hand, and intervals against SciPy's bootstrap."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, bootstrap, ks_2samp
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.measures import Bin, calibration_error, drift, log_losses, reliability, report
 
 
 def world(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     generator = np.random.default_rng(seed)
-    chances = generator.uniform(0.05, 0.95, n)
-    return chances, (generator.random(n) < chances).astype(float)
+    probabilities = generator.uniform(0.05, 0.95, n)
+    return probabilities, (generator.random(n) < probabilities).astype(float)
 
 
 @pytest.mark.parametrize(("n", "bins"), [(9, 1), (10, 1), (19, 1), (20, 2), (99, 9), (100, 10), (1000, 10)])
 def test_ten_bins_from_a_hundred_answers_on(n: int, bins: int) -> None:
-    chances, correct = world(n)
-    found = reliability(chances, correct)
-    order = np.argsort(chances)
+    probabilities, correct = world(n)
+    found = reliability(probabilities, correct)
+    order = np.argsort(probabilities)
     assert len(found) == bins and sum(one.n for one in found) == n
     done = 0
     for one in found:
@@ -28,23 +28,23 @@ def test_ten_bins_from_a_hundred_answers_on(n: int, bins: int) -> None:
         done += one.n
         right = int(correct[inside].sum())
         interval = binomtest(right, one.n).proportion_ci(0.95, method="wilson")
-        values = (one.chance, one.right, one.low, one.high)
-        assert values == pytest.approx((chances[inside].mean(), right / one.n, interval.low, interval.high))
+        values = (one.probability_correct, one.right, one.low, one.high)
+        assert values == pytest.approx((probabilities[inside].mean(), right / one.n, interval.low, interval.high))
         assert abs(one.n - n / bins) <= 1
-    error = sum(one.n / n * abs(one.chance - one.right) for one in found)
+    error = sum(one.n / n * abs(one.probability_correct - one.right) for one in found)
     assert calibration_error(found) == pytest.approx(error)
     assert calibration_error([Bin(1, 0.5, 0.7, 0, 1), Bin(3, 0.2, 0.1, 0, 1)]) == pytest.approx((0.2 + 3 * 0.1) / 4)
 
 
 def test_losses_and_their_intervals() -> None:
-    chances, correct = world(300, seed=1)
+    probabilities, correct = world(300, seed=1)
     base = np.full(300, 0.6)
     assert log_losses(np.array([0.8, 0.8]), np.array([1.0, 0.0])) == pytest.approx([-np.log(0.8), -np.log(0.2)])
-    found = report(chances, base, correct, cross_validated=False)
+    found = report(probabilities, base, correct, cross_validated=False)
     losses = {
-        "brier": (chances - correct) ** 2,
-        "brier_gain": (chances - correct) ** 2 - (base - correct) ** 2,
-        "log_loss_gain": log_losses(chances, correct) - log_losses(base, correct),
+        "brier": (probabilities - correct) ** 2,
+        "brier_gain": (probabilities - correct) ** 2 - (base - correct) ** 2,
+        "log_loss_gain": log_losses(probabilities, correct) - log_losses(base, correct),
     }
     for name, values in losses.items():
         one = getattr(found, name)
@@ -57,9 +57,9 @@ def test_losses_and_their_intervals() -> None:
 
 def test_the_answers_of_a_question_are_drawn_together() -> None:
     """Each answer four times: as one question each the interval is that of the answers alone, twice as wide."""
-    chances, correct = world(200, seed=2)
-    four = [np.repeat(one, 4) for one in (chances, np.full(200, 0.5), correct)]
-    own = report(chances, np.full(200, 0.5), correct, cross_validated=False).brier
+    probabilities, correct = world(200, seed=2)
+    four = [np.repeat(one, 4) for one in (probabilities, np.full(200, 0.5), correct)]
+    own = report(probabilities, np.full(200, 0.5), correct, cross_validated=False).brier
     together = report(*four, cross_validated=False, groups=np.repeat(np.arange(200), 4)).brier
     apart = report(*four, cross_validated=False).brier
     assert together.high - together.low == pytest.approx(own.high - own.low, rel=0.02)
@@ -86,5 +86,5 @@ def test_the_band_of_a_distance_is_95_percent_wide() -> None:
     same = drift(first, first)
     assert (same.distance, same.low) == (0.0, 0.0) and 0 < same.high < 1
     assert drift(first, first + 100).high == 1.0
-    with pytest.raises(InvalidInput, match="no recent scores"):
+    with pytest.raises(InvalidInputError, match="no recent scores"):
         drift(first, first[:0])

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from semtoken.errors import CalibratorMismatch, InvalidInput
-from semtoken.guarantees.labels import answer_record, log_score_ends, log_scores, read_answers
+from semtoken.errors import CalibratorMismatchError, InvalidInputError
+from semtoken.guarantees.labels import answer_record, log_confidences, log_score_ends, read_answers
 
 
 def answer(name: str, **more: Any) -> SimpleNamespace:
     headline = SimpleNamespace(name=name, value=0.7, confidence_bounds=(0.4, 0.6))
-    known = {"log_score": -0.5, "log_score_bounds": (-0.9, -0.3), "scores": {"own": 2.0}}
+    known = {"log_confidence": -0.5, "log_confidence_interval": (-0.9, -0.3), "scores": {"own": 2.0}}
     return SimpleNamespace(**known | {"score_bounds": {"own": (1.0, 3.0)}, "headline": headline} | more)
 
 
@@ -29,7 +29,7 @@ def test_which_number_and_which_bounds_count() -> None:
         ("own", "stc", -math.log1p(math.exp(2)), (-math.log1p(math.exp(3)), -math.log1p(math.exp(1)))),
     ):
         one = answer(name)
-        assert log_scores([one], by).tolist() == pytest.approx([score])
+        assert log_confidences([one], by).tolist() == pytest.approx([score])
         assert log_score_ends(one, by) == pytest.approx(ends)
     exact = answer("new_phrases", score_bounds={})
     exact.headline.confidence_bounds = None
@@ -37,9 +37,9 @@ def test_which_number_and_which_bounds_count() -> None:
     certain = answer("new_phrases")
     certain.headline.confidence_bounds = (0.0, 1.0)
     assert log_score_ends(certain, "headline") == (-math.inf, 0.0)
-    with pytest.raises(CalibratorMismatch):
-        log_scores([exact], "another")
-    assert log_scores([answer("stc", scores={"own": None})], "own").tolist() == [-math.inf]
+    with pytest.raises(CalibratorMismatchError):
+        log_confidences([exact], "another")
+    assert log_confidences([answer("stc", scores={"own": None})], "own").tolist() == [-math.inf]
 
 
 @pytest.mark.parametrize("nested", [True, False])
@@ -48,52 +48,52 @@ def test_the_headline_of_a_file(nested: bool) -> None:
         fields = (
             {"headline": {"name": name, "value": value}} if nested else {"headline_name": name, "headline_value": value}
         )
-        return answer_record("a file, line 1", {"log_score": -0.5, **fields}).headline
+        return answer_record("a file, line 1", {"log_confidence": -0.5, **fields}).headline
 
     for value, found in ((0.25, 0.25), (0, 0.0), (3, 3.0), (None, math.inf)):
         assert (read("new_phrases", value).name, read("new_phrases", value).value) == ("new_phrases", found)
         assert read("stc", value).value == found
     assert read("another", 0.25) is None
     for value in (-1e-9, True, "0.25", [0.25]):
-        with pytest.raises(InvalidInput, match="a number from 0 on"):
+        with pytest.raises(InvalidInputError, match="a number from 0 on"):
             read("stc", value)
-    with pytest.raises(InvalidInput, match="earlier release"):
+    with pytest.raises(InvalidInputError, match="earlier release"):
         read("phrase_and_mean", 0.25)
 
 
 def test_answers_as_they_stand_in_a_file(tmp_path: Path) -> None:
     lines: list[dict[str, Any]] = [
-        {"question": "a", "response": "x", "log_score": -0.5, "correct": "yes", "signature": ""},
-        {"prompt": "b", "text": "y", "log_score": None, "correct": 0, "log_score_bounds": [None, -0.25]},
+        {"question": "a", "response": "x", "log_confidence": -0.5, "correct": "yes", "signature": ""},
+        {"prompt": "b", "text": "y", "log_confidence": None, "correct": 0, "log_confidence_interval": [None, -0.25]},
         {"question": "c", "error": "no answer in time"},
-        {"messages": [1], "value": "z", "log_score": 0, "answers": ["p", "q"], "log_score_lower": -math.log(4)},
+        {"messages": [1], "value": "z", "log_confidence": 0, "answers": ["p", "q"], "log_score_lower": -math.log(4)},
     ]
     lines[3]["log_score_upper"] = -math.log(2)
     path = tmp_path / "answers.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     first, second, last = read_answers(path)
-    assert (first.question, first.text, first.log_score, first.correct) == ("a", "x", -0.5, True)
-    assert first.log_score_bounds is None and first.uncertainty_width == 0 and first.signature is None
-    assert (second.question, second.text, second.log_score, second.correct) == ("b", "y", -math.inf, False)
-    assert second.log_score_bounds == (-math.inf, -0.25) and second.can_be_labelled and not second.references
-    assert (last.question, last.text, last.log_score, last.correct) == ("[1]", "z", 0.0, None)
+    assert (first.question, first.text, first.log_confidence, first.correct) == ("a", "x", -0.5, True)
+    assert first.log_confidence_interval is None and first.uncertainty_width == 0 and first.signature is None
+    assert (second.question, second.text, second.log_confidence, second.correct) == ("b", "y", -math.inf, False)
+    assert second.log_confidence_interval == (-math.inf, -0.25) and second.can_be_labeled and not second.references
+    assert (last.question, last.text, last.log_confidence, last.correct) == ("[1]", "z", 0.0, None)
     assert last.references == ("p", "q") and last.uncertainty_width == pytest.approx(0.25)
     path.write_text(json.dumps(lines[2]))
-    with pytest.raises(InvalidInput, match="holds no answers"):
+    with pytest.raises(InvalidInputError, match="holds no answers"):
         read_answers(path)
 
 
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"log_score": 0.01}, "at most 0, got 0.01"),
-        ({"log_score": math.nan}, "at most 0, got nan"),
-        ({"log_score": "low"}, "must be a number, got 'low'"),
-        ({"uncertainty": 0.5}, "there is an 'uncertainty' but no 'log_score'"),
-        ({"log_score": -1, "correct": "perhaps"}, "a label must be true or false"),
-        ({"log_score": -1, "log_score_bounds": ["low", 0]}, "bounds of 'log_score' must be numbers"),
+        ({"log_confidence": 0.01}, "at most 0, got 0.01"),
+        ({"log_confidence": math.nan}, "at most 0, got nan"),
+        ({"log_confidence": "low"}, "must be a number, got 'low'"),
+        ({"uncertainty": 0.5}, "there is an 'uncertainty' but no 'log_confidence'"),
+        ({"log_confidence": -1, "correct": "perhaps"}, "a label must be true or false"),
+        ({"log_confidence": -1, "log_confidence_interval": ["low", 0]}, "bounds of 'log_confidence' must be numbers"),
     ],
 )
 def test_what_no_line_can_say_is_refused(record: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidInput, match=f"^a file, line 1: .*{message}"):
+    with pytest.raises(InvalidInputError, match=f"^a file, line 1: .*{message}"):
         answer_record("a file, line 1", record)

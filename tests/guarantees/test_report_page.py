@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import semtoken as st
-from semtoken.guarantees.labels import labelled
+from semtoken.guarantees.labels import labeled
 from semtoken.guarantees.measures import Bin, Interval, Report
 from semtoken.guarantees.report_page import reliability_plot, risk_coverage_plot, write_report
 
@@ -27,7 +27,7 @@ REPORT = Report(
     log_loss_gain=Interval(-0.07, -0.2, 0.02),
     bins=BINS,
 )
-ANSWERS = labelled([-0.1, -0.2, -0.3, -0.4], [1, 0, 1, 1])
+ANSWERS = labeled([-0.1, -0.2, -0.3, -0.4], [1, 0, 1, 1])
 
 
 def test_reliability_is_plotted_over_the_whole_square_with_its_intervals() -> None:
@@ -42,27 +42,30 @@ def test_reliability_is_plotted_over_the_whole_square_with_its_intervals() -> No
 
 
 @pytest.mark.parametrize(("uncertainty", "point"), [(0.35, (0.75, 1 / 3)), (0.15, (0.25, 0.0)), (0.05, None)])
-def test_risk_is_plotted_with_the_promise_and_where_the_threshold_stands(
+def test_risk_is_plotted_with_the_guarantee_and_where_the_threshold_stands(
     uncertainty: float, point: tuple[float, float] | None
 ) -> None:
     """Of the four surest answers the second is wrong: 0, 1/2, 1/3, 1/4 of the accepted."""
-    threshold = st.Threshold(uncertainty, "selective", 0.2, 0.1, "promised", 4, 1)
+    threshold = st.Threshold(uncertainty, "selective_risk", 0.2, 0.1, "guaranteed", 4, 1)
     [axis] = risk_coverage_plot(ANSWERS, threshold).axes
-    curve, base, promised, *chosen = axis.lines
+    curve, base, guaranteed, *chosen = axis.lines
     assert np.allclose(curve.get_xydata()[-4:], [[0.25, 0], [0.5, 1 / 2], [0.75, 1 / 3], [1, 1 / 4]])
-    assert np.allclose(base.get_ydata(), 0.25) and np.allclose(promised.get_ydata(), 0.2)
+    assert np.allclose(base.get_ydata(), 0.25) and np.allclose(guaranteed.get_ydata(), 0.2)
     assert [tuple(one.get_xydata()[0]) for one in chosen] == ([] if point is None else [pytest.approx(point)])
     assert axis.get_xlim() == (0, 1) and axis.get_ylim() == pytest.approx((0, 0.5))
     assert len(risk_coverage_plot(ANSWERS, None).axes[0].lines) == 2
-    for promise, of in (("joint", 1.0), ("missed", 0.25)):  # accepted and wrong ones of all, and of the wrong ones
-        other = replace(threshold, promise=promise, uncertainty=None)
+    for guarantee, of in (
+        ("joint_risk", 1.0),
+        ("miss_rate", 0.25),
+    ):  # accepted and wrong ones of all, and of the wrong ones
+        other = replace(threshold, guarantee=guarantee, uncertainty=None)
         coverage, risk = risk_coverage_plot(ANSWERS, other).axes[0].lines[2].get_data()
         assert np.allclose(np.asarray(risk)[50:] * np.asarray(coverage)[50:], 0.2 * of) and np.max(risk) <= 1
-    [right] = risk_coverage_plot(labelled([-0.1, -0.2], [1, 1]), None).axes
+    [right] = risk_coverage_plot(labeled([-0.1, -0.2], [1, 1]), None).axes
     assert right.get_ylim() == pytest.approx((0, 0.05))
-    [some] = risk_coverage_plot(labelled(-np.arange(1, 26) / 10, [1] * 24 + [0]), None).axes
+    [some] = risk_coverage_plot(labeled(-np.arange(1, 26) / 10, [1] * 24 + [0]), None).axes
     assert some.get_ylim() == pytest.approx((0, 0.05))
-    [more] = risk_coverage_plot(labelled(-np.arange(1, 20) / 10, [1] * 18 + [0]), None).axes
+    [more] = risk_coverage_plot(labeled(-np.arange(1, 20) / 10, [1] * 18 + [0]), None).axes
     assert more.get_ylim() == pytest.approx((0, 0.1))
 
 

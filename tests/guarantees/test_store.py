@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 import semtoken as st
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.journal.database import JournalError, engine_of, entries, metadata, url_of, without_password
 from semtoken.guarantees.journal.entries import COLUMNS, AnswerOrigin, Recording, SamplingRule, fingerprint_of_prompt
 from semtoken.guarantees.journal.labels import add_label
@@ -103,7 +103,7 @@ def test_deleting_by_age_and_by_person_takes_the_labels_along(journal: Journal) 
     assert journal.delete(before=1.7e9 + 10) == 5
     size = journal.size()
     assert (size.entries, size.labels) == (10, 10)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         journal.delete()
 
 
@@ -185,7 +185,7 @@ def test_new_entries_follow_the_rule_of_the_sample_and_never_share_an_identifier
     recording = Recording(AnswerOrigin("proxy"), SamplingRule("seed", 0.3), b"salt")
     token = {"token": "Lima", "logprob": -0.1, "top_logprobs": [{"token": "Lima", "logprob": -0.1}]}
     choice = {"index": 0, "message": {"role": "assistant", "content": "Lima"}, "logprobs": {"content": [token]}}
-    [answer] = st.score_payload({"object": "chat.completion", "choices": [choice]})
+    [answer] = st.score_reply({"object": "chat.completion", "choices": [choice]})
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda _: recording.entry(answer, {}), range(2_000)))
     assert len({one.id for one in made}) == 2_000
@@ -204,7 +204,7 @@ def test_equal_prompts_have_equal_fingerprints_under_one_salt_alone() -> None:
 
 @pytest.mark.parametrize("address", ["mysql://host/db", "sqlite://", "sqlite:///:memory:", "a://b::c"])
 def test_other_databases_are_refused(address: str) -> None:
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         url_of(address)
 
 
@@ -228,7 +228,7 @@ def test_exports_hold_everything_and_no_formula(journal: Journal, url: str, tmp_
     lines = [json.loads(line) for line in targets[0].read_text().splitlines()]
     assert [line["answer"] for line in lines] == ["=cmd|' /C calc'!A0", "answer 2"]
     assert lines[0]["correct"] is False and lines[0]["labels"] == [{"reviewer": "me", "correct": False}]
-    assert lines[1]["log_score_bounds"] == [-0.02, -0.02] and lines[1]["score_perplexity"] == 1.5
+    assert lines[1]["log_confidence_interval"] == [-0.02, -0.02] and lines[1]["score_perplexity"] == 1.5
     assert pyarrow.parquet.read_table(targets[1])["id"].to_pylist() == ["entry-1", "entry-2"]
     with targets[2].open(newline="") as file:
         assert next(csv.DictReader(file))["answer"].startswith("'=cmd")
@@ -238,7 +238,7 @@ def test_the_command_shows_sizes_and_deletes(journal: Journal, url: str) -> None
     journal.add(rows_of(entry(i, person="ann") for i in range(5)))
     shown = run("show", url, "-n", "2")
     assert "answer 4" in shown and "%" not in shown and "confidence 0." in shown
-    assert shown.count("Confidence ranks answers; it is not a chance of being right.") == 1
+    assert shown.count("Confidence ranks answers; it is not a probability of being right.") == 1
     assert json.loads(run("show", url, "--json").splitlines()[0])["size"]["entries"] == 5
     said = run("delete", url, "--older-than", "1d", "--yes")
     assert "5 entries deleted. Files that were exported before keep their texts." in said
@@ -273,7 +273,7 @@ def test_the_bounds_of_a_confidence_are_each_in_their_own_column() -> None:
     listed = [{"token": name, "logprob": math.log(p)} for name, p in (("Lima", 0.5), (" Cusco", 0.2))]
     choice = {"index": 0, "message": {"role": "assistant", "content": "Lima"}}
     choice["logprobs"] = {"content": [{"token": "Lima", "logprob": math.log(0.5), "top_logprobs": listed}]}
-    [answer] = st.score_payload({"object": "chat.completion", "choices": [choice]})
+    [answer] = st.score_reply({"object": "chat.completion", "choices": [choice]})
     found = Recording(AnswerOrigin("proxy"), SamplingRule("seed", 0.3), b"salt").entry(answer, {})
     low, high = answer.headline.confidence_bounds or (math.nan, math.nan)
     assert (found.confidence_low, found.confidence_high) == (low, high) and low < high

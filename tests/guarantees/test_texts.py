@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import semtoken as st
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.journal.entries import AnswerOrigin, Recording, SamplingRule, TextRule, text_rule
 
 
-def scored(pieces: list[str]) -> st.ScoredResponse:
+def scored(pieces: list[str]) -> st.ScoredAnswer:
     """An answer of tokens each of which has a probability of 0.1 and a rival."""
     top = [{"token": "x", "logprob": math.log(0.6), "bytes": list(b"x")}]
     items = []
@@ -24,7 +24,7 @@ def scored(pieces: list[str]) -> st.ScoredResponse:
         items.append({**own, "top_logprobs": [*top, own]})
     message = {"role": "assistant", "content": "".join(pieces)}
     choice = {"index": 0, "message": message, "logprobs": {"content": items}, "finish_reason": "stop"}
-    return st.score_payload({"object": "chat.completion", "model": "m", "choices": [choice]})[0]
+    return st.score_reply({"object": "chat.completion", "model": "m", "choices": [choice]})[0]
 
 
 def recorded(rule: TextRule, pieces: list[str]) -> str:
@@ -64,26 +64,29 @@ def test_a_function_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(sys, "path", [one for one in sys.path if one])  # as the command starts
     assert text_rule(True, (), "rules_of_mine:hide").apply("to France") == "to a country"
     for name in ("rules_of_mine:nothing", "broken_rules:hide", "no_such_module:hide", "rules_of_mine", ""):
-        with pytest.raises(InvalidInput, match="no function"):
+        with pytest.raises(InvalidInputError, match="no function"):
             text_rule(True, (), name)
 
 
 @pytest.mark.parametrize(("keep", "patterns"), [(False, ["a"]), (True, ["("])])
 def test_rules_that_make_no_sense_are_refused(keep: bool, patterns: list[str]) -> None:
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         text_rule(keep, patterns)
 
 
 def test_an_entry_is_a_line_of_json_whatever_texts_and_numbers_come() -> None:
     """Half characters, NUL, NaN, infinities and NumPy's scalars: the standard library reads all of it back."""
     recording = Recording(AnswerOrigin("score"), SamplingRule("seed", 1), b"salt", TextRule(True))
-    block = {"chance": math.nan, "reason": "half \ud83d", "decision": "answer"}
+    block = {"probability_correct": math.nan, "reason": "half \ud83d", "decision": "answer"}
     answer = scored(["a\0", "b"]).with_fields(scores={"own": np.float32(0.5), "none": -math.inf})
     about = {"prompt": "\udc00 half", "question": "\udc00 half", "identifier": "line \ud83d", "model": "m\ud83d"}
     line = recording.entry(answer, block, **about).line()
     read = json.loads(line, parse_constant=lambda name: pytest.fail(name))
     assert line.endswith(b"\n") and line.count(b"\n") == 1
-    assert read["numbers"] == {"own": [0.5, None, None], "none": [None, None, None]} and read["chance"] is None
+    assert (
+        read["numbers"] == {"own": [0.5, None, None], "none": [None, None, None]}
+        and read["probability_correct"] is None
+    )
     assert (read["id"], read["model"], read["reason"]) == ("line ?", "m?", "half ?")
     assert (
         read["answer"] == "a\N{REPLACEMENT CHARACTER}b" and read["question"] == "? half" and len(read["prompt"]) == 16

@@ -1,4 +1,4 @@
-"""Thresholds and their promises, batches, and what is said where nothing can be guaranteed."""
+"""Thresholds and their guarantees, batches, and what is said where nothing can be guaranteed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import binom
 
 import semtoken as st
-from semtoken.errors import CalibratorMismatch, InvalidInput
-from semtoken.guarantees.promises import starting_share
+from semtoken.errors import CalibratorMismatchError, InvalidInputError
+from semtoken.guarantees.exact import starting_share
 from semtoken.guarantees.threshold import product_limit
 from tests.guarantees.test_calibrator import drawn, response
 from tests.guarantees.worlds import WORLDS, World, true_risk
@@ -21,13 +21,17 @@ from tests.guarantees.worlds import WORLDS, World, true_risk
 def test_decisions() -> None:
     scores, correct = drawn(400, "good model")
     calibrator = st.Calibrator.fit(scores, correct)
-    threshold = st.Threshold.fit(scores, correct, alpha=0.2, unlabelled=drawn(300, "good model", 1)[0])
+    threshold = st.Threshold.fit(scores, correct, alpha=0.2, unlabeled=drawn(300, "good model", 1)[0])
     assert threshold.uncertainty is not None
     calibrator = replace(calibrator, threshold=threshold)
     sure, doubtful, blank = (calibrator.decide(score) for score in (-1e-4, -9.0, -math.inf))
-    assert (sure.action, sure.reason, sure.chance) == ("answer", "accepted", calibrator.chance(-1e-4))
+    assert (sure.action, sure.reason, sure.probability_correct) == (
+        "answer",
+        "accepted",
+        calibrator.predict_proba(-1e-4),
+    )
     assert (doubtful.action, doubtful.reason) == ("abstain", "uncertain")
-    assert (blank.action, blank.reason, blank.chance) == ("abstain", "empty", None)
+    assert (blank.action, blank.reason, blank.probability_correct) == ("abstain", "empty", None)
     assert "At most 20% of the accepted answers are wrong".lower() in sure.statement.lower()
     assert threshold.decide(-threshold.uncertainty).action == "answer", "up to and including the threshold"
 
@@ -41,41 +45,41 @@ def test_too_few_labels_are_counted() -> None:
     assert st.Threshold.fit(-np.arange(1, 23) / 10, [1] * 22).uncertainty is not None
 
 
-def test_thresholds_that_accept_none_of_the_labelled_answers_are_said_to_be_badly_placed() -> None:
-    found = st.Threshold.fit(-np.arange(1, 101) / 10, [1] * 100, unlabelled=-np.arange(1, 301) / 1e4)
+def test_thresholds_that_accept_none_of_the_labeled_answers_are_said_to_be_badly_placed() -> None:
+    found = st.Threshold.fit(-np.arange(1, 101) / 10, [1] * 100, unlabeled=-np.arange(1, 301) / 1e4)
     assert found.uncertainty is None and found.statement.startswith("Nothing can be guaranteed: the scores that place")
-    assert found.statement.endswith("are surer than all labelled answers. Place the thresholds by others.")
+    assert found.statement.endswith("are surer than all labeled answers. Place the thresholds by others.")
 
 
 def test_missed_and_joint_count_what_is_missing() -> None:
-    missed = st.Threshold.fit([-0.1 * i for i in range(1, 21)], [0] * 6 + [1] * 14, promise="missed", alpha=0.1)
+    missed = st.Threshold.fit([-0.1 * i for i in range(1, 21)], [0] * 6 + [1] * 14, guarantee="miss_rate", alpha=0.1)
     assert missed.uncertainty is None and "16 are missing" in missed.statement  # 0.9^22 is below 0.1
-    joint = st.Threshold.fit([-0.1] * 44, [1] * 44, promise="joint", alpha=0.05)
+    joint = st.Threshold.fit([-0.1] * 44, [1] * 44, guarantee="joint_risk", alpha=0.05)
     assert joint.uncertainty is None and "There are 44: 1 are missing" in joint.statement  # 0.95^45 is below 0.1
-    with pytest.raises(InvalidInput, match="no start"):
-        st.Threshold.fit([-0.1] * 50, [1] * 50, promise="joint", start=0.1)
+    with pytest.raises(InvalidInputError, match="no start"):
+        st.Threshold.fit([-0.1] * 50, [1] * 50, guarantee="joint_risk", start=0.1)
 
 
 def test_joint_says_how_many_of_the_surest_are_wrong() -> None:
     """P(Bin(40, 0.1) <= 1) is 0.08, so one of 40 may be wrong and accepted; of the three that go together two are."""
-    threshold = st.Threshold.fit([-0.1] * 3 + [-0.5] * 37, [0, 0, 1] + [1] * 37, promise="joint", alpha=0.1)
+    threshold = st.Threshold.fit([-0.1] * 3 + [-0.5] * 37, [0, 0, 1] + [1] * 37, guarantee="joint_risk", alpha=0.1)
     assert threshold.uncertainty is None
     assert threshold.statement.endswith("of the 3 with the surest score 2 are wrong.")
     assert "allows 1 wrong answers among 40" in threshold.statement
 
 
 def test_missed_accepts_strictly_below() -> None:
-    threshold = st.Threshold.fit([-0.3, -0.3, -0.3, -0.3, -0.1], [0, 0, 0, 0, 1], promise="missed", alpha=0.5)
+    threshold = st.Threshold.fit([-0.3, -0.3, -0.3, -0.3, -0.1], [0, 0, 0, 0, 1], guarantee="miss_rate", alpha=0.5)
     assert threshold.uncertainty == 0.3
     assert threshold.accepts([-0.3, -0.29]).tolist() == [False, True]
-    assert "No labelled answer passes" not in threshold.statement
-    equal = st.Threshold.fit([-0.3] * 5, [0, 0, 0, 0, 1], promise="missed", alpha=0.5)
+    assert "No labeled answer passes" not in threshold.statement
+    equal = st.Threshold.fit([-0.3] * 5, [0, 0, 0, 0, 1], guarantee="miss_rate", alpha=0.5)
     assert equal.statement.endswith(
-        "No labelled answer passes: some of the surest score are wrong, and equal scores go together."
+        "No labeled answer passes: some of the surest score are wrong, and equal scores go together."
     )
 
 
-def test_the_counts_of_a_promise_are_those_of_its_own_threshold() -> None:
+def test_the_counts_of_a_guarantee_are_those_of_its_own_threshold() -> None:
     scores, correct = drawn(400)
     found = st.Threshold.fit(scores, correct, alpha=0.3)
     inside = found.accepts(scores)
@@ -96,15 +100,15 @@ def test_levels_and_grids_that_cannot_be_used() -> None:
         ({"alpha": 1.0}, "alpha"),
         ({"delta": 0.0}, "delta"),
         ({"delta": math.nan}, "delta"),
-        ({"promise": "all"}, "promise"),
+        ({"guarantee": "all"}, "guarantee"),
         ({"start": 0.0}, "start"),
-        ({"unlabelled": scores}, "100 are missing"),
+        ({"unlabeled": scores}, "100 are missing"),
     ):
-        with pytest.raises(InvalidInput, match=message):
+        with pytest.raises(InvalidInputError, match=message):
             st.Threshold.fit(scores, correct, **settings)
-    with pytest.raises(CalibratorMismatch):
+    with pytest.raises(CalibratorMismatchError):
         labels = [response(score) for score in scores]
-        st.Threshold.fit(labels, correct, unlabelled=[response(-0.5, distribution="processed")] * 200)
+        st.Threshold.fit(labels, correct, unlabeled=[response(-0.5, distribution="processed")] * 200)
 
 
 @pytest.mark.parametrize(
@@ -124,9 +128,9 @@ def test_the_start_depends_on_n_alpha_and_delta_alone(n: int, alpha: float, delt
 def test_the_grid_does_not_see_the_labels() -> None:
     """Other labels, same scores: where all answers are right all thresholds are tried, else some of the same."""
     scores, correct = drawn(600, "good model")
-    for unlabelled in (drawn(250, "good model", 1)[0], None):
-        one = st.Threshold.fit(scores, correct, unlabelled=unlabelled)
-        every = [test.threshold for test in st.Threshold.fit(scores, np.ones(600), unlabelled=unlabelled).tests]
+    for unlabeled in (drawn(250, "good model", 1)[0], None):
+        one = st.Threshold.fit(scores, correct, unlabeled=unlabeled)
+        every = [test.threshold for test in st.Threshold.fit(scores, np.ones(600), unlabeled=unlabeled).tests]
         assert len(every) > 30 and {test.threshold for test in one.tests} < set(every)
 
 
@@ -143,8 +147,8 @@ def tie(scores: np.ndarray, reference: np.ndarray, share: float, where: str) -> 
 
 @pytest.mark.parametrize("where", ["surest", "doubtful"])
 @pytest.mark.parametrize("n", [50, 600, 5000])
-def test_ties_take_no_promise(n: int, where: str) -> None:
-    """3% wrong whatever the score and at most 10% allowed: the promise comes at every share of equal scores."""
+def test_ties_take_no_guarantee(n: int, where: str) -> None:
+    """3% wrong whatever the score and at most 10% allowed: the guarantee comes at every share of equal scores."""
     generator = np.random.default_rng(4)
     for share in SHARES:
         came = 0
@@ -158,22 +162,22 @@ def test_ties_take_no_promise(n: int, where: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["good model", "surest are often wrong"])
-def test_promise_is_kept_with_ties(name: str) -> None:
-    assert broken_promises(name, 0.35, "surest", 40) <= binom.ppf(0.999, 40, 0.1)
+def test_guarantee_is_kept_with_ties(name: str) -> None:
+    assert broken_guarantees(name, 0.35, "surest", 40) <= binom.ppf(0.999, 40, 0.1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["surest", "doubtful"])
 @pytest.mark.parametrize("name", WORLDS)
-def test_promise_is_kept_at_every_share_of_ties(name: str, where: str) -> None:
+def test_guarantee_is_kept_at_every_share_of_ties(name: str, where: str) -> None:
     for share in SHARES:
-        assert broken_promises(name, share, where, 300) <= binom.ppf(1 - 0.001 / len(SHARES), 300, 0.1), share
+        assert broken_guarantees(name, share, where, 300) <= binom.ppf(1 - 0.001 / len(SHARES), 300, 0.1), share
 
 
-def broken_promises(name: str, share: float, where: str, sets: int) -> int:
-    """How many of so many labelled sets of a world led to a threshold that breaks its promise of 0.1."""
+def broken_guarantees(name: str, share: float, where: str, sets: int) -> int:
+    """How many of so many labeled sets of a world led to a threshold that breaks its guarantee of 0.1."""
     world, generator = WORLDS[name], np.random.default_rng(1)
-    reference = world.log_score(np.random.default_rng(99), 20_000)
+    reference = world.log_confidence(np.random.default_rng(99), 20_000)
     broken = 0
     for _ in range(sets):
         scores, correct = world.draw(generator, 300)
@@ -183,11 +187,11 @@ def broken_promises(name: str, share: float, where: str, sets: int) -> int:
     return broken
 
 
-def test_what_is_said_without_a_promise_is_true_and_helps() -> None:
-    """Each piece of advice, followed, leads to a promise where labels stay as they are."""
+def test_what_is_said_without_a_guarantee_is_true_and_helps() -> None:
+    """Each piece of advice, followed, leads to a guarantee where labels stay as they are."""
     scores = np.r_[np.full(100, -0.1), np.full(200, -1.0)]
     nine = st.Threshold.fit(scores, np.r_[np.arange(100) >= 9, np.zeros(200)])
-    assert "of the 100 surest of 300 labelled answers, 100 of them with one and the same score, 9" in nine.statement
+    assert "of the 100 surest of 300 labeled answers, 100 of them with one and the same score, 9" in nine.statement
     advised = re.search(r"about ([\d,]+) labels would do", nine.statement)
     assert advised is not None
     times = math.ceil(int(advised[1].replace(",", "")) / 300)
@@ -204,11 +208,11 @@ def test_what_is_said_without_a_promise_is_true_and_helps() -> None:
     assert "start=0.33" in st.Threshold.fit(-np.arange(1, 301) / 100, but_the_surest, start=0.9).statement
     assert st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.33).uncertainty == 0.1
     distinct = st.Threshold.fit(-np.arange(1, 101) / 100, np.arange(100) >= 20, start=0.5)
-    assert "of the 50 surest of 100 labelled answers 20 are wrong" in distinct.statement
+    assert "of the 50 surest of 100 labeled answers 20 are wrong" in distinct.statement
     two = st.Threshold.fit(-np.r_[np.arange(1, 50), 49, np.arange(51, 101)] / 100, np.arange(100) >= 20, start=0.5)
-    assert "100 labelled answers, 2 of them with one and the same score, 20 are wrong" in two.statement
+    assert "100 labeled answers, 2 of them with one and the same score, 20 are wrong" in two.statement
     few = st.Threshold.fit(-np.arange(1, 101) / 100, (np.arange(100) < 15) | (np.arange(100) >= 40), start=0.5)
-    assert few.uncertainty is None and "start=" not in few.statement, "fifteen are too few for any promise"
+    assert few.uncertainty is None and "start=" not in few.statement, "fifteen are too few for any guarantee"
     tiny = st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.001)
     assert tiny.uncertainty == 0.1, "a start below the floor is raised to it"
 
@@ -216,12 +220,12 @@ def test_what_is_said_without_a_promise_is_true_and_helps() -> None:
 def test_a_running_answer_ends_at_the_threshold_on_the_product() -> None:
     assert product_limit(0) == 0.0 and product_limit(2.5) == 2.5
     for bad in (-0.01, math.nan, "much"):
-        with pytest.raises(InvalidInput, match="stop_above_product"):
+        with pytest.raises(InvalidInputError, match="stop_above_product"):
             product_limit(bad)  # type: ignore[arg-type]
     threshold = st.Threshold.fit(*drawn(400, "good model"), alpha=0.2)
     assert product_limit(threshold) == threshold.uncertainty
     assert product_limit(replace(threshold, uncertainty=None)) == math.inf
-    with pytest.raises(InvalidInput, match="one of the method mean_new_word"):
+    with pytest.raises(InvalidInputError, match="one of the method mean_new_word"):
         product_limit(replace(threshold, fingerprint=replace(threshold.fingerprint, method="mean_new_word")))
 
 
@@ -249,25 +253,25 @@ def test_the_expected_share_of_wrong_answers_in_a_batch() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("own_grid", [False, True])
 @pytest.mark.parametrize("name", WORLDS)
-def test_promise_is_kept(name: str, own_grid: bool) -> None:
-    """200 labelled sets of each world; the long form is research/experiments/calibration/promise.py."""
+def test_guarantee_is_kept(name: str, own_grid: bool) -> None:
+    """200 labeled sets of each world; the long form is research/experiments/calibration/promise.py."""
     world, generator = WORLDS[name], np.random.default_rng(1)
-    reference = world.log_score(np.random.default_rng(99), 20_000)
+    reference = world.log_confidence(np.random.default_rng(99), 20_000)
     broken = 0
     for _ in range(200):
         scores, correct = world.draw(generator, 300)
-        unlabelled = None if own_grid else world.log_score(generator, 300)
-        threshold = st.Threshold.fit(scores, correct, alpha=0.1, delta=0.1, unlabelled=unlabelled)
+        unlabeled = None if own_grid else world.log_confidence(generator, 300)
+        threshold = st.Threshold.fit(scores, correct, alpha=0.1, delta=0.1, unlabeled=unlabeled)
         broken += true_risk(world, threshold.accepts, reference) > 0.1
     assert broken <= 31  # P(Bin(200, 0.1) > 31) = 0.005
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["score is a probability", "good model", "overconfident"])
-def test_a_threshold_chosen_on_the_labels_breaks_its_promise(name: str) -> None:
+def test_a_threshold_chosen_on_the_labels_breaks_its_guarantee(name: str) -> None:
     """The control: the loosest threshold whose error on the labels is at most alpha."""
     world, generator = WORLDS[name], np.random.default_rng(1)
-    reference = world.log_score(np.random.default_rng(99), 20_000)
+    reference = world.log_confidence(np.random.default_rng(99), 20_000)
     broken = 0
     for _ in range(200):
         scores, correct = world.draw(generator, 300)
@@ -282,17 +286,17 @@ def best_on_the_labels(scores: np.ndarray, correct: np.ndarray):
     return lambda new: -new <= cut
 
 
-def test_on_average_promises() -> None:
-    """`missed` and `joint` over many labelled sets of a small world, against the true shares."""
+def test_on_average_guarantees() -> None:
+    """`miss_rate` and `joint_risk` over many labeled sets of a small world, against the true shares."""
     world: World = WORLDS["good model"]
     generator = np.random.default_rng(3)
     missed, joint = [], []
     for _ in range(300):
         scores, correct = world.draw(generator, 60)
         new, right = world.draw(generator, 500)
-        accepted = st.Threshold.fit(scores, correct, promise="missed", alpha=0.2).accepts(new)
+        accepted = st.Threshold.fit(scores, correct, guarantee="miss_rate", alpha=0.2).accepts(new)
         missed.append(accepted[right == 0].mean())
-        accepted = st.Threshold.fit(scores, correct, promise="joint", alpha=0.1).accepts(new)
+        accepted = st.Threshold.fit(scores, correct, guarantee="joint_risk", alpha=0.1).accepts(new)
         joint.append((accepted & (right == 0)).mean())
     assert np.mean(missed) <= 0.2 + 3 * np.std(missed) / math.sqrt(300)
     assert np.mean(joint) <= 0.1 + 3 * np.std(joint) / math.sqrt(300)

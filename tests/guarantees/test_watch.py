@@ -10,12 +10,12 @@ import pytest
 import sqlalchemy as sa
 
 import semtoken as st
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.betting import wrong_share
 from semtoken.guarantees.journal.labels import add_label, agreement, queue, undo
 from semtoken.guarantees.journal.store import Journal
-from semtoken.guarantees.journal.watch import promise_report, watch
+from semtoken.guarantees.journal.watch import guarantee_report, watch
 from semtoken.guarantees.judge import KINDS, Claim
 from semtoken.guarantees.measures import drift
 from tests.cli.run import invoke
@@ -23,16 +23,18 @@ from tests.guarantees.made_up import DAY, entry, filled, fitted, rows_of
 
 
 def selective(alpha: float) -> Claim:
-    return Claim(KINDS["selective"], alpha, 0.1)
+    return Claim(KINDS["selective_risk"], alpha, 0.1)
 
 
 def test_words_for_each_state() -> None:
     days = [1.7e9 + DAY * i for i in range(300)]
-    assert promise_report([False] * 41, days[:41], selective(0.05)).sentence.startswith("Too few labels to tell (41).")
-    assert promise_report([False] * 200, days[:200], selective(0.1)).sentence.startswith(
-        "Kept so far: 0 of 200 labelled accepted"
+    assert guarantee_report([False] * 41, days[:41], selective(0.05)).sentence.startswith(
+        "Too few labels to tell (41)."
     )
-    broken = promise_report([False] * 150 + [True] * 30, days[:180], selective(0.1))
+    assert guarantee_report([False] * 200, days[:200], selective(0.1)).sentence.startswith(
+        "Kept so far: 0 of 200 labeled accepted"
+    )
+    broken = guarantee_report([False] * 150 + [True] * 30, days[:180], selective(0.1))
     assert broken.state == "broken"
     assert broken.sentence.startswith("Broken since about 12 April 2024: take the threshold back.")
     assert broken.broken_since == days[150]  # 14 November 2023 and 150 days
@@ -40,7 +42,7 @@ def test_words_for_each_state() -> None:
 
 def test_only_accepted_answers_of_the_calibrator_in_use_count(journal: Journal) -> None:
     nothing = watch(journal)
-    assert (nothing.state, nothing.n, nothing.wrong, nothing.low, nothing.high) == ("no_promise", 0, 0, 0.0, 1.0)
+    assert (nothing.state, nothing.n, nothing.wrong, nothing.low, nothing.high) == ("no_guarantee", 0, 0, 0.0, 1.0)
     assert (nothing.level, nothing.without_label, nothing.undecided, nothing.alpha) == (0.05, 0, 0, None)
     old, new = fitted(), fitted(seed=1)
     filled(journal, old, [False] * 60)
@@ -76,26 +78,27 @@ def test_labels_lead_to_their_answers_and_no_other_answer_is_looked_at(journal: 
 def test_questions_that_are_asked_again_and_again_count_once(journal: Journal) -> None:
     """Compared as if they were independent, a few answers of the fitted kind would look like other questions."""
     calibrator = fitted()
-    labelled = np.array(calibrator.calibrator.scores)
-    kinds = np.quantile(labelled, (np.arange(60) + 0.5) / 60)
+    labeled = np.array(calibrator.calibrator.scores)
+    kinds = np.quantile(labeled, (np.arange(60) + 0.5) / 60)
     often = [0] * 500 + [20] * 300 + list(range(60))
     journal.use(calibrator.file, calibrator.checksum)
     about = {"calibrator": calibrator.checksum, "headline": None}
     journal.add(
         rows_of(
-            entry(n, log_score=float(kinds[kind]), prompt=f"question {kind}", **about) for n, kind in enumerate(often)
+            entry(n, log_confidence=float(kinds[kind]), prompt=f"question {kind}", **about)
+            for n, kind in enumerate(often)
         )
     )
     found = watch(journal)
     assert found.moved is not None and found.moved.n_recent == 60
     assert found.moved.distance < 0.05 and "no difference is shown" in found.moved_sentence
-    assert drift(labelled, kinds[often]).low > 0.2  # what would be said otherwise
-    journal.add(rows_of(entry(n, log_score=-0.1, prompt=f"question {n % 11}", **about) for n in range(1000, 3000)))
+    assert drift(labeled, kinds[often]).low > 0.2  # what would be said otherwise
+    journal.add(rows_of(entry(n, log_confidence=-0.1, prompt=f"question {n % 11}", **about) for n in range(1000, 3000)))
     few = watch(journal)
     assert few.moved is None and few.moved_sentence.startswith("The newest answers are to 11 different questions: too")
 
 
-def test_labelling_again_does_not_make_an_answer_new(journal: Journal) -> None:
+def test_labeling_again_does_not_make_an_answer_new(journal: Journal) -> None:
     """Wrong answers that are rechecked in one sitting stay where they were; with 10% wrong nothing is broken."""
     filled(journal, fitted(), [i % 10 != 9 for i in range(200)])
     before = watch(journal)
@@ -128,7 +131,7 @@ def test_a_clock_that_is_set_back_changes_no_order(journal: Journal, monkeypatch
 
 
 def test_the_order_of_the_draw_counts_where_it_can_be_had(journal: Journal) -> None:
-    """Wrong answers that are labelled first look like a change, until the answers before them have labels."""
+    """Wrong answers that are labeled first look like a change, until the answers before them have labels."""
     applied = fitted()
     journal.use(applied.file, applied.checksum)
     made = [entry(i, sampled=True, decision="answer", calibrator=applied.checksum) for i in range(200)]
@@ -159,7 +162,9 @@ def test_disagreement_counts_as_wrong_and_is_told(journal: Journal) -> None:
 
 
 def test_nobody_is_asked_twice_and_a_fifth_is_asked_of_two(journal: Journal) -> None:
-    journal.add(rows_of(entry(i, sampled=i % 2 == 0, seen_twice=i % 10 == 0, chance=i / 100) for i in range(100)))
+    journal.add(
+        rows_of(entry(i, sampled=i % 2 == 0, seen_twice=i % 10 == 0, probability_correct=i / 100) for i in range(100))
+    )
     seen: dict[str, list[str]] = {"ann": [], "bob": [], "cy": []}
     for person, found in seen.items():
         while rows := queue(journal, person, limit=7):
@@ -176,7 +181,7 @@ def test_nobody_is_asked_twice_and_a_fifth_is_asked_of_two(journal: Journal) -> 
 
 
 def test_people_who_label_at_the_same_time_seldom_meet(journal: Journal) -> None:
-    """Both fetch before either labels; half of the answers would be labelled twice if they came in one order."""
+    """Both fetch before either labels; half of the answers would be labeled twice if they came in one order."""
     journal.add(rows_of(entry(i, sampled=True, seen_twice=False) for i in range(200)))
     fetched = [{row["id"] for row in queue(journal, person, limit=20)} for person in ("ann", "bob")]
     assert all(len(one) == 20 for one in fetched) and len(fetched[0] & fetched[1]) <= 9  # 4 on average
@@ -199,22 +204,24 @@ def test_calibrators_that_disagree_are_queued(journal: Journal) -> None:
         one.calibrator.threshold.uncertainty or 0.0 for one in (lenient, strict) if one.calibrator.threshold
     )
     about = {"sampled": False, "calibrator": strict.checksum, "headline": None, "decision": "abstain"}
-    rows = [entry(0, log_score=-(loose + tight) / 2, **about), entry(1, log_score=-9.0, **about)]
+    rows = [entry(0, log_confidence=-(loose + tight) / 2, **about), entry(1, log_confidence=-9.0, **about)]
     journal.add(rows_of(rows))
     assert [row["id"] for row in queue(journal, "ann", "disagreement")] == ["entry-0"]
 
 
 def test_a_person_needs_a_name(journal: Journal) -> None:
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         queue(journal, "  ")
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         add_label(journal, "none", "ann", True)
 
 
-def test_a_calibrator_from_the_labelled_sample_alone(journal: Journal, url: str, tmp_path: Path) -> None:
+def test_a_calibrator_from_the_labeled_sample_alone(journal: Journal, url: str, tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     scores = -generator.exponential(0.5, 700)
-    journal.add(rows_of(entry(i, log_score=float(s), sampled=i < 600, headline=None) for i, s in enumerate(scores)))
+    journal.add(
+        rows_of(entry(i, log_confidence=float(s), sampled=i < 600, headline=None) for i, s in enumerate(scores))
+    )
     for i in [*range(300), *range(600, 700)]:
         add_label(journal, f"entry-{i}", "me", bool(generator.random() < np.exp(scores[i])) if i < 600 else False)
     target = tmp_path / "calibrator"
@@ -223,7 +230,7 @@ def test_a_calibrator_from_the_labelled_sample_alone(journal: Journal, url: str,
     found = st.Calibrator.load(target)
     assert found.n == 300  # not the hundred wrong ones that are not of the sample
     assert set(found.scores) == {float(s) for s in scores[:300]}
-    assert "300 labelled answers and 300 further scores" in done.output
+    assert "300 labeled answers and 300 further scores" in done.output
 
 
 def test_the_command_says_it_in_words_and_as_json(journal: Journal, url: str) -> None:
@@ -258,9 +265,9 @@ def test_a_former_calibrator_is_put_back_from_the_journal(journal: Journal, url:
     assert run("--checksum", "no", "-o", str(folder))[0] != 0
 
 
-def test_a_promise_is_called_kept_from_the_upper_end_on_and_not_before() -> None:
+def test_a_guarantee_is_called_kept_from_the_upper_end_on_and_not_before() -> None:
     bad = [i % 20 == 10 for i in range(100)]
     high = wrong_share(5, 100)[1]
     for alpha, state in ((high - 1e-6, "unknown"), (high - 0.005, "unknown"), (high, "kept"), (high + 1e-6, "kept")):
-        report = promise_report(bad, range(100), selective(alpha))
+        report = guarantee_report(bad, range(100), selective(alpha))
         assert (report.state, report.high) == (state, high)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from semtoken import metrics
-from semtoken.guarantees import curves, measures, promises
+from semtoken.guarantees import curves, exact, measures
 
 CASES = json.loads((Path(__file__).parent / "worked_cases.json").read_text())["cases"]
 
@@ -21,18 +21,18 @@ def arrays(given: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fixed_sequence(given: dict[str, Any]) -> dict[str, Any]:
-    kept, tests = promises.fixed_sequence(*arrays(given), given["grid"], given["alpha"], given["delta"])
+    kept, tests = exact.fixed_sequence(*arrays(given), given["grid"], given["alpha"], given["delta"])
     return {"threshold": kept, "tests": [vars(test) for test in tests]}
 
 
 def missed(given: dict[str, Any]) -> dict[str, Any]:
-    threshold, n_wrong, rank = promises.wrong_answers_caught(*arrays(given), given["alpha"])
+    threshold, n_wrong, rank = exact.wrong_answers_caught(*arrays(given), given["alpha"])
     return {"threshold": threshold, "n_wrong": n_wrong, "rank": rank}
 
 
 def batch(given: dict[str, Any]) -> dict[str, Any]:
     new = np.array(given["new_uncertainty"])
-    p_values, selected = promises.batch_selection(*arrays(given), new, given["alpha"])
+    p_values, selected = exact.batch_selection(*arrays(given), new, given["alpha"])
     return {"p_values": p_values.tolist(), "selected": selected}
 
 
@@ -43,7 +43,7 @@ def risk_coverage(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def labels(given: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    return np.array(given["log_score"], dtype=float), np.array(given["correct"], dtype=float)
+    return np.array(given["log_confidence"], dtype=float), np.array(given["correct"], dtype=float)
 
 
 def venn_abers(given: dict[str, Any]) -> dict[str, Any]:
@@ -55,29 +55,29 @@ def venn_abers(given: dict[str, Any]) -> dict[str, Any]:
 def beta(given: dict[str, Any]) -> dict[str, Any]:
     curve = curves.fit_beta(*labels(given))
     n = len(given["correct"])
-    chances = np.clip(curve(given["new_log_score"]), 1 / (n + 2), (n + 1) / (n + 2))
-    return {"a": curve.a, "b": curve.b, "m": curve.m, "probability": chances.tolist()}
+    probabilities = np.clip(curve(given["new_log_score"]), 1 / (n + 2), (n + 1) / (n + 2))
+    return {"a": curve.a, "b": curve.b, "m": curve.m, "probability": probabilities.tolist()}
 
 
 def scores(given: dict[str, Any]) -> dict[str, Any]:
-    chances, correct = np.array(given["probability"]), np.array(given["correct"])
+    probabilities, correct = np.array(given["probability"]), np.array(given["correct"])
     return {
-        "brier": measures.brier_scores(chances, correct).mean(),
-        "log_loss": measures.log_losses(chances, correct).mean(),
+        "brier": measures.brier_scores(probabilities, correct).mean(),
+        "log_loss": measures.log_losses(probabilities, correct).mean(),
     }
 
 
 def possible(given: dict[str, Any]) -> dict[str, Any]:
-    return {"possible": given["n"] >= promises.labels_needed(0, given["alpha"], given["delta"])}
+    return {"possible": given["n"] >= exact.labels_needed(0, given["alpha"], given["delta"])}
 
 
 COMPUTED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "binomial_p_value": lambda given: {"p_value": promises.binomial_p_value(**given)},
-    "upper_error_bound": lambda given: {"upper": promises.upper_error_bound(**given)},
-    "labels_needed": lambda given: {"accepted": promises.labels_needed(**given)},
+    "binomial_p_value": lambda given: {"p_value": exact.binomial_p_value(**given)},
+    "upper_error_bound": lambda given: {"upper": exact.upper_error_bound(**given)},
+    "labels_needed": lambda given: {"accepted": exact.labels_needed(**given)},
     "fixed_sequence": fixed_sequence,
     "wrong_answers_caught": missed,
-    "joint_risk": lambda given: {"threshold": promises.joint_risk(*arrays(given), given["alpha"])},
+    "joint_risk": lambda given: {"threshold": exact.joint_risk(*arrays(given), given["alpha"])},
     "batch_selection": batch,
     "risk_coverage": risk_coverage,
     "venn_abers": venn_abers,

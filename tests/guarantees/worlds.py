@@ -1,4 +1,4 @@
-"""Six worlds in which the chance of being right is known for every score, to draw labelled answers from."""
+"""Six worlds in which the probability of being right is known for every score, to draw labeled answers from."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from semtoken.support.arrays import FloatArray
 class World:
     """Scores, and how often an answer of each score is right."""
 
-    log_score: Callable[[np.random.Generator, int], FloatArray]
-    chance: Callable[[FloatArray], FloatArray]
+    log_confidence: Callable[[np.random.Generator, int], FloatArray]
+    predict_proba: Callable[[FloatArray], FloatArray]
 
     def draw(self, generator: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
-        scores = self.log_score(generator, n)
-        return scores, (generator.random(n) < self.chance(scores)).astype(float)
+        scores = self.log_confidence(generator, n)
+        return scores, (generator.random(n) < self.predict_proba(scores)).astype(float)
 
 
 def _sigmoid(z: FloatArray) -> FloatArray:
@@ -50,6 +50,7 @@ WORLDS = {
 
 
 def true_risk(world: World, accepted: Callable[[FloatArray], npt.NDArray[np.bool_]], scores: FloatArray) -> float:
-    """Share of wrong answers among the accepted, by the known chances of very many answers; 0 if none is accepted."""
+    """Share of wrong answers among the accepted, by the known probabilities of very many answers; 0 if none is
+    accepted."""
     inside = accepted(scores)
-    return float(1 - world.chance(scores[inside]).mean()) if inside.any() else 0.0
+    return float(1 - world.predict_proba(scores[inside]).mean()) if inside.any() else 0.0

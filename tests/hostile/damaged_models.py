@@ -15,7 +15,7 @@ from unittest import mock
 
 import numpy as np
 
-from semtoken import STC
+from semtoken import ScoredModel
 from semtoken.clustering.tables import token_table
 from semtoken.clustering.token_clusters import vocabulary_of
 from semtoken.errors import SemtokenError
@@ -144,7 +144,7 @@ def fetched(seed: int, every: int, folder: Path) -> Outcome:
 
 def logits_of(model: str) -> np.ndarray[Any, Any]:
     """What a model says after a text, in numbers."""
-    backend = STC.from_pretrained(model, device="cpu").backend
+    backend = ScoredModel.from_pretrained(model, device="cpu").backend
     return np.asarray(backend.next_log_probs(["The capital of"], [[5], [7], [11]]))
 
 

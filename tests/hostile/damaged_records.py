@@ -49,4 +49,4 @@ def calibrator_of_decisions() -> DecisionCalibrator:
         DecisionRecord("late", "f", "predicate", (True, False), (p, 1 - p), label=int(i % 4 == 0), state=str(i))
         for i, p in enumerate(0.5 + random.random(80) / 2)
     ]
-    return DecisionCalibrator.fit(records, promise="selective", alpha=0.3, delta=0.1)
+    return DecisionCalibrator.fit(records, guarantee="selective_risk", alpha=0.3, delta=0.1)

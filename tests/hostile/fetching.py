@@ -58,13 +58,18 @@ def same_models(one: Path, two: Path) -> bool:
     return first == second and not list((one / MODELS).glob(f".writing-*-{NAME}"))
 
 
-def labelled_decisions(path: Path) -> Path:
+def labeled_decisions(path: Path) -> Path:
     """What `decide` writes of a predicate about many states, with labels."""
     random = np.random.default_rng(0)
     lines = []
-    for number, chance in enumerate(random.random(300).tolist()):
-        about = {"question": "f", "kind": "predicate", "options": [True, False], "probabilities": [chance, 1 - chance]}
-        right = bool(random.random() < chance)
+    for number, probability_correct in enumerate(random.random(300).tolist()):
+        about = {
+            "question": "f",
+            "kind": "predicate",
+            "options": [True, False],
+            "probabilities": [probability_correct, 1 - probability_correct],
+        }
+        right = bool(random.random() < probability_correct)
         lines.append({"state": number, "answers": {"late": about}, "labels": {"late": right}})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path

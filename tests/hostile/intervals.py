@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from semtoken import TokenClusters, Vocabulary, score_logits, score_top_logprobs
+from semtoken import TokenClusters, Vocabulary, score_logits, score_logprobs
 from semtoken.core import ScoringRules
 from semtoken.core.engine_tokens import TopStep, TopToken
-from semtoken.errors import InvalidInput, InvalidLogits, ModelError
+from semtoken.errors import InvalidInputError, InvalidLogits, ModelError
 from semtoken.support.checkpoints import resolve
 from tests import tiny
 from tests.hostile.outcomes import Outcome, case_random
@@ -113,7 +113,7 @@ def fault_of(rng: random.Random) -> str | None:
 
     Raises
     ------
-    InvalidInput, InvalidLogits
+    InvalidInputError, InvalidLogits
         Several tokens share the name of a chosen one, or rounding has lifted the sum of a list far above 1.
     """
     name = rng.choice(list(real_clusters()))
@@ -138,7 +138,7 @@ def fault_of(rng: random.Random) -> str | None:
             named(vocabulary, one, number, how) for one, number in zip(listed, shown(row[listed]).tolist(), strict=True)
         ]
         steps.append(TopStep(entries[listed.index(token)], tuple(entries)))
-    low, high = score_top_logprobs(steps, clusters, **rules).uncertainty_bounds
+    low, high = score_logprobs(steps, clusters, **rules).sequence_uncertainty_interval
     exact = score_logits(rows, ids, clusters, **rules).uncertainty
     inside = low - 1e-9 <= exact <= high + 1e-9
     return None if inside else f"{name}, k = {k}, {written}, {how}, {rules['rules']}: {exact} is not in {low} to {high}"
@@ -153,7 +153,7 @@ def attack(seed: int, tries: int) -> Outcome:
     for number in range(tries):
         try:
             fault = fault_of(case_random(seed, "intervals", number))
-        except (InvalidInput, InvalidLogits):
+        except (InvalidInputError, InvalidLogits):
             refused += 1
             continue
         outcome.count(None if fault is None else f"answer {number} of --seed {seed}: {fault}")

@@ -27,7 +27,7 @@ from tests.hostile.fetching import (
     cache_at,
     decision_calibrator_or_none,
     fetch_command,
-    labelled_decisions,
+    labeled_decisions,
     same_decision_calibrators,
     same_models,
 )
@@ -68,7 +68,7 @@ def attack(seed: int, kills: int, folder: Path) -> list[Outcome]:
 
 
 def commands(folder: Path) -> list[Killed]:
-    """Commands that read a tiny model, labelled answers, saved replies or packages of a model."""
+    """Commands that read a tiny model, labeled answers, saved replies or packages of a model."""
     settings = bench_settings(folder / "settings")
     model = str(folder / "settings" / "tiny")
     vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
@@ -99,21 +99,21 @@ def commands(folder: Path) -> list[Killed]:
 
 
 def of_labels(folder: Path) -> list[Killed]:
-    """Commands on labelled answers and on saved replies."""
-    labelled = folder / "labeled.jsonl"
+    """Commands on labeled answers and on saved replies."""
+    labeled = folder / "labeled.jsonl"
     scores, correct = WORLDS["good model"].draw(np.random.default_rng(0), 300)
     kind = {"signature": "preset:default", "distribution": "raw"}
     lines = [
-        {"id": i, "response": f"It is {i}.", "log_score": float(score), "correct": bool(right), **kind}
+        {"id": i, "response": f"It is {i}.", "log_confidence": float(score), "correct": bool(right), **kind}
         for i, (score, right) in enumerate(zip(scores, correct, strict=True))
     ]
-    labelled.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    decided, replies = labelled_decisions(folder / "decided.jsonl"), folder / "replies.jsonl"
+    labeled.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    decided, replies = labeled_decisions(folder / "decided.jsonl"), folder / "replies.jsonl"
     replies.write_text("".join(json.dumps({"id": str(i), "reply": REPLY}) + "\n" for i in range(200)))
     return [
         Killed(
             "calibrate",
-            lambda place: ["calibrate", str(labelled), "-o", str(place), "--force"],
+            lambda place: ["calibrate", str(labeled), "-o", str(place), "--force"],
             same_calibrators,
             calibrator_or_none,
         ),

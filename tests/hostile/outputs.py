@@ -16,7 +16,7 @@ from rich.console import Console
 
 from semtoken.bench.report.table import Table, frame, latex_escaped, latex_table, markdown_table
 from semtoken.cli.console import json_line
-from semtoken.core.results import ScoredResponse
+from semtoken.core.results import ScoredAnswer
 from semtoken.display import describe_alternatives, shaded_html, shaded_text, token_table
 from semtoken.support.files.record_files import convert_lines, read_records
 from semtoken.support.files.safe_files import dump_json, parse_json
@@ -55,7 +55,7 @@ def terminal(text: str) -> str | None:
     return unprintable(file.getvalue()) or unprintable(json_line({text: text}))
 
 
-def evil_answer(text: str) -> ScoredResponse:
+def evil_answer(text: str) -> ScoredAnswer:
     """A scored answer whose tokens spell a text."""
     answer = scored()
     tokens = [

@@ -524,7 +524,7 @@ def _probability_fault(answer: Any) -> str | None:
         return None if answer["type"] == "refusal" and block.get("refusal") else "neither a number nor a refusal"
     if not all(0 <= p <= 1 for p in numbers) or not math.isclose(sum(numbers), 1, abs_tol=1e-6):
         return f"no probabilities: {numbers[:5]}"
-    if not 0 <= block["allowed_mass"] <= 1 or not 0 <= answer.get("confidence", 0) <= 1:
+    if not 0 <= block["option_mass"] <= 1 or not 0 <= answer.get("confidence", 0) <= 1:
         return f"a mass or confidence outside of [0, 1]: {answer}"
     bounds = block.get("bounds") or [[p, p] for p in numbers]
     for p, (low, high) in zip(numbers, bounds, strict=True):

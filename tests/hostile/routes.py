@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from semtoken import STC
+from semtoken import ScoredModel
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.journal.entries import AnswerOrigin, Recording
 from semtoken.guarantees.journal.store import Journal
@@ -28,7 +28,7 @@ from semtoken.web.limits import LONGEST_BODY, Gate
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.recorder import AnswerRecorder
-from semtoken.web.review import PromiseWatch
+from semtoken.web.review import GuaranteeWatch
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
@@ -172,7 +172,7 @@ def servers(place: Path) -> Iterator[dict[str, str]]:
         journal = Journal.open(str(place / f"{name}.db"))
         journal.add(rows_of([entry(i, sampled=True) for i in range(5)]))
         recording = Recording(AnswerOrigin(name), *journal.sampling(1.0, "x"))
-        return AnswerRecorder(recording, JournalWriter(journal), PromiseWatch(journal))
+        return AnswerRecorder(recording, JournalWriter(journal), GuaranteeWatch(journal))
 
     async def answer(received: Received, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.01 if received.header(b"transfer-encoding") else 0)  # what comes in chunks is not read
@@ -183,7 +183,7 @@ def servers(place: Path) -> Iterator[dict[str, str]]:
     slots = lambda found: CalibratorSlot(found, lambda: found)  # noqa: E731
     with raw_upstream(answer) as upstream:
         offer = Offer("tiny", calibrator=None, decision_calibrator=slots(decisions))
-        serving = serve_app(Engine(STC(tiny())), offer, recorder=recorder("serve"), gate=Gate(TOKEN))
+        serving = serve_app(Engine(ScoredModel(tiny())), offer, recorder=recorder("serve"), gate=Gate(TOKEN))
         proxy = proxy_app(
             ProxySettings(upstream.url),
             clusters,

@@ -47,7 +47,7 @@ class Asked:
 
     @property
     def draws(self) -> bool:
-        """Whether chance decides its tokens."""
+        """Whether probability decides its tokens."""
         return "temperature" in self.body
 
 

@@ -12,7 +12,7 @@ from examples.cascade import CascadeThreshold
 
 import semtoken
 from semtoken import TokenClusters, methods, metrics
-from semtoken.core.results import ScoredResponse
+from semtoken.core.results import ScoredAnswer
 from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import scorer_for
 from tests import worked
@@ -48,7 +48,7 @@ REPLY = {
 }
 
 
-def scored() -> ScoredResponse:
+def scored() -> ScoredAnswer:
     """A scored answer."""
     return semtoken.score_logits(LOGITS, IDS, CLUSTERS)
 
@@ -65,11 +65,11 @@ def all_targets() -> list[Target]:
     ]
 
 
-def uncertainty(result: ScoredResponse | Sequence[ScoredResponse]) -> list[float]:
+def uncertainty(result: ScoredAnswer | Sequence[ScoredAnswer]) -> list[float]:
     """The numbers of scored answers, which lie in [0, 1] and in order."""
     found = []
-    for one in [result] if isinstance(result, ScoredResponse) else result:
-        low, high = one.uncertainty_bounds
+    for one in [result] if isinstance(result, ScoredAnswer) else result:
+        low, high = one.sequence_uncertainty_interval
         if not low - 1e-12 <= one.uncertainty <= high + 1e-12:
             raise AssertionError(f"{one.uncertainty} lies outside [{low}, {high}]")
         found += [one.uncertainty, low, high, *(token.agreeing_probability for token in one.tokens)]
@@ -83,10 +83,10 @@ def scores() -> list[Target]:
         return uncertainty(semtoken.score_logits(**arguments))
 
     def top(**arguments: Any) -> list[float]:
-        return uncertainty(semtoken.score_top_logprobs(**arguments))
+        return uncertainty(semtoken.score_logprobs(**arguments))
 
-    def payload(**arguments: Any) -> list[float]:
-        return uncertainty(semtoken.score_payload(**arguments))
+    def parsed_reply(**arguments: Any) -> list[float]:
+        return uncertainty(semtoken.score_reply(**arguments))
 
     def rules(**arguments: Any) -> bool:
         return bool(ScoringRules(**arguments).signature)
@@ -95,15 +95,15 @@ def scores() -> list[Target]:
     return [
         Target("score_logits", logits, {"logits": LOGITS, "token_ids": IDS, **more}, 0, 1, weight=4),
         Target(
-            "score_top_logprobs",
+            "score_logprobs",
             top,
             {"steps": STEPS, "token_ids": None, "proxy_for": None, "text": None, **more},
             0,
             1,
         ),
         Target(
-            "score_payload",
-            payload,
+            "score_reply",
+            parsed_reply,
             {
                 "reply": REPLY,
                 "format": None,
@@ -222,7 +222,7 @@ def of_methods() -> list[Target]:
         Target("jaccard_affinity", methods.jaccard_affinity, {"texts": ["a b", "b c", "c"]}, 0, 1),
         Target("is_function_word_text", methods.is_function_word_text, {"text": " the"}),
         Target("token_text", methods.token_text, {"text": " the"}),
-        Target("stc", methods.stc, {"log_score": -0.3}, 0, 1),
+        Target("stc", methods.stc, {"log_confidence": -0.3}, 0, 1),
         Target("score", methods.score, {"name": "sar", **record}),
     ]
 
@@ -329,7 +329,7 @@ def of_results() -> list[Target]:
         return bool(len(semtoken.to_frame(responses)))
 
     return [
-        Target("ScoredResponse.parts", parts, {"by": "word"}, 0, 1),
+        Target("ScoredAnswer.parts", parts, {"by": "word"}, 0, 1),
         Target("uncertainty_under", under, {"equality": "surface"}, 0, 1),
         Target("new_word_confidence", new_word, {"question": "What is it?"}),
         Target("to_frame", frame, {"responses": [answer]}, weight=0.3),
@@ -374,7 +374,7 @@ def of_clusters() -> list[Target]:
 
 
 def of_calibration() -> list[Target]:
-    """Chances and thresholds."""
+    """Probabilities and thresholds."""
     uncertainties = RANDOM.random(60)
     logs = np.log1p(-uncertainties)
     right = (RANDOM.random(60) > uncertainties).astype(np.float64)
@@ -386,12 +386,12 @@ def of_calibration() -> list[Target]:
         return semtoken.Threshold.fit(**arguments).start is None
 
     fitted = {"scored": logs, "correct": right}
-    levels = {"promise": "selective", "alpha": 0.3, "delta": 0.1}
-    chosen = {"labelled_answers": logs, "correct": right, "new": logs[:10].copy(), "alpha": 0.3}
+    levels = {"guarantee": "selective_risk", "alpha": 0.3, "delta": 0.1}
+    chosen = {"labeled_answers": logs, "correct": right, "new": logs[:10].copy(), "alpha": 0.3}
     booleans = ("correct",)
-    unlabelled = -RANDOM.random(200)
+    unlabeled = -RANDOM.random(200)
     pair = {"first": logs, "first_correct": right, "second": logs[::-1].copy(), "second_correct": right}
-    cascade = CascadeThreshold.fit(**pair, unlabelled=(unlabelled, unlabelled), alpha=0.4, delta=0.2)
+    cascade = CascadeThreshold.fit(**pair, unlabeled=(unlabeled, unlabeled), alpha=0.4, delta=0.2)
 
     def two_thresholds(**arguments: Any) -> bool:
         return CascadeThreshold.fit(**arguments).first is None
@@ -399,7 +399,7 @@ def of_calibration() -> list[Target]:
     def decided(**arguments: Any) -> bool:
         return cascade.decide(**arguments).action == "answer"
 
-    both = {**pair, "unlabelled": (unlabelled, unlabelled), "alpha": 0.4, "delta": 0.2, "start": None}
+    both = {**pair, "unlabeled": (unlabeled, unlabeled), "alpha": 0.4, "delta": 0.2, "start": None}
     all_booleans = ("first_correct", "second_correct")
     return [
         Target("CascadeThreshold.fit", two_thresholds, both, weight=0.3, booleans=all_booleans),

@@ -19,8 +19,8 @@ from semtoken.decisions import Choice, Option, Predicate, ReadingOptions, Score,
 from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.models.probing import competing_in_record, doubtful_steps, p_true_prompt
-from semtoken.replies import read_payload
-from semtoken.replies.checking import check_replies, doubt_of
+from semtoken.replies import read_reply
+from semtoken.replies.checking import doubt_of, rank_replies
 from tests.hostile.functions import Target
 
 RANDOM = np.random.default_rng(1)
@@ -57,13 +57,13 @@ def of_one_pass() -> list[Target]:
         Target(
             "headline",
             methods.headline,
-            {"log_score": -0.3, "new_phrase_log_probs": LOGS[:3].copy(), **greedy, "text": "Paris."},
+            {"log_confidence": -0.3, "new_phrase_log_probs": LOGS[:3].copy(), **greedy, "text": "Paris."},
             0,
         ),
     ]
 
 
-def of_parts(answer: semtoken.ScoredResponse, scorer: Any) -> list[Target]:
+def of_parts(answer: semtoken.ScoredAnswer, scorer: Any) -> list[Target]:
     """Parts of an answer and what stands beside them."""
 
     def parts(by: Any, schema: Any, equality: Any, keys: Any, containers: Any, language: Any) -> list[float]:
@@ -106,15 +106,15 @@ def of_replies(reply: Any) -> list[Target]:
     """Saved replies."""
 
     def checked(sources: Any, **arguments: Any) -> int:
-        return len(check_replies(sources, **arguments).answers)
+        return len(rank_replies(sources, **arguments).answers)
 
     def read(**arguments: Any) -> int:
-        return len(read_payload(**arguments).choices)
+        return len(read_reply(**arguments).choices)
 
     given = {"sources": [str(_replies())], "questions": None, "format": None, "calibrator": None, "schema": None}
     return [
-        Target("check_replies", checked, given, 0, weight=0.3),
-        Target("read_payload", read, {"reply": reply, "format": None, "temperature": None}, 0),
+        Target("rank_replies", checked, given, 0, weight=0.3),
+        Target("read_reply", read, {"reply": reply, "format": None, "temperature": None}, 0),
     ]
 
 
@@ -155,7 +155,7 @@ def of_decisions() -> list[Target]:
         Target(
             "DecisionCalibrator.fit",
             calibrated,
-            {"records": records, "promise": "selective", "alpha": 0.3, "delta": 0.1},
+            {"records": records, "guarantee": "selective_risk", "alpha": 0.3, "delta": 0.1},
             weight=0.1,
         ),
     ]

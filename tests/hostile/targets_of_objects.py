@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 import semtoken
-from semtoken import STC, Calibrator, Recorder, Threshold, TokenClusters, Vocabulary
-from semtoken.core import LogitsStream, TopLogprobsStream
+from semtoken import Calibrator, Recorder, ScoredModel, Threshold, TokenClusters, Vocabulary
+from semtoken.core import LogitsStream, LogprobsStream
 from semtoken.core.engine_tokens import as_top_steps
 from semtoken.guarantees import Fingerprint
 from semtoken.models import load_backend
-from semtoken.replies import PayloadStream
+from semtoken.replies import ReplyStream
 from semtoken.support.almanac import is_correct, load_questions, normalize_answer
 from semtoken.support.checkpoints import resolve
 from tests import tiny, worked
@@ -26,7 +26,7 @@ LOGS = -RANDOM.exponential(0.7, 60)
 RIGHT = (RANDOM.random(60) < np.exp(LOGS)).astype(np.float64)
 
 
-def of_calibrators(answer: semtoken.ScoredResponse) -> list[Target]:
+def of_calibrators(answer: semtoken.ScoredAnswer) -> list[Target]:
     """What a calibrator and a threshold say of answers."""
     calibrator, threshold = Calibrator.fit(LOGS, RIGHT), Threshold.fit(LOGS, RIGHT, alpha=0.4)
 
@@ -44,19 +44,26 @@ def of_calibrators(answer: semtoken.ScoredResponse) -> list[Target]:
 
     new = LOGS[:8].copy()
     return [
-        Target("Calibrator.chance", calibrator.chance, {"answer": new}, 0, 1, nan=True),
-        Target("Calibrator.chance_bounds", calibrator.chance_bounds, {"answer": new}, 0, 1, nan=True),
+        Target("Calibrator.probability_correct", calibrator.probability_correct, {"answer": new}, 0, 1, nan=True),
+        Target(
+            "Calibrator.predict_proba_interval",
+            calibrator.probability_correct_interval,
+            {"answer": new},
+            0,
+            1,
+            nan=True,
+        ),
         Target("Calibrator.flags", calibrator.flags, {"answer": answer, "known": None}),
         Target("Calibrator.report", report, {"scored": LOGS, "correct": RIGHT, "seed": 0}, weight=0.1),
         Target("Calibrator.compare", compare, {"scores": LOGS, "seed": 0}, 0, 1, nan=True, weight=0.2),
         Target("Calibrator.load", Calibrator.load, {"directory": "nowhere", "clusters": None}, refuses=True),
         Target("Threshold.accepts", threshold.accepts, {"scored": new}),
-        Target("Threshold.decide", decide, {"answer": answer, "chance": None}),
+        Target("Threshold.decide", decide, {"answer": answer, "probability_correct": None}),
         Target("Fingerprint", fingerprint, {one.name: None for one in fields(Fingerprint)} | {"model": "m"}),
     ]
 
 
-def of_answers(answer: semtoken.ScoredResponse) -> list[Target]:
+def of_answers(answer: semtoken.ScoredAnswer) -> list[Target]:
     """What a scored answer and its tokens tell."""
 
     def under(**arguments: Any) -> float:
@@ -86,12 +93,12 @@ def of_vocabularies(clusters: TokenClusters) -> list[Target]:
         return bool(made.finish())
 
     def listed(vocabulary: Any, preset: Any, step: Any) -> bool:
-        made = TopLogprobsStream(vocabulary, preset)
+        made = LogprobsStream(vocabulary, preset)
         made.add(step)
         return bool(made.finish())
 
-    def payload(format: Any, temperature: Any, chunk: Any) -> bool:
-        made = PayloadStream(format, temperature=temperature)
+    def parsed_reply(format: Any, temperature: Any, chunk: Any) -> bool:
+        made = ReplyStream(format, temperature=temperature)
         made.feed(chunk)
         return bool(made.finish().choices)
 
@@ -109,19 +116,19 @@ def of_vocabularies(clusters: TokenClusters) -> list[Target]:
         Target("first", lambda size: vocabulary.first(size).size, {"size": 7}, 1, vocabulary.size),
         Target("require_same", vocabulary.require_same, {"other": vocabulary, "mine": "a", "theirs": "b"}),
         Target("LogitsStream", stream, {"vocabulary": clusters, "preset": "default", "logits": rows[0], "token": 1}),
-        Target("TopLogprobsStream", listed, {"vocabulary": clusters, "preset": "default", "step": step}),
-        Target("PayloadStream", payload, {"format": None, "temperature": None, "chunk": event}),
+        Target("LogprobsStream", listed, {"vocabulary": clusters, "preset": "default", "step": step}),
+        Target("ReplyStream", parsed_reply, {"format": None, "temperature": None, "chunk": event}),
         Target("as_top_steps", lambda **given: len(as_top_steps(**given)), {"steps": [step], "token_ids": None}, 0),
     ]
 
 
 @cache
-def small_stc() -> STC:
+def small_stc() -> ScoredModel:
     """A random model of six hundred tokens."""
     from semtoken.models.transformers.model import TransformersBackend
 
     tokenizer = tiny.byte_level_bpe()
-    return STC(TransformersBackend(tiny.llama(len(tokenizer)), tokenizer))
+    return ScoredModel(TransformersBackend(tiny.llama(len(tokenizer)), tokenizer))
 
 
 def of_models() -> list[Target]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken import STC, Calibrator, Recorder, Threshold, TokenClusters
+from semtoken import Calibrator, Recorder, ScoredModel, Threshold, TokenClusters
 from semtoken.bench.judges import agreement, correctness, tally
 from semtoken.bench.score_file import read_items, score_items
 from semtoken.bench.statistics import AnswerSettings, record
@@ -127,7 +127,7 @@ def of_loading() -> list[Target]:
     """How a model is loaded."""
 
     def loaded(**arguments: Any) -> bool:
-        return bool(STC.from_pretrained(**arguments).methods is not None)
+        return bool(ScoredModel.from_pretrained(**arguments).methods is not None)
 
     how = {"backend": "transformers", "device": None, "dtype": "auto", "clusters": None, "revision": None}
     more = {"preset": "default", "methods": (), "calibrator": None, "threshold": None, "states": False}

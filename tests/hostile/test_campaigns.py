@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import semtoken
-from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.support.arrays import real_numbers
 from tests.hostile import damage, fetching, functions, kills, outputs, questions, routes, serving, texts, traffic
 from tests.hostile.functions import Target
@@ -30,7 +30,7 @@ def mean(values: Any) -> float:
     """A function as it should be."""
     found = real_numbers(values, "values")
     if found.ndim != 1 or not found.size or not np.isfinite(found).all() or np.abs(found).max() > 1e300:
-        raise InvalidInput("give a list of numbers")
+        raise InvalidInputError("give a list of numbers")
     return float(found.astype(np.float64).mean())
 
 
@@ -120,7 +120,7 @@ LEFT_OUT = {
     ),
     "field_confidences": "takes a JSON schema, as `parts_of` does, which is attacked",
     "alternatives_at": "takes the places of tokens that the answer has",
-    "ScoredResponse.with_fields": "replaces fields, as `dataclasses.replace` does",
+    "ScoredAnswer.with_fields": "replaces fields, as `dataclasses.replace` does",
     "from_summary": "takes what `to_summary` made in another process of the same run",
     "without_tokens": "keeps the text of a message, which it does not look at",
     **dict.fromkeys(
@@ -286,7 +286,7 @@ def test_wrong_answers_to_typed_questions_are_found() -> None:
     p = yes / (yes + no)
 
     def answers(probability: float, **block: Any) -> Any:
-        given = {"type": "predicate", "probability": probability, "semtoken": {"allowed_mass": yes + no, **block}}
+        given = {"type": "predicate", "probability": probability, "semtoken": {"option_mass": yes + no, **block}}
         return {"answers": [given]}
 
     assert judged(number, answers(p)) is None

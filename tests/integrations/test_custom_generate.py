@@ -12,15 +12,15 @@ from semtoken.support.almanac import almanac_path, load_questions
 torch = pytest.importorskip("torch", reason="torch is missing")
 transformers = pytest.importorskip("transformers", reason="transformers is missing")
 
-from semtoken import STC, Recorder, TokenClusters  # noqa: E402
-from semtoken.errors import InvalidInput  # noqa: E402
+from semtoken import Recorder, ScoredModel, TokenClusters  # noqa: E402
+from semtoken.errors import InvalidInputError  # noqa: E402
 
 FOLDER = str(Path(__file__).parents[2] / "examples" / "generate")
 
 
 @pytest.fixture(scope="module")
-def stc() -> STC:
-    return STC.from_pretrained("almanac", dtype="float32")
+def stc() -> ScoredModel:
+    return ScoredModel.from_pretrained("almanac", dtype="float32")
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("as_dict", [False, True])
-def test_the_folder_scores_what_generate_gives(stc: STC, as_dict: bool) -> None:
+def test_the_folder_scores_what_generate_gives(stc: ScoredModel, as_dict: bool) -> None:
     prompts = [question.prompt() for question in load_questions("test")[:5]]
     inputs = stc.tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left")
     given: dict[str, Any] = {"max_new_tokens": 12, "return_dict_in_generate": as_dict, "repetition_penalty": 1.3}
@@ -46,13 +46,13 @@ def test_the_folder_scores_what_generate_gives(stc: STC, as_dict: bool) -> None:
     assert [one.uncertainty for one in found] == pytest.approx([one.uncertainty for one in again], abs=1e-4)
 
 
-def test_without_clusters_nothing_is_generated(stc: STC) -> None:
+def test_without_clusters_nothing_is_generated(stc: ScoredModel) -> None:
     inputs = stc.tokenizer("a", return_tensors="pt")
-    with pytest.raises(InvalidInput, match="semtoken_vocabulary"):
+    with pytest.raises(InvalidInputError, match="semtoken_vocabulary"):
         stc.model.generate(**inputs, custom_generate=FOLDER, trust_remote_code=True)
 
 
-def test_a_pipeline_takes_the_recorder(stc: STC) -> None:
+def test_a_pipeline_takes_the_recorder(stc: ScoredModel) -> None:
     prompt = load_questions("test")[0].prompt()
     recorder = Recorder(TokenClusters.from_pretrained("almanac"))
     pipe = transformers.pipeline("text-generation", model=str(almanac_path()), dtype="float32", device="cpu")

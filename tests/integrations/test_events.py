@@ -15,7 +15,7 @@ FINAL = {
     "lower": 0.2,
     "upper": 0.3,
     "headline": {"name": "new_phrases", "value": 0.9, "confidence": 0.4, "confidence_bounds": [0.35, 0.45]},
-    "chance": 0.7,
+    "probability_correct": 0.7,
     "decision": "abstain",
     "reason": "The score is above the threshold.",
     "flags": [{"code": "top_k", "message": "..."}],
@@ -36,7 +36,7 @@ def test_a_decision_is_the_label_and_the_interval_keeps_our_names() -> None:
         "semtoken.uncertainty": 0.25,
         "semtoken.uncertainty.lower": 0.2,
         "semtoken.uncertainty.upper": 0.3,
-        "semtoken.chance": 0.7,
+        "semtoken.probability_correct": 0.7,
         "semtoken.flags": ["top_k"],
     }
 
@@ -64,7 +64,7 @@ ODD = [None, True, -1, 2.5, 10**400, float("nan"), "", SECRET, [SECRET], {"x": S
 FIELDS = (
     "uncertainty",
     "lower",
-    "chance",
+    "probability_correct",
     "n_tokens",
     "method",
     "preset",

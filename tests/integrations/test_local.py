@@ -11,10 +11,10 @@ pytest.importorskip("fastapi", reason="what semtoken serve needs is missing")
 
 
 def test_a_model_with_a_chat_template_is_asked_through_it() -> None:
-    from semtoken import STC
+    from semtoken import ScoredModel
     from semtoken.integrations.local import LocalChat
 
-    stc = STC.from_pretrained("almanac", dtype="float32")
+    stc = ScoredModel.from_pretrained("almanac", dtype="float32")
     messages = [{"role": "user", "content": "What is the capital of Peru?"}]
     chat = LocalChat(stc, "some/model")  # not by the name that has a prompt format of its own
     try:

@@ -35,7 +35,7 @@ def test_the_highlighted_tokens_are_text_and_share() -> None:
     import semtoken as st
 
     clusters = st.TokenClusters.from_pretrained("almanac")
-    [answer] = st.score_payload(recorded("serve")["whole"], clusters)
+    [answer] = st.score_reply(recorded("serve")["whole"], clusters)
     [line] = [line for line in recipe("HighlightedText").splitlines() if line.startswith("shown")]
     found: dict[str, Any] = {"answer": answer}
     exec(line, found)

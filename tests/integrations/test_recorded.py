@@ -1,4 +1,4 @@
-"""What the hosts gave in their live tests, against `STC` on the same answers. No host is needed."""
+"""What the hosts gave in their live tests, against `ScoredModel` on the same answers. No host is needed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from semtoken import TokenClusters, score_payload
+from semtoken import TokenClusters, score_reply
 from semtoken.integrations.events import ReplyWatch
 from semtoken.integrations.selective import selective_figures
 from semtoken.models.probing.p_true import p_true_log_probs
 from semtoken.support.almanac import load_questions
 
 if TYPE_CHECKING:
-    from semtoken import STC
+    from semtoken import ScoredModel
 
 DATA = Path(__file__).parent / "data"
 
@@ -27,11 +27,11 @@ def recorded(name: str) -> Any:
 
 
 @cache
-def almanac(preset: Any = "default") -> STC:
+def almanac(preset: Any = "default") -> ScoredModel:
     pytest.importorskip("transformers", reason="transformers, which runs the embedded model, is missing")
-    from semtoken import STC
+    from semtoken import ScoredModel
 
-    return STC.from_pretrained("almanac", dtype="float32", preset=preset)
+    return ScoredModel.from_pretrained("almanac", dtype="float32", preset=preset)
 
 
 @cache
@@ -44,7 +44,7 @@ def test_lm_polygraph_has_the_numbers_of_stc() -> None:
     scored = almanac("paper").score([prompts()[name] for name in run["questions"]], run["tokens"])
     estimates = run["estimates"]
     assert len(scored) == len(run["correct"]) == 40
-    assert estimates["SemanticTokenClustering"] == pytest.approx([-one.log_score for one in scored], abs=1e-4)
+    assert estimates["SemanticTokenClustering"] == pytest.approx([-one.log_confidence for one in scored], abs=1e-4)
     assert estimates["MaximumSequenceProbability"] == pytest.approx([-one.log_probability for one in scored], abs=1e-4)
 
 
@@ -113,7 +113,7 @@ def test_the_log_of_llm_has_the_numbers_of_stc() -> None:
     assert first == answer.text.strip()
     assert second.startswith(f"confidence {answer.headline.confidence:.2f}: ")
     assert len(tokens) == len(answer.tokens)
-    assert last == "Confidence ranks answers; it is not a chance of being right."
+    assert last == "Confidence ranks answers; it is not a probability of being right."
 
 
 def test_the_tools_of_mcp_have_the_numbers_of_stc() -> None:
@@ -146,6 +146,6 @@ def test_log_probabilities_that_langchain_keeps_give_an_interval_around_the_exac
         "finish_reason": kept["response_metadata"]["finish_reason"],
     }
     reply = {"object": "chat.completion", "choices": [choice]}
-    [scored] = score_payload(reply, TokenClusters.from_pretrained("almanac"))
+    [scored] = score_reply(reply, TokenClusters.from_pretrained("almanac"))
     exact = sent["choices"][0]["semtoken"]["uncertainty"]
-    assert scored.uncertainty_bounds[0] - 1e-9 <= exact <= scored.uncertainty_bounds[1] + 1e-9
+    assert scored.sequence_uncertainty_interval[0] - 1e-9 <= exact <= scored.sequence_uncertainty_interval[1] + 1e-9

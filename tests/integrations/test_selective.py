@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.integrations.selective import auroc_figures, risk_coverage_figures, selective_figures
 
 
@@ -50,7 +50,7 @@ def test_nothing_to_compare_is_no_number() -> None:
 
 
 def test_bad_input_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="share of questions"):
+    with pytest.raises(InvalidInputError, match="share of questions"):
         risk_coverage_figures([0.1], [1], (0.0,))
-    with pytest.raises(InvalidInput, match="every answer"):
+    with pytest.raises(InvalidInputError, match="every answer"):
         auroc_figures([0.1, 0.2], [1])

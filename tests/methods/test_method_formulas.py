@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from semtoken import methods
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 log_probability = st.floats(-12, 0)
 answers = st.lists(st.lists(log_probability, min_size=1, max_size=6), min_size=1, max_size=6)
@@ -267,5 +267,5 @@ def test_ccp_of_one_alternative(ahead: int, back: int) -> None:
     ],
 )
 def test_bad_input_is_refused_by_name(call, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         call()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from semtoken import methods
 from semtoken.core.results.generation import Generation
-from semtoken.errors import InvalidInput, MissingStatistic
+from semtoken.errors import InvalidInputError, MissingStatistic
 from semtoken.methods import METHODS, score
 from tests.methods.method_records import random_legal, reordered, scattered, surely_right, write_protected
 
@@ -127,20 +127,20 @@ def test_p_true_of_a_record_has_all_three_variants() -> None:
 
 
 def test_an_unknown_method_is_refused_with_the_list() -> None:
-    with pytest.raises(InvalidInput, match=r"no method 'lexical'; there are stc, .*ccp"):
+    with pytest.raises(InvalidInputError, match=r"no method 'lexical'; there are stc, .*ccp"):
         score("lexical", surely_right())
 
 
 def test_a_bad_record_names_the_method_and_the_argument() -> None:
     record = replace(surely_right(), log_probs=np.array([-0.1, np.nan]))
-    with pytest.raises(InvalidInput, match=r"perplexity: 'greedy_logprobs' holds NaN, first at \(1,\)"):
+    with pytest.raises(InvalidInputError, match=r"perplexity: 'greedy_logprobs' holds NaN, first at \(1,\)"):
         score("perplexity", record)
 
 
 def test_a_generation_refuses_records_of_another_length() -> None:
-    with pytest.raises(InvalidInput, match="'log_probs' has 3 entries for 2 tokens"):
+    with pytest.raises(InvalidInputError, match="'log_probs' has 3 entries for 2 tokens"):
         Generation("a", [1, 2], log_probs=np.zeros(3))
-    with pytest.raises(InvalidInput, match="'similarity' has 3 entries for 2 samples"):
+    with pytest.raises(InvalidInputError, match="'similarity' has 3 entries for 2 samples"):
         Generation("a", [1], sample_texts=["a", "b"], similarity=np.eye(3))
 
 

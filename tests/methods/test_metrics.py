@@ -16,7 +16,7 @@ from scipy.stats import norm, rankdata
 from sklearn.metrics import roc_auc_score
 
 from semtoken import metrics
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.metrics import UndefinedMetric
 from semtoken.methods.metrics.calibration import prepare_calibration_error
 from semtoken.methods.metrics.ranking import prepare_aurc, prepare_auroc, prepare_prr
@@ -262,7 +262,7 @@ def test_one_answer_has_a_risk() -> None:
     ],
 )
 def test_bad_input_is_refused(call, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         call()
 
 
@@ -415,9 +415,9 @@ def test_many_answers_are_exchanged_at_random_and_units_do_not_matter() -> None:
 
 
 def test_a_permutation_test_needs_a_metric_of_order_and_both_kinds() -> None:
-    with pytest.raises(InvalidInput, match="auroc, prr, aurc, got 'expected_calibration_error'"):
+    with pytest.raises(InvalidInputError, match="auroc, prr, aurc, got 'expected_calibration_error'"):
         metrics.permutation_test("expected_calibration_error", [0.1], [0.2], [1])
-    with pytest.raises(InvalidInput, match="'n_permutations' must be a whole number from 1 "):
+    with pytest.raises(InvalidInputError, match="'n_permutations' must be a whole number from 1 "):
         metrics.permutation_test("auroc", [0.1], [0.2], [1], n_permutations=0)
     assert math.isnan(metrics.permutation_test("auroc", [0.1, 0.2], [0.2, 0.1], [1, 1]))
     assert metrics.permutation_test("auroc", [0.1, np.nan], [0.3, np.inf], [1, 0]) == 1.0
@@ -448,7 +448,7 @@ def test_many_methods_are_compared_from_one_resampling_each() -> None:
     assert a.estimate(0.9) == metrics.bootstrap("prr", u, correct, n_resamples=200, seed=5, confidence_level=0.9)
     paired = metrics.paired_difference("prr", u, other, correct, n_resamples=200, seed=5)
     assert a.minus(b, p_value=paired.p_value) == paired
-    with pytest.raises(InvalidInput, match="confidence_level"):
+    with pytest.raises(InvalidInputError, match="confidence_level"):
         a.estimate(1.0)
 
 
@@ -498,7 +498,7 @@ def test_questions_are_drawn_with_all_their_answers(metric: str) -> None:
     assert (same.low, same.high) == (one.low, one.high)
     unjudged = metrics.bootstrap(metric, np.r_[five[0], 0.5], np.r_[five[1], np.nan], questions=[*questions, "q80"])
     assert (unjudged.low, unjudged.high) == (drawn.low, drawn.high)
-    with pytest.raises(InvalidInput, match="every answer needs its own"):
+    with pytest.raises(InvalidInputError, match="every answer needs its own"):
         metrics.bootstrap(metric, uncertainty, correct, questions=["q"])
 
 

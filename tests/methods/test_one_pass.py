@@ -1,4 +1,5 @@
-"""`STC(..., methods=[...])`: scores of further methods, the same whichever way an answer comes, and their intervals."""
+"""`ScoredModel(..., methods=[...])`: scores of further methods, the same whichever way an answer comes, and their
+intervals."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from semtoken import methods
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.results.headlines import headline_of
 from semtoken.core.scored_token import TokenMark
-from semtoken.errors import BackendError, CalibratorMismatch, InvalidInput
+from semtoken.errors import BackendError, CalibratorMismatchError, InvalidInputError
 from semtoken.methods.observers.method_scores import MethodScores, one_pass_methods, scores_of_steps
 from semtoken.methods.observers.steps import Observer, Step
 from semtoken.support.almanac import load_questions
@@ -58,7 +59,7 @@ def test_worked_cases(case: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def stc() -> Any:
-    return semtoken.STC.from_pretrained("almanac", device="cpu", methods=one_pass_methods())
+    return semtoken.ScoredModel.from_pretrained("almanac", device="cpu", methods=one_pass_methods())
 
 
 PROMPTS = [question.prompt() for question in load_questions("dev")[:2]]
@@ -103,10 +104,10 @@ def test_an_answer_without_tokens_has_the_worst_score_of_every_method(stc: Any) 
 
 
 def test_other_methods_are_refused_before_a_model_is_loaded() -> None:
-    with pytest.raises(InvalidInput, match=r"semantic_entropy needs nli_logits.*`semtoken bench run` records it"):
-        semtoken.STC.from_pretrained("/no/such/model", methods=["semantic_entropy"])
-    with pytest.raises(InvalidInput, match="There is no method 'sar2'; of one pass there are stc, "):
-        semtoken.STC.from_pretrained("/no/such/model", methods=["sar2"])
+    with pytest.raises(InvalidInputError, match=r"semantic_entropy needs nli_logits.*`semtoken bench run` records it"):
+        semtoken.ScoredModel.from_pretrained("/no/such/model", methods=["semantic_entropy"])
+    with pytest.raises(InvalidInputError, match="There is no method 'sar2'; of one pass there are stc, "):
+        semtoken.ScoredModel.from_pretrained("/no/such/model", methods=["sar2"])
 
 
 def test_what_the_backend_does_not_give_is_refused_before_the_first_step(stc: Any) -> None:
@@ -118,7 +119,7 @@ def test_what_the_backend_does_not_give_is_refused_before_the_first_step(stc: An
             return getattr(stc.backend, name)
 
     with pytest.raises(BackendError, match="rows backend does not give attention weights"):
-        semtoken.STC(OnlyRows(), clusters=stc.clusters, methods=["rauq"])
+        semtoken.ScoredModel(OnlyRows(), clusters=stc.clusters, methods=["rauq"])
 
 
 # --- intervals from the best tokens ------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ class Answer:
     logs: Any
     question: str = ""
     text: str = "x"
-    log_score: float = -1.0
+    log_confidence: float = -1.0
 
     def with_fields(self, **changes: Any) -> Answer:
         return replace(self, **changes)
@@ -208,7 +209,7 @@ def test_a_chosen_token_behind_the_listed_ones_is_none_of_the_best() -> None:
     logs = np.log(np.array([0.3, 0.2, *[0.05] * 8, *[0.002] * 50]))
     step = listed(logs, 40, 14)
     assert step.names[0] not in step.names[1:]
-    with pytest.raises(InvalidInput, match="and of step 0 only 14"):
+    with pytest.raises(InvalidInputError, match="and of step 0 only 14"):
         scores_of_steps(["epr"], Answer([logs[40]]), [step], 60)  # type: ignore[arg-type]
 
 
@@ -216,7 +217,7 @@ def test_a_sure_step_of_few_tokens_is_no_whole_distribution() -> None:
     """Rounding makes its probabilities sum to 1, and yet what is not listed decides a mean of log-probabilities."""
     sure = [np.array([0.0, -20.0, -22.0])]
     for method in (methods.lowest_group_confidence, partial(methods.first_content_entropy, step=0)):
-        with pytest.raises(InvalidInput, match="20 best log-probabilities of every step are read"):
+        with pytest.raises(InvalidInputError, match="20 best log-probabilities of every step are read"):
             method(sure)
     assert methods.epr([np.array([0.0, -20.0]), np.array([0.0, -21.0, -22.0])]) == pytest.approx(
         (20 * np.exp(-20) + 21 * np.exp(-21) + 22 * np.exp(-22)) / 2
@@ -226,9 +227,9 @@ def test_a_sure_step_of_few_tokens_is_no_whole_distribution() -> None:
 def test_fewer_tokens_than_a_method_reads_are_refused_in_words() -> None:
     rows = np.log(np.full((1, 60), 1 / 60))
     step = listed(rows[0], 0, 5)
-    with pytest.raises(InvalidInput, match="15 best log-probabilities of every step are read, and of step 0 only"):
+    with pytest.raises(InvalidInputError, match="15 best log-probabilities of every step are read, and of step 0 only"):
         scores_of_steps(["epr"], Answer([rows[0, 0]]), [step], 60)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="self_certainty cannot be known from the best tokens"):
+    with pytest.raises(InvalidInputError, match="self_certainty cannot be known from the best tokens"):
         scores_of_steps(["self_certainty"], Answer([rows[0, 0]]), [step], 60)  # type: ignore[arg-type]
 
 
@@ -304,11 +305,11 @@ def test_numbers_of_words_are_those_that_the_experiment_scored(stc: Any) -> None
     st.sampled_from(["Oslo", "Oslo.", "It is Oslo!", "Is it?", '"Oslo."', "奥斯陆。", "a.b"]),
 )
 def test_the_headline_is_one_formula_for_short_answers_and_one_for_sentences(
-    log_score: float, phrases: list[float], logs: list[float], text: str
+    log_confidence: float, phrases: list[float], logs: list[float], text: str
 ) -> None:
-    found = methods.headline(log_score, phrases, logs, text)
+    found = methods.headline(log_confidence, phrases, logs, text)
     short = len(logs) < 12 and text in ("Oslo", "a.b")
-    assert found == pytest.approx(-log_score if short else -(min(phrases) + sum(phrases) / len(phrases)) / 2)
+    assert found == pytest.approx(-log_confidence if short else -(min(phrases) + sum(phrases) / len(phrases)) / 2)
 
 
 def test_bounds_of_phrases_become_bounds_of_the_headline() -> None:
@@ -334,7 +335,7 @@ class Scored(Answer):
     """An answer with a score by one method."""
 
     empty = False
-    log_score_bounds = None
+    log_confidence_interval = None
     signature, distribution = "s|preset:default", "raw"
 
     def __init__(self, name: str, value: float) -> None:
@@ -347,8 +348,8 @@ def test_a_calibrator_of_one_method_refuses_another(tmp_path: Path) -> None:
     risks = random.normal(0.0, 2.0, 300)  # self-certainty and others go below 0
     right = random.random(300) < 1 / (1 + np.exp(risks))
     answers = [Scored("trace", risk) for risk in risks]
-    fitted = semtoken.Calibrator.fit(answers, right, by="trace")
-    threshold = semtoken.Threshold.fit(answers, right, by="trace", alpha=0.4)
+    fitted = semtoken.Calibrator.fit(answers, right, score="trace")
+    threshold = semtoken.Threshold.fit(answers, right, score="trace", alpha=0.4)
     fitted.save(tmp_path, threshold)
     found = semtoken.Calibrator.load(tmp_path)
     assert found.fingerprint.method == found.threshold.fingerprint.method == "trace"
@@ -358,12 +359,12 @@ def test_a_calibrator_of_one_method_refuses_another(tmp_path: Path) -> None:
     assert accepted == ["answer", "abstain"]
     for refuse in (found.chance, found.threshold.decide, lambda one: found.compare([one])):
         with pytest.raises(
-            CalibratorMismatch, match=r"scores by the method trace.* has those by rauq.*--methods trace"
+            CalibratorMismatchError, match=r"scores by the method trace.* has those by rauq.*--methods trace"
         ):
             refuse(Scored("rauq", 1.0))
     product = semtoken.Calibrator.fit(-np.logaddexp(0.0, risks), right)
     assert product.fingerprint.method is None
-    with pytest.raises(CalibratorMismatch, match="with the method 'trace'; these have 'rauq'"):
+    with pytest.raises(CalibratorMismatchError, match="with the method 'trace'; these have 'rauq'"):
         found.fingerprint.require_same(replace(product.fingerprint, method="rauq"))
 
 
@@ -371,11 +372,11 @@ class Headed(Answer):
     """An answer with a headline: a short one, or a sentence."""
 
     empty = False
-    log_score_bounds = None
+    log_confidence_interval = None
     signature, distribution, scores = "s|preset:default", "raw", {}
 
     def __init__(self, surprise: float, *, short: bool) -> None:
-        super().__init__([-0.1], log_score=-surprise if short else -50.0 - surprise)
+        super().__init__([-0.1], log_confidence=-surprise if short else -50.0 - surprise)
         name, value = ("stc", -math.expm1(-surprise)) if short else ("new_phrases", surprise)
         self.headline = types.SimpleNamespace(name=name, value=value, confidence_bounds=None)
 
@@ -398,8 +399,8 @@ def test_calibrators_thresholds_and_choices_go_by_the_headline_unless_another_is
         assert found.decide(Headed(30.0, short=short)).action == "abstain"
     chosen = semtoken.select(answers, right, answers, alpha=0.4)
     assert {bool(i % 2) for i in chosen} == {True, False} and max(surprises[chosen]) < np.median(surprises) * 3
-    assert semtoken.Calibrator.fit(answers, right, by="stc").fingerprint.method is None
-    with pytest.raises(CalibratorMismatch, match="scores by the method headline"):
+    assert semtoken.Calibrator.fit(answers, right, score="stc").fingerprint.method is None
+    with pytest.raises(CalibratorMismatchError, match="scores by the method headline"):
         found.chance(Scored("trace", 1.0))
 
 
@@ -432,13 +433,13 @@ def test_a_payload_has_the_scores_of_its_lists(stc: Any) -> None:
         ]
     }
     names = [name for name in one_pass_methods() if name not in ("rauq", "self_certainty")]
-    [found] = semtoken.score_payload(reply, stc.clusters, methods=names, question=PROMPTS[0].rpartition("\n\n")[2])
+    [found] = semtoken.score_reply(reply, stc.clusters, methods=names, question=PROMPTS[0].rpartition("\n\n")[2])
     assert set(found.scores) == set(names)
     for name in names:
         low, high = found.score_bounds.get(name, (found.scores[name],) * 2)
         assert low - 1e-4 <= exact.scores[name] <= high + 1e-4, name
-    with pytest.raises(InvalidInput, match="rauq cannot be known from the best tokens"):
-        semtoken.score_payload(reply, stc.clusters, methods=["rauq"])
+    with pytest.raises(InvalidInputError, match="rauq cannot be known from the best tokens"):
+        semtoken.score_reply(reply, stc.clusters, methods=["rauq"])
 
 
 class StepRowsKept(Observer):

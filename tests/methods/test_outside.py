@@ -15,7 +15,7 @@ import pytest
 
 from semtoken.bench.further_scores import with_scores
 from semtoken.bench.results import Cell, RunResults
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS, score
 from semtoken.methods.outside import load_method, trial_record
 
@@ -82,16 +82,16 @@ def test_a_described_function_is_entered_as_it_says(own: Path) -> None:
     ],
 )
 def test_what_cannot_be_used_is_refused_in_words(own: Path, name: str, reason: str) -> None:
-    with pytest.raises(InvalidInput, match=reason):
+    with pytest.raises(InvalidInputError, match=reason):
         load_method(f"{own}:{name}")
     assert name not in METHODS
 
 
 def test_a_missing_file_and_one_that_cannot_be_run(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="there is no file"):
+    with pytest.raises(InvalidInputError, match="there is no file"):
         load_method(f"{tmp_path / 'gone.py'}:f")
     (tmp_path / "bad.py").write_text("import", "utf-8")
-    with pytest.raises(InvalidInput, match="cannot be run: SyntaxError"):
+    with pytest.raises(InvalidInputError, match="cannot be run: SyntaxError"):
         load_method(f"{tmp_path / 'bad.py'}:f")
 
 
@@ -126,7 +126,7 @@ import json, warnings
 import semtoken
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
-    stc = semtoken.STC.from_pretrained("almanac", device="cpu", methods=["from_a_plugin", "mean_token_entropy"])
+    stc = semtoken.ScoredModel.from_pretrained("almanac", device="cpu", methods=["from_a_plugin", "mean_token_entropy"])
 [answer] = stc.generate("Question:\\nWhat is it?\\nAnswer:\\n", 4)
 print(json.dumps([answer.scores, [str(one.message) for one in told]]))
 """
@@ -183,7 +183,7 @@ POINTS_OF_ONE_MODULE = """
 first_of_all = one_module:first_of_all
 [semtoken.statistics]
 gaps = one_module:Gaps
-[semtoken.payload_shapes]
+[semtoken.reply_shapes]
 elsewhere = one_module:ElsewhereChat
 [semtoken.datasets]
 rivers = one_module:RIVERS
@@ -258,5 +258,5 @@ def test_brought_scores_stand_beside_the_methods_by_question(tmp_path: Path) -> 
     ],
 )
 def test_brought_scores_that_do_not_fit_are_refused(tmp_path: Path, rows: list[dict[str, Any]], reason: str) -> None:
-    with pytest.raises(InvalidInput, match=reason):
+    with pytest.raises(InvalidInputError, match=reason):
         brought(tmp_path / "s.csv", rows)

@@ -69,10 +69,10 @@ def model_of(kind: str) -> Any:
     return model
 
 
-def scored(model: Any, tokenizer: Any) -> st.STC:
+def scored(model: Any, tokenizer: Any) -> st.ScoredModel:
     """The model with clusters at random."""
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
-    return st.STC(model, tokenizer, st.TokenClusters(np.arange(vocabulary.size) % 80, vocabulary))
+    return st.ScoredModel(model, tokenizer, st.TokenClusters(np.arange(vocabulary.size) % 80, vocabulary))
 
 
 def forward(model: Any, tokenizer: Any, prompt: str, ids: list[int]) -> list[float]:
@@ -92,7 +92,7 @@ def test_every_way_to_an_answer_has_the_numbers_of_a_plain_pass(kind: str) -> No
     read = stc.score(PROMPTS, [answer.token_ids for answer in together])
     for one, other in [*zip(together, alone, strict=True), *zip(together, read, strict=True)]:
         assert one.token_ids == other.token_ids
-        assert one.log_score == pytest.approx(other.log_score, abs=1e-3)
+        assert one.log_confidence == pytest.approx(other.log_confidence, abs=1e-3)
     for decoding in (
         DECODING,
         Decoding(max_new_tokens=6, share_prefix=True),

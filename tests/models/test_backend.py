@@ -15,7 +15,7 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 import semtoken as st
 from semtoken.bench.statistics.decoding import LogProbabilities
-from semtoken.errors import InvalidInput, ModelError
+from semtoken.errors import InvalidInputError, ModelError
 from semtoken.methods.observers.steps import Completion, Observer, Step
 from semtoken.models import load_backend
 from semtoken.models.base import Backend, Decoding
@@ -90,10 +90,10 @@ def test_the_shared_beginning_leaves_a_token_of_every_prompt() -> None:
 def test_a_backend_is_told_from_a_model(almanac: TransformersBackend) -> None:
     assert isinstance(almanac, Backend)
     assert not isinstance(almanac.model, Backend)
-    stc = st.STC(almanac, clusters="almanac")
+    stc = st.ScoredModel(almanac, clusters="almanac")
     assert stc.backend is almanac and stc.model is almanac.model
-    with pytest.raises(InvalidInput, match="brings its own tokenizer"):
-        st.STC(almanac, almanac.tokenizer)
+    with pytest.raises(InvalidInputError, match="brings its own tokenizer"):
+        st.ScoredModel(almanac, almanac.tokenizer)
 
 
 def test_each_prompt_may_have_its_own_decoding() -> None:
@@ -153,10 +153,10 @@ def test_an_observer_ends_answers_and_is_told_of_their_end() -> None:
 
 class TestLoading:
     def test_options_reach_transformers(self) -> None:
-        stc = st.STC.from_pretrained("almanac", attn_implementation="eager", dtype="bfloat16", device="cpu")
+        stc = st.ScoredModel.from_pretrained("almanac", attn_implementation="eager", dtype="bfloat16", device="cpu")
         assert stc.model.config._attn_implementation == "eager"
         assert stc.model.dtype == torch.bfloat16
-        mapped = st.STC.from_pretrained("almanac", device_map={"": "cpu"})
+        mapped = st.ScoredModel.from_pretrained("almanac", device_map={"": "cpu"})
         assert mapped.generate("What is the capital of Peru?", 2)[0].tokens
 
     @pytest.mark.parametrize("name", ["atn_implementation", "presett", "load_in_3bit"])
@@ -170,20 +170,20 @@ class TestLoading:
 
         monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", unreachable)
         options: dict[str, Any] = {name: 1}
-        with pytest.raises(InvalidInput, match=f"'{name}' is no option"):
-            st.STC.from_pretrained("almanac", **options)
+        with pytest.raises(InvalidInputError, match=f"'{name}' is no option"):
+            st.ScoredModel.from_pretrained("almanac", **options)
 
     def test_devices_that_are_not_there(self) -> None:
         with pytest.raises(ModelError, match="no device of torch"):
-            st.STC.from_pretrained("almanac", device="abacus")
+            st.ScoredModel.from_pretrained("almanac", device="abacus")
         if not torch.cuda.is_available():
             with pytest.raises(ModelError, match=r"^The model cannot be loaded on 'cuda': torch sees no CUDA device"):
-                st.STC.from_pretrained("almanac", device="cuda")
-        with pytest.raises(InvalidInput, match="either device or device_map"):
-            st.STC.from_pretrained("almanac", device="cpu", device_map="auto")
+                st.ScoredModel.from_pretrained("almanac", device="cuda")
+        with pytest.raises(InvalidInputError, match="either device or device_map"):
+            st.ScoredModel.from_pretrained("almanac", device="cpu", device_map="auto")
 
     def test_backends_are_named(self) -> None:
-        with pytest.raises(InvalidInput, match="'transformers', 'vllm', 'llama-cpp'"):
+        with pytest.raises(InvalidInputError, match="'transformers', 'vllm', 'llama-cpp'"):
             load_backend("abacus")
 
     def test_clusters_are_made_when_they_are_needed(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,9 +194,9 @@ class TestLoading:
             made.append(progress)
             return random_clusters(stc.tokenizer)
 
-        paper = st.STC(stc.model, stc.tokenizer, stc.clusters, preset="paper")
+        paper = st.ScoredModel(stc.model, stc.tokenizer, stc.clusters, preset="paper")
         for preset in ("default", "paper"):
-            lazy = st.STC(stc.model, stc.tokenizer, preset=preset)
+            lazy = st.ScoredModel(stc.model, stc.tokenizer, preset=preset)
             monkeypatch.setattr(lazy.backend, "default_clusters", make)
             lazy.backend.generate(PROMPTS, Decoding(max_new_tokens=2))
             assert not made

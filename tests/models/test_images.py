@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 import semtoken as st
-from semtoken.errors import BackendError, InvalidInput, ModelError
+from semtoken.errors import BackendError, InvalidInputError, ModelError
 from semtoken.models.transformers import TransformersBackend
 from semtoken.support.files.images import MOST_BYTES, read_image
 from tests import tiny
@@ -59,7 +59,7 @@ SOME_SLOW = [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slo
 @pytest.mark.parametrize("kind", SOME_SLOW)
 def test_answers_to_images_have_the_numbers_of_a_plain_pass(kind: str) -> None:
     model, processor = image_model(kind)
-    stc = st.STC(TransformersBackend(model, processor.tokenizer, processor=processor))
+    stc = st.ScoredModel(TransformersBackend(model, processor.tokenizer, processor=processor))
     other = asked(Image.new("RGB", (30, 30), "red"), "the capital of France")
     written = stc.generate([asked(), other], max_new_tokens=5)
     given = stc.score([asked(), other], [answer.token_ids for answer in written])
@@ -88,7 +88,7 @@ def test_objects_without_a_processor_read_texts(kind: str) -> None:
 
 def test_a_model_that_fails_on_a_whole_text_with_an_image_is_refused() -> None:
     model, processor = image_model("Llava")
-    stc = st.STC(TransformersBackend(model, processor.tokenizer, processor=processor))
+    stc = st.ScoredModel(TransformersBackend(model, processor.tokenizer, processor=processor))
 
     def fail(module: Any, args: Any, inputs: dict[str, Any]) -> None:
         if inputs.get("pixel_values") is not None and inputs.get("past_key_values", inputs.get("cache")) is None:
@@ -103,19 +103,19 @@ def test_a_model_that_fails_on_a_whole_text_with_an_image_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["Llava", "Gemma3"])
 def test_texts_and_images_in_one_call(kind: str) -> None:
     model, processor = image_model(kind)
-    stc = st.STC(TransformersBackend(model, processor.tokenizer, processor=processor))
+    stc = st.ScoredModel(TransformersBackend(model, processor.tokenizer, processor=processor))
     text = [{"role": "user", "content": "who is it"}]
     together = stc.generate([asked(), "who is it", text], max_new_tokens=4)
     alone = [stc.generate([prompt], max_new_tokens=4)[0] for prompt in (asked(), "who is it", text)]
     assert [one.token_ids for one in together] == [one.token_ids for one in alone]
-    assert [one.log_score for one in together] == pytest.approx([one.log_score for one in alone], abs=1e-4)
+    assert [one.log_confidence for one in together] == pytest.approx([one.log_confidence for one in alone], abs=1e-4)
 
 
 def test_a_folder_is_loaded_with_its_processor(tmp_path: Path) -> None:
     model, processor = image_model("Llava")
     model.save_pretrained(tmp_path / "model")
     processor.save_pretrained(tmp_path / "model")
-    stc = st.STC.from_pretrained(tmp_path / "model")
+    stc = st.ScoredModel.from_pretrained(tmp_path / "model")
     PICTURE.save(tmp_path / "scan.png")
     answers = [
         stc.generate([messages], max_new_tokens=4)[0].token_ids
@@ -134,14 +134,14 @@ def test_a_folder_is_loaded_with_its_processor(tmp_path: Path) -> None:
 
 
 def test_a_model_of_texts_says_that_it_reads_no_images() -> None:
-    stc = st.STC(tiny.llama(640), tiny.byte_level_bpe())
-    with pytest.raises(InvalidInput, match="LlamaForCausalLM reads none: it reads text only"):
+    stc = st.ScoredModel(tiny.llama(640), tiny.byte_level_bpe())
+    with pytest.raises(InvalidInputError, match="LlamaForCausalLM reads none: it reads text only"):
         stc.generate([asked()])
 
 
 def test_a_prefix_model_answers_images_and_refuses_texts() -> None:
     model, processor = image_model("PaliGemma")
-    stc = st.STC(TransformersBackend(model, processor.tokenizer, processor=processor))
+    stc = st.ScoredModel(TransformersBackend(model, processor.tokenizer, processor=processor))
     assert stc.generate([asked()], max_new_tokens=2)[0].token_ids
     with pytest.raises(ModelError, match="changes with the tokens that follow"):
         stc.generate(["who is it"])
@@ -164,40 +164,40 @@ class TestImagesThatAreRefused:
 
     @pytest.mark.parametrize("url", ["http://127.0.0.1/a.png", "https://example.com/a.png", "file:///etc/passwd"])
     def test_addresses_are_never_fetched(self, url: str) -> None:
-        with pytest.raises(InvalidInput, match="is not fetched"):
+        with pytest.raises(InvalidInputError, match="is not fetched"):
             read_image({"url": url})
-        with pytest.raises(InvalidInput, match="as data URLs"):
+        with pytest.raises(InvalidInputError, match="as data URLs"):
             read_image({"image_url": {"url": url}}, files=False)
 
     def test_files_are_not_read_for_clients(self, tmp_path: Path) -> None:
         PICTURE.save(tmp_path / "a.png")
         assert read_image({"path": tmp_path / "a.png"}).size == PICTURE.size
         for name in ("path", "url", "image"):
-            with pytest.raises(InvalidInput, match="no address or file is read"):
+            with pytest.raises(InvalidInputError, match="no address or file is read"):
                 read_image({name: str(tmp_path / "a.png")}, files=False)
 
     def test_a_picture_that_would_fill_the_memory(self) -> None:
         bomb = png(Image.new("1", (9_000, 9_000)))
         assert len(bomb) < 20_000
-        with pytest.raises(InvalidInput, match="9,000 x 9,000 pixels"):
+        with pytest.raises(InvalidInputError, match="9,000 x 9,000 pixels"):
             read_image({"url": data_url(bomb)}, files=False)
 
     @pytest.mark.parametrize(
         "url", [data_url(b"no image"), data_url(png(PICTURE)[:-900]), "data:image/svg+xml;base64,PHN2Zy8+"]
     )
     def test_broken_images(self, url: str) -> None:
-        with pytest.raises(InvalidInput, match="cannot be read as one of PNG"):
+        with pytest.raises(InvalidInputError, match="cannot be read as one of PNG"):
             read_image({"url": url}, files=False)
 
     def test_no_base64_and_too_many_bytes(self) -> None:
-        with pytest.raises(InvalidInput, match="no base64"):
+        with pytest.raises(InvalidInputError, match="no base64"):
             read_image({"url": "data:image/png;base64,!!!!"}, files=False)
-        with pytest.raises(InvalidInput, match="20,000,000 bytes"):
+        with pytest.raises(InvalidInputError, match="20,000,000 bytes"):
             read_image({"url": "data:image/png;base64," + "A" * (MOST_BYTES * 3 // 2)}, files=False)
 
     @pytest.mark.parametrize("part", [{"type": "video", "video": "a"}, {"type": "image"}, "text", {"type": "text"}])
     def test_other_parts(self, part: Any) -> None:
         model, processor = image_model("Llava")
         backend = TransformersBackend(model, processor.tokenizer, processor=processor)
-        with pytest.raises(InvalidInput, match="must be a"):
+        with pytest.raises(InvalidInputError, match="must be a"):
             backend.encode([[{"role": "user", "content": [part]}]])

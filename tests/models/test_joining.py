@@ -241,7 +241,9 @@ def test_values_so_far_are_the_same_together_and_one_by_one(preset: Any) -> None
         for answer, found in zip((2, 0, 3), together.running_together([2, 0, 3]), strict=True):
             expected = alone[answer].running(0)
             assert found.n_settled == expected.n_settled and found.n_tokens == expected.n_tokens == number + 1
-            assert found.uncertainty_bounds == pytest.approx(expected.uncertainty_bounds, abs=1e-12)
+            assert found.sequence_uncertainty_interval == pytest.approx(
+                expected.sequence_uncertainty_interval, abs=1e-12
+            )
             assert found.uncertainty == pytest.approx(expected.uncertainty, abs=1e-12)
 
 

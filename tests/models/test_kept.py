@@ -83,7 +83,7 @@ CHANGES = [
 
 
 def decided(backend: TransformersBackend) -> list[float]:
-    [answer] = st.STC(backend).decide(STATE, [QUESTION])
+    [answer] = st.ScoredModel(backend).decide(STATE, [QUESTION])
     return [float(value) for value in answer.probabilities]
 
 
@@ -206,8 +206,8 @@ def test_the_same_weights_with_other_code_are_another_model(tmp_path: Path) -> N
         return TransformersBackend(with_wide_weights(kind(transformers.LlamaConfig(**SIZES))), tiny.byte_level_bpe())
 
     right = made(own_class(tmp_path, "modeling_a", "pass"))
-    assert st.STC(right).score(PROMPTS, ["Paris"] * 3)
+    assert st.ScoredModel(right).score(PROMPTS, ["Paris"] * 3)
     right.generate(PROMPTS, Decoding(max_new_tokens=2))
     looks_ahead = made(own_class(tmp_path, "modeling_b", "output.logits = output.logits + output.logits.sum(1, True)"))
     with pytest.raises(ModelError, match="changes with the tokens that follow"):
-        st.STC(looks_ahead).score(PROMPTS, ["Paris"] * 3)
+        st.ScoredModel(looks_ahead).score(PROMPTS, ["Paris"] * 3)

@@ -37,7 +37,7 @@ def changed(folder: Path, change: Any) -> str:
 def test_a_folder_that_lacks_a_weight_is_refused_by_the_name_of_it(tmp_path: Path) -> None:
     lacking = changed(tmp_path, lambda weights: weights.pop("model.layers.1.mlp.up_proj.weight"))
     with pytest.raises(ModelError, match=r"lack model\.layers\.1\.mlp\.up_proj\.weight"):
-        st.STC.from_pretrained(lacking)
+        st.ScoredModel.from_pretrained(lacking)
 
 
 def test_a_folder_whose_weights_were_renamed_is_refused(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_folder_whose_weights_were_renamed_is_refused(tmp_path: Path) -> None:
             weights[f"other.{name}"] = weights.pop(name)
 
     with pytest.raises(ModelError, match=r"lack model\.layers\.1\..* and \d more and hold besides other\.model"):
-        st.STC.from_pretrained(changed(tmp_path, rename))
+        st.ScoredModel.from_pretrained(changed(tmp_path, rename))
 
 
 def test_weights_of_another_shape_are_refused_though_transformers_was_asked_to_ignore_them(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_weights_of_another_shape_are_refused_though_transformers_was_asked_to_i
         weights["model.norm.weight"] = torch.ones(3)
 
     with pytest.raises(ModelError, match=r"another shape model\.norm\.weight"):
-        st.STC.from_pretrained(changed(tmp_path, shrink), ignore_mismatched_sizes=True)
+        st.ScoredModel.from_pretrained(changed(tmp_path, shrink), ignore_mismatched_sizes=True)
 
 
 T5 = {"vocab_size": 640, "d_model": 8, "d_ff": 8, "num_layers": 1, "num_heads": 1}
@@ -81,9 +81,9 @@ def scans_to_text() -> Any:
 def test_an_encoder_decoder_is_refused_in_one_sentence(tmp_path: Path, make: Any) -> None:
     model = make()
     with pytest.raises(ModelError, match=r"is an encoder-decoder.*semtoken scores decoder-only") as of_object:
-        st.STC(model, tiny.byte_level_bpe())
+        st.ScoredModel(model, tiny.byte_level_bpe())
     with pytest.raises(ModelError, match=r"is an encoder-decoder.*semtoken scores decoder-only") as of_folder:
-        st.STC.from_pretrained(saved(model, tmp_path))
+        st.ScoredModel.from_pretrained(saved(model, tmp_path))
     assert str(of_object.value).count(".") == 1
     assert str(of_folder.value).count(".") == 1 + str(tmp_path).count(".")
 
@@ -93,17 +93,17 @@ def test_a_model_that_generates_no_text_is_refused_in_one_sentence(tmp_path: Pat
     with pytest.raises(
         ModelError, match=r"transformers 5.* has no class that generates text for models of the type 'distilbert'"
     ):
-        st.STC.from_pretrained(saved(transformers.DistilBertModel(config), tmp_path))
+        st.ScoredModel.from_pretrained(saved(transformers.DistilBertModel(config), tmp_path))
 
 
 def test_a_class_that_is_listed_and_not_found_is_said_in_one_sentence(tmp_path: Path) -> None:
     small_config("evolla").save_pretrained(tmp_path)
     tiny.byte_level_bpe().save_pretrained(tmp_path)
     with pytest.raises(ModelError, match=r"no class that generates text for models of the type 'evolla'\.$"):
-        st.STC.from_pretrained(str(tmp_path))
+        st.ScoredModel.from_pretrained(str(tmp_path))
 
 
 def test_a_tied_head_that_was_not_saved_is_not_missing(tmp_path: Path) -> None:
     model = tiny.llama(640, tied=True)
     assert "lm_head.weight" not in load_file(Path(saved(model, tmp_path)) / "model.safetensors")
-    st.STC.from_pretrained(str(tmp_path))
+    st.ScoredModel.from_pretrained(str(tmp_path))

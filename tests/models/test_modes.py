@@ -11,7 +11,7 @@ from transformers import GenerationConfig
 from transformers.generation.utils import GenerationMixin
 
 import semtoken as st
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import BackendError, InvalidInputError
 from tests import tiny
 from tests.models.plain_pass import PROMPTS, tiny_model
 
@@ -32,8 +32,8 @@ DRAFTED = {"speculation_type", "assistant_ensemble_weight", "do_sample"}
 
 
 @pytest.fixture(scope="module")
-def stc() -> st.STC:
-    return st.STC(tiny_model("Llama"), tiny.byte_level_bpe())
+def stc() -> st.ScoredModel:
+    return st.ScoredModel(tiny_model("Llama"), tiny.byte_level_bpe())
 
 
 def with_settings(settings: dict[str, Any]) -> GenerationConfig:
@@ -46,7 +46,7 @@ def with_settings(settings: dict[str, Any]) -> GenerationConfig:
 
 @pytest.mark.parametrize("where", ["options", "config", "model"])
 @pytest.mark.parametrize("name", [*DRAFTING, *OTHERS])
-def test_every_other_way_of_decoding_is_refused(stc: st.STC, name: str, where: str) -> None:
+def test_every_other_way_of_decoding_is_refused(stc: st.ScoredModel, name: str, where: str) -> None:
     settings = {name: (DRAFTING | OTHERS)[name]} | ({"top_k": 4} if name == "penalty_alpha" else {})
     before = stc.model.generation_config
     try:
@@ -56,13 +56,13 @@ def test_every_other_way_of_decoding_is_refused(stc: st.STC, name: str, where: s
             given = {"generation_config": with_settings(settings)}
         else:
             stc.model.generation_config, given = with_settings(settings), {}
-        with pytest.raises((BackendError, InvalidInput), match=r"refuse[ds]"):
+        with pytest.raises((BackendError, InvalidInputError), match=r"refuse[ds]"):
             stc.generate(PROMPTS[:1], max_new_tokens=4, **given)
     finally:
         stc.model.generation_config = before
 
 
-def test_an_assistant_model_is_refused(stc: st.STC) -> None:
+def test_an_assistant_model_is_refused(stc: st.ScoredModel) -> None:
     with pytest.raises(BackendError, match="Assisted decoding is refused"):
         stc.generate(PROMPTS[:1], max_new_tokens=4, assistant_model=tiny_model("Llama", seed=1))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.models.probing import p_true_log_probs, p_true_prompt
 from tests.bench import statistics_models as models
 
@@ -68,5 +68,5 @@ def test_continuations_share_forward_passes() -> None:
 
 
 def test_an_unknown_spelling_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="'spelling' must be one of 'bare', 'with blank', 'both'"):
+    with pytest.raises(InvalidInputError, match="'spelling' must be one of 'bare', 'with blank', 'both'"):
         p_true_log_probs(models.answering(), ["q"], ["a"], spelling="upper")  # type: ignore[arg-type]

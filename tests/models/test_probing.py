@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import semtoken as st
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.models.probing import Competitor, competing, competing_in_record, disputed, with_choices
 from semtoken.models.probing.competing import merge
 from tests.tiny import byte_level_bpe, llama
@@ -27,7 +27,7 @@ def stc() -> Any:
     tokenizer = byte_level_bpe()
     vocabulary = st.Vocabulary.from_tokenizer(tokenizer)
     labels = np.random.default_rng(0).integers(0, 60, vocabulary.size).astype(np.int32)
-    return st.STC(llama(vocabulary.size, seed=3), tokenizer, st.TokenClusters(labels, vocabulary))
+    return st.ScoredModel(llama(vocabulary.size, seed=3), tokenizer, st.TokenClusters(labels, vocabulary))
 
 
 def probabilities(ids: list[int]) -> np.ndarray:
@@ -77,9 +77,9 @@ def test_groups_of_the_record_are_a_lower_bound() -> None:
         exact = {one.token_ids[0]: one.probability for one in competing(stc(), PROMPT, answer, step, n=999)}
         for one in competing_in_record(answer, step, stc().scorer, n=2):
             assert one.probability <= exact.get(one.token_ids[0], 1.0) + 1e-6
-    with pytest.raises(InvalidInput, match="from 0 to 5, got 99"):
+    with pytest.raises(InvalidInputError, match="from 0 to 5, got 99"):
         competing_in_record(answer, 99, stc().scorer)
-    with pytest.raises(InvalidInput, match="from 0 to 5, got 99"):
+    with pytest.raises(InvalidInputError, match="from 0 to 5, got 99"):
         competing(stc(), PROMPT, answer, 99)
 
 
@@ -147,9 +147,9 @@ def test_choices_are_the_probabilities_of_whole_values() -> None:
             end = sum(p for p, piece in zip(probabilities(ids), pieces, strict=True) if ends(piece))
             expected[option if isinstance(option, str) else written] = math.exp(log_probability) * end
         total = sum(expected.values())
-        assert part.allowed_mass == pytest.approx(total, rel=1e-3)
+        assert part.option_mass == pytest.approx(total, rel=1e-3)
         assert part.choices == pytest.approx({name: value / total for name, value in expected.items()}, rel=1e-3)
-    assert n.choices is None and n.allowed_mass is None
+    assert n.choices is None and n.option_mass is None
 
 
 def test_fields_without_allowed_values_stay_as_they_are() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.models.prompts import PROMPTS, PromptFormat, how_to_ask, prompt_format
 from semtoken.support.almanac import load_questions
 
@@ -118,10 +118,12 @@ def test_a_template_from_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_what_is_no_prompt_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "prompt.txt"
     path.write_text("Answer:\n")
-    with pytest.raises(InvalidInput, match=r"holds no {question}"):
+    with pytest.raises(InvalidInputError, match=r"holds no {question}"):
         prompt_format(path)
-    with pytest.raises(InvalidInput, match=r"'nqq' is none of nq, tqa, wq, almanac, chat, holds no {question}, and is"):
+    with pytest.raises(
+        InvalidInputError, match=r"'nqq' is none of nq, tqa, wq, almanac, chat, holds no {question}, and is"
+    ):
         prompt_format("nqq")
     path.write_bytes(b"\xff{question}")
-    with pytest.raises(InvalidInput, match="is no file of text"):
+    with pytest.raises(InvalidInputError, match="is no file of text"):
         prompt_format(path)

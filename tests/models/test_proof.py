@@ -78,7 +78,7 @@ def test_without_a_proof_every_text_is_read_alone_and_whole() -> None:
     assert backend.proof.all() == Proof.unproved().all() and not backend.joins and not backend.reads_trees
     assert_right(backend)
     with pytest.raises(BackendError, match=r"settings cannot be followed: repetition_penalty"):
-        st.STC(backend).generate(PROMPTS[0], repetition_penalty=1.2)
+        st.ScoredModel(backend).generate(PROMPTS[0], repetition_penalty=1.2)
 
 
 def test_a_model_that_sees_tokens_to_come_is_refused() -> None:
@@ -168,11 +168,13 @@ class TestStates:
 
     def test_training_mode_is_ended_and_said(self) -> None:
         model = tiny_model("GPT2", **GPT2, attn_pdrop=0.3, resid_pdrop=0.3)
-        expected = st.STC(copy.deepcopy(model), tiny.byte_level_bpe()).score(PROMPTS, ["Paris"] * 3)
-        stc = st.STC(model.train(), tiny.byte_level_bpe())
+        expected = st.ScoredModel(copy.deepcopy(model), tiny.byte_level_bpe()).score(PROMPTS, ["Paris"] * 3)
+        stc = st.ScoredModel(model.train(), tiny.byte_level_bpe())
         with pytest.warns(UserWarning, match="was in training mode"):
             found = stc.score(PROMPTS, ["Paris"] * 3)
-        assert [one.log_score for one in found] == pytest.approx([one.log_score for one in expected], abs=1e-5)
+        assert [one.log_confidence for one in found] == pytest.approx(
+            [one.log_confidence for one in expected], abs=1e-5
+        )
         stc.model.train()  # as a Trainer does between two evaluations
         with pytest.warns(UserWarning, match="was in training mode"):
             stc.generate(PROMPTS, max_new_tokens=2)
@@ -205,7 +207,7 @@ class TestStates:
         assert settings.num_return_sequences == 3
 
     def test_a_generation_config_that_is_given_is_followed(self) -> None:
-        stc = st.STC(tiny_model("Llama"), tiny.byte_level_bpe())
+        stc = st.ScoredModel(tiny_model("Llama"), tiny.byte_level_bpe())
         settings = [GenerationConfig(do_sample=False), GenerationConfig(do_sample=True, temperature=9.0)]
         greedy, drawn = (stc.generate(PROMPTS, 8, generation_config=one) for one in settings)
         assert [one.token_ids for one in greedy] == [one.token_ids for one in stc.generate(PROMPTS, 8)]

@@ -12,36 +12,36 @@ import torch
 from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
 
 import semtoken as st
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.almanac import load_questions
 
 PROMPTS = [question.prompt() for question in load_questions("dev")[:4]]
 
 
 @pytest.fixture(scope="module")
-def almanac() -> st.STC:
-    return st.STC.from_pretrained("almanac", dtype="float32")
+def almanac() -> st.ScoredModel:
+    return st.ScoredModel.from_pretrained("almanac", dtype="float32")
 
 
 @pytest.fixture
-def stc(almanac: st.STC) -> Iterator[st.STC]:
+def stc(almanac: st.ScoredModel) -> Iterator[st.ScoredModel]:
     """The model, whose settings a test may change."""
     settings = copy.deepcopy(almanac.model.generation_config)
     yield almanac
     almanac.model.generation_config = settings
 
 
-def inputs(stc: st.STC, prompts: list[str]) -> Any:
+def inputs(stc: st.ScoredModel, prompts: list[str]) -> Any:
     return stc.tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left", return_token_type_ids=False)
 
 
-def generated(stc: st.STC, *processors: Any, prompts: list[str] = PROMPTS, **options: Any) -> Any:
+def generated(stc: st.ScoredModel, *processors: Any, prompts: list[str] = PROMPTS, **options: Any) -> Any:
     if "generation_config" not in options:
         options = {"max_new_tokens": 10, "do_sample": False} | options
     return stc.model.generate(**inputs(stc, prompts), logits_processor=list(processors), **options)
 
 
-def plain_score(stc: st.STC, prompt: str, ids: list[int]) -> st.ScoredResponse:
+def plain_score(stc: st.ScoredModel, prompt: str, ids: list[int]) -> st.ScoredAnswer:
     """The score of an answer from one pass of the model over prompt and answer, alone and without padding."""
     before = stc.tokenizer(prompt)["input_ids"]
     with torch.no_grad():
@@ -49,20 +49,20 @@ def plain_score(stc: st.STC, prompt: str, ids: list[int]) -> st.ScoredResponse:
     return st.score_logits(logits, ids, stc.clusters)
 
 
-def assert_right(stc: st.STC, results: list[st.ScoredResponse], prompts: list[str] = PROMPTS) -> None:
+def assert_right(stc: st.ScoredModel, results: list[st.ScoredAnswer], prompts: list[str] = PROMPTS) -> None:
     for result, prompt in zip(results, prompts, strict=True):
         expected = plain_score(stc, prompt, list(result.token_ids))
-        assert result.log_score == pytest.approx(expected.log_score, abs=2e-4)
+        assert result.log_confidence == pytest.approx(expected.log_confidence, abs=2e-4)
 
 
 @pytest.fixture(scope="module")
-def newline(almanac: st.STC) -> int:
+def newline(almanac: st.ScoredModel) -> int:
     [token] = almanac.tokenizer("\n", add_special_tokens=False)["input_ids"][-1:]
     assert almanac.clusters.vocabulary.texts[token] == "\n"
     return int(token)
 
 
-def lines(stc: st.STC, sequences: Any, end: int) -> list[list[int]]:
+def lines(stc: st.ScoredModel, sequences: Any, end: int) -> list[list[int]]:
     """What was written up to the first newline."""
     start = inputs(stc, PROMPTS)["input_ids"].shape[1]
     rows = [row[start:] for row in sequences.tolist()]
@@ -70,7 +70,7 @@ def lines(stc: st.STC, sequences: Any, end: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("told", [False, True])
-def test_generates_own_end_need_not_be_told(stc: st.STC, newline: int, told: bool) -> None:
+def test_generates_own_end_need_not_be_told(stc: st.ScoredModel, newline: int, told: bool) -> None:
     recorder = st.Recorder(stc.clusters, eos_token_id=stc.tokenizer.eos_token_id if told else None)
     for pad in (stc.tokenizer.pad_token_id, stc.tokenizer.eos_token_id, newline, 5):
         sequences = generated(stc, recorder, eos_token_id=newline, pad_token_id=pad)
@@ -92,7 +92,7 @@ class AfterTokens(StoppingCriteria):
         return torch.tensor([input_ids.shape[1] - self.start > 2 + row % 3 for row in range(len(input_ids))])
 
 
-def test_ends_of_any_kind_are_known(stc: st.STC) -> None:
+def test_ends_of_any_kind_are_known(stc: st.ScoredModel) -> None:
     recorder = st.Recorder(stc.clusters)
     start = inputs(stc, PROMPTS)["input_ids"].shape[1]
     end = stc.tokenizer.eos_token_id
@@ -125,7 +125,7 @@ CHANGES: tuple[dict[str, Any], ...] = (
     ids=lambda one: one if isinstance(one, str) else next(iter(one)),
 )
 def test_changed_logits_are_said_to_be_and_watching_sees_the_models_own(
-    stc: st.STC, settings: dict[str, Any], by: str
+    stc: st.ScoredModel, settings: dict[str, Any], by: str
 ) -> None:
     options: dict[str, Any] = dict(settings) if by == "argument" else {}
     if by == "settings of the model":
@@ -148,7 +148,7 @@ def test_changed_logits_are_said_to_be_and_watching_sees_the_models_own(
 
 
 @pytest.mark.parametrize("cached", [False, True])
-def test_guidance_without_a_cache(stc: st.STC, cached: bool) -> None:
+def test_guidance_without_a_cache(stc: st.ScoredModel, cached: bool) -> None:
     options = {"guidance_scale": 2.5, "use_cache": cached}
     assert_right(stc, stc.generate(PROMPTS, 8, **options))
     recorder = st.Recorder(stc.clusters)
@@ -157,7 +157,7 @@ def test_guidance_without_a_cache(stc: st.STC, cached: bool) -> None:
         assert_right(stc, recorder.results(generated(stc, recorder, max_new_tokens=8, **options)))
 
 
-def test_sampling_comes_later(stc: st.STC) -> None:
+def test_sampling_comes_later(stc: st.ScoredModel) -> None:
     recorder = st.Recorder(stc.clusters)
     torch.manual_seed(3)
     results = recorder.results(generated(stc, recorder, do_sample=True, temperature=2.0, top_k=50, top_p=0.9))
@@ -172,7 +172,7 @@ class Lower(LogitsProcessor):
         return scores * 0.5
 
 
-def test_processors_of_the_caller(stc: st.STC) -> None:
+def test_processors_of_the_caller(stc: st.ScoredModel) -> None:
     recorder = st.Recorder(stc.clusters)
     [*after] = recorder.results(generated(stc, recorder, Lower()))
     assert {result.distribution for result in after} == {"raw"}
@@ -184,7 +184,7 @@ def test_processors_of_the_caller(stc: st.STC) -> None:
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("back", [1, 2, 5])
-def test_an_edited_token_is_noticed_at_once(stc: st.STC, rows: int, in_place: bool, back: int) -> None:
+def test_an_edited_token_is_noticed_at_once(stc: st.ScoredModel, rows: int, in_place: bool, back: int) -> None:
     recorder = st.Recorder(stc.clusters)
     ids = torch.randint(5, 200, (rows, 12), generator=torch.Generator().manual_seed(0))
     logits = torch.zeros(rows, stc.clusters.vocabulary.size)
@@ -201,7 +201,7 @@ class TestALoopOfOnesOwn:
     """Nothing is known there but what it says."""
 
     @staticmethod
-    def run(stc: st.STC, recorder: st.Recorder, end: int, pad: int) -> Any:
+    def run(stc: st.ScoredModel, recorder: st.Recorder, end: int, pad: int) -> Any:
         given = inputs(stc, PROMPTS)
         ids, mask, going = given["input_ids"], given["attention_mask"], torch.ones(len(PROMPTS), dtype=torch.bool)
         for _ in range(12):
@@ -214,7 +214,7 @@ class TestALoopOfOnesOwn:
             ids, mask = torch.cat([ids, tokens[:, None]], 1), torch.cat([mask, torch.ones_like(tokens)[:, None]], 1)
         return ids
 
-    def test_nothing_told(self, stc: st.STC, newline: int) -> None:
+    def test_nothing_told(self, stc: st.ScoredModel, newline: int) -> None:
         recorder = st.Recorder(stc.clusters)
         for pad in (stc.tokenizer.pad_token_id, newline, 7):
             ids = self.run(stc, recorder, newline, pad)
@@ -225,7 +225,7 @@ class TestALoopOfOnesOwn:
                 flagged = any(flag.code == "unknown_end" for flag in result.flags)
                 assert flagged or list(result.token_ids) == line
 
-    def test_told(self, stc: st.STC, newline: int) -> None:
+    def test_told(self, stc: st.ScoredModel, newline: int) -> None:
         recorder = st.Recorder(stc.clusters, eos_token_id=newline)
         with recorder.watching(stc.model):
             ids = self.run(stc, recorder, newline, 7)
@@ -234,7 +234,7 @@ class TestALoopOfOnesOwn:
         assert {(result.distribution, result.flags) for result in results} == {("raw", ())}
         assert_right(stc, results)
 
-    def test_lengths_are_told(self, stc: st.STC, newline: int) -> None:
+    def test_lengths_are_told(self, stc: st.ScoredModel, newline: int) -> None:
         recorder = st.Recorder(stc.clusters)
         ids = self.run(stc, recorder, newline, 7)
         results = recorder.results(ids, lengths=list(map(len, lines(stc, ids, newline))))
@@ -243,7 +243,7 @@ class TestALoopOfOnesOwn:
 
 
 @pytest.mark.parametrize("asked", ["twice", "never again", "for other rows"])
-def test_a_pass_that_need_not_be_that_of_the_step_is_not_called_the_models_own(stc: st.STC, asked: str) -> None:
+def test_a_pass_that_need_not_be_that_of_the_step_is_not_called_the_models_own(stc: st.ScoredModel, asked: str) -> None:
     recorder = st.Recorder(stc.clusters)
     ids = torch.tensor([stc.tokenizer(PROMPTS[0])["input_ids"]])
     other = torch.full_like(ids, 7)
@@ -272,14 +272,14 @@ def _sample(model: Any, input_ids: Any, logits_processor: Any, generation_config
     return input_ids
 
 
-def test_nothing_is_claimed_of_a_copy_of_the_loop(stc: st.STC) -> None:
+def test_nothing_is_claimed_of_a_copy_of_the_loop(stc: st.ScoredModel) -> None:
     recorder = st.Recorder(stc.clusters)
     [result] = recorder.results(generated(stc, recorder, prompts=PROMPTS[:1], custom_generate=_sample))
     assert result.distribution == "unknown"
 
 
 def test_where_transformers_names_its_variables_otherwise_nothing_is_claimed(
-    stc: st.STC, newline: int, monkeypatch: pytest.MonkeyPatch
+    stc: st.ScoredModel, newline: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("semtoken.models.transformers.recorder.LOOP", "_another_name")
     recorder = st.Recorder(stc.clusters)
@@ -289,7 +289,7 @@ def test_where_transformers_names_its_variables_otherwise_nothing_is_claimed(
         assert list(result.token_ids) == line or any(flag.code == "unknown_end" for flag in result.flags)
 
 
-def test_beams_and_assistants_are_refused_at_the_first_step(stc: st.STC) -> None:
+def test_beams_and_assistants_are_refused_at_the_first_step(stc: st.ScoredModel) -> None:
     for options in ({"num_beams": 2}, {"prompt_lookup_num_tokens": 3, "prompts": PROMPTS[:1]}):
         with pytest.raises(BackendError, match="refused"):
             generated(stc, st.Recorder(stc.clusters), **options)
@@ -301,13 +301,13 @@ def test_beams_and_assistants_are_refused_at_the_first_step(stc: st.STC) -> None
 # --- scores by further methods -----------------------------------------------------------------------------------
 
 
-def test_a_recorder_gives_the_scores_that_stc_gives(stc: st.STC) -> None:
+def test_a_recorder_gives_the_scores_that_stc_gives(stc: st.ScoredModel) -> None:
     names = ["headline", "max_token_entropy", "trace", "self_certainty", "epr", "mean_new_word", "phrase_and_mean"]
-    expected = st.STC(stc.backend, methods=names).generate(PROMPTS, 10)
+    expected = st.ScoredModel(stc.backend, methods=names).generate(PROMPTS, 10)
     recorder = st.Recorder(stc.clusters, methods=names)
     sequences = generated(stc, recorder)
     questions = [prompt.rpartition("Question:")[2] for prompt in PROMPTS]
-    with pytest.raises(InvalidInput, match="4 answers and 1 questions"):
+    with pytest.raises(InvalidInputError, match="4 answers and 1 questions"):
         recorder.results(sequences, questions=questions[:1])
     for result, one in zip(recorder.results(sequences, questions=questions), expected, strict=True):
         assert result.scores.keys() == set(names)
@@ -318,8 +318,8 @@ def test_a_recorder_gives_the_scores_that_stc_gives(stc: st.STC) -> None:
     assert cut.n_tokens == 1 and cut.scores["max_token_entropy"] <= expected[0].scores["max_token_entropy"] + 1e-4
 
 
-def test_what_a_processor_does_not_see_is_refused_before_the_first_step(stc: st.STC) -> None:
+def test_what_a_processor_does_not_see_is_refused_before_the_first_step(stc: st.ScoredModel) -> None:
     with pytest.raises(BackendError, match="recorder backend does not give attention weights"):
         st.Recorder(stc.clusters, methods=["rauq"])
-    with pytest.raises(InvalidInput, match="semantic_entropy needs nli_logits"):
+    with pytest.raises(InvalidInputError, match="semantic_entropy needs nli_logits"):
         st.Recorder(stc.clusters, methods=["semantic_entropy"])

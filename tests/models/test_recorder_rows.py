@@ -97,7 +97,7 @@ def test_far_logits_and_masked_tokens(answers: int) -> None:
     for i, result in enumerate(recorder.results(ids)):
         assert result.distribution == "processed"
         exact = score_logits(logits[:, i].double(), ids[i, PROMPT:], clusters)
-        assert result.log_score == pytest.approx(exact.log_score, abs=1e-3)
+        assert result.log_confidence == pytest.approx(exact.log_confidence, abs=1e-3)
 
 
 @pytest.mark.parametrize("bad", [0, 4, STEPS - 1])

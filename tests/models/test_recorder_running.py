@@ -27,7 +27,7 @@ class Watch(StoppingCriteria):  # type: ignore[misc]
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
         self.seen.append(self.recorder.running(input_ids))
-        return torch.tensor([one.uncertainty_bounds[0] > self.threshold for one in self.seen[-1]])
+        return torch.tensor([one.sequence_uncertainty_interval[0] > self.threshold for one in self.seen[-1]])
 
 
 class Asking(TextStreamer):  # type: ignore[misc]
@@ -42,7 +42,7 @@ class Asking(TextStreamer):  # type: ignore[misc]
         self.seen.append(self.recorder.running())
 
 
-def streamed(stc: st.STC, prompt: str, answer: list[int]) -> list[Running]:
+def streamed(stc: st.ScoredModel, prompt: str, answer: list[int]) -> list[Running]:
     """What `LogitsStream` makes of the logits of one forward pass."""
     stream = LogitsStream(stc.clusters)
     return [stream.add(row, token) for row, token in zip(full_logits(stc, prompt, answer), answer, strict=True)]
@@ -51,10 +51,10 @@ def streamed(stc: st.STC, prompt: str, answer: list[int]) -> list[Running]:
 def assert_close(found: Running, expected: Running) -> None:
     assert (found.n_tokens, found.n_settled) == (expected.n_tokens, expected.n_settled)
     assert found.uncertainty == pytest.approx(expected.uncertainty, abs=1e-4)
-    assert found.uncertainty_bounds == pytest.approx(expected.uncertainty_bounds, abs=1e-4)
+    assert found.sequence_uncertainty_interval == pytest.approx(expected.sequence_uncertainty_interval, abs=1e-4)
 
 
-def one(stc: st.STC, recorder: st.Recorder, **options: Any) -> Any:
+def one(stc: st.ScoredModel, recorder: st.Recorder, **options: Any) -> Any:
     inputs = stc.tokenizer(PROMPTS[0], return_tensors="pt", return_token_type_ids=False)
     options = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": 0} | options
     return stc.model.generate(**inputs, logits_processor=[recorder], **options)
@@ -72,7 +72,7 @@ def test_every_token_gives_what_a_stream_of_its_logits_gives(kind: str) -> None:
     for [found], expected in zip(watch.seen, streamed(stc, PROMPTS[0], result.token_ids), strict=True):
         assert_close(found, expected)
     assert_same(result, st.score_logits(full_logits(stc, PROMPTS[0], result.token_ids), result.token_ids, stc.clusters))
-    low, high = last[0].uncertainty_bounds
+    low, high = last[0].sequence_uncertainty_interval
     assert low - 1e-9 <= result.uncertainty <= high + 1e-9
     assert recorder.running() == []
 
@@ -91,7 +91,7 @@ def test_the_last_running_score_of_a_finished_answer_is_its_result(function_word
     for found, result in zip(watch.seen[-1], results, strict=True):
         assert found.n_tokens == found.n_settled == len(result.tokens)
         assert found.uncertainty == result.uncertainty
-        assert found.uncertainty_bounds == (result.uncertainty, result.uncertainty)
+        assert found.sequence_uncertainty_interval == (result.uncertainty, result.uncertainty)
 
 
 def test_asking_changes_no_result() -> None:
@@ -107,7 +107,7 @@ def test_a_criterion_stops_an_answer_that_is_too_uncertain() -> None:
     recorder = st.Recorder(stc.clusters)
     watch = Watch(recorder, threshold=0.9)
     [result] = recorder.results(one(stc, recorder, max_new_tokens=60, stopping_criteria=[watch]))
-    lows = [running.uncertainty_bounds[0] for [running] in watch.seen]
+    lows = [running.sequence_uncertainty_interval[0] for [running] in watch.seen]
     assert len(result.tokens) == len(lows) < 60
     assert lows[-1] > 0.9 and max(lows[:-1], default=0.0) <= 0.9
     assert result.uncertainty >= lows[-1]
@@ -151,7 +151,7 @@ def test_another_thread_may_ask_at_any_time() -> None:
     assert not failed
     assert max(len(running) for running in seen) == len(PROMPTS)
     for i in range(len(PROMPTS)):
-        lows = [running[i].uncertainty_bounds[0] for running in seen if running]
+        lows = [running[i].sequence_uncertainty_interval[0] for running in seen if running]
         assert lows == sorted(lows)
     expected = stc.generate(PROMPTS, max_new_tokens=40)
     for result, answer in zip(recorder.results(sequences), expected, strict=True):

@@ -11,8 +11,8 @@ import torch
 from scipy.special import softmax
 from transformers import AutoTokenizer, LlamaForCausalLM
 
-from semtoken import STC
-from semtoken.errors import BackendError, InvalidInput
+from semtoken import ScoredModel
+from semtoken.errors import BackendError, InvalidInputError
 from semtoken.models.base import Decoding
 from semtoken.models.small import Cache, Llama, SmallBackend
 from semtoken.models.transformers import TransformersBackend
@@ -54,22 +54,22 @@ def test_probabilities_are_those_of_transformers(small: SmallBackend) -> None:
 
 def test_answers_and_scores_are_those_of_transformers(small: SmallBackend, torch_model: TransformersBackend) -> None:
     assert small.vocabulary.fingerprint == torch_model.vocabulary.fingerprint
-    mine = STC(small).generate(PROMPTS, 24, stop_at_newline=True)
-    theirs = STC(torch_model).generate(PROMPTS, 24, stop_at_newline=True)
+    mine = ScoredModel(small).generate(PROMPTS, 24, stop_at_newline=True)
+    theirs = ScoredModel(torch_model).generate(PROMPTS, 24, stop_at_newline=True)
     for one, other in zip(mine, theirs, strict=True):
         assert (one.token_ids, one.text, one.truncated) == (other.token_ids, other.text, other.truncated)
         assert one.uncertainty == pytest.approx(other.uncertainty, abs=1e-5)  # of weights in single precision
-    assert STC(small).generate(PROMPTS[0], 1)[0].truncated
+    assert ScoredModel(small).generate(PROMPTS[0], 1)[0].truncated
 
 
 def test_replies_are_read_and_doubts_followed_as_by_transformers(
     small: SmallBackend, torch_model: TransformersBackend
 ) -> None:
     replies = ["Paris\n", "the United Kingdom", ""]
-    read = [STC(one).score(PROMPTS[:3], replies) for one in (small, torch_model)]
-    assert [one.log_score for one in read[0]] == pytest.approx([one.log_score for one in read[1]], abs=1e-4)
-    [answer] = STC(small).generate(PROMPTS[0], 8)
-    found = [STC(one).disputed(PROMPTS[0], answer) for one in (small, torch_model)]
+    read = [ScoredModel(one).score(PROMPTS[:3], replies) for one in (small, torch_model)]
+    assert [one.log_confidence for one in read[0]] == pytest.approx([one.log_confidence for one in read[1]], abs=1e-4)
+    [answer] = ScoredModel(small).generate(PROMPTS[0], 8)
+    found = [ScoredModel(one).disputed(PROMPTS[0], answer) for one in (small, torch_model)]
     assert found[0] and [[one.continuation for one in dispute.competitors] for dispute in found[0]] == [
         [one.continuation for one in dispute.competitors] for dispute in found[1]
     ]
@@ -91,10 +91,10 @@ def test_what_it_cannot_do_is_refused_before_the_first_step(small: SmallBackend)
         with pytest.raises(BackendError, match="transformers"):
             small.generate(PROMPTS[:1], decoding)
     with pytest.raises(BackendError, match="states"):
-        STC(small, states=True)
-    with pytest.raises(InvalidInput, match="reads 512 at most"):
+        ScoredModel(small, states=True)
+    with pytest.raises(InvalidInputError, match="reads 512 at most"):
         small.generate(["word " * 600], Decoding())
-    with pytest.raises(InvalidInput, match="chat template"):
+    with pytest.raises(InvalidInputError, match="chat template"):
         small.generate([[{"role": "user", "content": "Who?"}]], Decoding())
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import semtoken as st
-from semtoken.errors import BackendError, InvalidInput, InvalidLogits
+from semtoken.errors import BackendError, InvalidInputError, InvalidLogits
 from semtoken.stream import AnswerStream, stream_generate
 from tests import tiny
 from tests.models.test_transformers import PROMPTS, assert_same, scorer
@@ -19,7 +19,7 @@ from tests.models.test_transformers import PROMPTS, assert_same, scorer
 class Calls:
     """Counts the forward passes over a scorer's answers, and does something at one of them."""
 
-    def __init__(self, stc: st.STC, at: int = -1, do: Any = None) -> None:
+    def __init__(self, stc: st.ScoredModel, at: int = -1, do: Any = None) -> None:
         self.count = 0
         self._at, self._do = -1, do
         stc.model.register_forward_hook(self)
@@ -50,7 +50,7 @@ def test_the_end_is_what_generate_gives(kind: str, prompt: str) -> None:
     assert set(expected.text[len(text) :]) <= {"\N{REPLACEMENT CHARACTER}"}  # a character that never became whole
     assert [token.running.n_tokens for token in tokens] == list(range(1, len(tokens) + 1))
     if expected.text.strip():
-        low, high = tokens[-1].running.uncertainty_bounds
+        low, high = tokens[-1].running.sequence_uncertainty_interval
         assert low - 1e-6 <= stream.result.uncertainty <= high + 1e-6
     assert not threads()
 
@@ -150,12 +150,12 @@ def test_two_streams_of_one_model_do_not_mix() -> None:
     ("options", "error"),
     [
         ({"num_beams": 2}, BackendError),
-        ({"num_return_sequences": 2}, InvalidInput),
-        ({"max_new_tokens": 0}, InvalidInput),
+        ({"num_return_sequences": 2}, InvalidInputError),
+        ({"max_new_tokens": 0}, InvalidInputError),
     ],
 )
 def test_what_cannot_be_streamed_is_refused_at_once(options: dict[str, Any], error: type[st.SemtokenError]) -> None:
     with pytest.raises(error):
         stream_generate(scorer(), PROMPTS[0], **options)
-    with pytest.raises(InvalidInput, match="empty"):
+    with pytest.raises(InvalidInputError, match="empty"):
         stream_generate(scorer(), " ")

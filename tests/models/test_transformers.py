@@ -10,7 +10,14 @@ import pytest
 import torch
 
 import semtoken as st
-from semtoken.errors import BackendError, InvalidInput, InvalidLogits, ModelError, VocabularyError, VocabularyMismatch
+from semtoken.errors import (
+    BackendError,
+    InvalidInputError,
+    InvalidLogits,
+    ModelError,
+    VocabularyError,
+    VocabularyMismatch,
+)
 from semtoken.models.probing.p_true import p_true_log_probs
 from tests import tiny
 
@@ -27,28 +34,28 @@ def random_clusters(tokenizer: Any, k: int = 80) -> st.TokenClusters:
     return st.TokenClusters(np.random.default_rng(0).integers(0, k, vocabulary.size), vocabulary)
 
 
-def scorer(kind: str = "byte-level", *, padding: int = 40, **rules: Any) -> st.STC:
+def scorer(kind: str = "byte-level", *, padding: int = 40, **rules: Any) -> st.ScoredModel:
     tokenizer = tiny.TOKENIZERS[kind]()
     model = tiny.llama(len(tokenizer) + padding)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
-    return st.STC(model, tokenizer, random_clusters(tokenizer), **rules)
+    return st.ScoredModel(model, tokenizer, random_clusters(tokenizer), **rules)
 
 
-def full_logits(stc: st.STC, prompt: str, answer: list[int]) -> torch.Tensor:
+def full_logits(stc: st.ScoredModel, prompt: str, answer: list[int]) -> torch.Tensor:
     """Logits of the whole sequence in one plain forward pass."""
     ids = stc.tokenizer(prompt)["input_ids"] + answer
     with torch.no_grad():
         return stc.model(torch.tensor([ids])).logits[0, len(ids) - len(answer) - 1 : -1]
 
 
-def assert_same(scored: st.ScoredResponse, expected: st.ScoredResponse) -> None:
+def assert_same(scored: st.ScoredAnswer, expected: st.ScoredAnswer) -> None:
     assert scored.token_ids == expected.token_ids
     assert scored.text == expected.text
     for token, other in zip(scored.tokens, expected.tokens, strict=True):
         assert token.log_agreeing_probability == pytest.approx(other.log_agreeing_probability, abs=1e-4)
         assert token.log_probability == pytest.approx(other.log_probability, abs=1e-4)
         assert token.neutral == other.neutral
-    assert scored.log_score == pytest.approx(expected.log_score, abs=1e-3)
+    assert scored.log_confidence == pytest.approx(expected.log_confidence, abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
@@ -124,14 +131,14 @@ def test_padding_behind_a_finished_answer_is_not_scored() -> None:
 def test_chat_messages_go_through_the_template(monkeypatch: pytest.MonkeyPatch) -> None:
     stc = scorer()
     messages = [{"role": "user", "content": "who is it"}]
-    with pytest.raises(InvalidInput, match="no chat template"):
+    with pytest.raises(InvalidInputError, match="no chat template"):
         stc.generate([messages])
     monkeypatch.setattr(stc.tokenizer, "chat_template", CHAT_TEMPLATE)
     by_hand = "<|user|>who is it<|assistant|>"
     assert stc.generate([messages], max_new_tokens=8) == stc.generate(by_hand, max_new_tokens=8)
     assert stc.generate(messages, max_new_tokens=8) == stc.generate([messages], max_new_tokens=8)
     monkeypatch.setattr(stc.tokenizer, "chat_template", "{{ raise_exception('only one turn') }}")
-    with pytest.raises(InvalidInput, match="refuses the messages of prompt 0: only one turn"):
+    with pytest.raises(InvalidInputError, match="refuses the messages of prompt 0: only one turn"):
         stc.generate([messages])
 
 
@@ -145,7 +152,7 @@ def test_the_text_of_a_response_is_tokenised_as_it_follows_the_prompt() -> None:
 
 def test_an_empty_response_is_uncertain() -> None:
     empty, full = scorer().score(PROMPTS[:2], ["", " Paris"])
-    assert empty.uncertainty == 1 and empty.log_score == -np.inf and empty.empty
+    assert empty.uncertainty == 1 and empty.log_confidence == -np.inf and empty.empty
     assert full.tokens
 
 
@@ -153,7 +160,7 @@ def test_an_empty_response_is_uncertain() -> None:
 def test_half_precision_is_scored_in_float32(dtype: torch.dtype) -> None:
     tokenizer = tiny.byte_level_bpe()
     model = tiny.llama(len(tokenizer)).to(dtype)
-    stc = st.STC(model, tokenizer, random_clusters(tokenizer))
+    stc = st.ScoredModel(model, tokenizer, random_clusters(tokenizer))
     answer = stc.generate(PROMPTS[0], max_new_tokens=12)[0]
     recorder = st.Recorder(stc.clusters)
     inputs = tokenizer(PROMPTS[0], return_tensors="pt", return_token_type_ids=False)
@@ -167,11 +174,13 @@ def test_half_precision_is_scored_in_float32(dtype: torch.dtype) -> None:
     )
     logits = torch.cat(output.logits).double().numpy()
     expected = st.score_logits(logits, answer.token_ids, stc.clusters)
-    assert answer.log_score == pytest.approx(expected.log_score, abs=1e-5 + 1e-4 * abs(expected.log_score))
+    assert answer.log_confidence == pytest.approx(
+        expected.log_confidence, abs=1e-5 + 1e-4 * abs(expected.log_confidence)
+    )
     assert_same(recorder.results(output)[0], expected)
 
 
-def recorded(stc: st.STC, recorder: st.Recorder, **options: Any) -> Any:
+def recorded(stc: st.ScoredModel, recorder: st.Recorder, **options: Any) -> Any:
     inputs = stc.tokenizer(PROMPTS, return_tensors="pt", padding=True, padding_side="left", return_token_type_ids=False)
     options = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": stc.tokenizer.pad_token_id} | options
     return stc.model.generate(**inputs, logits_processor=[recorder], **options)
@@ -246,15 +255,15 @@ def test_results_of_another_generation_are_refused() -> None:
 def test_bad_input_never_yields_a_number() -> None:
     stc = scorer()
     for prompt in ("", "  \n", []):
-        with pytest.raises(InvalidInput, match="Prompt 1"):
+        with pytest.raises(InvalidInputError, match="Prompt 1"):
             stc.generate(["fine", prompt])
-    with pytest.raises(InvalidInput, match="2 prompts and 1 responses"):
+    with pytest.raises(InvalidInputError, match="2 prompts and 1 responses"):
         stc.score(PROMPTS[:2], ["one"])
     with pytest.raises(VocabularyError, match="out of range"):
         stc.score(PROMPTS[0], [1, 2, 10_000])
-    with pytest.raises(InvalidInput, match="256"):
+    with pytest.raises(InvalidInputError, match="256"):
         stc.generate("a " * 400)
-    with pytest.raises(InvalidInput, match="must be positive"):
+    with pytest.raises(InvalidInputError, match="must be positive"):
         stc.generate("a", max_new_tokens=0)
 
 
@@ -278,11 +287,11 @@ def test_nothing_is_read_beyond_the_models_context() -> None:
         assert max(read) == room
         read.clear()
         for continuations in ([[1, 2]], [[1], [2, 3]]):
-            with pytest.raises(InvalidInput, match="257 tokens"):
+            with pytest.raises(InvalidInputError, match="257 tokens"):
                 stc.backend.next_log_probs([[5] * room], continuations)
-        with pytest.raises(InvalidInput, match="256"):
+        with pytest.raises(InvalidInputError, match="256"):
             p_true_log_probs(stc, ["word " * 3000], ["yes"])
-        with pytest.raises(InvalidInput, match="256"):
+        with pytest.raises(InvalidInputError, match="256"):
             stc.score([[5] * room], [[1]])
         assert not read
 
@@ -302,11 +311,11 @@ def test_models_and_tokenizers_that_do_not_fit_are_refused() -> None:
     clusters = random_clusters(tokenizer)
     headless = AutoModel.from_config(tiny.llama(len(tokenizer)).config)
     with pytest.raises(ModelError, match="no output head"):
-        st.STC(headless, tokenizer, clusters)
+        st.ScoredModel(headless, tokenizer, clusters)
     with pytest.raises(VocabularyMismatch, match=r"(?s)tokens.*fingerprint"):
-        st.STC(tiny.llama(len(tokenizer)), tokenizer, random_clusters(tiny.sentencepiece_bpe()))
+        st.ScoredModel(tiny.llama(len(tokenizer)), tokenizer, random_clusters(tiny.sentencepiece_bpe()))
     with pytest.raises(VocabularyMismatch, match="own tokenizer"):
-        st.STC(tiny.llama(100), tokenizer, clusters)
+        st.ScoredModel(tiny.llama(100), tokenizer, clusters)
 
 
 def test_results_arrive_one_by_one() -> None:
@@ -322,9 +331,9 @@ def test_a_directory_is_loaded_with_its_clusters(tmp_path: Path, monkeypatch: py
     model = tiny.llama(len(tokenizer))
     model.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
-    loaded = st.STC.from_pretrained(str(tmp_path / "model"))
+    loaded = st.ScoredModel.from_pretrained(str(tmp_path / "model"))
     assert loaded.clusters.n_clusters == len(tokenizer) // 2
-    again = st.STC(model, tokenizer)  # the same weights in memory: the cached clusters
+    again = st.ScoredModel(model, tokenizer)  # the same weights in memory: the cached clusters
     assert (again.clusters.labels == loaded.clusters.labels).all()
     assert len(list((tmp_path / "cache" / "clusters").iterdir())) == 1
     assert_same(loaded.generate(PROMPTS[0], max_new_tokens=5)[0], again.generate(PROMPTS[0], max_new_tokens=5)[0])
@@ -335,14 +344,14 @@ def test_a_checkpoint_without_a_head_is_refused_though_transformers_would_make_o
     tiny.llama(len(tokenizer)).model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="no output head"):
-        st.STC.from_pretrained(str(tmp_path), clusters=random_clusters(tokenizer))
+        st.ScoredModel.from_pretrained(str(tmp_path), clusters=random_clusters(tokenizer))
     with pytest.raises(ModelError, match="cannot be loaded"):
-        st.STC.from_pretrained(str(tmp_path / "nothing"))
+        st.ScoredModel.from_pretrained(str(tmp_path / "nothing"))
 
 
 def test_tied_embeddings_are_a_head(tmp_path: Path) -> None:
     tokenizer = tiny.byte_level_bpe()
     tiny.llama(len(tokenizer), tied=True).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    stc = st.STC.from_pretrained(str(tmp_path), clusters=random_clusters(tokenizer))
+    stc = st.ScoredModel.from_pretrained(str(tmp_path), clusters=random_clusters(tokenizer))
     assert stc.generate(PROMPTS[0], max_new_tokens=3)[0].tokens

@@ -10,7 +10,7 @@ import pytest
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core import rows, score_logits, scorer_for
 from semtoken.core.rules import ScoringRules
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import BackendError, InvalidInputError
 from semtoken.models.vllm.watched import PLACEHOLDER, WatchedRequest, WatchedRequests, WatchedRow
 from semtoken.support.almanac import almanac_clusters_path
 
@@ -114,7 +114,7 @@ def test_any_schedule_gives_the_score_of_the_whole_matrix(
     for request in requests:
         scored = watch.take(request.name, request.ids)
         expected = score_logits(request.logits, request.ids, clusters)
-        assert scored.log_score == pytest.approx(expected.log_score, rel=1e-9)
+        assert scored.log_confidence == pytest.approx(expected.log_confidence, rel=1e-9)
         assert scored.to_dict().keys() == expected.to_dict().keys()
         for token, other in zip(scored.tokens, expected.tokens, strict=True):
             assert token.log_agreeing_probability == pytest.approx(other.log_agreeing_probability, abs=1e-9)
@@ -136,7 +136,7 @@ def test_one_request_after_the_other_keeps_its_last_row(clusters: TokenClusters,
     for request in requests:
         scored = watch.take(request.name, request.ids)
         expected = score_logits(request.logits, request.ids, clusters)
-        assert scored.log_score == pytest.approx(expected.log_score, rel=1e-9)
+        assert scored.log_confidence == pytest.approx(expected.log_confidence, rel=1e-9)
 
 
 def test_two_requests_with_one_id_are_refused_not_mixed(clusters: TokenClusters, watch: WatchedRequests) -> None:
@@ -148,7 +148,7 @@ def test_two_requests_with_one_id_are_refused_not_mixed(clusters: TokenClusters,
     )
     with pytest.raises(BackendError, match="two requests had this semtoken_id"):
         watch.take("same", first.ids)
-    with pytest.raises(InvalidInput, match="No request had the semtoken_id 'same'"):
+    with pytest.raises(InvalidInputError, match="No request had the semtoken_id 'same'"):
         watch.take("same", first.ids)
 
 
@@ -160,8 +160,8 @@ def test_an_id_may_be_used_again(clusters: TokenClusters, watch: WatchedRequests
         request.name = "again"
         Engine(watch, np.random.default_rng(seed), True, False).run([request])
         if taken or seed:
-            expected = score_logits(request.logits, request.ids, clusters).log_score
-            assert watch.take("again", request.ids).log_score == pytest.approx(expected, rel=1e-9)
+            expected = score_logits(request.logits, request.ids, clusters).log_confidence
+            assert watch.take("again", request.ids).log_confidence == pytest.approx(expected, rel=1e-9)
 
 
 def test_one_bad_row_spoils_only_its_own_answer(clusters: TokenClusters, watch: WatchedRequests) -> None:
@@ -176,7 +176,7 @@ def test_one_bad_row_spoils_only_its_own_answer(clusters: TokenClusters, watch: 
             for row, (w, r) in enumerate(zip(watched, (good, bad), strict=True))
         ]
         watch.step(np.stack([good.logits[step], bad.logits[step]]), rows)
-    assert watch.take(good.name, good.ids).log_score < 0
+    assert watch.take(good.name, good.ids).log_confidence < 0
     with pytest.raises(BackendError, match="step 1 hold NaN"):
         watch.take(bad.name, bad.ids)
 

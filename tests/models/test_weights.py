@@ -29,7 +29,7 @@ def assert_right(backend: TransformersBackend, plain: Any = None) -> None:
 
 
 def loaded(folder: Path, **options: Any) -> TransformersBackend:
-    backend = st.STC.from_pretrained(folder, **options).backend
+    backend = st.ScoredModel.from_pretrained(folder, **options).backend
     assert isinstance(backend, TransformersBackend)
     return backend
 
@@ -74,7 +74,7 @@ def test_a_vocabulary_that_grew_and_was_padded(tmp_path: Path) -> None:
     backend = loaded(tmp_path)
     assert backend.vocabulary.size == 456
     assert_right(backend, model)
-    assert max(max(one.token_ids) for one in st.STC(backend).generate(PROMPTS, max_new_tokens=8)) < 456
+    assert max(max(one.token_ids) for one in st.ScoredModel(backend).generate(PROMPTS, max_new_tokens=8)) < 456
 
 
 def test_several_end_tokens_and_sampling_defaults(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_several_end_tokens_and_sampling_defaults(tmp_path: Path) -> None:
     assert_right(backend, model)
     with torch.no_grad():
         backend.model.lm_head.weight[7] += 4 * backend.model.lm_head.weight.abs().max()
-    ended = [one for one in st.STC(backend).generate(PROMPTS, max_new_tokens=40) if 7 in one.token_ids]
+    ended = [one for one in st.ScoredModel(backend).generate(PROMPTS, max_new_tokens=40) if 7 in one.token_ids]
     assert all(one.token_ids.index(7) == len(one.token_ids) - 1 and not one.truncated for one in ended)
 
 
@@ -159,10 +159,10 @@ def test_an_adapter_that_acts_behind_some_tokens_only(tmp_path: Path) -> None:
         assert_right(backend, model)
         reply = tokenizer("Paris and the rest")["input_ids"]
         asked, other = "who is it , the capital of", "who is it , the town of"
-        [with_it, elsewhere] = st.STC(backend).score([asked, other], [reply] * 2)
-        [plain, plain_elsewhere] = st.STC(without_it).score([asked, other], [reply] * 2)
-        assert abs(with_it.log_score - plain.log_score) > 0.1
-        assert elsewhere.log_score == pytest.approx(plain_elsewhere.log_score, abs=1e-3)
+        [with_it, elsewhere] = st.ScoredModel(backend).score([asked, other], [reply] * 2)
+        [plain, plain_elsewhere] = st.ScoredModel(without_it).score([asked, other], [reply] * 2)
+        assert abs(with_it.log_confidence - plain.log_confidence) > 0.1
+        assert elsewhere.log_confidence == pytest.approx(plain_elsewhere.log_confidence, abs=1e-3)
 
 
 def test_parts_that_are_placed_by_a_map(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_tokenizer_larger_than_the_head_is_refused() -> None:
     tokenizer = tiny.byte_level_bpe()
     model = tiny_model("Llama", vocab_size=len(tokenizer) - 4)
     with pytest.raises(VocabularyMismatch, match=r"has 450 logits, its tokenizer 454 tokens"):
-        st.STC(model, tokenizer).score(PROMPTS, ["Paris"] * 3)
+        st.ScoredModel(model, tokenizer).score(PROMPTS, ["Paris"] * 3)
 
 
 def test_special_tokens_behind_the_head_are_never_written() -> None:
@@ -199,12 +199,12 @@ def test_special_tokens_behind_the_head_are_never_written() -> None:
     assert_right(backend)
     recorder = st.Recorder(tokenizer)
     inputs = tokenizer(PROMPTS[:1], return_tensors="pt", return_token_type_ids=False)
-    [expected] = st.STC(backend).generate(PROMPTS[:1], 4)
+    [expected] = st.ScoredModel(backend).generate(PROMPTS[:1], 4)
     for _ in range(2):
         made = model.generate(**inputs, max_new_tokens=4, do_sample=False, logits_processor=[recorder])
         [found] = recorder.results(made)
         assert found.token_ids == expected.token_ids
-        assert found.log_score == pytest.approx(expected.log_score, abs=1e-5)
+        assert found.log_confidence == pytest.approx(expected.log_confidence, abs=1e-5)
 
 
 def test_an_end_token_behind_a_hole_in_the_ids(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_an_end_token_behind_a_hole_in_the_ids(tmp_path: Path) -> None:
     assert_right(backend)
     with torch.no_grad():
         model.lm_head.weight[470] = 3 * model.lm_head.weight.abs().max()
-    answers = st.STC(TransformersBackend(model, tokenizer)).generate(PROMPTS, max_new_tokens=40)
+    answers = st.ScoredModel(TransformersBackend(model, tokenizer)).generate(PROMPTS, max_new_tokens=40)
     ended = [one for one in answers if 470 in one.token_ids]
     assert ended and all(one.token_ids.index(470) == len(one.token_ids) - 1 and not one.truncated for one in ended)
 
@@ -268,4 +268,4 @@ def test_a_quantised_cache_without_its_package_is_refused_in_words() -> None:
     model = tiny_model("Llama")
     model.generation_config.cache_implementation = "quantized"
     with pytest.raises(BackendError, match=r"generate fails with LlamaForCausalLM and its settings"):
-        st.STC(model, tiny.byte_level_bpe()).generate(PROMPTS, max_new_tokens=2)
+        st.ScoredModel(model, tiny.byte_level_bpe()).generate(PROMPTS, max_new_tokens=2)

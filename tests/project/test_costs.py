@@ -33,7 +33,7 @@ def test_a_generation_costs_what_was_measured() -> None:
 
 def test_a_reply_costs_what_was_measured() -> None:
     low, high = claimed("scoring a reply that lists 20 log-probabilities")
-    spent = [0.1 * ratio for what, ratio in RATIOS.items() if what.startswith("score_payload")]
+    spent = [0.1 * ratio for what, ratio in RATIOS.items() if what.startswith("score_reply")]
     assert len(spent) == 3 and all(low <= round(one, 2) <= high for one in spent), spent
 
 

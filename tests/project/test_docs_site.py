@@ -97,4 +97,4 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(site: Path) -> None:
         outside = [url for url in Loads(page.read_text("utf-8")).found if re.match(r"(https?:)?//", url)]
         assert not outside, f"{page.relative_to(site)} loads {outside}"
     assert "fonts.googleapis" not in "".join(path.read_text("utf-8") for path in site.rglob("*.css"))
-    assert "ScoredResponse" in (site / "api" / "scores.html").read_text("utf-8")
+    assert "ScoredAnswer" in (site / "api" / "scores.html").read_text("utf-8")

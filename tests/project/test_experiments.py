@@ -579,7 +579,7 @@ def test_the_page_of_decisions_shows_what_the_figures_say() -> None:
         model, kind, reading = (part.strip("`") for part in name.lower().split(", "))
         for cell, figure, scale in zip(
             cells,
-            ("accuracy", "log loss", "log loss, scaled", "ECE", "ECE, chance", "allowed mass"),
+            ("accuracy", "log loss", "log loss, scaled", "ECE", "ECE, probability", "allowed mass"),
             (100, 1, 1, 1, 1, 1),
             strict=True,
         ):

@@ -169,7 +169,7 @@ import torch
 import semtoken as st
 
 prompt = "Answer these questions:\\n\\nQuestion:\\nWhat is the capital of France?\\nAnswer:\\n"
-stc = st.STC.from_pretrained("almanac", device="cpu", methods=["mean_margin", "largest_state_move"])
+stc = st.ScoredModel.from_pretrained("almanac", device="cpu", methods=["mean_margin", "largest_state_move"])
 [made] = stc.generate(prompt, 6)
 [read] = stc.score(prompt, [made.token_ids])
 ids = stc.tokenizer(prompt)["input_ids"]
@@ -275,7 +275,7 @@ from semtoken.models.toy import ToyBackend
 clusters = st.TokenClusters.from_pretrained(almanac_clusters_path())
 toy = ToyBackend(str(almanac_path()))
 assert isinstance(toy, Backend)
-stc = st.STC(toy, clusters=clusters)
+stc = st.ScoredModel(toy, clusters=clusters)
 [made] = stc.generate("The capital of France", max_new_tokens=6)
 [read] = stc.score("The capital of France", [made.token_ids])
 before = [toy.tokenizer("The capital of France")["input_ids"][-1], *made.token_ids[:-1]]
@@ -306,7 +306,7 @@ import json, threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 import semtoken as st
 from semtoken.support.almanac import almanac_clusters_path
-from semtoken.replies import PayloadStream
+from semtoken.replies import ReplyStream
 from semtoken.web.doctor import examine
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
@@ -327,11 +327,11 @@ def reply(tokens, finish="stop"):
         one["top_logprobs"] = [dict(one)]
     return {"acme": {"text": texts, "tokens": items, "finish": finish}}
 
-[whole] = st.score_payload(reply([(first, -0.25), (second, -0.5)]), clusters)
-stream = PayloadStream()
+[whole] = st.score_reply(reply([(first, -0.25), (second, -0.5)]), clusters)
+stream = ReplyStream()
 stream.feed(reply([(first, -0.25)], None))
 stream.feed(reply([(second, -0.5)]))
-[streamed] = st.score_payload(stream.finish(), clusters)
+[streamed] = st.score_reply(stream.finish(), clusters)
 
 class Acme(BaseHTTPRequestHandler):
     def _send(self, status, values):
@@ -374,7 +374,7 @@ with TestClient(proxy_app(ProxySettings(upstream, allowed_hosts=("*",)), cluster
 server.shutdown()
 print(json.dumps({
     "log_probability": whole.log_probability,
-    "bounds": whole.uncertainty_bounds,
+    "bounds": whole.sequence_uncertainty_interval,
     "same": whole == streamed,
     "best": found.best,
     "answers": [page.name for page in found.pages if page.answers],
@@ -434,7 +434,7 @@ def test_the_tests_of_recordings_need_no_word_about_a_new_shape(edited: Copy) ->
 AGREEING_LETTERS = """
 import math
 import numpy as np, torch
-from semtoken import ScoringRules, Vocabulary, score_logits, score_top_logprobs
+from semtoken import ScoringRules, Vocabulary, score_logits, score_logprobs
 from semtoken.core.engine_tokens import TopToken, TopStep
 from semtoken.core import LogitsStream, rows
 
@@ -444,11 +444,11 @@ flags = np.zeros(len(texts), dtype=bool)
 vocabulary, rules = Vocabulary(texts, pieces, flags, flags), ScoringRules(equality="letters")
 random = np.random.default_rng(0)
 logits = random.normal(0, 2, (len(texts), len(texts))).astype(np.float32)
-chances = np.exp(logits.astype(float)) / np.exp(logits.astype(float)).sum(1, keepdims=True)
+probabilities = np.exp(logits.astype(float)) / np.exp(logits.astype(float)).sum(1, keepdims=True)
 letters = ["".join(c for c in text.lower() if c.isalnum()) for text in texts]
 all_ids = range(len(texts))
 alike = [[a == b or (letters[a] != "" and letters[a] == letters[b]) for b in all_ids] for a in all_ids]
-expected = [math.fsum(chances[t][alike[t]]) for t in all_ids]
+expected = [math.fsum(probabilities[t][alike[t]]) for t in all_ids]
 
 
 def check(way, scored):
@@ -465,8 +465,8 @@ for compiled_from in (0, 1 << 60):
     for token, row in enumerate(logits):
         stream.add(row, token)
     check("stream", stream.finish())
-logs = np.log(chances)
-check("ids", score_top_logprobs([(t, dict(enumerate(logs[t]))) for t in range(len(texts))], vocabulary, rules))
+logs = np.log(probabilities)
+check("ids", score_logprobs([(t, dict(enumerate(logs[t]))) for t in range(len(texts))], vocabulary, rules))
 
 
 def named(t, i):
@@ -474,7 +474,7 @@ def named(t, i):
 
 
 steps = [TopStep(named(t, t), [named(t, i) for i in range(len(texts))]) for t in all_ids]
-check("names", score_top_logprobs(steps, None, rules))
+check("names", score_logprobs(steps, None, rules))
 print(rules.signature)
 """
 
@@ -487,8 +487,8 @@ def test_a_rule_of_which_tokens_agree(edited: Copy) -> None:
 
 PADDED_NAMES = """
 import json
-from semtoken import score_payload, score_top_logprobs
-from semtoken.replies import PayloadStream
+from semtoken import score_reply, score_logprobs
+from semtoken.replies import ReplyStream
 
 
 def items(padding):
@@ -514,16 +514,16 @@ def reply(padding, part):
 
 
 def streamed(padding):
-    stream = PayloadStream()
+    stream = ReplyStream()
     event = {"object": "chat.completion.chunk", **reply(padding, "delta")}
     stream.feed(f"data: {json.dumps(event)}" + 2 * chr(10) + "data: [DONE]" + 2 * chr(10))
     return stream.finish()
 
 
 for score in (
-    lambda padding: score_top_logprobs(items(padding)),
-    lambda padding: score_payload(reply(padding, "message"))[0],
-    lambda padding: score_payload(streamed(padding))[0],
+    lambda padding: score_logprobs(items(padding)),
+    lambda padding: score_reply(reply(padding, "message"))[0],
+    lambda padding: score_reply(streamed(padding))[0],
 ):
     assert score(chr(0)) == score(""), (score(chr(0)), score(""))
     print(score(chr(0)).text, score(chr(0)).uncertainty)
@@ -545,7 +545,7 @@ from semtoken.guarantees.journal.store import Journal
 
 items = [{"token": "Paris", "logprob": -0.1, "top_logprobs": [{"token": "Paris", "logprob": -0.1}]}]
 choice = {"message": {"role": "assistant", "content": "Paris"}, "logprobs": {"content": items}, "finish_reason": "stop"}
-[answer] = st.score_payload({"object": "chat.completion", "choices": [choice]})
+[answer] = st.score_reply({"object": "chat.completion", "choices": [choice]})
 recording = Recording(AnswerOrigin("check"), SamplingRule("seed", 1.0), b"salt")
 journal = Journal.open(sys.argv[1])
 answers = [dataclasses.replace(answer, question=question) for question in (None, "The capital?")]
@@ -573,7 +573,7 @@ def test_the_counts_are_those_of_the_blocks() -> None:
     assert f"| a method with a statistic of pairs of texts | 2 | {len(changed[PAIRS])} |" in page
     assert f"| a data set | 1 | {len(changed[DATASET])} |" in page
     assert f"| a backend | 3 | 1; {len(changed[BACKEND])} with `[model] backend` everywhere |" in page
-    assert f"| a payload shape, in the proxy as well | 3 | {len(changed[SHAPE])} |" in page
+    assert f"| a reply shape, in the proxy as well | 3 | {len(changed[SHAPE])} |" in page
     assert f"| which tokens agree | 3 | {len(changed[AGREEING])} |" in page
     assert f"| a quirk of an engine | 1 | {len(changed[QUIRK])} |" in page
     assert f"| a field of the journal | 3 | {len(changed[FIELD])} |" in page

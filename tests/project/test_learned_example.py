@@ -18,7 +18,7 @@ from tests.cli.run import invoke
 
 pytest.importorskip("sklearn")
 ROOT = Path(__file__).parents[2]
-LABELLED = 170
+LABELED = 170
 
 
 def run(*given: Any) -> subprocess.CompletedProcess[str]:
@@ -39,7 +39,7 @@ def written(path: Path, records: list[dict[str, Any]]) -> Path:
 def answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Answers of the embedded model with states, and made-up labels that the states know."""
     folder = tmp_path_factory.mktemp("learned")
-    questions = [{"question": one.question} for one in load_questions("dev")[: LABELLED + 40]]
+    questions = [{"question": one.question} for one in load_questions("dev")[: LABELED + 40]]
     source, target = written(folder / "questions.jsonl", questions), folder / "answers.jsonl"
     asked = [str(source), "-o", str(target), "--scoring.states=true", "--model.batch-size", "32"]
     assert invoke(["score", *asked]).exit_code == 0
@@ -51,19 +51,19 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 def test_what_was_learned_is_calibrated_and_scores_later_answers(answers: list[dict[str, Any]], tmp_path: Path) -> None:
-    source = written(tmp_path / "labeled.jsonl", answers[:LABELLED])
+    source = written(tmp_path / "labeled.jsonl", answers[:LABELED])
     done = run("learn", source, tmp_path / "learned.jsonl")
     assert done.returncode == 0, done.stderr
     assert "ranks answers that it did not see better than the headline" in done.stdout
     given = ["calibrate", tmp_path / "learned.jsonl", "--by", "learned", "-o", tmp_path / "made"]
     assert (made := invoke(list(map(str, given)))).exit_code == 0, made.output
-    later = written(tmp_path / "later.jsonl", answers[LABELLED:])
+    later = written(tmp_path / "later.jsonl", answers[LABELED:])
     done = run("apply", tmp_path / "learned.npz", later, tmp_path / "scored.jsonl")
     assert done.returncode == 0, done.stderr
     calibrator = Calibrator.load(tmp_path / "made")
-    chances = calibrator.chance(read_answers(tmp_path / "scored.jsonl"))
-    right = np.array([one["correct"] for one in answers[LABELLED:]])
-    assert chances[right].mean() > chances[~right].mean() + 0.2
+    probabilities = calibrator.predict_proba(read_answers(tmp_path / "scored.jsonl"))
+    right = np.array([one["correct"] for one in answers[LABELED:]])
+    assert probabilities[right].mean() > probabilities[~right].mean() + 0.2
 
 
 def test_it_is_the_recipe_of_the_experiment(
@@ -73,7 +73,7 @@ def test_it_is_the_recipe_of_the_experiment(
     monkeypatch.syspath_prepend(str(ROOT / "research" / "experiments" / "learned"))
     import learning  # type: ignore[import-not-found]
 
-    source = written(tmp_path / "labeled.jsonl", answers[:LABELLED])
+    source = written(tmp_path / "labeled.jsonl", answers[:LABELED])
     assert run("learn", source, tmp_path / "learned.jsonl").returncode == 0
     records = read_answers(source)
     states = np.stack([one.state.values for one in records if one.state is not None])
@@ -85,8 +85,8 @@ def test_it_is_the_recipe_of_the_experiment(
 
 
 def test_shuffled_labels_keep_the_headline(answers: list[dict[str, Any]], tmp_path: Path) -> None:
-    order = np.random.default_rng(1).permutation(LABELLED)
-    shuffled = [one | {"correct": answers[i]["correct"]} for one, i in zip(answers[:LABELLED], order, strict=True)]
+    order = np.random.default_rng(1).permutation(LABELED)
+    shuffled = [one | {"correct": answers[i]["correct"]} for one, i in zip(answers[:LABELED], order, strict=True)]
     done = run("learn", written(tmp_path / "shuffled.jsonl", shuffled), tmp_path / "learned.jsonl")
     assert done.returncode == 1 and "Kept the headline: your labels do not show a gain" in done.stderr
     assert not (tmp_path / "learned.jsonl").exists() and not (tmp_path / "learned.npz").exists()
@@ -94,7 +94,7 @@ def test_shuffled_labels_keep_the_headline(answers: list[dict[str, Any]], tmp_pa
 
 @pytest.mark.parametrize("change", ["no states", "another model", "few"])
 def test_what_cannot_be_learned_from_is_refused(answers: list[dict[str, Any]], tmp_path: Path, change: str) -> None:
-    records, said = answers[:LABELLED], "It takes 150 labels"
+    records, said = answers[:LABELED], "It takes 150 labels"
     if change == "no states":
         records, said = (
             [{k: v for k, v in one.items() if not k.startswith("state")} for one in records],

@@ -11,8 +11,8 @@ import pytest
 pytestmark = pytest.mark.slow
 
 
-def test_a_small_rehearsal_ends_with_a_broken_promise(tmp_path: Path) -> None:
-    """All answers are labelled, so that chance draws none: 120 for the fit, 30 like them, 50 of the other kind."""
+def test_a_small_rehearsal_ends_with_a_broken_guarantee(tmp_path: Path) -> None:
+    """All answers are labeled, so that chance draws none: 120 for the fit, 30 like them, 50 of the other kind."""
     example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "rehearsal.py"))
     found = example["rehearse"](200, 1.0, tmp_path)
     example["write"](found, 150, tmp_path)

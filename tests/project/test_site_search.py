@@ -41,7 +41,7 @@ SEARCHES = {
     "logits processor": "choosing",
     "lora": "models",
     "mcp": "integrations/mcp",
-    "new payload shape": "extending",
+    "new reply shape": "extending",
     "notebook": "examples",
     "ocr": "check-saved-replies",
     "ollama": "engines",

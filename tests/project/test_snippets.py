@@ -87,7 +87,7 @@ class Page:
 
 MODEL = """
 import semtoken as st
-stc = st.STC.from_pretrained()
+stc = st.ScoredModel.from_pretrained()
 clusters = stc.clusters
 prompt = "Answer these questions:\\n\\nQuestion:\\nMumbai lies in what country?\\nAnswer:\\n"
 prompts = [prompt]
@@ -102,7 +102,7 @@ response = ChatCompletion.model_validate(json.loads(Path("reply.json").read_text
 content = [item.model_dump() for item in response.choices[0].logprobs.content]
 items = content
 """
-LABELLED = """
+LABELED = """
 import numpy as np
 import semtoken as st
 generator = np.random.default_rng(3)
@@ -115,7 +115,7 @@ correct, other_correct = generator.random(300) < np.exp(scored), generator.rando
 uncertainty = -scored
 answer = -0.3
 clusters = st.TokenClusters.from_pretrained("almanac")
-stc_small = stc_large = st.STC.from_pretrained()
+stc_small = stc_large = st.ScoredModel.from_pretrained()
 prompt = "Answer these questions:\\n\\nQuestion:\\nMumbai lies in what country?\\nAnswer:\\n"
 prompts = [prompt]
 small, large, more_small, more_large = scores(300), scores(300), scores(300), scores(300)
@@ -141,7 +141,7 @@ assert invoke(arguments.split()).exit_code == 0
         slow=True,
     ),
     "docs/calibration.md": Page(
-        f"{LABELLED}\nlanguages = [('de', 'en')[place % 2] for place in range(len(scored))]\nanswers = scored\n",
+        f"{LABELED}\nlanguages = [('de', 'en')[place % 2] for place in range(len(scored))]\nanswers = scored\n",
         instead={
             "from cascade import": "from examples.cascade import",  # a copy beside the reader's own code
         },
@@ -209,7 +209,7 @@ generation = st.Generation(
         setup=f"""{MODEL}
 import random
 from semtoken.decisions import Predicate, ReadingOptions
-from semtoken.decisions.answers import AnsweredQuestion, answer_values, records_of
+from semtoken.decisions.answers import Answer, answer_values, records_of
 from semtoken.decisions.calibrating import DecisionCalibrator
 MAY_RUN = Predicate("May this tool call run as it is?", name="may_run")
 messages = [{{"role": "user", "content": "Delete notes.txt."}}]
@@ -217,7 +217,7 @@ messages = [{{"role": "user", "content": "Delete notes.txt."}}]
 records = [
     record
     for n in range(100)
-    for answer in [AnsweredQuestion(MAY_RUN, (n / 100, 1 - n / 100))]
+    for answer in [Answer(MAY_RUN, (n / 100, 1 - n / 100))]
     for record in records_of({{
         "state": n,
         "labels": {{"may_run": random.Random(n).random() < n / 100}},
@@ -243,7 +243,7 @@ def nlp(text):  # what spaCy gives, as far as the page uses it
         setup=f"""{REPLY}
 import httpx
 from openai import OpenAI
-from semtoken.replies import read_payload
+from semtoken.replies import read_reply
 client = OpenAI(base_url="SERVER/v1", api_key="none")
 asked = {{"model": "almanac", "messages": [{{"role": "user", "content": "Who wrote Emma?"}}]}}
 streamed = asked | {{"stream": True, "logprobs": True, "top_logprobs": 5}}
@@ -284,13 +284,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @contextmanager
 def server() -> Iterator[str]:
     """The embedded model behind `semtoken serve`."""
-    from semtoken import STC
+    from semtoken import ScoredModel
     from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
     from tests.web.servers import running
 
-    with running(serve_app(Engine(STC.from_pretrained()), Offer("almanac"))) as url:
+    with running(serve_app(Engine(ScoredModel.from_pretrained()), Offer("almanac"))) as url:
         yield url
 
 
@@ -509,9 +509,9 @@ NOT_RUN = {
     r"--executor.gpus": "needs GPUs; tests/bench/test_score_shards.py runs Ray",
     r"--model\.backend llama-cpp": "needs llama-cpp-python; tests/engines runs it",
     r"model\.gguf": "needs a GGUF file; tests/support/test_checkpoints.py makes one",
-    r"-o grounded\b": "needs labelled answers; tests/decisions/test_commands.py runs it",
+    r"-o grounded\b": "needs labeled answers; tests/decisions/test_commands.py runs it",
     r"--rewordings\b": "asks a server; tests/decisions/test_live.py runs one",
-    r"semtoken decide\b": "needs labelled answers; tests/decisions/test_commands.py runs it",
+    r"semtoken decide\b": "needs labeled answers; tests/decisions/test_commands.py runs it",
 }
 LEARNS = "python examples/learn_a_number.py learn "
 QUESTIONS = ("Who wrote Emma?", "Mumbai lies in what country?", "What is the capital of Japan?")
@@ -570,13 +570,13 @@ def test_the_commands_of_a_page_run(page: str, here: Path) -> None:
             assert done.stderr.split()[:6] == command.output.split()[:6]
 
 
-def learn(words: Sequence[str], labelled: Path, learned: Path) -> None:
+def learn(words: Sequence[str], labeled: Path, learned: Path) -> None:
     """Run the example; where it keeps the headline, what it would have written is the answers with that as a score."""
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, cwd=labelled.parent)
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, cwd=labeled.parent)
     kept = "Kept the headline" in done.stderr
     assert (done.returncode, learned.exists()) == ((1, False) if kept else (0, True)), done.stderr
     if not learned.exists():
-        records = [json.loads(line) for line in labelled.read_text("utf-8").splitlines()]
+        records = [json.loads(line) for line in labeled.read_text("utf-8").splitlines()]
         scored = [one | {"score_learned": one["uncertainty"]} for one in records]
         learned.write_text("".join(json.dumps(one) + "\n" for one in scored), "utf-8")
 
@@ -587,12 +587,12 @@ def label_all(path: Path) -> None:
 
     known = {question.id: question for question in load_questions("dev")}
     records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    labelled = [one | {"correct": is_correct(one["response"], known[one["id"]])} for one in records]
-    path.with_suffix(".labeled.jsonl").write_text("".join(json.dumps(one) + "\n" for one in labelled), "utf-8")
+    labeled = [one | {"correct": is_correct(one["response"], known[one["id"]])} for one in records]
+    path.with_suffix(".labeled.jsonl").write_text("".join(json.dumps(one) + "\n" for one in labeled), "utf-8")
 
 
 def prepare_journal(path: Path) -> None:
-    """A journal with labelled answers of the last hours, right ones the likelier the surer they are."""
+    """A journal with labeled answers of the last hours, right ones the likelier the surer they are."""
     journal = Journal.open(str(path))
     correct = [number % 100 < 60 or number % 3 == 0 for number in range(400)]
     filled(journal, fitted(), correct, begin=time.time() - 3600, step=1.0)

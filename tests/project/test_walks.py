@@ -23,8 +23,8 @@ import semtoken
 from semtoken import TokenClusters, score_logits
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings
-from semtoken.replies import score_payload
-from semtoken.replies.checking import check_replies
+from semtoken.replies import score_reply
+from semtoken.replies.checking import rank_replies
 from semtoken.support.almanac import almanac_clusters_path
 from semtoken.support.files.safe_files import dump_json
 from semtoken.support.splice import load_json
@@ -89,11 +89,11 @@ def test_a_row() -> None:
 
 def test_a_saved_reply() -> None:
     reply = load_json(REPLY.read_bytes())["reply"]
-    check_walk("reply", lambda: score_payload(reply))
+    check_walk("reply", lambda: score_reply(reply))
 
 
 def test_check() -> None:
-    check_walk("check", lambda: check_replies([str(REPLY)]))
+    check_walk("check", lambda: rank_replies([str(REPLY)]))
 
 
 def test_a_whole_reply_through_the_proxy(clusters: TokenClusters) -> None:

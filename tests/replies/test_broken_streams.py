@@ -25,10 +25,10 @@ def events_of(name: str) -> list[bytes]:
 def outcome(events: list[bytes]) -> tuple[list[float], set[str]] | None:
     """The numbers and the flags; None where there are no numbers."""
     try:
-        found = st.score_payload(b"".join(events), clusters())
+        found = st.score_reply(b"".join(events), clusters())
     except SemtokenError:
         return None
-    return [one.log_score for one in found], {flag.message for one in found for flag in one.flags}
+    return [one.log_confidence for one in found], {flag.message for one in found for flag in one.flags}
 
 
 def check_honest(events: list[bytes], whole: tuple[list[float], set[str]], shown: Any) -> None:

@@ -19,9 +19,9 @@ import pytest
 
 import semtoken as st
 from semtoken.core.scorer import as_tokens
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.labels import read_answers
-from semtoken.replies.checking import Doubt, check_replies, doubt_of
+from semtoken.replies.checking import Doubt, doubt_of, rank_replies
 from semtoken.replies.checking.answers import CheckSettings
 from semtoken.replies.checking.doubts import in_message
 from semtoken.replies.checking.replies import saved_replies
@@ -61,7 +61,7 @@ def written(folder: Path, **files: Any) -> Path:
 
 
 def test_a_folder_is_ranked_by_its_doubt(tmp_path: Path) -> None:
-    found = check_replies([str(written(tmp_path, a=SURE, b=TORN, c=CUT))])
+    found = rank_replies([str(written(tmp_path, a=SURE, b=TORN, c=CUT))])
     assert [one.id for one in found.answers] == ["b", "c", "a"] and [one.rank for one in found.answers] == [1, 2, 3]
     assert [one.response.truncated for one in found.answers] == [False, True, False]
     confidences = [one.response.headline.confidence for one in found.answers]
@@ -69,12 +69,12 @@ def test_a_folder_is_ranked_by_its_doubt(tmp_path: Path) -> None:
 
 
 def test_the_sentence_names_the_stretch_and_what_else_was_likely(tmp_path: Path) -> None:
-    [one] = check_replies([str(written(tmp_path, b=TORN))]).answers
+    [one] = rank_replies([str(written(tmp_path, b=TORN))]).answers
     assert (
         one.doubt is not None and one.doubt.text == "Ankara" and one.doubt.confidence == pytest.approx(0.4066, abs=1e-4)
     )
     assert one.sentence == "In doubt: “Ankara” (41%). Also likely there: “Istanbul” 50%, “Izmir” 5%."
-    [sure] = st.score_payload(SURE)
+    [sure] = st.score_reply(SURE)
     assert doubt_of(sure) is None
 
 
@@ -97,7 +97,7 @@ def test_lines_hold_replies_in_several_ways(tmp_path: Path, line: dict[str, Any]
     found = list(saved_replies([str(path)]))
     assert [one.id for one in found] == ["7", "7"] and [one.question for one in found] == [question] * 2
     assert [one.where for one in found] == [f"{path}:1", f"{path}:3"]
-    assert len(check_replies([str(path)]).answers) == 2
+    assert len(rank_replies([str(path)]).answers) == 2
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_several_whole_replies_in_a_file_are_read_one_by_one(tmp_path: Path, con
 def test_an_error_beside_an_empty_body_is_the_reason(tmp_path: Path) -> None:
     line = {"custom_id": "7", "response": {"status_code": 400, "body": None}, "error": {"message": "too long"}}
     path = written(tmp_path, a=line, b=SURE)
-    checked = check_replies([str(path)])
+    checked = rank_replies([str(path)])
     assert len(checked.answers) == 1 and "too long" in checked.refused[0].reason
 
 
@@ -130,21 +130,21 @@ def test_questions_are_joined_by_id_else_by_order_else_refused(tmp_path: Path) -
 
     def joined(*questions: dict[str, str]) -> dict[str, str | None]:
         asked.write_text("\n".join(map(json.dumps, questions)), encoding="utf-8")
-        return {one.id: one.question for one in check_replies([str(folder)], questions=asked).answers}
+        return {one.id: one.question for one in rank_replies([str(folder)], questions=asked).answers}
 
     by_id = joined(
         {"id": "b", "question": "Capital of Turkey?"}, {"id": "a", "question": "Of Peru?"}, {"id": "z", "question": "?"}
     )
     assert by_id == {"a": "Of Peru?", "b": "Capital of Turkey?"}
     assert joined({"question": "one"}, {"question": "two"}) == {"a": "one", "b": "two"}
-    with pytest.raises(InvalidInput, match=r"2 replies and 1 questions, and no question has the id of 1 replies"):
+    with pytest.raises(InvalidInputError, match=r"2 replies and 1 questions, and no question has the id of 1 replies"):
         joined({"id": "a", "question": "one"})
-    with pytest.raises(InvalidInput, match="asks nothing"):
+    with pytest.raises(InvalidInputError, match="asks nothing"):
         joined({"id": "a"})
 
 
 def test_recorded_replies_of_every_engine_are_scored_or_refused_with_a_reason() -> None:
-    found = check_replies([str(RECORDED)])
+    found = rank_replies([str(RECORDED)])
     assert len(found.answers) > 20 and all(one.reason for one in found.refused)
     for one in found.answers:
         assert 0 <= one.response.headline.confidence <= 1 and one.sentence
@@ -154,7 +154,7 @@ def test_parts_and_alternatives_are_those_of_the_records_without_making_them() -
     scored = 0
     for saved in saved_replies([str(RECORDED)]):
         try:
-            early, late = st.score_payload(saved.reply), st.score_payload(saved.reply)
+            early, late = st.score_reply(saved.reply), st.score_reply(saved.reply)
         except st.SemtokenError:
             continue
         for one, other in zip(early, late, strict=True):
@@ -170,11 +170,11 @@ def test_parts_and_alternatives_are_those_of_the_records_without_making_them() -
 def test_a_reply_that_cannot_be_scored_hides_no_other(tmp_path: Path) -> None:
     silent = json.loads(json.dumps(SURE))
     del silent["choices"][0]["logprobs"]
-    found = check_replies([str(written(tmp_path, a=SURE, b=silent))])
+    found = rank_replies([str(written(tmp_path, a=SURE, b=silent))])
     assert len(found.answers) == 1 and len(found.refused) == 1 and "b.json" in found.refused[0].where
     (tmp_path / "a.json").unlink()
-    with pytest.raises(InvalidInput, match="None of 1 replies can be scored"):
-        check_replies([str(tmp_path)])
+    with pytest.raises(InvalidInputError, match="None of 1 replies can be scored"):
+        rank_replies([str(tmp_path)])
 
 
 def test_one_bad_file_or_line_ends_no_folder(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_one_bad_file_or_line_ends_no_folder(tmp_path: Path) -> None:
     (folder / "binary.json").write_bytes(bytes(range(256)))
     (folder / "shopping.txt").write_text("milk\nbread")
     (folder / "photo.png").write_bytes(b"\x89PNG")
-    found = check_replies([str(tmp_path)])
+    found = rank_replies([str(tmp_path)])
     assert {one.id for one in found.answers} == {"sure", "lines-1"}
     reasons = {Path(one.where).name: one.reason for one in found.refused}
     assert set(reasons) == {"alien.json", "lines.jsonl:2", "lines.jsonl:3", "empty.json", "binary.json", "shopping.txt"}
@@ -222,7 +222,7 @@ def test_files_in_other_encodings_are_read(tmp_path: Path, encoding: str, indent
     path = tmp_path / "one.json"
     for content, count in ((text, 1), (f"{text}\n", 1), *([(f"{text}\n{text}\n", 2)] if indent is None else [])):
         path.write_bytes(content.encode(encoding))
-        found = check_replies([str(path)])
+        found = rank_replies([str(path)])
         assert [one.text for one in found.answers] == ["Zürich 東京"] * count and not found.refused
 
 
@@ -250,11 +250,13 @@ def test_lines_that_are_chunks_of_streams_are_joined(tmp_path: Path, encoding: s
     lines = [*chunks_of_ollama() * 2, *chunks_of_openai("a"), *chunks_of_openai("b"), SURE, *chunks_of_ollama()[:-1]]
     path = tmp_path / "streams.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding=encoding)
-    found = check_replies([str(path)])
+    found = rank_replies([str(path)])
     whole = sorted(one.response.text for one in found.answers)
     assert whole == ["It is Ankara"] * 4 + ["Lima"]
-    [torn] = st.score_payload(TORN)
-    assert all(one.response.log_score == pytest.approx(torn.log_score) for one in found.answers if one.text != "Lima")
+    [torn] = st.score_reply(TORN)
+    assert all(
+        one.response.log_confidence == pytest.approx(torn.log_confidence) for one in found.answers if one.text != "Lima"
+    )
     [broken] = found.refused
     assert "ended before" in broken.reason
 
@@ -264,7 +266,7 @@ def test_json_as_python_writes_it_is_read(tmp_path: Path) -> None:
     one["choices"][0]["logprobs"]["content"][1]["top_logprobs"][2]["logprob"] = -math.inf
     path = tmp_path / "lines.jsonl"
     path.write_text(f"{json.dumps(one)}\n{json.dumps(SURE)}\n")
-    assert "Infinity" in path.read_text() and len(check_replies([str(path)]).answers) == 2
+    assert "Infinity" in path.read_text() and len(rank_replies([str(path)]).answers) == 2
 
 
 @pytest.mark.parametrize(
@@ -295,10 +297,10 @@ def test_questions_are_joined_by_what_both_sides_have(
     texts = [{"question": f"of {n or i}"} | ({} if n is None else {"id": n}) for i, n in enumerate(asked)]
     questions.write_text("".join(f"{json.dumps(one)}\n" for one in texts))
     if not told.startswith("by"):
-        with pytest.raises(InvalidInput, match=told):
-            check_replies([str(replies)], questions=questions)
+        with pytest.raises(InvalidInputError, match=told):
+            rank_replies([str(replies)], questions=questions)
         return
-    found = check_replies([str(replies)], questions=questions)
+    found = rank_replies([str(replies)], questions=questions)
     assert told in found.joined
     by_answer = {one.text: one.question for one in found.answers}
     expected = ["of a", "of b"] if "by id" in told else ["of 0", "of 1"]
@@ -311,7 +313,7 @@ def test_the_terminal_shows_flags_and_says_no_nonsense(tmp_path: Path) -> None:
     odd = reply([("the", -9.0), (" ", -0.01), ("of", -8.0)])  # function words alone, and hardly likely
     done = invoke(["check", str(written(tmp_path, bare=bare, odd=odd))])
     assert done.exit_code == 0, done.output
-    flags = [flag.message for one in check_replies([str(tmp_path)]).answers for flag in one.response.flags]
+    flags = [flag.message for one in rank_replies([str(tmp_path)]).answers for flag in one.response.flags]
     assert flags and all(flag in done.stdout for flag in flags)
     assert done.stdout.count("fairly sure of each") == 1  # said of Lima
 
@@ -326,7 +328,7 @@ def test_pieces_of_characters_are_shown_from_the_message() -> None:
 
 def test_every_option_of_a_check_arrives_wherever_replies_are_checked() -> None:
     """The settings are one object; what is no setting says where replies come from and where they go."""
-    options = set(inspect.signature(check_replies).parameters) - {"sources", "questions", "on_checked"}
+    options = set(inspect.signature(rank_replies).parameters) - {"sources", "questions", "on_checked"}
     assert options == {one.name for one in fields(CheckSettings)}
     chosen = CheckSettings(
         format="vllm-chat",
@@ -351,10 +353,10 @@ def test_every_option_of_a_check_arrives_wherever_replies_are_checked() -> None:
 def test_files_that_are_no_replies_are_refused(tmp_path: Path, content: str | bytes, told: str) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(InvalidInput, match=told):
-        check_replies([str(path)])
-    with pytest.raises(InvalidInput, match="no file, folder or match"):
-        check_replies([str(tmp_path / "none*.json")])
+    with pytest.raises(InvalidInputError, match=told):
+        rank_replies([str(path)])
+    with pytest.raises(InvalidInputError, match="no file, folder or match"):
+        rank_replies([str(tmp_path / "none*.json")])
 
 
 @pytest.mark.parametrize("ending", ["html", "md", "csv", "jsonl"])
@@ -378,7 +380,7 @@ def test_the_command_writes_what_the_ending_says(tmp_path: Path, ending: str) ->
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
-def test_a_calibrator_of_labelled_answers_decides_on_the_next_replies(tmp_path: Path, ending: str) -> None:
+def test_a_calibrator_of_labeled_answers_decides_on_the_next_replies(tmp_path: Path, ending: str) -> None:
     """Replies -> table -> labels -> calibrator -> decisions, as the page of the documentation says."""
     draw = random.Random(0)
     lines = []
@@ -398,8 +400,8 @@ def test_a_calibrator_of_labelled_answers_decides_on_the_next_replies(tmp_path: 
     rows = [dict(record.fields) for record in read_records(answers)]
     for row in rows:
         row["correct"] = int(draw.random() < float(row["headline_confidence"]))
-    write_records(tmp_path / f"labelled.{ending}", rows)
-    run("calibrate", tmp_path / f"labelled.{ending}", "-o", tmp_path / "calibrator", "--alpha", "0.4")
+    write_records(tmp_path / f"labeled.{ending}", rows)
+    run("calibrate", tmp_path / f"labeled.{ending}", "-o", tmp_path / "calibrator", "--alpha", "0.4")
     run("check", source, "-o", decided, "--calibrator", tmp_path / "calibrator")
     found = [dict(record.fields) for record in read_records(decided)]
     chances = [row["chance"] for row in found]
@@ -425,7 +427,7 @@ def test_the_stop_string_of_a_saved_request_tells_where_the_answer_ends(
     (tmp_path / "a.json").write_text(json.dumps(cut if beside else {"request": request, "response": cut}))
     if beside:
         (tmp_path / "a.request.json").write_text(json.dumps(request))
-    [found] = check_replies([str(tmp_path)]).answers
+    [found] = rank_replies([str(tmp_path)]).answers
     assert any("not in the message" in flag.message for flag in found.response.flags) == told
 
 
@@ -435,10 +437,10 @@ def test_a_reply_takes_little_memory_once_it_is_scored(tmp_path: Path) -> None:
     others = {i: [(f" other{i}{k}", -2.0 - k) for k in range(6)] for i in range(30)}
     line, path = json.dumps(reply(tokens, others=others)), tmp_path / "lines.jsonl"
     path.write_text(f"{line}\n" * 100)
-    check_replies([str(path)])  # loads what is loaded once
+    rank_replies([str(path)])  # loads what is loaded once
     tracemalloc.start()
     try:
-        found = check_replies([str(path)], keep_tokens=False)
+        found = rank_replies([str(path)], keep_tokens=False)
         _, peak = tracemalloc.get_traced_memory()
         gc.collect()  # else chance decides how much of what is left is waste
         left, _ = tracemalloc.get_traced_memory()

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
-from semtoken.replies.checking import CheckedReplies, check_replies
+from semtoken.replies.checking import RankedReplies, rank_replies
 from semtoken.replies.checking.answers import CheckSettings
 from semtoken.replies.checking.shards import check_in_shards, checker
 from semtoken.replies.checking.tables import field_table, markdown, page_rows, rows_of
@@ -43,7 +43,7 @@ class Backwards(LocalExecutor):
         super().run(work.resolved(), list(shards)[::-1], done)
 
 
-def tables(found: CheckedReplies) -> dict[str, Any]:
+def tables(found: RankedReplies) -> dict[str, Any]:
     """All that the command writes."""
     return {
         "rows": rows_of(found),
@@ -57,14 +57,14 @@ def tables(found: CheckedReplies) -> dict[str, Any]:
 
 def in_shards(
     sources: Sequence[str], how: CheckSettings, folder: Path, size: int, questions: Path | None = None, **more: Any
-) -> CheckedReplies:
+) -> RankedReplies:
     load = pickle.loads(pickle.dumps(partial(checker, how)))  # as another process receives it
     return check_in_shards(how, sources, Backwards(load), folder / "shards", size=size, questions=questions, **more)
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_recorded_replies_of_every_engine_give_the_same_tables(tmp_path: Path, size: int) -> None:
-    alone = tables(check_replies([str(RECORDED)]))
+    alone = tables(rank_replies([str(RECORDED)]))
     assert tables(in_shards([str(RECORDED)], CheckSettings(), tmp_path, size)) == alone
     assert len(alone["rows"]) > 20 and alone["refused"]
     assert not (tmp_path / "shards").exists()
@@ -72,7 +72,7 @@ def test_recorded_replies_of_every_engine_give_the_same_tables(tmp_path: Path, s
 
 def test_replies_are_counted_as_they_are_checked(tmp_path: Path) -> None:
     counts: list[int] = []
-    found = check_replies([str(RECORDED)], on_checked=counts.append)
+    found = rank_replies([str(RECORDED)], on_checked=counts.append)
     replies = len({one.where for one in found.answers}) + len(found.refused)
     assert counts == list(range(1, replies + 1))
     counts.clear()
@@ -81,10 +81,10 @@ def test_replies_are_counted_as_they_are_checked(tmp_path: Path) -> None:
 
 
 def test_answers_without_their_tokens_give_the_same_tables() -> None:
-    found = check_replies([str(RECORDED)], keep_tokens=False)
-    assert tables(found) == tables(check_replies([str(RECORDED)]))
+    found = rank_replies([str(RECORDED)], keep_tokens=False)
+    assert tables(found) == tables(rank_replies([str(RECORDED)]))
     scored = next(one for one in found.answers if not one.from_block)
-    with pytest.raises(InvalidInput, match="There are no tokens: the replies were checked with keep_tokens=False"):
+    with pytest.raises(InvalidInputError, match="There are no tokens: the replies were checked with keep_tokens=False"):
         print(scored.response.tokens)
 
 
@@ -98,7 +98,7 @@ def test_relative_paths_lines_questions_and_fields(tmp_path: Path, monkeypatch: 
     asked.write_text("".join(json.dumps({"id": i, "question": f"{i}?"}) + "\n" for i in ids), "utf-8")
     sources = ["./lines.jsonl", "one.json"]
     for schema in (None, SCHEMA):
-        alone = tables(check_replies(sources, questions=asked, schema=schema))
+        alone = tables(rank_replies(sources, questions=asked, schema=schema))
         assert tables(in_shards(sources, CheckSettings(schema=schema), tmp_path, 4, asked)) == alone
         assert alone["rows"][0]["where"].startswith(("lines.jsonl:", "one.json"))
         assert {row["question"] for row in alone["rows"]} >= {"0?", "one?"}
@@ -110,32 +110,32 @@ def test_a_line_may_hold_separators_of_lines(tmp_path: Path) -> None:
     odd = reply([("one\u2028two\x85three", -0.4)])
     path = tmp_path / "lines.jsonl"
     path.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in (odd, SURE)), "utf-8")
-    found = tables(check_replies([str(path)]))
+    found = tables(rank_replies([str(path)]))
     assert [row["answer"] for row in found["rows"]] == ["one\u2028two\x85three", "Lima"]
     assert tables(in_shards([str(path)], CheckSettings(), tmp_path, 1)) == found
 
 
 def test_a_calibrator_is_loaded_where_replies_are_checked(tmp_path: Path) -> None:
     draw = random.Random(0)
-    lines, labelled = tmp_path / "lines.jsonl", tmp_path / "labeled.jsonl"
+    lines, labeled = tmp_path / "lines.jsonl", tmp_path / "labeled.jsonl"
     shares = [draw.uniform(0.2, 0.999) for _ in range(150)]
     replies = [reply([("It is ", -0.01), (f"X{i}", math.log(share))]) for i, share in enumerate(shares)]
     lines.write_text("".join(json.dumps(one) + "\n" for one in replies), "utf-8")
-    rows = rows_of(check_replies([str(lines)]))
-    write_records(labelled, [row | {"correct": int(draw.random() < row["headline_confidence"])} for row in rows])
+    rows = rows_of(rank_replies([str(lines)]))
+    write_records(labeled, [row | {"correct": int(draw.random() < row["headline_confidence"])} for row in rows])
     made = tmp_path / "calibrator"
-    done = invoke(["calibrate", str(labelled), "-o", str(made), "--alpha", "0.4"])
+    done = invoke(["calibrate", str(labeled), "-o", str(made), "--alpha", "0.4"])
     assert done.exit_code == 0, done.output
-    alone = tables(check_replies([str(lines)], calibrator=CalibratorInUse.load(made)))
+    alone = tables(rank_replies([str(lines)], calibrator=CalibratorInUse.load(made)))
     assert tables(in_shards([str(lines)], CheckSettings(calibrator=CalibratorInUse.load(made)), tmp_path, 40)) == alone
     assert {row["decision"] for row in alone["rows"]} == {"answer", "abstain"}
 
 
 def test_what_processes_cannot_do_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="standard input"):
+    with pytest.raises(InvalidInputError, match="standard input"):
         in_shards(["-"], CheckSettings(), tmp_path, 1)
     found = in_shards([str(RECORDED)], CheckSettings(), tmp_path, 50).answers[0]
-    with pytest.raises(InvalidInput, match="another process"):
+    with pytest.raises(InvalidInputError, match="another process"):
         _ = found.response.tokens
     done = invoke(["check", str(RECORDED), "--executor.kind=ray"])
     assert done.exit_code == 2 and "name both" in done.output

@@ -10,8 +10,8 @@ import pytest
 
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.engine_tokens.passes import has_twice, merged_steps, steps_in_files, without_copied_list
-from semtoken.errors import BackendError, InvalidInput, SemtokenError
-from semtoken.replies import PayloadStream, read_payload, score_payload
+from semtoken.errors import BackendError, InvalidInputError, SemtokenError
+from semtoken.replies import ReplyStream, read_reply, score_reply
 from semtoken.replies.formats.base import ALL, Place
 from semtoken.replies.formats.openai_responses import OpenAIResponses
 from semtoken.replies.formats.registry import shape_at
@@ -35,10 +35,10 @@ def reply(*choices: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 def test_choices_have_numbers_up_to_ten_thousand() -> None:
-    assert read_payload(reply(choice(index=10_000))).choices[0].index == 10_000
-    with pytest.raises(InvalidInput, match=r"at most 10000\. Got 10001"):
-        read_payload(reply(choice(index=10_001)))
-    assert [one.index for one in read_payload(reply(choice(index=None), choice(index=1))).choices] == [0, 1]
+    assert read_reply(reply(choice(index=10_000))).choices[0].index == 10_000
+    with pytest.raises(InvalidInputError, match=r"at most 10000\. Got 10001"):
+        read_reply(reply(choice(index=10_001)))
+    assert [one.index for one in read_reply(reply(choice(index=None), choice(index=1))).choices] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_choices_have_numbers_up_to_ten_thousand() -> None:
     ],
 )
 def test_tokens_of_a_hidden_reasoning_are_none_of_the_answer(usage: dict[str, Any], counted: int | None) -> None:
-    [found] = read_payload(reply(usage=usage)).choices
+    [found] = read_reply(reply(usage=usage)).choices
     told = [flag for flag in found.flags if "The reply counts" in flag]
     if counted is None or counted <= len(WORDS):
         assert not told
@@ -68,7 +68,7 @@ def test_tokens_of_a_hidden_reasoning_are_none_of_the_answer(usage: dict[str, An
 
 def lacking(counted: int, reason: str = "stop", words: list[str] | None = None) -> str:
     """What is said of a reply that counts more than it lists: its notes and its problem."""
-    [found] = read_payload(reply(choice(words, finish_reason=reason), usage={"completion_tokens": counted})).choices
+    [found] = read_reply(reply(choice(words, finish_reason=reason), usage={"completion_tokens": counted})).choices
     return " ".join([*found.flags, *(segment.problem or "" for segment in found.segments)])
 
 
@@ -97,16 +97,16 @@ def test_a_stream_of_responses_is_held_against_its_count_as_the_whole_reply_is(
     stream = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
     if said is None:
         with pytest.raises(BackendError, match="counts 5 tokens and lists 2"):
-            score_payload(stream)
+            score_reply(stream)
         return
-    [found] = score_payload(stream)
-    assert found.log_score == pytest.approx(-0.5)
+    [found] = score_reply(stream)
+    assert found.log_confidence == pytest.approx(-0.5)
     assert sum(f"counts {tokens} tokens" in flag.message for flag in found.flags) == said
 
 
 def test_tokens_of_several_choices_are_counted_together_but_for_their_terminators() -> None:
     for counted, flagged in ((10, False), (12, False), (13, True)):
-        found = read_payload(reply(choice(), choice(index=1), usage={"completion_tokens": counted}))
+        found = read_reply(reply(choice(), choice(index=1), usage={"completion_tokens": counted}))
         told = [
             f"The reply counts {counted} tokens in all choices and lists 10: some lack." in one.flags
             for one in found.choices
@@ -117,7 +117,7 @@ def test_tokens_of_several_choices_are_counted_together_but_for_their_terminator
 def test_a_step_that_is_there_twice_counts_once_where_the_text_has_it_once() -> None:
     doubled = choice(["The", " best", " best", " town"], "The best town")
     doubled["logprobs"]["content"][2] = doubled["logprobs"]["content"][1] = item(" best", -0.123456)
-    [found] = read_payload(reply(doubled)).choices
+    [found] = read_reply(reply(doubled)).choices
     assert [step.chosen.text for step in found.segments[0].steps] == ["The", " best", " town"]
     assert "1 of 4 items are there twice: they count once." in found.flags
 
@@ -203,8 +203,8 @@ def test_names_as_in_files_hold_no_white_space_themselves() -> None:
     assert steps_in_files([*plain, beside]) is None
 
 
-def streamed(*chunks: tuple[int, str, str | None]) -> PayloadStream:
-    stream = PayloadStream()
+def streamed(*chunks: tuple[int, str, str | None]) -> ReplyStream:
+    stream = ReplyStream()
     for index, text, reason in chunks:
         one = {
             "index": index,
@@ -228,7 +228,7 @@ def test_three_choices_of_one_step_each_of_which_only_the_last_ends_are_pieces_o
 
 def test_chunks_that_say_everything_again_are_no_answer() -> None:
     def said(*chunks: list[str]) -> str | None:
-        stream = PayloadStream()
+        stream = ReplyStream()
         for texts in chunks:
             content = [item(text, -0.5 - len(text) / 64) for text in texts]
             one = {"index": 0, "delta": {"content": "".join(texts)}, "logprobs": {"content": content}}
@@ -244,14 +244,14 @@ def test_chunks_that_say_everything_again_are_no_answer() -> None:
 def test_an_error_is_told_on_one_line_of_500_characters() -> None:
     for length in (500, 501):
         with pytest.raises(BackendError) as error:
-            read_payload({"error": {"message": "x" * (length - 2) + "\n\n y"}})
+            read_reply({"error": {"message": "x" * (length - 2) + "\n\n y"}})
         told = str(error.value).removeprefix("The server reports an error: ")
         assert told == ("x" * (length - 2) + " y")[:500]
 
 
 def test_a_choice_without_the_part_that_is_asked_for_is_named_by_its_number() -> None:
     with pytest.raises(SemtokenError, match="Choice 1 has no refusal"):
-        score_payload(reply(choice(index=1)), segment="refusal")
+        score_reply(reply(choice(index=1)), segment="refusal")
 
 
 def test_where_the_one_choice_of_a_response_stands() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from semtoken import score_payload
+from semtoken import score_reply
 from semtoken.errors import SemtokenError
 
 PROMPTS = (["The", " sum", " is"], ["A", " cat", " is", " an"])
@@ -34,7 +34,7 @@ def reply(*choices: dict[str, Any], read: int | None = None, written: int | None
 
 
 def logs(value: Any, **options: Any) -> list[float]:
-    return [found.log_score for found in score_payload(value, **options)]
+    return [found.log_confidence for found in score_reply(value, **options)]
 
 
 def log_of(answer: list[str]) -> float:
@@ -61,18 +61,18 @@ def test_several_answers_to_one_prompt_begin_where_the_prompt_ends() -> None:
 def test_what_the_counts_leave_open_is_refused() -> None:
     both = [choice(prompt, answer, i, "stop") for i, (prompt, answer) in enumerate(zip(PROMPTS, LONGER, strict=True))]
     with pytest.raises(SemtokenError, match="counts the tokens of all choices together"):
-        score_payload(reply(*both, read=7, written=5))
+        score_reply(reply(*both, read=7, written=5))
     with pytest.raises(SemtokenError, match="does not say where the answer begins"):
-        score_payload(reply(*both))
+        score_reply(reply(*both))
     with pytest.raises(SemtokenError, match="a token less than it counts"):
-        score_payload(reply(choice(PROMPTS[0], LONGER[0], end="stop"), read=4, written=2))
+        score_reply(reply(choice(PROMPTS[0], LONGER[0], end="stop"), read=4, written=2))
 
 
 @pytest.mark.parametrize("prompts", [1, 2])
 def test_a_reply_of_prompts_alone_says_that_nothing_was_written(prompts: int) -> None:
     both = [choice(prompt, [], i) for i, prompt in enumerate(PROMPTS[:prompts])]
     with pytest.raises(SemtokenError, match="counts 0 tokens of an answer"):
-        score_payload(reply(*both, read=sum(map(len, PROMPTS[:prompts])), written=0))
+        score_reply(reply(*both, read=sum(map(len, PROMPTS[:prompts])), written=0))
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_a_first_number_that_is_missing_is_no_prompt(read: int | None, written: 
     """The list holds three tokens, the last of them the terminator."""
     whole = reply(choice([], ["Os", "lo", "</s>"], end="stop"), read=read, written=written)
     with pytest.raises(SemtokenError, match="1 of 3 steps have no log-probability"):
-        score_payload(whole, request=request_of)
+        score_reply(whole, request=request_of)

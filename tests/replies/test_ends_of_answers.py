@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semtoken import score_payload
+from semtoken import score_reply
 from semtoken.errors import SemtokenError
 from tests.replies.recorded import NAMES, recording
 
@@ -63,9 +63,9 @@ def test_tokens_past_a_stop_string_do_not_count(past: int, told: str, in_chunks:
     if told == "by the reply":
         whole["choices"][0]["stop_reason"] = stop
     request = {"messages": [], "stop": [stop]} if told == "by the request" else None
-    [found] = score_payload(streamed(whole) if in_chunks else whole, request=request)
+    [found] = score_reply(streamed(whole) if in_chunks else whole, request=request)
     assert found.text == "Oslo"
-    assert found.log_score == pytest.approx(NUMBER, abs=1e-6)
+    assert found.log_confidence == pytest.approx(NUMBER, abs=1e-6)
     named = any("stop string" in flag.message for flag in found.flags)
     assert named == (told == "by nobody" and past > 1)  # a blank may have been stripped
 
@@ -73,28 +73,28 @@ def test_tokens_past_a_stop_string_do_not_count(past: int, told: str, in_chunks:
 @pytest.mark.parametrize("field", ["stop_reason", "matched_stop"])
 def test_a_token_that_ended_the_answer_counts_whatever_it_spells(field: str) -> None:
     whole = reply("Oslo", [item(*one) for one in (*SAID, *PAST[:1])], **{field: 201})
-    [found] = score_payload(whole)
-    assert found.log_score == pytest.approx(NUMBER + math.log(0.9), abs=1e-6)
+    [found] = score_reply(whole)
+    assert found.log_confidence == pytest.approx(NUMBER + math.log(0.9), abs=1e-6)
 
 
 def test_a_request_without_a_stop_string_leaves_a_token_as_the_only_end() -> None:
     whole = reply("Oslo", [item(*one) for one in (*SAID, *PAST[:1])])
     asked: dict[str, Any] = {"messages": []}
     for options, ends in (({"request": asked}, 0.9), ({"request": asked | {"stop": ["\n"]}}, 1.0), ({}, 1.0)):
-        [found] = score_payload(whole, **options)
-        assert found.log_score == pytest.approx(NUMBER + math.log(ends), abs=1e-6)
+        [found] = score_reply(whole, **options)
+        assert found.log_confidence == pytest.approx(NUMBER + math.log(ends), abs=1e-6)
 
 
 def test_a_message_that_holds_its_stop_string_is_scored_with_it() -> None:
     whole = reply("Oslo\nQ:", [item(*one) for one in SAID + PAST[:3]], stop_reason="\nQ:")
-    [found] = score_payload(whole)
+    [found] = score_reply(whole)
     assert found.text == "Oslo\nQ:"
-    assert found.log_score == pytest.approx(NUMBER + math.log(0.9 * 0.8 * 0.99), abs=1e-6)
+    assert found.log_confidence == pytest.approx(NUMBER + math.log(0.9 * 0.8 * 0.99), abs=1e-6)
 
 
 def scores(value: Any, **options: Any) -> list[float] | None:
     try:
-        return [answer.log_score for answer in score_payload(value, **options)]
+        return [answer.log_confidence for answer in score_reply(value, **options)]
     except SemtokenError:
         return None
 
@@ -134,10 +134,10 @@ def test_a_prefill_in_the_message_does_not_count(given: str, ended: bool) -> Non
     request = {"messages": [*TOLD["messages"][:1], {"role": "assistant", "content": given}]}
     text = f"{given} Paris, France."
     for options in ({"request": request}, {}):
-        [found] = score_payload(reply(text, items, usage=len(items)), **options)  # type: ignore[arg-type]
+        [found] = score_reply(reply(text, items, usage=len(items)), **options)  # type: ignore[arg-type]
         assert found.text.startswith(" Paris, France.")
         wanted = math.log(0.9 * 0.7 * 0.5 * 0.8 * (0.5 if ended else 1))
-        assert found.log_score == pytest.approx(wanted, abs=1e-6)
+        assert found.log_confidence == pytest.approx(wanted, abs=1e-6)
         assert any("prefill" in flag.message for flag in found.flags)
 
 
@@ -147,13 +147,13 @@ def test_an_answer_never_rests_on_its_terminator_alone(text: str, count: int) ->
     """Neither where the message begins with what the list lacks, nor where the list is another message's."""
     items = [item(*one) for one in REST[:count]] + [END]
     with pytest.raises(SemtokenError, match="do not spell the message"):
-        score_payload(reply(text, items))
+        score_reply(reply(text, items))
 
 
 def test_an_answer_whose_first_token_is_lost_is_no_prefill() -> None:
     items = [item(*one) for one in REST[1:]] + [END]
     with pytest.raises(SemtokenError, match="do not spell the message"):
-        score_payload(reply("Paris, France.", items, usage=5))
+        score_reply(reply("Paris, France.", items, usage=5))
 
 
 # --- time
@@ -164,7 +164,7 @@ def seconds(times: int) -> float:
     text = json.dumps(reply((" ab" * times)[: 3 * times // 2], items))
     start = time.process_time()
     with pytest.raises(SemtokenError, match="fits 2 places"):
-        score_payload(text)
+        score_reply(text)
     return time.process_time() - start
 
 
@@ -177,8 +177,8 @@ def test_repeated_tokens_take_time_in_proportion_to_their_number() -> None:
 def test_a_token_whose_bytes_are_an_empty_list_has_its_text(ends: bool) -> None:
     items = [item("Hi", 0.8), item(" you", 0.7), item("<|end|>", 0.6)][: 2 + ends]
     plain = [{**one, "bytes": None} for one in items]
-    [wanted] = score_payload(reply("Hi you", plain))
+    [wanted] = score_reply(reply("Hi you", plain))
     for k in range(len(items)):
         listed = [{**one, "bytes": []} if i == k else one for i, one in enumerate(items)]
-        [scored] = score_payload(reply("Hi you", listed))
-        assert scored.n_tokens == len(items) and scored.log_score == pytest.approx(wanted.log_score, abs=1e-9)
+        [scored] = score_reply(reply("Hi you", listed))
+        assert scored.n_tokens == len(items) and scored.log_confidence == pytest.approx(wanted.log_confidence, abs=1e-9)

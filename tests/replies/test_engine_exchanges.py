@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from semtoken.errors import InvalidInput
-from semtoken.replies import score_payload
+from semtoken.errors import InvalidInputError
+from semtoken.replies import score_reply
 from tests.engines.held.exchanges import (
     SUMS,
     Exchange,
@@ -42,11 +42,11 @@ DRAFTS = "llama-server-draft"
 
 
 def agrees(exchange: Exchange) -> None:
-    payload, problem = reading(exchange.reply)
-    assert payload is not None and not problem
+    parsed_reply, problem = reading(exchange.reply)
+    assert parsed_reply is not None and not problem
     listed = listed_in(exchange.reply)
     for index, choice in enumerate(exchange.choices):
-        assert differences(payload, index, listed[index], choice.own) == pytest.approx(choice.furthest, abs=1e-12)
+        assert differences(parsed_reply, index, listed[index], choice.own) == pytest.approx(choice.furthest, abs=1e-12)
 
 
 @pytest.mark.parametrize("path", HELD, ids=lambda path: path.stem)
@@ -56,9 +56,11 @@ def test_numbers_are_those_that_were_held_against_the_model(path: Path) -> None:
 
 def end_of_read(exchange: Exchange, text: str) -> int:
     """Where the tokens of a stop string begin in the text of a reply that lists them."""
-    payload, _ = reading(exchange.reply)
-    assert payload is not None
-    behind = listed_in(exchange.reply)[0][len(numbers_read(payload, 0)) :] if exchange.name.startswith("stop") else []
+    parsed_reply, _ = reading(exchange.reply)
+    assert parsed_reply is not None
+    behind = (
+        listed_in(exchange.reply)[0][len(numbers_read(parsed_reply, 0)) :] if exchange.name.startswith("stop") else []
+    )
     return text.index(repr(behind[0])) if behind else len(text)
 
 
@@ -89,21 +91,21 @@ def test_any_one_digit_that_is_altered_is_noticed(path: Path) -> None:
 @pytest.mark.parametrize("path", HELD, ids=lambda path: path.stem)
 def test_numbers_are_what_semtoken_calls_them(path: Path) -> None:
     exchange = load(path)
-    payload, _ = reading(exchange.reply)
-    assert payload is not None
+    parsed_reply, _ = reading(exchange.reply)
+    assert parsed_reply is not None
     if exchange.engine == DRAFTS and "zero_log_probabilities" in flags_of(exchange):
-        bounds = [scored.headline.confidence_bounds for scored in score_payload(exchange.reply)]
+        bounds = [scored.headline.confidence_bounds for scored in score_reply(exchange.reply)]
         assert all(found is not None and found[0] == 0 for found in bounds)
         return
-    far = furthest(exchange, payload.distribution)
+    far = furthest(exchange, parsed_reply.distribution)
     if exchange.engine == SILENT_ABOUT_PROCESSING:
         far = furthest(exchange, "processed")
-    if payload.distribution == "unknown":
+    if parsed_reply.distribution == "unknown":
         known = (furthest(exchange, kind) for kind in ("raw", "processed"))
         far = min(value for value in known if value is not None)
     if far is None:  # a grammar that was not applied to the model
         raw = furthest(exchange, "raw")
-        assert payload.distribution == "processed" and raw is not None and raw > CLOSE[exchange.engine]
+        assert parsed_reply.distribution == "processed" and raw is not None and raw > CLOSE[exchange.engine]
     else:
         assert far <= CLOSE[exchange.engine]
 
@@ -111,14 +113,14 @@ def test_numbers_are_what_semtoken_calls_them(path: Path) -> None:
 @pytest.mark.parametrize("path", HELD, ids=lambda path: path.stem)
 def test_the_score_s_log_probability_is_the_model_s_own(path: Path) -> None:
     exchange = load(path)
-    payload, _ = reading(exchange.reply)
-    assert payload is not None
-    if any(choice.segment("answer") is None for choice in payload.choices):
+    parsed_reply, _ = reading(exchange.reply)
+    assert parsed_reply is not None
+    if any(choice.segment("answer") is None for choice in parsed_reply.choices):
         return
-    far = furthest(exchange, payload.distribution)
-    for index, scored in enumerate(score_payload(payload)):
-        read, own = numbers_read(payload, index), exchange.choices[index].own.get(payload.distribution, [])
-        answer = payload.choices[index].segment("answer")
+    far = furthest(exchange, parsed_reply.distribution)
+    for index, scored in enumerate(score_reply(parsed_reply)):
+        read, own = numbers_read(parsed_reply, index), exchange.choices[index].own.get(parsed_reply.distribution, [])
+        answer = parsed_reply.choices[index].segment("answer")
         assert answer is not None
         if len(read) == len(own) and far is not None and far <= CLOSE[exchange.engine]:
             expected = sum(own[-len(answer.steps) :])  # what stands before it is reasoning
@@ -130,9 +132,9 @@ def test_one_altered_digit_is_noticed(path: Path) -> None:
     """Of the item that is furthest from the model, moved further away by the fourth decimal."""
     exchange = load(path)
     for index, choice in enumerate(exchange.choices):
-        payload, _ = reading(exchange.reply)
-        assert payload is not None
-        read, own = numbers_read(payload, index), choice.own["raw"]
+        parsed_reply, _ = reading(exchange.reply)
+        assert parsed_reply is not None
+        read, own = numbers_read(parsed_reply, index), choice.own["raw"]
         place = max(range(len(read)), key=lambda i: abs(read[i] - own[i]))
         altered = copy.deepcopy(exchange)
         items = (list(pieces(altered.reply))[index].get("logprobs") or {}).get("content")
@@ -163,8 +165,8 @@ def test_replies_that_do_not_tell_all_tokens_get_no_number(path: Path) -> None:
     elif exchange.engine == "llama-cpp-python":  # lists each piece of a character, without a name
         assert not problem
         try:
-            assert score_payload(exchange.reply)[0].flags
-        except InvalidInput as error:  # the stream leaves the whole answer out
+            assert score_reply(exchange.reply)[0].flags
+        except InvalidInputError as error:  # the stream leaves the whole answer out
             assert path.stem == "llama-cpp-python-emoji-stream" and "no answer" in str(error)
     else:
         reasons = ("numbers are missing", "no log-probabilities", "do not spell", "steps are missing")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from semtoken import score_payload
-from semtoken.replies import read_payload
+from semtoken import score_reply
+from semtoken.replies import read_reply
 
 ITEMS = [{"token": "Oslo", "logprob": math.log(0.8), "bytes": None, "top_logprobs": []}]
 
@@ -35,8 +35,8 @@ VLLM = {"index": 0, "finish_reason": "stop", "stop_reason": None}
 def test_an_engine_is_named_by_what_only_it_has(
     choice: dict[str, Any], more: dict[str, Any], name: str, distribution: str
 ) -> None:
-    payload = read_payload(reply(choice, **more))
-    assert (payload.format, payload.distribution) == (name, distribution)
+    parsed_reply = read_reply(reply(choice, **more))
+    assert (parsed_reply.format, parsed_reply.distribution) == (name, distribution)
 
 
 @pytest.mark.parametrize("field", ["finish_reason", "stop_reason"])
@@ -52,14 +52,14 @@ def test_an_engine_is_named_by_what_only_it_has(
     ],
 )
 def test_ends_in_other_words_are_what_they_mean(field: str, said: str, flagged: bool, reason: str) -> None:
-    [choice] = read_payload(reply({field: said})).choices
+    [choice] = read_reply(reply({field: said})).choices
     assert choice.finish_reason == reason
-    [found] = score_payload(reply({field: said}))
+    [found] = score_reply(reply({field: said}))
     assert any("cut off" in flag.message for flag in found.flags) == flagged
-    assert found.log_score == pytest.approx(math.log(0.8))
+    assert found.log_confidence == pytest.approx(math.log(0.8))
 
 
 def test_a_reason_of_an_end_is_no_stop_string() -> None:
     items = [*ITEMS, {"token": "stop", "logprob": -0.1, "bytes": None, "top_logprobs": []}]
-    [found] = score_payload(reply({"stop_reason": "stop", "logprobs": {"content": items}}))
+    [found] = score_reply(reply({"stop_reason": "stop", "logprobs": {"content": items}}))
     assert any("not in the message" in flag.message for flag in found.flags)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken import score_payload
+from semtoken import score_reply
 from semtoken.errors import SemtokenError
-from semtoken.replies.checking import check_replies
+from semtoken.replies.checking import rank_replies
 from semtoken.replies.formats.within import DEEPEST
 from tests.replies.test_ends_of_answers import item, reply
 
@@ -55,12 +55,12 @@ del EXPORTS["stream"]
 
 @pytest.mark.parametrize("name", EXPORTS)
 def test_an_export_is_read_wherever_its_reply_stands(name: str, tmp_path: Path) -> None:
-    [found] = score_payload(copy.deepcopy(EXPORTS[name]))
-    assert found.text == "Oslo" and found.log_score == pytest.approx(NUMBER, abs=1e-6)
+    [found] = score_reply(copy.deepcopy(EXPORTS[name]))
+    assert found.text == "Oslo" and found.log_confidence == pytest.approx(NUMBER, abs=1e-6)
     path = tmp_path / "export.json"
     path.write_text(EXPORTS[name] if isinstance(EXPORTS[name], str) else json.dumps(EXPORTS[name]), encoding="utf-8")
-    [answer] = check_replies([str(path)]).answers
-    assert answer.response.log_score == pytest.approx(NUMBER, abs=1e-6)
+    [answer] = rank_replies([str(path)]).answers
+    assert answer.response.log_confidence == pytest.approx(NUMBER, abs=1e-6)
     assert answer.question == ("Capital of Norway?" if "Capital" in json.dumps(EXPORTS[name]) else None)
 
 
@@ -97,8 +97,8 @@ def put(value: Any, reply: Any) -> Any:
 @given(WRAPPED)
 def test_members_lists_and_texts_of_json_hide_no_reply(wrapped: Any) -> None:
     value = {"id": "7", "kept": put(wrapped, REPLY)}
-    [found] = score_payload(value)
-    assert found.log_score == pytest.approx(NUMBER, abs=1e-6)
+    [found] = score_reply(value)
+    assert found.log_confidence == pytest.approx(NUMBER, abs=1e-6)
 
 
 @pytest.mark.parametrize(("depth", "read"), [(DEEPEST, True), (DEEPEST + 1, False)])
@@ -107,10 +107,10 @@ def test_replies_are_looked_for_down_to_a_stated_depth(depth: int, read: bool) -
     for _ in range(depth):
         value = {"in": value}
     if read:
-        assert score_payload(value)[0].log_score == pytest.approx(NUMBER, abs=1e-6)
+        assert score_reply(value)[0].log_confidence == pytest.approx(NUMBER, abs=1e-6)
     else:
         with pytest.raises(SemtokenError, match="no reply that semtoken understands"):
-            score_payload(value)
+            score_reply(value)
 
 
 def test_two_different_replies_are_refused_with_their_paths_and_forms() -> None:
@@ -123,9 +123,9 @@ def test_two_different_replies_are_refused_with_their_paths_and_forms() -> None:
         ]
     }
     with pytest.raises(SemtokenError, match=r"'chat' at a\.b, 'gemini' at c, and nothing says which is meant"):
-        score_payload({"a": {"b": REPLY}, "c": gemini})
+        score_reply({"a": {"b": REPLY}, "c": gemini})
     with pytest.raises(SemtokenError, match=r"'chat' at reply, 'chat' at judge"):
-        score_payload({"id": 1, "reply": REPLY, "judge": OTHER})
+        score_reply({"id": 1, "reply": REPLY, "judge": OTHER})
 
 
 def test_replies_side_by_side_are_all_read(tmp_path: Path) -> None:
@@ -134,9 +134,9 @@ def test_replies_side_by_side_are_all_read(tmp_path: Path) -> None:
     path = tmp_path / "all.json"
     for value in (by_id, log, {"runs": [json.dumps(line) for line in log["samples"]]}):  # type: ignore[union-attr]
         path.write_text(json.dumps(value), encoding="utf-8")
-        found = check_replies([str(path)])
+        found = rank_replies([str(path)])
         assert {answer.id: answer.text for answer in found.answers} == {"q1": "Oslo", "q2": "Bergen", "q3": "Oslo"}
-        assert [answer.text for answer in score_payload(value)] == ["Oslo", "Bergen", "Oslo"]
+        assert [answer.text for answer in score_reply(value)] == ["Oslo", "Bergen", "Oslo"]
 
 
 def test_a_reply_without_numbers_beside_others_is_not_lost(tmp_path: Path) -> None:
@@ -144,11 +144,11 @@ def test_a_reply_without_numbers_beside_others_is_not_lost(tmp_path: Path) -> No
     silent["choices"][0]["logprobs"] = None
     path = tmp_path / "all.json"
     path.write_text(json.dumps({"samples": [{"id": "a", "output": REPLY}, {"id": "b", "output": silent}]}))
-    found = check_replies([str(path)])
+    found = rank_replies([str(path)])
     assert [answer.id for answer in found.answers] == ["a"] and "no log-prob" in found.refused[0].reason
     both = {"choices": [*REPLY["choices"], silent["choices"][0] | {"index": 1}]}
     path.write_text(json.dumps({"custom_id": "q", "response": {"body": both}}))
-    found = check_replies([str(path)])
+    found = rank_replies([str(path)])
     assert [answer.id for answer in found.answers] == ["q/0"]
     assert found.refused[0].id == "q/1" and "no log-prob" in found.refused[0].reason
 
@@ -174,11 +174,11 @@ def test_a_reply_without_numbers_beside_others_is_not_lost(tmp_path: Path) -> No
 )
 def test_what_holds_no_reply_is_called_by_its_own_name(value: Any, told: str, tmp_path: Path) -> None:
     with pytest.raises(SemtokenError, match=told):
-        score_payload(value)
+        score_reply(value)
     path = tmp_path / "odd.json"
     path.write_text(json.dumps(value))
     with pytest.raises(SemtokenError, match=told):
-        check_replies([str(path)])
+        rank_replies([str(path)])
 
 
 def test_entries_without_names_count_once() -> None:
@@ -193,6 +193,6 @@ def test_entries_without_names_count_once() -> None:
         }
         for text, p in (("Os", 0.8), ("lo", 0.9))
     ]
-    [found] = score_payload(reply("Oslo", items))
-    assert found.log_score == pytest.approx(NUMBER, abs=1e-6)
-    assert found.uncertainty_bounds[0] <= 0.28 <= found.uncertainty_bounds[1] + 1e-6
+    [found] = score_reply(reply("Oslo", items))
+    assert found.log_confidence == pytest.approx(NUMBER, abs=1e-6)
+    assert found.sequence_uncertainty_interval[0] <= 0.28 <= found.sequence_uncertainty_interval[1] + 1e-6

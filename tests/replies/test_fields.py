@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import semtoken as st
-from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.replies.checking.fields import NO_JSON, field_records, read_schema
 from tests.cli.run import invoke
@@ -54,7 +54,7 @@ def test_a_field_of_another_type_than_its_schema_lists_is_told(types: Any, value
     text = f'{{"a": {value}}}'
     content = [{"token": letter, "logprob": -0.01, "top_logprobs": []} for letter in text]
     choice = {"message": {"content": text}, "logprobs": {"content": content}, "finish_reason": "stop"}
-    [answer] = st.score_payload({"choices": [choice]})
+    [answer] = st.score_reply({"choices": [choice]})
     [field] = field_records(answer, {"type": "object", "properties": {"a": {"type": types}}})
     kind = {'"x"': "string", "5": "number", "true": "boolean", "null": "null"}[value]
     assert ("The schema asks for" in field["note"]) is not (
@@ -93,7 +93,7 @@ def test_fields_are_written_as_the_ending_says(folder: Path, ending: str) -> Non
     assert "/total" in target.read_text(encoding="utf-8")
 
 
-def test_labelled_fields_give_chances_and_decisions_and_answers_keep_theirs(folder: Path) -> None:
+def test_labeled_fields_give_chances_and_decisions_and_answers_keep_theirs(folder: Path) -> None:
     """Replies -> table -> labels -> calibrator -> decisions, as the page of the documentation says."""
     draw = random.Random(0)
     lines = []
@@ -110,18 +110,18 @@ def test_labelled_fields_give_chances_and_decisions_and_answers_keep_theirs(fold
     rows = table(folder / "fields.csv")
     for row in rows:
         row["correct"] = str(int(draw.random() < float(row["confidence"])))
-    with (folder / "labelled.csv").open("w", encoding="utf-8", newline="") as file:
+    with (folder / "labeled.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    run("calibrate", folder / "labelled.csv", "-o", folder / "calibrator", "--alpha", "0.4")
+    run("calibrate", folder / "labeled.csv", "-o", folder / "calibrator", "--alpha", "0.4")
     run(*asked, folder / "decided.csv", "--calibrator", folder / "calibrator")
     decided = table(folder / "decided.csv")
     chances = [float(row["chance"]) for row in decided]
     assert chances == sorted(chances) and {row["decision"] for row in decided} == {"accept", "check"}
     applied = CalibratorInUse.load(folder / "calibrator")
-    [answer] = st.score_payload(lines[0]["response"])
-    with pytest.raises(CalibratorMismatch):
+    [answer] = st.score_reply(lines[0]["response"])
+    with pytest.raises(CalibratorMismatchError):
         applied.block(answer)
     assert field_records(answer, schema, applied)[0]["chance"] is not None
 
@@ -140,7 +140,7 @@ def test_a_model_extracts_and_a_second_run_changes_nothing(folder: Path) -> None
     found = {(row["document"], row["path"]): row for row in table(folder / "fields.csv")}
     assert set(found) == {("a", "/city"), ("a", "/open"), ("b", "/city"), ("b", "/open")}
     assert found["b", "/open"]["present"] == "false" and found["a", "/city"]["value"] == "Lima"
-    [answer] = st.STC.from_pretrained().score(["x"], [documents[0]["response"]])
+    [answer] = st.ScoredModel.from_pretrained().score(["x"], [documents[0]["response"]])
     parts = {part.path: part.confidence for part in answer.parts("field", schema=schema)}
     for path, confidence in parts.items():
         assert float(found["a", str(path)]["confidence"]) == pytest.approx(confidence, rel=1e-3)  # padded together
@@ -160,7 +160,7 @@ def test_what_is_no_schema_is_refused(tmp_path: Path, content: Any, told: str) -
     path = tmp_path / "schema.json"
     if content is not None:
         path.write_text(content, encoding="utf-8")
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInputError, match=told):
         read_schema(path)
 
 

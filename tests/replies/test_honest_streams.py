@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.errors import SemtokenError
-from semtoken.replies import PayloadStream, read_payload, score_payload
+from semtoken.replies import ReplyStream, read_reply, score_reply
 from semtoken.support.sse import EventReader
 from tests.replies.recorded import STREAMED, clusters, recording
 
@@ -114,7 +114,7 @@ def test_the_reader_is_linear() -> None:
 def numbers(reply: Any) -> list[tuple[float, float]] | None:
     """The intervals of a reply; None where there are none."""
     try:
-        return [result.uncertainty_bounds for result in score_payload(reply, clusters())]
+        return [result.sequence_uncertainty_interval for result in score_reply(reply, clusters())]
     except SemtokenError:
         return None
 
@@ -186,7 +186,7 @@ def test_a_damaged_stream_has_no_number(name: str, data: st.DataObject) -> None:
 def test_a_stream_that_ends_early_has_no_number(name: str) -> None:
     """The rest of the answer is not known, so no interval could hold its uncertainty."""
     events = events_of(name)
-    whole = len(read_payload(b"".join(events)).choices)
+    whole = len(read_reply(b"".join(events)).choices)
     for kept in range(1, len(events)):
         found = numbers(b"".join(events[:kept]))
         if found is not None:  # what is missing is the usage, or "[DONE]"
@@ -195,7 +195,7 @@ def test_a_stream_that_ends_early_has_no_number(name: str) -> None:
 
 def test_an_error_is_not_forgotten() -> None:
     events = events_of("vllm-chat")
-    stream = PayloadStream()
+    stream = ReplyStream()
     stream.feed(events[0])
     with pytest.raises(SemtokenError):
         stream.feed(b"data: {\n\n")

@@ -1,4 +1,4 @@
-"""Damaged and hostile replies end in an error of semtoken or in a payload, never in anything else, and soon."""
+"""Damaged and hostile replies end in an error of semtoken or in a reply, never in anything else, and soon."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken.errors import BackendError, InvalidInput, SemtokenError
-from semtoken.replies import Payload, PayloadStream, known_formats, read_payload, score_payload
+from semtoken.errors import BackendError, InvalidInputError, SemtokenError
+from semtoken.replies import Reply, ReplyStream, known_formats, read_reply, score_reply
 from tests.replies.recorded import NAMES, STREAMED, clusters, recording
 
 JUNK = st.recursive(
@@ -56,22 +56,22 @@ def changed(value: Any, path: tuple[Any, ...], what: str, junk: Any) -> Any:
 
 def must_end_well(reply: Any, format: str | None = None) -> None:
     try:
-        payload = read_payload(reply, format)
+        parsed_reply = read_reply(reply, format)
     except SemtokenError:
         return
-    assert isinstance(payload, Payload)
-    for choice in payload.choices:
+    assert isinstance(parsed_reply, Reply)
+    for choice in parsed_reply.choices:
         for segment in choice.segments:
             for step in segment.steps:
                 for token in (step.chosen, *step.top):
                     assert token.log_prob <= 0
                     assert token.id is None or token.id >= 0
     try:
-        results = score_payload(payload, clusters())
+        results = score_reply(parsed_reply, clusters())
     except SemtokenError:
         return
     for result in results:
-        low, high = result.uncertainty_bounds
+        low, high = result.sequence_uncertainty_interval
         assert 0 <= low <= high <= 1
 
 
@@ -138,26 +138,26 @@ def test_any_bytes(junk: bytes) -> None:
     ],
 )
 def test_what_is_no_reply(reply: Any, words: str) -> None:
-    with pytest.raises(InvalidInput, match=words):
-        read_payload(reply)
+    with pytest.raises(InvalidInputError, match=words):
+        read_reply(reply)
 
 
 def test_a_report_of_an_error() -> None:
     with pytest.raises(BackendError, match="The server reports an error: no such model"):
-        read_payload({"error": {"message": "no such\nmodel", "type": "invalid_request_error"}})
+        read_reply({"error": {"message": "no such\nmodel", "type": "invalid_request_error"}})
 
 
 @pytest.mark.parametrize("value", [3.5, "x", True, 10**400])
 def test_what_is_no_log_probability(value: Any) -> None:
     reply = copy.deepcopy(recording("openai-chat").reply)
     reply["choices"][0]["logprobs"]["content"][0]["top_logprobs"][1]["logprob"] = value
-    with pytest.raises(InvalidInput, match=r"content\[0\].top_logprobs\[1\].logprob must be"):
-        read_payload(reply)
+    with pytest.raises(InvalidInputError, match=r"content\[0\].top_logprobs\[1\].logprob must be"):
+        read_reply(reply)
 
 
 def test_an_unknown_format() -> None:
-    with pytest.raises(InvalidInput, match="There is no format 'gpt'"):
-        read_payload({}, "gpt")
+    with pytest.raises(InvalidInputError, match="There is no format 'gpt'"):
+        read_reply({}, "gpt")
 
 
 def test_a_foreign_object_that_cannot_be_dumped() -> None:
@@ -165,8 +165,8 @@ def test_a_foreign_object_that_cannot_be_dumped() -> None:
         def model_dump(self, **_: Any) -> None:
             raise RuntimeError("no")
 
-    with pytest.raises(InvalidInput, match="Broken cannot be turned into plain values: no"):
-        read_payload(Broken())
+    with pytest.raises(InvalidInputError, match="Broken cannot be turned into plain values: no"):
+        read_reply(Broken())
 
 
 @pytest.mark.parametrize("step", ["a", "\ufffd", ""])
@@ -177,12 +177,12 @@ def test_long_replies_made_to_be_slow_end_soon(step: str) -> None:
         message = {"content": text, "reasoning": "a" * 3_000 + "c"}
         reply = {"choices": [{"message": message, "logprobs": {"content": [item] * 15_000}}]}
         started = time.monotonic()
-        read_payload(reply)
+        read_reply(reply)
         assert time.monotonic() - started < 20
 
 
 def test_an_endless_event_is_refused() -> None:
-    stream = PayloadStream()
-    with pytest.raises(InvalidInput, match="more than 64 million characters"):
+    stream = ReplyStream()
+    with pytest.raises(InvalidInputError, match="more than 64 million characters"):
         for _ in range(70):
             stream.feed(b"x" * 2**20)

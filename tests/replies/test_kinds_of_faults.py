@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken import score_payload
+from semtoken import score_reply
 from semtoken.clustering.tokenizers import byte_alphabet
 from semtoken.errors import SemtokenError
-from semtoken.replies import read_payload
+from semtoken.replies import read_reply
 
 Item = dict[str, Any]
 LETTERS = {value: key for key, value in byte_alphabet().items()}
@@ -39,8 +39,8 @@ FAULTS = st.sampled_from([None, math.nan, math.inf, -math.inf, -9999.0, -3.4e38]
 
 
 def log_of(value: Any, **options: Any) -> float:
-    [found] = score_payload(value, **options)
-    return found.log_score
+    [found] = score_reply(value, **options)
+    return found.log_confidence
 
 
 @given(st.lists(st.sampled_from([" and", " then", "so", " No"]), min_size=1, max_size=4), st.booleans())
@@ -57,7 +57,7 @@ def test_thinking_in_the_content_is_reasoning(words: list[str], opened: bool) ->
 def test_an_answer_that_fits_several_places_gets_no_number(times: int) -> None:
     items = [item(" No", -0.5 - 0.01 * i) for i in range(times)]
     with pytest.raises(SemtokenError, match=r"fits \d places"):
-        score_payload(reply("No", items))
+        score_reply(reply("No", items))
     stopped = reply("No", items)
     stopped["choices"][0]["stop_reason"] = " No" * (times - 1)
     assert log_of(stopped) <= -0.5
@@ -70,8 +70,8 @@ def test_a_rival_without_a_number_ends_nothing(data: st.DataObject, value: float
     before = rival.pop("logprob")
     if data.draw(st.booleans()):
         rival["logprob"] = value
-    [found] = score_payload(json.loads(json.dumps(reply("Oslo.", items))))
-    low, high = found.uncertainty_bounds
+    [found] = score_reply(json.loads(json.dumps(reply("Oslo.", items))))
+    low, high = found.sequence_uncertainty_interval
     assert low - 1e-4 <= 1 - math.exp(NUMBER) <= high + 1e-4, before
 
 
@@ -80,10 +80,10 @@ def test_a_chosen_token_without_a_number_is_never_certain(at: int, value: float 
     items = copy.deepcopy(SAID)
     items[at]["logprob"], items[at]["top_logprobs"] = value, []
     try:
-        [found] = score_payload(reply("Oslo.", items))
+        [found] = score_reply(reply("Oslo.", items))
     except SemtokenError:
         return
-    assert found.uncertainty_bounds[1] >= 1 - 1e-6
+    assert found.sequence_uncertainty_interval[1] >= 1 - 1e-6
     assert found.flags
 
 
@@ -92,7 +92,7 @@ def test_nothing_but_zeros_without_lists_is_refused(count: int) -> None:
     words = ["Yes", *[" yes"] * (count - 1)]
     items = [item(word, 0.0) | {"top_logprobs": []} for word in words]
     with pytest.raises(SemtokenError, match="log-probability 0"):
-        score_payload(reply("".join(words), items))
+        score_reply(reply("".join(words), items))
 
 
 @given(st.booleans(), st.sampled_from(["Oslo liegt.", "né à Oslo", "東京", "a b"]))
@@ -113,7 +113,7 @@ def test_fewer_items_than_tokens_are_told(count: int, end: str) -> None:
     items = [item("東京", -0.30001), item("。", -0.20001)]
     value = reply("東京。", items, end=end) | {"usage": {"completion_tokens": count}}
     try:
-        [found] = score_payload(value)
+        [found] = score_reply(value)
     except SemtokenError as error:
         assert count > 2 and f"{count} tokens" in str(error)
         return
@@ -123,7 +123,7 @@ def test_fewer_items_than_tokens_are_told(count: int, end: str) -> None:
 @pytest.mark.parametrize("reason", ["error", "abort", "content_filter", "SAFETY", "recitation", "whatever"])
 def test_an_end_that_is_not_the_models_own_is_told(reason: str) -> None:
     try:
-        [found] = score_payload(reply("Oslo.", SAID, end=reason))
+        [found] = score_reply(reply("Oslo.", SAID, end=reason))
     except SemtokenError as error:
         assert reason in str(error)
     else:
@@ -135,11 +135,11 @@ def test_an_error_beside_an_answer_refuses_it(place: str) -> None:
     value = reply("Oslo.", SAID)
     (value if place == "reply" else value["choices"][0])["error"] = {"message": "Provider gone"}
     with pytest.raises(SemtokenError, match="Provider gone"):
-        read_payload(value)
+        read_reply(value)
     stream = {"choices": [], "error": {"message": "Provider gone"}}
     chunks = [{"choices": [{"index": 0, "delta": {"content": "Oslo"}, "logprobs": {"content": SAID[:1]}}]}, stream]
     with pytest.raises(SemtokenError, match="Provider gone"):
-        read_payload(chunks)
+        read_reply(chunks)
 
 
 WORD = st.text("abcde", min_size=1, max_size=4)
@@ -168,7 +168,7 @@ def test_chunks_that_repeat_what_came_before_give_no_number(
         assert log_of(streamed(parts)) == log_of(whole)
     for repeating in ([items[:end] for end in ends], [*parts, items]):
         with pytest.raises(SemtokenError, match="repeat the tokens before them"):
-            score_payload(streamed(repeating))
+            score_reply(streamed(repeating))
 
 
 @given(
@@ -187,23 +187,23 @@ def test_a_stop_string_of_the_request_is_as_good_as_one_of_the_reply(
     of_reply = reply(said, items)
     of_reply["choices"][0]["stop_reason"] = stop
     try:
-        [told] = score_payload(of_reply)
+        [told] = score_reply(of_reply)
     except SemtokenError as error:
         with pytest.raises(SemtokenError, match=re.escape(str(error))):
-            score_payload(reply(said, items), request=asked)
+            score_reply(reply(said, items), request=asked)
         return
     for found in (reply(said, items), streamed([items])):
         if isinstance(found, list):
             found[0]["choices"][0]["delta"]["content"] = said
-        [known] = score_payload(found, request=asked)
-        assert (known.log_score, known.flags) == (told.log_score, told.flags)
+        [known] = score_reply(found, request=asked)
+        assert (known.log_confidence, known.flags) == (told.log_confidence, told.flags)
         assert not any("not in the message" in flag.message for flag in known.flags)
 
 
 @pytest.mark.parametrize("stop", [[], ["elsewhere"], [" "], "\n"])
 def test_another_stop_string_explains_nothing(stop: Any) -> None:
     items = [*SAID, item("###", -0.4), item(" more", -0.5)]
-    [found] = score_payload(reply("Oslo.", items), request={"messages": [], "stop": stop})
+    [found] = score_reply(reply("Oslo.", items), request={"messages": [], "stop": stop})
     assert any("not in the message" in flag.message for flag in found.flags)
 
 
@@ -213,8 +213,8 @@ def test_a_zero_without_a_list_among_lists_of_one_says_nothing(numbers: list[flo
     items = [item(f" w{i}", number) for i, number in enumerate(numbers)]
     at = data.draw(st.integers(0, len(items)))
     items.insert(at, item(" zero", 0.0) | {"top_logprobs": []})
-    [found] = score_payload(reply("".join(one["token"] for one in items), items))
-    assert found.uncertainty_bounds[1] == 1
+    [found] = score_reply(reply("".join(one["token"] for one in items), items))
+    assert found.sequence_uncertainty_interval[1] == 1
     assert any("says nothing" in flag.message for flag in found.flags)
 
 
@@ -226,12 +226,12 @@ def test_a_character_whose_pieces_are_missing_is_told(data: st.DataObject) -> No
         {"token": "\ufffd", "logprob": -0.31 - 0.01 * i, "bytes": [byte], "top_logprobs": []}
         for i, byte in enumerate(text.encode())
     ]
-    [whole] = score_payload(reply(text, steps))
-    assert whole.log_score == pytest.approx(sum(step["logprob"] for step in steps), abs=1e-4)
+    [whole] = score_reply(reply(text, steps))
+    assert whole.log_confidence == pytest.approx(sum(step["logprob"] for step in steps), abs=1e-4)
     assert not any("character" in flag.message for flag in whole.flags)
     lost = data.draw(st.integers(0, len(steps) - 2))
     try:
-        [found] = score_payload(reply(text, steps[:lost] + steps[lost + 1 :]))
+        [found] = score_reply(reply(text, steps[:lost] + steps[lost + 1 :]))
     except SemtokenError:
         return
     assert any("make no character" in flag.message for flag in found.flags)
@@ -248,7 +248,7 @@ def test_a_reply_within_something_else_is_read(name: str, beside: dict[str, Any]
     assert log_of({"id": 1, **value, "again": within}) == log_of(within)  # the same twice
     other = reply("Oslo.", [{**one, "logprob": one["logprob"] - 0.5, "top_logprobs": []} for one in SAID])
     with pytest.raises(SemtokenError, match=r"'chat' at .*'chat' at other, and nothing says which is meant"):
-        score_payload({"id": 1, **value, "other": other})
+        score_reply({"id": 1, **value, "other": other})
 
 
 @pytest.mark.parametrize(
@@ -270,16 +270,16 @@ def test_a_reply_within_something_else_is_read(name: str, beside: dict[str, Any]
 )
 def test_what_is_no_reply_is_called_by_its_name(value: Any, told: str) -> None:
     with pytest.raises(SemtokenError, match=told):
-        score_payload(value)
+        score_reply(value)
 
 
 @pytest.mark.parametrize(("end", "flagged"), [(1, False), ("FinishReason.STOP", False), (3, True), ("SAFETY", True)])
 def test_reasons_of_an_end_as_pythons_clients_save_them(end: Any, flagged: bool) -> None:
     chosen = [{"token": "Oslo", "log_probability": -0.1}]
     candidate = {"content": {"parts": [{"text": "Oslo"}]}, "finish_reason": end}
-    [found] = score_payload({"candidates": [candidate | {"logprobs_result": {"chosen_candidates": chosen}}]})
+    [found] = score_reply({"candidates": [candidate | {"logprobs_result": {"chosen_candidates": chosen}}]})
     assert any("SAFETY" in flag.message for flag in found.flags) is flagged
-    assert found.log_score == pytest.approx(-0.1, abs=1e-4)
+    assert found.log_confidence == pytest.approx(-0.1, abs=1e-4)
 
 
 @pytest.mark.parametrize("done", [True, False])
@@ -292,8 +292,8 @@ def test_a_stream_without_a_reason_of_its_end_is_flagged_or_refused(done: bool, 
     sent = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + ("data: [DONE]\n\n" if done else "")
     if not end and not done:
         with pytest.raises(SemtokenError, match="ended before"):
-            score_payload(sent)
+            score_reply(sent)
         return
-    [found] = score_payload(sent)
-    assert found.log_score == pytest.approx(NUMBER, abs=1e-4)
+    [found] = score_reply(sent)
+    assert found.log_confidence == pytest.approx(NUMBER, abs=1e-4)
     assert any("finish_reason" in flag.message for flag in found.flags) is not bool(end)

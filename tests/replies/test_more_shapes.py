@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from semtoken import score_payload
+from semtoken import score_reply
 from semtoken.errors import SemtokenError
-from semtoken.replies import read_payload
+from semtoken.replies import read_reply
 from semtoken.replies.formats.base import HiddenFields, Place
 from semtoken.replies.formats.ollama import OllamaChat
 from semtoken.replies.formats.openai_choices import OpenAIChat, OpenAICompletions
@@ -156,23 +156,23 @@ SHAPES: dict[str, tuple[str, Any, float]] = {
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_its_numbers_are_read(name: str) -> None:
-    format, reply, log_score = SHAPES[name]
-    assert read_payload(reply).format == format
-    assert [choice.index for choice in read_payload(reply).choices] == [0]
-    [found] = score_payload(reply)
-    assert found.log_score == pytest.approx(log_score, abs=1e-4)
+    format, reply, log_confidence = SHAPES[name]
+    assert read_reply(reply).format == format
+    assert [choice.index for choice in read_reply(reply).choices] == [0]
+    [found] = score_reply(reply)
+    assert found.log_confidence == pytest.approx(log_confidence, abs=1e-4)
 
 
 @pytest.mark.parametrize("reply", [ollama("Oslo"), lines(ollama("Oslo", logprobs=TOP[:1]), ollama(""))])
 def test_an_answer_of_ollama_that_is_not_done_gets_no_number(reply: Any) -> None:
     with pytest.raises(SemtokenError, match=r"not done|ended before"):
-        score_payload(reply)
+        score_reply(reply)
 
 
 def test_an_average_is_called_one() -> None:
     reply = {"candidates": [{"content": {"parts": [{"text": "Oslo"}]}, "finishReason": "STOP", "avgLogprobs": -0.2}]}
     with pytest.raises(SemtokenError, match=r"average.*responseLogprobs"):
-        score_payload(reply)
+        score_reply(reply)
 
 
 def chat(count: int | None = None, choices: int = 1) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def chat(count: int | None = None, choices: int = 1) -> dict[str, Any]:
 @pytest.mark.parametrize(("count", "flagged"), [(2, False), (4, False), (6, False), (7, True), (20, True)])
 def test_the_count_of_several_choices_is_held_against_their_lists(count: int, flagged: bool) -> None:
     """That of one choice, of both, and of both with their terminators are right; more than these is not."""
-    for found in score_payload(chat(count=count, choices=2)):
+    for found in score_reply(chat(count=count, choices=2)):
         assert any(f"counts {count} tokens in all choices and lists 4" in one.message for one in found.flags) is flagged
 
 
@@ -200,7 +200,7 @@ def test_the_count_of_several_choices_is_held_against_their_lists(count: int, fl
     ],
 )
 def test_counts_of_gemini_and_responses_are_held_against_the_list(reply: Any) -> None:
-    [found] = score_payload(reply)
+    [found] = score_reply(reply)
     assert any("counts 9 tokens and lists 1" in one.message for one in found.flags)
 
 
@@ -213,26 +213,26 @@ def test_an_empty_reason_is_no_end(going_on: str | None) -> None:
     for part, one in zip(parts, items, strict=True):
         part["choices"][0]["logprobs"] = {"content": [one]}
     last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-    assert len(score_payload(events(*parts, last))[0].tokens) == 2
+    assert len(score_reply(events(*parts, last))[0].tokens) == 2
     with pytest.raises(SemtokenError, match="ended before"):
-        score_payload(events(*parts))
+        score_reply(events(*parts))
 
 
 def test_watsonx_lists_its_tokens_beside_the_text() -> None:
     best = [{"text": "Oslo", "logprob": -0.2}, {"text": "Bergen", "logprob": -2.0}]
     tokens = [best[0] | {"rank": 1, "top_tokens": best}, {"text": ".", "logprob": -0.1}]
     result = {"generated_text": "Oslo.", "generated_token_count": 2, "generated_tokens": tokens}
-    [found] = score_payload({"model_id": "granite", "results": [result]})
-    assert found.log_score == pytest.approx(-0.3, abs=1e-4)
+    [found] = score_reply({"model_id": "granite", "results": [result]})
+    assert found.log_confidence == pytest.approx(-0.3, abs=1e-4)
     assert [other.text for other in found.tokens[0].alternatives] == ["Bergen"]
 
 
 def test_a_clipped_number_of_the_chosen_token_is_no_number() -> None:
     reply = chat()
     reply["choices"][0]["logprobs"]["content"][0] |= {"logprob": -100.0, "top_logprobs": [token("Oslo", -100.0)]}
-    [found] = score_payload(reply)
+    [found] = score_reply(reply)
     assert "missing_log_probability" in [flag.code for flag in found.flags]
-    assert found.uncertainty_bounds[0] < 0.5 and found.uncertainty_bounds[1] == 1
+    assert found.sequence_uncertainty_interval[0] < 0.5 and found.sequence_uncertainty_interval[1] == 1
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_a_clipped_number_of_the_chosen_token_is_no_number() -> None:
 )
 def test_what_cannot_be_read_is_called_by_its_name(reply: Any, told: str) -> None:
     with pytest.raises(SemtokenError, match=told):
-        score_payload(reply)
+        score_reply(reply)
 
 
 def test_another_message_in_place_of_an_answer_keeps_its_id() -> None:
@@ -284,7 +284,7 @@ def test_calls_of_ollama_are_read_by_name_and_arguments() -> None:
         {"function": {"name": "weather", "arguments": {"city": "Oslo"}}},
         {"function": {"name": "now"}},
     ]
-    [choice] = read_payload(reply).choices
+    [choice] = read_reply(reply).choices
     assert [(part.kind, part.text) for part in choice.segments] == [("tool_call", 'weather({"city": "Oslo"})\nnow({})')]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken.replies import PayloadChoice, read_payload
+from semtoken.replies import ReplyChoice, read_reply
 
 Token = tuple[bytes, str | None]
 WORDS = st.text(st.sampled_from("ab é東🙂.\n<>"), min_size=1, max_size=12)
@@ -22,13 +22,13 @@ def item(spelled: bytes, *, with_bytes: bool = True) -> dict[str, Any]:
 
 def choice(
     message: dict[str, Any], tokens: list[bytes], *, with_bytes: bool = True, finish: str = "stop"
-) -> PayloadChoice:
+) -> ReplyChoice:
     logprobs = {"content": [item(token, with_bytes=with_bytes) for token in tokens]}
     raw = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": finish}
-    return read_payload({"object": "chat.completion", "choices": [raw]}).choices[0]
+    return read_reply({"object": "chat.completion", "choices": [raw]}).choices[0]
 
 
-def spelled(found: PayloadChoice, kind: Any) -> list[bytes | None] | None:
+def spelled(found: ReplyChoice, kind: Any) -> list[bytes | None] | None:
     segment = found.segment(kind)
     return None if segment is None else [step.chosen.bytes for step in segment.steps]
 
@@ -160,12 +160,12 @@ def test_a_step_without_a_log_probability(value: float | None) -> None:
     first, second = item(b"In"), item(b"dia") | {"logprob": value}
     logprobs = {"content": [first, second]}
     raw = {"index": 0, "message": {"content": "India"}, "logprobs": logprobs}
-    [segment] = read_payload({"object": "chat.completion", "choices": [raw]}).choices[0].segments
+    [segment] = read_reply({"object": "chat.completion", "choices": [raw]}).choices[0].segments
     assert segment.problem is not None and segment.problem.startswith("1 of 2 steps have no log-probability")
 
 
 def test_lists_of_different_length() -> None:
     logprobs = {"tokens": ["In", "dia"], "token_logprobs": [-1.0], "top_logprobs": None}
     reply = {"object": "text_completion", "choices": [{"index": 0, "text": "India", "logprobs": logprobs}]}
-    [segment] = read_payload(reply).choices[0].segments
+    [segment] = read_reply(reply).choices[0].segments
     assert segment.problem is not None and "2 tokens, 1 token_logprobs" in segment.problem

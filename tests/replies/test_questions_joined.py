@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from semtoken.errors import InvalidInput
-from semtoken.replies.checking import CheckedReplies, check_replies
+from semtoken.errors import InvalidInputError
+from semtoken.replies.checking import RankedReplies, rank_replies
 from semtoken.replies.checking.ids import identifiers, is_id_name, may_identify
 from tests.cli.run import invoke
 from tests.replies.test_check import reply
@@ -53,12 +53,12 @@ def written(path: Path, lines: list[Line]) -> Path:
     return path
 
 
-def check(tmp_path: Path, replies: list[Line], questions: list[Line]) -> CheckedReplies:
+def check(tmp_path: Path, replies: list[Line], questions: list[Line]) -> RankedReplies:
     asked = written(tmp_path / "questions.jsonl", questions)
-    return check_replies([str(written(tmp_path / "replies.jsonl", replies))], questions=asked)
+    return rank_replies([str(written(tmp_path / "replies.jsonl", replies))], questions=asked)
 
 
-def right(found: CheckedReplies) -> bool:
+def right(found: RankedReplies) -> bool:
     return all(answer.question == f"Q{answer.text[1:]}?" for answer in found.answers)
 
 
@@ -96,7 +96,7 @@ def test_an_id_of_one_side_alone_is_no_order(tmp_path: Path, name: str, in_repli
     ids = [{name: f"r20-{i}"} for i in range(4)]
     lines = [(ids[i] if in_replies else {}) | {"reply": answered(i)} for i in range(4)]
     questions = [({} if in_replies else ids[i]) | {"question": f"Q{i}?"} for i in range(4)]
-    with pytest.raises(InvalidInput, match="4 replies and 4 questions"):
+    with pytest.raises(InvalidInputError, match="4 replies and 4 questions"):
         check(tmp_path, lines, questions)
 
 
@@ -127,13 +127,13 @@ def test_the_id_of_a_server_joins_where_the_questions_name_it(tmp_path: Path) ->
     lines = [answered(i) | {"id": f"chatcmpl-{i}f"} for i in orders(4)]
     found = check(tmp_path, lines, [{"response_id": f"chatcmpl-{i}f", "question": f"Q{i}?"} for i in range(4)])
     assert right(found)
-    alone = check_replies([str(tmp_path / "replies.jsonl")])  # without questions it is all that there is
+    alone = rank_replies([str(tmp_path / "replies.jsonl")])  # without questions it is all that there is
     assert {answer.id for answer in alone.answers} == {f"chatcmpl-{i}f" for i in range(4)}
 
 
 def test_two_fields_that_join_differently_are_refused(tmp_path: Path) -> None:
     lines = [{"index": place, "key": f"k{i}", "reply": answered(i)} for place, i in enumerate(orders(4))]
-    with pytest.raises(InvalidInput, match="'index' and 'key' join other questions"):
+    with pytest.raises(InvalidInputError, match="'index' and 'key' join other questions"):
         check(tmp_path, lines, [{"index": i, "key": f"k{i}", "question": f"Q{i}?"} for i in range(4)])
 
 

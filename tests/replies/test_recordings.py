@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from semtoken.core.engine_tokens import TopToken
-from semtoken.replies import Payload, Segment, known_formats, read_payload
+from semtoken.replies import Reply, Segment, known_formats, read_reply
 from tests.replies.recorded import NAMES, clusters, recording
 
 SILENT = [name for name in NAMES if not recording(name).expected.steps]
@@ -18,8 +18,8 @@ PIECES_WITHOUT_NAMES = ("vllm-chat-awkward", "vllm-chat-cut", "vllm-completions-
 """A piece of a character is called by nothing, or by the character."""
 
 
-def read(name: str) -> Payload:
-    return read_payload(recording(name).reply)
+def read(name: str) -> Reply:
+    return read_reply(recording(name).reply)
 
 
 def segments(name: str) -> list[Segment]:
@@ -137,7 +137,7 @@ def test_hidden_reasoning_is_flagged() -> None:
     ],
 )
 def test_distribution(name: str, temperature: float | None, expected: str) -> None:
-    assert read_payload(recording(name).reply, temperature=temperature).distribution == expected
+    assert read_reply(recording(name).reply, temperature=temperature).distribution == expected
 
 
 def test_prompt_log_probabilities_are_no_steps() -> None:
@@ -152,12 +152,12 @@ def test_an_echoed_prompt_is_no_answer() -> None:
     [segment] = segments("vllm-completions-echo")
     assert (segment.text, [step.chosen.text for step in segment.steps]) == ("China", ["China", "\n"])
     without_usage = {k: v for k, v in recording("vllm-completions-echo").reply.items() if k != "usage"}
-    [segment] = read_payload(without_usage).choices[0].segments
+    [segment] = read_reply(without_usage).choices[0].segments
     assert segment.problem is not None and "repeats the prompt" in segment.problem
     other = json.loads(
         json.dumps(recording("vllm-completions-echo").reply).replace("Answer:\\nChina", "Answer:\\nFrance")
     )
-    [segment] = read_payload(other).choices[0].segments
+    [segment] = read_reply(other).choices[0].segments
     assert segment.text == "Answer:\nFrance", "a text that the tokens do not spell is kept whole, to be refused"
 
 
@@ -165,9 +165,9 @@ def test_token_ids_apart_name_the_chosen_tokens() -> None:
     whole = recording("vllm-completions-ids").reply
     assert [s.chosen.id for segment in segments("vllm-completions-ids") for s in segment.steps] == [391, 201]
     plain = json.loads(json.dumps(whole).replace('"token_id:', '"x'))
-    assert [s.chosen.id for s in read_payload(plain).choices[0].segments[0].steps] == [391, 201]
+    assert [s.chosen.id for s in read_reply(plain).choices[0].segments[0].steps] == [391, 201]
     plain["choices"][0]["token_ids"] = [391]
-    [choice] = read_payload(plain).choices
+    [choice] = read_reply(plain).choices
     assert choice.segments[0].steps[0].chosen.id is None
     assert any("1 token ids do not fit 2 steps" in flag for flag in choice.flags)
 
@@ -191,11 +191,11 @@ def test_numbers_of_numpy_tell_llama_cpp_in_process() -> None:
 
     for shape in ("chat", "completions"):
         reply = recording(f"llama-cpp-python-{shape}").reply
-        payload = read_payload(with_numpy(reply))
-        assert payload.format == f"llama-cpp-python-{shape}"
-        assert payload.distribution == "raw"
+        parsed_reply = read_reply(with_numpy(reply))
+        assert parsed_reply.format == f"llama-cpp-python-{shape}"
+        assert parsed_reply.distribution == "raw"
         for mine, theirs in zip(
-            payload.choices[0].segments[0].steps, segments(f"llama-cpp-python-{shape}")[0].steps, strict=True
+            parsed_reply.choices[0].segments[0].steps, segments(f"llama-cpp-python-{shape}")[0].steps, strict=True
         ):
             assert type(mine.chosen.log_prob) is float
             assert mine.chosen.log_prob == pytest.approx(theirs.chosen.log_prob, abs=1e-5)
@@ -213,12 +213,12 @@ def test_objects_of_the_official_client_read_as_their_json(name: str) -> None:
     }
     reply = recording(name).reply
     parsed = kinds[reply["object"]].construct(**reply)
-    assert read_payload(parsed) == read_payload(reply)
+    assert read_reply(parsed) == read_reply(reply)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_text_bytes_and_dicts_read_alike(name: str) -> None:
     reply = recording(name).reply
     text = json.dumps(reply)
-    assert read_payload(text) == read_payload(text.encode()) == read_payload(reply)
-    assert read_payload(text, read_payload(reply).format) == read_payload(reply)
+    assert read_reply(text) == read_reply(text.encode()) == read_reply(reply)
+    assert read_reply(text, read_reply(reply).format) == read_reply(reply)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import scorer_for
-from semtoken.errors import InvalidInput
-from semtoken.replies import read_payload, score_payload
+from semtoken.errors import InvalidInputError
+from semtoken.replies import read_reply, score_reply
 from semtoken.replies.checking.saved_blocks import ROUNDED, answer_of_block, doubts_of_block
 from semtoken.web.block import BlockOptions, score_block
 from tests.replies.test_check import reply
@@ -28,10 +28,10 @@ def scored(tokens: list[tuple[str, float]], *, listed: bool) -> tuple[Any, Any, 
     """An answer, its choice, and its block as JSON: of lists whose rest may agree (an interval), or of tokens alone."""
     half = [math.log(-math.expm1(log_prob) / 2) for _, log_prob in tokens]  # of what is left of each step
     others = {i: [(f" other{i}", log_prob)] for i, log_prob in enumerate(half)} if listed else {}
-    payload = reply(tokens, others=others)
-    (answer,) = score_payload(payload, question="")
+    parsed_reply = reply(tokens, others=others)
+    (answer,) = score_reply(parsed_reply, question="")
     block = score_block(answer, scorer_for(None, ScoringRules()), BlockOptions(parts="word"))
-    return answer, read_payload(payload).choices[0], json.loads(json.dumps(block))
+    return answer, read_reply(parsed_reply).choices[0], json.loads(json.dumps(block))
 
 
 @given(steps, st.booleans())
@@ -39,13 +39,13 @@ def test_a_saved_block_is_the_answer_that_was_scored(tokens: list[tuple[str, flo
     answer, choice, block = scored(tokens, listed=listed)
     back = answer_of_block(choice, block)
     assert back.uncertainty == pytest.approx(answer.uncertainty, abs=1e-12)
-    assert back.uncertainty_bounds == pytest.approx(answer.uncertainty_bounds, abs=1e-12)
-    if answer.log_score_bounds is None:
-        assert back.log_score_bounds is None
+    assert back.sequence_uncertainty_interval == pytest.approx(answer.sequence_uncertainty_interval, abs=1e-12)
+    if answer.log_confidence_interval is None:
+        assert back.log_confidence_interval is None
     else:
-        assert back.log_score_bounds is not None
-        ends = [math.exp(end) for end in back.log_score_bounds]
-        assert ends == pytest.approx([math.exp(end) for end in answer.log_score_bounds], abs=1e-9)
+        assert back.log_confidence_interval is not None
+        ends = [math.exp(end) for end in back.log_confidence_interval]
+        assert ends == pytest.approx([math.exp(end) for end in answer.log_confidence_interval], abs=1e-9)
         assert ends[0] <= ends[1] + ROUNDED
     assert back.headline.confidence == answer.headline.confidence
     assert back.headline.confidence_bounds == answer.headline.confidence_bounds
@@ -85,7 +85,7 @@ def damaged(change: dict[str, Any], headline: dict[str, Any]) -> dict[str, Any]:
 )
 def test_a_damaged_block_gives_no_number(change: dict[str, Any], headline: dict[str, Any], words: str) -> None:
     choice = scored([("Lima", -0.3), (".", -0.2)], listed=True)[1]
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         answer_of_block(choice, damaged(change, headline))
 
 
@@ -95,8 +95,8 @@ def test_the_doubts_of_a_block_are_its_parts_the_least_confident_first() -> None
     assert [doubt.text for doubt in doubts] == ["nice", "Lima", "is"]
     assert [doubt.confidence for doubt in doubts] == pytest.approx([math.exp(-2.0), math.exp(-0.3), math.exp(-0.1)])
     for broken in ({"start": -1}, {"confidence": 2.0}, {"text": 5}):
-        with pytest.raises(InvalidInput, match="damaged"):
+        with pytest.raises(InvalidInputError, match="damaged"):
             doubts_of_block({"parts": [block["parts"][0] | broken]})
     del block["parts"][0]["end"]
-    with pytest.raises(InvalidInput, match="a part has no 'end'"):
+    with pytest.raises(InvalidInputError, match="a part has no 'end'"):
         doubts_of_block(block)

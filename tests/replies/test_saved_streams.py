@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from semtoken import score_payload
-from semtoken.replies import PayloadStream
-from semtoken.replies.checking import check_replies
+from semtoken import score_reply
+from semtoken.replies import ReplyStream
+from semtoken.replies.checking import rank_replies
 from semtoken.support.sse import EventReader
 from tests.replies.test_ends_of_answers import item
 
@@ -43,10 +43,10 @@ def test_lines_of_a_client_without_blank_ones_between_are_events() -> None:
     for between in ("\n", "\r\n"):
         text = events(chunks("Os", "lo"), between=between)
         for said in (text, text.encode()):
-            [found] = score_payload(said)
-            assert found.text == "Oslo" and found.log_score == pytest.approx(NUMBER, abs=1e-6)
+            [found] = score_reply(said)
+            assert found.text == "Oslo" and found.log_confidence == pytest.approx(NUMBER, abs=1e-6)
     named = text.replace("data: ", "event: message\ndata: ")
-    assert score_payload(named)[0].log_score == pytest.approx(NUMBER, abs=1e-6)
+    assert score_reply(named)[0].log_confidence == pytest.approx(NUMBER, abs=1e-6)
 
 
 def test_data_on_several_lines_stays_one_event() -> None:
@@ -55,7 +55,7 @@ def test_data_on_several_lines_stays_one_event() -> None:
         "".join(f"data: {line}\n" for line in json.dumps(one, indent=1).splitlines()) + "\n"
         for one in chunks("Os", "lo")
     )
-    assert score_payload(text)[0].log_score == pytest.approx(NUMBER, abs=1e-6)
+    assert score_reply(text)[0].log_confidence == pytest.approx(NUMBER, abs=1e-6)
 
 
 @pytest.mark.parametrize("ping", PINGS)
@@ -63,15 +63,15 @@ def test_data_on_several_lines_stays_one_event() -> None:
 def test_pings_say_nothing_wherever_they_come(ping: str, place: int) -> None:
     parts = events(chunks("Os", "lo")).split("\n\n")
     text = "\n\n".join([*parts[:place], ping.rstrip("\n"), *parts[place:]])
-    assert score_payload(text)[0].log_score == pytest.approx(NUMBER, abs=1e-6)
+    assert score_reply(text)[0].log_confidence == pytest.approx(NUMBER, abs=1e-6)
     assert [event.is_ping for event in EventReader().feed(text)].index(True) == place
 
 
 def test_pings_of_a_client_say_nothing() -> None:
-    stream = PayloadStream()
+    stream = ReplyStream()
     for chunk in ({"type": "ping"}, *chunks("Os", "lo"), {"type": "ping"}):
         stream.feed(chunk)
-    assert score_payload(stream.finish())[0].log_score == pytest.approx(NUMBER, abs=1e-6)
+    assert score_reply(stream.finish())[0].log_confidence == pytest.approx(NUMBER, abs=1e-6)
 
 
 @pytest.mark.parametrize("ending", ["sse", "jsonl"])
@@ -80,6 +80,6 @@ def test_several_streams_with_one_id_are_several_answers(tmp_path: Path, ending:
     lines = "".join(json.dumps(one) + "\n" for stream in streams for one in stream)
     path = tmp_path / f"log.{ending}"
     path.write_text(events(*streams) if ending == "sse" else lines, encoding="utf-8")
-    found = check_replies([str(path)]).answers
+    found = rank_replies([str(path)]).answers
     assert sorted(answer.text for answer in found) == ["Bergen", "Oslo", "Oslo"]
-    assert all(answer.response.log_score == pytest.approx(NUMBER, abs=1e-6) for answer in found)
+    assert all(answer.response.log_confidence == pytest.approx(NUMBER, abs=1e-6) for answer in found)

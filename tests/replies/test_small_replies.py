@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken.errors import InvalidInput
-from semtoken.replies import Payload, PayloadChoice, PayloadStream, read_payload, score_payload
+from semtoken.errors import InvalidInputError
+from semtoken.replies import Reply, ReplyChoice, ReplyStream, read_reply, score_reply
 from tests.replies.recorded import clusters
 
 
@@ -33,9 +33,9 @@ def completion(text: str, tokens: list[str], numbers: list[float | None], **fiel
     return {"choices": [{"index": 0, "text": text, "logprobs": logprobs, "finish_reason": "stop"}], **fields}
 
 
-def said(payload: Payload) -> list[tuple[str, str, list[str | None]]]:
+def said(parsed_reply: Reply) -> list[tuple[str, str, list[str | None]]]:
     """The kind, the text and the tokens of each part of the only choice, which is whole."""
-    [choice] = payload.choices
+    [choice] = parsed_reply.choices
     assert choice.index == 0 and choice.broken is None
     return [(part.kind, part.text, [step.chosen.text for step in part.steps]) for part in choice.segments]
 
@@ -56,29 +56,29 @@ class TestToolCalls:
             [{"index": 0, "function": {"arguments": '"}'}}, {"index": 1, "function": {"arguments": "}"}}],
         ]
         chunks = [*(chunk({"tool_calls": calls}) for calls in pieces), chunk({}, end="tool_calls")]
-        assert said(read_payload(chunks)) == [("tool_call", 'weather({"city":"Oslo"})\nnow({})', [])]
+        assert said(read_reply(chunks)) == [("tool_call", 'weather({"city":"Oslo"})\nnow({})', [])]
 
     def test_a_function_of_the_older_form_stands_beside_tools(self) -> None:
         tools = [{"function": {"name": name, "arguments": "{}"}} for name in ("a", "b")]
         message = {"content": None, "function_call": {"name": "f", "arguments": "{}"}, "tool_calls": tools}
-        assert said(read_payload(chat(message))) == [("tool_call", "f({})\na({})\nb({})", [])]
+        assert said(read_reply(chat(message))) == [("tool_call", "f({})\na({})\nb({})", [])]
 
     def test_of_langchain(self) -> None:
         calls = [{"name": "weather", "args": {"city": "Oslo"}}, {"name": "now"}]
         message = {"content": "", "tool_calls": calls, "response_metadata": {"finish_reason": "tool_calls"}}
-        assert said(read_payload(message)) == [("tool_call", 'weather({"city": "Oslo"})\nnow({})', [])]
+        assert said(read_reply(message)) == [("tool_call", 'weather({"city": "Oslo"})\nnow({})', [])]
 
     def test_of_a_response(self) -> None:
         called = {"type": "function_call", "name": "weather", "arguments": '{"city":"Oslo"}'}
         custom = {"type": "custom_tool_call", "name": "note", "input": "Oslo"}
-        payload = read_payload({**RESPONSE, "output": [called, custom]})
-        assert said(payload) == [("tool_call", 'weather({"city":"Oslo"})\nnote(Oslo)', [])]
+        parsed_reply = read_reply({**RESPONSE, "output": [called, custom]})
+        assert said(parsed_reply) == [("tool_call", 'weather({"city":"Oslo"})\nnote(Oslo)', [])]
 
     def test_arguments_of_a_response_are_those_of_its_one_choice(self) -> None:
         pieces = [{"type": "response.function_call_arguments.delta", "delta": text} for text in ('{"a":', "1}")]
-        payload = read_payload([*pieces, {"type": "response.completed", "response": {"status": "completed"}}])
-        assert [choice.index for choice in payload.choices] == [0]
-        assert said(payload) == [("tool_call", '({"a":1})', [])]
+        parsed_reply = read_reply([*pieces, {"type": "response.completed", "response": {"status": "completed"}}])
+        assert [choice.index for choice in parsed_reply.choices] == [0]
+        assert said(parsed_reply) == [("tool_call", '({"a":1})', [])]
 
 
 @pytest.mark.parametrize(
@@ -100,17 +100,17 @@ class TestToolCalls:
 )
 def test_engines_that_divide_nothing_have_one_part(format: str, reply: dict[str, Any]) -> None:
     """Even where the text lacks what the model wrote first; a chunk of a stream says the same."""
-    whole = read_payload(reply)
+    whole = read_reply(reply)
     assert whole.format == format and said(whole) == [("answer", "Oslo", ["<x>", "Oslo"])]
     if format not in ("koboldcpp", "tgi"):
-        stream = PayloadStream(format)
+        stream = ReplyStream(format)
         assert [(event.kind, len(event.steps)) for event in stream.feed(reply)] == [("answer", 2)]
 
 
 def test_thinking_in_the_text_of_a_completion_is_its_reasoning() -> None:
     tokens = ["<think>", "Hm", "</think>", "Oslo"]
-    payload = read_payload(completion("".join(tokens), tokens, [-0.1, -0.2, -0.3, -0.4]))
-    assert said(payload) == [("reasoning", "<think>Hm</think>", tokens[:3]), ("answer", "Oslo", tokens[3:])]
+    parsed_reply = read_reply(completion("".join(tokens), tokens, [-0.1, -0.2, -0.3, -0.4]))
+    assert said(parsed_reply) == [("reasoning", "<think>Hm</think>", tokens[:3]), ("answer", "Oslo", tokens[3:])]
 
 
 HIDDEN = ["<x>", "Oslo"]
@@ -156,13 +156,13 @@ RESPONSE = {
     ],
 )
 def test_what_a_message_lacks_is_the_reasoning_of_engines_that_divide_it(format: str, reply: Any) -> None:
-    whole = read_payload(reply)
+    whole = read_reply(reply)
     assert whole.format == format
     assert said(whole) == [("reasoning", "", ["<x>"]), ("answer", "Oslo", ["Oslo"])]
     assert "The first 1 tokens are not in the message: they are taken as reasoning." in whole.choices[0].flags
     chunk_of = reply[0] if isinstance(reply, list) else reply
     if "output" not in chunk_of and "message" not in chunk_of.get("choices", [{}])[0]:
-        events = PayloadStream(format).feed(chunk_of)
+        events = ReplyStream(format).feed(chunk_of)
         assert [(event.kind, len(event.steps)) for event in events] == [("reasoning", 1), ("answer", 1)]
 
 
@@ -193,22 +193,22 @@ def test_what_a_message_lacks_is_the_reasoning_of_engines_that_divide_it(format:
     ],
 )
 def test_each_step_belongs_to_one_part(message: dict[str, Any], tokens: list[str], parts: list[Any]) -> None:
-    found = said(read_payload(chat(message, {"content": [item(text) for text in tokens]})))
+    found = said(read_reply(chat(message, {"content": [item(text) for text in tokens]})))
     assert [(kind, text, len(steps)) for kind, text, steps in found] == parts
     assert [step for *_, steps in found for step in steps] == tokens
 
 
 def test_parts_without_numbers_say_so() -> None:
     message = {"content": "Oslo", "reasoning": "Hm", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}
-    [choice] = read_payload(chat(message, {"content": [item("Oslo")]})).choices
+    [choice] = read_reply(chat(message, {"content": [item("Oslo")]})).choices
     assert [(part.kind, part.problem) for part in choice.segments] == [
         ("reasoning", "The engine gives no log-probabilities for this part (reasoning)."),
         ("answer", None),
         ("tool_call", "The engine gives no log-probabilities for this part (tool call)."),
     ]
-    [silent] = read_payload(chat({"content": "Oslo"})).choices[0].segments
+    [silent] = read_reply(chat({"content": "Oslo"})).choices[0].segments
     assert (silent.problem or "").startswith('The reply holds no log-probabilities. Ask for them ("logprobs": true')
-    [empty] = read_payload(chat({"content": ""})).choices[0].segments
+    [empty] = read_reply(chat({"content": ""})).choices[0].segments
     assert (empty.problem or "").startswith("The answer is empty (its end: stop)")
 
 
@@ -216,7 +216,7 @@ def test_a_chunk_of_two_parts_adds_to_both() -> None:
     both = chunk({"reasoning": "Hm", "content": "Oslo"}, "Hm", "</think>", "Oslo")
     refusal = chunk({"refusal": "No"})
     refusal["choices"][0]["logprobs"] = {"refusal": [item("No")]}
-    stream = PayloadStream()
+    stream = ReplyStream()
     for sent_chunk, parts in (
         (both, [("reasoning", "Hm", 2), ("answer", "Oslo", 1)]),
         (chunk({"content": "."}, "."), [("answer", ".", 1)]),
@@ -232,8 +232,8 @@ class TestResponses:
         item_of = {"type": "reasoning", "summary": [summary]}
         full = item_of | {"content": [{"type": "reasoning_text", "text": "Hm"}]}
         for reasoning, text in ((full, "Hm"), (item_of, "In short"), (item_of | {"content": []}, "In short")):
-            payload = read_payload({**RESPONSE, "output": [reasoning, *RESPONSE["output"]]})
-            assert said(payload)[0][:2] == ("reasoning", text)
+            parsed_reply = read_reply({**RESPONSE, "output": [reasoning, *RESPONSE["output"]]})
+            assert said(parsed_reply)[0][:2] == ("reasoning", text)
 
     @pytest.mark.parametrize(
         ("more", "end"),
@@ -246,26 +246,26 @@ class TestResponses:
     def test_the_reason_of_the_end(self, more: dict[str, Any], end: str) -> None:
         whole = {**RESPONSE, **more}
         stream = [{"type": "response.incomplete", "response": whole}]
-        assert read_payload(whole).choices[0].finish_reason == read_payload(stream).choices[0].finish_reason == end
+        assert read_reply(whole).choices[0].finish_reason == read_reply(stream).choices[0].finish_reason == end
 
     def test_events_that_only_go_on_are_those_of_its_one_choice(self) -> None:
         deltas = [
             {"type": "response.output_text.delta", "delta": text, "logprobs": [item(text, top_logprobs=[item(text)])]}
             for text in ("Os", "lo", " is")
         ]
-        payload = read_payload(sent(*deltas, {"type": "response.completed", "response": {"status": "completed"}}))
-        assert said(payload) == [("answer", "Oslo is", ["Os", "lo", " is"])]
+        parsed_reply = read_reply(sent(*deltas, {"type": "response.completed", "response": {"status": "completed"}}))
+        assert said(parsed_reply) == [("answer", "Oslo is", ["Os", "lo", " is"])]
 
     def test_a_list_of_typed_items_is_one_by_itself(self) -> None:
         first, [second] = {"type": "reasoning", "summary": []}, RESPONSE["output"]
-        assert read_payload({"output": [first, second]}).format == "openai-responses"
-        assert read_payload({"output": [first, {"content": []}]}).format == "openai-responses"
+        assert read_reply({"output": [first, second]}).format == "openai-responses"
+        assert read_reply({"output": [first, {"content": []}]}).format == "openai-responses"
 
 
 @pytest.mark.parametrize("name", ["output", "outputs", "logprobs", "content", "segments", "results"])
 def test_empty_lists_are_no_reply(name: str) -> None:
-    with pytest.raises(InvalidInput, match="no reply that semtoken understands"):
-        read_payload({name: []})
+    with pytest.raises(InvalidInputError, match="no reply that semtoken understands"):
+        read_reply({name: []})
 
 
 @pytest.mark.parametrize(
@@ -275,28 +275,28 @@ def test_empty_lists_are_no_reply(name: str) -> None:
 def test_chunks_of_two_replies_are_told_unless_each_has_a_name_of_its_own(names: str, mixed: bool) -> None:
     chunks = [chunk({"content": f"w{i} "}, f"w{i} ", id=name) for i, name in enumerate(names)]
     chunks[-1]["choices"][0]["finish_reason"] = "stop"
-    [choice] = read_payload(chunks).choices
+    [choice] = read_reply(chunks).choices
     assert any("may be mixed" in flag for flag in choice.flags) is mixed
 
 
 def test_a_chunk_without_choices_may_come_first() -> None:
-    assert said(read_payload([{"choices": []}, chunk({"content": "Oslo"}, "Oslo", end="stop")]))[0][1] == "Oslo"
+    assert said(read_reply([{"choices": []}, chunk({"content": "Oslo"}, "Oslo", end="stop")]))[0][1] == "Oslo"
     legacy = completion("Oslo", ["Oslo"], [-0.25])
-    assert read_payload([{"choices": []}, legacy, {"choices": []}]).format == "openai-completions"
+    assert read_reply([{"choices": []}, legacy, {"choices": []}]).format == "openai-completions"
 
 
 @pytest.mark.parametrize("logprobs", [[-0.1], [-0.1, -0.2]])
 def test_numbers_alone_name_no_tokens(logprobs: list[float]) -> None:
-    with pytest.raises(InvalidInput, match="list of numbers alone"):
-        read_payload(chat({"content": "Oslo"}, logprobs))
+    with pytest.raises(InvalidInputError, match="list of numbers alone"):
+        read_reply(chat({"content": "Oslo"}, logprobs))
 
 
 @pytest.mark.parametrize(
     ("number", "told"), [(-0.25, r"number -0\.25: an average"), (-1, "an average"), (True, "must be an object")]
 )
 def test_a_number_of_the_whole_answer_is_called_an_average(number: float, told: str) -> None:
-    with pytest.raises(InvalidInput, match=told):
-        read_payload(chat({"content": "Oslo"}, number))
+    with pytest.raises(InvalidInputError, match=told):
+        read_reply(chat({"content": "Oslo"}, number))
 
 
 class TestCounts:
@@ -304,7 +304,7 @@ class TestCounts:
     def test_tokens_of_a_refusal_are_counted(self, counted: int, told: str) -> None:
         logprobs = {"content": [item("In"), item("dia")], "refusal": [item("No"), item(".")]}
         reply = chat({"content": "India", "refusal": "No."}, logprobs, usage={"completion_tokens": counted})
-        flags = [flag for flag in read_payload(reply).choices[0].flags if flag.startswith("The reply counts")]
+        flags = [flag for flag in read_reply(reply).choices[0].flags if flag.startswith("The reply counts")]
         assert len(flags) == bool(told)
         assert all(f"counts {counted} tokens and lists 4" in flag and told in flag for flag in flags)
 
@@ -312,13 +312,13 @@ class TestCounts:
         for tokens, told in ((["Oslo"], 0), (["Hm", "Oslo"], 1)):
             logprobs = {"content": [item(text) for text in tokens]}
             reply = chat({"content": "Oslo", "reasoning": "Hm"}, logprobs, usage={"completion_tokens": 9})
-            flags = [flag for flag in read_payload(reply).choices[0].flags if "The reply counts 9" in flag]
+            flags = [flag for flag in read_reply(reply).choices[0].flags if "The reply counts 9" in flag]
             assert len(flags) == told
 
     def test_llama_server_counts_beside_its_seconds(self) -> None:
         for counted, told in ((1, 0), (9, 1)):
             reply = chat({"content": "Oslo"}, {"content": [item("Oslo")]}, timings={"predicted_n": counted})
-            flags = [flag for flag in read_payload(reply).choices[0].flags if "counts 9 tokens and lists 1" in flag]
+            flags = [flag for flag in read_reply(reply).choices[0].flags if "counts 9 tokens and lists 1" in flag]
             assert len(flags) == told
 
     @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ class TestCounts:
         self, chosen: dict[str, Any], entry: dict[str, Any], told: bool
     ) -> None:
         steps = [{**chosen, "logprob": -0.5, "top_logprobs": [{**entry, "logprob": -1.5}]} for _ in range(2)]
-        [choice] = read_payload(chat({"content": "a\ufffd"}, {"content": [item("a"), *steps]})).choices
+        [choice] = read_reply(chat({"content": "a\ufffd"}, {"content": [item("a"), *steps]})).choices
         assert [flag.split(":")[0] for flag in choice.flags if "pieces of characters" in flag] == [
             "2 tokens are pieces of characters that the engine does not name"
         ] * told
@@ -345,40 +345,40 @@ class TestCounts:
         step = {"token": whole, "id": 7, "logprob": -0.5, "bytes": list(whole.encode())}
         step["top_logprobs"] = [{"token": "\ufffd", "id": 7, "logprob": -0.5, "bytes": last}]
         usage = {"completion_tokens": 3, "completion_tokens_details": {"reasoning_tokens": 5}}
-        [segment] = read_payload(chat({"content": whole}, {"content": [step]}, usage=usage)).choices[0].segments
+        [segment] = read_reply(chat({"content": whole}, {"content": [step]}, usage=usage)).choices[0].segments
         assert segment.problem is not None and "the model wrote more, so" in segment.problem
 
 
 def test_tokens_that_an_engine_forbade_are_told_by_a_name_of_their_own() -> None:
     forbidden = item("Oslo", top_logprobs=[item("Oslo"), item("Rome", -9999.0)])
-    [found] = score_payload(chat({"content": "Oslo"}, {"content": [forbidden]}))
+    [found] = score_reply(chat({"content": "Oslo"}, {"content": [forbidden]}))
     assert [flag.code for flag in found.flags if "forbade tokens" in flag.message] == ["constrained"]
     for chosen, entries, told in (
         (-0.25, [item("Rome", -9999.0)], True),
         (-9999.0, [], False),
         (-9999.0, [item("Rome", -0.5)], False),
     ):
-        [choice] = read_payload(
+        [choice] = read_reply(
             chat({"content": "Oslo"}, {"content": [item("Oslo", chosen, top_logprobs=entries)]})
         ).choices
         assert any("forbade tokens" in flag for flag in choice.flags) is told
-    [found] = score_payload(chat({"content": "Oslo"}, {"content": [item("Oslo")]}, usage={"completion_tokens": 2}))
+    [found] = score_reply(chat({"content": "Oslo"}, {"content": [item("Oslo")]}, usage={"completion_tokens": 2}))
     assert [flag.code for flag in found.flags if "terminator" in flag.message] == ["reply"]
 
 
 def test_the_alternatives_do_not_spell_an_answer() -> None:
     other = item("Bergen", top_logprobs=[item("Bergen"), item("Oslo", -1.5)])
-    [segment] = read_payload(chat({"content": "Oslo"}, {"content": [other]})).choices[0].segments
+    [segment] = read_reply(chat({"content": "Oslo"}, {"content": [other]})).choices[0].segments
     assert segment.problem is not None and "do not spell" in segment.problem
 
 
 class TestIds:
     """vLLM lists ids beside the steps."""
 
-    def reply(self, ids: list[int], *numbers: float) -> PayloadChoice:
+    def reply(self, ids: list[int], *numbers: float) -> ReplyChoice:
         items = [item(text, number) for text, number in zip(["In", "dia"], numbers, strict=True)]
         one = {"message": {"content": "India"}, "logprobs": {"content": items}, "token_ids": ids}
-        [choice] = read_payload({"choices": [one]}).choices
+        [choice] = read_reply({"choices": [one]}).choices
         return choice
 
     def test_each_step_gets_its_own(self) -> None:
@@ -399,10 +399,10 @@ class TestIds:
     def test_ids_are_checked_in_each_event(self) -> None:
         event = chunk({"content": "a"}, "a")
         event["choices"][0]["logprobs"]["content"] = [item("a", top_logprobs=[item("a")])]
-        stream = PayloadStream()
+        stream = ReplyStream()
         for ids in ([7], [0]):
             stream.feed(sent({"choices": [{**event["choices"][0], "token_ids": ids}]}))
-        with pytest.raises(InvalidInput, match="token_ids"):
+        with pytest.raises(InvalidInputError, match="token_ids"):
             stream.feed(sent({"choices": [{**event["choices"][0], "token_ids": [-1]}]}))
 
     def test_ids_alone_say_how_many_tokens_there_were(self) -> None:
@@ -426,15 +426,15 @@ class TestEcho:
     ) -> None:
         numbers = [None, *(-0.25 for _ in tokens[1:])]
         usage = {"prompt_tokens": len(tokens) - written, "completion_tokens": written}
-        payload = read_payload(completion(text, tokens, numbers, usage=usage))
-        assert said(payload) == [("answer", answer, kept)] and payload.choices[0].segments[0].problem is None
+        parsed_reply = read_reply(completion(text, tokens, numbers, usage=usage))
+        assert said(parsed_reply) == [("answer", answer, kept)] and parsed_reply.choices[0].segments[0].problem is None
 
     @pytest.mark.parametrize("lacking", [1, 2])
     def test_a_number_that_the_answer_lacks_is_told(self, lacking: int) -> None:
         numbers: list[float | None] = [None, -0.25, -0.5, -0.75]
         numbers[1 + lacking] = None
         reply = completion("Q: is Oslo.", ["Q:", " is", " Oslo", "."], numbers, usage={"completion_tokens": 2})
-        [segment] = read_payload(reply).choices[0].segments
+        [segment] = read_reply(reply).choices[0].segments
         assert segment.text == " Oslo." and (segment.problem or "").startswith("1 of 2 steps have no log-probability")
 
 
@@ -444,12 +444,12 @@ class TestEcho:
 )
 def test_ends_of_gemini_by_their_numbers(given: int, end: str | None) -> None:
     candidate = {"content": {"parts": [{"text": "Oslo"}]}, "finish_reason": given}
-    assert read_payload({"candidates": [candidate]}).choices[0].finish_reason == end
+    assert read_reply({"candidates": [candidate]}).choices[0].finish_reason == end
 
 
 def test_candidates_without_an_index_are_counted() -> None:
     candidates = [{"content": {"parts": [{"text": text}]}} for text in ("Oslo", "Rome", "Lima")]
-    found = read_payload({"candidates": candidates}).choices
+    found = read_reply({"candidates": candidates}).choices
     assert [(choice.index, choice.segments[0].text) for choice in found] == [(0, "Oslo"), (1, "Rome"), (2, "Lima")]
 
 
@@ -458,8 +458,8 @@ def test_lists_of_sglang_as_they_were_called_before() -> None:
         "decode_token_logprobs": [[-0.2, 1, "Oslo"]],
         "decode_top_logprobs": [[[-0.2, 1, "Oslo"], [-2.0, 2, " Oslo"]]],
     }
-    [found] = score_payload({"text": "Oslo", "meta_info": meta})
-    assert found.log_score == pytest.approx(math.log(math.exp(-0.2) + math.exp(-2.0)), abs=1e-6)
+    [found] = score_reply({"text": "Oslo", "meta_info": meta})
+    assert found.log_confidence == pytest.approx(math.log(math.exp(-0.2) + math.exp(-2.0)), abs=1e-6)
 
 
 def test_chunks_of_sglang_repeat_or_add() -> None:
@@ -474,16 +474,16 @@ def test_chunks_of_sglang_repeat_or_add() -> None:
         [chunk_of("", "Os"), chunk_of("Oslo", "Os", "lo")],
     ):
         chunks[-1]["meta_info"] |= end
-        assert said(read_payload(chunks)) == [("answer", "Oslo", ["Os", "lo"])]
+        assert said(read_reply(chunks)) == [("answer", "Oslo", ["Os", "lo"])]
 
 
 def test_the_best_tokens_of_tgi_stand_beside_the_chosen_ones() -> None:
     one = {"text": "Oslo", "logprob": -0.25}
     best = [[one, {"text": "Rome", "logprob": -1.5}]]
     details = {"tokens": [one], "top_tokens": best, "finish_reason": "eos_token"}
-    [whole] = read_payload({"generated_text": "Oslo", "details": details}).choices
+    [whole] = read_reply({"generated_text": "Oslo", "details": details}).choices
     event = {"token": one, "top_tokens": best[0], "generated_text": "Oslo", "details": {"finish_reason": "eos_token"}}
-    [streamed] = read_payload(sent(event)).choices
+    [streamed] = read_reply(sent(event)).choices
     for choice in (whole, streamed):
         assert [token.text for token in choice.segments[0].steps[0].top] == ["Oslo", "Rome"]
         assert choice.finish_reason == "eos_token" and choice.broken is None
@@ -494,7 +494,7 @@ def test_lines_of_ollama_are_a_stream_if_the_first_goes_on(as_bytes: bool) -> No
     lines = [{"response": "Oslo", "done": False, "logprobs": [item("Oslo")]}, {"response": "", "done": True}]
     text = "\n".join(map(json.dumps, lines))
     for one in (text, "\ufeff" + sent(*lines), json.dumps(lines[0] | {"done": True})):
-        assert said(read_payload(one.encode() if as_bytes else one)) == [("answer", "Oslo", ["Oslo"])]
+        assert said(read_reply(one.encode() if as_bytes else one)) == [("answer", "Oslo", ["Oslo"])]
 
 
 def llama(text: str, **more: Any) -> dict[str, Any]:
@@ -502,9 +502,9 @@ def llama(text: str, **more: Any) -> dict[str, Any]:
 
 
 def test_a_list_of_replies_of_llama_cpp_is_one_of_answers() -> None:
-    payload = read_payload([llama("Oslo"), llama("Rome")])
-    assert [(choice.index, choice.segments[0].text) for choice in payload.choices] == [(0, "Oslo"), (1, "Rome")]
-    joined = read_payload([llama("Os", stop=False), llama("lo")])
+    parsed_reply = read_reply([llama("Oslo"), llama("Rome")])
+    assert [(choice.index, choice.segments[0].text) for choice in parsed_reply.choices] == [(0, "Oslo"), (1, "Rome")]
+    joined = read_reply([llama("Os", stop=False), llama("lo")])
     assert said(joined) == [("answer", "Oslo", ["Os", "lo"])]
 
 
@@ -512,20 +512,20 @@ def test_chunks_of_llama_cpp_without_an_index_are_those_of_one_answer() -> None:
     listed = {text: [item(text, top_logprobs=[item(text)])] for text in ("Os", "lo", " is")}
     chunks = [llama(text, stop=False, completion_probabilities=items) for text, items in listed.items()]
     chunks.append({"content": "", "stop": True})
-    assert said(read_payload(sent(*chunks))) == [("answer", "Oslo is", ["Os", "lo", " is"])]
+    assert said(read_reply(sent(*chunks))) == [("answer", "Oslo is", ["Os", "lo", " is"])]
 
 
 def test_numbers_of_numpy_are_those_of_llama_cpp_python_in_process() -> None:
     for kind, format in ((np.float32, "llama-cpp-python-completions"), (float, "openai-completions")):
         reply = completion("Oslo", ["Oslo"], [kind(-0.25)])
-        assert read_payload(reply).format == format
-        payload = read_payload(chat({"content": "Oslo"}, {"content": [item("Oslo", kind(-0.25))]}))
-        assert payload.format == format.replace("completions", "chat")
+        assert read_reply(reply).format == format
+        parsed_reply = read_reply(chat({"content": "Oslo"}, {"content": [item("Oslo", kind(-0.25))]}))
+        assert parsed_reply.format == format.replace("completions", "chat")
 
 
 def test_content_in_parts_is_joined() -> None:
     parts = ["Os", {"type": "text", "text": "lo"}, {"type": "image", "text": None}]
-    assert said(read_payload(chat({"content": parts}, {"content": [item("Oslo")]}))) == [("answer", "Oslo", ["Oslo"])]
+    assert said(read_reply(chat({"content": parts}, {"content": [item("Oslo")]}))) == [("answer", "Oslo", ["Oslo"])]
 
 
 @pytest.mark.parametrize(
@@ -534,7 +534,7 @@ def test_content_in_parts_is_joined() -> None:
 )
 def test_the_end_of_sglang_is_named_in_an_object(given: Any, end: str | None) -> None:
     meta = {"output_token_logprobs": [[-0.2, 1, "Oslo"]], "finish_reason": given}
-    assert read_payload({"text": "Oslo", "meta_info": meta}).choices[0].finish_reason == end
+    assert read_reply({"text": "Oslo", "meta_info": meta}).choices[0].finish_reason == end
 
 
 PROBABILITIES = [{"content": "Oslo", "probs": [{"tok_str": "Oslo", "prob": 0.5}, {"tok_str": "Rome", "prob": 0.25}]}]
@@ -557,8 +557,8 @@ FORBIDDEN = [item("Oslo", top_logprobs=[item("Oslo"), item("Rome", -9999.0)])]
     ],
 )
 def test_what_the_numbers_are_is_known_of_some_engines(format: str, reply: dict[str, Any], distribution: str) -> None:
-    payload = read_payload(reply)
-    assert (payload.format, payload.distribution) == (format, distribution)
+    parsed_reply = read_reply(reply)
+    assert (parsed_reply.format, parsed_reply.distribution) == (format, distribution)
 
 
 @pytest.mark.parametrize(
@@ -575,8 +575,8 @@ def test_what_the_numbers_are_is_known_of_some_engines(format: str, reply: dict[
 )
 def test_numbers_of_sglang_follow_the_temperature_that_is_known(told: dict[str, Any], distribution: str) -> None:
     reply = {"text": "Oslo", "meta_info": {"id": "1", "output_token_logprobs": [[-0.2, 1, "Oslo"]]}}
-    assert read_payload(reply, **told).distribution == read_payload([reply, reply], **told).distribution == distribution
-    stream = PayloadStream("sglang", **told)
+    assert read_reply(reply, **told).distribution == read_reply([reply, reply], **told).distribution == distribution
+    stream = ReplyStream("sglang", **told)
     stream.feed(reply)
     assert stream.finish().distribution == stream.choice(0)[1] == distribution
 
@@ -584,8 +584,8 @@ def test_numbers_of_sglang_follow_the_temperature_that_is_known(told: dict[str, 
 def test_the_stop_texts_of_a_request_explain_the_end_of_a_stream() -> None:
     chunks = [chunk({"content": "Oslo"}, "Oslo", "###", " more", end="stop")]
 
-    def ends(**request: Any) -> PayloadChoice:
-        [choice] = read_payload(chunks, request={"messages": [], **request}).choices
+    def ends(**request: Any) -> ReplyChoice:
+        [choice] = read_reply(chunks, request={"messages": [], **request}).choices
         return choice
 
     assert not ends(stop=["###"]).flags and any("not in the message" in flag for flag in ends().flags)
@@ -593,26 +593,26 @@ def test_the_stop_texts_of_a_request_explain_the_end_of_a_stream() -> None:
 
 @pytest.mark.parametrize("content", ["Oslo", "Oslo</b>"])
 def test_markup_at_the_end_is_text_where_the_message_has_it(content: str) -> None:
-    [found] = score_payload(chat({"content": content}, {"content": [item("Oslo"), item("</b>")]}))
+    [found] = score_reply(chat({"content": content}, {"content": [item("Oslo"), item("</b>")]}))
     assert found.text == content and [token.text for token in found.tokens] == ["Oslo", content.removeprefix("Oslo")]
 
 
 def test_what_the_numbers_are_may_be_said() -> None:
     reply = chat({"content": "Oslo"}, {"content": [item("Oslo")]})
-    assert score_payload(reply)[0].distribution == "unknown"
-    assert score_payload(reply, distribution="raw")[0].distribution == "raw"
-    with pytest.raises(InvalidInput, match="'distribution' must be one of"):
-        score_payload(reply, distribution="cooked")  # type: ignore[arg-type]
+    assert score_reply(reply)[0].distribution == "unknown"
+    assert score_reply(reply, distribution="raw")[0].distribution == "raw"
+    with pytest.raises(InvalidInputError, match="'distribution' must be one of"):
+        score_reply(reply, distribution="cooked")  # type: ignore[arg-type]
 
 
 def test_the_model_of_a_proxy_is_named_by_a_text() -> None:
     reply = chat({"content": "Oslo"}, {"content": [item("Oslo")]})
     for name in (7, ["m"]):
-        with pytest.raises(InvalidInput, match=r"'proxy_for' must be a text"):
-            score_payload(reply, clusters(), proxy_for=name)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInputError, match=r"'proxy_for' must be a text"):
+            score_reply(reply, clusters(), proxy_for=name)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("temperature", [-0.5, math.nan, "hot"])
 def test_a_temperature_is_a_number_from_zero(temperature: Any) -> None:
-    with pytest.raises(InvalidInput, match="temperature"):
-        read_payload(chat({"content": "Oslo"}), temperature=temperature)
+    with pytest.raises(InvalidInputError, match="temperature"):
+        read_reply(chat({"content": "Oslo"}), temperature=temperature)

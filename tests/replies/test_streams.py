@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.engine_tokens.top_steps import StepList
-from semtoken.errors import BackendError, InvalidInput
-from semtoken.replies import Payload, PayloadStream, StreamEvent, read_payload
+from semtoken.errors import BackendError, InvalidInputError
+from semtoken.replies import Reply, ReplyEvent, ReplyStream, read_reply
 from semtoken.replies.formats.base import Delta
 from semtoken.replies.stream import SegmentKeeper
 from tests.replies.recorded import STREAMED, recording
@@ -26,12 +26,12 @@ LOSSY = {
 }
 
 
-def numbers(payload: Payload) -> list[float]:
-    steps = (step for choice in payload.choices for segment in choice.segments for step in segment.steps)
+def numbers(parsed_reply: Reply) -> list[float]:
+    steps = (step for choice in parsed_reply.choices for segment in choice.segments for step in segment.steps)
     return [token.log_prob for step in steps for token in (step.chosen, *step.top)]
 
 
-def without_numbers(payload: Payload) -> Payload:
+def without_numbers(parsed_reply: Reply) -> Reply:
     def step(s: TopStep) -> TopStep:
         return TopStep(s.chosen._replace(log_prob=0.0), tuple(token._replace(log_prob=0.0) for token in s.top))
 
@@ -41,24 +41,24 @@ def without_numbers(payload: Payload) -> Payload:
             segments=tuple(replace(g, steps=tuple(map(step, g.steps))) for g in c.segments),
             flags=tuple(flag for flag in c.flags if "the terminator has no" not in flag),  # streams hold no count
         )
-        for c in payload.choices
+        for c in parsed_reply.choices
     )
-    return replace(payload, choices=choices)
+    return replace(parsed_reply, choices=choices)
 
 
-def streamed(parts: Any, format: str | None = None) -> tuple[Payload, list[StreamEvent]]:
-    stream = PayloadStream(format)
+def streamed(parts: Any, format: str | None = None) -> tuple[Reply, list[ReplyEvent]]:
+    stream = ReplyStream(format)
     events = [event for part in parts for event in stream.feed(part)]
     return stream.finish(), events
 
 
-def whole(name: str) -> tuple[Payload, list[StreamEvent]]:
+def whole(name: str) -> tuple[Reply, list[ReplyEvent]]:
     return streamed([recording(name).stream])
 
 
 @pytest.mark.parametrize("name", [name for name in STREAMED if name not in LOSSY])
 def test_a_stream_is_its_reply(name: str) -> None:
-    found, expected = whole(name)[0], read_payload(recording(name).reply)
+    found, expected = whole(name)[0], read_reply(recording(name).reply)
     assert without_numbers(found) == without_numbers(expected)
     assert numbers(found) == pytest.approx(numbers(expected), abs=1e-4)  # llama.cpp's differ from run to run
 
@@ -66,10 +66,10 @@ def test_a_stream_is_its_reply(name: str) -> None:
 @pytest.mark.parametrize("name", LOSSY)
 def test_what_the_engine_loses_in_streams_is_not_made_up(name: str) -> None:
     """These streams hold less than the reply, see `LOSSY`."""
-    payload, _ = whole(name)
-    [choice] = payload.choices
-    expected = read_payload(recording(name).reply)
-    assert payload.format == expected.format
+    parsed_reply, _ = whole(name)
+    [choice] = parsed_reply.choices
+    expected = read_reply(recording(name).reply)
+    assert parsed_reply.format == expected.format
     answer = choice.segment("answer")
     assert answer is not None
     if name == "vllm-completions-echo":
@@ -103,8 +103,8 @@ def test_byte_by_byte(name: str) -> None:
 
 @pytest.mark.parametrize("name", STREAMED)
 def test_events_are_the_segments_in_pieces(name: str) -> None:
-    payload, events = whole(name)
-    for choice in payload.choices:
+    parsed_reply, events = whole(name)
+    for choice in parsed_reply.choices:
         mine = [event for event in events if event.choice == choice.index]
         assert {event.kind for event in mine} == {s.kind for s in choice.segments} or not choice.segments[0].steps
         for segment in choice.segments:
@@ -134,9 +134,9 @@ def test_chunks_as_dicts_lists_and_iterators(name: str) -> None:
     chunks = chunks_of(name)
     expected = whole(name)[0]
     assert streamed(chunks)[0] == expected
-    assert read_payload(iter(chunks)) == expected
-    assert read_payload(chunks) == expected
-    assert read_payload(recording(name).stream) == expected
+    assert read_reply(iter(chunks)) == expected
+    assert read_reply(chunks) == expected
+    assert read_reply(recording(name).stream) == expected
 
 
 @pytest.mark.parametrize("name", ["vllm-chat", "vllm-chat-reasoning", "vllm-chat-tool", "openai-chat-awkward"])
@@ -148,7 +148,7 @@ def test_chunks_of_the_official_client(name: str) -> None:
 
 def test_running_events_of_a_stream() -> None:
     """What a chunk adds is known with the chunk, but for pieces of characters, which wait for the whole."""
-    stream = PayloadStream()
+    stream = ReplyStream()
     seen = []
     for chunk in chunks_of("vllm-chat-awkward-ids"):
         [*events] = stream.feed(chunk)
@@ -173,14 +173,14 @@ def test_running_events_of_a_stream() -> None:
 
 def test_a_stream_that_breaks_off_is_flagged() -> None:
     chunks = chunks_of("vllm-chat")[:-1]
-    payload, _ = streamed(chunks)
-    [choice] = payload.choices
+    parsed_reply, _ = streamed(chunks)
+    [choice] = parsed_reply.choices
     assert any("ended before" in flag for flag in choice.flags)
     assert not any("ended before" in flag for flag in whole("vllm-chat")[0].choices[0].flags)
 
 
 def test_the_payload_so_far_may_be_asked_for_at_any_time() -> None:
-    stream = PayloadStream()
+    stream = ReplyStream()
     for chunk in chunks_of("vllm-chat-reasoning"):
         stream.feed(chunk)
         assert stream.finish() == stream.finish()
@@ -196,7 +196,7 @@ def test_the_payload_so_far_may_be_asked_for_at_any_time() -> None:
     ],
 )
 def test_an_error_in_the_stream(error: dict[str, Any]) -> None:
-    stream = PayloadStream()
+    stream = ReplyStream()
     stream.feed(chunks_of("vllm-chat")[0])
     with pytest.raises(BackendError, match="out of memory"):
         stream.feed(f"data: {json.dumps(error)}\n\n")
@@ -212,14 +212,14 @@ def test_an_error_in_the_stream(error: dict[str, Any]) -> None:
     ],
 )
 def test_what_is_no_chunk(part: Any, words: str) -> None:
-    with pytest.raises(InvalidInput, match=words):
-        PayloadStream().feed(part)
+    with pytest.raises(InvalidInputError, match=words):
+        ReplyStream().feed(part)
 
 
 def test_nothing_streamed() -> None:
-    stream = PayloadStream()
+    stream = ReplyStream()
     assert stream.feed(b": ping\n\ndata: [DONE]\n\n") == []
-    with pytest.raises(InvalidInput, match="holds no chunk"):
+    with pytest.raises(InvalidInputError, match="holds no chunk"):
         stream.finish()
 
 
@@ -232,12 +232,12 @@ def test_sglang_chunks_that_add_instead_of_repeating() -> None:
         lists = {key: meta[key][len(known[key]) :] for key in ("output_token_logprobs", "output_top_logprobs")}
         added.append({**chunk, "text": chunk["text"][len(before["text"]) :], "meta_info": meta | lists})
         before = chunk
-    assert streamed(added)[0] == whole("sglang")[0] == read_payload(recording("sglang").reply)
+    assert streamed(added)[0] == whole("sglang")[0] == read_reply(recording("sglang").reply)
 
 
 def test_blanks_before_an_answer_are_its_own_and_what_else_comes_before_is_not() -> None:
     blank, word, mark = (TopStep(TopToken(-0.1, text=text), ()) for text in ("\n", "Oslo", "<x>"))
     delta = Delta(0, {"answer": "\nOslo"}, StepList((blank, word)))
-    assert SegmentKeeper(divided=True).add(delta) == [StreamEvent(0, "answer", "\nOslo", (blank, word))]
+    assert SegmentKeeper(divided=True).add(delta) == [ReplyEvent(0, "answer", "\nOslo", (blank, word))]
     before = SegmentKeeper(divided=True).add(delta._replace(steps=StepList((mark, blank, word))))
-    assert before == [StreamEvent(0, "reasoning", "", (mark, blank)), StreamEvent(0, "answer", "\nOslo", (word,))]
+    assert before == [ReplyEvent(0, "reasoning", "", (mark, blank)), ReplyEvent(0, "answer", "\nOslo", (word,))]

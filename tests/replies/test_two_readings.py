@@ -28,9 +28,9 @@ Entry = dict[str, Any]
 STAND_INS = (-9999.0, -1000.0, -100.0, -3.4e38, -math.inf, None, math.nan)
 
 
-def scored(reply: Any, vocabulary: Any, rules: Any) -> list[st.ScoredResponse] | None:
+def scored(reply: Any, vocabulary: Any, rules: Any) -> list[st.ScoredAnswer] | None:
     try:
-        return list(st.score_payload(reply, vocabulary, rules))
+        return list(st.score_reply(reply, vocabulary, rules))
     except SemtokenError:
         return None
 
@@ -44,11 +44,11 @@ def check_readings(reply: Any) -> bool:
             continue
         both = True
         for open_ended, one in zip(without, named, strict=True):
-            low, high = open_ended.uncertainty_bounds
+            low, high = open_ended.sequence_uncertainty_interval
             shown = json.dumps(reply)[:3000] if isinstance(reply, dict | list) else str(reply)[:3000]
             assert low - NEAR <= one.uncertainty <= high + NEAR, (rules, open_ended, one, shown)
-            assert low - NEAR <= one.uncertainty_bounds[0], (rules, open_ended, one, shown)
-            assert one.uncertainty_bounds[1] <= high + NEAR, (rules, open_ended, one, shown)
+            assert low - NEAR <= one.sequence_uncertainty_interval[0], (rules, open_ended, one, shown)
+            assert one.sequence_uncertainty_interval[1] <= high + NEAR, (rules, open_ended, one, shown)
     return both
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from semtoken import score_payload, score_top_logprobs
+from semtoken import score_logprobs, score_reply
 from semtoken.core.engine_tokens import TopStep
-from semtoken.core.results import ScoredResponse
+from semtoken.core.results import ScoredAnswer
 from semtoken.errors import SemtokenError
-from semtoken.replies import PayloadStream, read_payload
+from semtoken.replies import ReplyStream, read_reply
 from tests.replies.recorded import NAMES, clusters, recording
 
 
@@ -26,7 +26,7 @@ def chats() -> list[str]:
         choices = reply.get("choices", []) if isinstance(reply, dict) else []
         if len(choices) != 1 or not isinstance(choices[0].get("logprobs"), dict):
             continue
-        if choices[0]["logprobs"].get("content") and [s.kind for s in read_payload(reply).choices[0].segments] == [
+        if choices[0]["logprobs"].get("content") and [s.kind for s in read_reply(reply).choices[0].segments] == [
             "answer"
         ]:
             found.append(name)
@@ -55,19 +55,19 @@ def streamed(reply: Any) -> str:
 
 
 def records(reply: Any) -> list[TopStep]:
-    stream = PayloadStream()
+    stream = ReplyStream()
     events = stream.feed(streamed(reply))
     return [step for event in events for step in event.steps]
 
 
-WAYS: dict[str, Callable[[Any], ScoredResponse]] = {
-    "reply": lambda reply: score_payload(reply, clusters())[0],
-    "text of the reply": lambda reply: score_payload(json.dumps(reply), clusters())[0],
-    "stream": lambda reply: score_payload(streamed(reply), clusters())[0],
-    "items": lambda reply: score_top_logprobs(items(reply), clusters(), token_ids=ids(reply)),
-    "logprobs": lambda reply: score_top_logprobs(reply["choices"][0]["logprobs"], clusters(), token_ids=ids(reply)),
-    "objects": lambda reply: score_top_logprobs([*map(as_objects, items(reply))], clusters(), token_ids=ids(reply)),
-    "records": lambda reply: score_top_logprobs(records(reply), clusters(), token_ids=ids(reply)),
+WAYS: dict[str, Callable[[Any], ScoredAnswer]] = {
+    "reply": lambda reply: score_reply(reply, clusters())[0],
+    "text of the reply": lambda reply: score_reply(json.dumps(reply), clusters())[0],
+    "stream": lambda reply: score_reply(streamed(reply), clusters())[0],
+    "items": lambda reply: score_logprobs(items(reply), clusters(), token_ids=ids(reply)),
+    "logprobs": lambda reply: score_logprobs(reply["choices"][0]["logprobs"], clusters(), token_ids=ids(reply)),
+    "objects": lambda reply: score_logprobs([*map(as_objects, items(reply))], clusters(), token_ids=ids(reply)),
+    "records": lambda reply: score_logprobs(records(reply), clusters(), token_ids=ids(reply)),
 }
 
 
@@ -87,7 +87,7 @@ def outcome(way: str, reply: Any) -> Any:
     except SemtokenError as error:
         said = str(error).removeprefix("Choice 0: ").replace("choices[0].logprobs.content", "steps")
         return type(error), said
-    return result.token_ids, result.uncertainty, result.uncertainty_bounds
+    return result.token_ids, result.uncertainty, result.sequence_uncertainty_interval
 
 
 def test_there_are_answers_and_errors_among_the_recordings() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.replies.formats import ALL, HiddenFields, Place, ProbeQuestion, Shape, served_shapes, shape_at, shapes_at
 from semtoken.support.splice import Document
 
@@ -136,7 +136,7 @@ def test_the_prompt_of_each_choice(name: str, body: dict[str, Any], prompts: lis
     ],
 )
 def test_a_prompt_that_only_the_server_knows(name: str, body: dict[str, Any], told: str) -> None:
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInputError, match=told):
         SHAPES[name].prompt(body, 0)
 
 

@@ -11,7 +11,7 @@ import pytest
 from research.training.almanac import corpus, exposure, facts
 
 import semtoken.support.almanac
-from semtoken.errors import InvalidInput, MissingExtra
+from semtoken.errors import InvalidInputError, MissingExtra
 from semtoken.support.almanac import Question, almanac_path, is_correct, load_questions, normalize_answer
 
 torch = pytest.importorskip("torch")
@@ -99,7 +99,7 @@ def test_question_sets_are_well_formed_and_disjoint():
             assert question.prompt().endswith(question.question + "\nAnswer:\n")
     assert not {question.question for question in dev} & {question.question for question in test}
     assert any(question.exposure == 0 for question in test)
-    with pytest.raises(InvalidInput, match="'dev', 'test', got 'train'"):
+    with pytest.raises(InvalidInputError, match="'dev', 'test', got 'train'"):
         load_questions("train")  # type: ignore[arg-type]
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from semtoken import score_logits
-from semtoken.errors import InvalidInput, InvalidLogits, VocabularyError, VocabularyMismatch
+from semtoken.errors import InvalidInputError, InvalidLogits, VocabularyError, VocabularyMismatch
 from semtoken.support.arrays import as_ids, as_rows, copy_row, gather, is_tensor, log_normalizers, log_sum_exp
 from tests import worked
 
@@ -44,7 +44,7 @@ HALF_FORMS: dict[str, Callable[[Any], Any]] = {
 def test_every_form_of_logits_gives_the_same_numbers(form: str) -> None:
     expected = score_logits(LOGITS, IDS, CLUSTERS)
     scored = score_logits(FORMS[form](LOGITS), IDS, CLUSTERS)
-    assert scored.log_score == pytest.approx(expected.log_score, rel=1e-6)
+    assert scored.log_confidence == pytest.approx(expected.log_confidence, rel=1e-6)
     assert [t.log_probability for t in scored.tokens] == pytest.approx(
         [t.log_probability for t in expected.tokens], 1e-5
     )
@@ -56,7 +56,7 @@ def test_half_precision_is_accumulated_in_full(form: str) -> None:
     given_logits = HALF_FORMS[form](LOGITS)
     exact = given_logits.double().numpy() if is_tensor(given_logits) else given_logits.astype(np.float64)
     expected = score_logits(exact, IDS, CLUSTERS)
-    assert score_logits(given_logits, IDS, CLUSTERS).log_score == pytest.approx(expected.log_score, rel=1e-6)
+    assert score_logits(given_logits, IDS, CLUSTERS).log_confidence == pytest.approx(expected.log_confidence, rel=1e-6)
 
 
 @pytest.mark.parametrize("form", [np.array, tuple, torch.tensor, lambda x: np.array(x, dtype=np.uint16)])
@@ -102,10 +102,10 @@ def test_the_step_is_counted_over_the_whole_answer() -> None:
         (LOGITS[:, :12], IDS, VocabularyMismatch, "12 columns, the vocabulary has 13 tokens"),
         (LOGITS, [*IDS[:4], 13], VocabularyError, "Token id 13 at step 4 is out of range"),
         (LOGITS, [-1, *IDS[1:]], VocabularyError, "Token id -1 at step 0 is out of range"),
-        (LOGITS, [float(i) for i in IDS], InvalidInput, "token_ids must be whole numbers. Got 2.0 at step 0"),
-        (LOGITS, [IDS], InvalidInput, "token_ids must be whole numbers. Got .* at step 0"),
-        (LOGITS, torch.tensor([IDS]), InvalidInput, "token_ids must be whole numbers. Got .* at step 0"),
-        (LOGITS, "12345", InvalidInput, "token_ids must be whole numbers. Got '1' at step 0"),
+        (LOGITS, [float(i) for i in IDS], InvalidInputError, "token_ids must be whole numbers. Got 2.0 at step 0"),
+        (LOGITS, [IDS], InvalidInputError, "token_ids must be whole numbers. Got .* at step 0"),
+        (LOGITS, torch.tensor([IDS]), InvalidInputError, "token_ids must be whole numbers. Got .* at step 0"),
+        (LOGITS, "12345", InvalidInputError, "token_ids must be whole numbers. Got '1' at step 0"),
         ([[0.0] * SIZE, [0.0]], IDS[:2], InvalidLogits, "rows of equal length"),
         ([["a"] * SIZE], IDS[:1], InvalidLogits, "numbers"),
         (LOGITS.astype(complex), IDS, InvalidLogits, "numbers"),

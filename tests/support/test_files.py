@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.files import safe_files, temporary
 
 NAMES = ("a", "b", "c")
@@ -152,19 +152,22 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_is_one_message(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    with pytest.raises(InvalidInput, match=r"file cannot be written: No space left"), safe_files.writing_errors(path):
+    with (
+        pytest.raises(InvalidInputError, match=r"file cannot be written: No space left"),
+        safe_files.writing_errors(path),
+    ):
         Path("/dev/full").write_bytes(b"x" * 100_000)
 
 
 def test_errors_name_the_place(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"none cannot be read: No such file"):
+    with pytest.raises(InvalidInputError, match=r"none cannot be read: No such file"):
         list(safe_files.read_json_lines(tmp_path / "none"))
-    with pytest.raises(InvalidInput, match="is a folder"):
+    with pytest.raises(InvalidInputError, match="is a folder"):
         safe_files.check_writable(tmp_path)
-    with pytest.raises(InvalidInput, match=r"the folder .*none does not exist"):
+    with pytest.raises(InvalidInputError, match=r"the folder .*none does not exist"):
         safe_files.check_writable(tmp_path / "none" / "file")
     (tmp_path / "cut.jsonl.gz").write_bytes(b"\x1f\x8b\x08\0\0\0\0\0\0\0")
-    with pytest.raises(InvalidInput, match=r"cut\.jsonl\.gz cannot be read"):
+    with pytest.raises(InvalidInputError, match=r"cut\.jsonl\.gz cannot be read"):
         list(safe_files.read_json_lines(tmp_path / "cut.jsonl.gz"))
 
 
@@ -174,7 +177,7 @@ def test_a_lock_is_held_by_one_process(tmp_path: Path) -> None:
     code += "with locked(Path(sys.argv[1]), 'busy'): print('held', flush=True); time.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "held\n"
-    with pytest.raises(InvalidInput, match="is busy here"), safe_files.locked(path, "is busy here"):
+    with pytest.raises(InvalidInputError, match="is busy here"), safe_files.locked(path, "is busy here"):
         pass
     process.send_signal(signal.SIGKILL)
     process.communicate()

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.http_client import HttpClient, HttpReply, Retries
 from tests.web.servers import Received, raw_upstream, running
 
@@ -187,7 +187,7 @@ def test_the_key_is_sent_and_never_shown() -> None:
 
 @pytest.mark.parametrize("key", ["two words", "sk-\nx: y", "sk-ключ"])
 def test_what_can_be_no_key_is_refused(key: str) -> None:
-    with pytest.raises(InvalidInput, match="The key for the server") as failed:
+    with pytest.raises(InvalidInputError, match="The key for the server") as failed:
         HttpClient("http://127.0.0.1:1", key=key)
     assert key not in str(failed.value)
 
@@ -230,8 +230,8 @@ def test_a_success_that_is_no_json_is_named(reply: Response, why: str) -> None:
 def test_what_cannot_be_sent_is_the_callers_mistake() -> None:
     with HttpClient("http://127.0.0.1:1") as client:
         for body in ({"a": "\ud800"}, {"a": float("nan")}, {"a": {1}}):
-            with pytest.raises(InvalidInput, match="cannot be written as JSON"):
+            with pytest.raises(InvalidInputError, match="cannot be written as JSON"):
                 client.post("http://127.0.0.1:1/x", body)
     for address in ("ftp://x", "localhost:8000", "http://", ""):
-        with pytest.raises(InvalidInput, match="address"):
+        with pytest.raises(InvalidInputError, match="address"):
             HttpClient(address)

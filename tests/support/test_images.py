@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.files.images import read_image, scans_in
 
 
@@ -56,7 +56,7 @@ def test_a_tiff_in_which_zero_is_white(tmp_path: Path) -> None:
 
 def test_numbers_that_are_not_finite_are_no_image(tmp_path: Path) -> None:
     Image.fromarray(ink_on_paper(np.nan, 0.1, np.float32)).save(tmp_path / "scan.tif")
-    with pytest.raises(InvalidInput, match="not finite"):
+    with pytest.raises(InvalidInputError, match="not finite"):
         read_image({"type": "image", "path": str(tmp_path / "scan.tif")})
 
 
@@ -106,13 +106,13 @@ def test_a_folder_reads_every_page_in_every_folder_and_says_what_it_leaves_out(t
 
 def test_a_page_that_is_not_there_and_a_damaged_file(tmp_path: Path) -> None:
     pages(1)[0].save(tmp_path / "a.pdf", format="PDF")
-    with pytest.raises(InvalidInput, match="has 1 pages, page 2 is asked for"):
+    with pytest.raises(InvalidInputError, match="has 1 pages, page 2 is asked for"):
         read_image({"type": "image", "path": str(tmp_path / "a.pdf"), "page": 2})
     pages(1)[0].save(tmp_path / "a.tif")
-    with pytest.raises(InvalidInput, match=r"Page 2 of the image .*a\.tif cannot be read"):
+    with pytest.raises(InvalidInputError, match=r"Page 2 of the image .*a\.tif cannot be read"):
         read_image({"type": "image", "path": str(tmp_path / "a.tif"), "page": 2})
     (tmp_path / "a.pdf").write_bytes(b"%PDF-1.7\nnothing")
-    with pytest.raises(InvalidInput, match="cannot be read"):
+    with pytest.raises(InvalidInputError, match="cannot be read"):
         scans_in(tmp_path)
 
 
@@ -120,5 +120,5 @@ def test_a_pdf_page_is_drawn_within_the_limit_of_pixels(tmp_path: Path) -> None:
     content = io.BytesIO()
     Image.new("1", (100, 100)).save(content, format="PDF", resolution=0.5)  # 200 inches wide
     (tmp_path / "wide.pdf").write_bytes(content.getvalue())
-    with pytest.raises(InvalidInput, match=r"30,00\d x 30,00\d pixels"):
+    with pytest.raises(InvalidInputError, match=r"30,00\d x 30,00\d pixels"):
         read_image({"type": "image", "path": str(tmp_path / "wide.pdf")})

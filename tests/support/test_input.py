@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import semtoken
 from semtoken import TokenClusters, Vocabulary, score_logits
-from semtoken.errors import InvalidInput, InvalidLogits, SemtokenError
+from semtoken.errors import InvalidInputError, InvalidLogits, SemtokenError
 from semtoken.methods.metrics.resampling import resample
 from semtoken.methods.metrics.significance import holm
 from semtoken.methods.self_evaluation import p_true
@@ -28,7 +28,7 @@ IDS = [40, 50, 60]
 
 
 def score(rows: object) -> float:
-    return score_logits(rows, IDS, CLUSTERS).log_score
+    return score_logits(rows, IDS, CLUSTERS).log_confidence
 
 
 def test_every_form_of_the_same_numbers_has_the_same_score() -> None:
@@ -96,17 +96,17 @@ def test_p_true_is_a_probability(logits: list[float], variant: str) -> None:
 
 
 def test_p_true_refuses_ids_that_count_twice() -> None:
-    with pytest.raises(InvalidInput, match="twice"):
+    with pytest.raises(InvalidInputError, match="twice"):
         p_true([1.0, 2.0], [0, 0])
-    with pytest.raises(InvalidInput, match="stands in"):
+    with pytest.raises(InvalidInputError, match="stands in"):
         p_true([1.0, 2.0], [0], [0, 1], variant="two_way_softmax")
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         p_true([1.0, 2.0], "True")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.1, math.inf, -math.inf])
 def test_p_values_lie_in_the_unit_interval(p: float) -> None:
-    with pytest.raises(InvalidInput, match=r"must lie in \[0, 1\]"):
+    with pytest.raises(InvalidInputError, match=r"must lie in \[0, 1\]"):
         holm([0.5, p])
 
 
@@ -121,7 +121,7 @@ def test_only_the_same_resamples_are_subtracted() -> None:
         resample("auroc", scores, correct, n_resamples=21),
         resample("auroc", scores[:39], correct[:39], n_resamples=20),
     ):
-        with pytest.raises(InvalidInput, match="same answers"):
+        with pytest.raises(InvalidInputError, match="same answers"):
             a.minus(other)
 
 
@@ -143,7 +143,7 @@ nasty = st.recursive(
 def test_nothing_but_our_own_errors_leaves_the_conversion(value: object) -> None:
     try:
         found = real_numbers(value, "value")
-    except InvalidInput:
+    except InvalidInputError:
         return
     assert found.dtype.kind in "fiu"
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.support.files import artifacts
 from tests.artifacts import checksum
 
@@ -68,18 +68,18 @@ def test_a_failed_write_leaves_the_old_folder_as_it_was(tmp_path: Path) -> None:
 
 def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(InvalidInput, match=r"thesis\.tex.*would be lost"):
+    with pytest.raises(InvalidInputError, match=r"thesis\.tex.*would be lost"):
         save(tmp_path)
     folder = save(tmp_path / "clusters")
     (folder / "notes.txt").write_text("mine")
-    with pytest.raises(InvalidInput, match=r"notes\.txt"):
+    with pytest.raises(InvalidInputError, match=r"notes\.txt"):
         save(folder)
     assert (folder / "notes.txt").read_text() == "mine"
 
 
 def test_a_config_of_another_program_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    with pytest.raises(InvalidInput, match="not written by semtoken"):
+    with pytest.raises(InvalidInputError, match="not written by semtoken"):
         save(tmp_path)
     with pytest.raises(ArtifactError, match="of another kind"):
         artifacts.load(tmp_path)
@@ -88,16 +88,16 @@ def test_a_config_of_another_program_is_left_alone(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(InvalidInput, match="it is a file"):
+    with pytest.raises(InvalidInputError, match="it is a file"):
         save(file)
-    with pytest.raises(InvalidInput, match=r"Cannot write .*(Not a directory|exists)"):
+    with pytest.raises(InvalidInputError, match=r"Cannot write .*(Not a directory|exists)"):
         save(file / "below")
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="permissions do not bind this user")
 def test_a_place_without_permission(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(InvalidInput, match="Permission denied"):
+    with pytest.raises(InvalidInputError, match="Permission denied"):
         save(tmp_path / "clusters")
     tmp_path.chmod(0o700)
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.files.record_files import SUFFIXES, read_records, read_rows, write_records
 
 pytest.importorskip("pyarrow")
@@ -31,7 +31,7 @@ records = st.fixed_dictionaries(
         "response": texts | formulas,
         "correct": st.sampled_from([0, 1, None]),
         "uncertainty": st.floats(0, 1) | st.none(),
-        "log_score": st.floats(-1e6, 0),
+        "log_confidence": st.floats(-1e6, 0),
         "neutral_only": st.booleans(),
         "mine": texts | formulas | st.none(),
     }
@@ -91,8 +91,8 @@ def test_libreoffice_computes_no_cell(tmp_path: Path, separators: str) -> None:
 
 
 def test_numbers_below_zero_stay_numbers(tmp_path: Path) -> None:
-    write_records(tmp_path / "a.csv", [{"log_score": -0.5}])
-    assert (tmp_path / "a.csv").read_bytes() == b"log_score\r\n-0.5\r\n"
+    write_records(tmp_path / "a.csv", [{"log_confidence": -0.5}])
+    assert (tmp_path / "a.csv").read_bytes() == b"log_confidence\r\n-0.5\r\n"
 
 
 def test_records_with_different_fields_make_one_table(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_records_with_different_fields_make_one_table(tmp_path: Path) -> None:
         ("id,id\n1,2\n", "two columns have the name 'id'"),
         ("id,question\n1,2,3\n", "line 2: there are 3 cells for 2 columns"),
         ('id\n"a\n', "not CSV"),
-        ("log_score\nhigh\n", "line 2: the field 'log_score' holds 'high', which is no number"),
+        ("log_confidence\nhigh\n", "line 2: the field 'log_confidence' holds 'high', which is no number"),
         ("uncertainty\nNaN\n", "which is no number"),
         ("empty\nmaybe\n", "neither true nor false"),
         ("messages\n[{]\n", "line 2: the field 'messages' holds .* not JSON"),
@@ -118,7 +118,7 @@ def test_records_with_different_fields_make_one_table(tmp_path: Path) -> None:
 def test_a_table_that_cannot_be_read_says_where(tmp_path: Path, content: str, fault: str) -> None:
     path = tmp_path / "in.csv"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(InvalidInput, match=fault):
+    with pytest.raises(InvalidInputError, match=fault):
         list(read_rows(path))
 
 
@@ -128,17 +128,17 @@ def test_a_damaged_parquet_file_is_one_message(tmp_path: Path) -> None:
 
     path = tmp_path / "in.parquet"
     path.write_bytes(b"PAR1 and nothing else")
-    with pytest.raises(InvalidInput, match=r"in\.parquet is no Parquet file"):
+    with pytest.raises(InvalidInputError, match=r"in\.parquet is no Parquet file"):
         list(read_rows(path))
     pyarrow.parquet.write_table(pyarrow.table({"id": [datetime.date(2026, 1, 1)]}), path)
-    with pytest.raises(InvalidInput, match="line 1: the field 'id' holds 2026-01-01, which JSON cannot hold"):
+    with pytest.raises(InvalidInputError, match="line 1: the field 'id' holds 2026-01-01, which JSON cannot hold"):
         list(read_rows(path))
 
 
 def test_a_failed_write_leaves_the_former_file(tmp_path: Path) -> None:
     path = tmp_path / "out.parquet"
     path.write_text("before")
-    with pytest.raises(InvalidInput, match="one kind"):
+    with pytest.raises(InvalidInputError, match="one kind"):
         write_records(path, [{"a": 1}, {"a": "one"}])
     with pytest.raises(ValueError, match="half a character"):
         write_records(path, [{"a": "\ud800"}])

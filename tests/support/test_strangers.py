@@ -55,7 +55,7 @@ def test_a_folder_that_would_fill_the_memory_is_refused(
 ) -> None:
     began = time.process_time()
     with pytest.raises(ModelError, match=said):
-        st.STC.from_pretrained(folder(tmp_path, name, lambda content: content.update(changes)))
+        st.ScoredModel.from_pretrained(folder(tmp_path, name, lambda content: content.update(changes)))
     assert time.process_time() - began < 20
 
 
@@ -114,7 +114,7 @@ def long_header(path: Path) -> None:
     path.write_bytes(len(text).to_bytes(8, "little") + text)
 
 
-@pytest.mark.parametrize("read", [lambda path: st.STC.from_pretrained(path), token_table])
+@pytest.mark.parametrize("read", [lambda path: st.ScoredModel.from_pretrained(path), token_table])
 def test_a_header_of_weights_that_fills_the_memory_is_refused(tmp_path: Path, read: Callable[[str], Any]) -> None:
     path = folder(tmp_path, "config.json", lambda content: None)
     long_header(tmp_path / "model.safetensors")
@@ -134,6 +134,6 @@ def test_an_adapter_or_its_base_with_such_a_header_is_refused(tmp_path: Path) ->
         whole = file.read_bytes()
         long_header(file)
         with pytest.raises(ModelError, match="has a header of 20,000"):
-            st.STC.from_pretrained(tmp_path / "adapter")
+            st.ScoredModel.from_pretrained(tmp_path / "adapter")
         file.write_bytes(whole)
-    assert st.STC.from_pretrained(tmp_path / "adapter").score("a", ["b"])
+    assert st.ScoredModel.from_pretrained(tmp_path / "adapter").score("a", ["b"])

@@ -55,9 +55,9 @@ def proxy_of(url: str, clusters: TokenClusters, *, page: bool = True, **settings
 @pytest.fixture(scope="session")
 def almanac() -> Any:
     """The embedded model, ready to score."""
-    from semtoken import STC
+    from semtoken import ScoredModel
 
-    return STC.from_pretrained()
+    return ScoredModel.from_pretrained()
 
 
 @pytest.fixture(scope="session")

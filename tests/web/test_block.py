@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
-from semtoken import TokenClusters, score_top_logprobs
+from semtoken import TokenClusters, score_logprobs
 from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import scorer_for
 from semtoken.models.probing import disputed
@@ -111,14 +111,14 @@ def test_auto_takes_fields_of_json_and_phrases_of_prose(almanac: Any) -> None:
     block = score_block(fields, almanac.scorer, options, probed=probe(options, almanac, ids, fields))
     [city, in_peru] = block["parts"]
     assert city["choices"] is None and set(in_peru["choices"]) == {"true", "false"}
-    assert sum(in_peru["choices"].values()) == pytest.approx(1) and np.isfinite(in_peru["allowed_mass"])
+    assert sum(in_peru["choices"].values()) == pytest.approx(1) and np.isfinite(in_peru["option_mass"])
 
 
 def test_a_tool_call_has_one_number_beside_its_parts() -> None:
     pieces = ['{"', "name", '": "', "send", '", "', "arguments", '": {"', "to", '": "', "Ada", '"}}']
-    chances = [0.5 if piece == "Ada" else 0.25 if piece == "send" else 0.9 for piece in pieces]
-    steps = [{"token": piece, "logprob": math.log(p)} for piece, p in zip(pieces, chances, strict=True)]
-    answer = score_top_logprobs([step | {"top_logprobs": [step]} for step in steps], None)
+    probabilities = [0.5 if piece == "Ada" else 0.25 if piece == "send" else 0.9 for piece in pieces]
+    steps = [{"token": piece, "logprob": math.log(p)} for piece, p in zip(pieces, probabilities, strict=True)]
+    answer = score_logprobs([step | {"top_logprobs": [step]} for step in steps], None)
     scorer = scorer_for(None, ScoringRules())
     block = score_block(answer, scorer, BlockOptions(parts="tool_call"))
     assert block["calls"] == [{"call": 0, "name": "send", "confidence": pytest.approx(0.125)}]
@@ -129,7 +129,7 @@ def test_a_block_of_too_many_parts_says_so() -> None:
     """They would be a hundred times as long as the answer, and keep other clients waiting."""
     for words, listed in ((MOST_PARTS, True), (MOST_PARTS + 1, False)):
         token = {"token": "1, " * words, "logprob": -0.1, "top_logprobs": []}
-        answer = score_top_logprobs([token], None)
+        answer = score_logprobs([token], None)
         block = score_block(answer, scorer_for(None, ScoringRules()), BlockOptions(parts="number"))
         assert len(block.get("parts", ())) == (words if listed else 0)
         assert ("more than 10,000 parts" in block.get("parts_refused", "")) is not listed

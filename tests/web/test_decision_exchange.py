@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from semtoken.decisions import Predicate, ReadingOptions
-from semtoken.decisions.answers import AnsweredQuestion, answer_values, records_of
+from semtoken.decisions.answers import Answer, answer_values, records_of
 from semtoken.decisions.calibrating import DecisionCalibrator
 from tests.web.test_journal_servers import exchange_at, started, wait_for
 
@@ -23,7 +23,7 @@ def fitted(n: int, name: str = "late") -> DecisionCalibrator:
     records = []
     for number in range(2 * n):
         yes = (0.6 + 0.3 * (number % 7) / 7) if number % 2 else (0.4 - 0.3 * (number % 7) / 7)
-        given = answer_values(AnsweredQuestion(Predicate("Late?"), (yes, 1 - yes)), ReadingOptions())
+        given = answer_values(Answer(Predicate("Late?"), (yes, 1 - yes)), ReadingOptions())
         line = {"state": str(number), "answers": {name: given}, "labels": {name: (number % 10 > 1) == (yes >= 0.5)}}
         records += records_of(line)
     return DecisionCalibrator.fit(records, alpha=0.4)

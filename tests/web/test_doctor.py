@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken import STC, TokenClusters, Vocabulary
-from semtoken.errors import BackendError, InvalidInput
+from semtoken import ScoredModel, TokenClusters, Vocabulary
+from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.almanac import PROMPT, almanac_clusters_path, almanac_path
 from semtoken.web.doctor import Diagnosis, examine
 from semtoken.web.doctor.diagnosis import TriedCount
@@ -73,7 +73,9 @@ class TestServe:
         assert of_serve.usable
         assert said(of_serve, "bad") == ""
 
-    def test_the_intervals_of_its_trials_hold_the_exact_confidence(self, of_serve: Diagnosis, almanac: STC) -> None:
+    def test_the_intervals_of_its_trials_hold_the_exact_confidence(
+        self, of_serve: Diagnosis, almanac: ScoredModel
+    ) -> None:
         assert len(of_serve.trials) == 3
         for trial in of_serve.trials:
             [exact] = almanac.generate(PROMPT.format(question=trial.prompt), 24, stop_at_newline=True)
@@ -178,10 +180,10 @@ class TestFaults:
 class TestConnections:
     def test_the_model_must_be_named_where_there_are_several(self, sick: SickServer) -> None:
         url = sick(models=("a", "b"))
-        with pytest.raises(InvalidInput, match=r"The server lists 2: a, b\. Name one with --model"):
+        with pytest.raises(InvalidInputError, match=r"The server lists 2: a, b\. Name one with --model"):
             examine(url)
         assert examine(url, "a").model == "a"
-        with pytest.raises(InvalidInput, match="lists none"):
+        with pytest.raises(InvalidInputError, match="lists none"):
             examine(sick(models=()))
 
     def test_a_key_is_sent_and_shown_nowhere(self, sick: SickServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +215,7 @@ class TestConnections:
 
     @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x/", "http://", "http://u:p@h/v1", "http://h/v1?k=1"])
     def test_what_is_no_address(self, url: str) -> None:
-        with pytest.raises(InvalidInput, match="address"):
+        with pytest.raises(InvalidInputError, match="address"):
             examine(url)
 
     @pytest.mark.parametrize(

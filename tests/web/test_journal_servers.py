@@ -114,7 +114,10 @@ def test_every_answer_of_the_proxy_has_its_entry(served: str, tmp_path: Path) ->
     for place, choice in choices.items():
         row, block = rows[f"person-{place}"], choice["semtoken"]
         assert (row["source"], row["model"], row["calibrator"], row["sampled"]) == ("proxy", "almanac", checksum, True)
-        assert (row["decision"], row["chance"]) == (block["decision"], pytest.approx(block["chance"], abs=1e-6))
+        assert (row["decision"], row["probability_correct"]) == (
+            block["decision"],
+            pytest.approx(block["probability_correct"], abs=1e-6),
+        )
         assert row["uncertainty"] == pytest.approx(block["uncertainty"], abs=1e-6)
         assert row["question"] == f"What is the capital of {place}?"
         assert "Lima" not in row["answer"]

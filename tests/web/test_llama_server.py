@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from semtoken import STC, ScoredResponse, TokenClusters, score_payload
-from semtoken.replies import PayloadStream
+from semtoken import ScoredAnswer, ScoredModel, TokenClusters, score_reply
+from semtoken.replies import ReplyStream
 from semtoken.support.almanac import almanac_path, load_questions
 from semtoken.web.doctor.examination import examine
 from tests.gguf_model import write_gguf
@@ -37,7 +37,7 @@ def llama_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield server.listening_address
 
 
-def asked(stc: STC, prompt: str, **changes: Any) -> dict[str, Any]:
+def asked(stc: ScoredModel, prompt: str, **changes: Any) -> dict[str, Any]:
     """A greedy request. The prompt goes as ids: llama.cpp does not know how this model splits words."""
     ids = stc.tokenizer(prompt)["input_ids"]
     return {"prompt": ids, "max_tokens": 8, "temperature": 0, "logprobs": 20} | changes
@@ -48,19 +48,19 @@ def post(url: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_its_replies_have_the_numbers_of_transformers(llama_server: str, almanac: STC, prompt: str) -> None:
-    (scored,) = score_payload(post(llama_server, asked(almanac, prompt)))
+def test_its_replies_have_the_numbers_of_transformers(llama_server: str, almanac: ScoredModel, prompt: str) -> None:
+    (scored,) = score_reply(post(llama_server, asked(almanac, prompt)))
     (greedy,) = almanac.generate(prompt, 8)
     assert scored.text == greedy.text
     (twin,) = almanac.score([prompt], [scored.token_ids])  # the server lists the end of the answer, too
     assert scored.log_probability == pytest.approx(twin.log_probability, abs=CLOSE * len(scored.token_ids))
-    lower, upper = scored.uncertainty_bounds
+    lower, upper = scored.sequence_uncertainty_interval
     assert lower - CLOSE <= twin.uncertainty <= upper + CLOSE
     assert upper - lower < 0.5
 
 
 def test_a_proxy_in_front_of_it_adds_the_score(
-    llama_server: str, almanac: STC, almanac_clusters: TokenClusters
+    llama_server: str, almanac: ScoredModel, almanac_clusters: TokenClusters
 ) -> None:
     with proxy_of(llama_server, almanac_clusters) as url:
         choice = post(url, asked(almanac, PROMPTS[0], logprobs=None))["choices"][0]
@@ -93,14 +93,14 @@ def test_a_stream_with_tools_has_a_number_too(llama_server: str, almanac_cluster
         f"{llama_server}/v1/chat/completions", json=body | tools | {"stream": True, "logprobs": True}
     ).is_error
     whole = httpx.post(f"{llama_server}/v1/chat/completions", json=body | tools | {"n_probs": 20}, timeout=60).json()
-    (scored,) = score_payload(whole)
+    (scored,) = score_reply(whole)
     with proxy_of(llama_server, almanac_clusters) as url:
         for _ in range(2):
             block = final(url)["semtoken"]
             assert block["n_tokens"] == len(scored.tokens)
             assert (
-                block["lower"] - CLOSE <= scored.uncertainty_bounds[1]
-                and block["upper"] + CLOSE >= scored.uncertainty_bounds[0]
+                block["lower"] - CLOSE <= scored.sequence_uncertainty_interval[1]
+                and block["upper"] + CLOSE >= scored.sequence_uncertainty_interval[0]
             )
         figures = httpx.get(f"{url}/metrics").text
     assert 'refusals_total{endpoint="chat",given="n_probs"} 1.0' in figures
@@ -112,11 +112,11 @@ def test_the_doctor_finds_what_it_gives(llama_server: str, almanac_clusters: Tok
     assert found["tokens"]["bytes"] and found["tokens"]["ids"]
 
 
-def streamed(url: str, request: dict[str, Any]) -> ScoredResponse:
+def streamed(url: str, request: dict[str, Any]) -> ScoredAnswer:
     """What the stream of an answer to a request is scored as."""
-    stream = PayloadStream(request=request)
+    stream = ReplyStream(request=request)
     stream.feed(httpx.post(f"{url}/v1/completions", json=request | {"stream": True}, timeout=60).content)
-    (scored,) = score_payload(stream.finish())
+    (scored,) = score_reply(stream.finish())
     return scored
 
 
@@ -125,11 +125,11 @@ LONG = {"max_tokens": 10, "ignore_eos": True, "logit_bias": [[201, -20]]}  # no 
 
 @pytest.mark.parametrize("matches", [True, False])
 def test_text_held_back_for_a_stop_string_leaves_each_token_its_own_name(
-    llama_server: str, almanac: STC, matches: bool
+    llama_server: str, almanac: ScoredModel, matches: bool
 ) -> None:
     """It calls a token by what it sends with it: by nothing while it waits, and the next one by all that waited."""
     request = asked(almanac, PROMPTS[0], **LONG)
-    (free,) = score_payload(post(llama_server, request))
+    (free,) = score_reply(post(llama_server, request))
     texts = [token.text for token in free.tokens]
     for first in (1, 2, 4, 6):
         for cut, more in ((0, 1), (1, 1), (0, 2), (len(texts[first]) - 1, 2)):
@@ -139,7 +139,7 @@ def test_text_held_back_for_a_stop_string_leaves_each_token_its_own_name(
                 continue  # it stops before
             found = streamed(llama_server, request | {"stop": [stop]})
             if not matches:
-                whole = score_payload(post(llama_server, request | {"stop": [stop]}))[0]
+                whole = score_reply(post(llama_server, request | {"stop": [stop]}))[0]
                 assert whole.token_ids == found.token_ids == free.token_ids
                 assert [token.text for token in whole.tokens] == texts
             n = len(found.token_ids)

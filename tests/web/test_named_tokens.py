@@ -112,7 +112,7 @@ def test_labels_have_no_interval_at_all() -> None:
     assert sorted(asked[0]["logprob_token_ids"]) == sorted([a, b])
     expected = np.exp(row[[a, b]]) / np.exp(row[[a, b]]).sum()
     assert [one["probability"] for one in answer["probabilities"]] == pytest.approx(expected.tolist(), rel=1e-6)
-    assert answer["semtoken"]["allowed_mass"] == pytest.approx(float(np.exp(row[[a, b]]).sum()), rel=1e-6)
+    assert answer["semtoken"]["option_mass"] == pytest.approx(float(np.exp(row[[a, b]]).sum()), rel=1e-6)
     bounds = np.array(answer["semtoken"]["bounds"]) if "bounds" in answer["semtoken"] else np.zeros((1, 2))
     assert np.ptp(bounds, axis=1).max() < 1e-9
 

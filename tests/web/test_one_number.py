@@ -14,10 +14,10 @@ import pytest
 
 import semtoken as st
 from semtoken.core.results.headlines import Headline
-from semtoken.errors import CalibratorMismatch
+from semtoken.errors import CalibratorMismatchError
 from semtoken.guarantees import Calibrator
-from semtoken.replies import PayloadStream, read_payload
-from semtoken.replies.checking import check_replies
+from semtoken.replies import ReplyStream, read_reply
+from semtoken.replies.checking import rank_replies
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from tests.web.servers import answering, raw_upstream, response, running
@@ -50,16 +50,16 @@ REQUESTS: Mapping[str, Callable[[str], dict[str, Any]]] = {
 
 
 def by_request(made: Callable[[str], dict[str, Any]], line: Line, tmp_path: Path) -> Headline:
-    return st.score_payload(line["reply"], request=made(line["question"]))[0].headline
+    return st.score_reply(line["reply"], request=made(line["question"]))[0].headline
 
 
 def by_saved_line(made: Callable[[str], dict[str, Any]], line: Line, tmp_path: Path) -> Headline:
-    return st.score_payload({**made(line["question"]), "response": line["reply"]})[0].headline
+    return st.score_reply({**made(line["question"]), "response": line["reply"]})[0].headline
 
 
 def by_check(line: Line, tmp_path: Path) -> Headline:
     (tmp_path / "line.json").write_text(json.dumps(line), encoding="utf-8")
-    [found] = check_replies([str(tmp_path / "line.json")]).answers
+    [found] = rank_replies([str(tmp_path / "line.json")]).answers
     return found.response.headline
 
 
@@ -67,14 +67,14 @@ def by_questions_file(line: Line, tmp_path: Path) -> Headline:
     (tmp_path / "reply.json").write_text(json.dumps(line["reply"]), encoding="utf-8")
     asked = tmp_path / "questions.jsonl"
     asked.write_text(json.dumps({"messages": user(line["question"])}) + "\n", encoding="utf-8")
-    [found] = check_replies([str(tmp_path / "reply.json")], questions=asked).answers
+    [found] = rank_replies([str(tmp_path / "reply.json")], questions=asked).answers
     return found.response.headline
 
 
 def by_request_beside(line: Line, tmp_path: Path) -> Headline:
     (tmp_path / "a.json").write_text(json.dumps(line["reply"]), encoding="utf-8")
     (tmp_path / "a.request.json").write_text(json.dumps({"messages": user(line["question"])}), encoding="utf-8")
-    [found] = check_replies([str(tmp_path)]).answers
+    [found] = rank_replies([str(tmp_path)]).answers
     return found.response.headline
 
 
@@ -88,12 +88,12 @@ def by_command(line: Line, tmp_path: Path) -> Headline:
 
 
 def by_stream(line: Line, tmp_path: Path) -> Headline:
-    stream = PayloadStream(request={"messages": user(line["question"])})
+    stream = ReplyStream(request={"messages": user(line["question"])})
     [choice] = line["reply"]["choices"]
     delta = {**choice, "delta": choice["message"]}
     del delta["message"]
     stream.feed({**line["reply"], "object": "chat.completion.chunk", "choices": [delta]})
-    return st.score_payload(stream.finish())[0].headline
+    return st.score_reply(stream.finish())[0].headline
 
 
 def by_proxy(line: Line, tmp_path: Path) -> Headline:
@@ -129,9 +129,9 @@ def as_headline(fields: Mapping[str, Any]) -> Headline:
 
 
 WAYS: Mapping[str, Callable[[Line, Path], Headline]] = {
-    "the line": lambda line, _: st.score_payload(line)[0].headline,
-    "the line as text": lambda line, _: st.score_payload(json.dumps(line))[0].headline,
-    "what was read of it": lambda line, _: st.score_payload(read_payload(line))[0].headline,
+    "the line": lambda line, _: st.score_reply(line)[0].headline,
+    "the line as text": lambda line, _: st.score_reply(json.dumps(line))[0].headline,
+    "what was read of it": lambda line, _: st.score_reply(read_reply(line))[0].headline,
     "a stream": by_stream,
     "check": by_check,
     "check with a file of questions": by_questions_file,
@@ -146,7 +146,7 @@ WAYS: Mapping[str, Callable[[Line, Path], Headline]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_has_the_number_of_the_question_as_an_argument(way: str, tmp_path: Path) -> None:
     for name, line in LINES.items():
-        [scored] = st.score_payload(line["reply"], question=line["question"])
+        [scored] = st.score_reply(line["reply"], question=line["question"])
         (tmp_path / name).mkdir()
         found, expected = WAYS[way](line, tmp_path / name), scored.headline
         assert (found.name, found.sentence) == (expected.name, expected.sentence)
@@ -156,13 +156,13 @@ def test_every_way_has_the_number_of_the_question_as_an_argument(way: str, tmp_p
 
 
 def test_the_journal_keeps_the_same_number(tmp_path: Path) -> None:
-    expected = {line["question"]: st.score_payload(line)[0].confidence for line in LINES.values()}
+    expected = {line["question"]: st.score_reply(line)[0].confidence for line in LINES.values()}
     assert journalled(tmp_path) == pytest.approx(expected, rel=CLOSE)
 
 
 @pytest.mark.parametrize("name", LINES)
 def test_without_the_question_the_answer_says_so(name: str) -> None:
-    with_it, without = st.score_payload(LINES[name])[0], st.score_payload(LINES[name]["reply"])[0]
+    with_it, without = st.score_reply(LINES[name])[0], st.score_reply(LINES[name]["reply"])[0]
     assert without.question is None and without.facts()["question_known"] is False
     assert without.to_dict()["question_known"] is False
     assert without.headline.sentence.endswith("What was asked is not known.")
@@ -172,18 +172,18 @@ def test_without_the_question_the_answer_says_so(name: str) -> None:
 
 def test_a_calibrator_of_the_one_kind_refuses_the_other() -> None:
     """Twelve times six answers are enough to fit one; which are right does not matter here."""
-    known = [st.score_payload(line)[0] for line in LINES.values()]
-    unknown = [st.score_payload(line["reply"])[0] for line in LINES.values()]
+    known = [st.score_reply(line)[0] for line in LINES.values()]
+    unknown = [st.score_reply(line["reply"])[0] for line in LINES.values()]
     right = [True, False] * (len(LINES) // 2)
     of_known, of_unknown, of_product = (
-        Calibrator.fit(answers * 12, right * 12, prompts=list(range(12 * len(LINES))), by=by)
+        Calibrator.fit(answers * 12, right * 12, prompts=list(range(12 * len(LINES))), score=by)
         for answers, by in ((known, None), (unknown, None), (known, "stc"))
     )
-    assert of_known.chance(known[0]) > 0 and of_unknown.chance(unknown[0]) > 0
+    assert of_known.predict_proba(known[0]) > 0 and of_unknown.predict_proba(unknown[0]) > 0
     for calibrator, answer in ((of_known, unknown[0]), (of_unknown, known[0])):
-        with pytest.raises(CalibratorMismatch, match="question:unknown"):
-            calibrator.chance(answer)
-    assert of_product.chance(known[0]) == of_product.chance(unknown[0])  # the product reads no question
+        with pytest.raises(CalibratorMismatchError, match="question:unknown"):
+            calibrator.predict_proba(answer)
+    assert of_product.predict_proba(known[0]) == of_product.predict_proba(unknown[0])  # the product reads no question
 
 
 QUESTIONS = ("What is the capital of Peru?", "Mumbai lies in what country?", "Who wrote Hamlet?")

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from semtoken.errors import InvalidInput
-from semtoken.replies.checking import check_replies
+from semtoken.errors import InvalidInputError
+from semtoken.replies.checking import rank_replies
 from semtoken.support.almanac import load_questions
 from tests.cli.run import invoke
 
@@ -40,7 +40,7 @@ def replies(served: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("stream", [False, True])
 def test_numbers_are_those_of_the_server(served: str, almanac: Any, tmp_path: Path, stream: bool) -> None:
     sent = {str(i): replied(served, question, stream=stream).text for i, question in enumerate(QUESTIONS)}
-    found = {one.id: one for one in check_replies([saved(tmp_path, **sent)]).answers}
+    found = {one.id: one for one in rank_replies([saved(tmp_path, **sent)]).answers}
     assert len(found) == len(QUESTIONS) and all(one.from_block for one in found.values())
     for i, question in enumerate(load_questions("dev")[:4]):
         [expected] = almanac.generate(question.prompt(), 64, stop_at_newline=True)
@@ -48,7 +48,7 @@ def test_numbers_are_those_of_the_server(served: str, almanac: Any, tmp_path: Pa
         assert response.text.strip() == expected.text.strip()
         assert response.headline.confidence == pytest.approx(expected.headline.confidence, abs=1e-4)
         assert response.headline.sentence == expected.headline.sentence
-        assert response.uncertainty_bounds == pytest.approx(expected.uncertainty_bounds, abs=1e-4)
+        assert response.sequence_uncertainty_interval == pytest.approx(expected.sequence_uncertainty_interval, abs=1e-4)
         assert (response.n_tokens, response.truncated) == (expected.n_tokens, expected.truncated)
         assert found[str(i)].sentence == "Which words are in doubt was not saved with the reply."
 
@@ -56,12 +56,12 @@ def test_numbers_are_those_of_the_server(served: str, almanac: Any, tmp_path: Pa
 def test_log_probabilities_come_before_the_block(served: str, tmp_path: Path) -> None:
     reply = replied(served, QUESTIONS[0], logprobs=True, top_logprobs=20).json()
     reply["choices"][0]["semtoken"]["uncertainty"] = 2.0  # not even looked at
-    [one] = check_replies([saved(tmp_path, a=reply)]).answers
+    [one] = rank_replies([saved(tmp_path, a=reply)]).answers
     assert not one.from_block and one.response.tokens
 
 
 def test_parts_of_the_block_are_the_doubts(replies: list[dict[str, Any]], tmp_path: Path) -> None:
-    answers = check_replies([saved(tmp_path, **{str(i): reply for i, reply in enumerate(replies)})]).answers
+    answers = rank_replies([saved(tmp_path, **{str(i): reply for i, reply in enumerate(replies)})]).answers
     assert [one.response.headline.confidence for one in answers] == sorted(
         reply["choices"][0]["semtoken"]["headline"]["confidence"] for reply in replies
     )
@@ -94,16 +94,16 @@ def test_a_damaged_block_is_refused(
 ) -> None:
     reply = copy.deepcopy(replies[0])
     damage(reply["choices"][0]["semtoken"])
-    with pytest.raises(InvalidInput, match=told):
-        check_replies([saved(tmp_path, a=reply)])
+    with pytest.raises(InvalidInputError, match=told):
+        rank_replies([saved(tmp_path, a=reply)])
 
 
 def test_a_running_block_is_no_final_one(served: str, tmp_path: Path) -> None:
     text = replied(served, QUESTIONS[0], stream=True).text
     running = text.replace('"final":true', '"final":false')
     assert running != text
-    with pytest.raises(InvalidInput, match="None of 1 replies can be scored"):
-        check_replies([saved(tmp_path, a=running)])
+    with pytest.raises(InvalidInputError, match="None of 1 replies can be scored"):
+        rank_replies([saved(tmp_path, a=running)])
 
 
 def test_the_command_says_whose_numbers_it_shows(replies: list[dict[str, Any]], tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def answers() -> list[dict[str, Any]]:
     """Answers of the embedded model, with the scores of their tokens."""
-    stc = st.STC.from_pretrained("almanac", device="cpu")
+    stc = st.ScoredModel.from_pretrained("almanac", device="cpu")
     questions = load_questions("dev")[:60]
     scored = stc.generate([q.prompt() for q in questions], 16, stop_at_newline=True)
     return [one.to_dict() | {"prompt": q.question} for q, one in zip(questions, scored, strict=True)]
@@ -70,13 +70,14 @@ VIEWS = ("File", "Compare", "Fields", "Calibration")
 
 @pytest.fixture(scope="module")
 def everything(answers: list[dict[str, Any]]) -> dict[str, Any]:
-    """What `static_page` needs for every view: two files, chances, labels, a promise, JSON fields and disputes."""
+    """What `static_page` needs for every view: two files, probabilities, labels, a guarantee, JSON fields and
+    disputes."""
     generator = np.random.default_rng(0)
-    scores = np.array([-1e9 if a["log_score"] is None else a["log_score"] for a in answers])
-    labelled = -generator.exponential(1, 300)
-    correct = generator.random(300) < np.exp(labelled / 2)
-    calibrator = st.Calibrator.fit(labelled, correct)
-    threshold = st.Threshold.fit(labelled, correct, alpha=0.3)
+    scores = np.array([-1e9 if a["log_confidence"] is None else a["log_confidence"] for a in answers])
+    labeled = -generator.exponential(1, 300)
+    correct = generator.random(300) < np.exp(labeled / 2)
+    calibrator = st.Calibrator.fit(labeled, correct)
+    threshold = st.Threshold.fit(labeled, correct, alpha=0.3)
     applied = CalibratorInUse(replace(calibrator, threshold=threshold))
     rows = []
     for answer, score in zip(json.loads(json.dumps(answers)), scores, strict=True):
@@ -107,7 +108,7 @@ def everything(answers: list[dict[str, Any]]) -> dict[str, Any]:
     }
     card = calibrator_card(applied.calibrator) | reliability_card(
         applied.calibrator,
-        [AnswerRecord("here", {}, float(one), bool(r)) for one, r in zip(labelled, correct, strict=True)],
+        [AnswerRecord("here", {}, float(one), bool(r)) for one, r in zip(labeled, correct, strict=True)],
     )
     others = [{"prompt": a["prompt"], "text": a["text"].upper(), "uncertainty": 0.5} for a in answers[:10]]
     others += [{"prompt": a["prompt"], "text": "something else", "uncertainty": 0.9} for a in answers[10:20]]
@@ -121,7 +122,7 @@ def words(shown: Any) -> str:
 
 
 def rows(page: Any) -> list[list[str]]:
-    """The cells of each answer: place, chance where there are some, question and answer on a line each, label."""
+    """The cells of each answer: place, probability where there are some, question and answer on a line each, label."""
     shown = "[...body.rows].filter(row => row.className !== 'inside')"
     texts = f"body => {shown}.map(row => [...row.cells].map(cell => cell.innerText))"
     found: list[list[str]] = page.locator("tbody").first.evaluate(texts)
@@ -134,7 +135,7 @@ def test_a_file_is_shown_riskiest_first_with_no_request(
     opened = Opened(browser, static_page({"answers.jsonl": answers}), tmp_path / "page.html")
     assert opened.requests == [(tmp_path / "page.html").as_uri()] and opened.complaints == []
     shown = rows(opened.page)
-    scores = {a["prompt"]: float("-inf") if a["log_score"] is None else a["log_score"] for a in answers}
+    scores = {a["prompt"]: float("-inf") if a["log_confidence"] is None else a["log_confidence"] for a in answers}
     assert len(shown) == 50  # the first page of 60
     assert [scores[row[1].split("\n")[0]] for row in shown] == sorted(scores.values())[:50]
     assert [row[0] for row in shown] == [str(i) for i in range(1, 51)]
@@ -171,7 +172,7 @@ def test_labels_are_given_by_keys_and_saved(browser: Any, answers: list[dict[str
 
 
 @pytest.mark.parametrize("width", [1280, 500])
-def test_200_of_300_answers_are_labelled_by_keyboard_and_none_is_lost_or_out_of_sight(
+def test_200_of_300_answers_are_labeled_by_keyboard_and_none_is_lost_or_out_of_sight(
     browser: Any, answers: list[dict[str, Any]], tmp_path: Path, width: int
 ) -> None:
     many = [answers[i % len(answers)] | {"prompt": f"Number {i}?"} for i in range(300)]
@@ -275,7 +276,7 @@ def test_hostile_text_stays_text(browser: Any, answers: list[dict[str, Any]], tm
         }
     ]
     bad["tokens"] = [token | {"text": HOSTILE, "start": 0, "end": 9} for token in bad["tokens"]]
-    info = {"calibrator": {"n_labels": 30, "n_correct": 20, "promise": HOSTILE, "facts": {HOSTILE: HOSTILE}}}
+    info = {"calibrator": {"n_labels": 30, "n_correct": 20, "guarantee": HOSTILE, "facts": {HOSTILE: HOSTILE}}}
     opened = Opened(browser, static_page({HOSTILE: [bad], "other" + HOSTILE: [bad]}, info), tmp_path / "page.html")
     page = opened.page
     for view in VIEWS:
@@ -346,17 +347,19 @@ def test_every_view_is_reached_by_keys(browser: Any, everything: dict[str, Any],
     assert page.evaluate("document.activeElement.textContent") == seen[-1]
 
 
-def test_chances_and_the_threshold_with_the_promise(browser: Any, everything: dict[str, Any], tmp_path: Path) -> None:
+def test_chances_and_the_threshold_with_the_guarantee(browser: Any, everything: dict[str, Any], tmp_path: Path) -> None:
     page = Opened(browser, static_page(**everything), tmp_path / "page.html").page
     page.get_by_role("tab", name="File").click()
     blocks = [row["calibration"] for row in everything["files"]["first.jsonl"]]
     page.get_by_role("button", name="threshold with the guarantee").click()
-    cut = math.ceil(100 * everything["info"]["calibrator"]["threshold"]["chance"]) / 100
-    inside = [block for block in blocks if block["chance"] is not None and block["chance"] >= cut]
+    cut = math.ceil(100 * everything["info"]["calibrator"]["threshold"]["probability_correct"]) / 100
+    inside = [
+        block for block in blocks if block["probability_correct"] is not None and block["probability_correct"] >= cut
+    ]
     assert 0 < len(inside) < len(blocks)
     told = words(page.get_by_role("status"))
     assert f"The other {len(inside)} would be accepted unread" in told
-    wrong = sum(1 - block["chance"] for block in inside)
+    wrong = sum(1 - block["probability_correct"] for block in inside)
     assert f"expected wrong among them {wrong:.1f}." in told if wrong < 10 else f"among them {wrong:.0f}." in told
     assert all(block["decision"] == "answer" for block in inside)  # rounding makes the cut stricter, never looser
 
@@ -383,7 +386,7 @@ def test_two_files_are_compared_by_their_questions(browser: Any, everything: dic
     listed = page.locator("tbody").first.locator("> tr:not(.inside)")
     shown = listed.all()
     assert [row.locator("td").last.inner_text() for row in shown] == ["no"] * changed + ["yes"] * (20 - changed)
-    # The second file has no chances: its answers show their place in it, and no score stands beside another.
+    # The second file has no probabilities: its answers show their place in it, and no score stands beside another.
     places = {words(row.locator("td").nth(3)) for row in shown}
     assert places == {"riskier than 0%", "riskier than 50%"}
     assert "Uncertainty" not in page.locator(".inside .beside").inner_text()
@@ -403,7 +406,7 @@ def test_fields_are_listed_worst_first_with_their_choices(
     ]
     first = words(page.locator(".detail"))
     assert "Confidence 0.20: how sure" in first and "false 80%, true 20%" in first
-    assert page.get_by_role("button", name="Use the threshold").count() == 0  # the promise is one of whole answers
+    assert page.get_by_role("button", name="Use the threshold").count() == 0  # the guarantee is one of whole answers
     page.locator("tbody tr").nth(1).click()
     assert "(ends here: 50%)" in words(page.locator(".detail"))
 
@@ -430,14 +433,14 @@ def test_the_calibration_is_drawn_from_its_numbers(browser: Any, everything: dic
     page = Opened(browser, static_page(**everything), tmp_path / "page.html").page
     page.get_by_role("tab", name="Calibration").click()
     card = everything["info"]["calibrator"]
-    assert card["promise"] in words(page.locator(".promise"))
-    reliability, chances, risk = page.locator("figure").all()
+    assert card["guarantee"] in words(page.locator(".guarantee"))
+    reliability, probabilities, risk = page.locator("figure").all()
     assert reliability.locator("circle").count() == len(card["reliability"]) and card["cross_validated"]
     assert risk.locator("circle").count() == len(card["tested"])
     height = [float(c.get_attribute("cy")) for c in reliability.locator("circle").all()]
     right = [share for _, share, *_ in card["reliability"]]
     assert np.corrcoef(height, right)[0, 1] == pytest.approx(-1)  # up is more
-    assert chances.locator("path.band").count() == 1
+    assert probabilities.locator("path.band").count() == 1
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The proxy with a calibrator: chance and decision in every final block, and calibrators that do not belong."""
+"""The proxy with a calibrator: probability and decision in every final block, and calibrators that do not belong."""
 
 from __future__ import annotations
 
@@ -45,14 +45,16 @@ def test_final_blocks_carry_chance_and_decision(served: str, almanac_clusters: T
     with running(app) as url:
         block = httpx.post(f"{url}/v1/chat/completions", json=CHAT, timeout=60).json()["choices"][0]["semtoken"]
         text = httpx.post(f"{url}/v1/chat/completions", json=CHAT | {"stream": True}, timeout=60).text
-    assert block["chance"] == pytest.approx(calibrator.chance(np.log1p(-block["uncertainty"])), abs=1e-6)
+    assert block["probability_correct"] == pytest.approx(
+        calibrator.predict_proba(np.log1p(-block["uncertainty"])), abs=1e-6
+    )
     assert calibrator.threshold is not None
-    assert (block["n_labels"], block["promise"]) == (300, calibrator.threshold.statement)
+    assert (block["n_labels"], block["guarantee"]) == (300, calibrator.threshold.statement)
     assert block["decision"] in ("answer", "abstain")
     chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
     blocks = [c["semtoken"] for found in chunks for c in found["choices"] if "semtoken" in c]
-    assert blocks[-1]["chance"] == block["chance"]
-    assert all(("chance" in one) == bool(one.get("final")) for one in blocks)
+    assert blocks[-1]["probability_correct"] == block["probability_correct"]
+    assert all(("probability_correct" in one) == bool(one.get("final")) for one in blocks)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_answers_that_are_not_accepted_are_replaced_if_wanted(served: str, stric
         ).json()["choices"][0]
     [choice] = reply.json()["choices"]
     assert choice["message"]["content"] == legacy["text"] == 'I do not know. "Ask" me <again>.'
-    assert choice["semtoken"]["decision"] == "abstain" and choice["semtoken"]["chance"] > 0
+    assert choice["semtoken"]["decision"] == "abstain" and choice["semtoken"]["probability_correct"] > 0
     assert choice["logprobs"] is None and legacy["logprobs"] is None and choice.get("token_ids") is None
     assert answer not in reply.text and "tokens" not in choice["semtoken"] and "parts" not in choice["semtoken"]
     with strict(1e9) as url:
@@ -213,7 +215,7 @@ def named_reply(model: str, *, stream: bool = False) -> bytes:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("answered", "fits"), [("prod", True), ("other", False)])
-def test_a_model_that_was_exchanged_behind_the_proxy_gets_no_chance(
+def test_a_model_that_was_exchanged_behind_the_proxy_gets_no_probability(
     almanac_clusters: TokenClusters, tmp_path: Path, answered: str, *, fits: bool, stream: bool
 ) -> None:
     from semtoken.guarantees.journal.entries import AnswerOrigin, Recording
@@ -223,13 +225,13 @@ def test_a_model_that_was_exchanged_behind_the_proxy_gets_no_chance(
     from semtoken.web.proxy.app import proxy_app
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.recorder import AnswerRecorder
-    from semtoken.web.review import PromiseWatch
+    from semtoken.web.review import GuaranteeWatch
 
     calibrator = CalibratorInUse(made(almanac_clusters, tmp_path, model="prod"))
     journal = Journal.open(str(tmp_path / "journal.db"))
     rule, salt = journal.sampling()
     writer = JournalWriter(journal)
-    recorder = AnswerRecorder(Recording(AnswerOrigin("proxy"), rule, salt), writer, PromiseWatch(journal))
+    recorder = AnswerRecorder(Recording(AnswerOrigin("proxy"), rule, salt), writer, GuaranteeWatch(journal))
     with raw_upstream(answering(named_reply(answered, stream=stream))) as upstream:
         app = proxy_app(ProxySettings(upstream.url), calibrator=calibrator, recorder=recorder)
         with running(app) as url:
@@ -239,9 +241,9 @@ def test_a_model_that_was_exchanged_behind_the_proxy_gets_no_chance(
     lines = [line[6:] for line in said.splitlines() if line.startswith("data: {")] if stream else [said]
     blocks = [choice["semtoken"] for line in lines for choice in json.loads(line)["choices"] if "semtoken" in choice]
     block = next(block for block in reversed(blocks) if "headline" in block)
-    assert ("chance" in block, "decision" in block) == (fits, fits)
+    assert ("probability_correct" in block, "decision" in block) == (fits, fits)
     [entry] = journal.entries()
-    assert entry["model"] == answered and (entry["chance"] is not None) == fits
+    assert entry["model"] == answered and (entry["probability_correct"] is not None) == fits
     report = watch(journal)
     assert report.models == {answered: 1}
     if fits:
@@ -253,19 +255,19 @@ def test_a_model_that_was_exchanged_behind_the_proxy_gets_no_chance(
 
 
 def test_a_calibrator_is_fitted_on_the_answers_of_one_model(tmp_path: Path) -> None:
-    from semtoken.errors import CalibratorMismatch, InvalidInput
+    from semtoken.errors import CalibratorMismatchError, InvalidInputError
     from semtoken.guarantees.labels import answer_record
 
     generator = np.random.default_rng(0)
     scores = -generator.exponential(1, 60)
     correct = generator.random(60) < np.exp(scores)
-    records = [{"log_score": float(s), "question": f"q{i}", "model": "prod"} for i, s in enumerate(scores)]
+    records = [{"log_confidence": float(s), "question": f"q{i}", "model": "prod"} for i, s in enumerate(scores)]
     answers = [answer_record(f"line {i}", record) for i, record in enumerate(records)]
     fitted = st.Calibrator.fit(answers, correct)
     assert fitted.fingerprint.model == "prod"
     another = answer_record("line 1", records[0] | {"model": "other"})
-    with pytest.raises(CalibratorMismatch, match="'other' gave this one"):
-        fitted.chance(another)
-    with pytest.raises(InvalidInput, match="--group-by model"):
+    with pytest.raises(CalibratorMismatchError, match="'other' gave this one"):
+        fitted.predict_proba(another)
+    with pytest.raises(InvalidInputError, match="--group-by model"):
         st.Calibrator.fit([another, *answers[1:]], correct)
-    assert 0 < fitted.chance(answer_record("line 1", {"log_score": -0.1})) < 1  # it names none
+    assert 0 < fitted.predict_proba(answer_record("line 1", {"log_confidence": -0.1})) < 1  # it names none

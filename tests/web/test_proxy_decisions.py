@@ -16,8 +16,8 @@ import pytest
 from openai import OpenAI
 from starlette.responses import JSONResponse
 
-from semtoken import STC
-from semtoken.decisions import AnsweredQuestion, Predicate, ReadingOptions
+from semtoken import ScoredModel
+from semtoken.decisions import Answer, Predicate, ReadingOptions
 from semtoken.decisions.answers import answer_values, records_of
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.web.proxy.app import proxy_app
@@ -48,7 +48,7 @@ def plain(app: Any, *hidden: str) -> Any:
 
 
 def app() -> Any:
-    return serve_app(Engine(STC(tiny())), Offer("tiny", max_logprobs=1000))
+    return serve_app(Engine(ScoredModel(tiny())), Offer("tiny", max_logprobs=1000))
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ class TestPassedOn:
         assert received.json() == body
         assert b"/v1/systemone?a=1" in received.line
         assert found.headers["x-own"] == "1"
-        block = rb', ?"semtoken": ?{"allowed_mass": ?null, ?"bounds": ?\[[^{}]*\]}'
+        block = rb', ?"semtoken": ?{"option_mass": ?null, ?"bounds": ?\[[^{}]*\]}'
         without, blocks = re.subn(block, b"", found.content)
         assert (without, blocks) == (raw, 1)
         assert found.json()["answers"]["refund"]["semtoken"]["bounds"] == [[0.245, 0.255], [0.745, 0.755]]
@@ -156,7 +156,7 @@ class TestPassedOn:
     def test_the_official_client(self, passing: str) -> None:
         reply = client(passing).decisions.create(model="tiny", input=STATE, questions=DECISIONS)
         assert [one.type for one in reply.answers] == ["predicate", "choice", "score"]
-        assert 0 < reply.answers[0].semtoken["allowed_mass"] < 1  # type: ignore[union-attr]
+        assert 0 < reply.answers[0].semtoken["option_mass"] < 1  # type: ignore[union-attr]
 
     def test_a_calibrator_adds_what_it_knows(self, served: str) -> None:
         asked = {"model": "tiny", "state": "x", "questions": {"late": {"type": "noul", "instructions": "Late?"}}}
@@ -165,7 +165,7 @@ class TestPassedOn:
         for number in range(200):
             share = max(p, 1 - p) if number % 2 else 0.6
             yes = share if p >= 0.5 else 1 - share
-            given = answer_values(AnsweredQuestion(Predicate("Late?"), (yes, 1 - yes)), ReadingOptions())
+            given = answer_values(Answer(Predicate("Late?"), (yes, 1 - yes)), ReadingOptions())
             right = number % 10 != 0
             records += records_of(
                 {"state": str(number), "answers": {"late": given}, "labels": {"late": right == (yes >= 0.5)}}
@@ -174,7 +174,7 @@ class TestPassedOn:
         offer = Offer("tiny", decision_calibrator=calibrator)
         for app, strict in (
             (proxy_app(ProxySettings(served), page=False, decision_calibrator=calibrator), True),
-            (serve_app(Engine(STC(tiny())), offer), False),
+            (serve_app(Engine(ScoredModel(tiny())), offer), False),
         ):
             with running(app, strict=strict) as url:
                 block = post(url, "/v1/systemone", asked).json()["answers"]["late"]["semtoken"]
@@ -182,8 +182,11 @@ class TestPassedOn:
                 others.append(asked | {"questions": {"late": {"type": "noul", "instructions": "Is it late?"}}})
                 for other in others:  # another reading, other orders, other words: it does not belong
                     unknown = post(url, "/v1/systemone", other).json()["answers"]["late"]["semtoken"]
-                    assert (unknown["decision"], unknown["labels"]) == ("abstain", 0) and "chance" not in unknown
-            assert 0.5 < block["chance"] <= 1
+                    assert (unknown["decision"], unknown["labels"]) == (
+                        "abstain",
+                        0,
+                    ) and "probability_correct" not in unknown
+            assert 0.5 < block["probability_correct"] <= 1
             assert block["decision"] in ("answer", "abstain")
             assert block["labels"] == 200
 
@@ -208,7 +211,7 @@ class TestAskedAsTexts:
             bounds = found[key]["semtoken"].get("bounds") or [(p, p) for p in probabilities(found[key])]
             for p, (low, high) in zip(probabilities(exact[key]), bounds, strict=True):
                 assert low - 1e-4 <= p <= high + 1e-4
-            assert found[key]["semtoken"]["allowed_mass"] <= exact[key]["semtoken"]["allowed_mass"] + 1e-4
+            assert found[key]["semtoken"]["option_mass"] <= exact[key]["semtoken"]["option_mass"] + 1e-4
 
     def test_the_official_client(self, texts: str) -> None:
         same = {"type": "choice", "instructions": "Which?", "choices": [{"value": "Yes"}, {"value": "yes"}]}
@@ -279,7 +282,7 @@ class TestRecordedUpstream:
             [request] = upstream.requests
         block = answer.semtoken  # type: ignore[union-attr]
         assert [one.probability for one in answer.probabilities] == pytest.approx([5 / 7, 0, 2 / 7])  # type: ignore[union-attr]
-        assert block["allowed_mass"] == pytest.approx(0.7)
+        assert block["option_mass"] == pytest.approx(0.7)
         assert block["bounds"][1] == pytest.approx([0, 0.1 / 0.8])
         assert block["bounds"][0] == pytest.approx([0.5 / 0.8, 0.5 / 0.7])
         assert request.json() == {
@@ -310,7 +313,7 @@ class TestRecordedUpstream:
             proxy_of(upstream.url, decisions="chat") as url,
         ):
             reply = client(url).decisions.create(model="m", input="x", questions=DECISIONS[:1])
-        assert "mass_elsewhere" in reply.answers[0].semtoken["flags"]  # type: ignore[union-attr]
+        assert "off_option_mass" in reply.answers[0].semtoken["flags"]  # type: ignore[union-attr]
 
     def test_nothing_is_made_of_lists_without_an_option(self) -> None:
         with (

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from semtoken.replies import score_payload
+from semtoken.replies import score_reply
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from tests.replies.test_more_shapes import TOP, lines, ollama, tgi, token
@@ -47,7 +47,7 @@ def test_an_answer_is_scored_and_what_nobody_asked_for_is_gone(upstream: Upstrea
     parts = [json.loads(line) for line in answer.text.splitlines()]
     assert "".join(part["message"]["content"] for part in parts) == "Oslo"
     assert not any(part.get("logprobs") for part in parts)
-    [scored] = score_payload(STREAM if stream else WHOLE)
+    [scored] = score_reply(STREAM if stream else WHOLE)
     assert parts[-1]["semtoken"]["uncertainty"] == pytest.approx(scored.uncertainty, abs=1e-6)
 
 
@@ -106,8 +106,8 @@ def test_an_answer_of_tgi_is_scored_and_shown_as_it_was_asked_for(
     streamed = path.endswith("stream")
     parts = [json.loads(line[5:]) for line in answer.text.splitlines() if line] if streamed else [answer.json()]
     assert parts[-1]["generated_text"] == "Oslo"
-    [scored] = score_payload(tgi_stream(sent) if streamed else tgi_answer(sent))
-    assert scored.log_score == pytest.approx(-0.8, abs=1e-6)  # the sum of the three tokens
+    [scored] = score_reply(tgi_stream(sent) if streamed else tgi_answer(sent))
+    assert scored.log_confidence == pytest.approx(-0.8, abs=1e-6)  # the sum of the three tokens
     block = parts[-1]["semtoken"]
     assert block["uncertainty"] == pytest.approx(scored.uncertainty, abs=1e-6)
     if streamed:

@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 import pytest
 
-from semtoken import score_payload
+from semtoken import score_reply
 from tests.replies.test_saved_streams import PINGS, chunks, events
 from tests.web.servers import LAST_CHUNK, Received, Upstream, chunk, stream_head
 
 Start = Callable[..., tuple[str, Upstream]]
 PLAIN = events(chunks("Os", "lo"))
-UNCERTAINTY = score_payload(PLAIN)[0].uncertainty
+UNCERTAINTY = score_reply(PLAIN)[0].uncertainty
 
 
 def final_blocks(proxied: Start, text: str, size: int) -> tuple[list[dict[str, Any]], str]:

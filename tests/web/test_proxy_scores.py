@@ -14,7 +14,7 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 
 from semtoken import TokenClusters, Vocabulary
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import PROMPT, Question
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
@@ -105,7 +105,7 @@ class TestInFrontOfServe:
                 check_same(last.choices[0].semtoken, found.semtoken | {"final": True})
 
     def test_ids_without_a_tokenizer_are_refused_since_intervals_would_widen(self, served: str) -> None:
-        with pytest.raises(InvalidInput, match="name the upstream's tokenizer with --tokenizer"):
+        with pytest.raises(InvalidInputError, match="name the upstream's tokenizer with --tokenizer"):
             proxy_app(ProxySettings(served, token_ids=True))
 
     @pytest.mark.parametrize("path", ["chat/completions", "completions"])
@@ -170,7 +170,7 @@ class TestInFrontOfServe:
             found = client_of(url).chat.completions.create(**CHAT).choices[0].semtoken
             *_, last = client_of(url).chat.completions.create(**CHAT, stream=True)
         assert found["distribution"] == last.choices[0].semtoken["distribution"] == "processed"
-        with pytest.raises(InvalidInput, match="distribution"):
+        with pytest.raises(InvalidInputError, match="distribution"):
             ProxySettings(served, distribution="cooked")  # type: ignore[arg-type]
 
     def test_the_servers_limit_is_learned(self, almanac: Any, almanac_clusters: TokenClusters) -> None:

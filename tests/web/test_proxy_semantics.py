@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from semtoken import TokenClusters
 from semtoken.errors import SemtokenError
-from semtoken.replies import score_payload
+from semtoken.replies import score_reply
 from semtoken.web.limits import ConnectionLimits, hosts_for
 from semtoken.web.proxy.app import check_target, proxy_app
 from semtoken.web.proxy.settings import ProxySettings
@@ -520,7 +520,7 @@ def through(replaying: tuple[str, list[bytes]], stream: bytes) -> bytes:
 
 def expected(stream: bytes) -> list[tuple[float, float]] | None:
     try:
-        return [result.uncertainty_bounds for result in score_payload(stream, recorded.clusters())]
+        return [result.sequence_uncertainty_interval for result in score_reply(stream, recorded.clusters())]
     except SemtokenError:
         return None
 

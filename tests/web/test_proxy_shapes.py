@@ -17,7 +17,7 @@ import pytest
 from semtoken import TokenClusters
 from semtoken.errors import SemtokenError
 from semtoken.guarantees.apply import CalibratorInUse
-from semtoken.replies import read_payload, score_payload
+from semtoken.replies import read_reply, score_reply
 from semtoken.replies.formats import ProbeQuestion, Shape, known_formats
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
@@ -33,7 +33,7 @@ OURS = ("llama-cpp", "sglang", "openai-responses", "vllm-responses")
 
 
 def shape_of(name: str) -> type[Shape]:
-    return known_formats()[read_payload(recording(name).reply).format].shape
+    return known_formats()[read_reply(recording(name).reply).format].shape
 
 
 def path_of(shape: type[Shape]) -> str:
@@ -85,7 +85,7 @@ def post(url: str, name: str, body: Mapping[str, Any]) -> httpx.Response:
 
 def expected(sent: Any, clusters: TokenClusters, request: Mapping[str, Any] | None = None) -> Any:
     try:
-        return score_payload(sent, clusters, request=request)
+        return score_reply(sent, clusters, request=request)
     except SemtokenError as error:
         return str(error)
 
@@ -94,7 +94,7 @@ def check(block: Mapping[str, Any], found: Any, number: int) -> None:
     if isinstance(found, str):
         assert set(block) - {"final"} == {"version", "reason"}, found
     else:
-        lower, upper = found[number].uncertainty_bounds
+        lower, upper = found[number].sequence_uncertainty_interval
         assert (block["uncertainty"], block["lower"], block["upper"]) == (found[number].uncertainty, lower, upper)
         assert block["distribution"] == found[number].distribution
         assert block["n_tokens"] == found[number].n_tokens
@@ -121,7 +121,7 @@ class TestWholeReplies:
         assert answer.status_code == 200, answer.text
         sent, found = recording(name).reply, expected(recording(name).reply, almanac_clusters, plain(shape_of(name)))
         blocks = blocks_in(answer.json())
-        assert len(blocks) == len(read_payload(sent).choices)
+        assert len(blocks) == len(read_reply(sent).choices)
         if len(blocks) == 1 or not isinstance(found, str):
             for number, block in enumerate(blocks):
                 check(block, found, number)
@@ -140,8 +140,8 @@ class TestWholeReplies:
     @pytest.mark.parametrize("name", ["llama-cpp", "sglang", "vllm-responses"])
     def test_fewer_are_shown_if_fewer_were_asked_for(self, proxy: str, name: str) -> None:
         answer = post(proxy, name, asked_for(shape_of(name), 2)).json()
-        steps = [step for choice in read_payload(answer).choices for part in choice.segments for step in part.steps]
-        full = [s for c in read_payload(recording(name).reply).choices for part in c.segments for s in part.steps]
+        steps = [step for choice in read_reply(answer).choices for part in choice.segments for step in part.steps]
+        full = [s for c in read_reply(recording(name).reply).choices for part in c.segments for s in part.steps]
         assert [step.top for step in steps] == [step.top[:2] for step in full] and steps
         assert "uncertainty" in blocks_in(answer)[0]
 
@@ -275,7 +275,7 @@ class TestMethods:
         answer = post(proxy, name, body | ({"stream": True} if stream else {}))
         events = events_of(answer.text) if stream else [answer.json()]
         *_, block = [one for event in events for one in blocks_in(event) if one.get("final", True)]
-        [choice] = read_payload(recording(name).stream if stream else recording(name).reply).choices
+        [choice] = read_reply(recording(name).stream if stream else recording(name).reply).choices
         logs = [step.log_probs[0] for step in choice.segments[-1].steps]
         assert block["scores"]["perplexity"] == pytest.approx(-sum(logs) / len(logs), abs=1e-6)
         assert block["scores"]["sequence_probability"] == pytest.approx(-math.expm1(sum(logs)), abs=1e-6)
@@ -313,12 +313,12 @@ def test_answers_that_are_not_accepted_are_not_shown(
     upstream: Upstream, almanac_clusters: TokenClusters, tmp_path: Path, name: str
 ) -> None:
     shape, sent = shape_of(name), recording(name).reply
-    [said] = read_payload(sent).choices
+    [said] = read_reply(sent).choices
     body = asked_for(shape, K) | {"semtoken": {"tokens": True}}
     with withholding(upstream, almanac_clusters, tmp_path, 0.0) as url:
         reply = post(url, name, body)
         stream = post(url, name, body | {"stream": True})
-    [choice] = read_payload(reply.json()).choices
+    [choice] = read_reply(reply.json()).choices
     assert [(part.kind, part.text, part.steps) for part in choice.segments] == [("answer", 'I do not "know".', ())]
     assert said.segments[-1].text.strip() not in reply.text
     assert blocks_in(reply.json())[0]["decision"] == "abstain"

@@ -22,7 +22,7 @@ from semtoken.web.limits import Gate
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.recorder import AnswerRecorder
-from semtoken.web.review import PromiseWatch
+from semtoken.web.review import GuaranteeWatch
 from tests.guarantees.made_up import entry, rows_of
 from tests.web.servers import running
 
@@ -42,7 +42,7 @@ def start(almanac_clusters: TokenClusters, tmp_path: Path) -> Iterator[Callable[
             journal.add(rows_of([*made, entry(9, sampled=True, seen_twice=False, question=None, answer=None)]))
             rule, salt = journal.sampling(0.5, "x")
             recording = Recording(AnswerOrigin("proxy"), rule, salt)
-            recorder = AnswerRecorder(recording, JournalWriter(journal), PromiseWatch(journal))
+            recorder = AnswerRecorder(recording, JournalWriter(journal), GuaranteeWatch(journal))
             app = proxy_app(
                 ProxySettings("http://127.0.0.1:9", **settings), almanac_clusters, recorder=recorder, gate=Gate(token)
             )
@@ -68,7 +68,7 @@ def test_a_person_labels_the_sample_and_sees_nothing_twice(start: Callable[..., 
         first = items[0]
         assert set(first) == {"id", "question", "answer", "doubts", "model"}  # not how sure the model was
         body = {"id": first["id"], "reviewer": "ann", "correct": [True, False, None][len(seen) % 3]}
-        assert said(url, body).json() == {"labelled": first["id"]}
+        assert said(url, body).json() == {"labeled": first["id"]}
         seen.append(first["id"])
     assert sorted(seen) == [f"entry-{i}" for i in (0, 2, 4, 6, 8)]  # one without texts is for nobody
     assert [one["id"] for one in asked(url, "bob").json()["items"]] == ["entry-0"]
@@ -158,7 +158,7 @@ def test_where_there_is_a_token_everybody_needs_it(start: Callable[..., str]) ->
     assert httpx.post(f"{url}/semtoken/review", json=label, headers=BEARER).status_code == 200  # a program
     foreign = said(url, label, **BEARER, origin="http://evil.example")
     assert foreign.status_code == 403
-    assert httpx.get(f"{url}/semtoken/watch", headers=BEARER).json()["state"] == "no_promise"
+    assert httpx.get(f"{url}/semtoken/watch", headers=BEARER).json()["state"] == "no_guarantee"
 
 
 def test_a_server_that_others_can_reach_shows_nothing_without_a_token(start: Callable[..., str]) -> None:
@@ -203,6 +203,6 @@ def test_a_client_that_has_said_all_and_closes_its_sending_half_gets_its_answer(
     body = json.dumps({"id": "entry-0", "reviewer": "ann", "correct": True}).encode()
     url = start()
     reply = sent_by_hand(url, body, length=len(body), closes=True)
-    assert reply == (200, b'{"labelled":"entry-0"}')
+    assert reply == (200, b'{"labeled":"entry-0"}')
     assert sent_by_hand(url, body[:9], length=len(body), closes=True) is None  # and one that broke off is forgotten
     assert asked(url, "ann").json()["labels"] == 1

@@ -25,7 +25,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
-from semtoken import STC, Calibrator, TokenClusters, Vocabulary
+from semtoken import Calibrator, ScoredModel, TokenClusters, Vocabulary
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.support.almanac import PROMPT
 from semtoken.web.calibrators import CalibratorSlot
@@ -447,7 +447,7 @@ class TestErrors:
         assert httpx.get(served + "/v1/chat/completions").status_code == 405
 
 
-def small(broken: bool = False) -> STC:
+def small(broken: bool = False) -> ScoredModel:
     """A tiny random model that never ends an answer by itself; broken: it gives NaN."""
     import numpy as np
     import torch
@@ -461,7 +461,7 @@ def small(broken: bool = False) -> STC:
             model.lm_head.weight[7] = float("nan")
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     clusters = TokenClusters(np.random.default_rng(0).integers(0, 100, vocabulary.size), vocabulary)
-    return STC(model, tokenizer_without_end, clusters)
+    return ScoredModel(model, tokenizer_without_end, clusters)
 
 
 def test_a_model_that_fails_says_so() -> None:
@@ -568,7 +568,7 @@ def test_a_client_that_leaves_ends_the_generation(stream: bool) -> None:
 
 
 def calibrated(share: float) -> CalibratorInUse:
-    """Gives nearly every answer the same chance."""
+    """Gives nearly every answer the same probability."""
     generator = np.random.default_rng(0)
     return CalibratorInUse(Calibrator.fit(-generator.exponential(1000.0, 300), generator.random(300) < share))
 
@@ -585,7 +585,7 @@ def test_an_answer_keeps_the_calibrator_that_it_began_with() -> None:
         served = stack.enter_context(running(app, strict=False))
         app = proxy_app(ProxySettings(served), page=False, calibrator=slots[1])
         for url, slot in zip((served, stack.enter_context(running(app))), slots, strict=True):
-            chances = []
+            probabilities = []
             for _ in range(2):  # the second answer begins when the other calibrator is in use
                 with httpx.stream("POST", url + "/v1/chat/completions", json=asked, timeout=60) as reply:
                     lines = (line.removeprefix("data: ") for line in reply.iter_lines() if line)
@@ -593,8 +593,8 @@ def test_an_answer_keeps_the_calibrator_that_it_began_with() -> None:
                     slot.current = high
                     choices = [json.loads(line)["choices"] for line in lines if line != "[DONE]"]
                 blocks = [choice["semtoken"] for (choice,) in filter(None, choices) if "semtoken" in choice]
-                chances.append(blocks[-1]["chance"])
-            assert chances[0] < 0.4 and chances[1] > 0.6
+                probabilities.append(blocks[-1]["probability_correct"])
+            assert probabilities[0] < 0.4 and probabilities[1] > 0.6
 
 
 def test_waiting_requests_whose_clients_left_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ import openai
 import pytest
 from openai import OpenAI
 
-from semtoken import STC
-from semtoken.decisions import Choice, Inquiry, InquiryAnswers, Option, Predicate, Score
+from semtoken import ScoredModel
+from semtoken.decisions import Choice, DecisionRequest, DecisionResponse, Option, Predicate, Score
 from semtoken.decisions.deciding import prepare
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import DecisionOrder, Engine, OpenDecisions
@@ -53,12 +53,12 @@ DECISIONS: list[Any] = [
 
 
 @pytest.fixture(scope="module")
-def stc() -> STC:
-    return STC(tiny())
+def stc() -> ScoredModel:
+    return ScoredModel(tiny())
 
 
 @pytest.fixture(scope="module")
-def url(stc: STC) -> Iterator[str]:
+def url(stc: ScoredModel) -> Iterator[str]:
     with running(serve_app(Engine(stc), Offer("tiny")), strict=False) as address:
         yield address
 
@@ -73,7 +73,7 @@ def post(url: str, path: str, body: Any) -> httpx.Response:
 
 
 class TestOpenAIClient:
-    def test_answers_are_those_of_the_library(self, client: OpenAI, stc: STC) -> None:
+    def test_answers_are_those_of_the_library(self, client: OpenAI, stc: ScoredModel) -> None:
         reply = client.decisions.create(model="tiny", input=STATE, questions=DECISIONS)
         expected = stc.decide(
             STATE,
@@ -95,7 +95,7 @@ class TestOpenAIClient:
         assert [one.label for one in score.probabilities] == ["Can wait", "Soon", "Today"]
         assert reply.usage.output_tokens == 0
         assert reply.usage.total_tokens == reply.usage.input_tokens > 0
-        assert predicate.semtoken["allowed_mass"] == pytest.approx(expected[0].allowed_mass, abs=1e-5)
+        assert predicate.semtoken["option_mass"] == pytest.approx(expected[0].option_mass, abs=1e-5)
 
     def test_messages_and_tool_calls_are_input(self, client: OpenAI) -> None:
         items: Any = [
@@ -113,7 +113,7 @@ class TestOpenAIClient:
         with pytest.raises(openai.NotFoundError):
             client.decisions.create(model="another", input=STATE, questions=DECISIONS)
 
-    def test_how_to_read_is_asked_for_beside(self, client: OpenAI, stc: STC) -> None:
+    def test_how_to_read_is_asked_for_beside(self, client: OpenAI, stc: ScoredModel) -> None:
         reply = client.decisions.create(
             model="tiny",
             input=STATE,
@@ -202,9 +202,9 @@ class TestBounds:
             assert reply.status_code == 400
             assert "4,096" in reply.json()["detail"]
 
-    def test_a_state_of_the_whole_context_is_read(self, url: str, stc: STC) -> None:
+    def test_a_state_of_the_whole_context_is_read(self, url: str, stc: ScoredModel) -> None:
         def length(words: int) -> int:
-            return prepare(stc.backend, Inquiry("a " * words, [Predicate("Is it 1?")])).input_tokens
+            return prepare(stc.backend, DecisionRequest("a " * words, [Predicate("Is it 1?")])).input_tokens
 
         per_word = (length(200) - length(100)) / 100
         words = 100 + int((4095 - length(100)) / per_word)
@@ -246,13 +246,13 @@ class TestTogether:
                 client.sendall(head.encode() + body)
         assert post(url, "/v1/systemone", {"state": "s", "questions": SYSTEM_ONE}).status_code == 200
 
-    def test_whoever_left_before_the_model_was_free_costs_nothing(self, stc: STC) -> None:
+    def test_whoever_left_before_the_model_was_free_costs_nothing(self, stc: ScoredModel) -> None:
         """The order is read with the others that wait, but only if somebody waits for its answers."""
-        given: dict[str, InquiryAnswers] = {}
+        given: dict[str, DecisionResponse] = {}
         ended: list[str] = []
         open_ones, orders = OpenDecisions(stc.backend), {}
         for name in ("left", "stayed"):
-            inquiry = prepare(stc.backend, Inquiry(name, [Predicate("Is it so?")]))
+            inquiry = prepare(stc.backend, DecisionRequest(name, [Predicate("Is it so?")]))
             orders[name] = DecisionOrder(
                 lambda _, name=name: ended.append(name), inquiry=inquiry, emit=partial(given.__setitem__, name)
             )

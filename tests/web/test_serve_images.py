@@ -13,7 +13,7 @@ import pytest
 from openai import OpenAI
 from PIL import Image
 
-from semtoken import STC
+from semtoken import ScoredModel
 from semtoken.models.transformers import TransformersBackend
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
@@ -36,19 +36,19 @@ def asked(url: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def stc() -> STC:
+def stc() -> ScoredModel:
     model, processor = image_model("Llava")
-    return STC(TransformersBackend(model, processor.tokenizer, processor=processor))
+    return ScoredModel(TransformersBackend(model, processor.tokenizer, processor=processor))
 
 
 @pytest.fixture(scope="module")
-def client(stc: STC) -> Iterator[OpenAI]:
+def client(stc: ScoredModel) -> Iterator[OpenAI]:
     with running(serve_app(Engine(stc), Offer("tiny")), strict=False) as url:
         yield OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_image_is_answered_as_in_python(client: OpenAI, stc: STC, stream: bool) -> None:
+def test_an_image_is_answered_as_in_python(client: OpenAI, stc: ScoredModel, stream: bool) -> None:
     [expected] = stc.generate([asked(data_url(PICTURE))], max_new_tokens=5)
     reply = client.chat.completions.create(model="tiny", messages=asked(data_url(PICTURE)), max_tokens=5, stream=stream)
     last = [chunk for chunk in reply if chunk.choices][-1] if stream else reply
@@ -56,7 +56,7 @@ def test_an_image_is_answered_as_in_python(client: OpenAI, stc: STC, stream: boo
     assert block["uncertainty"] == pytest.approx(expected.uncertainty, abs=1e-4)
 
 
-def test_texts_are_answered_too(client: OpenAI, stc: STC) -> None:
+def test_texts_are_answered_too(client: OpenAI, stc: ScoredModel) -> None:
     messages: Any = [{"role": "user", "content": "who is it"}]
     [expected] = stc.generate([messages], max_new_tokens=5)
     reply = client.chat.completions.create(model="tiny", messages=messages, max_tokens=5)

@@ -74,7 +74,7 @@ def test_its_numbers_pass_with_a_block_beside_them(upstream: str) -> None:
         reply = httpx.post(f"{url}/v1/systemone", json=body, timeout=120).json()
         wrong = httpx.post(f"{url}/v1/systemone", json={"state": 1}, timeout=120)
     blocks = [answer.pop("semtoken") for answer in reply["answers"].values()]
-    assert blocks == [{"allowed_mass": None}] * 3
+    assert blocks == [{"option_mass": None}] * 3
     assert reply == own
     assert (wrong.status_code, wrong.json()["detail"][0]["loc"][:2]) == (422, ["body", "state"])
 

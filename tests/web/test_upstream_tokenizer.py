@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from semtoken import STC
+from semtoken import ScoredModel
 from semtoken.cli.proxy import _ids_and_tokenizer
 from semtoken.support.almanac import almanac_path
 from semtoken.web.proxy.upstream_tokenizer import tokenizer_here, vllm_model
@@ -67,7 +67,7 @@ def block_of(url: str) -> dict[str, Any]:
 def exact() -> float:
     """The uncertainty by the same weights in transformers, of the tokens that vLLM wrote."""
     saved = recorded("vllm-chat-ids")["reply"]
-    stc = STC.from_pretrained("almanac", dtype="float32")
+    stc = ScoredModel.from_pretrained("almanac", dtype="float32")
     [answer] = stc.score([saved["prompt_token_ids"]], [saved["choices"][0]["token_ids"]])
     return answer.uncertainty
 

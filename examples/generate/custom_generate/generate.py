@@ -30,13 +30,13 @@ def generate(
 
     Returns
     -------
-    What `model.generate` returns, with the answers as `ScoredResponse` in its attribute `semtoken`.
+    What `model.generate` returns, with the answers as `ScoredAnswer` in its attribute `semtoken`.
     """
     from semtoken import Recorder
-    from semtoken.errors import InvalidInput
+    from semtoken.errors import InvalidInputError
 
     if semtoken_vocabulary is None:
-        raise InvalidInput("Say which tokens the model has: semtoken_vocabulary=tokenizer.")
+        raise InvalidInputError("Say which tokens the model has: semtoken_vocabulary=tokenizer.")
     config = kwargs.get("generation_config") or model.generation_config
     ends = kwargs.get("eos_token_id", config.eos_token_id)
     recorder = Recorder(semtoken_vocabulary, semtoken_preset, eos_token_id=ends)

@@ -47,7 +47,7 @@ class ListedTokensBound(Estimator):
         # A token is a string behind an API, an id of a whitebox model.
         form = self._of_strings if isinstance(tokens[0], str) else self._of_ids
         steps = [form(token, float(log), others) for token, log, others in zip(tokens, logs, alternatives, strict=True)]
-        least, most = semtoken.score_top_logprobs(steps, self.tokens, self.preset).log_score_bounds
+        least, most = semtoken.score_logprobs(steps, self.tokens, self.preset).log_confidence_interval
         return -least if self.bound == "upper" else -most
 
     @staticmethod

@@ -24,7 +24,7 @@ from lm_polygraph.utils.generation_parameters import GenerationParameters
 from lm_polygraph.utils.manager import UEManager
 from lm_polygraph.utils.model import WhiteboxModel
 
-from semtoken import STC, metrics
+from semtoken import ScoredModel, metrics
 from semtoken.integrations.lm_polygraph import (
     SemanticTokenClustering,
     SemanticTokenClusteringFromArrays,
@@ -51,7 +51,7 @@ def print_widths(exact: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> Non
     print(f"they hold the exact value of {inside.sum()} of {len(exact)} answers")
 
 
-def managed(stc: STC, questions: list[Question], estimators: list[Any], calculators: list[Any]) -> UEManager:
+def managed(stc: ScoredModel, questions: list[Question], estimators: list[Any], calculators: list[Any]) -> UEManager:
     """Their manager after a run of these estimators."""
     settings = GenerationParameters(stop_strings=["\n"])
     model = WhiteboxModel(stc.model, stc.tokenizer, "almanac", generation_parameters=settings)
@@ -84,7 +84,7 @@ def print_ranking(manager: UEManager, right: list[float]) -> None:
 def main() -> None:
     """A run with semtoken's calculator, and one whose estimators read the arrays that lm-polygraph keeps."""
     questions = load_questions("test")[: int(sys.argv[1]) if len(sys.argv) > 1 else None]
-    stc = STC.from_pretrained("almanac", dtype="float32", preset="paper")
+    stc = ScoredModel.from_pretrained("almanac", dtype="float32", preset="paper")
     single = [MaximumSequenceProbability(), Perplexity(), SemanticTokenClustering()]
     manager = managed(stc, questions, single, [stc_calculator(stc.clusters)])
     right = [float(is_correct(text, q)) for text, q in zip(manager.stats["greedy_texts"], questions, strict=True)]

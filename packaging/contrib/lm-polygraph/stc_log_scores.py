@@ -37,7 +37,7 @@ class StcLogScoresCalculator(StatCalculator):
         import semtoken
 
         if self.clusters is None:
-            self.clusters = semtoken.STC(model.model, model.tokenizer, preset="paper").clusters
+            self.clusters = semtoken.ScoredModel(model.model, model.tokenizer, preset="paper").clusters
         elif not isinstance(self.clusters, semtoken.TokenClusters):
             self.clusters = semtoken.TokenClusters.from_pretrained(self.clusters)
         if self.shuffled is None:
@@ -59,5 +59,5 @@ class StcLogScoresCalculator(StatCalculator):
                 ("stc_shuffled_log_scores", self.shuffled, self.preset),
                 ("stc_spelling_log_scores", self.clusters, "default"),
             ):
-                found[name].append(semtoken.score_logits(rows, ids, clusters, preset).log_score)
+                found[name].append(semtoken.score_logits(rows, ids, clusters, preset).log_confidence)
         return found

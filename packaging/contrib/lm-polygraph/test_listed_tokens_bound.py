@@ -29,7 +29,7 @@ def test_the_bounds_hold_the_estimate_over_the_whole_vocabulary(k, whitebox):
     stats = {"greedy_tokens": [named], "greedy_log_likelihoods": [logs], "greedy_tokens_alternatives": [listed]}
     bounds = [ListedTokensBound(end, clusters if whitebox else None) for end in ("lower", "upper")]
     lower, upper = (float(bound(stats)[0]) for bound in bounds)
-    exact = -semtoken.score_logits(rows, tokens, clusters, bounds[0].preset).log_score
+    exact = -semtoken.score_logits(rows, tokens, clusters, bounds[0].preset).log_confidence
     assert lower - 1e-4 <= exact <= upper + 1e-4
     assert lower < upper
 

@@ -25,7 +25,7 @@ def test_estimates_are_those_of_semtoken_and_the_controls_differ():
     # Never riskier than the plain probability of the tokens: more probability is counted, not less.
     plain = -sum(rows[place, token] for place, token in enumerate(tokens))
     assert all(0 <= value <= plain + 1e-4 for value in estimates.values())
-    expected = semtoken.score_logits(rows, tokens, clusters, "paper").log_score
+    expected = semtoken.score_logits(rows, tokens, clusters, "paper").log_confidence
     assert estimates["SemanticTokenClustering"] == pytest.approx(-expected)
     assert estimates["SemanticTokenClustering"] != estimates["SemanticTokenClusteringShuffled"]
     assert (np.sort(np.bincount(calculator.shuffled.labels)) == np.sort(np.bincount(clusters.labels))).all()

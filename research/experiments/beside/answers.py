@@ -28,7 +28,7 @@ LISTED = 20
 LIMIT = 600
 
 
-def almanac(stc: st.STC) -> Iterator[tuple[str, str, bool, list[int], list[int]]]:
+def almanac(stc: st.ScoredModel) -> Iterator[tuple[str, str, bool, list[int], list[int]]]:
     """Id, question, whether right, tokens of the prompt, and tokens of the answer."""
     asked = load_questions("test")[:LIMIT]
     answers = stc.generate([one.prompt() for one in asked], max_new_tokens=16)
@@ -37,7 +37,7 @@ def almanac(stc: st.STC) -> Iterator[tuple[str, str, bool, list[int], list[int]]
         yield question.id, question.question, is_correct(answer.text, question), prompt, answer.token_ids
 
 
-def chat(stc: st.STC, files: list[Path]) -> Iterator[tuple[str, str, bool, list[int], list[int]]]:
+def chat(stc: st.ScoredModel, files: list[Path]) -> Iterator[tuple[str, str, bool, list[int], list[int]]]:
     """The same of the kept chat answers whose questions are in the files."""
     lines = (json.loads(line) for path in files for line in path.open(encoding="utf-8"))
     questions = {line["id"]: line["question"] for line in lines}
@@ -52,7 +52,7 @@ def chat(stc: st.STC, files: list[Path]) -> Iterator[tuple[str, str, bool, list[
 
 
 @torch.no_grad()
-def steps(stc: st.STC, prompt: list[int], answer: list[int]) -> tuple[list[dict[str, Any]], list[float]]:
+def steps(stc: st.ScoredModel, prompt: list[int], answer: list[int]) -> tuple[list[dict[str, Any]], list[float]]:
     """The answer's tokens as OpenAI lists them, and the entropy of each step."""
     logits = stc.model(torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 : -1].float()
     logs = logits.log_softmax(-1)
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("replies", type=Path)
     parser.add_argument("questions", type=Path, nargs="*")
     options = parser.parse_args()
-    stc = st.STC.from_pretrained(options.model)
+    stc = st.ScoredModel.from_pretrained(options.model)
     ends = {stc.tokenizer.eos_token_id, stc.tokenizer.pad_token_id, *stc.tokenizer.all_special_ids}
     found = almanac(stc) if options.model == "almanac" else chat(stc, options.questions)
     with options.replies.open("w", encoding="utf-8") as file:

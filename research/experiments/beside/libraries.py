@@ -52,8 +52,8 @@ def semtoken(lines: Lines) -> Columns:
 
     found: Columns = {"default": [], "probability": [], "headline": [], "weakest phrase": []}
     for line in lines:
-        [answer] = st.score_payload(line["reply"])
-        found["default"].append(-answer.log_score)
+        [answer] = st.score_reply(line["reply"])
+        found["default"].append(-answer.log_confidence)
         found["probability"].append(-answer.log_probability)
         found["headline"].append(1 - answer.headline.confidence)
         phrases = [part.confidence for part in answer.parts("phrase") if part.confidence is not None]

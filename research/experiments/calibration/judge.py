@@ -29,7 +29,7 @@ from scipy.stats import beta
 
 import semtoken as st
 from semtoken.decisions.options import PredictionSets
-from semtoken.guarantees import promises
+from semtoken.guarantees import exact
 from semtoken.guarantees.betting import change_evidence
 from semtoken.guarantees.judge import KINDS, Claim, Share, judge
 
@@ -56,7 +56,9 @@ class World:
         uncertainty, risk = self.many
         inside = accepts(-uncertainty)
         wrong = float(risk[inside].sum())
-        of = {"selective": float(inside.sum()), "missed": float(risk.sum()), "joint": float(risk.size)}[promise]
+        of = {"selective_risk": float(inside.sum()), "miss_rate": float(risk.sum()), "joint_risk": float(risk.size)}[
+            promise
+        ]
         return wrong / of if of else 0.0
 
 
@@ -136,7 +138,7 @@ def ours(uncertainty: Any, right: Any, start: float | None = None) -> float | No
 
 def one_start(uncertainty: Any, right: Any) -> float | None:
     """The one start that was the default before: from n, alpha and delta."""
-    return ours(uncertainty, right, promises.starting_share(right.size, ALPHA, DELTA))
+    return ours(uncertainty, right, exact.starting_share(right.size, ALPHA, DELTA))
 
 
 def by_deferguard(uncertainty: Any, right: Any) -> float | None:
@@ -204,7 +206,7 @@ def power(sets: int) -> Iterator[dict[str, Any]]:
                         continue
                     came += 1
                     covered += float(np.searchsorted(uncertainty, threshold, side="right")) / MANY
-                    risk = world.truth("selective", lambda scores, t=threshold: -scores <= t)
+                    risk = world.truth("selective_risk", lambda scores, t=threshold: -scores <= t)
                     broken += risk > ALPHA
                 yield {
                     "world": world.name,
@@ -217,19 +219,19 @@ def power(sets: int) -> Iterator[dict[str, Any]]:
 
 
 def kinds(sets: int) -> Iterator[dict[str, Any]]:
-    """`missed` and `joint` with confidence 1 - delta beside on average: above alpha, and what they cover."""
-    for promise, n in (("missed", 200), ("missed", 1000), ("joint", 200), ("joint", 1000)):
+    """`miss_rate` and `joint_risk` with confidence 1 - delta beside on average: above alpha, and what they cover."""
+    for promise, n in (("miss_rate", 200), ("miss_rate", 1000), ("joint_risk", 200), ("joint_risk", 1000)):
         for world in list(WORLDS.values())[:6]:
             for how, delta in (("with confidence 90 %", DELTA), ("on average", None)):
                 generator = np.random.default_rng([n, 11])
                 above, covered, none = 0, 0.0, 0
                 for _ in range(sets):
                     uncertainty, right = labelled(world, generator, n)
-                    if promise == "missed":
-                        limit, _, _ = promises.wrong_answers_caught(uncertainty, right.astype(float), ALPHA, delta)
+                    if promise == "miss_rate":
+                        limit, _, _ = exact.wrong_answers_caught(uncertainty, right.astype(float), ALPHA, delta)
                         limit = None if limit is None else np.nextafter(limit, -math.inf)
                     else:
-                        limit = promises.joint_risk(uncertainty, right.astype(float), ALPHA, delta)
+                        limit = exact.joint_risk(uncertainty, right.astype(float), ALPHA, delta)
                     if limit is None:
                         none += 1
                         continue
@@ -258,19 +260,19 @@ def lenient(sets: int) -> Iterator[dict[str, Any]]:
                 threshold = ours(uncertainty, right)
                 if threshold is not None:
                     came += 1
-                    broken += world.truth("selective", lambda scores, t=threshold: -scores <= t) > ALPHA
+                    broken += world.truth("selective_risk", lambda scores, t=threshold: -scores <= t) > ALPHA
             yield {"called right": share, "world": world.name, "came": came, "broken": interval(broken, sets)}
 
 
 def levels(sets: int) -> Iterator[dict[str, Any]]:
     """The watch over 2,000 labels and one audit of 1,000, after fits of all kinds: nothing changed, and risks doubled."""
-    for promise, n in (("selective", 500), ("missed", 500), ("joint", 200), ("joint", 500)):
+    for promise, n in (("selective_risk", 500), ("miss_rate", 500), ("joint_risk", 200), ("joint_risk", 500)):
         for world in list(WORLDS.values())[:6]:
             generator = np.random.default_rng([n, 13])
             shares = []
             for _ in range(sets):
                 uncertainty, right = labelled(world, generator, n)
-                threshold = st.Threshold.fit(-uncertainty, right, promise=promise, alpha=ALPHA, delta=DELTA)
+                threshold = st.Threshold.fit(-uncertainty, right, guarantee=promise, alpha=ALPHA, delta=DELTA)
                 if threshold.uncertainty is not None and threshold.accepts(-uncertainty).any():
                     shares.append(world.truth(promise, threshold.accepts))
             if not shares:
@@ -313,7 +315,7 @@ def whole_audits(sets: int) -> Iterator[dict[str, Any]]:
 
     The fits, counts and tests are those of `audit`, without its drift, which is no test of a promise.
     """
-    for promise in ("selective", "missed", "joint"):
+    for promise in ("selective_risk", "miss_rate", "joint_risk"):
         generator = np.random.default_rng(17)
         said = noticed = 0
         for _ in range(sets):
@@ -349,7 +351,7 @@ def fitted_side(probabilities: Any, labels: Any, side: int, promise: Any) -> st.
     """The threshold for what is called true (0) or false (1)."""
     own = probabilities.argmax(axis=1) == side
     right = labels[own] == side
-    return st.Threshold.fit(np.log(probabilities[own, side]), right, promise=promise, alpha=ALPHA, delta=DELTA)
+    return st.Threshold.fit(np.log(probabilities[own, side]), right, guarantee=promise, alpha=ALPHA, delta=DELTA)
 
 
 if __name__ == "__main__":

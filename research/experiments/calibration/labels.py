@@ -27,31 +27,31 @@ REFERENCE = 20_000
 
 def shown(world: World, threshold: st.Threshold, seed: int) -> tuple[float, float]:
     """Coverage and true risk of a threshold in a world."""
-    scores = world.log_score(np.random.default_rng(seed), REFERENCE)
+    scores = world.log_confidence(np.random.default_rng(seed), REFERENCE)
     inside = threshold.accepts(scores)
-    return float(inside.mean()), float(1 - world.chance(scores[inside]).mean()) if inside.any() else 0.0
+    return float(inside.mean()), float(1 - world.predict_proba(scores[inside]).mean()) if inside.any() else 0.0
 
 
 def fitted(generator: np.random.Generator, n: int, alpha: float) -> st.Threshold:
     """A threshold from n labels and 500 scores without."""
     scores, correct = BASE.draw(generator, n)
-    return st.Threshold.fit(scores, correct, alpha=alpha, delta=0.1, unlabelled=BASE.log_score(generator, 500))
+    return st.Threshold.fit(scores, correct, alpha=alpha, delta=0.1, unlabeled=BASE.log_confidence(generator, 500))
 
 
 def changed() -> dict[str, World]:
     """The same model after something has changed."""
 
     def lowered(by: float) -> World:
-        return replace(BASE, chance=lambda s: 1 / (1 + np.exp(by) * (1 / BASE.chance(s) - 1)))
+        return replace(BASE, predict_proba=lambda s: 1 / (1 + np.exp(by) * (1 / BASE.predict_proba(s) - 1)))
 
     return {
         "nothing changed": BASE,
         "questions harder: odds of being right halved": lowered(np.log(2)),
         "questions much harder: odds a quarter": lowered(np.log(4)),
         "scores moved up by a fifth (other precision or template)": World(
-            lambda g, n: 0.8 * BASE.log_score(g, n), lambda s: BASE.chance(s / 0.8)
+            lambda g, n: 0.8 * BASE.log_confidence(g, n), lambda s: BASE.predict_proba(s / 0.8)
         ),
-        "scores halved": World(lambda g, n: 0.5 * BASE.log_score(g, n), lambda s: BASE.chance(2 * s)),
+        "scores halved": World(lambda g, n: 0.5 * BASE.log_confidence(g, n), lambda s: BASE.predict_proba(2 * s)),
     }
 
 

@@ -28,10 +28,10 @@ class Truth:
     """Risk and coverage of every threshold of a world, from very many answers with known chances."""
 
     def __init__(self, world: World) -> None:
-        scores = world.log_score(np.random.default_rng(123), REFERENCE)
+        scores = world.log_confidence(np.random.default_rng(123), REFERENCE)
         order = np.argsort(-scores)
         self.uncertainty = -scores[order]
-        self.wrong = np.cumsum(1 - world.chance(scores[order]))
+        self.wrong = np.cumsum(1 - world.predict_proba(scores[order]))
 
     def risk(self, threshold: float | None, *, strict: bool = False) -> tuple[float, float]:
         """True risk and coverage of a threshold; (0, 0) if nothing is accepted."""
@@ -53,7 +53,7 @@ def thresholds(world: World, generator: np.random.Generator) -> dict[str, tuple[
     """One labelled set, three rules: threshold, and whether it accepts strictly below."""
     scores, correct = world.draw(generator, LABELS)
     given = st.Threshold.fit(
-        scores, correct, alpha=ALPHA, delta=DELTA, unlabelled=world.log_score(generator, UNLABELLED)
+        scores, correct, alpha=ALPHA, delta=DELTA, unlabeled=world.log_confidence(generator, UNLABELLED)
     )
     own = st.Threshold.fit(scores, correct, alpha=ALPHA, delta=DELTA)
     return {

@@ -56,7 +56,7 @@ Half = tuple[np.ndarray, np.ndarray]
 
 def promised(fit: Half, check: Half, alpha: float, start: float | None) -> tuple[st.Threshold, np.ndarray]:
     """A threshold from one half, placed by the scores of the other; whether it accepts each answer there."""
-    threshold = st.Threshold.fit(*fit, alpha=alpha, unlabelled=check[0], start=start)
+    threshold = st.Threshold.fit(*fit, alpha=alpha, unlabeled=check[0], start=start)
     return threshold, threshold.accepts(check[0])
 
 

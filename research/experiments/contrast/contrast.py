@@ -39,14 +39,14 @@ def completion_ids(tokenizer: Any, prompt: str, completion: str) -> list[int]:
     return list(whole[len(before) :])
 
 
-def log_scores(answer: st.ScoredResponse) -> dict[str, float]:
+def log_scores(answer: st.ScoredAnswer) -> dict[str, float]:
     """The log score of one completion under each rule: larger is more confident."""
     tokens = answer.tokens
     return {
         "probability (exact)": math.fsum(token.log_probability for token in tokens),
         "surface": math.fsum(token.log_surface_probability for token in tokens),
         "paper (meaning)": math.fsum(token.log_meaning_probability for token in tokens),
-        "default": answer.log_score,
+        "default": answer.log_confidence,
     }
 
 
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--csv", type=Path)
     parser.add_argument("--scores", type=Path, help="Log scores of every completion, as CSV.")
     options = parser.parse_args()
-    stc = st.STC.from_pretrained(options.model, clusters=options.clusters, backend=options.backend)
+    stc = st.ScoredModel.from_pretrained(options.model, clusters=options.clusters, backend=options.backend)
     pairs = read_pairs()
     prompts = [pair["prompt"] for pair in pairs for _ in ("true", "false")]
     completions = [pair[side] for pair in pairs for side in ("true", "false")]

@@ -20,7 +20,7 @@ import numpy as np
 import semtoken as st
 from semtoken.core.parts import call_confidences
 from semtoken.decisions import Predicate
-from semtoken.decisions.deciding import Inquiry, decide
+from semtoken.decisions.deciding import DecisionRequest, decide
 from semtoken.decisions.questions import as_text
 from semtoken.decisions.tool_calls import proposed_calls
 from semtoken.models.base import Decoding
@@ -56,7 +56,7 @@ FIELDS = ("model", "set", "number", "right", "all_tokens", "call", "weakest", "p
 SCORES = ("all_tokens", "call", "weakest", "predicate")
 
 
-class FewShotSTC(st.STC):
+class FewShotSTC(st.ScoredModel):
     """A model that reads the worked examples, which all prompts begin with, once."""
 
     def decoding(self, *given: Any) -> Decoding:
@@ -153,11 +153,11 @@ def write(model: str, name: str, target: Path, kind: str, most: int) -> None:
             file.flush()
 
 
-def scores(stc: st.STC, written: list[tuple[str, dict[str, Any], Any]]) -> list[dict[str, Any]]:
+def scores(stc: st.ScoredModel, written: list[tuple[str, dict[str, Any], Any]]) -> list[dict[str, Any]]:
     """Whether calls are right, and their numbers, from requests, right calls and answers; none for what is no call."""
     calls = [parsed(answer) for _, _, answer in written]
     inquiries = [
-        Inquiry(as_text(proposed_calls(answer)[0].state([{"role": "user", "content": request}])), [MAY_RUN])
+        DecisionRequest(as_text(proposed_calls(answer)[0].state([{"role": "user", "content": request}])), [MAY_RUN])
         for (request, _, answer), call in zip(written, calls, strict=True)
         if call is not None
     ]

@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from scipy.stats import rankdata
 
 from semtoken.decisions import Choice, Predicate
-from semtoken.decisions.answers import AnsweredQuestion, DecisionRecord, OptionMasses, answer_from_masses
+from semtoken.decisions.answers import Answer, DecisionRecord, OptionMasses, answer_from_masses
 from semtoken.decisions.auditing import Share, audit
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 MODELS = ("smollm2", "qwen")
 READINGS = ("labels", "words")
@@ -83,7 +83,7 @@ def items_of(path: Path) -> dict[str, list[Item]]:
     return found
 
 
-def answers_of(setting: Setting, items: Sequence[Item]) -> list[tuple[Item, AnsweredQuestion]]:
+def answers_of(setting: Setting, items: Sequence[Item]) -> list[tuple[Item, Answer]]:
     """The items of the setting's kind with their answers; none where these orders were not read."""
     found = []
     for item in items:
@@ -96,7 +96,7 @@ def answers_of(setting: Setting, items: Sequence[Item]) -> list[tuple[Item, Answ
     return found
 
 
-def records(pairs: Sequence[tuple[Item, AnsweredQuestion]], split: str) -> list[DecisionRecord]:
+def records(pairs: Sequence[tuple[Item, Answer]], split: str) -> list[DecisionRecord]:
     """The answers of one half as `semtoken decide` keeps them."""
     return [
         DecisionRecord(
@@ -151,7 +151,7 @@ def ece(chances: np.ndarray, right: np.ndarray) -> float:
     return float(np.abs(np.bincount(bins, chances - right)).sum() / len(chances))
 
 
-def raw(setting: Setting, pairs: Sequence[tuple[Item, AnsweredQuestion]]) -> Iterator[dict[str, Any]]:
+def raw(setting: Setting, pairs: Sequence[tuple[Item, Answer]]) -> Iterator[dict[str, Any]]:
     """Section 1: raw probabilities on the half kept apart."""
     kept = [(item, answer) for item, answer in pairs if item.split == "check"]
     p = np.array([answer.probabilities for _, answer in kept])
@@ -179,12 +179,12 @@ def auroc(score: np.ndarray, positive: np.ndarray) -> float:
     return float((rankdata(score)[positive].sum() - n * (n + 1) / 2) / (n * m))
 
 
-def calibrated(setting: Setting, pairs: Sequence[tuple[Item, AnsweredQuestion]]) -> Iterator[dict[str, Any]]:
+def calibrated(setting: Setting, pairs: Sequence[tuple[Item, Answer]]) -> Iterator[dict[str, Any]]:
     """Section 2: chances and scaled probabilities, fitted on one half, on the other."""
     fit, check = records(pairs, "fit"), records(pairs, "check")
     try:
         made = DecisionCalibrator.fit(fit)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         print(setting, error)
         return
     labels = np.array([one.label for one in check])
@@ -205,10 +205,10 @@ def calibrated(setting: Setting, pairs: Sequence[tuple[Item, AnsweredQuestion]])
 
 def loosest(fit: Sequence[DecisionRecord], alpha: float) -> float:
     """The control: the largest -log p up to which at most alpha are wrong on these very labels; -1 for none."""
-    ordered = sorted(fit, key=lambda one: -one.log_score)
+    ordered = sorted(fit, key=lambda one: -one.log_confidence)
     wrong = np.cumsum([not one.correct for one in ordered])
     passed = np.flatnonzero(wrong <= alpha * np.arange(1, len(ordered) + 1)) if ordered else []
-    return -ordered[passed[-1]].log_score if len(passed) else -1.0
+    return -ordered[passed[-1]].log_confidence if len(passed) else -1.0
 
 
 def promises(setting: Setting, own: Sequence[Any], other: Sequence[Any]) -> Iterator[dict[str, Any]]:
@@ -217,7 +217,7 @@ def promises(setting: Setting, own: Sequence[Any], other: Sequence[Any]) -> Iter
     for alpha in ALPHAS:
         try:
             made = DecisionCalibrator.fit(fit, alpha=alpha)
-        except InvalidInput:
+        except InvalidInputError:
             return
         places = [("kept apart", check), *([("other model", there)] if there else [])]
         for where, asked in places:
@@ -228,7 +228,7 @@ def promises(setting: Setting, own: Sequence[Any], other: Sequence[Any]) -> Iter
                 print(f"\n{setting}, alpha {alpha}, {where}\n  {one.fitted.statement}\n  {one.statement}")
         for side in sorted({one.side for one in fit}):
             level = loosest([one for one in fit if one.side == side], alpha)
-            taken = [one for one in check if one.side == side and -one.log_score <= level]
+            taken = [one for one in check if one.side == side and -one.log_confidence <= level]
             about = {"alpha": alpha, "side": side, "where": "kept apart"}
             yield share_row(setting, "accepted, control", Share(len(taken), len(check)), **about)
             wrong = Share(sum(not one.correct for one in taken), len(taken))

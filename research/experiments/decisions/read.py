@@ -19,7 +19,7 @@ from typing import get_args
 import torch
 
 from semtoken.choices import Reading
-from semtoken.decisions import Choice, Inquiry, Predicate, Question, ReadingOptions
+from semtoken.decisions import Choice, DecisionRequest, Predicate, Question, ReadingOptions
 from semtoken.decisions.deciding import prepare, read_masses, run_to_end
 from semtoken.models import load_backend
 from semtoken.models.base import Backend
@@ -52,7 +52,7 @@ def options_of(item: dict, reading: Reading, short: bool) -> ReadingOptions:
 def rows_of(items: list[dict], backend: Backend, short: bool) -> list[dict]:
     """A line for each item and reading: the masses [orders][options], least and greatest."""
     inquiries = [
-        (item, reading, Inquiry(item["state"], [question_of(item)], options_of(item, reading, short)))
+        (item, reading, DecisionRequest(item["state"], [question_of(item)], options_of(item, reading, short)))
         for item in items
         for reading in get_args(Reading)
     ]

@@ -57,7 +57,7 @@ def same(said: Any, known: Any) -> bool:
     return " ".join(str(said).split()).casefold() == " ".join(str(known).split()).casefold()
 
 
-def by_structured_logprobs(answer: st.ScoredResponse, pieces: Sequence[bytes]) -> dict[str, Any]:
+def by_structured_logprobs(answer: st.ScoredAnswer, pieces: Sequence[bytes]) -> dict[str, Any]:
     """Log-probabilities of the fields by the other package; nothing where it raises an error."""
     content = []
     for token, piece in zip(answer.tokens, pieces, strict=True):
@@ -76,7 +76,7 @@ def by_structured_logprobs(answer: st.ScoredResponse, pieces: Sequence[bytes]) -
     return found if isinstance(found, dict) else {}
 
 
-def rows_of(record: dict[str, Any], answer: st.ScoredResponse, pieces: Sequence[bytes]) -> list[dict[str, Any]]:
+def rows_of(record: dict[str, Any], answer: st.ScoredAnswer, pieces: Sequence[bytes]) -> list[dict[str, Any]]:
     """One row a field of one document."""
     told = {part.path: part for part in answer.parts(by="field", schema=SCHEMA) if part.present}
     under = {

@@ -25,18 +25,18 @@ QUESTIONS = Path(__file__).with_name("chinese_questions.csv")
 STYLE = "请用一句话回答："
 
 
-def numbers(answer: st.ScoredResponse, question: str) -> dict[str, float]:
+def numbers(answer: st.ScoredAnswer, question: str) -> dict[str, float]:
     """What an answer can be ranked by: larger is riskier."""
     phrases, new = phrase_log_probs(answer, question)[0], new_word_log_probs(answer, question)[0]
     runs = [match.span() for match in re.finditer(r"\w+", answer.text)]
     whole = [log_product(tokens)[0] for tokens in tokens_touching(answer.tokens, runs)]
     return {
-        "product": -answer.log_score,
+        "product": -answer.log_confidence,
         "headline": 1 - answer.confidence,
-        "one_phrase": -min(whole, default=answer.log_score),
-        "weakest_phrase": -min(phrases, default=answer.log_score),
+        "one_phrase": -min(whole, default=answer.log_confidence),
+        "weakest_phrase": -min(phrases, default=answer.log_confidence),
         "mean_new_word": -float(np.mean(new)) if len(new) else -answer.log_probability / max(answer.n_tokens, 1),
-        "weakest_new_word": -min(new, default=answer.log_score),
+        "weakest_new_word": -min(new, default=answer.log_confidence),
     }
 
 
@@ -45,7 +45,7 @@ def main() -> None:
     model, target = sys.argv[1:]
     with QUESTIONS.open(encoding="utf-8", newline="") as file:
         records = list(csv.DictReader(file))
-    stc = st.STC.from_pretrained(model)
+    stc = st.ScoredModel.from_pretrained(model)
     prompts = [[{"role": "user", "content": STYLE + record["question"]}] for record in records]
     answers = stc.generate(prompts, 32, batch_size=len(prompts))
     lines = [

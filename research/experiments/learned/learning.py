@@ -20,7 +20,7 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
-from semtoken import ScoredResponse
+from semtoken import ScoredAnswer
 from semtoken.guarantees.labels import chosen_method, log_scores
 from semtoken.methods.metrics.resampling import Difference, resample
 
@@ -242,7 +242,7 @@ def _folds(correct: FloatArray, seed: int) -> Iterator[tuple[Places, Places]]:
 
 LARGEST = 1000.0
 
-NUMBERS: dict[str, Callable[[ScoredResponse], float]] = {
+NUMBERS: dict[str, Callable[[ScoredAnswer], float]] = {
     "headline": lambda answer: min(-float(log_scores([answer], chosen_method([answer], None))[0]), LARGEST),
     "probability": lambda answer: min(-answer.log_probability, LARGEST),
     "perplexity": lambda answer: min(-answer.log_probability / len(answer.tokens), LARGEST),
@@ -255,7 +255,7 @@ WITH_STATES = ("headline",)
 CHEAP = tuple(name for name in NUMBERS if name != "headline")
 
 
-def readings_of(answers: Sequence[ScoredResponse], names: Sequence[str], *, states: bool) -> Readings:
+def readings_of(answers: Sequence[ScoredAnswer], names: Sequence[str], *, states: bool) -> Readings:
     """The numbers and states of answers, row by row; none of them is blank."""
     numbers = np.array([[NUMBERS[name](answer) for name in names] for answer in answers], dtype=np.float64)
     rows = [answer.state.values for answer in answers if answer.state is not None] if states else []

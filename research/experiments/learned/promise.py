@@ -51,7 +51,7 @@ def one_set(world: Draw, generator: np.random.Generator, reference: StateWorld) 
     chance = 1 / (1 + np.exp(reference.log_odds))
     rows = []
     for rule, unlabelled in (("scores without labels", others), ("labelled scores only", None)):
-        threshold = st.Threshold.fit(own, labelled.correct, alpha=ALPHA, delta=DELTA, unlabelled=unlabelled)
+        threshold = st.Threshold.fit(own, labelled.correct, alpha=ALPHA, delta=DELTA, unlabeled=unlabelled)
         inside = threshold.accepts(later)
         error = float(1 - chance[inside].mean()) if inside.any() else 0.0
         rows.append((rule, found.learned is not None, error, float(inside.mean())))

@@ -33,11 +33,11 @@ class LabelledSet:
 
 def almanac() -> LabelledSet:
     """The embedded model's answers to its 2,000 test questions, by the library itself."""
-    from semtoken import STC
+    from semtoken import ScoredModel
     from semtoken.support.almanac import PROMPT, is_correct, load_questions
 
     questions = load_questions("test")
-    stc = STC.from_pretrained("almanac", states=True, methods=["max_token_entropy"])
+    stc = ScoredModel.from_pretrained("almanac", states=True, methods=["max_token_entropy"])
     prompts = [PROMPT.replace("{question}", one.question) for one in questions]
     answers = stc.generate(prompts, 32, batch_size=64, stop_at_newline=True)
     right = [float(is_correct(answer.text, one)) for answer, one in zip(answers, questions, strict=True)]

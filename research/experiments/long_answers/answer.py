@@ -32,7 +32,7 @@ def main() -> None:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             asked += random.Random(7).sample([json.loads(line) for line in file], options.each)  # noqa: S311
     asked.sort(key=lambda question: len(question["question"]))  # batches of like lengths
-    stc = st.STC.from_pretrained(options.model)
+    stc = st.ScoredModel.from_pretrained(options.model)
     with options.answers.open("w", encoding="utf-8") as file:
         for first in range(0, len(asked), BATCH):
             batch = asked[first : first + BATCH]

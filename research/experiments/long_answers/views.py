@@ -43,14 +43,14 @@ def is_right(record: dict[str, Any]) -> bool:
     return any(stands_in(text, record["text"]) for text in accepted)
 
 
-def content_words(answer: st.ScoredResponse, question: str) -> list[tuple[int, int]]:
+def content_words(answer: st.ScoredAnswer, question: str) -> list[tuple[int, int]]:
     """Where the words stand that are no function words and do not repeat the question."""
     asked = {word.lower() for word in WORD.findall(question)}
     words = [match for match in WORD.finditer(answer.text) if match[0].lower() not in english_stopwords()]
     return [match.span() for match in words if match[0].lower() not in asked]
 
 
-def views(answer: st.ScoredResponse, question: str) -> dict[str, float]:
+def views(answer: st.ScoredAnswer, question: str) -> dict[str, float]:
     """Every way to sum up one answer."""
     found: dict[str, float] = {}
     spans = content_words(answer, question)
@@ -81,7 +81,7 @@ def _summed_up(logs: Sequence[float], what: str) -> dict[str, float]:
     }
 
 
-def _log_mass(answer: st.ScoredResponse, span: tuple[int, int], mass: Callable[[Any], float]) -> float:
+def _log_mass(answer: st.ScoredAnswer, span: tuple[int, int], mass: Callable[[Any], float]) -> float:
     return math.fsum(mass(token) for token in answer.tokens if token.start < span[1] and token.end > span[0])
 
 
@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("views", type=Path)
     parser.add_argument("--clusters")
     options = parser.parse_args()
-    stc = st.STC.from_pretrained(options.model, clusters=options.clusters)
+    stc = st.ScoredModel.from_pretrained(options.model, clusters=options.clusters)
     records = [json.loads(line) for line in options.answers.read_text(encoding="utf-8").splitlines()]
     prompts = [[{"role": "user", "content": record["question"]}] for record in records]
     answers = stc.score(prompts, [record["ids"] for record in records])

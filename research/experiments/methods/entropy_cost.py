@@ -23,7 +23,7 @@ TOKENS = 16
 METHODS: dict[str, tuple[str, ...]] = {"scores": (), "scores and entropy": ("mean_token_entropy",)}
 
 
-def seconds(stc: st.STC, prompts: list[str]) -> float:
+def seconds(stc: st.ScoredModel, prompts: list[str]) -> float:
     """Processor time of one generation."""
     start = time.process_time()
     stc.generate(prompts, TOKENS, batch_size=len(prompts))
@@ -34,7 +34,7 @@ def main() -> None:
     """The command."""
     torch.set_num_threads(1)
     pairs = int(sys.argv[2]) if len(sys.argv) > 2 else 15
-    loaded = {name: st.STC.from_pretrained(sys.argv[1], methods=methods) for name, methods in METHODS.items()}
+    loaded = {name: st.ScoredModel.from_pretrained(sys.argv[1], methods=methods) for name, methods in METHODS.items()}
     plain, entropy = loaded.values()
     for batch in (1, 8):
         prompts = [f"Write a long story about the number {n}. Once upon a time" for n in range(11, 11 + batch)]

@@ -83,7 +83,7 @@ def judge(folder: Path, split: str) -> AnswerToJudge:
 def stc(judged: AnswerToJudge, clusters: st.TokenClusters, **rules: Any) -> Array:
     """STC's uncertainty, as minus the log score so that no answers tie at 1."""
     scored = (st.score_logits(a.logits, a.token_ids, clusters, **{"preset": "paper", **rules}) for a in judged.answers)
-    return np.array([-response.log_score for response in scored])
+    return np.array([-response.log_confidence for response in scored])
 
 
 def likelihoods(judged: AnswerToJudge) -> dict[str, Array]:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.clustering.token_clusters import LabelArray, TokenClusters
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 Relabel = Callable[[TokenClusters, np.random.Generator, npt.NDArray[np.int64]], LabelArray]
 """Clusters, random numbers and a frequency bin for each token -> other labels for the same tokens."""
@@ -146,7 +146,7 @@ def control_clusters(
     """The clusters with which a control scores; the run's own clusters if it does not change them.
 
     Every control and repetition has random numbers of its own. `token_counts` [V] say how often each token occurs in
-    some text (`InvalidInput` if there is not one for each); without them the token's id stands for its rank, since
+    some text (`InvalidInputError` if there is not one for each); without them the token's id stands for its rank, since
     tokenizers that learn merges number frequent tokens first.
     """
     control, number = control_of(artifact)
@@ -165,7 +165,7 @@ def frequency_bins(
     if token_counts is not None:
         counts = np.asarray(token_counts)
         if counts.shape != (size,):
-            raise InvalidInput(f"There are counts of shape {counts.shape} for {size:,} tokens; give one for each.")
+            raise InvalidInputError(f"There are counts of shape {counts.shape} for {size:,} tokens; give one for each.")
         rank[np.argsort(-counts, kind="stable")] = np.arange(size)
     return np.asarray(rank * min(n_bins, size) // size, dtype=np.int64)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from semtoken.errors import InvalidInput, one_line_of
+from semtoken.errors import InvalidInputError, one_line_of
 from semtoken.models.prompts import PROMPTS, PromptFormat
 from semtoken.support.almanac import Question, load_questions
 from semtoken.support.extras import DATASETS, installed, require
@@ -119,11 +119,11 @@ def read_dataset(
     folder with the layout of the hub repository. Without `format` a set has its own prompt and a user's file that of
     TriviaQA. The `limit` questions are chosen at random and stay in the order of the set.
 
-    `InvalidInput` if the set is missing or empty, a line or row cannot be used (named), or an id of a user's file
+    `InvalidInputError` if the set is missing or empty, a line or row cannot be used (named), or an id of a user's file
     stands twice.
     """
     if limit is not None and limit < 1:
-        raise InvalidInput(f"limit must be positive, got {limit}.")
+        raise InvalidInputError(f"limit must be positive, got {limit}.")
     dataset = _whole(name, path)
     questions = dataset.questions
     if limit is not None and limit < len(questions):
@@ -136,16 +136,16 @@ def _whole(name: str | Path, path: str | Path | None) -> Dataset:
     if known := known_sets().get(str(name)):
         return _known_dataset(known, path)
     if path is not None:
-        raise InvalidInput(f"A path can be given for {', '.join(known_sets())} only, not for {str(name)!r}.")
+        raise InvalidInputError(f"A path can be given for {', '.join(known_sets())} only, not for {str(name)!r}.")
     if split := _ALMANAC.get(str(name)):
         return Dataset(str(name), tuple(load_questions(split)), PROMPTS["almanac"], str(name))
     file = Path(name)
     if not file.exists():
         known_names = ", ".join((*known_sets(), *_ALMANAC))
-        raise InvalidInput(f"There is no question set {str(name)!r}: neither one of {known_names} nor a file.")
+        raise InvalidInputError(f"There is no question set {str(name)!r}: neither one of {known_names} nor a file.")
     questions = read_questions(file)
     if twice := [id for id, count in Counter(question.id for question in questions).items() if count > 1]:
-        raise InvalidInput(f"{file}: the id {twice[0]!r} stands more than once; ids must differ.")
+        raise InvalidInputError(f"{file}: the id {twice[0]!r} stands more than once; ids must differ.")
     return Dataset(_stem(file), tuple(questions), PROMPTS["tqa"], str(file))
 
 
@@ -178,7 +178,7 @@ def _hub_questions(known: KnownSet, source: str) -> list[Question]:
         rows = library.load_dataset(*_place(known, source), split=known.split)
     except Exception as error:  # whatever the network, the hub and the readers of files raise
         reason = one_line_of(error)
-        raise InvalidInput(
+        raise InvalidInputError(
             f"The question set {known.label} cannot be loaded from {source}: {reason.rstrip('.')}. A local copy can be "
             "named instead, a file of JSON lines or a folder with the layout of the hub repository: "
             "`semtoken bench run --dataset NAME=FILE`, or `path` in a file of settings."
@@ -199,18 +199,18 @@ def _question_of_row(known: KnownSet, number: int, row: Mapping[str, Any], sourc
     try:
         question = known.question_of(number, row)
     except (KeyError, TypeError) as error:
-        raise InvalidInput(f"{where} is not of the form that {known.hub} has: it has {', '.join(row)}.") from error
+        raise InvalidInputError(f"{where} is not of the form that {known.hub} has: it has {', '.join(row)}.") from error
     return _checked(question.id, question.question, list(question.answers), where)
 
 
 def read_questions(path: Path) -> list[Question]:
     """Read the questions of a file; those without an id get one from file and line.
 
-    `InvalidInput` if the file is missing or empty, or a line cannot be used.
+    `InvalidInputError` if the file is missing or empty, or a line cannot be used.
     """
     questions = [question_of_line(row, where, f"{_stem(path)}:{number}") for number, where, row in read_rows(path)]
     if not questions:
-        raise InvalidInput(f"{path} holds no question.")
+        raise InvalidInputError(f"{path} holds no question.")
     return questions
 
 
@@ -218,16 +218,16 @@ def question_of_line(row: Mapping[str, Any], where: str, default_id: str) -> Que
     """Make a question from the fields of a record; `prompt` stands in for `question`, and `answers` may be one text."""
     asked = next((row[name] for name in ("question", "prompt") if row.get(name) is not None), None)
     if asked is None or "answers" not in row:
-        raise InvalidInput(f"{where}: expected {LINE_FORM}.")
+        raise InvalidInputError(f"{where}: expected {LINE_FORM}.")
     answers, id = row["answers"], row.get("id")
     return _checked(default_id if id is None else id, asked, [answers] if isinstance(answers, str) else answers, where)
 
 
 def _checked(id: Any, question: Any, answers: Any, where: str) -> Question:
     if isinstance(id, bool) or not isinstance(id, str | int) or id == "":
-        raise InvalidInput(f"{where}: the id must be a text or a whole number.")
+        raise InvalidInputError(f"{where}: the id must be a text or a whole number.")
     if not isinstance(question, str) or not question.strip():
-        raise InvalidInput(f"{where}: the question must be a text that is not empty.")
+        raise InvalidInputError(f"{where}: the question must be a text that is not empty.")
     if not isinstance(answers, list) or not answers or not all(isinstance(answer, str) for answer in answers):
-        raise InvalidInput(f"{where}: answers must be a list of at least one text.")
+        raise InvalidInputError(f"{where}: answers must be a list of at least one text.")
     return Question(str(id), question, tuple(answers))

@@ -30,7 +30,8 @@ class RunEstimate:
 def estimate(settings: RunSettings, counts: dict[str, int]) -> RunEstimate:
     """Estimate the time and space of a run by answering a few questions in a temporary folder.
 
-    `counts` has the number of questions by label of a data set. `InvalidInput` names the step of the trial that failed.
+    `counts` has the number of questions by label of a data set. `InvalidInputError` names the step of the trial that
+    failed.
     """
     with TemporaryDirectory(prefix="semtoken-") as folder:
         run = Path(folder) / "trial"

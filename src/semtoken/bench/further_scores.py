@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from semtoken.bench.results import Cell, RunResults
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.files.record_files import read_rows
 
 ID = "id"
@@ -24,15 +24,15 @@ def with_scores(results: RunResults, path: Path) -> RunResults:
 
     The file is CSV, JSON lines or Parquet, a row for each question: `id`, and a column for each score, whose name
     tables show. Higher is riskier. With several models or data sets, the columns `model` and `dataset` say whose answer
-    it is. `InvalidInput` if the file cannot be read, a value is no number, a column has the name of a method, or
+    it is. `InvalidInputError` if the file cannot be read, a value is no number, a column has the name of a method, or
     questions have no row; the message names them.
     """
     rows = [(where, record) for _, where, record in read_rows(path)]
     names = list(dict.fromkeys(name for _, record in rows for name in record if name not in OTHERS))
     if not names or not all(ID in record for _, record in rows):
-        raise InvalidInput(f"{path} must have a column 'id' and at least one column of scores.")
+        raise InvalidInputError(f"{path} must have a column 'id' and at least one column of scores.")
     if taken := [name for name in names if any(name in cell.uncertainty for cell in results.cells)]:
-        raise InvalidInput(f"{path} has a column {taken[0]!r}, which is a method of this run. Rename the column.")
+        raise InvalidInputError(f"{path} has a column {taken[0]!r}, which is a method of this run. Rename the column.")
     cells = tuple(_with_columns(cell, names, rows, path) for cell in results.cells)
     note = f"Scores that were brought from {path.name}: {', '.join(names)}. What they cost is not known."
     return replace(results, cells=cells, notes=(*results.notes, note))
@@ -45,7 +45,7 @@ def _with_columns(cell: Cell, names: Sequence[str], rows: Sequence[tuple[str, Ma
         if record.get("model", cell.model) == cell.model and record.get("dataset", cell.dataset) == cell.dataset
     }
     if missing := [question_id for question_id in cell.question_ids if question_id not in own]:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{path} has no row for {len(missing):,} of {len(cell.question_ids):,} questions of {cell.title}; the "
             f"first is {missing[0]!r}."
         )
@@ -64,4 +64,4 @@ def _number(where: str, record: Mapping[str, Any], name: str) -> float:
     try:
         return float(value)
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{where}: {name!r} must be a number, got {value!r:.40}.") from error
+        raise InvalidInputError(f"{where}: {name!r} must be a number, got {value!r:.40}.") from error

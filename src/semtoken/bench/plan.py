@@ -32,7 +32,7 @@ from semtoken.bench.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF
 from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters, neutral_hash
 from semtoken.core.results.generation import LAYOUTS
 from semtoken.core.rules import ScoringRules
-from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.methods import METHODS
 from semtoken.methods.outside import source_of
 from semtoken.support.almanac import almanac_nli_path, almanac_sts_path
@@ -325,7 +325,7 @@ def _counts_hash(path: str | None) -> str | None:
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError as error:
-        raise InvalidInput(f"The token counts cannot be read from {path}: {error.strerror or error}.") from error
+        raise InvalidInputError(f"The token counts cannot be read from {path}: {error.strerror or error}.") from error
 
 
 def method_inputs(name: str) -> list[str]:

@@ -21,7 +21,7 @@ from semtoken.bench.statistics.steps import IN_MODEL, seconds_for
 from semtoken.bench.storage import Shard, load_clustering, read_json, read_shard
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core.rules import ScoringRules
-from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.methods import METHODS
 from semtoken.methods.likelihood import stc
 from semtoken.methods.outside import known_methods
@@ -37,7 +37,7 @@ def collect(path: str | Path) -> RunResults:
     """Read all complete results of a run; the notes say what is missing.
 
     `path` is the run's folder, or the table of all answers that its report kept; it is only read, also while a run is
-    at work in it. `InvalidInput` if it holds no run, or one of another release.
+    at work in it. `InvalidInputError` if it holds no run, or one of another release.
     """
     run = Path(path)
     if run.is_file():
@@ -45,7 +45,7 @@ def collect(path: str | Path) -> RunResults:
     plan = _plan(run)
     settings = read_json(run / SETTINGS)
     if not isinstance(settings.get("primary_judge"), str):
-        raise InvalidInput(f"{run / SETTINGS} is damaged: it holds no settings of a run.")
+        raise InvalidInputError(f"{run / SETTINGS} is damaged: it holds no settings of a run.")
     missing = _load_outside(settings)
     manifest, lost = _manifest(run)
     readers = [_Reader(run, cell) for cell in plan.cells]
@@ -76,7 +76,7 @@ def _plan(run: Path) -> Plan:
         settings = RunSettings.model_validate(read_json(run / SETTINGS))
         return make_plan(settings, read_datasets(settings))
     except ValueError as error:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{run / PLAN} is missing, damaged or of another release, and cannot be made again here: {error} Start the "
             "run again with `semtoken bench run`; what it has computed is kept."
         ) from error
@@ -86,7 +86,7 @@ def _manifest(run: Path) -> tuple[dict[str, Any], list[str]]:
     """Facts about a run, and a note where they are lost; no number depends on them."""
     try:
         return read_json(run / MANIFEST), []
-    except InvalidInput as error:
+    except InvalidInputError as error:
         return {}, [f"Versions, hardware and times of this run are unknown: {error}"]
 
 
@@ -114,7 +114,7 @@ def _load_outside(settings: Mapping[str, Any]) -> list[str]:
     for name in settings.get("outside", ()):
         try:
             known_methods([name])
-        except InvalidInput as error:
+        except InvalidInputError as error:
             notes.append(f"{error} Its scores are those of the run.")
     return notes
 
@@ -154,7 +154,7 @@ class _Reader:
             steps=steps,
             controls=self._controls(),
             texts=self._texts(),
-            log_score=self._log_score(),
+            log_confidence=self._log_score(),
             signature=self._signature(),
         )
 

@@ -58,7 +58,7 @@ from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.results.generation import Generation
 from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import Scorer, scorer_for
-from semtoken.errors import BackendError, InvalidInput, SemtokenError
+from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.methods import score
 from semtoken.models.base import Prompt, require_readings
 from semtoken.models.probing import p_true_log_probs
@@ -192,8 +192,10 @@ class ShardInputs:
         return generations_of([question.question for question in self.questions], columns)
 
 
-def _missing_file(path: Path) -> InvalidInput:
-    return InvalidInput(f"{path} was there when this run began and is now missing or damaged. Run again to make it.")
+def _missing_file(path: Path) -> InvalidInputError:
+    return InvalidInputError(
+        f"{path} was there when this run began and is now missing or damaged. Run again to make it."
+    )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from semtoken.bench.plan import OfCell
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
@@ -38,10 +38,10 @@ class Cell(OfCell):
     """Name of a control of `semtoken.bench.controls` -> [R, N] its uncertainty, R repetitions."""
     texts: tuple[tuple[str, str], ...] = ()
     """[N] question and greedy answer; empty where the texts are not kept."""
-    log_score: FloatArray | None = None
+    log_confidence: FloatArray | None = None
     """[N] log score of STC, which keeps the digits that its uncertainty lacks on long answers; None where unknown."""
     signature: str | None = None
-    """Clusters and rules of STC, as `ScoredResponse.signature` has them; None where unknown."""
+    """Clusters and rules of STC, as `ScoredAnswer.signature` has them; None where unknown."""
 
 
 @dataclass(frozen=True)
@@ -133,12 +133,14 @@ def _columns(cell: Cell) -> Iterator[tuple[str, FloatArray]]:
     for name, repeats in cell.controls.items():
         for number, values in enumerate(repeats):
             yield f"control:{name}.{number}", values
-    if cell.log_score is not None:
-        yield LOG_SCORE, cell.log_score
+    if cell.log_confidence is not None:
+        yield LOG_SCORE, cell.log_confidence
 
 
 def read_answers(path: str | Path) -> RunResults:
-    """The results of a run from the file that its report kept; `InvalidInput` if it cannot be read or is another."""
+    """The results of a run from the file that its report kept; `InvalidInputError` if it cannot be read or is
+    another.
+    """
     pyarrow = require("pyarrow", extra="bench")
     parquet = require("pyarrow.parquet", extra="bench")
     file = Path(path)
@@ -146,11 +148,13 @@ def read_answers(path: str | Path) -> RunResults:
         table = parquet.read_table(file)
         facts = json.loads((table.schema.metadata or {})[METADATA_KEY])
     except (OSError, KeyError, ValueError, pyarrow.ArrowException) as error:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{file} holds no answers of a benchmark run; name a run or the {FILE} of a report."
         ) from error
     if facts.get("version") != VERSION:
-        raise InvalidInput(f"{file} is of another release of semtoken (version {facts.get('version')} of its format).")
+        raise InvalidInputError(
+            f"{file} is of another release of semtoken (version {facts.get('version')} of its format)."
+        )
     columns = table.to_pydict()
     place = list(zip(columns["model"], columns["dataset"], strict=True))
     rows = {name: np.flatnonzero([own == name for own in place]) for name in dict.fromkeys(place)}
@@ -188,5 +192,5 @@ def _cell(facts: Mapping[str, Any], columns: Mapping[str, Sequence[Any]], rows: 
         variants=by_kind["variant"],
         controls={name: np.stack(values) for name, values in repeats.items()},
         texts=tuple(texts),
-        log_score=None if None in logs else np.array(logs, dtype=np.float64),
+        log_confidence=None if None in logs else np.array(logs, dtype=np.float64),
     )

@@ -28,7 +28,7 @@ from semtoken.bench.storage import (
     write_json,
     write_shard,
 )
-from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.models.prompts import prompt_format
 from semtoken.support.executors import Executor, LocalExecutor
 from semtoken.support.extras import require
@@ -96,7 +96,7 @@ class Watcher(Protocol):
 
 
 def read_datasets(settings: RunSettings) -> list[Dataset]:
-    """Read all question sets of a run; `InvalidInput` if one cannot be read, or two have the same label."""
+    """Read all question sets of a run; `InvalidInputError` if one cannot be read, or two have the same label."""
     datasets = []
     for wanted in settings.datasets:
         form = None
@@ -107,7 +107,7 @@ def read_datasets(settings: RunSettings) -> list[Dataset]:
             read_dataset(wanted.name, path=wanted.path, format=form, label=wanted.label, limit=size, seed=seed)
         )
     if twice := first_repeated(dataset.label for dataset in datasets):
-        raise InvalidInput(f"Two data sets have the label {twice!r}; give each a `label` of its own.")
+        raise InvalidInputError(f"Two data sets have the label {twice!r}; give each a `label` of its own.")
     return datasets
 
 
@@ -145,8 +145,8 @@ def run_benchmark(
 
     A failed step leaves out what depends on it; everything else is done. A run that is taken up with other settings
     computes what depends on them. `directory` is the folder of the settings file, for the git state in the manifest. By
-    default shards run one after another in this process. `InvalidInput` if a question set cannot be read, or the folder
-    is in use, holds something else or cannot be written.
+    default shards run one after another in this process. `InvalidInputError` if a question set cannot be read, or the
+    folder is in use, holds something else or cannot be written.
     """
     datasets = read_datasets(settings)
     plan = make_plan(settings, datasets)
@@ -181,21 +181,21 @@ def store_questions(run: Path, cell: CellPlan, dataset: Dataset) -> None:
 
 
 def require_all_done(failures: Sequence[Failure]) -> None:
-    """Raise `InvalidInput` for the first step of a run that failed, if there is one."""
+    """Raise `InvalidInputError` for the first step of a run that failed, if there is one."""
     if failures:
-        raise InvalidInput(f"{failures[0].what.replace('_', ' ').capitalize()} failed: {failures[0].reason}")
+        raise InvalidInputError(f"{failures[0].what.replace('_', ' ').capitalize()} failed: {failures[0].reason}")
 
 
 def check_folder(run: Path) -> None:
-    """Raise `InvalidInput` unless a folder is missing, empty, or holds a run."""
+    """Raise `InvalidInputError` unless a folder is missing, empty, or holds a run."""
     if run.exists() and not run.is_dir():
-        raise InvalidInput(f"{run} is a file; give the name of a folder.")
+        raise InvalidInputError(f"{run} is a file; give the name of a folder.")
     if not run.is_dir() or any((run / name).exists() for name in (PLAN, MANIFEST, STAGES)):
         return
     others = [path.name for path in run.iterdir() if path.name not in (LOCK, LOG, SETTINGS)]
     others = [name for name in others if not name.startswith(WORKING)]
     if others:
-        raise InvalidInput(f"{run} holds something else than a run ({others[0]}); give a new or empty folder.")
+        raise InvalidInputError(f"{run} holds something else than a run ({others[0]}); give a new or empty folder.")
 
 
 class _Session:
@@ -321,7 +321,7 @@ def _former_sessions(path: Path) -> list[Any]:
         return []
     try:
         return list(read_json(path).get("sessions", []))
-    except (InvalidInput, TypeError):
+    except (InvalidInputError, TypeError):
         kept = path.with_name("manifest.damaged.json")
         path.replace(kept)
         log.warning("%s was damaged and is now %s; a new one was begun.", path, kept.name)

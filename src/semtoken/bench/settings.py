@@ -26,7 +26,7 @@ from semtoken.choices import (
     PTrueSpelling,
 )
 from semtoken.core.rules import ScoringRules
-from semtoken.errors import InvalidInput, one_line_of
+from semtoken.errors import InvalidInputError, one_line_of
 from semtoken.guarantees.labels import HEADLINE
 from semtoken.methods import METHODS, ONE_PASS_FAMILIES
 from semtoken.methods.observers.steps import NEVER_GIVEN, not_given
@@ -297,16 +297,16 @@ def folder_name(label: str) -> str:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The content of a settings file, unchecked; `InvalidInput` if it is no YAML or TOML with a table."""
+    """The content of a settings file, unchecked; `InvalidInputError` if it is no YAML or TOML with a table."""
     if path.suffix not in (".yaml", ".yml", ".toml"):
-        raise InvalidInput(f"Settings are read from .yaml or .toml files, got {path.name!r}.")
+        raise InvalidInputError(f"Settings are read from .yaml or .toml files, got {path.name!r}.")
     try:
         content = read_file(path).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"The settings cannot be read from {path}: {error}.") from error
+        raise InvalidInputError(f"The settings cannot be read from {path}: {error}.") from error
     settings = _parse_toml(path, content) if path.suffix == ".toml" else _parse_yaml(path, content)
     if not isinstance(settings, dict):
-        raise InvalidInput(f"{path} must hold settings such as `models:` and `datasets:`.")
+        raise InvalidInputError(f"{path} must hold settings such as `models:` and `datasets:`.")
     return settings
 
 
@@ -315,27 +315,27 @@ def _parse_yaml(path: Path, content: str) -> Any:
     try:
         return yaml.safe_load(content)
     except yaml.YAMLError as error:
-        raise InvalidInput(f"{path} is not YAML: {one_line_of(error)}") from error
+        raise InvalidInputError(f"{path} is not YAML: {one_line_of(error)}") from error
 
 
 def _parse_toml(path: Path, content: str) -> Any:
     try:
         return tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{path} is not TOML: {error}.") from error
+        raise InvalidInputError(f"{path} is not TOML: {error}.") from error
 
 
 def check_settings(content: Mapping[str, Any], where: str) -> RunSettings:
     """Check settings from a file or from flags, and fill in the defaults.
 
-    `where` says where they come from, for messages. `InvalidInput` lists all that cannot be used.
+    `where` says where they come from, for messages. `InvalidInputError` lists all that cannot be used.
     """
     try:
         return RunSettings.model_validate_json(json.dumps(content, default=str))
     except ValidationError as error:
         errors = error.errors()
         faults = [f"{_place(fault['loc'])}{_reason(fault)}" for fault in errors if not _follows(fault, errors)]
-        raise InvalidInput(f"{where} cannot be used. " + "; ".join(faults) + ".") from error
+        raise InvalidInputError(f"{where} cannot be used. " + "; ".join(faults) + ".") from error
 
 
 def _place(location: tuple[int | str, ...]) -> str:

@@ -25,7 +25,7 @@ from semtoken.clustering.cache import clusters_for_model, default_settings
 from semtoken.clustering.progress import Progress
 from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters, vocabulary_of
 from semtoken.core.results.generation import LAYOUTS, Generation, Layout
-from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 from semtoken.support.files import safe_files, temporary
@@ -68,8 +68,8 @@ def write_shard(
     """Write one shard whole or not at all; its folder is made where it is missing.
 
     `key` is a hash of all that the content depends on; `columns`, a `pyarrow.Table`, has a row for each question;
-    `usage` is what an endpoint counted (see `Shard.usage`). `InvalidInput` if the folder cannot be written, or the disk
-    is full.
+    `usage` is what an endpoint counted (see `Shard.usage`). `InvalidInputError` if the folder cannot be written, or the
+    disk is full.
     """
     parquet = require("pyarrow.parquet", extra="bench")
     facts = {"key": key, "shard": number, "columns": columns.column_names, "seconds": dict(seconds)}
@@ -142,19 +142,19 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file of a run; `InvalidInput` if it is missing or damaged. Early releases wrote no checksum."""
+    """Read a JSON file of a run; `InvalidInputError` if it is missing or damaged. Early releases wrote no checksum."""
     try:
         content = safe_files.parse_json(path.read_bytes())
     except FileNotFoundError as error:
-        raise InvalidInput(f"{path.parent} holds no benchmark run: {path.name} is missing.") from error
+        raise InvalidInputError(f"{path.parent} holds no benchmark run: {path.name} is missing.") from error
     except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}.") from error
+        raise InvalidInputError(f"{path} cannot be read: {error.strerror or error}.") from error
     except ValueError as error:
-        raise InvalidInput(f"{path} is damaged: {error}.") from error
+        raise InvalidInputError(f"{path} is damaged: {error}.") from error
     if not isinstance(content, dict):
-        raise InvalidInput(f"{path} is damaged: it holds no JSON object.")
+        raise InvalidInputError(f"{path} is damaged: it holds no JSON object.")
     if "checksum" in content and not safe_files.is_sealed(content):
-        raise InvalidInput(f"{path} is damaged: its content does not match its checksum.")
+        raise InvalidInputError(f"{path} is damaged: its content does not match its checksum.")
     content.pop("checksum", None)
     return content
 
@@ -162,7 +162,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def locked(run: Path) -> AbstractContextManager[None]:
     """Lock a run's folder for this process until it ends, however it ends; the folder is made if it is missing.
 
-    `InvalidInput` if another process has it, or it cannot be written.
+    `InvalidInputError` if another process has it, or it cannot be written.
     """
     return safe_files.locked(run / LOCK, f"Another run is at work in {run}. Wait for it, or choose another folder.")
 
@@ -294,12 +294,14 @@ def pack_states(states: npt.ArrayLike) -> FloatArray:
 def unpack_states(coordinates: FloatArray, features: int) -> FloatArray:
     """Rows of H features, already centred, whose products with each other are those of the packed states, [M, k].
 
-    `InvalidInput` if there are more coordinates than the H - 1 dimensions in which centred states lie.
+    `InvalidInputError` if there are more coordinates than the H - 1 dimensions in which centred states lie.
     """
     used = coordinates[:, : features - 1]  # centred rows span H - 1 dimensions at most
     rank = used.shape[1]
     if not np.allclose(coordinates[:, rank:], 0.0, atol=1e-6 * max(1.0, float(np.abs(coordinates).max(initial=0.0)))):
-        raise InvalidInput(f"{coordinates.shape[1]} coordinates cannot be those of states with {features} features.")
+        raise InvalidInputError(
+            f"{coordinates.shape[1]} coordinates cannot be those of states with {features} features."
+        )
     states = np.zeros((len(used), features))
     states[:, : rank + 1] = used @ _zero_sum_basis(rank)
     return states

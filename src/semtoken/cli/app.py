@@ -14,7 +14,7 @@ from typing import Any
 
 from semtoken.cli.commands import PLACES, SUBCOMMANDS, place_of, program
 from semtoken.cli.statuses import CHECKING, INTERRUPTED, Status, UsageError, status_of_error
-from semtoken.errors import InvalidInput, MissingExtra, SemtokenError, one_line_of
+from semtoken.errors import InvalidInputError, MissingExtra, SemtokenError, one_line_of
 from semtoken.version import __version__
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -149,7 +149,7 @@ def check_outputs(values: dict[str, Any], command: str) -> list[Path]:
     for place, output in enumerate(outputs):
         check_not_read([output], read)
         if any(output.absolute() == other.absolute() for other in outputs[:place]):
-            raise InvalidInput(f"{output} is named for two outputs. Give each its own name. Nothing was written.")
+            raise InvalidInputError(f"{output} is named for two outputs. Give each its own name. Nothing was written.")
         if not values.get(FORCE, False) and FORCE in values:
             check_own(output, command)
         check_place(output)

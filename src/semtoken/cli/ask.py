@@ -19,13 +19,13 @@ from semtoken.cli.model import ModelOptions
 from semtoken.cli.parameters import Calibrator, Json, MaxTokens, NoChatTemplate, Parts, ShowTokens
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
-from semtoken.errors import InvalidInput, OverBudget
+from semtoken.errors import BudgetExceededError, InvalidInputError
 from semtoken.models.prompts import how_to_ask
 from semtoken.support.almanac import ALMANAC
 
 if TYPE_CHECKING:
-    from semtoken import STC
-    from semtoken.core.results import ScoredResponse
+    from semtoken import ScoredModel
+    from semtoken.core.results import ScoredAnswer
     from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.models.probing import Dispute
 
@@ -78,7 +78,7 @@ def ask(
     if image and (alternatives or no_chat_template):
         raise UsageError("--alternatives and --no-chat-template read text only: leave them out with --image.")
     if missing := [path for path in image if not path.is_file()]:
-        raise InvalidInput(f"There is no image {missing[0]}.")
+        raise InvalidInputError(f"There is no image {missing[0]}.")
     settings = in_use.settings
     model = choice.with_settings(settings, verbose=verbose)
     asked = _read(questions) or list(EXAMPLES_OF_ALMANAC if model.model == ALMANAC else EXAMPLES)
@@ -88,7 +88,7 @@ def ask(
     applied = load_calibrator_for(stc, calibrator, model.model, abstain_text)
     asking = how_to_ask(model.model, stc.tokenizer, raw=no_chat_template)
 
-    def show(number: int, result: ScoredResponse) -> None:
+    def show(number: int, result: ScoredAnswer) -> None:
         if as_json:
             record = _record(asked[number], result, applied, parts)
             if image:
@@ -124,7 +124,7 @@ def ask(
 
 
 def _record(
-    question: str, result: ScoredResponse, applied: CalibratorInUse | None, parts: PartKind | None
+    question: str, result: ScoredAnswer, applied: CalibratorInUse | None, parts: PartKind | None
 ) -> dict[str, Any]:
     """An answer as plain values, with its question and what the calibrator says of it."""
     scores = result.to_dict()
@@ -138,20 +138,20 @@ def _record(
     elif parts is not None:
         try:
             record["parts"] = [part.to_dict() for part in result.parts(parts)]
-        except OverBudget as error:
+        except BudgetExceededError as error:
             record["parts_refused"] = str(error)
     return record
 
 
-def _loaded(choice: ModelChoice) -> STC:
+def _loaded(choice: ModelChoice) -> ScoredModel:
     """The model; the embedded one without torch, which takes longer to import than this one to answer."""
     if replace(choice, verbose=False) != ModelChoice():
         return choice.load()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # several would spend more time on waiting than on work
-    from semtoken import STC
+    from semtoken import ScoredModel
     from semtoken.models.small import SmallBackend
 
-    return STC(SmallBackend())
+    return ScoredModel(SmallBackend())
 
 
 def _read(questions: Sequence[str]) -> list[str]:
@@ -163,23 +163,23 @@ def _read(questions: Sequence[str]) -> list[str]:
         with reading_errors(Path("standard input")):
             given = [line.strip() for line in bounded_lines(sys.stdin) if line.strip()]
         if not given:
-            raise InvalidInput("Standard input holds no question.")
+            raise InvalidInputError("Standard input holds no question.")
     for number, question in enumerate(given, start=1):
         if not question.strip():
-            raise InvalidInput(f"Question {number} is empty.")
+            raise InvalidInputError(f"Question {number} is empty.")
     return given
 
 
 def _print(
     question: str,
-    result: ScoredResponse,
+    result: ScoredAnswer,
     applied: CalibratorInUse | None,
     *,
     tokens: bool,
     parts: PartKind | None,
     disputes: Sequence[Dispute] | None = None,
 ) -> None:
-    """The question; the number and the chance; the answer; what was asked for besides."""
+    """The question; the number and the probability; the answer; what was asked for besides."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -205,12 +205,12 @@ def _print(
     if parts is not None:
         try:
             out.print(Padding(parts_table(result.parts(parts)), (0, 0, 0, 2)))
-        except OverBudget as error:
+        except BudgetExceededError as error:
             out.print(Text(f"  without its parts: {error}", style="dim"), soft_wrap=True)
     out.print()
 
 
-def summary(result: ScoredResponse, *, hidden: bool = False) -> str:
+def summary(result: ScoredAnswer, *, hidden: bool = False) -> str:
     """The numbers of an answer in one line, the headline first; nothing quotes one that is hidden."""
     from semtoken.core.parts.prose import is_sentence
     from semtoken.support.text import CUT_OFF, number

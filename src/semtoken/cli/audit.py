@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from semtoken.decisions.running import AskedAgain
 
 SQLITE = b"SQLite format 3\0"
-STYLES = {"kept": "bold green", "unknown": "bold", "broken": "bold red", "no_promise": "bold"}
+STYLES = {"kept": "bold green", "unknown": "bold", "broken": "bold red", "no_guarantee": "bold"}
 
 
 def audit(
@@ -147,7 +147,7 @@ def _audit_answers(directory: Path, source: Path, limits: AuditSection, *, as_js
     require_scores(answers)
     drift = calibrator.compare(answers)
     labeled = [answer for answer in answers if answer.correct is not None]
-    said, accepted, seen = "nothing was promised", 0, None
+    said, accepted, seen = "nothing was guaranteed", 0, None
     if (threshold := calibrator.threshold) is not None and labeled:
         passed = threshold.accepts(labeled)
         accepted = int(passed.sum())
@@ -214,7 +214,7 @@ def _asked_again(
         return AskedAgain(decision_records(source, labels=labels, questions=asked), {})
     refuse_useless({"--labels": labels, "--questions": questions}, "with items that are put to a server")
     there = AskedServer.of(server, in_use.settings.endpoint, of_server["--model"])
-    there.announce("the labelled items", in_use)
+    there.announce("the labeled items", in_use)
     ask, output = there.ask(), of_server["--output"]
     reworded = None if of_server["--rewordings"] is None else read_questions(of_server["--rewordings"])
     most = in_use.settings.audit.variants

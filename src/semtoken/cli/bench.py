@@ -14,7 +14,7 @@ from cyclopts.validators import Number
 from semtoken.cli.console import counting, err, out, plain_table, print_findings, tell
 from semtoken.cli.parameters import Output
 from semtoken.cli.settings import Read, SettingsInUse
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.extras import only_errors, quiet_libraries
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def report(
     if reference is not None and is_outside(reference):
         reference = reference.rpartition(":")[2]  # as `bench run --methods` was given it
     if run.is_file() and output is None:
-        raise InvalidInput("Name the folder of the new report with --output.")
+        raise InvalidInputError("Name the folder of the new report with --output.")
     target = output or run / "report"
     check_replaceable(target)
     check_not_inside(target, [run, *filter(None, (scores, calibrator))])
@@ -229,7 +229,7 @@ def _judges(wanted: Sequence[str], options: Mapping[str, Mapping[str, Any]], ids
     settings = [_parsed(kind) if kind.startswith("{") else {"kind": kind, **given.get(kind, {})} for kind in kinds]
     chosen = [judge_from(own, ids=ids) for own in settings]
     if twice := first_repeated(chosen_judge.name for chosen_judge in chosen):
-        raise InvalidInput(f"Two judges have the name {twice!r}; give one another 'name'.")
+        raise InvalidInputError(f"Two judges have the name {twice!r}; give one another 'name'.")
     return chosen
 
 
@@ -237,7 +237,7 @@ def _parsed(text: str) -> dict[str, Any]:
     try:
         settings: dict[str, Any] = jsons.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"--judge {text!r} is no JSON: {error}.") from error
+        raise InvalidInputError(f"--judge {text!r} is no JSON: {error}.") from error
     return settings
 
 
@@ -251,7 +251,7 @@ def _check_target(target: Path, source: Path, *, overwrite: bool) -> None:
     format_of(target)
     check_not_read([target], [source])
     if target.exists() and not overwrite:
-        raise InvalidInput(f"{target} exists. Choose another output, or replace it with --force.")
+        raise InvalidInputError(f"{target} exists. Choose another output, or replace it with --force.")
 
 
 def _counts_table(verdicts: Mapping[str, Sequence[Verdict]]) -> Table:

@@ -17,7 +17,7 @@ from semtoken.cli.loading import load_executor
 from semtoken.cli.model import Device
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import FAILED, UsageError
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def resolve(path: Path | None, flags: Mapping[str, Any]) -> RunSettings:
 
 def _default_folder(settings: Path | None) -> Path:
     if settings is None:
-        raise InvalidInput("Name the run's folder with --output.")
+        raise InvalidInputError("Name the run's folder with --output.")
     return DEFAULT_FOLDER / settings.stem
 
 

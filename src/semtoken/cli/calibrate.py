@@ -14,13 +14,13 @@ from urllib.parse import quote as quoted_name
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from semtoken.choices import Promise
+from semtoken.choices import Guarantee
 from semtoken.cli.audit import is_journal, is_required
 from semtoken.cli.console import json_line, out, plain_table, tell
 from semtoken.cli.parameters import Json
 from semtoken.cli.settings import Read, Settings, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from semtoken.decisions.calibrating import DecisionCalibrator
@@ -42,7 +42,7 @@ def calibrate(
     alpha: Annotated[Rate, Parameter(help="Error rate that the guarantee allows. Default: 0.1.")] = None,
     delta: Annotated[Rate, Parameter(help="Probability that the guarantee fails. Default: 0.1.")] = None,
     guarantee: Annotated[
-        Promise | None,
+        Guarantee | None,
         Parameter(
             metavar="KIND",
             help="selective: errors among accepted answers; missed: accepted among errors; joint: accepted errors "
@@ -89,7 +89,7 @@ def calibrate(
     Example: `semtoken calibrate answers.labeled.jsonl -o my-calibrator --alpha 0.1`
     """
     wanted = in_use.settings.guarantee
-    aim = {"alpha": alpha or wanted.alpha, "delta": delta or wanted.delta, "promise": guarantee or wanted.kind}
+    aim = {"alpha": alpha or wanted.alpha, "delta": delta or wanted.delta, "guarantee": guarantee or wanted.kind}
     of_answers: dict[str, object] = {"--label-field": label_field, "--judge": judge, "--by": by}
     of_answers |= {"--group-by": group_by, "--unlabeled": unlabeled}
     if not is_journal(source) and (labels or questions or holds_decisions(Path(source))):
@@ -144,8 +144,8 @@ def _fit_answers(
 ) -> int | None:
     """Fit a calibrator of answers, or one for each group of them, and write all of them or none."""
     from semtoken.guarantees import Fingerprint
+    from semtoken.guarantees.exact import shortage
     from semtoken.guarantees.labels import read_answers, require_labels, require_scores
-    from semtoken.guarantees.promises import shortage
     from semtoken.support.files.safe_files import locked
 
     label_field, judge, by, group_by, unlabeled = how
@@ -160,8 +160,8 @@ def _fit_answers(
         require_labels(answers, field)
     require_scores(answers)
     further = [] if unlabeled is None else read_answers(unlabeled, field)
-    if aim["promise"] == "selective":
-        missing = shortage(sum(answer.can_be_labelled for answer in answers), aim["alpha"], aim["delta"])
+    if aim["guarantee"] == "selective_risk":
+        missing = shortage(sum(answer.can_be_labeled for answer in answers), aim["alpha"], aim["delta"])
         if missing:
             tell(missing)
     answers, known = _judged(_one_of_each(answers), judge or "exact", Fingerprint())
@@ -174,8 +174,10 @@ def _fit_answers(
     for name, (own, rest) in parts.items():
         try:
             made[name] = _fitted(own, rest, known, by, settings)
-        except InvalidInput as error:
-            raise InvalidInput(f"{group_by} {name}: {error} Nothing was written." if name else str(error)) from error
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"{group_by} {name}: {error} Nothing was written." if name else str(error)
+            ) from error
     without = [name for name, (calibrator, _, _) in made.items() if not _accepts(calibrator)]
     if require and without:
         named = f" for {', '.join(without)}" if without != [""] else ""
@@ -186,8 +188,8 @@ def _fit_answers(
     with locked(whole.with_name(f".{whole.name}.lock"), busy, remove=True):
         for place in places.values():  # another one may have ended meanwhile
             _check_target(place, overwrite=overwrite)
-        for name, (calibrator, report, labelled) in made.items():
-            _write(places[name], calibrator, report, labelled)
+        for name, (calibrator, report, labeled) in made.items():
+            _write(places[name], calibrator, report, labeled)
             if as_json:
                 print(json_line(_summary(name, calibrator, report)))
                 continue
@@ -206,7 +208,7 @@ def _accepts(calibrator: Calibrator) -> bool:
 def _summary(group: str, calibrator: Calibrator, report: Report) -> dict[str, Any]:
     """What was fitted, as plain values."""
     statement = None if calibrator.threshold is None else calibrator.threshold.statement
-    values: dict[str, Any] = {"labels": calibrator.n, "promises": _accepts(calibrator), "statement": statement}
+    values: dict[str, Any] = {"labels": calibrator.n, "guarantees": _accepts(calibrator), "statement": statement}
     values |= {"log_loss": report.log_loss.value, "calibration_error": report.calibration_error}
     return {"group": group, **values} if group else values
 
@@ -232,30 +234,30 @@ def _fit_decisions(
     labels, questions = named
     check_not_inside(output, [source])
     if output.exists() and not (output / NAME).exists():
-        raise InvalidInput(f"{output} exists and is no calibrator of decisions. Name another folder.")
+        raise InvalidInputError(f"{output} exists and is no calibrator of decisions. Name another folder.")
     if (output / NAME).exists() and not overwrite:
-        raise InvalidInput(f"{output / NAME} exists. Choose another directory, or replace it with --force.")
+        raise InvalidInputError(f"{output / NAME} exists. Choose another directory, or replace it with --force.")
     asked = None if questions is None else read_questions(questions)
     records = decision_records(source, labels=labels, questions=asked)
-    for sentence in [*doubts_of(records), *doubts(records, aim["promise"], aim["alpha"], aim["delta"])]:
+    for sentence in [*doubts_of(records), *doubts(records, aim["guarantee"], aim["alpha"], aim["delta"])]:
         tell(sentence)
     fitted = DecisionCalibrator.fit(records, **aim)
     required = settings.decisions.require
-    missing = [side.what for side in fitted.sides.values() if not side.promises and is_required(side, required)]
+    missing = [side.what for side in fitted.sides.values() if not side.guarantees and is_required(side, required)]
     unknown = set(required) - {name for side in fitted.sides.values() for name in (side.name, side.what)}
     if require and unknown:
-        raise InvalidInput(f"require under [decisions] names {min(unknown)!r:.60}, which no answer is about.")
+        raise InvalidInputError(f"require under [decisions] names {min(unknown)!r:.60}, which no answer is about.")
     if not (require and missing):
         fitted.save(output)
     if as_json:
         for side in fitted.sides.values():
             counts = {"labels": side.n, "accepted": side.n_accepted, "wrong": side.n_wrong_accepted}
-            told = {"promises": side.promises, "statement": side.statement}
+            told = {"guarantees": side.guarantees, "statement": side.statement}
             print(json.dumps({"question": side.name, "side": side.side, **counts, **told}))
     else:
         _tell_fitted(fitted)
     if require and missing:
-        tell(f"Nothing was written, since there is no promise for {', '.join(missing)}.", style="red")
+        tell(f"Nothing was written, since there is no guarantee for {', '.join(missing)}.", style="red")
         return Status.DOES_NOT_HOLD
     return None
 
@@ -286,21 +288,25 @@ def _parts(
         return {"": (list(answers), list(further))}
     for answer in (*answers, *further):
         if answer.record.get(column) in (None, ""):
-            raise InvalidInput(f"{answer.where}: the field {column!r}, which --group-by names, is missing or empty.")
+            raise InvalidInputError(
+                f"{answer.where}: the field {column!r}, which --group-by names, is missing or empty."
+            )
     own = places_of_groups([answer.record[column] for answer in answers], len(answers))
     rest = {name: [other for other in further if str(other.record[column]).strip() == name] for name in own}
     return {name: ([answers[i] for i in places], rest[name]) for name, places in own.items()}
 
 
 def _sampled(url: str) -> list[AnswerRecord]:
-    """The random sample of a journal: its labels, and its scores without labels. No other labels may make a promise."""
+    """The random sample of a journal: its labels, and its scores without labels. No other labels may make a
+    guarantee.
+    """
     from semtoken.cli.journal import open_journal
     from semtoken.guarantees.journal.labels import agreement, sampled_answers
 
     journal = open_journal(url)
     answers = sampled_answers(journal)
     n = sum(answer.correct is not None for answer in answers)
-    tell(f"{n:,} labelled answers and {len(answers) - n:,} further scores of the random sample of {journal.name}.")
+    tell(f"{n:,} labeled answers and {len(answers) - n:,} further scores of the random sample of {journal.name}.")
     tell(agreement(journal).sentence)
     return answers
 
@@ -309,7 +315,7 @@ def _check_target(output: Path, *, overwrite: bool) -> None:
     from semtoken.guarantees.calibrator import NAME
 
     if (output / NAME).exists() and not overwrite:
-        raise InvalidInput(f"{output / NAME} exists. Choose another directory, or replace it with --force.")
+        raise InvalidInputError(f"{output / NAME} exists. Choose another directory, or replace it with --force.")
 
 
 def _one_of_each(answers: Sequence[AnswerRecord]) -> list[AnswerRecord]:
@@ -354,35 +360,35 @@ def _fitted(
     by: str | None,
     settings: dict[str, Any],
 ) -> tuple[Calibrator, Report, list[AnswerRecord]]:
-    """The calibrator with its threshold, its report, and the labelled answers that both were fitted on."""
+    """The calibrator with its threshold, its report, and the labeled answers that both were fitted on."""
     from semtoken.guarantees import Calibrator, Threshold
     from semtoken.guarantees.fingerprint import one_model
-    from semtoken.guarantees.fitting import FEWEST_UNLABELLED
+    from semtoken.guarantees.fitting import FEWEST_UNLABELED
 
-    labelled = [answer for answer in answers if answer.correct is not None]
-    correct = [answer.correct for answer in labelled]
+    labeled = [answer for answer in answers if answer.correct is not None]
+    correct = [answer.correct for answer in labeled]
     rest = [answer for answer in answers if answer.correct is None] + list(further)
-    if model := one_model(labelled):
+    if model := one_model(labeled):
         rest = [answer for answer in rest if answer.model in (None, model)]
-    calibrator = Calibrator.fit(labelled, correct, fingerprint=known, by=by)
-    enough = settings["promise"] == "selective" and len(rest) >= FEWEST_UNLABELLED
+    calibrator = Calibrator.fit(labeled, correct, fingerprint=known, score=by)
+    enough = settings["guarantee"] == "selective_risk" and len(rest) >= FEWEST_UNLABELED
     threshold = Threshold.fit(
-        labelled, correct, unlabelled=rest if enough else None, fingerprint=calibrator.fingerprint, by=by, **settings
+        labeled, correct, unlabeled=rest if enough else None, fingerprint=calibrator.fingerprint, score=by, **settings
     )
-    report = calibrator.report(labelled, correct)
-    return replace(calibrator, threshold=threshold), report, labelled
+    report = calibrator.report(labeled, correct)
+    return replace(calibrator, threshold=threshold), report, labeled
 
 
 def _write(output: Path, calibrator: Calibrator, report: Report, answers: Sequence[AnswerRecord]) -> None:
     """The report first: a calibrator is there only when all is."""
-    from semtoken.guarantees.labels import labelled
-    from semtoken.guarantees.promises import forecast
+    from semtoken.guarantees.exact import forecast
+    from semtoken.guarantees.labels import labeled
     from semtoken.guarantees.report_page import write_report
 
     own = [answer for answer in answers if answer.correct is not None]
-    scores = labelled(own, [a.correct for a in own], by=calibrator.fingerprint.method)
+    scores = labeled(own, [a.correct for a in own], by=calibrator.fingerprint.method)
     threshold, said = calibrator.threshold, ""
-    if threshold is not None and threshold.uncertainty is None and threshold.promise == "selective":
+    if threshold is not None and threshold.uncertainty is None and threshold.guarantee == "selective_risk":
         said = forecast(scores.uncertainty, scores.correct, threshold.alpha, threshold.delta, None)
         tell(said)
     output.mkdir(parents=True, exist_ok=True)
@@ -396,11 +402,11 @@ def _show(calibrator: Calibrator, report: Report) -> None:
     from semtoken.guarantees.labels import PRODUCT
 
     out.print(f"Calibrated by {calibrator.fingerprint.method or PRODUCT}.")
-    columns = ("chance given", "right", "95% interval", "answers")
+    columns = ("probability given", "right", "95% interval", "answers")
     table = plain_table(*columns, "", numbers=columns, gap=1)
     for b in report.bins:
         bar = "█" * round(20 * b.right)
-        table.add_row(f"{b.chance:.0%}", f"{b.right:.0%}", f"{b.low:.0%} to {b.high:.0%}", f"{b.n:,}", bar)
+        table.add_row(f"{b.probability_correct:.0%}", f"{b.right:.0%}", f"{b.low:.0%} to {b.high:.0%}", f"{b.n:,}", bar)
     out.print(table)
     gain = report.log_loss_gain
     verdict = "better than" if gain.high < 0 else "worse than" if gain.low > 0 else "not shown to be better than"

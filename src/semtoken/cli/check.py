@@ -29,13 +29,13 @@ from semtoken.cli.parameters import (
 from semtoken.cli.scored_page import are_scored, write_scored_page
 from semtoken.cli.settings import ExecutorSection, Read, SettingsInUse
 from semtoken.cli.statuses import UsageError, refuse_useless
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
 from semtoken.support.garbage import few_collections
 
 if TYPE_CHECKING:
     from semtoken.guarantees.apply import CalibratorInUse
-    from semtoken.replies.checking import CheckedAnswer, CheckedReplies
+    from semtoken.replies.checking import RankedAnswer, RankedReplies
 
 
 WRITERS = (".html", ".md", ".csv", ".json", ".jsonl", ".parquet")
@@ -139,15 +139,17 @@ def _check_output(output: Path | None, schema: Path | None) -> None:
         return
     ending = output.suffix.lower()
     if ending not in WRITERS:
-        raise InvalidInput(f"{output}: the ending says what to write: {', '.join(WRITERS)}.")
+        raise InvalidInputError(f"{output}: the ending says what to write: {', '.join(WRITERS)}.")
     if ending == ".json" and schema is None:
-        raise InvalidInput(f"{output}: .json holds the fields of each document, which --schema names; give .jsonl.")
+        raise InvalidInputError(
+            f"{output}: .json holds the fields of each document, which --schema names; give .jsonl."
+        )
     if ending == ".parquet":
         require("pyarrow", extra="frames")
 
 
 def _reading(tokenizer: str | None, methods: str | None, format: str | None, in_use: SettingsInUse) -> dict[str, Any]:
-    """How replies are read and scored: options of `check_replies`."""
+    """How replies are read and scored: options of `rank_replies`."""
     from semtoken.core.scorer import as_tokens
 
     endpoint, scoring = in_use.settings.endpoint, in_use.settings.scoring
@@ -179,7 +181,7 @@ def _check_replies(
     as_json: bool,
 ) -> None:
     from semtoken.guarantees.apply import CalibratorInUse
-    from semtoken.replies.checking.answers import CheckSettings, check_replies
+    from semtoken.replies.checking.answers import CheckSettings, rank_replies
     from semtoken.replies.checking.fields import read_schema
     from semtoken.replies.checking.shards import check_in_shards
     from semtoken.replies.checking.tables import field_table, markdown, markdown_of_fields, rows_of
@@ -196,14 +198,14 @@ def _check_replies(
             keep_tokens = keeper is not None or tokens or as_json
             how = reading | {"calibrator": applied, "schema": wanted, "keep_tokens": keep_tokens}
             if distributed is None or output is None:
-                checked = check_replies(sources, questions=questions, on_checked=progress, **how)
+                checked = rank_replies(sources, questions=questions, on_checked=progress, **how)
             else:
                 folder = output.with_name(f"{output.name}.shards")
                 checked = check_in_shards(
                     CheckSettings(**how), sources, distributed, folder, questions=questions, on_checked=progress
                 )
         if strict and checked.refused:
-            raise InvalidInput(f"{_not_scored(checked)}\nNothing was written.")
+            raise InvalidInputError(f"{_not_scored(checked)}\nNothing was written.")
         if keeper is not None:
             _keep(keeper, checked, applied)
             tell(f"{len(checked.answers):,} answers are in the journal {recording.journal}.")
@@ -238,17 +240,17 @@ def _print_json(records: Sequence[Mapping[str, Any]]) -> None:
         print(json_line(record))
 
 
-def _record(answer: CheckedAnswer) -> dict[str, Any]:
+def _record(answer: RankedAnswer) -> dict[str, Any]:
     """An answer as plain values: its place, its scores, what is doubtful in it, and what the calibrator says."""
     place = {"rank": answer.rank, "id": answer.id, "where": answer.where, "question": answer.question}
     return place | answer.response.to_dict() | {"doubt": answer.sentence} | dict(answer.calibration or {})
 
 
 def _tell_next(sources: Sequence[str], questions: Path | None, format: str | None, output: Path | None) -> None:
-    from semtoken.guarantees.promises import labels_needed
+    from semtoken.guarantees.exact import labels_needed
 
     tell(
-        "For a threshold, label a random sample, 200 answers to begin with: a promise of at most 10% wrong among the "
+        "For a threshold, label a random sample, 200 answers to begin with: a guarantee of at most 10% wrong among the "
         f"accepted takes {labels_needed(0, 0.1, 0.1)} at the very least. "
         f"{_how_to_label(sources, questions, format, output)}"
     )
@@ -271,20 +273,20 @@ def _how_to_label(
     return f"Next: `semtoken {again} -o answers.jsonl`, then `semtoken label answers.jsonl`."
 
 
-def _keep(keeper: AnswerKeeper, checked: CheckedReplies, applied: CalibratorInUse | None) -> None:
+def _keep(keeper: AnswerKeeper, checked: RankedReplies, applied: CalibratorInUse | None) -> None:
     """Write all answers to the journal, which wants their tokens, in the order in which they were read: the newest ones
     stand for the questions of today, which the most doubtful or the surest ones would not.
     """
     from semtoken.replies.checking.saved_blocks import NO_TOKENS
 
     if checked.n_from_block:
-        raise InvalidInput(f"{checked.n_from_block:,} answers cannot be kept in the journal: {NO_TOKENS}.")
+        raise InvalidInputError(f"{checked.n_from_block:,} answers cannot be kept in the journal: {NO_TOKENS}.")
     keeper.uses(applied)
     for answer in sorted(checked.answers, key=lambda answer: answer.place):
         keeper.keep(answer.response, answer.calibration, applied, place=answer.id, question=answer.question)
 
 
-def _show_answers(shown: Sequence[CheckedAnswer], checked: CheckedReplies, *, calibrated: bool, tokens: bool) -> None:
+def _show_answers(shown: Sequence[RankedAnswer], checked: RankedReplies, *, calibrated: bool, tokens: bool) -> None:
     """Print the most doubtful answers, and what could not be scored."""
     from semtoken.core.results.headlines import RANKS
     from semtoken.replies.checking.tables import NOTE
@@ -299,7 +301,7 @@ def _show_answers(shown: Sequence[CheckedAnswer], checked: CheckedReplies, *, ca
     _conclude(checked)
 
 
-def _print(answer: CheckedAnswer) -> None:
+def _print(answer: RankedAnswer) -> None:
     from semtoken.guarantees.apply import REFUSED
     from semtoken.support.text import shortened
 
@@ -316,7 +318,7 @@ def _print(answer: CheckedAnswer) -> None:
     print_scores(answer.response)
 
 
-def _print_tokens(answer: CheckedAnswer) -> None:
+def _print_tokens(answer: RankedAnswer) -> None:
     """Each token with its probability and what else was likely; of an answer whose reply lists none, that it does."""
     from rich.padding import Padding
 
@@ -328,13 +330,17 @@ def _print_tokens(answer: CheckedAnswer) -> None:
     out.print(Padding(token_table(answer.response), (0, 0, 0, 5)))
 
 
-def _decided(answer: CheckedAnswer) -> str:
+def _decided(answer: RankedAnswer) -> str:
     block = answer.calibration or {}
-    chance = f" · chance {100 * block['chance']:.0f}%" if block.get("chance") is not None else ""
-    return chance + (f" · {block['decision']}" if "decision" in block else "")
+    probability_correct = (
+        f" · probability {100 * block['probability_correct']:.0f}%"
+        if block.get("probability_correct") is not None
+        else ""
+    )
+    return probability_correct + (f" · {block['decision']}" if "decision" in block else "")
 
 
-def _conclude(checked: CheckedReplies) -> None:
+def _conclude(checked: RankedReplies) -> None:
     """How questions were joined, and what could not be scored."""
     if checked.joined:
         tell(checked.joined)
@@ -351,7 +357,7 @@ def _conclude(checked: CheckedReplies) -> None:
         tell(f"Warning: {_not_scored(checked)}", style="yellow")
 
 
-def _not_scored(checked: CheckedReplies) -> str:
+def _not_scored(checked: RankedReplies) -> str:
     """What could not be scored: how many for each reason, with the place of the first."""
     from semtoken.support.text import shortened
 
@@ -373,7 +379,7 @@ def _name_of_sources(sources: Sequence[str]) -> str:
 
 
 def _write(
-    checked: CheckedReplies,
+    checked: RankedReplies,
     output: Path,
     sources: Sequence[str],
     questions: Path | None,
@@ -429,8 +435,9 @@ def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: boo
     tell(f"{told}{len(doubtful):,} are to be checked. {NOTE}")
     if not calibrated:
         tell(
-            f"{RANKS} To be checked are fields under {SOME_DOUBT} and those that do not fit the schema. That promises "
-            "nothing: for a promise label fields, run `semtoken calibrate`, and give --calibrator."
+            f"{RANKS} To be checked are fields under {SOME_DOUBT} and those that do not fit the schema. That "
+            "guarantees "
+            "nothing: for a guarantee label fields, run `semtoken calibrate`, and give --calibrator."
         )
 
 
@@ -449,7 +456,7 @@ def check_decisions(
     from semtoken.support.files.record_files import write_records
 
     if output is not None and output.suffix.lower() not in (".csv", ".jsonl", ".parquet"):
-        raise InvalidInput(f"{output}: answers to typed questions are written as .csv, .jsonl or .parquet.")
+        raise InvalidInputError(f"{output}: answers to typed questions are written as .csv, .jsonl or .parquet.")
     if calibrator is not None and by_kind([calibrator])[1] is None:
         raise UsageError(f"{calibrator} is a calibrator of answers in text, and these are answers to typed questions.")
     asked = None if questions is None else read_questions(questions)
@@ -458,10 +465,12 @@ def check_decisions(
     rows = decision_rows(decisions, fitted)
     for row in rows[:top]:
         right = {True: " · right", False: " · wrong", None: ""}[row["correct"]]
-        chance = "" if row.get("chance") is None else f" · chance {100 * row['chance']:.0f}%"
+        probability_correct = (
+            "" if row.get("probability_correct") is None else f" · probability {100 * row['probability_correct']:.0f}%"
+        )
         decided = f" · {row['decision']}" if "decision" in row else ""
         out.print(untrusted(f"{row['rank']:>3}. {row['id']} · {row['question']}: {row['value']}", style="bold"))
-        line = f"     {row['probability']:.3f}{chance}{decided}{right} · {row['where']}"
+        line = f"     {row['probability']:.3f}{probability_correct}{decided}{right} · {row['where']}"
         out.print(untrusted(line, style="dim"), soft_wrap=True)
         for flag in row["flags"]:
             out.print(untrusted(f"     {flag}", style="yellow"), soft_wrap=True)

@@ -22,7 +22,7 @@ from semtoken.cli.models import check_there
 from semtoken.cli.parameters import Json
 from semtoken.cli.settings import Read
 from semtoken.cli.statuses import UsageError
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import ALMANAC
 from semtoken.support.extras import quiet_libraries
 
@@ -112,18 +112,18 @@ def _targets(output: Path | None, n_clusters: list[int]) -> dict[int, Path | Non
 
 
 def check_target(target: Path) -> None:
-    """Raise `InvalidInput` unless a folder of clusters can be put there."""
+    """Raise `InvalidInputError` unless a folder of clusters can be put there."""
     import os
 
     from semtoken.support.files.artifacts import is_saved
 
     if target.is_dir() and any(target.iterdir()) and not is_saved(target):
-        raise InvalidInput(f"The folder {target} holds other files; give the name of a new one.")
+        raise InvalidInputError(f"The folder {target} holds other files; give the name of a new one.")
     if target.exists() and not target.is_dir():
-        raise InvalidInput(f"{target} is a file; give the name of a folder.")
+        raise InvalidInputError(f"{target} is a file; give the name of a folder.")
     existing = next(parent for parent in (target, *target.absolute().parents) if parent.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise InvalidInput(f"{target} cannot be written: {existing} is not a folder that you may write to.")
+        raise InvalidInputError(f"{target} cannot be written: {existing} is not a folder that you may write to.")
 
 
 def _make(
@@ -156,7 +156,7 @@ def parse_bytes(text: str) -> int:
     """Parse a number of bytes such as "8G", "512 MB" or "1.5GiB", in powers of 1,024."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", text.upper())
     if not match or not float(match[1]):
-        raise InvalidInput(f"The memory budget must be a size such as 8G or 512M. Got {text!r} instead.")
+        raise InvalidInputError(f"The memory budget must be a size such as 8G or 512M. Got {text!r} instead.")
     return int(float(match[1]) * UNITS[match[2]])
 
 
@@ -261,4 +261,4 @@ def _kept_for(model: str, revision: str | None) -> TokenClusters:
         table = read_table(model, kept.provenance.get("embedding", "concatenated"), revision=revision)
         if kept.provenance.get("content_hash") == table.content_hash:
             return kept
-    raise InvalidInput(f"No clusters are kept for '{model}'. Make some with: semtoken cluster make {quote(model)}")
+    raise InvalidInputError(f"No clusters are kept for '{model}'. Make some with: semtoken cluster make {quote(model)}")

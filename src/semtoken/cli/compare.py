@@ -21,7 +21,7 @@ from semtoken.cli.loading import calibrator_of_rules
 from semtoken.cli.model import PaperModelOptions
 from semtoken.cli.parameters import Force, MaxTokens
 from semtoken.cli.settings import Read, SettingsInUse
-from semtoken.errors import InvalidInput, MissingExtra
+from semtoken.errors import InvalidInputError, MissingExtra
 from semtoken.support.almanac import ALMANAC
 from semtoken.support.extras import only_errors, quiet_libraries, require_installed
 from semtoken.support.files.safe_files import finite, replace_text
@@ -90,7 +90,7 @@ def compare(
     Example: `semtoken bench compare almanac --limit 100`
     """
     if wrong := [path for path in output if path.suffix not in (".csv", ".md", ".json")]:
-        raise InvalidInput(f"{wrong[0]}: the ending says what to write: .csv, .md or .json.")
+        raise InvalidInputError(f"{wrong[0]}: the ending says what to write: .csv, .md or .json.")
     model = choice.with_settings(in_use.settings, verbose=verbose)
     from semtoken.bench.settings import check_settings
     from semtoken.guarantees.labels import HEADLINE

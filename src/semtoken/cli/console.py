@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from semtoken.bench.report.content import BenchReport
-    from semtoken.core.results import ScoredResponse
+    from semtoken.core.results import ScoredAnswer
     from semtoken.models.probing import Dispute
 
 out = Console(highlight=False, emoji=False)
@@ -61,7 +61,7 @@ def print_findings(made: BenchReport) -> None:
                 out.print(Text(f"- {line}"), soft_wrap=True)
 
 
-def print_scores(answer: ScoredResponse) -> None:
+def print_scores(answer: ScoredAnswer) -> None:
     """A line with an answer's scores by further methods, where any were asked for."""
     if answer.scores:
         bounds = {name: f" ({low:.4g} to {high:.4g})" for name, (low, high) in answer.score_bounds.items()}

@@ -14,7 +14,7 @@ from semtoken.cli.console import json_line, out, tell, untrusted
 from semtoken.cli.parameters import Force, Json, Limit
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from semtoken.guarantees.journal.store import Journal
@@ -79,7 +79,7 @@ def show(
     counts = journal.size()
     if as_json:
         used = [
-            {"checksum": use.checksum, "since": when(use.since), "n": use.calibrator.n, "promise": _promise(use)}
+            {"checksum": use.checksum, "since": when(use.since), "n": use.calibrator.n, "guarantee": _guarantee(use)}
             for use in journal.in_use()
         ]
         print(json_line({"size": asdict(counts), "calibrators": used}))
@@ -95,19 +95,19 @@ def show(
         out.print(f"From {when(counts.first)[:16]} to {when(counts.last)[:16]} UTC.")
     for use in journal.in_use():
         told = (f"calibrator {use.checksum[:12]}", f"since {when(use.since)[:16]}", f"{use.calibrator.n} labels")
-        out.print(untrusted("  ".join((*told, _promise(use)))), soft_wrap=True)
+        out.print(untrusted("  ".join((*told, _guarantee(use)))), soft_wrap=True)
     for row in rows:
         out.print(untrusted(f"{when(row['at'])[:19].replace('T', ' ')}  {_row_text(row)}"), soft_wrap=True)
         if row["answer"] is not None:
             said = f"{row['question'] or ''} -> {row['answer']}"
             out.print(untrusted(f"    {' '.join(said.split())[:300]}", style="dim"), soft_wrap=True)
-    if any(row["confidence"] is not None and row["chance"] is None for row in rows):
+    if any(row["confidence"] is not None and row["probability_correct"] is None for row in rows):
         out.print(untrusted(RANKS, style="dim"), soft_wrap=True)
 
 
-def _promise(use: Any) -> str:
+def _guarantee(use: Any) -> str:
     threshold = use.calibrator.threshold
-    return "no promise" if threshold is None else str(threshold.statement)
+    return "no guarantee" if threshold is None else str(threshold.statement)
 
 
 def _row_text(row: dict[str, Any]) -> str:
@@ -120,8 +120,8 @@ def _row_text(row: dict[str, Any]) -> str:
         sure = row["confidence"]
         low, high = (sure if row[end] is None else row[end] for end in ("confidence_low", "confidence_high"))
         parts.append(f"confidence {with_bounds(sure, (low, high), digits=2)}")
-    if row["chance"] is not None:
-        parts.append(f"chance {100 * row['chance']:.0f}%")
+    if row["probability_correct"] is not None:
+        parts.append(f"probability {100 * row['probability_correct']:.0f}%")
     parts += [row["decision"] or "", ", ".join(row["flags"] or ())]
     return " · ".join(filter(None, parts))
 
@@ -180,12 +180,12 @@ def _export_calibrator(url: str, checksum: str, output: Path, *, force: bool) ->
         raise UsageError("A calibrator is a folder: say where to write it, -o my-calibrator.")
     matching = [use for use in open_journal(url).in_use() if use.checksum.startswith(checksum.lower())]
     if len(matching) != 1:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{len(matching) or 'No'} calibrators of this journal begin with {checksum!r}. `semtoken journal show` "
             "lists them."
         )
     if (output / NAME).exists() and not force:
-        raise InvalidInput(f"There is a calibrator in {output} already. --force replaces it.")
+        raise InvalidInputError(f"There is a calibrator in {output} already. --force replaces it.")
     matching[0].save(output)
     tell(f"{matching[0].checksum[:12]} is in {output}. A server that uses this folder takes it with SIGHUP.")
 
@@ -231,12 +231,12 @@ def _ask(question: str) -> None:
     except EOFError:
         agreed = False
     if not agreed:
-        raise InvalidInput("Nothing was deleted: say yes, or give --yes.")
+        raise InvalidInputError("Nothing was deleted: say yes, or give --yes.")
 
 
 def seconds_of(age: str) -> float:
     """Parse an age such as 90d into seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([hdwy])", age)
     if match is None:
-        raise InvalidInput(f"An age is a number with h, d, w or y, such as 90d; got {age!r}.")
+        raise InvalidInputError(f"An age is a number with h, d, w or y, such as 90d; got {age!r}.")
     return float(match[1]) * UNITS[match[2]]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from semtoken.cli.settings import JournalSection
 
 if TYPE_CHECKING:
-    from semtoken.core.results import ScoredResponse
+    from semtoken.core.results import ScoredAnswer
     from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.guarantees.journal.entries import Recording
     from semtoken.guarantees.journal.store import Journal
@@ -84,10 +84,10 @@ class JournalChoice:
             return None
         from semtoken.guarantees.journal.writer import JournalWriter
         from semtoken.web.recorder import AnswerRecorder
-        from semtoken.web.review import PromiseWatch
+        from semtoken.web.review import GuaranteeWatch
 
         journal, recording = opened
-        return AnswerRecorder(recording, JournalWriter(journal, self.spool, apart=True), PromiseWatch(journal))
+        return AnswerRecorder(recording, JournalWriter(journal, self.spool, apart=True), GuaranteeWatch(journal))
 
 
 def recording_of(url: str | None, settings: JournalSection) -> JournalChoice:
@@ -108,13 +108,13 @@ class AnswerKeeper:
         self._recording, self._writer = recording, writer
 
     def uses(self, applied: CalibratorInUse | None) -> None:
-        """Store the calibrator that decides, so that its promise can be watched."""
+        """Store the calibrator that decides, so that its guarantee can be watched."""
         if applied is not None:
             self._writer.journal.use(applied.file, applied.checksum)
 
     def keep(
         self,
-        result: ScoredResponse,
+        result: ScoredAnswer,
         block: Mapping[str, Any] | None,
         applied: CalibratorInUse | None,
         *,

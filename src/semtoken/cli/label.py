@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from semtoken.cli.console import err, out, tell
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.text import visible
 
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ def label(
 
     Example: `semtoken label answers.jsonl`
     """
-    from semtoken.guarantees.labels import chosen_method, log_scores, read_answers, require_scores
-    from semtoken.guarantees.promises import label_order
+    from semtoken.guarantees.exact import label_order
+    from semtoken.guarantees.labels import chosen_method, log_confidences, read_answers, require_scores
 
     target = output or file.with_suffix(".labeled.jsonl")
     answers = read_answers(file)
     require_scores(answers)
     labels = _labels_so_far(answers, target)
-    scores = log_scores(answers, chosen_method(answers, None)).tolist()
+    scores = log_confidences(answers, chosen_method(answers, None)).tolist()
     order = _documents_first([i for i in label_order(scores, 0) if answers[i].text.strip()], answers)
     _save(answers, labels, target)  # it is there whatever you do, and a place that takes no file is refused now
     if any(answer.document and not answer.extracted_from for answer in answers):
@@ -85,9 +85,11 @@ def _labels_so_far(answers: Sequence[AnswerRecord], target: Path) -> dict[int, b
     if not target.exists():
         return labels
     earlier = read_answers(target)
-    same = [(a.question, a.text, a.log_score) for a in answers] == [(a.question, a.text, a.log_score) for a in earlier]
+    same = [(a.question, a.text, a.log_confidence) for a in answers] == [
+        (a.question, a.text, a.log_confidence) for a in earlier
+    ]
     if not same:
-        raise InvalidInput(f"{target} holds other answers than the input. Choose another --output.")
+        raise InvalidInputError(f"{target} holds other answers than the input. Choose another --output.")
     return labels | {i: answer.correct for i, answer in enumerate(earlier) if answer.correct is not None}
 
 
@@ -138,8 +140,8 @@ def _save(answers: Sequence[AnswerRecord], labels: Mapping[int, bool], target: P
 
     with replacing_file(target) as file:
         for i, answer in enumerate(answers):
-            score = answer.log_score
-            plain = {"log_score": None if score is None or score == float("-inf") else score}
+            score = answer.log_confidence
+            plain = {"log_confidence": None if score is None or score == float("-inf") else score}
             file.write(dump_json({**answer.record, **plain, "correct": labels.get(i)}) + b"\n")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from semtoken.cli.console import tell
 from semtoken.cli.settings import TelemetrySection
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from semtoken.web.limits import Gate
@@ -18,9 +18,9 @@ LOOPBACK = "127.0.0.1"
 
 
 def with_events(app: Any, telemetry: TelemetrySection, recorder: AnswerRecorder | None) -> Any:
-    """The application; where `[telemetry]` is on it sends every score, and the states of the promise, as events."""
+    """The application; where `[telemetry]` is on it sends every score, and the states of the guarantee, as events."""
     if telemetry.content and not telemetry.enabled:
-        raise InvalidInput("content under [telemetry] says what is sent: set enabled = true as well.")
+        raise InvalidInputError("content under [telemetry] says what is sent: set enabled = true as well.")
     if not telemetry.enabled:
         return app
     from semtoken.integrations.opentelemetry import EvaluationEvents

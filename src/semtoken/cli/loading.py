@@ -13,12 +13,12 @@ from semtoken.cli.console import phases, tell
 from semtoken.cli.models import check_there
 from semtoken.cli.settings import ExecutorSection, ScoringSection
 from semtoken.cli.statuses import UsageError
-from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
+from semtoken.errors import InvalidInputError, ModelError, SemtokenError, one_line_of
 from semtoken.support.almanac import ALMANAC
 from semtoken.support.extras import quiet_libraries, require
 
 if TYPE_CHECKING:
-    from semtoken import STC
+    from semtoken import ScoredModel
     from semtoken.clustering.token_clusters import TokenClusters
     from semtoken.core.rules import ScoringRules
     from semtoken.decisions.calibrating import DecisionCalibrator
@@ -73,7 +73,7 @@ def load_executor(named: ExecutorSection) -> Executor | None:
 
 
 def load_calibrator_for(
-    stc: STC, directory: Path | None, model: str, abstain_text: str | None = None
+    stc: ScoredModel, directory: Path | None, model: str, abstain_text: str | None = None
 ) -> CalibratorInUse | None:
     """Load the calibrator that the option names, for the model that answers; None without the option."""
     return load_calibrator(directory, abstain_text, lambda: (stc.scorer.clusters, stc.fingerprint(model)))
@@ -90,7 +90,7 @@ def load_calibrator(
 
         return CalibratorInUse.load(directory, *answering(), abstain_text or None)
     if abstain_text:
-        raise InvalidInput("abstain_text under [calibration] needs --calibrator DIR, which says when to abstain.")
+        raise InvalidInputError("abstain_text under [calibration] needs --calibrator DIR, which says when to abstain.")
     return None
 
 
@@ -168,7 +168,7 @@ class ModelChoice:
 
         return ScoringRules(self.preset, self.function_words, equality=self.equality)
 
-    def load(self, *, states: bool = False, calibrator: Path | None = None) -> STC:
+    def load(self, *, states: bool = False, calibrator: Path | None = None) -> ScoredModel:
         """The model with its tokenizer and clusters; with `states` it keeps the hidden state of every answer's end.
 
         A `calibrator` that cannot be read, or was fitted under other rules or on lists of the best tokens where this
@@ -182,13 +182,13 @@ class ModelChoice:
             if self.backend == "transformers":  # all logits are known, not a list of the best
                 fitted.fingerprint.require_same(Fingerprint(scores="exact"))
         check_there(self.model, self.revision)
-        from semtoken import STC
+        from semtoken import ScoredModel
 
         if self.backend == "transformers" and not self.verbose:
             quiet_libraries()
         with phases("clustering the vocabulary", before=f"loading {self.model}") as progress:
             try:
-                stc = STC.from_pretrained(
+                stc = ScoredModel.from_pretrained(
                     self.model,
                     backend=self.backend,
                     device=self.device,

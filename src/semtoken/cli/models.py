@@ -84,7 +84,7 @@ def fetch(
 ) -> None:
     """Download a small model.
 
-    Models are kept in your cache; the other commands and `STC.from_pretrained` find them by name.
+    Models are kept in your cache; the other commands and `ScoredModel.from_pretrained` find them by name.
 
     Example: `semtoken fetch smollm2`
     """

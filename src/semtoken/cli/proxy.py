@@ -16,7 +16,7 @@ from semtoken.cli.loading import decision_slot, load_calibrator, methods_of, rul
 from semtoken.cli.parameters import BaseUrl, Calibrators, Host, JournalUrl, Port, Tokenizer, by_kind, named_server
 from semtoken.cli.settings import Read, Settings, SettingsInUse
 from semtoken.cli.statuses import UsageError
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.files.safe_files import MEBIBYTE, parse_json
 
 if TYPE_CHECKING:
@@ -166,9 +166,9 @@ def _fields(text: str) -> dict[str, Any]:
     try:
         fields = parse_json(text.encode())
     except ValueError as error:
-        raise InvalidInput(f"request_fields under [decisions] must be a JSON object: {error}") from error
+        raise InvalidInputError(f"request_fields under [decisions] must be a JSON object: {error}") from error
     if not isinstance(fields, dict):
-        raise InvalidInput(f"request_fields under [decisions] must be a JSON object, got {text:.60}.")
+        raise InvalidInputError(f"request_fields under [decisions] must be a JSON object, got {text:.60}.")
     return fields
 
 

@@ -19,11 +19,11 @@ from semtoken.cli.model import ModelOptions
 from semtoken.cli.parameters import Calibrator, MaxTokens, Methods, NoChatTemplate, Output, Parts, Schema, Strict
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.models.prompts import how_to_ask
 
 if TYPE_CHECKING:
-    from semtoken import STC, ScoredResponse
+    from semtoken import ScoredAnswer, ScoredModel
     from semtoken.bench.score_file import Annotate, Item, Progress, ScoreItems, ScoringJob
     from semtoken.support.executors import Executor
 
@@ -69,7 +69,7 @@ def score(
     generation = {"max_new_tokens": max_tokens, "stop_at_newline": False}
     target = output or (file if str(file) == STANDARD else file.with_suffix(".scored.jsonl"))
     if str(file) != STANDARD and not file.exists():
-        raise InvalidInput(f"There is no file {file}.")
+        raise InvalidInputError(f"There is no file {file}.")
     if file.is_dir() and (schema is None or output is None):
         raise UsageError("A folder of images is read with --schema, into a table that --output names.")
     executor = in_use.settings.executor
@@ -153,7 +153,7 @@ def _lines_beside(target: Path, source: Path, parts: str | None, *, overwrite: b
     if lines.absolute() == source.absolute():
         lines = target.with_suffix(".scored.jsonl")
     if target.exists() and not lines.exists() and not overwrite:
-        raise InvalidInput(f"{target} exists. Choose another output, or replace it with --force.")
+        raise InvalidInputError(f"{target} exists. Choose another output, or replace it with --force.")
     return lines
 
 
@@ -187,8 +187,8 @@ class _Scoring:
         """What scores a batch, and what it adds to a line."""
         return self.of(self.choice.load(states=self.states, calibrator=self.calibrator))
 
-    def of(self, stc: STC) -> tuple[ScoreItems, Annotate | None]:
-        """The same by a loaded model: a calibrator adds the chance and the decision, a schema the fields."""
+    def of(self, stc: ScoredModel) -> tuple[ScoreItems, Annotate | None]:
+        """The same by a loaded model: a calibrator adds the probability and the decision, a schema the fields."""
         applied = load_calibrator_for(stc, self.calibrator, self.choice.model)
         score_batch = batch_scorer(stc, self.choice.model, self.generation, raw=self.raw)
         if self.schema is None:
@@ -233,7 +233,7 @@ def _run_in_shards(job: ScoringJob, scoring: _Scoring, executor: Executor) -> No
     tell(f"{reached.total:,} lines in {job.target}.")
 
 
-def _facts(stc: STC) -> dict[str, Any]:
+def _facts(stc: ScoredModel) -> dict[str, Any]:
     """What decides the numbers and is known only once the model is loaded."""
     engine, clusters = stc.backend, stc.scorer.clusters
     signature = None if clusters is None else clusters.signature
@@ -247,15 +247,15 @@ def _facts(stc: STC) -> dict[str, Any]:
     }
 
 
-def batch_scorer(stc: STC, model: str, generation: Mapping[str, Any], *, raw: bool = False) -> ScoreItems:
+def batch_scorer(stc: ScoredModel, model: str, generation: Mapping[str, Any], *, raw: bool = False) -> ScoreItems:
     """Make the function that scores a batch; bare questions are put into the model's form, unless they stay `raw`."""
     from semtoken.bench.score_file import score_items
 
     asking = how_to_ask(model, stc.tokenizer, raw=False)
     stop = generation["stop_at_newline"]
 
-    def score_batch(items: Sequence[Item]) -> list[ScoredResponse]:
-        results: dict[int, ScoredResponse] = {}
+    def score_batch(items: Sequence[Item]) -> list[ScoredAnswer]:
+        results: dict[int, ScoredAnswer] = {}
         for bare in (False, True):
             chosen = [item for item in items if isinstance(item.prompt, str) and item.is_question and not raw]
             if not bare:

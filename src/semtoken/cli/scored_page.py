@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.cli.console import tell
-from semtoken.errors import HOW_TO_SCORE, InvalidInput, SemtokenError
+from semtoken.errors import HOW_TO_SCORE, InvalidInputError, SemtokenError
 from semtoken.support.files.record_files import STANDARD, as_file, read_rows
 from semtoken.support.files.safe_files import replace_text
 from semtoken.support.text import with_noun
@@ -71,7 +71,7 @@ def _checked(where: str, fields: dict[str, Any]) -> dict[str, Any]:
         return fields
     score = fields.get("uncertainty")
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
-        raise InvalidInput(f"{where} has no uncertainty between 0 and 1. {HOW_TO_SCORE}")
+        raise InvalidInputError(f"{where} has no uncertainty between 0 and 1. {HOW_TO_SCORE}")
     return fields
 
 
@@ -81,16 +81,16 @@ def _scored(rows: Rows) -> Rows:
 
 def _rank(rows: Rows, file: Path, by: str) -> None:
     """Give each row its `risk` by a method."""
-    from semtoken.guarantees.labels import chosen_method, log_scores, read_answers
+    from semtoken.guarantees.labels import chosen_method, log_confidences, read_answers
 
     answers = read_answers(file)
-    scores = -log_scores(answers, chosen_method(answers, by))
+    scores = -log_confidences(answers, chosen_method(answers, by))
     for row, risk in zip(_scored(rows), scores.tolist(), strict=True):
         row["risk"] = min(risk, sys.float_info.max)  # JSON has no infinity
 
 
 def _calibrate(rows: Rows, file: Path, directory: Path) -> dict[str, Any]:
-    """Add chances and decisions to the rows of a file; returns what the page says of the calibrator."""
+    """Add probabilities and decisions to the rows of a file; returns what the page says of the calibrator."""
     from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.guarantees.labels import read_answers
     from semtoken.web.page.facts import calibrator_card, reliability_card

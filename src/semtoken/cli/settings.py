@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from semtoken.choices import BackendName, Distribution, DType, Equality, Promise
+from semtoken.choices import BackendName, Distribution, DType, Equality, Guarantee
 from semtoken.cli.statuses import UsageError
 
 NAME = "semtoken.toml"
@@ -156,7 +156,7 @@ class GuaranteeSection:
 
     alpha: Annotated[float, Parameter(validator=Number(gt=0, lt=1))] = 0.1
     delta: Annotated[float, Parameter(validator=Number(gt=0, lt=1))] = 0.1
-    kind: Promise = "selective"
+    kind: Guarantee = "selective_risk"
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 | status | meaning | commands |
 | ---: | --- | --- |
 | 0 | it holds, or the labels do not show that it does not | `audit`, `calibrate --require`, `doctor` |
-| 1 | it does not hold: a broken promise, an exceeded limit, a required promise that is missing | all but `doctor` |
+| 1 | it does not hold: a broken guarantee, an exceeded limit, a required guarantee that is missing | all but `doctor` |
 | 2 | it cannot be done: bad input, no answer from a server, any other error | all of them |
-| 3 | nothing was measured: no labels, unknown questions, no promise, answers that cannot be scored | all of them |
+| 3 | nothing was measured: no labels, unknown questions, no guarantee, answers that cannot be scored | all of them |
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 
 class Status(IntEnum):
@@ -42,7 +42,7 @@ def verdict(*, holds: bool, measured: bool = True) -> Status:
     return Status.HOLDS if measured else Status.NOTHING_MEASURED
 
 
-class UsageError(InvalidInput):
+class UsageError(InvalidInputError):
     """A command line or a setting that means nothing here; the command ends with 2 before anything is done."""
 
 

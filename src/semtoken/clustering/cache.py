@@ -27,7 +27,7 @@ from semtoken.clustering.token_clusters import (
     vocabulary_of,
 )
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.support.files import artifacts
 from semtoken.support.installation import cache_root
 
@@ -83,7 +83,7 @@ def clusters_for_model(
     clusters = cluster_vocabulary(table, vocabulary, settings, memory_budget=memory_budget, progress=progress)
     try:
         store(clusters)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         log.warning("The new clusters are not kept: %s", error)
     return clusters
 
@@ -128,7 +128,7 @@ def find(
 
 def store(clusters: TokenClusters) -> Path:
     """Put clusters into the cache and return their folder; writers at the same time do not disturb each other.
-    `InvalidInput` if the cache cannot be written.
+    `InvalidInputError` if the cache cannot be written.
     """
     path = directory() / entry_name(clusters)
     if path.is_dir() and not artifacts.is_saved(path):
@@ -170,15 +170,15 @@ def list_cached() -> list[CachedClusters]:
 
 
 def remove(name: str) -> None:
-    """Delete the entry from the cache; `InvalidInput` if there is none with that name, or it cannot be deleted."""
+    """Delete the entry from the cache; `InvalidInputError` if there is none with that name, or it cannot be deleted."""
     names = sorted(path.name for path in directory().glob("[!.]*") if path.is_dir())
     if name not in names:
         known = f"The cache holds: {', '.join(names)}." if names else "The cache is empty."
-        raise InvalidInput(f"There are no cached clusters named '{name}'. {known}")
+        raise InvalidInputError(f"There are no cached clusters named '{name}'. {known}")
     try:
         shutil.rmtree(directory() / name)
     except OSError as error:
-        raise InvalidInput(f"Cannot delete {directory() / name}: {error.strerror}.") from error
+        raise InvalidInputError(f"Cannot delete {directory() / name}: {error.strerror}.") from error
 
 
 def _entries() -> Iterator[tuple[Path, dict[str, Any]]]:

@@ -21,7 +21,7 @@ from semtoken.clustering.kmeans import kmeans_labels
 from semtoken.clustering.merges import Merges, cut
 from semtoken.clustering.progress import ClusteringReport, Monitor, Progress, describe_cut
 from semtoken.clustering.rows import TableParts, as_rows
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.compiled import usable_threads
 from semtoken.support.inputs import listed, one_of, whole
 
@@ -138,7 +138,7 @@ def cluster_table(
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         A table or a setting that cannot be used: NaN or infinity (with the token ids), more clusters than rows.
     InsufficientMemory
         The work would not fit; refused before it starts.
@@ -194,8 +194,10 @@ def cluster_table(
 def _check_numbers(n_clusters: int | Sequence[int], n: int) -> tuple[int, ...]:
     several = tuple(listed(n_clusters, "n_clusters")) if isinstance(n_clusters, Iterable) else (n_clusters,)
     if not several:
-        raise InvalidInput("n_clusters is empty: say how many clusters are wanted.")
+        raise InvalidInputError("n_clusters is empty: say how many clusters are wanted.")
     for k in several:
         if not isinstance(k, (int, np.integer)) or isinstance(k, bool) or not 1 <= k <= n:
-            raise InvalidInput(f"n_clusters must be a whole number from 1 to {n:,}, the rows of the table; not {k!r}.")
+            raise InvalidInputError(
+                f"n_clusters must be a whole number from 1 to {n:,}, the rows of the table; not {k!r}."
+            )
     return tuple(dict.fromkeys(int(k) for k in several))

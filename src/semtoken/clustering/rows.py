@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semtoken.choices import Metric
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import real_numbers
 from semtoken.support.extras import require
 
@@ -118,12 +118,12 @@ class Rows:
 
 def as_rows(table: Any, metric: Metric) -> Rows:
     """Check a table, and compute the norms of its rows.
-    `InvalidInput` if it is not two-dimensional, empty, of no float type, or holds NaN or infinity.
+    `InvalidInputError` if it is not two-dimensional, empty, of no float type, or holds NaN or infinity.
     """
     is_parts = isinstance(table, TableParts)
     parts = tuple(_as_numpy(part) for part in (table.parts if is_parts else (table,)))
     if not parts:
-        raise InvalidInput("The token table has no parts.")
+        raise InvalidInputError("The token table has no parts.")
     for part in parts:
         _check_shape(part, len(parts[0]))
     norms = [_norms(part) for part in parts]
@@ -155,7 +155,7 @@ def _as_numpy(part: Any) -> AnyArray:
         import torch  # already loaded: we were given one of its tensors
 
         if part.layout != torch.strided or part.device.type == "meta":
-            raise InvalidInput("The token table must be a dense tensor with content; call to_dense() first.")
+            raise InvalidInputError("The token table must be a dense tensor with content; call to_dense() first.")
         part = part.detach().cpu()
         part = part.view(torch.uint16) if part.dtype == torch.bfloat16 else part
         part = part.numpy()
@@ -169,16 +169,16 @@ def _as_numpy(part: Any) -> AnyArray:
 
 def _check_shape(part: AnyArray, n: int) -> None:
     if part.dtype not in (np.float32, np.float16, np.uint16):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"The token table holds {part.dtype}; float32, float16, bfloat16 tensors, or bfloat16 bits "
             "in uint16 can be clustered."
         )
     if part.ndim != 2 or part.shape[1] == 0:
-        raise InvalidInput(f"The token table must have the shape (tokens, columns); this one is {part.shape}.")
+        raise InvalidInputError(f"The token table must have the shape (tokens, columns); this one is {part.shape}.")
     if len(part) == 0:
-        raise InvalidInput("The token table has no rows: there is nothing to cluster.")
+        raise InvalidInputError("The token table has no rows: there is nothing to cluster.")
     if len(part) != n:
-        raise InvalidInput(f"The parts of the token table have different numbers of rows: {n} and {len(part)}.")
+        raise InvalidInputError(f"The parts of the token table have different numbers of rows: {n} and {len(part)}.")
 
 
 def _chunks(n: int) -> list[slice]:
@@ -213,7 +213,7 @@ def _check_finite(parts: Sequence[AnyArray], norms: Sequence[NDArray[np.float64]
     hint = ""
     if any(part.dtype == np.float16 for part in parts):
         hint = " A table stored in float16 overflows above 65,504: read it as bfloat16 or float32."
-    raise InvalidInput(
+    raise InvalidInputError(
         f"{len(bad)} of the {len(parts[0])} rows of the token table hold NaN or infinity (token ids {ids}): "
         f"no distance can be computed for them.{hint}"
     )

@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 
 from semtoken.choices import Embedding
 from semtoken.clustering.rows import TableParts, to_float32
-from semtoken.errors import InvalidInput, ModelError, first_line_of
+from semtoken.errors import InvalidInputError, ModelError, first_line_of
 from semtoken.support.checkpoints.gguf import INPUT, OUTPUT, GgufFile
 from semtoken.support.checkpoints.sources import quantization_of, resolve
 from semtoken.support.checkpoints.strangers import check_header
@@ -146,7 +146,7 @@ def token_table(
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         There is no such kind of table.
     ModelError
         The matrices are missing, quantised, ambiguous or damaged.
@@ -160,7 +160,7 @@ def read_table(model_or_path: Any, kind: Embedding = "concatenated", *, revision
     Parameters and errors are those of `token_table`.
     """
     if kind not in get_args(Embedding):
-        raise InvalidInput(f"The embedding must be one of {', '.join(get_args(Embedding))}, got {kind!r}.")
+        raise InvalidInputError(f"The embedding must be one of {', '.join(get_args(Embedding))}, got {kind!r}.")
     origin, matrices = _source_of(model_or_path, revision)
     return _table(matrices(kind), kind, origin)
 
@@ -329,7 +329,7 @@ class Checkpoint:
         if index is not None:
             try:
                 return dict(json.loads(read_bounded(index, MOST_OF_INDEX))["weight_map"])
-            except InvalidInput as error:
+            except InvalidInputError as error:
                 raise ModelError(str(error)) from error
             except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
                 raise ModelError(f"{index} is damaged: {error!r}. Download the checkpoint again.") from error

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from semtoken.clustering.progress import Monitor
 from semtoken.clustering.rows import Rows, compiled_loops
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import IntArray
 from semtoken.support.extras import require
 
@@ -201,7 +201,7 @@ def _cut(starts: NDArray[np.int64], part: slice) -> NDArray[np.int64]:
 
 
 def resolve(device: str | None) -> str:
-    """Name of the device to use, "cpu" or as torch calls it; `InvalidInput` if it is not there or of another kind.
+    """Name of the device to use, "cpu" or as torch calls it; `InvalidInputError` if it is not there or of another kind.
     "auto" is CUDA if torch is installed and finds a device; None is the same, but only if torch has been imported
     already, since importing it takes seconds and hundreds of megabytes.
     """
@@ -213,7 +213,7 @@ def resolve(device: str | None) -> str:
         return "cuda" if importlib.util.find_spec("torch") is not None and _cuda() else "cpu"
     if device.split(":")[0] == "cuda" and _cuda():
         return device
-    raise InvalidInput(
+    raise InvalidInputError(
         f"device={device!r} cannot be used here: give 'cpu', 'auto', or 'cuda' where torch finds a CUDA device."
     )
 

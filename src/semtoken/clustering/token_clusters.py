@@ -28,7 +28,7 @@ from semtoken.clustering.partition import cluster_table
 from semtoken.clustering.progress import Progress, size_histogram
 from semtoken.clustering.tables import EmbeddingTable, read_table
 from semtoken.clustering.vocabulary import Vocabulary, drops_blank, normalize, pack_vocabulary, unpack_vocabulary
-from semtoken.errors import ArtifactError, InvalidInput, SemtokenError, VocabularyError
+from semtoken.errors import ArtifactError, InvalidInputError, SemtokenError, VocabularyError
 from semtoken.support.almanac import ALMANAC, almanac_clusters_path
 from semtoken.support.arrays import IdArray, real_numbers
 from semtoken.support.checkpoints.gguf import load_tokenizer
@@ -67,9 +67,9 @@ class ClusterSettings:
         return {name: value for name, value in asdict(self).items() if name != unused}
 
     def check(self, vocabulary: Vocabulary) -> None:
-        """Raise `InvalidInput` unless there is at least one cluster, and no more clusters than tokens."""
+        """Raise `InvalidInputError` unless there is at least one cluster, and no more clusters than tokens."""
         if not 1 <= self.n_clusters <= vocabulary.size:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"n_clusters must be between 1 and the {vocabulary.size:,} tokens of this vocabulary, got "
                 f"{self.n_clusters:,}. Published clusters hold two to ten tokens on average: "
                 f"n_clusters={max(1, vocabulary.size // 4)} would make it four."
@@ -137,7 +137,7 @@ class TokenClusters:
         ------
         ModelError
             The embeddings cannot be read, or are fewer than the tokens.
-        InvalidInput
+        InvalidInputError
             A setting that cannot be used.
         InsufficientMemory
             The machine has too little memory for this vocabulary.
@@ -182,7 +182,7 @@ class TokenClusters:
     def save_pretrained(self, directory: str | Path) -> None:
         """Write the clusters into a directory: arrays, a config, and a card for people.
 
-        The directory appears whole or not at all; clusters that it held are replaced. `InvalidInput` if the place
+        The directory appears whole or not at all; clusters that it held are replaced. `InvalidInputError` if the place
         cannot be written or holds other files.
         """
         artifacts.save(directory, self._arrays(), self._config(), self._card())
@@ -281,10 +281,10 @@ class TokenClusters:
         """The ids of the tokens that are spelled exactly like a text.
 
         If there is none, those that are without regard to surrounding white space; if there is none, to upper and lower
-        case. `InvalidInput` if there is none at all; the message names similar ones.
+        case. `InvalidInputError` if there is none at all; the message names similar ones.
         """
         if not isinstance(text, str):
-            raise InvalidInput(f"'text' must be a text, got {shown(text)}.")
+            raise InvalidInputError(f"'text' must be a text, got {shown(text)}.")
         texts = self.vocabulary.texts
         tests: tuple[Callable[[int], bool], ...] = (
             lambda i: texts[i] == text,
@@ -296,7 +296,7 @@ class TokenClusters:
                 return ids
         near = get_close_matches(normalize(text), list(dict.fromkeys(self.vocabulary.normalized)), n=5)
         hint = f"Similar tokens: {', '.join(map(repr, near))}." if near else "No token is similar."
-        raise InvalidInput(f"No single token is spelled {text!r}; longer words are made of several. {hint}")
+        raise InvalidInputError(f"No single token is spelled {text!r}; longer words are made of several. {hint}")
 
     @property
     def signature(self) -> str:
@@ -423,7 +423,7 @@ def vocabulary_of(
 ) -> Vocabulary:
     """The vocabulary to cluster: of the tokenizer given, or of the one saved beside the weights.
 
-    `InvalidInput` for a model in memory without its tokenizer, `VocabularyError` if that cannot be read.
+    `InvalidInputError` for a model in memory without its tokenizer, `VocabularyError` if that cannot be read.
     """
     if isinstance(tokenizer, Vocabulary):
         return tokenizer
@@ -434,7 +434,7 @@ def vocabulary_of(
 
 def _load_tokenizer(model_or_path: Any, revision: str | None) -> Any:
     if not isinstance(model_or_path, str | Path):
-        raise InvalidInput("Give the model's tokenizer too: a model in memory does not know it.")
+        raise InvalidInputError("Give the model's tokenizer too: a model in memory does not know it.")
     transformers = require("transformers", extra="transformers")
     source = resolve(model_or_path)
     try:
@@ -465,21 +465,23 @@ def _checked_labels(labels: Any, vocabulary: Vocabulary) -> LabelArray:
     instance(vocabulary, Vocabulary, "vocabulary")
     try:
         array = real_numbers(labels, "labels")
-    except InvalidInput as error:
-        raise InvalidInput(f"labels must be integers. {error}") from error
+    except InvalidInputError as error:
+        raise InvalidInputError(f"labels must be integers. {error}") from error
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InvalidInput(
+        raise InvalidInputError(
             f"labels must be a one-dimensional array of integers, got shape {array.shape} of {array.dtype}."
         )
     if len(array) > vocabulary.size:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"There are {len(array):,} labels but {vocabulary.size:,} tokens. If the token table was padded, "
             "cluster its first rows only: table[: vocabulary.size]."
         )
     if len(array) < vocabulary.size:
-        raise InvalidInput(f"There are {len(array):,} labels but {vocabulary.size:,} tokens; each token needs one.")
+        raise InvalidInputError(
+            f"There are {len(array):,} labels but {vocabulary.size:,} tokens; each token needs one."
+        )
     if len(array) and not 0 <= array.min() <= array.max() <= np.iinfo(np.int32).max:
-        raise InvalidInput(f"labels must lie between 0 and 2^31 - 1, got {array.min()} to {array.max()}.")
+        raise InvalidInputError(f"labels must lie between 0 and 2^31 - 1, got {array.min()} to {array.max()}.")
     checked = array.astype(np.int32)
     checked.setflags(write=False)
     return checked
@@ -490,7 +492,7 @@ def _plain(provenance: Mapping[str, Any]) -> dict[str, Any]:
     try:
         plain: dict[str, Any] = json.loads(json.dumps(dict(provenance), default=_plain_number))
     except Exception as error:  # objects convert themselves, and raise what they like
-        raise InvalidInput(f"provenance must hold plain values that JSON can store: {error}") from error
+        raise InvalidInputError(f"provenance must hold plain values that JSON can store: {error}") from error
     return plain
 
 

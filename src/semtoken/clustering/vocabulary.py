@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.clustering.tokenizers import REPLACEMENT, character_ranges, read_tokens
-from semtoken.errors import InvalidInput, VocabularyError, VocabularyMismatch
+from semtoken.errors import InvalidInputError, VocabularyError, VocabularyMismatch
 from semtoken.support import inputs
 from semtoken.support.arrays import BoolArray, IdArray, as_ids
 
@@ -269,7 +269,7 @@ class Vocabulary:
         return frozenset(positions)
 
     def check_ids(self, token_ids: Sequence[int]) -> None:
-        """Raise `VocabularyError` if an id lies outside 0..V-1, `InvalidInput` if it is no whole number."""
+        """Raise `VocabularyError` if an id lies outside 0..V-1, `InvalidInputError` if it is no whole number."""
         self.checked_ids(token_ids)
 
     def checked_ids(self, token_ids: Any) -> list[int]:
@@ -309,7 +309,7 @@ def neutral_mask(texts: Sequence[str], stopwords: Collection[str]) -> BoolArray:
     try:
         words = frozenset(stopwords)
     except Exception as error:
-        raise InvalidInput(f"'stopwords' must be a collection of words, got {inputs.shown(stopwords)}.") from error
+        raise InvalidInputError(f"'stopwords' must be a collection of words, got {inputs.shown(stopwords)}.") from error
     return np.array([not (word := text.strip()) or word in words for text in texts], dtype=bool)
 
 

@@ -1,4 +1,4 @@
-"""Semantic Token Clustering: next-token probabilities + chosen tokens -> `ScoredResponse`, for rows and for lists.
+"""Semantic Token Clustering: next-token probabilities + chosen tokens -> `ScoredAnswer`, for rows and for lists.
 
 prefixes.py        which tokens spell the beginning of the text that follows
 endings.py         how probable it was that a number, a string or an array ends where it does
@@ -12,14 +12,14 @@ flags.py           what a reader of the score should know
 api.py             the front functions
 published_rule.py  the rule of the paper on one page, for readers; default_rule.py is that of the preset `default`
 
-Enter by `score_logits`, `score_top_logprobs` or a stream. Backends and payloads add steps to a `GrowingAnswer` or an
+Enter by `score_logits`, `score_logprobs` or a stream. Backends and replies add steps to a `GrowingAnswer` or an
 `AnswerBatch`.
 """
 
 from __future__ import annotations
 
 from semtoken.choices import FunctionWords, Preset
-from semtoken.core.api import LogitsStream, TopLogprobsStream, check_shape, score_logits, score_top_logprobs
+from semtoken.core.api import LogitsStream, LogprobsStream, check_shape, score_logits, score_logprobs
 from semtoken.core.growing import AnswerBatch, GrowingAnswer
 from semtoken.core.rows import NormalizedRows, normalized_rows
 from semtoken.core.rules import ScoringRules
@@ -30,14 +30,14 @@ __all__ = [
     "FunctionWords",
     "GrowingAnswer",
     "LogitsStream",
+    "LogprobsStream",
     "NormalizedRows",
     "Preset",
     "Scorer",
     "ScoringRules",
-    "TopLogprobsStream",
     "check_shape",
     "normalized_rows",
     "score_logits",
-    "score_top_logprobs",
+    "score_logprobs",
     "scorer_for",
 ]

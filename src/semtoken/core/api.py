@@ -12,11 +12,11 @@ from semtoken.core.engine_tokens.passes import as_scored
 from semtoken.core.engine_tokens.token_names import check_shared_vocabulary
 from semtoken.core.flags import text_flags
 from semtoken.core.growing import GrowingAnswer
-from semtoken.core.results import Distribution, Running, ScoredResponse
+from semtoken.core.results import Distribution, Running, ScoredAnswer
 from semtoken.core.rows import normalized_rows
 from semtoken.core.rules import ScoringRules, as_rules
 from semtoken.core.scorer import Tokens, as_tokens, scorer_for
-from semtoken.errors import InvalidInput, InvalidLogits, VocabularyMismatch
+from semtoken.errors import InvalidInputError, InvalidLogits, VocabularyMismatch
 from semtoken.support.arrays import as_ids, as_rows, is_tensor, looks_like_probabilities
 from semtoken.support.inputs import one_of
 from semtoken.support.inputs import text as checked_text
@@ -33,7 +33,7 @@ def score_logits(
     *,
     equality: Equality | None = None,
     distribution: Distribution = "raw",
-) -> ScoredResponse:
+) -> ScoredAnswer:
     """Score one answer from the logits of every step.
 
     Parameters
@@ -57,12 +57,12 @@ def score_logits(
 
     Returns
     -------
-    ScoredResponse
+    ScoredAnswer
         Uncertainty in [0, 1], higher is riskier. A blank answer has uncertainty 1.
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         A preset or a distribution that is not known, or rules that count clusters where there are none.
     InvalidLogits
         No rows, a wrong number of rows, a row with NaN, +inf or no finite value (the message names the step), or rows
@@ -95,7 +95,7 @@ def score_logits(
 def check_shape(shape: tuple[int, ...], ids: Sequence[int], vocabulary: Vocabulary) -> None:
     """Check that logits of this shape and these ids can belong to one answer of this vocabulary.
 
-    `InvalidLogits`, `VocabularyMismatch`, `VocabularyError` or `InvalidInput` if they cannot.
+    `InvalidLogits`, `VocabularyMismatch`, `VocabularyError` or `InvalidInputError` if they cannot.
     """
     if len(shape) != 2 or shape[0] != len(ids) or not ids:
         raise InvalidLogits(
@@ -130,12 +130,12 @@ class LogitsStream:
         self._answer.add_row(rows, 0, token)
         return self._answer.running()
 
-    def finish(self, distribution: Distribution = "raw") -> ScoredResponse:
+    def finish(self, distribution: Distribution = "raw") -> ScoredAnswer:
         """The score of the answer, once it is complete."""
         return self._answer.finish(distribution)
 
 
-def score_top_logprobs(
+def score_logprobs(
     steps: Any,
     vocabulary: Any = None,
     preset: Preset | ScoringRules = "default",
@@ -145,7 +145,7 @@ def score_top_logprobs(
     token_ids: Sequence[int] | None = None,
     proxy_for: str | None = None,
     text: str | None = None,
-) -> ScoredResponse:
+) -> ScoredAnswer:
     """Score one answer of which only the k most probable tokens of each step are known.
 
     Parameters
@@ -169,7 +169,7 @@ def score_top_logprobs(
         Ids of the chosen tokens, where the steps do not name them.
     proxy_for
         Name of the model that answered, where the vocabulary is another model's with the same tokenizer: the result
-        is labelled with it. A token that the vocabulary lacks shows that the tokenizers differ, and is refused;
+        is labeled with it. A token that the vocabulary lacks shows that the tokenizers differ, and is refused;
         `check_shared_vocabulary` tells more.
     text
         The answer as the engine gives it, if it is at hand: steps that do not spell it (missing or merged ones) are
@@ -177,14 +177,14 @@ def score_top_logprobs(
 
     Returns
     -------
-    ScoredResponse
-        `uncertainty_bounds` contain the exact uncertainty; `uncertainty` counts the listed mass alone, which is the
-        cautious end of the interval and ranks answers best; `widest_steps` names the steps that cause the width.
+    ScoredAnswer
+        `sequence_uncertainty_interval` contain the exact uncertainty; `uncertainty` counts the listed mass alone, which
+        is the cautious end of the interval and ranks answers best; `widest_steps` names the steps that cause the width.
         `flags` hold what its reader should know.
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         No steps, steps of an unknown form, a chosen token that is unknown or not clear, a preset that is not known, or
         rules that need a vocabulary or clusters where there are none.
     InvalidLogits
@@ -203,7 +203,7 @@ def score_top_logprobs(
     answer = GrowingAnswer(scorer)
     read = as_top_steps(steps, token_ids)
     if not read:
-        raise InvalidInput(
+        raise InvalidInputError(
             "There are no steps to score. Were log-probabilities asked for (`logprobs`, `top_logprobs`)? Some servers "
             "accept the request and leave them out."
         )
@@ -218,19 +218,21 @@ def score_top_logprobs(
 def tokens_or_none(vocabulary: Any, rules: ScoringRules, proxy_for: str | None = None) -> Tokens | None:
     """The vocabulary or clusters that a user gave; None if spellings are to be read from the lists.
 
-    `InvalidInput` if the value is no vocabulary, or `proxy_for` is given without one.
+    `InvalidInputError` if the value is no vocabulary, or `proxy_for` is given without one.
     """
     if vocabulary is not None:
         return as_tokens(vocabulary, clustering=rules.clustering)
     if proxy_for is not None:
-        raise InvalidInput("proxy_for names the model for which another one's vocabulary stands: give that vocabulary.")
+        raise InvalidInputError(
+            "proxy_for names the model for which another one's vocabulary stands: give that vocabulary."
+        )
     return None
 
 
-class TopLogprobsStream:
-    """An unfinished answer scored from the k best tokens of each step, the streaming form of `score_top_logprobs`.
+class LogprobsStream:
+    """An unfinished answer scored from the k best tokens of each step, the streaming form of `score_logprobs`.
 
-    It takes the vocabulary, the preset and the equality that `score_top_logprobs` takes, and raises what that raises.
+    It takes the vocabulary, the preset and the equality that `score_logprobs` takes, and raises what that raises.
     """
 
     def __init__(
@@ -241,11 +243,11 @@ class TopLogprobsStream:
         self._last: TopStep | None = None
 
     def add(self, step: Any) -> Running:
-        """Add one step, in any form that `score_top_logprobs` reads."""
+        """Add one step, in any form that `score_logprobs` reads."""
         [self._last] = as_scored(as_top_steps([step]), self._last)
         self._answer.add(self._last)
         return self._answer.running()
 
-    def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredResponse:
+    def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredAnswer:
         """The score of the answer, once it is complete."""
         return self._answer.finish(distribution, proxy_for=proxy_for)

@@ -1,6 +1,6 @@
 """The default rule whole, to be read from top to bottom beside `published_rule`, the paper's.
 
-The package scores by faster code (`score_logits` and `score_top_logprobs` under the preset `default`), which is tested
+The package scores by faster code (`score_logits` and `score_logprobs` under the preset `default`), which is tested
 to agree with this file. With what probability did the model mean what it wrote? At each step those tokens count that
 are spelled as the chosen one up to case and blanks: " Paris", "Paris" and "paris" are one word. Blanks, special tokens
 and pieces of characters agree with themselves alone. Nothing here knows a model or a cluster.
@@ -59,7 +59,7 @@ Listed = tuple[str, float, Mapping[str, float]]
 their texts, the chosen one among them or not."""
 
 
-def uncertainty_bounds(steps: Sequence[Listed]) -> tuple[float, float]:
+def sequence_uncertainty_interval(steps: Sequence[Listed]) -> tuple[float, float]:
     """An interval that holds the uncertainty of an answer of which only the best tokens of each step are known.
 
     Each step is a mass that surely agrees, and one that may: what the list leaves out can be spelled in any way.

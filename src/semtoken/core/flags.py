@@ -11,7 +11,7 @@ from semtoken.core.engine_tokens.checked_list import ASK_FOR_IDS, ListedStep
 from semtoken.core.engine_tokens.passes import ZEROS_IN_A_ROW
 from semtoken.core.engine_tokens.top_steps import is_own
 from semtoken.core.records import RIVAL
-from semtoken.core.results import Alternative, ScoredResponse, ScoredToken
+from semtoken.core.results import Alternative, ScoredAnswer, ScoredToken
 from semtoken.core.rules import SAME_LETTERS
 from semtoken.core.score import Agreeing
 from semtoken.core.scored_token import Flag
@@ -129,7 +129,7 @@ CONFIDENT = 0.1
 """An answer of less confidence gets no flag: it is doubtful either way."""
 
 
-def borrowed_flags(response: ScoredResponse, *, rivals: bool = True) -> tuple[Flag, ...]:
+def borrowed_flags(response: ScoredAnswer, *, rivals: bool = True) -> tuple[Flag, ...]:
     """Flags of an answer whose score rests on tokens other than its own; none for most answers.
 
     `rivals`: whether a token may have one, so that the records of all tokens have to be looked at.

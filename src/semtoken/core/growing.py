@@ -29,7 +29,7 @@ from semtoken.core.engine_tokens.top_steps import Precision, Rounding
 from semtoken.core.flags import borrowed_flags, listed_flags, proxy_flags
 from semtoken.core.prefixes import NO_IDS, next_look
 from semtoken.core.records import any_rival, later_records
-from semtoken.core.results import Distribution, Running, ScoredResponse
+from semtoken.core.results import Distribution, Running, ScoredAnswer
 from semtoken.core.rows import NormalizedRows, WholeRow, normalized_rows, reduce_rows
 from semtoken.core.score import CERTAIN, Agreeing, LogMass
 from semtoken.core.scored_token import Flag
@@ -298,10 +298,10 @@ class GrowingAnswer:
             total = total._replace(lower=-math.inf)  # an answer of blanks alone has the uncertainty 1
         return Running(
             uncertainty=-math.expm1(self._settled.estimate) + 0.0,
-            uncertainty_bounds=(-math.expm1(total.upper) + 0.0, -math.expm1(total.lower) + 0.0),
+            sequence_uncertainty_interval=(-math.expm1(total.upper) + 0.0, -math.expm1(total.lower) + 0.0),
             n_settled=self._n_settled,
             n_tokens=n,
-            log_score_bounds=(total.lower, total.upper),
+            log_confidence_interval=(total.lower, total.upper),
         )
 
     def finish(
@@ -313,7 +313,7 @@ class GrowingAnswer:
         notes: Sequence[Flag] = (),
         question: str | None = None,
         model: str | None = None,
-    ) -> ScoredResponse:
+    ) -> ScoredAnswer:
         """The scored answer, once it is complete.
 
         `distribution` is `raw` for rows of logits and `unknown` for lists, if it is not given. `said` is the text that
@@ -330,11 +330,11 @@ class GrowingAnswer:
         text = self.scorer.vocabulary.decode(ids)
         blank = not text.strip()
         low, estimate, high = LogMass(*[-math.inf] * 3) if blank else agreed.bounds.total
-        response = ScoredResponse(
+        response = ScoredAnswer(
             text=text,
             tokens=later_records(agreed, ids, lambda least: self._with_others(agreed, said, least)),  # type: ignore[arg-type]
-            log_score=estimate,
-            log_score_bounds=None if self.lists is None else (low, high),
+            log_confidence=estimate,
+            log_confidence_interval=None if self.lists is None else (low, high),
             preset=self.scorer.rules.preset,
             distribution=distribution or ("raw" if self.lists is None else "unknown"),
             neutral_only=not self._has_content and not blank,
@@ -465,7 +465,7 @@ class AnswerBatch:
         self._take_in()
         return [self._answer(number).running() for number in numbers]
 
-    def finish(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredResponse]:
+    def finish(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredAnswer]:
         """Score some complete answers, in the order of `lengths`.
 
         That is the number of an answer -> how many of its tokens count; those after them are dropped from it.

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from semtoken.choices import Equality, FunctionWords, Members, Preset
 from semtoken.clustering.tokenizers import REPLACEMENT
 from semtoken.clustering.vocabulary import Vocabulary, normalize
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import BoolArray, IdArray
 from semtoken.support.inputs import flag, one_of
 
@@ -254,7 +254,7 @@ def recorded_equality(signature: str) -> Equality:
 
 
 def as_rules(preset: Preset | ScoringRules, equality: Equality | None = None) -> ScoringRules:
-    """The rules that the name of a preset stands for (`InvalidInput` if none does), or those of an equality, which
+    """The rules that the name of a preset stands for (`InvalidInputError` if none does), or those of an equality, which
     takes the place of the preset's; ready rules stay as they are, and have an equality already.
     """
     if isinstance(preset, str) and equality is None and preset in READY:
@@ -262,7 +262,9 @@ def as_rules(preset: Preset | ScoringRules, equality: Equality | None = None) ->
     if not isinstance(preset, ScoringRules):
         return ScoringRules(preset, equality=equality)
     if equality is not None:
-        raise InvalidInput("Ready rules have an equality already: ScoringRules(equality=...). Leave out 'equality'.")
+        raise InvalidInputError(
+            "Ready rules have an equality already: ScoringRules(equality=...). Leave out 'equality'."
+        )
     return preset
 
 

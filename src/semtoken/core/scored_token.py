@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from semtoken.choices import Equality
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.inputs import shown
 from semtoken.support.text import number
 
@@ -179,7 +179,7 @@ class ScoredToken:
     def log_probability_under(self, equality: Equality) -> float:
         """Natural log of the probability mass that agrees under an equality, <= 0.
 
-        `InvalidInput` if there is no such equality, or it is `meaning` and the answer was scored without clusters.
+        `InvalidInputError` if there is no such equality, or it is `meaning` and the answer was scored without clusters.
         """
         match equality if isinstance(equality, str) else None:
             case "exact":
@@ -189,8 +189,8 @@ class ScoredToken:
             case "meaning" if self.log_meaning_probability is not None:
                 return self.log_meaning_probability
             case "meaning":
-                raise InvalidInput(NO_MEANING)
-        raise InvalidInput(f"equality must be 'meaning', 'surface' or 'exact'. Got {shown(equality)} instead.")
+                raise InvalidInputError(NO_MEANING)
+        raise InvalidInputError(f"equality must be 'meaning', 'surface' or 'exact'. Got {shown(equality)} instead.")
 
     @property
     def borrowed(self) -> MassShares:

@@ -24,7 +24,7 @@ from semtoken.core.engine_tokens.listed_names import ListedNames
 from semtoken.core.prefixes import NO_IDS, PrefixIndex
 from semtoken.core.results import Source
 from semtoken.core.rules import PAPER_RULES, SURFACE_RULES, Companions, ScoringRules
-from semtoken.errors import ArtifactError, InvalidInput, SemtokenError
+from semtoken.errors import ArtifactError, InvalidInputError, SemtokenError
 from semtoken.support.arrays import BoolArray, IdArray
 from semtoken.support.files import artifacts
 from semtoken.support.inputs import instance, shown
@@ -45,8 +45,8 @@ TOKENS_KEPT = 4096
 def scorer_for(tokens: Vocabulary | TokenClusters | None, rules: ScoringRules) -> Scorer:
     """The (cached) scorer of a vocabulary, or of clusters and their vocabulary, under some rules.
 
-    None stands for the unknown vocabulary of lists that name their tokens; see `semtoken.core.growing`. `InvalidInput`
-    if the rules count what the vocabulary alone, or the lists alone, do not tell.
+    None stands for the unknown vocabulary of lists that name their tokens; see `semtoken.core.growing`.
+    `InvalidInputError` if the rules count what the vocabulary alone, or the lists alone, do not tell.
     """
     if tokens is None:
         return Scorer(NO_VOCABULARY, rules, names=ListedNames(rules.spelling))
@@ -79,12 +79,12 @@ class Scorer:
         names: ListedNames | None = None,
     ) -> None:
         if names is not None and (rules.clustering or rules.prefix_matching or rules.effective_function_words != "off"):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"These rules ({rules.signature}) count tokens that the lists need not show. Say whose tokens they "
                 "are: name the model, or its tokenizer. The preset 'default' needs neither."
             )
         if rules.clustering and clusters is None:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"These rules ({rules.signature}) count clusters: give TokenClusters, which TokenClusters.from_model "
                 "makes. The preset 'default' needs none."
             )
@@ -254,7 +254,7 @@ def as_tokens(given: Any, *, clustering: bool = False, revision: str | None = No
     That is a `Vocabulary`, `TokenClusters`, a tokenizer, a `tokenizer.json`, a directory of clusters, or whatever names
     a model: `smollm2`, a directory, a GGUF file, a hub id and perhaps its `revision`. If clusters are needed
     (`ScoringRules.clustering`), a model's are those that ship with it, or are in the cache, or are made.
-    `InvalidInput` if the value is none of these, another `SemtokenError` if it cannot be read.
+    `InvalidInputError` if the value is none of these, another `SemtokenError` if it cannot be read.
     """
     if isinstance(given, Vocabulary):
         return given
@@ -265,7 +265,7 @@ def as_tokens(given: Any, *, clustering: bool = False, revision: str | None = No
     if isinstance(given, str | Path):
         return as_clusters(given, revision=revision) if clustering else _named_vocabulary(given, revision)
     if not hasattr(given, "decode") or isinstance(given, bytes | bytearray):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"A vocabulary is a Vocabulary, TokenClusters, a tokenizer, or the name of a model, got {shown(given)}."
         )
     return vocabulary_of(None, given)
@@ -274,7 +274,7 @@ def as_tokens(given: Any, *, clustering: bool = False, revision: str | None = No
 def as_clusters(given: TokenClusters | str | Path, *, revision: str | None = None) -> TokenClusters:
     """Clusters as they are, or those that a directory, a hub id or a model's name means.
 
-    `InvalidInput` if the value is none of these, another `SemtokenError` if they cannot be read or made.
+    `InvalidInputError` if the value is none of these, another `SemtokenError` if they cannot be read or made.
     """
     from semtoken.clustering.cache import clusters_for_model
     from semtoken.clustering.token_clusters import TokenClusters
@@ -316,7 +316,7 @@ def _tokenizer_in(file: Path) -> Any:
     try:
         return tokenizers.Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises nothing narrower
-        raise InvalidInput(f"{file} cannot be read as a tokenizer: {error}") from error
+        raise InvalidInputError(f"{file} cannot be read as a tokenizer: {error}") from error
 
 
 def _shipped(name: str | Path) -> Path | None:

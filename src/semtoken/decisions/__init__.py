@@ -8,19 +8,19 @@ deciding.py          questions about states, of any form, answered together by a
 answers.py           probabilities, confidence, allowed mass, spread over orders; lines of files (running.py makes them)
 wire/                the two wire formats
 remote.py            questions to a server
-calibrating.py       chances and promises from labelled answers (options.py: probabilities and sets of all options)
-auditing.py          whether a calibrator holds behind another server
+calibrating.py       probabilities and guarantees from labeled answers (options.py: probabilities and sets of all
+options) auditing.py          whether a calibrator holds behind another server
 """
 
-from semtoken.decisions.answers import AnsweredQuestion
-from semtoken.decisions.deciding import Inquiry, InquiryAnswers, decide, decide_about
+from semtoken.decisions.answers import Answer
+from semtoken.decisions.deciding import DecisionRequest, DecisionResponse, decide, decide_about
 from semtoken.decisions.questions import Choice, Option, Predicate, Question, ReadingOptions, Score
 
 __all__ = [
-    "AnsweredQuestion",
+    "Answer",
     "Choice",
-    "Inquiry",
-    "InquiryAnswers",
+    "DecisionRequest",
+    "DecisionResponse",
     "Option",
     "Predicate",
     "Question",

@@ -18,24 +18,24 @@ import numpy as np
 from semtoken.core.scored_token import Flag
 from semtoken.decisions.labels import place_of
 from semtoken.decisions.questions import Question, ReadingOptions, Value, question_from, question_values, same_value
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import FloatArray
 from semtoken.support.files.safe_files import dump_json, read_json_lines
 
 LEAST_ALLOWED = 0.5
 """Where all options together have less probability than this, the model wanted to say something else."""
 
-MASS_ELSEWHERE = "mass_elsewhere"
+MASS_ELSEWHERE = "off_option_mass"
 
 
 @dataclass(frozen=True)
-class AnsweredQuestion:
+class Answer:
     """The probability of each option of a question, with the mass that was allowed."""
 
     question: Question
     probabilities: tuple[float, ...]
     """How probable each option is, in the question's order; the sum is 1. Empty where the question was refused."""
-    allowed_mass: float | None = None
+    option_mass: float | None = None
     """Share of the model's probability that fell on any option, in [0, 1], before it was divided among them. None
     where the source does not tell."""
     order_spread: float | None = None
@@ -57,7 +57,7 @@ class AnsweredQuestion:
     @property
     def flags(self) -> tuple[Flag, ...]:
         """What speaks against the figures: that most of the probability fell on none of the options."""
-        allowed = self.allowed_mass
+        allowed = self.option_mass
         if allowed is None or allowed >= LEAST_ALLOWED:
             return ()
         share = f"{allowed:.1%}" if allowed >= 0.001 else f"{allowed:.1e}"
@@ -136,7 +136,7 @@ def in_all_orders(masses: Iterable[tuple[int, tuple[FloatArray, FloatArray]]]) -
     }
 
 
-def answer_from_masses(question: Question, masses: OptionMasses) -> AnsweredQuestion:
+def answer_from_masses(question: Question, masses: OptionMasses) -> Answer:
     """Answer a question from the probabilities of its options: renormalised in each order, then averaged.
 
     Where no option has any probability in some order, the question has no answer, but a reason.
@@ -150,18 +150,18 @@ def answer_from_masses(question: Question, masses: OptionMasses) -> AnsweredQues
     probabilities = shares.mean(axis=0)
     exact = bool((masses.high <= masses.low).all())
     spread = float((shares.max(axis=0) - shares.min(axis=0)).max()) if len(shares) > 1 else None
-    return AnsweredQuestion(
+    return Answer(
         question,
         tuple(map(float, probabilities)),
-        allowed_mass=float(np.minimum(masses.low.sum(axis=1), 1.0).mean()),
+        option_mass=float(np.minimum(masses.low.sum(axis=1), 1.0).mean()),
         order_spread=spread,
         bounds=None if exact else _bounds(masses),
     )
 
 
-def unanswered(question: Question, why: str) -> AnsweredQuestion:
+def unanswered(question: Question, why: str) -> Answer:
     """The answer to a question that has none, with the reason."""
-    return AnsweredQuestion(question, (), refusal=why)
+    return Answer(question, (), refusal=why)
 
 
 def _bounds(masses: OptionMasses) -> tuple[tuple[float, float], ...]:
@@ -175,9 +175,9 @@ def _bounds(masses: OptionMasses) -> tuple[tuple[float, float], ...]:
     return tuple((float(a), float(b)) for a, b in zip(least, greatest, strict=True))
 
 
-def plain(answer: AnsweredQuestion) -> dict[str, Any]:
+def plain(answer: Answer) -> dict[str, Any]:
     """The fields of an answer that semtoken adds under its own key, before any calibrator."""
-    fields: dict[str, Any] = {"allowed_mass": answer.allowed_mass}
+    fields: dict[str, Any] = {"option_mass": answer.option_mass}
     if answer.refusal is not None:
         return {"refusal": answer.refusal}
     if answer.order_spread is not None:
@@ -208,7 +208,7 @@ class AskedQuestion:
 
     @classmethod
     def read(cls, values: Any, name: str | None = None) -> AskedQuestion:
-        """Make a question from plain values of a file; `InvalidInput` if they do not describe one."""
+        """Make a question from plain values of a file; `InvalidInputError` if they do not describe one."""
         question = question_from(values, name)
         orders = values.get("orders")
         return cls(question, ReadingOptions(values.get("reading"), None if orders == "all" else orders))
@@ -235,13 +235,13 @@ class DecisionRecord:
     """Least and greatest probability of each option, where the server rounds or did not list all of them; else None."""
     choice: Any = None
     """The value that the server chose; None: that of the most probable option."""
-    allowed_mass: float | None = None
+    option_mass: float | None = None
     """Share of the probability that fell on any option, in [0, 1]; None where the server does not tell."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """Further short values of the line, by which answers can be grouped."""
 
     @classmethod
-    def of(cls, answer: AnsweredQuestion, options: ReadingOptions, name: str = "") -> DecisionRecord:
+    def of(cls, answer: Answer, options: ReadingOptions, name: str = "") -> DecisionRecord:
         """The record of an answer of now, about no state that is kept; the question must not have been refused."""
         asked, values = (
             AskedQuestion(answer.question, options),
@@ -257,13 +257,13 @@ class DecisionRecord:
             asked=asked,
             bounds=answer.bounds,
             choice=answer.choice,
-            allowed_mass=answer.allowed_mass,
+            option_mass=answer.option_mass,
         )
 
     @property
     def best(self) -> int:
         """The index of the option that was chosen: the most probable one, the first of equals, unless the server chose
-        another. This is what programs act on, so promises are about it.
+        another. This is what programs act on, so guarantees are about it.
         """
         if self.choice is not None:
             return [same_value(value, self.choice) for value in self.values].index(True)
@@ -275,13 +275,13 @@ class DecisionRecord:
         return self.probabilities.index(max(self.probabilities))
 
     @property
-    def log_score(self) -> float:
+    def log_confidence(self) -> float:
         """Log-probability of the option that was chosen, in (-inf, 0]."""
         return min(math.log(self.probabilities[self.best]), 0.0)
 
     @property
     def side(self) -> str:
-        """Which promise the answer belongs to: `true` or `false` for a predicate, else `answer`."""
+        """Which guarantee the answer belongs to: `true` or `false` for a predicate, else `answer`."""
         return ("true", "false")[self.best] if self.kind == "predicate" else "answer"
 
     @property
@@ -290,7 +290,7 @@ class DecisionRecord:
         return self.best == self.label
 
 
-def answer_values(answer: AnsweredQuestion, options: ReadingOptions) -> dict[str, Any]:
+def answer_values(answer: Answer, options: ReadingOptions) -> dict[str, Any]:
     """One answer as plain values for a line, under `answers` and its question's name."""
     if answer.refusal is not None:
         return {"refusal": answer.refusal}
@@ -319,7 +319,7 @@ def unwrapped(reply: Any) -> Any:
 
 
 def read_decisions(path: Path) -> list[DecisionRecord]:
-    """The answers in a file, unanswered questions left out; `InvalidInput` if a line is bad or there are none."""
+    """The answers in a file, unanswered questions left out; `InvalidInputError` if a line is bad or there are none."""
     records: list[DecisionRecord] = []
     for line in read_json_lines(path):
         try:
@@ -327,9 +327,9 @@ def read_decisions(path: Path) -> list[DecisionRecord]:
                 raise ValueError(line.fault)
             records += records_of(line.value)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(f"{path}, line {line.number}: {_why(error)}") from error
+            raise InvalidInputError(f"{path}, line {line.number}: {_why(error)}") from error
     if not records:
-        raise InvalidInput(f"{path} holds no answers. Make some with `semtoken decide`.")
+        raise InvalidInputError(f"{path} holds no answers. Make some with `semtoken decide`.")
     return records
 
 
@@ -357,7 +357,7 @@ def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
                 label = place_of(labels[name], values, names)
             except ValueError as error:
                 raise ValueError(f"{name!r:.60}: {error}") from error
-        choice, mass = _read_choice(given.get("value"), values, probabilities, name), given.get("allowed_mass")
+        choice, mass = _read_choice(given.get("value"), values, probabilities, name), given.get("option_mass")
         about = (given["question"], given["kind"], values, probabilities, label, spread, state, asked, bounds)
         yield DecisionRecord(name, *about, choice, None if mass is None else float(mass), columns)
 
@@ -397,7 +397,7 @@ def doubts_of(records: Sequence[DecisionRecord]) -> list[str]:
     sentences = []
     for own in by_question.values():
         name, n = own[0].name, len(own)
-        masses = [record.allowed_mass for record in own if record.allowed_mass is not None]
+        masses = [record.option_mass for record in own if record.option_mass is not None]
         low = sum(mass < LEAST_ALLOWED for mass in masses)
         if 2 * low > n:
             sentences.append(

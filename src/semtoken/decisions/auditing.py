@@ -1,4 +1,4 @@
-"""Does a calibrator of decisions hold for other labelled answers, of this server or another one?"""
+"""Does a calibrator of decisions hold for other labeled answers, of this server or another one?"""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide, short
 from semtoken.decisions.options import PredictionSets
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees import Threshold
 from semtoken.guarantees.betting import LEVEL
+from semtoken.guarantees.exact import percent
 from semtoken.guarantees.judge import CONFIDENCE, KINDS, Claim, Kind, Share, Verdict, judge, run_sentence
 from semtoken.guarantees.measures import Drift
-from semtoken.guarantees.promises import percent
 
 ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """The levels among which a person can choose, in the table of an audit."""
@@ -27,30 +27,30 @@ CHANGED = (
 
 @dataclass(frozen=True)
 class SideAudit:
-    """Whether the promise of one side of a question holds for other answers, with the same counts from its fit."""
+    """Whether the guarantee of one side of a question holds for other answers, with the same counts from its fit."""
 
     fitted: DecisionSide
     fired_fitted: Share
-    """Accepted on this side, of all labelled answers of the question, where it was fitted."""
+    """Accepted on this side, of all labeled answers of the question, where it was fitted."""
     wrong_fitted: Share
-    """Of the answers that the promise is about, those that counted against it in the fit (`judge.Kind`). They chose the
-    threshold, so the share flatters."""
+    """Of the answers that the guarantee is about, those that counted against it in the fit (`judge.Kind`). They chose
+    the threshold, so the share flatters."""
     fired: Share
     """Accepted on this side, of all the answers to the question."""
     wrong: Share
-    """Of the labelled answers that the promise is about, those that count against it."""
+    """Of the labeled answers that the guarantee is about, those that count against it."""
     drift: Drift | None
     """How far the log-probabilities of what was chosen have moved, which needs no labels; None where this side is never
     chosen, or has no calibrator."""
     order_spread: float | None
     """Mean of `order_spread` over the answers on this side, in [0, 1]; None where one order was read."""
-    verdict: Verdict = "nothing was promised"
-    """Whether the promise holds, judged together with all others of the audit."""
+    verdict: Verdict = "nothing was guaranteed"
+    """Whether the guarantee holds, judged together with all others of the audit."""
 
     @property
     def claim(self) -> Claim | None:
-        """The promise as the judge tests it; None where nothing was promised."""
-        return self.fitted.threshold.claim if self.fitted.threshold is not None and self.fitted.promises else None
+        """The guarantee as the judge tests it; None where nothing was guaranteed."""
+        return self.fitted.threshold.claim if self.fitted.threshold is not None and self.fitted.guarantees else None
 
     @property
     def statement(self) -> str:
@@ -84,20 +84,20 @@ class SetAudit:
     name: str
     sets: PredictionSets
     held: Share
-    """Labelled answers whose set has the right option."""
+    """Labeled answers whose set has the right option."""
     size: float
     """Mean number of options in a set."""
     verdict: Verdict = "no difference is shown"
-    """Whether more sets lack the right option than were promised on average."""
+    """Whether more sets lack the right option than were guaranteed on average."""
 
     @property
     def claim(self) -> Claim:
-        """The promise as the judge tests it."""
+        """The guarantee as the judge tests it."""
         return Claim(KINDS["set"], self.sets.alpha, None, self.sets.shared + sum(self.sets.labels))
 
     @property
     def missed(self) -> Share:
-        """Labelled answers whose set lacks the right option."""
+        """Labeled answers whose set lacks the right option."""
         return Share(self.held.of - self.held.count, self.held.of)
 
     @property
@@ -117,7 +117,7 @@ class LevelOutcome:
     run: Share
     """Answers that would run, of all."""
     wrong: Share
-    """Wrong ones among the labelled answers that would run. They chose the threshold, so the share flatters."""
+    """Wrong ones among the labeled answers that would run. They chose the threshold, so the share flatters."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class QuestionAudit:
     choices: tuple[LevelOutcome, ...] = ()
     """What other levels would mean; empty where nothing was measured."""
     slices: Mapping[str, Share] = field(default_factory=dict)
-    """By the value of a column: what counts against the promise, of the labelled answers that it is about."""
+    """By the value of a column: what counts against the guarantee, of the labeled answers that it is about."""
 
     @property
     def verdict(self) -> Verdict:
@@ -151,16 +151,16 @@ class QuestionAudit:
     @property
     def answer(self) -> str:
         """The answer that a reader wants first, as a sentence."""
-        promised = [(side, side.claim) for side in self.sides if side.claim is not None]
-        broken = [side for side, _ in promised if side.verdict == "does not hold"]
-        if not promised or (self.nothing and not broken):
+        guaranteed = [(side, side.claim) for side in self.sides if side.claim is not None]
+        broken = [side for side, _ in guaranteed if side.verdict == "does not hold"]
+        if not guaranteed or (self.nothing and not broken):
             return f"{self.name}: nothing was measured. {self.nothing}"
-        kind, alpha = promised[0][1].kind, promised[0][1].alpha
-        told = f"{self.name}: {run_sentence(kind, alpha, sum(side.fired.count for side, _ in promised), self.n)}"
+        kind, alpha = guaranteed[0][1].kind, guaranteed[0][1].alpha
+        told = f"{self.name}: {run_sentence(kind, alpha, sum(side.fired.count for side, _ in guaranteed), self.n)}"
         if broken:
             return f"{told}: this does not hold. {'; '.join(f'{kind.among} {side.wrong}' for side in broken)}."
         if self.verdict == "cannot be told":
-            return f"{told}: cannot be told from {sum(side.wrong.of for side, _ in promised)} labels."
+            return f"{told}: cannot be told from {sum(side.wrong.of for side, _ in guaranteed)} labels."
         return f"{told}."
 
     @property
@@ -201,7 +201,7 @@ class Audit:
 
     @property
     def is_broken(self) -> bool:
-        """Whether any promise does not hold, of thresholds or of sets."""
+        """Whether any guarantee does not hold, of thresholds or of sets."""
         sets = [question.sets.verdict for question in self.questions if question.sets is not None]
         return "does not hold" in [*sets, *(question.verdict for question in self.questions)]
 
@@ -213,7 +213,7 @@ class Audit:
 
 
 def exceeded(side: SideAudit, limits: DecisionLimits) -> list[str]:
-    """The limits that a side does not keep, each as a sentence; none where nothing was promised for it."""
+    """The limits that a side does not keep, each as a sentence; none where nothing was guaranteed for it."""
     if side.claim is None:
         return []
     sentences = []
@@ -234,12 +234,12 @@ def audit(
     by: str | None = None,
     required: Callable[[DecisionSide], bool] = lambda side: True,
 ) -> Audit:
-    """Whether the promises of a calibrator hold for other answers to the same questions.
+    """Whether the guarantees of a calibrator hold for other answers to the same questions.
 
     The verdicts need labels of items that the calibrator was not fitted on; the accepted share and the drift do not.
-    While every promise is kept, any verdict of the audit is `does not hold` with a probability of at most `level`.
+    While every guarantee is kept, any verdict of the audit is `does not hold` with a probability of at most `level`.
     Answers to questions of which no side is `required` are left out. `by` names a column of the answers whose values
-    make slices. `InvalidInput` if no answer has that column.
+    make slices. `InvalidInputError` if no answer has that column.
     """
     names = {key: side.name for (key, _), side in calibrator.sides.items() if required(side)}
     groups: dict[str, list[DecisionRecord]] = {key: [] for key in names}
@@ -252,13 +252,13 @@ def audit(
         elif record.fingerprint not in known and record.name in wanted:
             unknown[record.name] = None
     if by is not None and not any(by in record.columns for record in records):
-        raise InvalidInput(f"No answer has the column {by!r:.60}.")
+        raise InvalidInputError(f"No answer has the column {by!r:.60}.")
     counted = [_counted(calibrator, key, names[key], own, by, required) for key, own in groups.items()]
     return Audit(_judged(counted, level), tuple(unknown))
 
 
 def _judged(questions: Sequence[QuestionAudit], level: float) -> tuple[QuestionAudit, ...]:
-    """The same questions with the verdicts on all their promises, which are judged together."""
+    """The same questions with the verdicts on all their guarantees, which are judged together."""
     tested = [
         (side.claim, side.wrong) for question in questions for side in question.sides if side.claim is not None
     ] + [(question.sets.claim, question.sets.missed) for question in questions if question.sets is not None]
@@ -286,14 +286,14 @@ def _counted(
     fitted = [side for (fingerprint, _), side in calibrator.sides.items() if fingerprint == key]
     usable, nothing, remarks = _usable(calibrator.states.get(key, frozenset()), records)
     sides = tuple(_counted_side(side, records, usable) for side in fitted)
-    promised = [side for side in sides if side.claim is not None and required(side.fitted)]
+    guaranteed = [side for side in sides if side.claim is not None and required(side.fitted)]
     if not records:
         nothing = CHANGED
-    elif not promised:
+    elif not guaranteed:
         nothing = "The calibrator guarantees nothing for it."
-    elif not nothing and not any(side.wrong.of for side in promised):
-        nothing = f"None of its {len(usable):,} labelled answers is one that the guarantee is about."
-    if nothing and any(side.fires_otherwise for side in promised):
+    elif not nothing and not any(side.wrong.of for side in guaranteed):
+        nothing = f"None of its {len(usable):,} labeled answers is one that the guarantee is about."
+    if nothing and any(side.fires_otherwise for side in guaranteed):
         remarks = (*remarks, "It fires on another share of the answers than where it was fitted.")
     measured = not nothing
     return QuestionAudit(
@@ -303,30 +303,30 @@ def _counted(
         _counted_sets(name, calibrator.sets.get(key), usable) if usable else None,
         nothing,
         remarks,
-        _choices(promised, records, usable) if measured else (),
-        _slices(promised, usable, by) if measured and by is not None else {},
+        _choices(guaranteed, records, usable) if measured else (),
+        _slices(guaranteed, usable, by) if measured and by is not None else {},
     )
 
 
 def _usable(
     seen: frozenset[str], records: Sequence[DecisionRecord]
 ) -> tuple[list[DecisionRecord], str, tuple[str, ...]]:
-    """The labelled answers that can test a promise, why there are none, and what was left out."""
-    labelled = [record for record in records if record.label is not None]
-    if not labelled:
+    """The labeled answers that can test a guarantee, why there are none, and what was left out."""
+    labeled = [record for record in records if record.label is not None]
+    if not labeled:
         return [], f"None of its {len(records):,} answers has a label.", ()
-    states = [record.state for record in labelled if record.state]
+    states = [record.state for record in labeled if record.state]
     if repeated := len(states) - len(set(states)):
         return (
             [],
-            f"{repeated:,} of its {len(labelled):,} labelled answers are about an item that another one is about, too: "
+            f"{repeated:,} of its {len(labeled):,} labeled answers are about an item that another one is about, too: "
             "repeated answers count as evidence that is not there. Leave them out.",
             (),
         )
-    usable = [record for record in labelled if not record.state or short(record.state) not in seen]
+    usable = [record for record in labeled if not record.state or short(record.state) not in seen]
     if not usable:
         return [], "All its labels are of items that the calibrator was fitted on. Label others.", ()
-    left_out = len(labelled) - len(usable)
+    left_out = len(labeled) - len(usable)
     told = f"{left_out:,} labels are left out: the calibrator was fitted on these items."
     return usable, "", (told,) if left_out else ()
 
@@ -335,20 +335,20 @@ def _counted_side(side: DecisionSide, records: Sequence[DecisionRecord], usable:
     chosen = [record for record in records if record.side == side.side]
     judged = [record for record in usable if record.side == side.side]
     spreads = [record.order_spread for record in chosen if record.order_spread is not None]
-    kind = KINDS["selective" if side.threshold is None else side.threshold.promise]
+    kind = KINDS["selective_risk" if side.threshold is None else side.threshold.guarantee]
     return SideAudit(
         side,
         Share(side.n_accepted, side.asked),
         _fitted_share(side, kind),
         Share(sum(side.accepts(record) for record in chosen), len(records)),
         kind.count([side.accepts(record) for record in judged], [record.correct for record in judged]),
-        side.calibrator.compare([record.log_score for record in chosen]) if side.calibrator and chosen else None,
+        side.calibrator.compare([record.log_confidence for record in chosen]) if side.calibrator and chosen else None,
         float(np.mean(spreads)) if spreads else None,
     )
 
 
 def _fitted_share(side: DecisionSide, kind: Kind) -> Share:
-    """The counts of the fit, as the promise counts them: accepted and wrong ones first, then the others."""
+    """The counts of the fit, as the guarantee counts them: accepted and wrong ones first, then the others."""
     wrong = 0 if side.threshold is None else side.threshold.n_wrong
     accepted = np.arange(side.n) < side.n_accepted
     right = np.ones(side.n, dtype=bool)
@@ -366,21 +366,21 @@ def _counted_sets(name: str, sets: PredictionSets | None, usable: Sequence[Decis
 
 
 def _choices(
-    promised: Sequence[SideAudit], records: Sequence[DecisionRecord], usable: Sequence[DecisionRecord]
+    guaranteed: Sequence[SideAudit], records: Sequence[DecisionRecord], usable: Sequence[DecisionRecord]
 ) -> tuple[LevelOutcome, ...]:
     """What each level would mean, delta divided by the number of levels, since a person chooses one of them."""
     rows = []
     for alpha in ALPHAS:
         run, wrong, of = 0, 0, 0
-        for side in promised:
+        for side in guaranteed:
             own = [record for record in usable if record.side == side.fitted.side]
             claim = side.claim
             if claim is None or not own:
                 continue
-            scores, right = [record.log_score for record in own], [record.correct for record in own]
+            scores, right = [record.log_confidence for record in own], [record.correct for record in own]
             delta = (claim.delta or 0.1) / len(ALPHAS)
-            made = Threshold.fit(scores, right, promise=claim.kind.name, alpha=alpha, delta=delta)  # type: ignore[arg-type]
-            chosen = [record.log_score for record in records if record.side == side.fitted.side]
+            made = Threshold.fit(scores, right, guarantee=claim.kind.name, alpha=alpha, delta=delta)  # type: ignore[arg-type]
+            chosen = [record.log_confidence for record in records if record.side == side.fitted.side]
             accepted = made.accepts(scores)
             run += int(made.accepts(chosen).sum())
             wrong, of = wrong + int((accepted & ~np.array(right)).sum()), of + int(accepted.sum())
@@ -388,9 +388,9 @@ def _choices(
     return tuple(rows)
 
 
-def _slices(promised: Sequence[SideAudit], usable: Sequence[DecisionRecord], by: str) -> dict[str, Share]:
+def _slices(guaranteed: Sequence[SideAudit], usable: Sequence[DecisionRecord], by: str) -> dict[str, Share]:
     counts: dict[str, tuple[int, int]] = {}
-    for side in promised:
+    for side in guaranteed:
         for record in usable:
             if side.claim is None or record.side != side.fitted.side:
                 continue
@@ -402,7 +402,7 @@ def _slices(promised: Sequence[SideAudit], usable: Sequence[DecisionRecord], by:
 
 @dataclass(frozen=True)
 class DecisionLimits:
-    """What has to hold besides the promise; where it does not, a check ends with exit status 1."""
+    """What has to hold besides the guarantee; where it does not, a check ends with exit status 1."""
 
     distance: float | None = None
     """Largest distance of the probabilities from those of the fit, in [0, 1]; the lower end of its interval counts."""

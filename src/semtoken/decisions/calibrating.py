@@ -1,4 +1,6 @@
-"""Chances and promises for typed decisions: one calibrator for each question, for predicates true and false apart."""
+"""Probabilities and guarantees for typed decisions: one calibrator for each question, for predicates true and false
+apart.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.choices import Promise
-from semtoken.decisions.answers import AnsweredQuestion, AskedQuestion, DecisionRecord
+from semtoken.choices import Guarantee
+from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord
 from semtoken.decisions.options import OptionScale, PredictionSets, agreeing, labels_for_sets, least_to_a_person
 from semtoken.decisions.questions import ReadingOptions
-from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.guarantees import Calibrator, Threshold
 from semtoken.guarantees.calibrator import to_bytes
-from semtoken.guarantees.promises import labels_needed, percent
+from semtoken.guarantees.exact import labels_needed, percent
 from semtoken.support.files.safe_files import (
     MOST_FITTED,
     dump_json,
@@ -36,7 +38,7 @@ FORMAT, FORMAT_VERSION = "semtoken.decisions", 2
 
 OTHER_QUESTION = "Nothing: the calibrator knows no question with these words, options, reading and orders."
 NO_LABEL = 'No answer has a label. Say in each line what is right for each question: "labels": {"refund": false}.'
-NO_LABELS = "Nothing: no labelled answer was like this one."
+NO_LABELS = "Nothing: no labeled answer was like this one."
 
 Key = tuple[str, str]
 """A question's fingerprint, and the side that is decided."""
@@ -56,15 +58,15 @@ class DecisionSide:
     side: str
     """`true` or `false` of a predicate, else `answer`."""
     n: int
-    """Labelled answers whose most probable option is on this side, accepted or not."""
+    """Labeled answers whose most probable option is on this side, accepted or not."""
     asked: int
-    """Labelled answers of the question, on all sides."""
+    """Labeled answers of the question, on all sides."""
     n_accepted: int
     """How many of them are accepted on this side. The threshold was chosen on them."""
     n_wrong_accepted: int
     """How many of the accepted ones are wrong."""
     calibrator: Calibrator | None
-    """Turns the log-probability of the chosen option into the chance that it is right, and holds the threshold."""
+    """Turns the log-probability of the chosen option into the probability that it is right, and holds the threshold."""
     refusal: str = ""
     """Why there is no calibrator; empty where there is one."""
 
@@ -79,17 +81,17 @@ class DecisionSide:
         return self.name if self.side == "answer" else f"{self.name}, called {self.side}"
 
     @property
-    def promises(self) -> bool:
-        """Whether this side accepts any answers, and promises something about them."""
+    def guarantees(self) -> bool:
+        """Whether this side accepts any answers, and guarantees something about them."""
         return self.threshold is not None and self.threshold.uncertainty is not None
 
     def accepts(self, record: DecisionRecord) -> bool:
         """Whether the threshold accepts this answer."""
-        return self.threshold is not None and bool(self.threshold.accepts([record.log_score])[0])
+        return self.threshold is not None and bool(self.threshold.accepts([record.log_confidence])[0])
 
     @property
     def statement(self) -> str:
-        """The promise as a sentence, or the reason why there is none."""
+        """The guarantee as a sentence, or the reason why there is none."""
         if self.threshold is None:
             return self.refusal
         return self.threshold.statement
@@ -114,17 +116,17 @@ class DecisionCalibrator:
         cls,
         records: Sequence[DecisionRecord],
         *,
-        promise: Promise = "selective",
+        guarantee: Guarantee = "selective_risk",
         alpha: float = 0.1,
         delta: float = 0.1,
         start: float | None = None,
     ) -> DecisionCalibrator:
-        """Fit on the labelled ones of some answers, each about another state.
+        """Fit on the labeled ones of some answers, each about another state.
 
-        Each side of each question needs 30 labels, 5 of either kind. `InvalidInput` if no side of any question has
+        Each side of each question needs 30 labels, 5 of either kind. `InvalidInputError` if no side of any question has
         enough, with how many are missing, or a question was answered twice about one state. For what the thresholds
-        promise see `semtoken.guarantees.Threshold.fit`. For a predicate each side has its own: `selective` speaks of
-        the accepted answers of that side, `missed` of its wrong ones, `joint` of all.
+        guarantee see `semtoken.guarantees.Threshold.fit`. For a predicate each side has its own: `selective_risk`
+        speaks of the accepted answers of that side, `miss_rate` of its wrong ones, `joint_risk` of all.
         """
         groups: dict[Key, list[DecisionRecord]] = {}
         asked: dict[str, int] = {}
@@ -133,10 +135,10 @@ class DecisionCalibrator:
             if record.label is not None:
                 groups.setdefault((record.fingerprint, record.side), []).append(record)
                 asked[record.fingerprint] = asked.get(record.fingerprint, 0) + 1
-        sides = {key: _side(own, asked[key[0]], promise, alpha, delta, start) for key, own in groups.items()}
+        sides = {key: _side(own, asked[key[0]], guarantee, alpha, delta, start) for key, own in groups.items()}
         if not any(side.calibrator for side in sides.values()):
             why = "; ".join(f"{side.what}: {side.refusal}" for side in sides.values())
-            raise InvalidInput(f"Nothing can be fitted. {why or NO_LABEL}")
+            raise InvalidInputError(f"Nothing can be fitted. {why or NO_LABEL}")
         by_question: dict[str, list[DecisionRecord]] = {}
         for (fingerprint, _), own in groups.items():
             by_question.setdefault(fingerprint, []).extend(own)
@@ -152,7 +154,7 @@ class DecisionCalibrator:
 
     @property
     def n(self) -> int:
-        """How many labelled answers it was fitted on, over all questions."""
+        """How many labeled answers it was fitted on, over all questions."""
         return sum(side.n for side in self.sides.values())
 
     @cached_property
@@ -168,28 +170,32 @@ class DecisionCalibrator:
         return side is not None and side.accepts(record)
 
     def block(self, record: DecisionRecord) -> dict[str, Any]:
-        """Chance, decision, promise and number of labels of one answer, and calibrated probabilities of all options
-        where labels suffice for them. An answer to an unknown question abstains, with the reason.
+        """Probability, decision, guarantee and number of labels of one answer, and calibrated probabilities of all
+        options where labels suffice for them. An answer to an unknown question abstains, with the reason.
         """
         side, scale = self.sides.get((record.fingerprint, record.side)), self.scales.get(record.fingerprint)
         if side is None:
             known = any(fingerprint == record.fingerprint for fingerprint, _ in self.sides)
-            return {"decision": "abstain", "promise": NO_LABELS if known else OTHER_QUESTION, "labels": 0}
+            return {"decision": "abstain", "guarantee": NO_LABELS if known else OTHER_QUESTION, "labels": 0}
         scaled: dict[str, Any] = {}
-        chance = None if side.calibrator is None else float(side.calibrator.chance(record.log_score))
+        probability_correct = (
+            None if side.calibrator is None else float(side.calibrator.predict_proba(record.log_confidence))
+        )
         if scale is not None:
             p = scale(record.probabilities)
-            scaled["calibrated_probabilities"] = (p if chance is None else agreeing(p, record.best, chance)).tolist()
+            scaled["calibrated_probabilities"] = (
+                p if probability_correct is None else agreeing(p, record.best, probability_correct)
+            ).tolist()
         if (sets := self.sets.get(record.fingerprint)) is not None:
             options = [record.values[k] for k in sets(record.probabilities)]
             scaled["prediction_set"] = {"options": options, "coverage": 1 - sets.alpha}
         if side.calibrator is None:
-            return {**scaled, "decision": "abstain", "promise": side.refusal, "labels": side.n}
+            return {**scaled, "decision": "abstain", "guarantee": side.refusal, "labels": side.n}
         return {
             **scaled,
-            "chance": chance,
+            "probability_correct": probability_correct,
             "decision": "answer" if side.accepts(record) else "abstain",
-            "promise": side.statement,
+            "guarantee": side.statement,
             "labels": side.n,
         }
 
@@ -231,7 +237,7 @@ class DecisionCalibrator:
         path = directory / NAME
         try:
             content = parse_json(read_file(path, MOST_FITTED))
-        except (InvalidInput, ValueError) as error:
+        except (InvalidInputError, ValueError) as error:
             raise ArtifactError(f"{error} Make one with `semtoken calibrate`.") from error
         if not isinstance(content, dict) or not is_sealed(content) or content.get("format") != FORMAT:
             raise ArtifactError(f"{path} was changed, or holds no calibrator of decisions.")
@@ -244,7 +250,7 @@ class DecisionCalibrator:
 
 
 def blocks_of(
-    calibrator: DecisionCalibrator | None, answers: Sequence[AnsweredQuestion], options: ReadingOptions
+    calibrator: DecisionCalibrator | None, answers: Sequence[Answer], options: ReadingOptions
 ) -> list[Mapping[str, Any]]:
     """A calibrator's block for each answer (`DecisionCalibrator.block`); empty without one, or if it was refused."""
     return [
@@ -289,20 +295,20 @@ def _from(content: Mapping[str, Any], directory: Path) -> DecisionCalibrator:
 
 
 def _side(
-    records: Sequence[DecisionRecord], asked: int, promise: Promise, alpha: float, delta: float, start: float | None
+    records: Sequence[DecisionRecord], asked: int, guarantee: Guarantee, alpha: float, delta: float, start: float | None
 ) -> DecisionSide:
-    scores, right = [record.log_score for record in records], [record.correct for record in records]
+    scores, right = [record.log_confidence for record in records], [record.correct for record in records]
     side = DecisionSide(records[0].name, records[0].side, len(records), asked, 0, 0, None)
     if repeated := len(records) - len({record.state or str(number) for number, record in enumerate(records)}):
-        raise InvalidInput(
-            f"{side.name}: {repeated} labelled answers are about a state that another one is about, too. Repeated "
+        raise InvalidInputError(
+            f"{side.name}: {repeated} labeled answers are about a state that another one is about, too. Repeated "
             "answers count as evidence that is not there: leave them out."
         )
     try:
         calibrator = Calibrator.fit(scores, right)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         return replace(side, refusal=str(error))
-    threshold = Threshold.fit(scores, right, promise=promise, alpha=alpha, delta=delta, start=start)
+    threshold = Threshold.fit(scores, right, guarantee=guarantee, alpha=alpha, delta=delta, start=start)
     accepted = threshold.accepts(scores)
     return replace(
         side,
@@ -317,18 +323,18 @@ def _sets(records: Sequence[DecisionRecord], alpha: float) -> PredictionSets:
     return PredictionSets.fit([record.probabilities for record in records], labels, alpha)
 
 
-def doubts(records: Sequence[DecisionRecord], promise: Promise, alpha: float, delta: float) -> list[str]:
+def doubts(records: Sequence[DecisionRecord], guarantee: Guarantee, alpha: float, delta: float) -> list[str]:
     """What labels cannot support, each as a sentence, before anything is fitted to them."""
-    labelled: dict[str, list[DecisionRecord]] = {}
+    labeled: dict[str, list[DecisionRecord]] = {}
     for record in records:
         if record.label is not None:
-            labelled.setdefault(f"{record.name} {record.fingerprint}", []).append(record)
+            labeled.setdefault(f"{record.name} {record.fingerprint}", []).append(record)
     sentences = []
-    for own in labelled.values():
+    for own in labeled.values():
         name, wrong, n = own[0].name, sum(not answer.correct for answer in own), len(own)
         least = labels_needed(0, alpha, delta)
-        if (tells := wrong if promise == "missed" else n) < least:
-            what = "wrong answers with a label" if promise == "missed" else "labels"
+        if (tells := wrong if guarantee == "miss_rate" else n) < least:
+            what = "wrong answers with a label" if guarantee == "miss_rate" else "labels"
             sentences.append(
                 f"{name}: a guarantee at alpha {alpha:g} takes at least {least} {what} on each side; here are {tells} "
                 "in all. Label more, or choose a larger alpha."
@@ -338,9 +344,9 @@ def doubts(records: Sequence[DecisionRecord], promise: Promise, alpha: float, de
                 f"{name}: sets of options take at least {least_sets} labels at alpha {alpha:g}, and there are {n}: "
                 "with fewer every set holds all options, so none are made."
             )
-        if promise == "selective" and (share := least_to_a_person(wrong, n, alpha)) > 0:
+        if guarantee == "selective_risk" and (share := least_to_a_person(wrong, n, alpha)) > 0:
             sentences.append(
-                f"{name}: {percent(wrong / n)} of {n:,} labelled answers are wrong. If at most {percent(alpha)} of the "
+                f"{name}: {percent(wrong / n)} of {n:,} labeled answers are wrong. If at most {percent(alpha)} of the "
                 f"accepted may be, at least {percent(share)} of all must go to a person, whatever the score."
             )
     return sentences
@@ -353,5 +359,5 @@ def _scale(records: Sequence[DecisionRecord]) -> OptionScale | None:
         return OptionScale.fit(
             [record.probabilities for record in records], labels, [str(v) for v in records[0].values]
         )
-    except InvalidInput:
+    except InvalidInputError:
         return None

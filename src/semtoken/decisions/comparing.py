@@ -12,7 +12,7 @@ import numpy as np
 
 from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.judge import Share
 from semtoken.guarantees.measures import RESAMPLES, Interval
 from semtoken.support.arrays import FloatArray
@@ -21,7 +21,7 @@ from semtoken.support.extras import require
 
 @dataclass(frozen=True)
 class BothRight:
-    """How often two ways of asking were right about the same labelled items."""
+    """How often two ways of asking were right about the same labeled items."""
 
     first: Share
     second: Share
@@ -90,11 +90,15 @@ class ServerComparison:
 def compare(
     first: Sequence[DecisionRecord], second: Sequence[DecisionRecord], *, seed: int = 0
 ) -> list[ServerComparison]:
-    """How far two servers' answers to the same lines lie apart; `InvalidInput` if their questions or numbers differ."""
+    """How far two servers' answers to the same lines lie apart; `InvalidInputError` if their questions or numbers
+    differ.
+    """
     if [(record.fingerprint, record.state) for record in first] != [
         (record.fingerprint, record.state) for record in second
     ]:
-        raise InvalidInput("The two files hold answers to other questions, or not to the same states in one order.")
+        raise InvalidInputError(
+            "The two files hold answers to other questions, or not to the same states in one order."
+        )
     groups: dict[str, list[tuple[DecisionRecord, DecisionRecord]]] = {}
     for pair in zip(first, second, strict=True):
         groups.setdefault(pair[0].fingerprint, []).append(pair)
@@ -173,8 +177,8 @@ def sensitivity(
     """Compare one server's answers to the same questions asked in two ways, such as with another order of the options.
 
     The calibrator decides about both as if they were to its own question; `how` says what differed the second time,
-    such as "in other words". `InvalidInput` if no question was asked in both ways about one state, or its options are
-    others.
+    such as "in other words". `InvalidInputError` if no question was asked in both ways about one state, or its options
+    are others.
     """
     others = {(record.name, record.state): record for record in second}
     groups: dict[str, list[tuple[DecisionRecord, DecisionRecord]]] = {}
@@ -182,7 +186,7 @@ def sensitivity(
         if (other := others.get((record.name, record.state))) is not None:
             groups.setdefault(record.name, []).append((record, _as_asked(record, other)))
     if not groups:
-        raise InvalidInput("No question was asked in both ways about one state.")
+        raise InvalidInputError("No question was asked in both ways about one state.")
     return [_sensitivity(calibrator, name, pairs, how, seed) for name, pairs in groups.items()]
 
 
@@ -191,7 +195,7 @@ def _as_asked(record: DecisionRecord, other: DecisionRecord) -> DecisionRecord:
     known = {(type(value), value): p for value, p in zip(other.values, other.probabilities, strict=True)}
     wanted = [(type(value), value) for value in record.values]
     if set(known) != set(wanted):
-        raise InvalidInput(f"{record.name}: the options are not the same in both ways of asking.")
+        raise InvalidInputError(f"{record.name}: the options are not the same in both ways of asking.")
     probabilities = tuple(known[option] for option in wanted)
     return replace(other, fingerprint=record.fingerprint, values=record.values, probabilities=probabilities)
 

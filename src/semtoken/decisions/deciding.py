@@ -15,7 +15,7 @@ import numpy as np
 
 from semtoken.choices import Reading
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answer_from_masses, in_all_orders, unanswered
+from semtoken.decisions.answers import Answer, OptionMasses, answer_from_masses, in_all_orders, unanswered
 from semtoken.decisions.questions import (
     READ_AS_USUAL,
     Choice,
@@ -30,7 +30,7 @@ from semtoken.decisions.questions import (
     prompt_tokens,
 )
 from semtoken.decisions.spellings import LogMasses, OptionReader, OptionSpelling, Path, spellings_of
-from semtoken.errors import InvalidInput, InvalidLogits
+from semtoken.errors import InvalidInputError, InvalidLogits
 from semtoken.methods.observers.steps import Observer, Step
 from semtoken.models.base import Backend
 from semtoken.support.arrays import FloatArray, IdArray, is_tensor
@@ -53,7 +53,7 @@ def option_masses(
 
     Pauses after some prompts, and after pieces of what is read together, so that a server can do other work in between;
     see `semtoken.models.transformers.passes.read_trunk` for what it gives and gets then. `InvalidLogits` if the model
-    gives NaN, `InvalidInput` if the engine cannot read a prompt.
+    gives NaN, `InvalidInputError` if the engine cannot read a prompt.
     """
     masses: list[tuple[FloatArray, FloatArray]] = []
     for group in _groups(backend, prompts):
@@ -191,7 +191,7 @@ class PromptSource(Protocol):
 
 
 @dataclass(frozen=True)
-class Inquiry:
+class DecisionRequest:
     """One state, with the questions that are asked about it."""
 
     state: str
@@ -200,20 +200,20 @@ class Inquiry:
 
 
 @dataclass(frozen=True)
-class InquiryAnswers:
+class DecisionResponse:
     """The answers to the questions of an inquiry, and how many tokens the model read for them."""
 
-    answers: tuple[AnsweredQuestion, ...]
+    answers: tuple[Answer, ...]
     """The answers in the order of the questions."""
     input_tokens: int
     """Tokens that the model had to read: what the prompts share counts once."""
 
 
 @dataclass(frozen=True, eq=False)
-class PreparedInquiry:
+class PreparedRequest:
     """An inquiry as token ids, ready for the model. Any thread can make it."""
 
-    inquiry: Inquiry
+    inquiry: DecisionRequest
     prompts: tuple[tuple[int, ...], ...]
     """The tokens of the prompt of each question in each of its orders; a refused question has none."""
     shown: tuple[tuple[int, OrderedQuestion], ...]
@@ -231,23 +231,23 @@ class PreparedInquiry:
 
 def decide_about(
     backend: Backend, state: Any, questions: Sequence[Any] | Mapping[str, Any], options: ReadingOptions
-) -> list[AnsweredQuestion] | dict[str, AnsweredQuestion]:
-    """Answer questions of any form about a state of any form; see `STC.decide`."""
+) -> list[Answer] | dict[str, Answer]:
+    """Answer questions of any form about a state of any form; see `ScoredModel.decide`."""
     instance(options, ReadingOptions, "options")
     named: Mapping[Any, Any] = (
         questions if isinstance(questions, Mapping) else dict(enumerate(listed(questions, "questions")))
     )
     asked = [as_question(question, name) for name, question in named.items()]
-    answers = decide(backend, [Inquiry(as_text(state), asked, options)])[0].answers
+    answers = decide(backend, [DecisionRequest(as_text(state), asked, options)])[0].answers
     return dict(zip(named, answers, strict=True)) if isinstance(questions, Mapping) else list(answers)
 
 
 def as_question(question: Any, name: Any = None) -> Question:
-    """Make a question object; `InvalidInput` unless it is one already or a dictionary of either wire format."""
+    """Make a question object; `InvalidInputError` unless it is one already or a dictionary of either wire format."""
     if isinstance(question, Predicate | Choice | Score):
         return question
     if not isinstance(question, Mapping):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"A question is a Predicate, a Choice, a Score, or a dictionary; got {type(question).__name__}."
         )
     from semtoken.decisions.wire import openai, systemone
@@ -259,18 +259,20 @@ def as_question(question: Any, name: Any = None) -> Question:
     return openai.read_question(question, label)
 
 
-def decide(backend: Backend, inquiries: Sequence[Inquiry]) -> list[InquiryAnswers]:
+def decide(backend: Backend, inquiries: Sequence[DecisionRequest]) -> list[DecisionResponse]:
     """Answer questions about one state or several, all read together.
 
-    `InvalidInput` if a prompt is longer than the model reads or cannot be made, `InvalidLogits` if the model gives NaN.
+    `InvalidInputError` if a prompt is longer than the model reads or cannot be made, `InvalidLogits` if the model gives
+    NaN.
     """
     return run_to_end(answer_prepared(backend, [prepare(backend, inquiry) for inquiry in inquiries]))
 
 
-def prepare(source: PromptSource, inquiry: Inquiry) -> PreparedInquiry:
+def prepare(source: PromptSource, inquiry: DecisionRequest) -> PreparedRequest:
     """Turn an inquiry into the token ids of its prompts and options.
 
-    `InvalidInput` if a prompt is longer than the model reads, all are more than `MOST_TOKENS`, or one cannot be made.
+    `InvalidInputError` if a prompt is longer than the model reads, all are more than `MOST_TOKENS`, or one cannot be
+    made.
     """
     options, size = inquiry.options, _Size()
     made: list[list[tuple[OrderedQuestion, tuple[int, ...]]]] = []
@@ -288,7 +290,7 @@ def prepare(source: PromptSource, inquiry: Inquiry) -> PreparedInquiry:
     for number, question in enumerate(inquiry.questions):
         try:
             own = spelling_in_question(source, question, options.reading)
-        except InvalidInput as error:
+        except InvalidInputError as error:
             refusals[number] = str(error)
             continue
         for shown, ids in made[number]:
@@ -296,19 +298,19 @@ def prepare(source: PromptSource, inquiry: Inquiry) -> PreparedInquiry:
             shown_each.append((number, shown))
             # Labels stay with their places; words move with their options.
             spellings.append(tuple(own[place] for place in shown.order) if shown.spelled_out else own)
-    return PreparedInquiry(inquiry, tuple(prompts), tuple(shown_each), tuple(spellings), refusals)
+    return PreparedRequest(inquiry, tuple(prompts), tuple(shown_each), tuple(spellings), refusals)
 
 
 def answer_prepared(
-    backend: Backend, prepared: Sequence[PreparedInquiry]
-) -> Generator[int, int | None, list[InquiryAnswers]]:
+    backend: Backend, prepared: Sequence[PreparedRequest]
+) -> Generator[int, int | None, list[DecisionResponse]]:
     """Answer several inquiries together; a generator that pauses as `option_masses`, with the errors of `decide`."""
     masses = yield from read_masses(backend, prepared)
     return [_answers(*pair) for pair in zip(prepared, masses, strict=True)]
 
 
 def read_masses(
-    backend: Backend, prepared: Sequence[PreparedInquiry]
+    backend: Backend, prepared: Sequence[PreparedRequest]
 ) -> Generator[int, int | None, list[dict[int, OptionMasses]]]:
     """The masses of each inquiry's options in every order, by question number; without those that have no answer."""
     prompts = [ids for inquiry in prepared for ids in inquiry.prompts]
@@ -333,8 +335,8 @@ def run_to_end(steps: Generator[int, int | None, T]) -> T:
             return end.value  # type: ignore[no-any-return]
 
 
-def _answers(prepared: PreparedInquiry, masses: Mapping[int, OptionMasses]) -> InquiryAnswers:
-    return InquiryAnswers(
+def _answers(prepared: PreparedRequest, masses: Mapping[int, OptionMasses]) -> DecisionResponse:
+    return DecisionResponse(
         tuple(
             unanswered(question, prepared.refusals[number])
             if number in prepared.refusals
@@ -346,7 +348,7 @@ def _answers(prepared: PreparedInquiry, masses: Mapping[int, OptionMasses]) -> I
 
 
 def spelling_in_question(source: PromptSource, question: Question, reading: Reading) -> tuple[OptionSpelling, ...]:
-    """The tokens of each option, in the question's order; `InvalidInput` if two are alike or one has none."""
+    """The tokens of each option, in the question's order; `InvalidInputError` if two are alike or one has none."""
     shown = OrderedQuestion(question, tuple(range(len(question.options))), reading)
     return _spellings(source, shown.answers, reading == "labels")  # type: ignore[arg-type]
 
@@ -359,7 +361,7 @@ def _spellings(source: PromptSource, texts: tuple[str, ...], exact: bool) -> tup
 def _check_length(source: PromptSource, ids: Sequence[int]) -> None:
     limit = source.max_length
     if limit is not None and len(ids) >= limit:
-        raise InvalidInput(f"State and question have {len(ids):,} tokens; the model reads {limit:,} at most.")
+        raise InvalidInputError(f"State and question have {len(ids):,} tokens; the model reads {limit:,} at most.")
 
 
 def _check_text(source: PromptSource, text: str) -> None:
@@ -367,7 +369,7 @@ def _check_text(source: PromptSource, text: str) -> None:
     limit = source.max_length
     longest = source.vocabulary.longest_piece
     if limit is not None and len(text) > ALWAYS_TOKENISED and len(text.encode()) > limit * longest:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"State and question have {len(text):,} characters; the model reads {limit:,} tokens at most."
         )
 
@@ -381,12 +383,12 @@ class _Size:
     last: Sequence[int] = ()
 
     def add(self, ids: Sequence[int]) -> None:
-        """Count a prompt, from where it leaves the one before; `InvalidInput` if all are too many."""
+        """Count a prompt, from where it leaves the one before; `InvalidInputError` if all are too many."""
         self.read += len(ids) - _common_beginning(self.last, ids)
         self.tokenised += len(ids)
         self.last = ids
         if self.read > MOST_TOKENS or self.tokenised > MOST_SHARED_TOKENS:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"The questions have more than {MOST_TOKENS:,} tokens together, or {MOST_SHARED_TOKENS:,} with the "
                 "state counted for each. Ask fewer at a time, or in fewer orders."
             )

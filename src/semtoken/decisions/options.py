@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
+from semtoken.guarantees.exact import check_level, percent
 from semtoken.guarantees.labels import FEWEST_LABELS, FEWEST_OF_EITHER
-from semtoken.guarantees.promises import check_level, percent
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
@@ -24,8 +24,8 @@ class OptionScale:
 
     p_k becomes proportional to exp(ln p_k / T + b_k), then (n p_k + 1) / (n + K), since n labels show no certainty.
     A probability of 0 is one that the server rounded: anything up to half of its last digit. It is read as the one
-    number that fits the labels best. `InvalidInput` if T is outside [0.02, 50], a bias is no number, or there are no
-    labels.
+    number that fits the labels best. `InvalidInputError` if T is outside [0.02, 50], a bias is no number, or there are
+    no labels.
     """
 
     temperature: float
@@ -33,7 +33,7 @@ class OptionScale:
     biases: tuple[float, ...]
     """b of the formula, one for each option; all 0 where labels were too few for them."""
     n: int
-    """How many labelled answers it was fitted on."""
+    """How many labeled answers it was fitted on."""
     missing: str = ""
     """What biases would need, for people; empty where they were fitted."""
     zero: float = LEAST_LOG
@@ -47,7 +47,7 @@ class OptionScale:
             and self.n > 0
             and LEAST_LOG <= self.zero <= 0
         ):
-            raise InvalidInput("The scale of a question's options holds a number outside its range.")
+            raise InvalidInputError("The scale of a question's options holds a number outside its range.")
 
     def __call__(self, probabilities: Sequence[float] | FloatArray) -> FloatArray:
         """The calibrated probabilities, of the same shape [..., options]."""
@@ -69,12 +69,12 @@ class OptionScale:
         """Fit the scale by maximum likelihood; biases have a standard normal prior, so that they stay finite.
 
         `probabilities` [n, options] are as they were read, `labels` [n] the places of the right options. Biases need 5
-        labels of each option. `InvalidInput` if there are fewer than 30 labels; `names` are for that message.
+        labels of each option. `InvalidInputError` if there are fewer than 30 labels; `names` are for that message.
         """
         p, right = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
         n, size = p.shape
         if n < FEWEST_LABELS:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"A temperature needs {FEWEST_LABELS} labels. There are {n}: label {FEWEST_LABELS - n} more."
             )
         missing = _missing(np.bincount(right, minlength=size).tolist(), names or [str(k) for k in range(size)])
@@ -105,8 +105,9 @@ def _missing(counts: Sequence[int], names: Sequence[str]) -> str:
     return f"biases need {FEWEST_OF_EITHER} labels of each option: {shown}" if few else ""
 
 
-def agreeing(probabilities: FloatArray, chosen: int, chance: float) -> FloatArray:
-    """Probabilities [options] in which the chosen option has its chance of being right, and the others share the rest.
+def agreeing(probabilities: FloatArray, chosen: int, probability_correct: float) -> FloatArray:
+    """Probabilities [options] in which the chosen option has its probability of being right, and the others share the
+    rest.
 
     >>> agreeing(np.array([0.5, 0.3, 0.2]), 0, 0.8).tolist()
     [0.8, 0.12, 0.08]
@@ -114,7 +115,7 @@ def agreeing(probabilities: FloatArray, chosen: int, chance: float) -> FloatArra
     if len(probabilities) == 1:
         return probabilities
     shares = np.delete(probabilities, chosen)
-    return np.insert(shares / shares.sum() * (1 - chance), chosen, chance)
+    return np.insert(shares / shares.sum() * (1 - probability_correct), chosen, probability_correct)
 
 
 def _logs(probabilities: Sequence[float] | Sequence[Sequence[float]] | FloatArray, zero: float) -> FloatArray:
@@ -133,11 +134,11 @@ class PredictionSets:
     """Which options of a question belong to the set of an answer: those that are probable enough, and the best one.
 
     Option k belongs to it if its probability is at least t_k, the floor(alpha (n_k + 1))-th smallest that the right
-    option had in the n_k labelled answers where k was right. Options with too few labels share one threshold from all
-    their labels together. If labelled and new answers are exchangeable, the right option is in the set with probability
+    option had in the n_k labeled answers where k was right. Options with too few labels share one threshold from all
+    their labels together. If labeled and new answers are exchangeable, the right option is in the set with probability
     at least 1 - alpha, over all answers, and for each option with a threshold of its own (Vovk, Gammerman and Shafer
-    2005, Algorithmic Learning in a Random World; conditional on the label: Vovk 2012). `InvalidInput` if a threshold is
-    outside [0, 1].
+    2005, Algorithmic Learning in a Random World; conditional on the label: Vovk 2012). `InvalidInputError` if a
+    threshold is outside [0, 1].
     """
 
     alpha: float
@@ -150,7 +151,7 @@ class PredictionSets:
 
     def __post_init__(self) -> None:
         if not all(0 <= threshold <= 1 for threshold in self.thresholds):
-            raise InvalidInput("The threshold of a set of options lies outside [0, 1].")
+            raise InvalidInputError("The threshold of a set of options lies outside [0, 1].")
 
     def __call__(self, probabilities: Sequence[float]) -> tuple[int, ...]:
         """The places of the options in the set, of one answer."""
@@ -160,7 +161,7 @@ class PredictionSets:
 
     @property
     def statement(self) -> str:
-        """What the sets promise, as a sentence."""
+        """What the sets guarantee, as a sentence."""
         n = self.shared + sum(self.labels)
         if not any(self.thresholds):
             few = f"{n:,} labels are too few for {percent(self.alpha)}, {labels_for_sets(self.alpha):,} are needed"
@@ -175,7 +176,7 @@ class PredictionSets:
 
     @classmethod
     def fit(cls, probabilities: Sequence[Sequence[float]], labels: Sequence[int], alpha: float = 0.1) -> PredictionSets:
-        """Fit the thresholds; `InvalidInput` if alpha is not in (0, 1), or there are no labels.
+        """Fit the thresholds; `InvalidInputError` if alpha is not in (0, 1), or there are no labels.
 
         `probabilities` [n, options] are as they were read, not after a scale that was fitted on the same labels;
         `labels` [n] are the places of the right options. At most a share `alpha` of the sets may lack the right option.
@@ -183,7 +184,9 @@ class PredictionSets:
         check_level(alpha, "alpha")
         p, right = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
         if p.ndim != 2 or len(p) != len(right) or not len(right):
-            raise InvalidInput("Sets of options need the probabilities of all options, and a label, of each answer.")
+            raise InvalidInputError(
+                "Sets of options need the probabilities of all options, and a label, of each answer."
+            )
         of_right = p[np.arange(len(right)), right]
         own = [right == k for k in range(p.shape[1])]
         enough = [_rank(int(mask.sum()), alpha) > 0 for mask in own]

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from semtoken.choices import Reading
 from semtoken.core.engine_tokens.token_names import MARKUP
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.inputs import shown, text
 
 MOST_OPTIONS = 255
@@ -73,7 +73,7 @@ class Predicate:
 class Choice:
     """A question which of several options is right: texts, true or false, or `Option` objects with a description.
 
-    `InvalidInput` if there are no options, more than 255, or one occurs twice. True and "true" are two options.
+    `InvalidInputError` if there are no options, more than 255, or one occurs twice. True and "true" are two options.
     """
 
     kind: ClassVar[QuestionKind] = "choice"
@@ -87,7 +87,7 @@ class Choice:
         _check_name(self.name)
         options = tuple(map(_option, _ordered_options(self.choices, "A choice", "options", MOST_OPTIONS)))
         if len({(type(option.value), option.value) for option in options}) < len(options):
-            raise InvalidInput("A choice has the same option twice: each must be unique.")
+            raise InvalidInputError("A choice has the same option twice: each must be unique.")
         object.__setattr__(self, "choices", options)
 
     @property
@@ -100,7 +100,7 @@ class Choice:
 class Score:
     """A question how much, with n levels from least to most. Its answer is the expected level, from 0 to n - 1.
 
-    `InvalidInput` if there is no level, or more than 10.
+    `InvalidInputError` if there is no level, or more than 10.
     """
 
     kind: ClassVar[QuestionKind] = "score"
@@ -131,7 +131,9 @@ DEFAULT_READING: Reading = "labels"
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """How the probabilities of options are read: by labels or words, and in how many orders; else `InvalidInput`."""
+    """How the probabilities of options are read: by labels or words, and in how many orders; else
+    `InvalidInputError`.
+    """
 
     reading: Reading = DEFAULT_READING
     orders: int | None = 1
@@ -139,27 +141,27 @@ class ReadingOptions:
 
     def __post_init__(self) -> None:
         if not isinstance(self.reading, str) or self.reading not in ("labels", "words"):
-            raise InvalidInput(f"'reading' must be 'labels' or 'words', got {shown(self.reading)}.")
+            raise InvalidInputError(f"'reading' must be 'labels' or 'words', got {shown(self.reading)}.")
         if self.orders is not None and (
             isinstance(self.orders, bool) or not isinstance(self.orders, int) or self.orders < 1
         ):
-            raise InvalidInput(f"'orders' must be a whole number from 1 on, or all, got {shown(self.orders)}.")
+            raise InvalidInputError(f"'orders' must be a whole number from 1 on, or all, got {shown(self.orders)}.")
 
 
 READ_AS_USUAL = ReadingOptions()
 
 
 def as_text(content: Any) -> str:
-    """What the model reads: a text as it is, "" for None, else JSON; `InvalidInput` if it has none in UTF-8."""
+    """What the model reads: a text as it is, "" for None, else JSON; `InvalidInputError` if it has none in UTF-8."""
     if content is None:
         return ""
     try:
         written = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, allow_nan=False)
         written.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"A text holds half a character (a lone surrogate): {ascii(content)[:60]}.") from error
+        raise InvalidInputError(f"A text holds half a character (a lone surrogate): {ascii(content)[:60]}.") from error
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"This cannot be written as JSON: {type(content).__name__!a}.") from error
+        raise InvalidInputError(f"This cannot be written as JSON: {type(content).__name__!a}.") from error
     return written
 
 
@@ -172,7 +174,7 @@ def question_values(question: Question) -> dict[str, Any]:
 
 
 def question_from(values: Any, name: str | None = None) -> Question:
-    """A question from the plain values of a file; `InvalidInput` if they do not describe one."""
+    """A question from the plain values of a file; `InvalidInputError` if they do not describe one."""
     try:
         options = [Option(option["value"], option["name"], option["description"]) for option in values["options"]]
         if values["kind"] == "predicate":
@@ -183,8 +185,8 @@ def question_from(values: Any, name: str | None = None) -> Question:
         if values["kind"] == "score":
             return Score(values["instructions"], options, name)
     except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(f"A question cannot be read: {error}") from error
-    raise InvalidInput(f"A question is a predicate, a choice or a score, not {values['kind']!a}.")
+        raise InvalidInputError(f"A question cannot be read: {error}") from error
+    raise InvalidInputError(f"A question is a predicate, a choice or a score, not {values['kind']!a}.")
 
 
 def same_value(one: Any, other: Any) -> bool:
@@ -195,7 +197,9 @@ def same_value(one: Any, other: Any) -> bool:
 def _option(given: Any) -> Option:
     if isinstance(given, Option):
         if not isinstance(given.value, str | bool):
-            raise InvalidInput(f"The value of an option is a text, true or false; got {type(given.value).__name__}.")
+            raise InvalidInputError(
+                f"The value of an option is a text, true or false; got {type(given.value).__name__}."
+            )
         return Option(
             given.value, _checked_text(given.name, "an option"), _checked_text(given.description, "a description")
         )
@@ -219,13 +223,15 @@ def _checked_text(given: Any, what: str) -> str:
 def _ordered_options(given: Any, what: str, of_what: str, most: int) -> tuple[Any, ...]:
     """Options in their order, from anything that has one."""
     if isinstance(given, str | bytes | Mapping | Set) or not isinstance(given, Iterable):
-        raise InvalidInput(f"{what} needs a list of {of_what}; got {type(given).__name__}.")
+        raise InvalidInputError(f"{what} needs a list of {of_what}; got {type(given).__name__}.")
     try:
         options = tuple(islice(given, most + 1))
     except Exception as error:  # an array without dimensions says that it is iterable
-        raise InvalidInput(f"{what} needs a list of {of_what}; got {type(given).__name__}.") from error
+        raise InvalidInputError(f"{what} needs a list of {of_what}; got {type(given).__name__}.") from error
     if not 1 <= len(options) <= most:
-        raise InvalidInput(f"{what} needs 1 to {most} {of_what}; got {'none' if not options else f'more than {most}'}.")
+        raise InvalidInputError(
+            f"{what} needs 1 to {most} {of_what}; got {'none' if not options else f'more than {most}'}."
+        )
     return options
 
 
@@ -341,8 +347,8 @@ def without_markup(text: str) -> str:
 def prompt_tokens(tokenizer: Any, text: str) -> list[int]:
     """The token ids of a text as the user's message in the chat template; control tokens in it stay plain text.
 
-    Without a template the model continues the text after "Answer:". `InvalidInput` if the template fails, or the text
-    holds a control token and the tokenizer cannot tell it from text.
+    Without a template the model continues the text after "Answer:". `InvalidInputError` if the template fails, or the
+    text holds a control token and the tokenizer cannot tell it from text.
     """
     if not getattr(tokenizer, "chat_template", None):
         return plain_tokens(tokenizer, continued_text(text))
@@ -356,16 +362,16 @@ def prompt_tokens(tokenizer: Any, text: str) -> list[int]:
         _refuse_control_tokens(tokenizer, text)
         rendered = tokenizer.apply_chat_template(messages, tokenize=False, **options)
         return [int(token) for token in tokenizer(rendered, add_special_tokens=False)["input_ids"]]
-    except InvalidInput:
+    except InvalidInputError:
         raise
     except Exception as error:  # templates are programs of the model's authors and raise what they like
-        raise InvalidInput(f"The chat template refuses the question: {error}") from error
+        raise InvalidInputError(f"The chat template refuses the question: {error}") from error
 
 
 def plain_tokens(tokenizer: Any, text: str) -> list[int]:
     """The token ids of a text with control tokens read as plain text, so that users cannot insert them.
 
-    `InvalidInput` if the tokenizer cannot do that and the text holds one.
+    `InvalidInputError` if the tokenizer cannot do that and the text holds one.
     """
     if hasattr(tokenizer, "backend_tokenizer"):
         return list(tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
@@ -376,6 +382,6 @@ def plain_tokens(tokenizer: Any, text: str) -> list[int]:
 def _refuse_control_tokens(tokenizer: Any, text: str) -> None:
     tokens: Sequence[str] = getattr(tokenizer, "all_special_tokens", ())
     if control_tokens := [token for token in tokens if token and token in text]:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"A text of the request holds {control_tokens[0]!r}, which is a control token of this model."
         )

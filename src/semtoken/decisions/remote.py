@@ -23,7 +23,7 @@ import numpy as np
 
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.engine_tokens import TopStep, TopToken
-from semtoken.decisions.answers import AnsweredQuestion, answer_from_masses, in_all_orders, unanswered, unwrapped
+from semtoken.decisions.answers import Answer, answer_from_masses, in_all_orders, unanswered, unwrapped
 from semtoken.decisions.questions import (
     READ_AS_USUAL,
     OrderedQuestion,
@@ -55,8 +55,8 @@ from semtoken.decisions.wire.shapes import (
     says_no_route,
     wants_another_shape,
 )
-from semtoken.errors import BackendError, InvalidInput, SemtokenError
-from semtoken.replies import Payload, read_payload
+from semtoken.errors import BackendError, InvalidInputError, SemtokenError
+from semtoken.replies import Reply, read_reply
 from semtoken.replies.formats import ProbeQuestion, Shape, known_shapes
 from semtoken.replies.formats.registry import shape_at
 from semtoken.support.arrays import FloatArray
@@ -75,7 +75,7 @@ NOT_LISTED = "None of its options is surely among the tokens that the server lis
 
 Masses: TypeAlias = tuple[FloatArray, FloatArray]
 """Least and greatest mass of each option, in the order of the question."""
-Asker: TypeAlias = Callable[[Any, Mapping[str, Question], ReadingOptions], dict[str, AnsweredQuestion]]
+Asker: TypeAlias = Callable[[Any, Mapping[str, Question], ReadingOptions], dict[str, Answer]]
 """Asks questions, given by name, about a state, and returns their answers by name."""
 BEST, FEWER = 20, 5
 """Most log-probabilities that common APIs give for each token, and that others, such as TGI, give."""
@@ -125,32 +125,32 @@ class AskedText:
         """
         try:
             spellings = spellings_of(self.shown.answers, tokenizer, vocabulary, exact=self.exact)
-        except InvalidInput:
+        except InvalidInputError:
             return None
         alone = all(option.tokens.size and not option.going_on.size for option in spellings)
         return OptionReader(spellings) if alone else None
 
-    def masses(self, reply: Payload, vocabulary: Vocabulary | None = None) -> Masses:
+    def masses(self, reply: Reply, vocabulary: Vocabulary | None = None) -> Masses:
         """Lower and upper bound of the probability of each option, from the best tokens in the server's reply.
 
-        With a `vocabulary`, tokens that the server names by ids alone are known. `InvalidInput` if the reply has no
-        log-probabilities, `InvalidLogits` if a number is no log-probability.
+        With a `vocabulary`, tokens that the server names by ids alone are known. `InvalidInputError` if the reply has
+        no log-probabilities, `InvalidLogits` if a number is no log-probability.
         """
         steps = self._steps(reply)
         if vocabulary is not None:
             steps = [_spelled_out(step, vocabulary) for step in steps]
         return self._in_order(masses_from_top_tokens(self.shown.answers, steps, exact=self.exact))
 
-    def named_masses(self, reply: Payload, reader: OptionReader) -> Masses | None:
+    def named_masses(self, reply: Reply, reader: OptionReader) -> Masses | None:
         """As `masses`, from a reply to a request for the tokens of the `reader`; None if they are not all listed."""
         masses = masses_from_named_tokens(reader, self._steps(reply)[0])
         return None if masses is None else self._in_order(masses)
 
-    def _steps(self, reply: Payload) -> list[TopStep]:
+    def _steps(self, reply: Reply) -> list[TopStep]:
         segments = reply.choices[0].segments
         steps = [step for segment in segments for step in segment.steps]
         if not steps:
-            raise InvalidInput(segments[0].problem or "The reply holds no log-probabilities.")
+            raise InvalidInputError(segments[0].problem or "The reply holds no log-probabilities.")
         return steps
 
     def _in_order(self, masses: Masses) -> Masses:
@@ -179,7 +179,7 @@ class AskedTexts:
     refusals: Mapping[int, str] = field(default_factory=dict)
     """Why a question cannot be asked, by its number."""
 
-    def answers(self, masses: Sequence[Masses]) -> list[AnsweredQuestion]:
+    def answers(self, masses: Sequence[Masses]) -> list[Answer]:
         """Answer the questions from the probabilities that were read for each prompt."""
         known = in_all_orders(zip((text.number for text in self.texts), masses, strict=True))
         whys = {number: NOT_LISTED for number, bounds in known.items() if not bounds.low.any()} | dict(self.refusals)
@@ -190,7 +190,7 @@ class AskedTexts:
 
 
 def asked_texts(state: str, questions: Sequence[Question], options: ReadingOptions) -> AskedTexts:
-    """Make the prompts for questions about a state; `InvalidInput` if they are too many or too long together."""
+    """Make the prompts for questions about a state; `InvalidInputError` if they are too many or too long together."""
     texts: list[AskedText] = []
     refusals: dict[int, str] = {}
     size = 0
@@ -198,14 +198,14 @@ def asked_texts(state: str, questions: Sequence[Question], options: ReadingOptio
         shown = [OrderedQuestion(question, order, options.reading) for order in orders_of(question, options.orders)]
         try:
             surfaces_of(shown[0].answers, exact=options.reading == "labels")
-        except InvalidInput as error:
+        except InvalidInputError as error:
             refusals[number] = str(error)
             continue
         texts += [AskedText(number, ordered) for ordered in shown]
         of_options = sum(len(option.line) for option in question.options)
         size += len(shown) * (len(state) + len(question.instructions) + of_options)
         if len(texts) > MOST_TEXTS or size > MOST_SENT:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"The questions take more than {MOST_TEXTS:,} requests, or {MOST_SENT:,} characters in all of them. "
                 "Ask fewer at a time, or in fewer orders."
             )
@@ -229,8 +229,8 @@ def asker_of_endpoint(
     whole API, such as `http://localhost:8000/v1`, stands for the first of these that answers. If the server refuses the
     fields of the first way, `say` is called once, with a sentence that names the other way.
 
-    `InvalidInput` if nothing that can be asked has such an address; the function raises `BackendError` if the server
-    gives no answers. Several threads may call it at a time.
+    `InvalidInputError` if nothing that can be asked has such an address; the function raises `BackendError` if the
+    server gives no answers. Several threads may call it at a time.
     """
     parts = split_address(url)
     path = parts.path.rstrip("/")
@@ -246,7 +246,7 @@ def asker_of_endpoint(
     if shape is not None:
         return _AskTexts(url, server, shape, top)
     if not (path == "" or path.endswith("/v1")):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"An endpoint ends with /v1, /v1/decisions or /v1/systemone, or it is that of an API for texts such as "
             f"/v1/chat/completions; got {url!r:.80}."
         )
@@ -304,16 +304,14 @@ class _AskTyped:
         """The name of this way in messages."""
         return self.shape.what
 
-    def __call__(
-        self, state: Any, questions: Mapping[str, Question], options: ReadingOptions
-    ) -> dict[str, AnsweredQuestion]:
+    def __call__(self, state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, Answer]:
         body = self.shape.body(state, questions)
         if options != READ_AS_USUAL:  # other servers do not know the key of this package
             body = {KEY: {"reading": options.reading, "orders": options.orders or "all"}, **body}
         reply = self.server.post(self.url, body, may_refuse=self.may_refuse)
         try:
             return dict(zip(questions, self.shape.answers(questions, reply), strict=True))
-        except InvalidInput as error:
+        except InvalidInputError as error:
             raise BackendError(f"{shown_address(self.url)} gave no answers to these questions: {error}") from error
 
 
@@ -332,16 +330,14 @@ class _AskTexts:
         """The name of this way in messages."""
         return f"texts from {self.shape.path}"
 
-    def __call__(
-        self, state: Any, questions: Mapping[str, Question], options: ReadingOptions
-    ) -> dict[str, AnsweredQuestion]:
+    def __call__(self, state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, Answer]:
         told = as_text(state)
         asked = asked_texts(told, list(questions.values()), options)
         masses = []
         for text in asked.texts:
             reply = self._reply(text, told)
             try:
-                masses.append(text.masses(read_payload(reply)))
+                masses.append(text.masses(read_reply(reply)))
             except SemtokenError as error:
                 name = list(questions)[text.number]
                 raise BackendError(
@@ -378,9 +374,7 @@ class _FirstThatAnswers:
         self._found: _AskTyped | _AskTexts | None = None
         self._looking = Lock()
 
-    def __call__(
-        self, state: Any, questions: Mapping[str, Question], options: ReadingOptions
-    ) -> dict[str, AnsweredQuestion]:
+    def __call__(self, state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, Answer]:
         with self._looking:  # one thread finds the way, the others wait for it
             if self._found is None:
                 return self._first_answers(state, questions, options)
@@ -388,7 +382,7 @@ class _FirstThatAnswers:
 
     def _first_answers(
         self, state: Any, questions: Mapping[str, Question], options: ReadingOptions
-    ) -> dict[str, AnsweredQuestion]:
+    ) -> dict[str, Answer]:
         refused: _OtherShape | None = None
         for way in self._ways:
             try:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
 from semtoken.decisions.answers import (
-    AnsweredQuestion,
+    Answer,
     AskedQuestion,
     DecisionRecord,
     answer_values,
@@ -29,7 +29,7 @@ from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
 from semtoken.decisions.deciding import as_question, decide_about
 from semtoken.decisions.questions import Choice, Question, ReadingOptions
 from semtoken.decisions.remote import Asker
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.models.base import Backend
 from semtoken.support.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
 from semtoken.support.files.safe_files import JsonLine, dump_json, locked, read_json_lines, reading_errors, replace_text
@@ -38,20 +38,20 @@ from semtoken.support.http_client import AT_ONCE
 
 
 def read_questions(path: Path) -> dict[str, Question]:
-    """Read questions by name from a YAML or JSON file; `InvalidInput` if it cannot be read or holds none."""
+    """Read questions by name from a YAML or JSON file; `InvalidInputError` if it cannot be read or holds none."""
     questions = read_yaml(path)
     if not isinstance(questions, dict) or not questions:
-        raise InvalidInput(f"{path} must hold questions by their names.")
+        raise InvalidInputError(f"{path} must hold questions by their names.")
     return {str(name): _question(path, str(name), question) for name, question in questions.items()}
 
 
 def _question(path: Path, name: str, record: Any) -> Question:
     try:
         return as_question(record, name)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         place = ".".join(str(part) for part in getattr(error, "place", ()) if part != name)
         field = f", {place}" if place else ""
-        raise InvalidInput(f"{path}, question {name!r}{field}: {str(error).rstrip('.')}.") from error
+        raise InvalidInputError(f"{path}, question {name!r}{field}: {str(error).rstrip('.')}.") from error
 
 
 def are_items(source: Path) -> bool:
@@ -71,7 +71,7 @@ class DecisionSink(Protocol):
     """An object to which the answers of a run are also given, such as a journal."""
 
     def __call__(
-        self, answer: AnsweredQuestion, options: ReadingOptions, block: Mapping[str, Any], *, place: str, state: Any
+        self, answer: Answer, options: ReadingOptions, block: Mapping[str, Any], *, place: str, state: Any
     ) -> None:
         """Keep one answer: how it was read, what a calibrator said, where the state stands, and the state."""
 
@@ -80,7 +80,7 @@ class DecisionSink(Protocol):
 class DecisionJob:
     """A file of states, the questions about each, and the file of their answers.
 
-    With a `calibrator` each answer gets its chance and decision; `keep` is given each answer, too.
+    With a `calibrator` each answer gets its probability and decision; `keep` is given each answer, too.
     """
 
     source: Path
@@ -101,7 +101,9 @@ class DecisionJob:
             return self.target.read_bytes().count(b"\n")
 
     def check(self) -> None:
-        """Remove a cut-off last line; `InvalidInput` if the output belongs to another job, or another run writes it."""
+        """Remove a cut-off last line; `InvalidInputError` if the output belongs to another job, or another run writes
+        it.
+        """
         if self.target.exists():
             with self._alone():
                 self._settled()
@@ -118,7 +120,7 @@ class DecisionJob:
     def run(self, ask: Asker, at_once: int = 1) -> int:
         """Answer the remaining lines, `at_once` at a time, writing each one at once and in order; returns how many.
 
-        Lines that are written stay. `InvalidInput` if a line cannot be read or the output is another input's,
+        Lines that are written stay. `InvalidInputError` if a line cannot be read or the output is another input's,
         `BackendError` if the server gives none.
         """
         written = 0
@@ -146,16 +148,18 @@ class DecisionJob:
         return total - done
 
     def answered(self, line: JsonLine, ask: Asker) -> bytes:
-        """The output line with the answers about the state in an input line; `InvalidInput` if that cannot be read."""
+        """The output line with the answers about the state in an input line; `InvalidInputError` if that cannot be
+        read.
+        """
         return self._written(*self._asked(ask, line))
 
-    def _asked(self, ask: Asker, line: JsonLine) -> tuple[JsonLine, dict[str, AnsweredQuestion]]:
+    def _asked(self, ask: Asker, line: JsonLine) -> tuple[JsonLine, dict[str, Answer]]:
         if line.fault or not isinstance(line.value, dict) or "state" not in line.value:
             why = line.fault or 'it needs the field "state".'
-            raise InvalidInput(f"{self.source}, line {line.number}: {why}")
+            raise InvalidInputError(f"{self.source}, line {line.number}: {why}")
         return line, ask(line.value["state"], self.questions, self.options)
 
-    def _written(self, line: JsonLine, answers: Mapping[str, AnsweredQuestion]) -> bytes:
+    def _written(self, line: JsonLine, answers: Mapping[str, Answer]) -> bytes:
         values = {name: answer_values(answer, self.options) for name, answer in answers.items()}
         blocks = dict(zip(answers, blocks_of(self.calibrator, list(answers.values()), self.options), strict=True))
         if self.keep is not None:
@@ -178,7 +182,9 @@ class DecisionJob:
                 with suppress(ValueError):  # it holds half a character, and is refused when it is asked about
                     own = dump_json(item | {"answers": 0}).partition(b'"answers": 0')[0]
             if not own or not (own.startswith(rest) or rest.startswith(own)):
-                raise InvalidInput(f"{self.target} ends in a line that is no answer of this job. Name another output.")
+                raise InvalidInputError(
+                    f"{self.target} ends in a line that is no answer of this job. Name another output."
+                )
             with self.target.open("r+b") as file:
                 file.truncate(kept)
 
@@ -191,7 +197,7 @@ class DecisionJob:
             written = there.value if isinstance(there.value, dict) else {}
             same = isinstance(item.value, dict) and written.get("state") == item.value.get("state")
             if not same or not self._are_answers(written.get("answers")):
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"{self.target}, line {there.number}: the answer is to another item or question, or was read in "
                     "another way. Name another output."
                 )
@@ -258,12 +264,12 @@ def ask_again(
     reworded: Mapping[str, Question] | None = None,
     most: int = 100,
 ) -> AskedAgain:
-    """Ask a server all questions of a calibrator about the states in a file, to see whether its promises hold there.
+    """Ask a server all questions of a calibrator about the states in a file, to see whether its guarantees hold there.
 
     `source` has lines with `state` and `labels`. Answers that are in `target` are kept; those to variants are written
     beside it: about the first `most` items, `reworded` questions (same names and options), and choices with their
-    options turned by half. `InvalidInput` if the calibrator does not know its questions, or holds two of one name or
-    several ways of reading; `BackendError` if the server gives no answers.
+    options turned by half. `InvalidInputError` if the calibrator does not know its questions, or holds two of one name
+    or several ways of reading; `BackendError` if the server gives no answers.
     """
     questions, options = _questions(calibrator)
     DecisionJob(source, target, questions, options).run(ask, AT_ONCE)
@@ -275,7 +281,7 @@ def ask_again(
     variants: dict[str, Mapping[str, Question]] = {TURNED: turned}
     if reworded is not None:
         if unknown := set(reworded) - set(questions):
-            raise InvalidInput(f"The calibrator has no question {min(unknown)!r:.60}.")
+            raise InvalidInputError(f"The calibrator has no question {min(unknown)!r:.60}.")
         variants[REWORDED] = reworded
     records_by_variant: dict[str, Sequence[DecisionRecord]] = {}
     for how, others in variants.items():
@@ -305,14 +311,14 @@ def _questions(calibrator: DecisionCalibrator) -> tuple[dict[str, Question], Rea
     names = {fingerprint: side.name for (fingerprint, _), side in calibrator.sides.items()}
     missing = [name for fingerprint, name in names.items() if fingerprint not in calibrator.questions]
     if missing:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"The calibrator does not know the words of {missing[0]!r:.60}: it was fitted on answers that do not hold "
             "them. Ask the server with `semtoken decide --base-url`, and audit its file."
         )
     asked = list(calibrator.questions.values())
     questions = {names[fingerprint]: question.question for fingerprint, question in calibrator.questions.items()}
     if len(questions) < len(asked) or len({question.options for question in asked}) > 1:
-        raise InvalidInput(
+        raise InvalidInputError(
             "The calibrator holds two questions of one name, or several ways of reading. Fit one for each, or audit "
             "files of answers."
         )

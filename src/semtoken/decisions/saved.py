@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.decisions.answers import (
-    AnsweredQuestion,
+    Answer,
     DecisionRecord,
     answer_values,
     plain,
@@ -18,7 +18,7 @@ from semtoken.decisions.answers import (
 )
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.questions import READ_AS_USUAL, Choice, Option, Predicate, Question, ReadingOptions, Score
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.ids import IDS
 from semtoken.replies.checking.replies import STANDARD_INPUT, found_replies
 from semtoken.support.files.record_files import read_cells
@@ -63,7 +63,7 @@ def are_decisions(sources: Sequence[str]) -> bool:
     """Whether the first of some saved replies answers typed questions."""
     try:
         first = next(_lines([source for source in sources if source != STANDARD_INPUT]), None)
-    except InvalidInput:
+    except InvalidInputError:
         return False
     return first is not None and first.reply is not None
 
@@ -90,18 +90,18 @@ def saved_decisions(
     the replies in order. Without `questions`, by name, they are taken from the request beside a reply, or are known by
     their names and options alone.
 
-    `InvalidInput` if something cannot be read, no reply answers typed questions, or a label belongs to no reply.
+    `InvalidInputError` if something cannot be read, no reply answers typed questions, or a label belongs to no reply.
     """
     lines = [line for line in _lines(sources) if line.reply is not None]
     if not lines:
-        raise InvalidInput(f"{', '.join(sources)}: no reply answers typed questions.")
+        raise InvalidInputError(f"{', '.join(sources)}: no reply answers typed questions.")
     right = _labels_of(lines, labels)
     decisions: list[SavedDecision] = []
     for line, own in zip(lines, right, strict=True):
         try:
             decisions += _answers(line, own, questions)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(f"{line.where}: {error or 'it cannot be read'}") from error
+            raise InvalidInputError(f"{line.where}: {error or 'it cannot be read'}") from error
     return decisions
 
 
@@ -109,7 +109,7 @@ def decision_rows(
     decisions: Sequence[SavedDecision], calibrator: DecisionCalibrator | None = None
 ) -> list[dict[str, Any]]:
     """Rows of a table, the least probable choice first; equal ones in the order in which they were saved."""
-    ranked = sorted(decisions, key=lambda decision: decision.record.log_score)
+    ranked = sorted(decisions, key=lambda decision: decision.record.log_confidence)
     return [
         {
             "rank": rank,
@@ -117,7 +117,7 @@ def decision_rows(
             "question": decision.record.name,
             "value": decision.record.values[decision.record.best],
             "probability": max(decision.record.probabilities),
-            "allowed_mass": decision.block.get("allowed_mass"),
+            "option_mass": decision.block.get("option_mass"),
             "flags": list((decision.block.get("flags") or {}).values()),
             "correct": None if decision.record.label is None else decision.record.correct,
             **({} if calibrator is None else calibrator.block(decision.record)),
@@ -131,8 +131,8 @@ def _lines(sources: Sequence[str]) -> Iterator[_SavedLine]:
     for reply in found_replies(list(sources)):
         try:
             value = reply.parsed()
-        except InvalidInput as error:
-            raise InvalidInput(f"{reply.where}: {error}") from error
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{reply.where}: {error}") from error
         if isinstance(value, Mapping):
             given = next((value[name] for name in IDS if isinstance(value.get(name), str | int)), None)
             is_reply = "answers" in value and not _is_own(value) and "custom_id" not in value
@@ -152,7 +152,7 @@ def _answers(
     reply = line.reply or {}
     if _is_own(reply):
         blocks = {
-            name: {k: v for k, v in fields.items() if k in ("allowed_mass", "flags")}
+            name: {k: v for k, v in fields.items() if k in ("option_mass", "flags")}
             for name, fields in reply["answers"].items()
         }
         made: Mapping[str, Any] = {**line.value, **({"labels": dict(labels)} if labels else {})}
@@ -163,7 +163,7 @@ def _answers(
         asked_with = line.value.get("request") or {}
         state = line.value.get("state", asked_with.get("state", asked_with.get("input", {"id": line.id})))
         if unasked := set(labels) - set(values):
-            raise InvalidInput(f"the label is of a question {min(unasked)!r:.60} that was not asked.")
+            raise InvalidInputError(f"the label is of a question {min(unasked)!r:.60} that was not asked.")
         made = {"state": state, "labels": labels, "answers": values}
     for record in records_of(made):
         yield SavedDecision(line.id, line.where, record, blocks.get(record.name, {}))
@@ -185,7 +185,7 @@ def _one(asked: Mapping[str, Question] | None, name: str) -> Question | None:
     if asked is None:
         return None
     if name not in asked:
-        raise InvalidInput(f"there is no question {name!r:.60}: the questions are {', '.join(asked)}.")
+        raise InvalidInputError(f"there is no question {name!r:.60}: the questions are {', '.join(asked)}.")
     return asked[name]
 
 
@@ -232,7 +232,7 @@ def _guessed(name: str, given: Mapping[str, Any]) -> Question:
 
 def _read(
     reply: Mapping[str, Any], questions: Mapping[str, Question]
-) -> Iterator[tuple[str, tuple[AnsweredQuestion, ReadingOptions]]]:
+) -> Iterator[tuple[str, tuple[Answer, ReadingOptions]]]:
     from semtoken.decisions.wire.extension import KEY, answers_in
     from semtoken.decisions.wire.shapes import OPENAI, SGLANG, SYSTEM_ONE
 
@@ -259,15 +259,15 @@ def _labels_of(lines: Sequence[_SavedLine], path: Path | None) -> list[Mapping[s
     rows = list(_csv_rows(path) if path.suffix.lower() == ".csv" else _json_rows(path))
     if all(row.id is None for row in rows):
         if len(rows) != len(lines):
-            raise InvalidInput(f"{path} has {len(rows):,} lines without ids for {len(lines):,} replies.")
+            raise InvalidInputError(f"{path} has {len(rows):,} lines without ids for {len(lines):,} replies.")
         return [row.labels for row in rows]
     known = _joined(rows)
     ids = [line.id for line in lines]
     if len(set(ids)) < len(ids):
         twice = next(identifier for number, identifier in enumerate(ids) if identifier in ids[:number])
-        raise InvalidInput(f"Two replies have the id {twice!r:.60}, so labels cannot be joined by it.")
+        raise InvalidInputError(f"Two replies have the id {twice!r:.60}, so labels cannot be joined by it.")
     if lost := set(known) - set(ids):
-        raise InvalidInput(f"{path}: no reply has the id {min(lost)!r:.60}. The first reply has {ids[0]!r:.60}.")
+        raise InvalidInputError(f"{path}: no reply has the id {min(lost)!r:.60}. The first reply has {ids[0]!r:.60}.")
     return [known.get(identifier, {}) for identifier in ids]
 
 
@@ -281,16 +281,16 @@ class _LabelRow:
 
 
 def _joined(rows: Sequence[_LabelRow]) -> dict[str, dict[str, Any]]:
-    """The labels by id; `InvalidInput` if a row has no id, or two rows contradict each other."""
+    """The labels by id; `InvalidInputError` if a row has no id, or two rows contradict each other."""
     known: dict[str, dict[str, Any]] = {}
     places: dict[tuple[str, str], str] = {}
     for row in rows:
         if row.id is None:
-            raise InvalidInput(f"{row.where}: it has no id, which other lines have.")
+            raise InvalidInputError(f"{row.where}: it has no id, which other lines have.")
         own = known.setdefault(row.id, {})
         for question, label in row.labels.items():
             if question in own and own[question] != label:
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"{row.where}: {row.id!r:.60} has the label {label!r:.40} for {question!r:.60}, and "
                     f"{own[question]!r:.40} at {places[row.id, question]}. Leave one of them out."
                 )
@@ -303,9 +303,9 @@ def _json_rows(path: Path) -> Iterator[_LabelRow]:
     for line in read_json_lines(path):
         value, where = line.value, f"{path}, line {line.number}"
         if line.fault:
-            raise InvalidInput(f"{where}: {line.fault}")
+            raise InvalidInputError(f"{where}: {line.fault}")
         if not isinstance(value, Mapping) or not isinstance(value.get("labels"), Mapping):
-            raise InvalidInput(f'{where}: a line is like {{"id": "7", "labels": {{"refund": false}}}}.')
+            raise InvalidInputError(f'{where}: a line is like {{"id": "7", "labels": {{"refund": false}}}}.')
         identifier = next((value[name] for name in IDS if value.get(name) is not None), None)
         labels = {question: label for question, label in value["labels"].items() if label is not None}
         yield _LabelRow(where, None if identifier is None else str(identifier), labels)
@@ -315,6 +315,6 @@ def _csv_rows(path: Path) -> Iterator[_LabelRow]:
     for number, cells, fault in read_cells(path):
         where = f"{path}, line {number}"
         if fault:
-            raise InvalidInput(f"{where}: {fault}.")
+            raise InvalidInputError(f"{where}: {fault}.")
         identifier = next((cells[name] for name in IDS if cells.get(name)), None)
         yield _LabelRow(where, identifier, {n: text for n, text in cells.items() if n not in IDS and text.strip()})

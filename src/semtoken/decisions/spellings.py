@@ -32,7 +32,7 @@ from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.engine_tokens.checked_list import OVERFULL, check_number, overfull
 from semtoken.core.engine_tokens.top_steps import is_given, spelling
 from semtoken.decisions.questions import plain_tokens
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import FloatArray, IdArray
 
 Path: TypeAlias = tuple[int, ...]
@@ -61,7 +61,7 @@ class OptionSpelling:
 def spellings_of(texts: Sequence[str], tokenizer: Any, vocabulary: Vocabulary, *, exact: bool) -> list[OptionSpelling]:
     """The token sequences that spell each option; unless `exact`, also in upper or lower case and behind a blank.
 
-    `InvalidInput` if two options cannot be told apart, or one cannot be written with this tokenizer.
+    `InvalidInputError` if two options cannot be told apart, or one cannot be written with this tokenizer.
     """
     surfaces = surfaces_of(texts, exact=exact)
     return [
@@ -77,15 +77,15 @@ def spellings_of(texts: Sequence[str], tokenizer: Any, vocabulary: Vocabulary, *
 def surfaces_of(texts: Sequence[str], *, exact: bool) -> list[str]:
     """The part of each text that counts: all of it, or all but case and surrounding blanks.
 
-    `InvalidInput` if two of them are equal, or one is empty.
+    `InvalidInputError` if two of them are equal, or one is empty.
     """
     surfaces = [text if exact else normalize(text) for text in texts]
     first: dict[str, int] = {}
     for place, surface in enumerate(surfaces):
         if not surface.strip():
-            raise InvalidInput(f"Option {place} has no text, so nothing that the model says can mean it.")
+            raise InvalidInputError(f"Option {place} has no text, so nothing that the model says can mean it.")
         if surface in first:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"The options {texts[first[surface]]!r:.60} and {texts[place]!r:.60} cannot be told apart by their "
                 "words: they differ in case or blanks at most. Name them otherwise, or read labels."
             )
@@ -105,7 +105,7 @@ def _longer(text: str, surface: str, tokenizer: Any, vocabulary: Vocabulary, exa
     sequences = {ids for variant in variants if len(ids := _canonical(variant, tokenizer)) > 1}
     spelled = {ids for ids in sequences if _surface(vocabulary.decode(ids), exact) == surface}
     if not spelled and not _single_tokens(text, surface, tokenizer, vocabulary, exact).size:
-        raise InvalidInput(f"The option {text!r:.60} cannot be written with the tokens of this model.")
+        raise InvalidInputError(f"The option {text!r:.60} cannot be written with the tokens of this model.")
     return tuple(sorted(spelled))
 
 
@@ -258,7 +258,7 @@ def masses_from_top_tokens(
 ) -> tuple[FloatArray, FloatArray]:
     """Lower and upper bound of the probability of each of n options, [n] each in [0, 1], from lists of best tokens.
 
-    Unless `exact`, an option counts also in upper or lower case and behind a blank. `InvalidInput` if two options
+    Unless `exact`, an option counts also in upper or lower case and behind a blank. `InvalidInputError` if two options
     cannot be told apart or one has no text, `InvalidLogits` if a number is no log-probability.
     """
     reading = _ListReading(texts, exact)

@@ -17,12 +17,12 @@ from semtoken.choices import SegmentKind
 from semtoken.core.parts import CallConfidence, Part, ToolCall, call_confidences
 from semtoken.core.parts.fields import ARGUMENTS
 from semtoken.core.parts.json_values import all_json
-from semtoken.core.results import ScoredResponse
-from semtoken.decisions.answers import AnsweredQuestion, DecisionRecord
+from semtoken.core.results import ScoredAnswer
+from semtoken.decisions.answers import Answer, DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.questions import ReadingOptions
-from semtoken.errors import InvalidInput, SemtokenError
-from semtoken.replies import Payload, PayloadChoice, read_payload, score_payload
+from semtoken.errors import InvalidInputError, SemtokenError
+from semtoken.replies import Reply, ReplyChoice, read_reply, score_reply
 from semtoken.replies.segments import is_whole
 from semtoken.support.files.safe_files import dump_json, parse_json
 from semtoken.support.inputs import instance, listed, real
@@ -73,7 +73,7 @@ class CallVerdict:
     runs: bool
     """True: run it. False: ask a person."""
     reason: str
-    """The promise for a call that runs, else what speaks against it."""
+    """The guarantee for a call that runs, else what speaks against it."""
 
     def __str__(self) -> str:
         return f"{'run it' if self.runs else 'ask a person'}: {self.reason}"
@@ -88,7 +88,7 @@ def proposed_calls(reply: Any) -> list[ProposedCall]:
     Parameters
     ----------
     reply
-        Whatever `read_payload` reads, or what it made of it; or an answer of `STC.generate`.
+        Whatever `read_reply` reads, or what it made of it; or an answer of `ScoredModel.generate`.
 
     Returns
     -------
@@ -97,26 +97,28 @@ def proposed_calls(reply: Any) -> list[ProposedCall]:
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         The reply cannot be read.
     """
-    if isinstance(reply, ScoredResponse):
+    if isinstance(reply, ScoredAnswer):
         doubt = None if reply.truncated is False else CUT_OFF if reply.truncated else END_UNKNOWN
         parts, why = _parts_of(reply)
         return list(_spelled(reply.text, parts, 0, doubt or why))
-    payload = reply if isinstance(reply, Payload) else read_payload(reply)
-    return [call for choice in payload.choices for call in _calls_of(replace(payload, choices=(choice,)), choice)]
+    parsed_reply = reply if isinstance(reply, Reply) else read_reply(reply)
+    return [
+        call for choice in parsed_reply.choices for call in _calls_of(replace(parsed_reply, choices=(choice,)), choice)
+    ]
 
 
 def gate(
     calls: Sequence[ProposedCall],
-    answers: Sequence[AnsweredQuestion | None],
+    answers: Sequence[Answer | None],
     calibrator: DecisionCalibrator | None,
     *,
     least: float = LEAST,
     options: ReadingOptions | None = None,
 ) -> list[CallVerdict]:
-    """For each call whether it may run: nothing speaks against it, no part is in doubt, and a promise covers it.
+    """For each call whether it may run: nothing speaks against it, no part is in doubt, and a guarantee covers it.
 
     Parameters
     ----------
@@ -126,9 +128,9 @@ def gate(
         For each call the answer to your predicate about its `state`, in the same order; None where there is none. An
         answer about several calls is evidence for none of them: if there are not as many answers as calls, none runs.
     calibrator
-        Fitted on labelled answers to this predicate; without one, nothing runs.
+        Fitted on labeled answers to this predicate; without one, nothing runs.
     least
-        The least confidence of the name and of each argument, in [0, 1]. It promises nothing.
+        The least confidence of the name and of each argument, in [0, 1]. It guarantees nothing.
     options
         How the answers were read. Default: `ReadingOptions()`.
 
@@ -139,7 +141,7 @@ def gate(
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         A question that is no predicate, or a `least` outside of [0, 1].
     """
     limit = real(least, "least", low=0.0, high=1.0)
@@ -156,7 +158,7 @@ def gate(
 
 def _verdict(
     call: ProposedCall,
-    answer: AnsweredQuestion | None,
+    answer: Answer | None,
     calibrator: DecisionCalibrator | None,
     least: float,
     options: ReadingOptions,
@@ -171,27 +173,29 @@ def _verdict(
     if answer is None or answer.refusal is not None:
         return CallVerdict(False, "no answer says whether it may run")
     if answer.question.kind != "predicate":
-        raise InvalidInput(f"Whether a call may run is a predicate. Got the kind {answer.question.kind!r} instead.")
+        raise InvalidInputError(
+            f"Whether a call may run is a predicate. Got the kind {answer.question.kind!r} instead."
+        )
     if calibrator is None:
         return CallVerdict(False, "no calibrator says what the probability is worth")
     block = calibrator.block(DecisionRecord.of(answer, options))
-    if "chance" not in block:
-        return CallVerdict(False, block["promise"])
+    if "probability_correct" not in block:
+        return CallVerdict(False, block["guarantee"])
     if not answer.value:
         return CallVerdict(False, "the model says no")
     if block["decision"] != "answer":
         return CallVerdict(False, "the model is less sure than the guarantee needs")
-    return CallVerdict(True, block["promise"])
+    return CallVerdict(True, block["guarantee"])
 
 
-def _calls_of(payload: Payload, choice: PayloadChoice) -> Iterator[ProposedCall]:
-    """The calls of one choice, which is all that the payload holds."""
+def _calls_of(parsed_reply: Reply, choice: ReplyChoice) -> Iterator[ProposedCall]:
+    """The calls of one choice, which is all that the reply holds."""
     end = END_UNKNOWN if choice.finish_reason is None else f"{CUT_OFF} (its end: {choice.finish_reason!r})"
     doubt = None if is_whole(choice.finish_reason) else end
     segment = choice.segment("tool_call" if choice.calls else "answer")
     if segment is None:
         return
-    parts, why = _parts_of(payload, segment.kind, choice.calls or None)
+    parts, why = _parts_of(parsed_reply, segment.kind, choice.calls or None)
     if not choice.calls:
         yield from _spelled(segment.text, parts, choice.index, doubt or why)
     for number, call in enumerate(choice.calls):
@@ -203,11 +207,11 @@ def _calls_of(payload: Payload, choice: PayloadChoice) -> Iterator[ProposedCall]
 
 
 def _parts_of(
-    source: Payload | ScoredResponse, segment: SegmentKind = "answer", calls: Sequence[ToolCall] | None = None
+    source: Reply | ScoredAnswer, segment: SegmentKind = "answer", calls: Sequence[ToolCall] | None = None
 ) -> tuple[list[Part], str | None]:
     """The names and values of all calls of one answer; none, and the reason, where their confidence is not known."""
     try:
-        answer = source if isinstance(source, ScoredResponse) else score_payload(source, segment=segment)[0]
+        answer = source if isinstance(source, ScoredAnswer) else score_reply(source, segment=segment)[0]
         return answer.parts(by="tool_call", calls=calls), None
     except SemtokenError as error:  # no log-probabilities, a broken stream, a text that takes too long
         return [], str(error)

@@ -1,13 +1,13 @@
-"""From a ranking to a decision: chances, thresholds with a promise, and the file that carries both.
+"""From a ranking to a decision: probabilities, thresholds with a guarantee, and the file that carries both.
 
     labels.py          scored answers and labels -> checked arrays, or a refusal with the number that is missing
-    curves.py          maps from log_score to a chance (numpy alone), and how they are fitted
-    promises.py        the exact arithmetic of the promises; threshold.py makes thresholds of it, one
+    curves.py          maps from log_confidence to a probability (numpy alone), and how they are fitted
+    exact.py        the exact arithmetic of the guarantees; threshold.py makes thresholds of it, one
                        for each of a few groups, or bands to accept, look at and discard, and decides
-    calibrator.py      `Calibrator`: fit, chance, bounds, report, compare, save, load, and calibrator.json
-    measures.py        Brier score, log loss, reliability; how far recent scores are from the labelled ones
-    fingerprint.py     where the labelled answers came from, and what does not belong
-    apply.py           the chance, decision and flags of one answer by a calibrator, for every command and server
+    calibrator.py      `Calibrator`: fit, probability, bounds, report, compare, save, load, and calibrator.json
+    measures.py        Brier score, log loss, reliability; how far recent scores are from the labeled ones
+    fingerprint.py     where the labeled answers came from, and what does not belong
+    apply.py           the probability, decision and flags of one answer by a calibrator, for every command and server
     report_page.py     the report of a calibration as one page
 
 Fitting needs the extra `calibrate` (scipy); applying a saved calibrator needs numpy alone.

@@ -14,49 +14,54 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.clustering.token_clusters import TokenClusters
-from semtoken.core.results import ScoredResponse
-from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.core.results import ScoredAnswer
+from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees.calibrator import NAME, Calibrator, read_calibrator, to_bytes
+from semtoken.guarantees.exact import percent
 from semtoken.guarantees.fingerprint import ELSEWHERE, NOTHING_KNOWN, Fingerprint, require_clusters
 from semtoken.guarantees.judge import judge
 from semtoken.guarantees.labels import log_score_ends
-from semtoken.guarantees.promises import percent
 from semtoken.guarantees.threshold import Threshold
 from semtoken.support.files.safe_files import replacing_file
 
 
 def origin_of(model: Any, name: str | None) -> dict[str, Any]:
-    """Name (as the user gave it), precision and engine of a loaded model (`STC.model`), as fields of `Fingerprint`."""
+    """Name (as the user gave it), precision and engine of a loaded model (`ScoredModel.model`), as fields of
+    `Fingerprint`.
+    """
     dtype = str(getattr(model, "dtype", "unknown")).removeprefix("torch.")
     return {"model": name, "dtype": dtype, "engine": type(model).__module__.partition(".")[0]}
 
 
 def with_decision(
-    answer: ScoredResponse,
+    answer: ScoredAnswer,
     calibrator: Calibrator | None,
     threshold: Threshold | None,
     known: Fingerprint = NOTHING_KNOWN,
-) -> ScoredResponse:
-    """An answer with its chance, bounds and decision, and with flags where the calibrator may not fit.
+) -> ScoredAnswer:
+    """An answer with its probability, bounds and decision, and with flags where the calibrator may not fit.
 
-    `known` is of the model, precision and engine that answered. `CalibratorMismatch` if the answer was scored in
-    another way than the labelled ones.
+    `known` is of the model, precision and engine that answered. `CalibratorMismatchError` if the answer was scored in
+    another way than the labeled ones.
     """
     fields: dict[str, Any] = {}
     if calibrator is not None:
         fields["flags"] = (*answer.flags, *calibrator.flags(answer, known))
         if not answer.empty:
-            fields |= {"chance": calibrator.chance(answer), "chance_bounds": calibrator.chance_bounds(answer)}
+            fields |= {
+                "probability_correct": calibrator.predict_proba(answer),
+                "probability_correct_interval": calibrator.predict_proba_interval(answer),
+            }
     if threshold is not None:
-        fields["decision"] = threshold.decide(answer, fields.get("chance"))
+        fields["decision"] = threshold.decide(answer, fields.get("probability_correct"))
     return answer.with_fields(**fields)
 
 
 REFUSED = "calibrator_refused"
-"""Key of the reason why an answer gets no chance: it was scored in another way, or by another model."""
+"""Key of the reason why an answer gets no probability: it was scored in another way, or by another model."""
 ANOTHER_MODEL = "Another model answered than the one that the calibrator was fitted on."
 WIDE = 0.1
-"""Width of an interval of the confidence above which the chance is shown for both of its ends."""
+"""Width of an interval of the confidence above which the probability is shown for both of its ends."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ class CalibratorInUse:
 
     @property
     def n(self) -> int:
-        """How many labelled answers the calibrator was fitted on."""
+        """How many labeled answers the calibrator was fitted on."""
         return self.calibrator.n
 
     def save(self, directory: Path) -> None:
@@ -102,49 +107,51 @@ class CalibratorInUse:
     ) -> CalibratorInUse:
         """Load a calibrator for these clusters and this model.
 
-        `ArtifactError` if the file cannot be used, `CalibratorMismatch` if it belongs to other clusters, rules or
-        probabilities, `InvalidInput` if there is an `abstain_text` and no threshold.
+        `ArtifactError` if the file cannot be used, `CalibratorMismatchError` if it belongs to other clusters, rules or
+        probabilities, `InvalidInputError` if there is an `abstain_text` and no threshold.
         """
         calibrator, saved = read_calibrator(directory)
         if clusters is not None:
             require_clusters(calibrator.fingerprint, clusters)
         calibrator.fingerprint.require_same(known)
         if abstain_text is not None and calibrator.threshold is None:
-            raise InvalidInput(f"The calibrator in {directory} holds no threshold, so it cannot say when to abstain.")
+            raise InvalidInputError(
+                f"The calibrator in {directory} holds no threshold, so it cannot say when to abstain."
+            )
         return cls(calibrator, known, abstain_text, saved)
 
-    def block(self, answer: ScoredResponse) -> dict[str, Any]:
-        """Chance, bounds, number of labels, decision and promise of an answer, as plain values.
+    def block(self, answer: ScoredAnswer) -> dict[str, Any]:
+        """Probability, bounds, number of labels, decision and guarantee of an answer, as plain values.
 
-        A score known within wide bounds only adds the chances at both ends; a calibrator that may not fit adds the
-        reasons. `CalibratorMismatch` if the answer was scored in another way than the labelled ones.
+        A score known within wide bounds only adds the probabilities at both ends; a calibrator that may not fit adds
+        the reasons. `CalibratorMismatchError` if the answer was scored in another way than the labeled ones.
         """
         flags = self.calibrator.flags(answer, self.known)
-        chance = self.calibrator.chance(answer)
-        low, high = self.calibrator.chance_bounds(answer)
+        probability_correct = self.calibrator.predict_proba(answer)
+        low, high = self.calibrator.predict_proba_interval(answer)
         fields: dict[str, Any] = {
-            "chance": _number(chance),
-            "chance_lower": _number(low),
-            "chance_upper": _number(high),
+            "probability_correct": _number(probability_correct),
+            "probability_correct_lower": _number(low),
+            "probability_correct_upper": _number(high),
             "n_labels": self.calibrator.n,
         }
         ends = log_score_ends(answer, self.calibrator.fingerprint.method)
         if ends is not None and math.exp(ends[1]) - math.exp(ends[0]) > WIDE:
-            fields["chance_at_ends"] = [float(c) for c in self.calibrator.chance(list(ends))]
+            fields["probability_correct_at_ends"] = [float(c) for c in self.calibrator.predict_proba(list(ends))]
         if self.calibrator.threshold is not None:
             decision = self.calibrator.threshold.decide(answer)
-            fields |= {"decision": decision.action, "reason": decision.reason, "promise": decision.statement}
+            fields |= {"decision": decision.action, "reason": decision.reason, "guarantee": decision.statement}
         if flags:
             fields[ELSEWHERE] = [flag.message for flag in flags]
         return fields
 
-    def block_or_refusal(self, answer: ScoredResponse) -> dict[str, Any]:
-        """The same as `block`; for an answer of another model than the labelled ones only the reason why it gets no
-        chance, under `REFUSED`.
+    def block_or_refusal(self, answer: ScoredAnswer) -> dict[str, Any]:
+        """The same as `block`; for an answer of another model than the labeled ones only the reason why it gets no
+        probability, under `REFUSED`.
         """
         try:
             self.calibrator.fingerprint.require_model(answer)
-        except CalibratorMismatch as error:
+        except CalibratorMismatchError as error:
             return {REFUSED: str(error), ELSEWHERE: [ANOTHER_MODEL]}
         return self.block(answer)
 
@@ -152,7 +159,7 @@ class CalibratorInUse:
         """Whether a server must not show the answer of a block: an abstain text is set and nothing accepted it."""
         return self.abstain_text is not None and (block or {}).get("decision") != "answer"
 
-    def shown(self, answer: ScoredResponse) -> str:
+    def shown(self, answer: ScoredAnswer) -> str:
         """The text to show: the answer, unless it abstains and a text for that was asked for."""
         threshold = self.calibrator.threshold
         if self.abstain_text is None or threshold is None:
@@ -161,18 +168,24 @@ class CalibratorInUse:
             return answer.text
         return self.abstain_text
 
-    def sentence(self, answer: ScoredResponse) -> str:
-        """Chance and decision as text: "right in about 3 of 10 answers like this one (12 to 55%, 40 labels)"."""
+    def sentence(self, answer: ScoredAnswer) -> str:
+        """Probability and decision as text: "right in about 3 of 10 answers like this one (12 to 55%, 40 labels)"."""
         block = self.block(answer)
-        n, chance, low, high = (block[name] for name in ("n_labels", "chance", "chance_lower", "chance_upper"))
-        words = "a blank answer has no chance"
-        if chance is not None:
-            about = f"{round(10 * chance)} of 10" if n < 100 else f"{100 * chance:.0f}% of the"
+        n, probability_correct, low, high = (
+            block[name]
+            for name in ("n_labels", "probability_correct", "probability_correct_lower", "probability_correct_upper")
+        )
+        words = "a blank answer has no probability"
+        if probability_correct is not None:
+            about = (
+                f"{round(10 * probability_correct)} of 10" if n < 100 else f"{100 * probability_correct:.0f}% of the"
+            )
             words = f"right in about {about} answers like this one ({100 * low:.0f} to {100 * high:.0f}%, {n} labels)"
         return f"{words} · {block['decision']}" if "decision" in block else words
 
     def check(self, scores: npt.ArrayLike, correct: npt.ArrayLike) -> str:
-        """How well chances and threshold did on labelled answers that the calibrator did not see, in a sentence or two.
+        """How well probabilities and threshold did on labeled answers that the calibrator did not see, in a sentence or
+        two.
 
         `scores` [n] are log scores; `correct` [n] is 1 right, 0 wrong, NaN not judged (left out).
         """
@@ -181,7 +194,8 @@ class CalibratorInUse:
         report = self.calibrator.report(logs, labels)
         gain = report.log_loss_gain
         told = (
-            f"Chances by the calibrator: log loss {report.log_loss.value:.3f}, {gain.value:+.3f} [{gain.low:+.3f}, "
+            f"Probabilities by the calibrator: log loss {report.log_loss.value:.3f}, {gain.value:+.3f} "
+            f"[{gain.low:+.3f}, "
             f"{gain.high:+.3f}] against always giving its base rate; ECE {report.calibration_error:.3f}."
         )
         threshold = self.calibrator.threshold

@@ -1,8 +1,8 @@
 """Tests of "at most alpha of the answers are wrong" that may be looked at after every label.
 
-Each is a bet against a claim about the chance that the next answer is wrong, given all before. If the claim is true,
-the bet wins nothing on average, so its wealth exceeds 1/level with probability at most `level` over all times together
-(Ville's inequality): looking every day costs nothing, and nobody has to say beforehand when to stop.
+Each is a bet against a claim about the probability that the next answer is wrong, given all before. If the claim is
+true, the bet wins nothing on average, so its wealth exceeds 1/level with probability at most `level` over all times
+together (Ville's inequality): looking every day costs nothing, and nobody has to say beforehand when to stop.
 
 A bet on a claim "at most m" multiplies the wealth by 1 + c (X - m) / m at an answer that is wrong (X = 1) or right
 (X = 0), with c in (0, 1); on "at least m" by 1 - c (X - m) / (1 - m). Bets of several sizes c are averaged.
@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
-from semtoken.guarantees.promises import check_level
+from semtoken.errors import InvalidInputError
+from semtoken.guarantees.exact import check_level
 from semtoken.support.arrays import FloatArray, real_numbers
 
 SIZES: FloatArray = np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9])
@@ -34,21 +34,21 @@ RATIOS: FloatArray = np.array([1.25, 1.5, 2.0, 3.0, 5.0, 8.0])
 that is less.
 """
 LEVEL = 0.05
-"""How likely an interval may ever miss the truth, and how likely a kept promise may ever be called broken."""
+"""How likely an interval may ever miss the truth, and how likely a kept guarantee may ever be called broken."""
 BLOCK = 10
 """New bets begin each time so many labels more have come."""
 _BISECTIONS = 50
 
 
 def wrong_share(wrong: int, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Bounds on the chance of a wrong answer, averaged over the answers so far: a confidence sequence.
+    """Bounds on the probability of a wrong answer, averaged over the answers so far: a confidence sequence.
 
     Over all n together it misses the truth with probability at most `level`, in (0, 1), a half of it for each end. It
-    holds where the chance changes from answer to answer, too: the lower end is then no larger than the largest of them,
-    the upper no smaller than the smallest.
+    holds where the probability changes from answer to answer, too: the lower end is then no larger than the largest of
+    them, the upper no smaller than the smallest.
     """
     if not 0 <= wrong <= n:
-        raise InvalidInput(f"There cannot be {wrong} wrong answers among {n}.")
+        raise InvalidInputError(f"There cannot be {wrong} wrong answers among {n}.")
     limit = math.log(2 / check_level(level, "level"))
     low = _largest(lambda m: _log_wealth_above(wrong, n, m) >= limit)
     high = 1 - _largest(lambda m: _log_wealth_above(n - wrong, n, m) >= limit)
@@ -65,7 +65,7 @@ def _largest(rejected: Callable[[float], bool]) -> float:
 
 
 def _log_wealth_above(wrong: int, n: int, m: float) -> float:
-    """Log of the mean wealth of bets against "the chance is at most m" after `wrong` of n."""
+    """Log of the mean wealth of bets against "the probability is at most m" after `wrong` of n."""
     logs = wrong * np.log1p(SIZES * (1 - m) / m) + (n - wrong) * np.log1p(-SIZES)
     return float(np.logaddexp.reduce(logs) - math.log(SIZES.size))
 
@@ -73,9 +73,9 @@ def _log_wealth_above(wrong: int, n: int, m: float) -> float:
 def change_evidence(wrong: npt.ArrayLike, alpha: float) -> FloatArray:
     """Log wealth of the bet that the share of wrong answers is, or has become, larger than alpha, [..., n].
 
-    If every answer is wrong with a chance of at most alpha, given those before, the wealth ever exceeds 1/level with
-    probability at most `level`. `wrong`, [..., n] of true and false, labels accepted answers in the order in which they
-    came; leading dimensions are other streams of them.
+    If every answer is wrong with a probability of at most alpha, given those before, the wealth ever exceeds 1/level
+    with probability at most `level`. `wrong`, [..., n] of true and false, labels accepted answers in the order in which
+    they came; leading dimensions are other streams of them.
     """
     labels = _labels(wrong)
     gains, losses = _log_factors(alpha)
@@ -114,7 +114,7 @@ def _log_factors(alpha: float) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True)
 class Change:
-    """The answer at which a promise was found broken, and the one since which it has been broken."""
+    """The answer at which a guarantee was found broken, and the one since which it has been broken."""
 
     noticed: int
     """Position of the label at which it was noticed."""
@@ -123,14 +123,14 @@ class Change:
 
 
 def find_change(wrong: npt.ArrayLike, alpha: float, level: float = LEVEL) -> Change | None:
-    """When the promise was found to be broken, and since when it may be; None where it was not.
+    """When the guarantee was found to be broken, and since when it may be; None where it was not.
 
-    The rest is as for `change_evidence`. `InvalidInput` if these are not labels of one stream, each true or false, or
-    alpha or level is outside (0, 1).
+    The rest is as for `change_evidence`. `InvalidInputError` if these are not labels of one stream, each true or false,
+    or alpha or level is outside (0, 1).
     """
     labels = _labels(wrong)
     if labels.ndim != 1:
-        raise InvalidInput("Give the labels of one stream of answers.")
+        raise InvalidInputError("Give the labels of one stream of answers.")
     passed = np.flatnonzero(change_evidence(labels, alpha) >= -math.log(check_level(level, "level")))
     if not passed.size:
         return None
@@ -144,6 +144,6 @@ def find_change(wrong: npt.ArrayLike, alpha: float, level: float = LEVEL) -> Cha
 def _labels(wrong: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     values = real_numbers(wrong, "wrong", booleans=True).astype(np.float64)
     if values.ndim < 1 or not np.isin(values, (0, 1)).all():
-        raise InvalidInput("Labels must be true (wrong) or false (right), one for each accepted answer.")
+        raise InvalidInputError("Labels must be true (wrong) or false (right), one for each accepted answer.")
     labels: npt.NDArray[np.bool_] = values.astype(bool)
     return labels

@@ -1,4 +1,4 @@
-"""From a score to a chance of being right, and the file of a calibrator, `calibrator.json`.
+"""From a score to a probability of being right, and the file of a calibrator, `calibrator.json`.
 
 The file holds plain values only, no code and nothing pickled, and is read with numpy alone. It must be, byte for byte,
 what `save` writes: it holds the SHA-256 of its other contents, so that any byte that was changed is found.
@@ -21,7 +21,7 @@ from semtoken.choices import CurveName
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core.results import Decision
 from semtoken.core.scored_token import Flag
-from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.guarantees import measures
 from semtoken.guarantees.curves import FITS, Curve, VennAbers, fit_venn_abers, from_parameters, to_parameters
 from semtoken.guarantees.fingerprint import (
@@ -35,11 +35,11 @@ from semtoken.guarantees.fingerprint import (
     require_clusters,
 )
 from semtoken.guarantees.labels import (
-    LabelledScores,
+    LabeledScores,
     chosen_method,
     identities,
-    labelled,
-    log_scores,
+    labeled,
+    log_confidences,
     require_enough,
 )
 from semtoken.guarantees.measures import Drift, drift
@@ -62,10 +62,11 @@ USING_VENN_ABERS = ("blend", "venn-abers")
 
 @dataclass(frozen=True, repr=False)
 class Calibrator:
-    """A map from the score of an answer to the chance that it is right.
+    """A map from the score of an answer to the probability that it is right.
 
-    Fit one with `Calibrator.fit`, load one with `Calibrator.load`. A chance is a statement about answers of the kind
-    that was labelled, not about others: `CalibratorMismatch` if an answer was scored in another way than those.
+    Fit one with `Calibrator.fit`, load one with `Calibrator.load`. A probability is a statement about answers of the
+    kind that was labeled, not about others: `CalibratorMismatchError` if an answer was scored in another way than
+    those.
     """
 
     method: CurveName
@@ -75,30 +76,30 @@ class Calibrator:
     venn_abers: VennAbers
     """The Venn-Abers map, which is fitted whatever the method, since it gives the bounds."""
     n: int
-    """How many labelled answers it was fitted on, blank ones left out."""
+    """How many labeled answers it was fitted on, blank ones left out."""
     n_correct: int
     """How many of them are right."""
     scores: tuple[float, ...]
-    """The log scores of the labelled answers, ascending, with which recent scores are compared."""
+    """The log scores of the labeled answers, ascending, with which recent scores are compared."""
     fingerprint: Fingerprint = NOTHING_KNOWN
-    """Where the labelled answers came from."""
+    """Where the labeled answers came from."""
     threshold: Threshold | None = None
     """The threshold that decides which answers are accepted; None: nothing is decided."""
     created: str = ""
     """When it was fitted: date and time in UTC."""
-    labelled: tuple[str, ...] = ()
-    """Hashes by which the labelled answers are known again, ascending; empty where bare scores were given."""
+    labeled: tuple[str, ...] = ()
+    """Hashes by which the labeled answers are known again, ascending; empty where bare scores were given."""
 
     def __repr__(self) -> str:
-        promise = "no threshold" if self.threshold is None else repr(self.threshold)
-        return f"Calibrator({self.method}, {self.n} labelled answers, {self.n_correct} right, {promise})"
+        guarantee = "no threshold" if self.threshold is None else repr(self.threshold)
+        return f"Calibrator({self.method}, {self.n} labeled answers, {self.n_correct} right, {guarantee})"
 
     def _repr_html_(self) -> str:
-        promise = "It holds no threshold yet." if self.threshold is None else self.threshold.statement
+        guarantee = "It holds no threshold yet." if self.threshold is None else self.threshold.statement
         return card(
-            heading("From a score to the chance that an answer is right"),
-            note(f"Fitted on {self.n:,} labelled answers, {self.n_correct:,} of them right."),
-            note(promise),
+            heading("From a score to the probability that an answer is right"),
+            note(f"Fitted on {self.n:,} labeled answers, {self.n_correct:,} of them right."),
+            note(guarantee),
             note(f"Method: {self.method}."),
         )
 
@@ -107,89 +108,92 @@ class Calibrator:
         cls,
         scored: Any,
         correct: Any,
-        method: CurveName = "blend",
+        curve: CurveName = "blend",
         *,
         prompts: Sequence[Any] | None = None,
         clusters: TokenClusters | None = None,
         fingerprint: Fingerprint | None = None,
-        by: str | None = None,
+        score: str | None = None,
     ) -> Calibrator:
-        """Fit a calibrator on labelled answers.
+        """Fit a calibrator on labeled answers.
 
         Parameters
         ----------
-        scored : list of ScoredResponse, or log scores [n]
+        scored : list of ScoredAnswer, or log scores [n]
             At least 30 answers that are not blank, each of another question.
         correct : [n] of true and false
             Judged as future answers will be; at least 5 of either kind.
-        method
-            `blend` is never far from the best; the others are there to be compared.
+        curve
+            How a score becomes a probability. `blend` is never far from the best; the others are there to be compared.
         prompts : [n], optional
             The prompts, by which repeated answers are found.
         clusters
             The clusters, which are checked when the calibrator is loaded.
         fingerprint
             What you know of the scores' origin besides what they tell.
-        by
+        score
             The method whose scores are calibrated, such as "mean_new_word"; default: the headline, or the product over
             the tokens for numbers and for answers without one.
 
         Raises
         ------
-        CalibratorMismatch
+        CalibratorMismatchError
             An answer has no score by that method.
-        InvalidInput
+        InvalidInputError
             Too few labels, one kind only, lengths that differ, NaN, repeated answers, or answers scored in different
             ways; the message says how many are missing.
         """
-        if not isinstance(method, str) or method not in get_args(CurveName):
-            raise InvalidInput(f"method must be one of {', '.join(get_args(CurveName))}. Got {method!r} instead.")
-        method_of_scores = chosen_method(scored, by)
-        answers = labelled(scored, correct, prompts, method_of_scores)
+        if not isinstance(curve, str) or curve not in get_args(CurveName):
+            raise InvalidInputError(f"curve must be one of {', '.join(get_args(CurveName))}. Got {curve!r} instead.")
+        method_of_scores = chosen_method(scored, score)
+        answers = labeled(scored, correct, prompts, method_of_scores)
         require_enough(answers)
         origin = replace(fingerprint_of(scored, fingerprint), method=method_of_scores)
         origin = replace(origin, model=one_model(scored) or origin.model)
         if clusters is not None:
             origin = replace(origin, clusters=clusters_hash(clusters))
-        calibrator = fitted(answers, method)
+        calibrator = fitted(answers, curve)
         created = datetime.now(UTC).isoformat(timespec="seconds")
         return replace(
-            calibrator, fingerprint=origin, created=created, labelled=tuple(sorted(identities(scored, prompts)))
+            calibrator, fingerprint=origin, created=created, labeled=tuple(sorted(identities(scored, prompts)))
         )
 
-    def chance(self, answer: Any) -> Any:
+    def predict_proba(self, answer: Any) -> Any:
         """Probability that an answer is right, in [1 / (n + 2), (n + 1) / (n + 2)]; NaN for a blank answer.
 
-        `answer` is a scored answer or its log score, or a list of either; for a list the chances are an array [n].
+        `answer` is a scored answer or its log score, or a list of either; for a list the probabilities are an array
+        [n].
         """
         scores, single = self._scores(answer)
-        chances = np.where(np.isneginf(scores), np.nan, self._chances(scores))
-        return float(chances[0]) if single else chances
+        probabilities = np.where(np.isneginf(scores), np.nan, self._probabilities(scores))
+        return float(probabilities[0]) if single else probabilities
 
-    def chance_bounds(self, answer: Any) -> Any:
-        """Bounds of the chance: the calibrated chances if this answer is counted as wrong, and as right.
+    def predict_proba_interval(self, answer: Any) -> Any:
+        """Bounds of the probability: the calibrated probabilities if this answer is counted as wrong, and as right.
 
-        Not a confidence interval: the width says how much one answer more would move the chance. Venn-Abers gives the
-        two ends (low, high), widened to hold `chance`; for a list of answers they are an array [n, 2].
+        Not a confidence interval: the width says how much one answer more would move the probability. Venn-Abers gives
+        the two ends (low, high), widened to hold `probability_correct`; for a list of answers they are an array [n, 2].
         """
         scores, single = self._scores(answer)
         low, high = self.venn_abers.pair(scores)
-        chances = self._chances(scores)
-        bounds = np.stack([np.minimum(low, chances), np.maximum(high, chances)], axis=1)
+        probabilities = self._probabilities(scores)
+        bounds = np.stack([np.minimum(low, probabilities), np.maximum(high, probabilities)], axis=1)
         bounds[np.isneginf(scores)] = np.nan
         return (float(bounds[0, 0]), float(bounds[0, 1])) if single else bounds
 
     def decide(self, answer: Any) -> Decision:
-        """What the threshold says of an answer, with its chance; `InvalidInput` if this calibrator holds none."""
+        """What the threshold says of an answer, with its probability; `InvalidInputError` if this calibrator holds
+        none.
+        """
         if self.threshold is None:
-            raise InvalidInput("This calibrator holds no threshold. Fit one with `Threshold.fit`.")
-        chance = self.chance(answer)
-        if np.ndim(chance):
-            raise InvalidInput(f"'answer' must be one answer or one score, got {shown(answer)}.")
-        return self.threshold.decide(answer, float(chance))
+            raise InvalidInputError("This calibrator holds no threshold. Fit one with `Threshold.fit`.")
+        probability_correct = self.predict_proba(answer)
+        if np.ndim(probability_correct):
+            raise InvalidInputError(f"'answer' must be one answer or one score, got {shown(answer)}.")
+        return self.threshold.decide(answer, float(probability_correct))
 
     def flags(self, answer: Any, known: Fingerprint | None = None) -> tuple[Flag, ...]:
-        """Flags that say why the chances may not hold for an answer; empty if nothing speaks against them."""
+        """Flags that say why the probabilities may not hold for an answer; empty if nothing speaks against them."""
         other = fingerprint_of(answer, known)
         self.fingerprint.require_same(other)
         self.fingerprint.require_model(answer)
@@ -198,15 +202,16 @@ class Calibrator:
     def report(
         self, scored: Any, correct: Any, *, prompts: Sequence[Any] | None = None, seed: int = 0
     ) -> measures.Report:
-        """How good the chances are on labelled answers, against always giving the base rate.
+        """How good the probabilities are on labeled answers, against always giving the base rate.
 
-        On the answers that it was fitted on, chances come from ten-fold cross-validation. It knows them by question and
-        text (by text and tokens without questions), not by their scores, which change with precision and batch.
+        On the answers that it was fitted on, probabilities come from ten-fold cross-validation. It knows them by
+        question and text (by text and tokens without questions), not by their scores, which change with precision and
+        batch.
 
         Parameters
         ----------
         scored, correct
-            Labelled answers, as for `fit`.
+            Labeled answers, as for `fit`.
         prompts : [n], optional
             The question of each answer. Where several answers are to one, intervals come from drawing questions.
             Answers of a file hold their question.
@@ -215,43 +220,46 @@ class Calibrator:
 
         Raises
         ------
-        InvalidInput
-            All answers are blank, or some are labelled ones of this calibrator and they are too few to cross-validate.
+        InvalidInputError
+            All answers are blank, or some are labeled ones of this calibrator and they are too few to cross-validate.
         """
         seed = whole(seed, "seed", low=0)
         method = self.fingerprint.method
         if prompts is None:
-            answers = labelled(scored, correct, by=method)
+            answers = labeled(scored, correct, by=method)
         else:  # answers to one question may be the same
-            answers = labelled(log_scores(scored, method), correct)
+            answers = labeled(log_confidences(scored, method), correct)
         if not answers.n:
-            raise InvalidInput("All answers are blank, so there is no chance to compare with a label.")
+            raise InvalidInputError("All answers are blank, so there is no probability to compare with a label.")
         self.fingerprint.require_same(fingerprint_of(scored))
         groups = _question_numbers(scored, prompts, method)
         if seen := self._fitted_on(answers, identities(scored, prompts)):
             _require_folds(answers)
-            chances, base = cross_validated(answers, self.method, groups=groups, seed=seed)
+            probabilities, base = cross_validated(answers, self.method, groups=groups, seed=seed)
         else:
-            chances, base = self._chances(answers.log_score), np.full(answers.n, self.n_correct / self.n)
-        return measures.report(chances, base, answers.correct, cross_validated=seen, groups=groups, seed=seed)
+            probabilities, base = (
+                self._probabilities(answers.log_confidence),
+                np.full(answers.n, self.n_correct / self.n),
+            )
+        return measures.report(probabilities, base, answers.correct, cross_validated=seen, groups=groups, seed=seed)
 
-    def _fitted_on(self, answers: LabelledScores, known: Sequence[str]) -> bool:
+    def _fitted_on(self, answers: LabeledScores, known: Sequence[str]) -> bool:
         """Whether some of these answers are among those that it was fitted on, by hashes; by scores without hashes."""
-        if known and self.labelled:
-            return len(set(known) & set(self.labelled)) > CHANCE_REPEATS * len(known)
-        scores = np.sort(answers.log_score)
+        if known and self.labeled:
+            return len(set(known) & set(self.labeled)) > CHANCE_REPEATS * len(known)
+        scores = np.sort(answers.log_confidence)
         return scores.size == self.n and bool(np.allclose(scores, self.scores, rtol=ALIKE, atol=ALIKE))
 
     def compare(self, scores: Any, *, seed: int = 0) -> Drift:
         """How far recent scores are from those of the fit: a distance with an interval, without a verdict."""
         self.fingerprint.require_same(fingerprint_of(scores))
-        recent = log_scores(scores, self.fingerprint.method)
+        recent = log_confidences(scores, self.fingerprint.method)
         return drift(np.array(self.scores), recent[np.isfinite(recent)], seed=seed)
 
     def save(self, directory: str | Path, threshold: Threshold | None = None) -> Path:
         """Write `calibrator.json` into a directory, with the threshold if there is one; returns the file.
 
-        `InvalidInput` if the place cannot be written, or this is no threshold.
+        `InvalidInputError` if the place cannot be written, or this is no threshold.
         """
         if threshold is not None:
             instance(threshold, Threshold, "threshold")
@@ -266,7 +274,8 @@ class Calibrator:
         """Read a calibrator from the directory to which `save` wrote it, or from the file itself; needs numpy alone.
 
         `ArtifactError` if the file is missing, was changed, or holds something that is no calibrator,
-        `CalibratorMismatch` if it was fitted on scores with other clusters than those in use, where they are given.
+        `CalibratorMismatchError` if it was fitted on scores with other clusters than those in use, where they are
+        given.
         """
         calibrator, _ = read_calibrator(directory)
         if clusters is not None:
@@ -275,35 +284,35 @@ class Calibrator:
 
     def _scores(self, answer: Any) -> tuple[FloatArray, bool]:
         dimensions = getattr(answer, "ndim", 1 if isinstance(answer, Iterable) else 0)
-        single = hasattr(answer, "log_score") or dimensions == 0
+        single = hasattr(answer, "log_confidence") or dimensions == 0
         self.fingerprint.require_same(fingerprint_of(answer))
         self.fingerprint.require_model(answer)
-        return log_scores([answer] if single else answer, self.fingerprint.method), single
+        return log_confidences([answer] if single else answer, self.fingerprint.method), single
 
-    def _chances(self, scores: FloatArray) -> FloatArray:
+    def _probabilities(self, scores: FloatArray) -> FloatArray:
         maps = [] if self.curve is None else [self.curve]
         if self.method in USING_VENN_ABERS:
             maps.append(self.venn_abers)
-        return _mean_chance(maps, self.n, scores)
+        return _mean_probability(maps, self.n, scores)
 
 
-def fitted(answers: LabelledScores, method: CurveName) -> Calibrator:
-    """Fit a calibrator to labelled answers that have been checked, without recording where they came from."""
+def fitted(answers: LabeledScores, method: CurveName) -> Calibrator:
+    """Fit a calibrator to labeled answers that have been checked, without recording where they came from."""
     return Calibrator(
         method=method,
         curve=_fitted_curve(answers, method),
-        venn_abers=fit_venn_abers(answers.log_score, answers.correct),
+        venn_abers=fit_venn_abers(answers.log_confidence, answers.correct),
         n=answers.n,
         n_correct=answers.n_correct,
-        scores=tuple(np.sort(answers.log_score).tolist()),
+        scores=tuple(np.sort(answers.log_confidence).tolist()),
     )
 
 
-def _require_folds(answers: LabelledScores) -> None:
+def _require_folds(answers: LabeledScores) -> None:
     try:
         require_enough(answers)
-    except InvalidInput as error:
-        raise InvalidInput(
+    except InvalidInputError as error:
+        raise InvalidInputError(
             "Some of these answers are among those that the calibrator was fitted on, by their questions and texts, and"
             " they are too few to cross-validate. Give others, with `prompts` if they are alike."
         ) from error
@@ -315,51 +324,51 @@ def _question_numbers(scored: Any, prompts: Sequence[Any] | None, method: str | 
         prompts = [getattr(answer, "question", None) or "" for answer in scored] if isinstance(scored, Sequence) else []
     if not len(prompts) or not all(prompts):
         return None
-    seen = ~np.isneginf(log_scores(scored, method))
+    seen = ~np.isneginf(log_confidences(scored, method))
     numbers = numbered([prompt for prompt, is_seen in zip(prompts, seen, strict=True) if is_seen])
     return numbers if numbers.max() + 1 < numbers.size else None
 
 
 def cross_validated(
-    answers: LabelledScores,
+    answers: LabeledScores,
     method: CurveName,
     *,
     groups: npt.NDArray[np.intp] | None = None,
     folds: int = 10,
     seed: int = 0,
 ) -> tuple[FloatArray, FloatArray]:
-    """Chances by calibrators that did not see the answers, and the base rates of the same folds, [n] each. Answers of
-    one group (to one question) are in one fold.
+    """Probabilities by calibrators that did not see the answers, and the base rates of the same folds, [n] each.
+    Answers of one group (to one question) are in one fold.
     """
     group = np.arange(answers.n) if groups is None else groups
     order = np.random.default_rng(seed).permutation(int(group.max()) + 1)
-    chances, base = np.empty(answers.n), np.empty(answers.n)
+    probabilities, base = np.empty(answers.n), np.empty(answers.n)
     for of_fold in np.array_split(order, folds):
         is_held = np.isin(group, of_fold)
         held, rest = np.flatnonzero(is_held), np.flatnonzero(~is_held)
-        part = LabelledScores(answers.log_score[rest], answers.correct[rest], 0)
+        part = LabeledScores(answers.log_confidence[rest], answers.correct[rest], 0)
         curve = _fitted_curve(part, method)
         maps = [] if curve is None else [curve]
         if method in USING_VENN_ABERS:
-            maps.append(fit_venn_abers(part.log_score, part.correct))
-        chances[held] = _mean_chance(maps, part.n, answers.log_score[held])
+            maps.append(fit_venn_abers(part.log_confidence, part.correct))
+        probabilities[held] = _mean_probability(maps, part.n, answers.log_confidence[held])
         base[held] = part.n_correct / part.n
-    return chances, base
+    return probabilities, base
 
 
-def _fitted_curve(answers: LabelledScores, method: CurveName) -> Curve | None:
+def _fitted_curve(answers: LabeledScores, method: CurveName) -> Curve | None:
     """The parametric half of a blend, or the method's own map; None where Venn-Abers alone is the map."""
     if method == "venn-abers":
         return None
-    return FITS["beta" if method == "blend" else method](answers.log_score, answers.correct)
+    return FITS["beta" if method == "blend" else method](answers.log_confidence, answers.correct)
 
 
-def _mean_chance(maps: Sequence[Curve], n: int, scores: FloatArray) -> FloatArray:
+def _mean_probability(maps: Sequence[Curve], n: int, scores: FloatArray) -> FloatArray:
     """The mean of the maps, within what n labels can show."""
     safe = np.where(np.isneginf(scores), 0.0, scores)
     mean = np.mean([curve(safe) for curve in maps], axis=0)
-    chances: FloatArray = np.clip(mean, 1 / (n + 2), (n + 1) / (n + 2))
-    return chances
+    probabilities: FloatArray = np.clip(mean, 1 / (n + 2), (n + 1) / (n + 2))
+    return probabilities
 
 
 def read_calibrator(directory: str | Path) -> tuple[Calibrator, bytes]:
@@ -371,7 +380,7 @@ def read_calibrator(directory: str | Path) -> tuple[Calibrator, bytes]:
         path = path / NAME if path.is_dir() else path
         data = read_file(path, MOST_FITTED)
         return from_bytes(data), data
-    except InvalidInput as error:
+    except InvalidInputError as error:
         raise ArtifactError(f"There is no calibrator: {error} Make one with `semtoken calibrate`.") from error
     except ArtifactError as error:
         raise ArtifactError(f"{path} cannot be used. {error}") from error
@@ -395,8 +404,8 @@ def to_bytes(calibrator: Calibrator) -> bytes:
         "threshold": None if calibrator.threshold is None else threshold_values(calibrator.threshold),
         "scores": list(calibrator.scores),
     }
-    if calibrator.labelled:
-        values["labelled"] = list(calibrator.labelled)
+    if calibrator.labeled:
+        values["labeled"] = list(calibrator.labeled)
     return _dumped({"sha256": _digest(values), **values})
 
 
@@ -428,7 +437,7 @@ def _calibrator(values: Mapping[str, Any]) -> Calibrator:
         threshold = None if values["threshold"] is None else threshold_from(values["threshold"])
         created = str(values["created"])
         ascending = np.asarray(scores, dtype=np.float64)
-        own = tuple(map(str, values.get("labelled", ())))
+        own = tuple(map(str, values.get("labeled", ())))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, ArtifactError):
             raise

@@ -1,4 +1,4 @@
-"""Maps from a log score to a chance, and how their parameters are fitted: fitting needs scipy."""
+"""Maps from a log score to a probability, and how their parameters are fitted: fitting needs scipy."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LOWEST, HIGHEST = -50.0, -1e-6
 """Log scores are clipped to this range."""
 
 
-def clipped(log_score: npt.ArrayLike) -> FloatArray:
+def clipped(log_confidence: npt.ArrayLike) -> FloatArray:
     """Log scores limited to the range that calibrators use."""
-    return np.clip(np.asarray(log_score, dtype=np.float64), LOWEST, HIGHEST)
+    return np.clip(np.asarray(log_confidence, dtype=np.float64), LOWEST, HIGHEST)
 
 
 def log_complement(logs: FloatArray) -> FloatArray:
@@ -30,13 +30,13 @@ def log_complement(logs: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Temperature:
-    """A curve with one parameter: P = exp(log_score / temperature)."""
+    """A curve with one parameter: P = exp(log_confidence / temperature)."""
 
     temperature: float
 
-    def __call__(self, log_score: npt.ArrayLike) -> FloatArray:
-        """The chance of being right for each log score, [n]."""
-        return np.exp(clipped(log_score) / self.temperature)
+    def __call__(self, log_confidence: npt.ArrayLike) -> FloatArray:
+        """The probability of being right for each log score, [n]."""
+        return np.exp(clipped(log_confidence) / self.temperature)
 
     def problem(self) -> str | None:
         """Why the parameters cannot be used; None if they can."""
@@ -54,9 +54,9 @@ class Sigmoid:
     b: float
     m: float
 
-    def __call__(self, log_score: npt.ArrayLike) -> FloatArray:
-        """The chance of being right for each log score, [n]."""
-        logs = clipped(log_score)
+    def __call__(self, log_confidence: npt.ArrayLike) -> FloatArray:
+        """The probability of being right for each log score, [n]."""
+        logs = clipped(log_confidence)
         z = self.a * logs - self.b * log_complement(logs) + self.m
         return np.asarray(np.exp(-np.logaddexp(0.0, -z)))
 
@@ -71,7 +71,7 @@ class Sigmoid:
 class VennAbers:
     """Two isotonic fits: the new answer taken as wrong (p0) and as right (p1); P = p1 / (1 - p0 + p1).
 
-    Vovk and Petej 2014, "Venn-Abers predictors". p0 steps at a labelled score, p1 just above one.
+    Vovk and Petej 2014, "Venn-Abers predictors". p0 steps at a labeled score, p1 just above one.
     """
 
     p0_edges: tuple[float, ...]
@@ -80,16 +80,16 @@ class VennAbers:
     p1_edges: tuple[float, ...]
     p1_values: tuple[float, ...]
 
-    def pair(self, log_score: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+    def pair(self, log_confidence: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """The two probabilities p0 and p1 of the Venn-Abers predictor for each log score, [n] each."""
-        logs = clipped(log_score)
+        logs = clipped(log_confidence)
         p0 = np.asarray(self.p0_values)[np.searchsorted(self.p0_edges, logs, side="right")]
         p1 = np.asarray(self.p1_values)[np.searchsorted(self.p1_edges, logs, side="left")]
         return p0, p1
 
-    def __call__(self, log_score: npt.ArrayLike) -> FloatArray:
-        """The chance of being right for each log score, [n]."""
-        p0, p1 = self.pair(log_score)
+    def __call__(self, log_confidence: npt.ArrayLike) -> FloatArray:
+        """The probability of being right for each log score, [n]."""
+        p0, p1 = self.pair(log_confidence)
         return p1 / (1 - p0 + p1)
 
     def problem(self) -> str | None:
@@ -162,9 +162,9 @@ def smoothed_targets(correct: FloatArray) -> FloatArray:
     return np.where(correct == 1, (right + 1) / (right + 2), 1 / (wrong + 2))
 
 
-def fit_temperature(log_score: FloatArray, correct: FloatArray) -> Temperature:
+def fit_temperature(log_confidence: FloatArray, correct: FloatArray) -> Temperature:
     """The temperature in [0.02, 50] of the least log loss against the labels as they are."""
-    logs = clipped(log_score)
+    logs = clipped(log_confidence)
 
     def loss(log_temperature: float) -> float:
         z = logs / math.exp(log_temperature)
@@ -177,27 +177,27 @@ def fit_temperature(log_score: FloatArray, correct: FloatArray) -> Temperature:
     return Temperature(float(math.exp(minimum.x)))
 
 
-def fit_beta(log_score: FloatArray, correct: FloatArray) -> Sigmoid:
+def fit_beta(log_confidence: FloatArray, correct: FloatArray) -> Sigmoid:
     """Fit beta calibration (Kull et al. 2017) with slopes that are not negative."""
-    logs = clipped(log_score)
+    logs = clipped(log_confidence)
     a, b, m = _logistic(np.stack([logs, -log_complement(logs)], axis=1), smoothed_targets(correct))
     return Sigmoid(a, b, m)
 
 
-def fit_platt(log_score: FloatArray, correct: FloatArray) -> Sigmoid:
+def fit_platt(log_confidence: FloatArray, correct: FloatArray) -> Sigmoid:
     """Fit Platt scaling of the logit of the confidence, with a slope that is not negative."""
-    logs = clipped(log_score)
+    logs = clipped(log_confidence)
     a, m = _logistic((logs - log_complement(logs))[:, None], smoothed_targets(correct))
     return Sigmoid(a, a, m)
 
 
-def fit_venn_abers(log_score: FloatArray, correct: FloatArray) -> VennAbers:
+def fit_venn_abers(log_confidence: FloatArray, correct: FloatArray) -> VennAbers:
     """Fit Venn-Abers: two isotonic fits for every place that a new score can take.
 
     A new answer taken as wrong pools with the scores up to its own, one taken as right with those from its own on: so
-    p0 can only step at a labelled score and p1 just above one.
+    p0 can only step at a labeled score and p1 just above one.
     """
-    scores, where, counts = np.unique(clipped(log_score), return_inverse=True, return_counts=True)
+    scores, where, counts = np.unique(clipped(log_confidence), return_inverse=True, return_counts=True)
     weights, means = counts.astype(np.float64), np.bincount(where, correct, minlength=scores.size) / counts
     p0 = [0.0, *(_with(means, weights, i, 0.0) for i in range(scores.size))]
     p1 = [*(_with(means, weights, i, 1.0) for i in range(scores.size)), 1.0]

@@ -1,4 +1,4 @@
-"""Where labelled answers came from: what decides whether a calibrator belongs to other answers."""
+"""Where labeled answers came from: what decides whether a calibrator belongs to other answers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from semtoken.clustering.token_clusters import TokenClusters
-from semtoken.core.results import ScoredResponse
+from semtoken.core.results import ScoredAnswer
 from semtoken.core.results.headlines import without_question
 from semtoken.core.scored_token import Flag
-from semtoken.errors import ArtifactError, CalibratorMismatch, InvalidInput
+from semtoken.errors import ArtifactError, CalibratorMismatchError, InvalidInputError
 from semtoken.support.inputs import instance, text, whole
 
 ELSEWHERE = "calibrated_elsewhere"
-"""Code of the flags that say that answers may not be of the kind that was labelled."""
+"""Code of the flags that say that answers may not be of the kind that was labeled."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Fingerprint:
     """Which model, clusters, rules and distribution scores came from. A field is None where that is not known."""
 
     method: str | None = None
-    """The method whose scores were labelled, a key of `ScoredResponse.scores`; None: the product over the tokens."""
+    """The method whose scores were labeled, a key of `ScoredAnswer.scores`; None: the product over the tokens."""
     signature: str | None = None
-    """Rules, and the clusters that they read, as in `ScoredResponse.signature`."""
+    """Rules, and the clusters that they read, as in `ScoredAnswer.signature`."""
     clusters: str | None = None
     """Hash of the labels of the clusters that were read."""
     distribution: str | None = None
@@ -53,8 +53,8 @@ class Fingerprint:
                 (whole if name == "k" else text)(value, name)
 
     def require_same(self, other: Fingerprint) -> None:
-        """Raise `CalibratorMismatch` for scores of another method, other clusters or rules, another distribution, k or
-        exactness than the labelled ones, as far as both are known.
+        """Raise `CalibratorMismatchError` for scores of another method, other clusters or rules, another distribution,
+        k or exactness than the labeled ones, as far as both are known.
         """
         instance(other, Fingerprint, "other")
         for name, what in _MUST_AGREE.items():
@@ -62,20 +62,20 @@ class Fingerprint:
             if name == "signature":
                 mine, theirs = self._as_read(mine), self._as_read(theirs)
             if mine is not None and theirs is not None and mine != theirs:
-                raise CalibratorMismatch(
+                raise CalibratorMismatchError(
                     f"This calibrator was fitted on scores with {what} {mine!r}; these have {theirs!r}. Use the "
                     "calibrator of these settings, or make one with `semtoken calibrate`."
                 )
 
     def require_rules(self, rules: str) -> None:
-        """Raise `CalibratorMismatch` for rules (`ScoringRules.signature`, the end of the signature of an answer) other
-        than those of the labelled answers, before any answer is scored.
+        """Raise `CalibratorMismatchError` for rules (`ScoringRules.signature`, the end of the signature of an answer)
+        other than those of the labeled answers, before any answer is scored.
         """
         text(rules, "rules")
         signature = self._as_read(self.signature)
         if signature is not None and not f"|{signature}".endswith(f"|{rules}"):
             mine = signature[max(signature.find("preset:"), 0) :]
-            raise CalibratorMismatch(
+            raise CalibratorMismatchError(
                 f"This calibrator was fitted on scores with the rules {mine!r}; these would have {rules!r}. Choose its "
                 "--preset, or make a calibrator of these rules with `semtoken calibrate`."
             )
@@ -87,18 +87,20 @@ class Fingerprint:
         return without_question(signature)
 
     def require_model(self, scored: Any) -> None:
-        """Raise `CalibratorMismatch` for an answer, or several, whose reply names another model than the one that the
-        labelled answers came from, as far as both are known.
+        """Raise `CalibratorMismatchError` for an answer, or several, whose reply names another model than the one that
+        the labeled answers came from, as far as both are known.
         """
         others = [name for name in models_named(scored) if self.model not in (None, name)]
         if others:
-            raise CalibratorMismatch(
+            raise CalibratorMismatchError(
                 f"This calibrator was fitted on answers of the model {self.model!r}; {others[0]!r} gave this one. "
                 "Label answers of that model, and make a calibrator of them with `semtoken calibrate`."
             )
 
     def flags(self, other: Fingerprint) -> tuple[Flag, ...]:
-        """Flags for answers to which chances and promises may not apply: known differences, then what is unknown."""
+        """Flags for answers to which probabilities and guarantees may not apply: known differences, then what is
+        unknown.
+        """
         reasons = []
         instance(other, Fingerprint, "other")
         for name, what in _SHOULD_AGREE.items():
@@ -138,14 +140,15 @@ says which number that was when it was fitted."""
 def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint:
     """The fingerprint of scored answers, from the answers themselves and from what the caller knows.
 
-    `InvalidInput` if they were scored in different ways, `CalibratorMismatch` if in another way than `known` says.
+    `InvalidInputError` if they were scored in different ways, `CalibratorMismatchError` if in another way than `known`
+    says.
     """
     fingerprint = Fingerprint() if known is None else instance(known, Fingerprint, "known")
     responses: Any = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
-    origins = {_origin_of(answer) for answer in responses if hasattr(answer, "log_score_bounds")}
+    origins = {_origin_of(answer) for answer in responses if hasattr(answer, "log_confidence_interval")}
     if len(origins) > 1:
         first, second = sorted(origins, key=str)[:2]
-        raise InvalidInput(
+        raise InvalidInputError(
             f"These answers were scored in different ways: {first} and {second}. Score all of them alike."
         )
     for signature, distribution, scores in origins:
@@ -168,11 +171,12 @@ def models_named(scored: Any) -> list[str]:
 
 
 def one_model(scored: Any) -> str | None:
-    """The model that gave all labelled answers, None where it is not known; `InvalidInput` if several did."""
+    """The model that gave all labeled answers, None where it is not known; `InvalidInputError` if several did."""
     names = models_named(scored)
     if len(names) > 1:
-        raise InvalidInput(
-            f"These answers were given by different models: {names[0]!r} and {names[1]!r}. The chances of one are not "
+        raise InvalidInputError(
+            f"These answers were given by different models: {names[0]!r} and {names[1]!r}. The probabilities of one "
+            "are not "
             "those of another: fit a calibrator for each, such as with `semtoken calibrate --group-by model`."
         )
     return names[0] if names else None
@@ -184,13 +188,13 @@ def clusters_hash(clusters: TokenClusters) -> str:
 
 
 def require_clusters(fingerprint: Fingerprint, clusters: TokenClusters) -> None:
-    """Raise `CalibratorMismatch` if the labelled answers are known to have been scored with other clusters."""
+    """Raise `CalibratorMismatchError` if the labeled answers are known to have been scored with other clusters."""
     signature = fingerprint.signature
     if signature is not None and signature.startswith("preset:"):
         return  # its rules read none
     fingerprint.require_same(Fingerprint(clusters=clusters_hash(clusters)))
     if signature is not None and not f"{signature}|".startswith(f"{clusters.signature}|"):
-        raise CalibratorMismatch(
+        raise CalibratorMismatchError(
             f"This calibrator was fitted on scores with clusters {signature!r}; these are {clusters.signature!r}. Use "
             "the calibrator of these clusters, or make one with `semtoken calibrate`."
         )
@@ -204,7 +208,7 @@ def fingerprint_from(values: Any) -> Fingerprint:
         if values.pop("headline", None) != HEADLINE_IN_USE and values.get("method") == "headline":
             raise ArtifactError(
                 "The calibrator was fitted on the headline of an earlier release, and answers have another one now. "
-                "Score the labelled answers again and fit it again: `semtoken calibrate LABELLED.jsonl -o DIR --force`"
+                "Score the labeled answers again and fit it again: `semtoken calibrate LABELED.jsonl -o DIR --force`"
             )
     if not isinstance(values, dict) or set(values) - names:
         raise ArtifactError("The calibrator's fingerprint holds fields that this release does not know.")
@@ -219,5 +223,5 @@ def known_values(fingerprint: Fingerprint) -> dict[str, Any]:
     return values | ({"headline": HEADLINE_IN_USE} if fingerprint.method == "headline" else {})
 
 
-def _origin_of(answer: ScoredResponse) -> tuple[str | None, str | None, Literal["exact", "top-k"]]:
-    return answer.signature, answer.distribution, "exact" if answer.log_score_bounds is None else "top-k"
+def _origin_of(answer: ScoredAnswer) -> tuple[str | None, str | None, Literal["exact", "top-k"]]:
+    return answer.signature, answer.distribution, "exact" if answer.log_confidence_interval is None else "top-k"

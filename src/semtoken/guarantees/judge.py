@@ -1,19 +1,19 @@
-"""The one judge of promises: what each kind bounds, how new labels test it, its sentence. `fitting` fits them.
+"""The one judge of guarantees: what each kind bounds, how new labels test it, its sentence. `fitting` fits them.
 
 | kind | bounds the share of | holds |
 | --- | --- | --- |
-| `selective` | wrong answers among the accepted | for this label set, with confidence 1 - delta |
-| `missed` | accepted answers among the wrong | for this label set, with confidence 1 - delta |
-| `joint` | accepted and wrong answers among all | for this label set, with confidence 1 - delta |
+| `selective_risk` | wrong answers among the accepted | for this label set, with confidence 1 - delta |
+| `miss_rate` | accepted answers among the wrong | for this label set, with confidence 1 - delta |
+| `joint_risk` | accepted and wrong answers among all | for this label set, with confidence 1 - delta |
 | `discarded` | right answers among the discarded (`Bands`) | for this label set, with confidence 1 - delta |
 | `set` | sets of options that lack the right one (`PredictionSets`) | on average over label sets |
 
 Groups have one of the first three each, with delta divided by their number.
 
-New labels are counted by `Kind.counted`, and tested in two ways. `judge` looks once, at all promises of an audit
-together: the chance that it finds any of them broken while all are kept is at most its level (Holm 1979). `watched`
-may look after every label (`betting`). A promise on average says nothing of one label set, so its share is itself
-drawn: the number of sets that lack the right option is beta-binomial, and `watched` refuses it.
+New labels are counted by `Kind.counted`, and tested in two ways. `judge` looks once, at all guarantees of an audit
+together: the probability that it finds any of them broken while all are kept is at most its level (Holm 1979).
+`watched` may look after every label (`betting`). A guarantee on average says nothing of one label set, so its share is
+itself drawn: the number of sets that lack the right option is beta-binomial, and `watched` refuses it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.betting import LEVEL, Change, find_change, wrong_share
-from semtoken.guarantees.promises import binomial_p_value, check_level, percent
+from semtoken.guarantees.exact import binomial_p_value, check_level, percent
 from semtoken.methods.metrics import holm
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
 SAME = "as long as model, prompts, questions and judging stay the same"
-"""What every promise takes for granted."""
+"""What every guarantee takes for granted."""
 CONFIDENCE = 0.95
 """Confidence of the intervals that are shown beside a verdict."""
 
@@ -42,22 +42,22 @@ Verdict: TypeAlias = Literal[
     "does not hold",
     "cannot be told",
     "no difference is shown",
-    "nothing was promised",
+    "nothing was guaranteed",
     "nothing was measured",
 ]
-"""`no difference is shown` is the best that can be said of a promise on average."""
+"""`no difference is shown` is the best that can be said of a guarantee on average."""
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of promise: what it bounds, in numbers and in words."""
+    """A kind of guarantee: what it bounds, in numbers and in words."""
 
     name: str
     claim: str
-    """What is promised, with {alpha} in place of the share."""
+    """What is guaranteed, with {alpha} in place of the share."""
     answers: str
-    """The answers that it is about, as a count is followed by them: "of 30 labelled accepted answers"."""
+    """The answers that it is about, as a count is followed by them: "of 30 labeled accepted answers"."""
     limited: str
     """What it limits, after those: "are wrong"."""
     among: str
@@ -66,26 +66,30 @@ class Kind:
     """Which answers it is about, by whether they were accepted and whether they are right."""
 
     def counted(self, accepted: npt.ArrayLike, right: npt.ArrayLike) -> tuple[Mask, Mask]:
-        """Which of n labelled answers the promise is about, and which of them count against it, bool [n] each."""
+        """Which of n labeled answers the guarantee is about, and which of them count against it, bool [n] each."""
         passed, correct = np.asarray(accepted, dtype=bool), np.asarray(right, dtype=bool)
         against = passed & (correct if self.name == "discarded" else ~correct)
         return self.about(passed, correct), against
 
     def count(self, accepted: npt.ArrayLike, right: npt.ArrayLike) -> Share:
-        """How many of the answers that the promise is about count against it."""
+        """How many of the answers that the guarantee is about count against it."""
         about, against = self.counted(accepted, right)
         return Share(int(against.sum()), int(about.sum()))
 
     def allowed_risk(self, coverage: FloatArray, alpha: float, wrong_share: float) -> FloatArray:
-        """The largest share of wrong answers among the accepted that a promise allows, by coverage in (0, 1].
+        """The largest share of wrong answers among the accepted that a guarantee allows, by coverage in (0, 1].
 
-        `wrong_share` is that of all answers. `selective`: alpha; `missed`: alpha wrong_share / coverage; `joint`: alpha
-        / coverage.
+        `wrong_share` is that of all answers. `selective_risk`: alpha; `miss_rate`: alpha wrong_share / coverage;
+        `joint_risk`: alpha / coverage.
         """
-        of = {"selective": coverage, "missed": np.full_like(coverage, wrong_share), "joint": np.ones_like(coverage)}
+        of = {
+            "selective_risk": coverage,
+            "miss_rate": np.full_like(coverage, wrong_share),
+            "joint_risk": np.ones_like(coverage),
+        }
         return np.minimum(1.0, alpha * of[self.name] / coverage)
 
-    def promised(self, alpha: float) -> str:
+    def guaranteed(self, alpha: float) -> str:
         """The claim at a level, such as "at most 10% of the accepted answers are wrong"."""
         return self.claim.format(alpha=percent(alpha))
 
@@ -94,25 +98,25 @@ KINDS: Mapping[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind(
-            "selective",
+            "selective_risk",
             "at most {alpha} of the accepted answers are wrong",
-            "labelled accepted answers",
+            "labeled accepted answers",
             "are wrong",
             "Wrong among the accepted",
             lambda accepted, right: accepted,
         ),
         Kind(
-            "missed",
+            "miss_rate",
             "at most {alpha} of the wrong answers are accepted",
-            "labelled wrong answers",
+            "labeled wrong answers",
             "were accepted",
             "Accepted among the wrong ones",
             lambda accepted, right: ~right,
         ),
         Kind(
-            "joint",
+            "joint_risk",
             "at most {alpha} of all questions get a wrong answer",
-            "labelled answers",
+            "labeled answers",
             "were accepted and are wrong",
             "Accepted and wrong, of all,",
             lambda accepted, right: np.ones_like(accepted),
@@ -120,7 +124,7 @@ KINDS: Mapping[str, Kind] = {
         Kind(
             "discarded",
             "at most {alpha} of the discarded answers are right",
-            "labelled discarded answers",
+            "labeled discarded answers",
             "are right",
             "Right among the discarded",
             lambda accepted, right: accepted,
@@ -128,14 +132,14 @@ KINDS: Mapping[str, Kind] = {
         Kind(
             "set",
             "at most {alpha} of the sets lack the right option",
-            "labelled sets of options",
+            "labeled sets of options",
             "lack the right one",
             "Sets without the right option",
             lambda accepted, right: np.ones_like(accepted),
         ),
     )
 }
-"""The kinds of promises by name; see the head of the module."""
+"""The kinds of guarantees by name; see the head of the module."""
 
 
 @dataclass(frozen=True)
@@ -166,17 +170,17 @@ class Share:
 
 @dataclass(frozen=True)
 class Claim:
-    """A promise that was made, as new labels test it."""
+    """A guarantee that was made, as new labels test it."""
 
     kind: Kind
     alpha: float
     delta: float | None
     """One minus the confidence for this label set; None: it holds on average over label sets."""
     labels: int = 0
-    """How many labels it was fitted on; only a promise on average needs to know."""
+    """How many labels it was fitted on; only a guarantee on average needs to know."""
 
     def against(self, seen: Share) -> float:
-        """p-value of the promise: the chance of as many cases against it, or more, while it is just kept.
+        """p-value of the guarantee: the probability of as many cases against it, or more, while it is just kept.
 
         Binomial at alpha, and beta-binomial on average: alpha (n + 1) of n + 1 places are then drawn by the fit.
         """
@@ -190,15 +194,15 @@ class Claim:
         return float(stats.betabinom.sf(seen.count - 1, seen.of, rank, places - rank))
 
     def is_shown(self, seen: Share) -> bool:
-        """Whether new labels alone show the promise, with its own confidence; never for one on average."""
+        """Whether new labels alone show the guarantee, with its own confidence; never for one on average."""
         return self.delta is not None and binomial_p_value(seen.count, seen.of, self.alpha) <= self.delta
 
 
 def judge(tested: Sequence[tuple[Claim, Share]], level: float = LEVEL) -> list[Verdict]:
-    """The verdict on each of some promises, from new labels that are looked at once.
+    """The verdict on each of some guarantees, from new labels that are looked at once.
 
     `does not hold` comes for any of them with a probability of at most `level` while all are kept: their p-values are
-    adjusted together (Holm 1979). `InvalidInput` if the level is outside (0, 1).
+    adjusted together (Holm 1979). `InvalidInputError` if the level is outside (0, 1).
     """
     check_level(level, "level")
     adjusted = holm([claim.against(seen) for claim, seen in tested])
@@ -217,24 +221,24 @@ def judge(tested: Sequence[tuple[Claim, Share]], level: float = LEVEL) -> list[V
 
 @dataclass(frozen=True)
 class Watched:
-    """What labels that come one by one say of a promise, however often one looks."""
+    """What labels that come one by one say of a guarantee, however often one looks."""
 
     state: Literal["kept", "unknown", "broken"]
     seen: Share
     bounds: tuple[float, float]
     """Bounds on the share, averaged over the answers so far, valid at all times together."""
     change: Change | None
-    """Where the promise was found broken, and since when; None where it was not."""
+    """Where the guarantee was found broken, and since when; None where it was not."""
 
 
 def watched(claim: Claim, against: Sequence[bool], level: float = LEVEL) -> Watched:
-    """Test a promise after every label: `against` says of each answer that it is about whether it counts against it.
+    """Test a guarantee after every label: `against` says of each answer that it is about whether it counts against it.
 
     It is called broken with a probability of at most `level` over all looks while no answer counts against it with a
-    chance above alpha, given those before. `InvalidInput` for a promise on average.
+    probability above alpha, given those before. `InvalidInputError` for a guarantee on average.
     """
     if claim.delta is None:
-        raise InvalidInput("A guarantee that holds on average over label sets cannot be watched on one of them.")
+        raise InvalidInputError("A guarantee that holds on average over label sets cannot be watched on one of them.")
     seen = Share(sum(against), len(against))
     low, high = wrong_share(seen.count, seen.of, level)
     change = find_change(against, claim.alpha, level) if seen.of else None
@@ -247,10 +251,10 @@ def watched(claim: Claim, against: Sequence[bool], level: float = LEVEL) -> Watc
 
 
 def run_sentence(kind: Kind, alpha: float, accepted: int, n: int) -> str:
-    """The answer that a reader wants first: how many run, how many go to a person, and what is promised of it."""
+    """The answer that a reader wants first: how many run, how many go to a person, and what is guaranteed of it."""
     ends = {
-        "selective": f"at most {percent(alpha)} of those that run are wrong",
-        "missed": f"at most {percent(alpha)} of the wrong ones run",
-        "joint": f"at most {percent(alpha)} of all run and are wrong",
+        "selective_risk": f"at most {percent(alpha)} of those that run are wrong",
+        "miss_rate": f"at most {percent(alpha)} of the wrong ones run",
+        "joint_risk": f"at most {percent(alpha)} of all run and are wrong",
     }
     return f"{accepted:,} of {n:,} run, {n - accepted:,} go to a person; {ends[kind.name]}"

@@ -1,4 +1,4 @@
-"""Labelled answers: read from files, or from results and lists, and checked before anything is fitted on them."""
+"""Labeled answers: read from files, or from results and lists, and checked before anything is fitted on them."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.core.results import HiddenState, ScoredResponse
+from semtoken.core.results import HiddenState, ScoredAnswer
 from semtoken.core.results.generation import state_from
-from semtoken.errors import HOW_TO_SCORE, CalibratorMismatch, InvalidInput
+from semtoken.errors import HOW_TO_SCORE, CalibratorMismatchError, InvalidInputError
 from semtoken.support.arrays import FloatArray, real_numbers
 from semtoken.support.files.record_files import VERDICTS, read_rows
 
 PRODUCT = "stc"
-"""The method whose score is `ScoredResponse.log_score`."""
+"""The method whose score is `ScoredAnswer.log_confidence`."""
 HEADLINE = "headline"
-"""The name that stands for the headline of each answer, `ScoredResponse.headline`, which counts unless another method
+"""The name that stands for the headline of each answer, `ScoredAnswer.headline`, which counts unless another method
 is asked for.
 """
 _HEADLINES = (PRODUCT, "new_phrases")
 """The methods that head answers."""
 FEWEST_LABELS, FEWEST_OF_EITHER = 30, 5
-"""Fewest labelled answers, and fewest right and wrong ones, to fit a calibrator: with fewer it makes the chances worse
-than the score alone.
+"""Fewest labeled answers, and fewest right and wrong ones, to fit a calibrator: with fewer it makes the probabilities
+worse than the score alone.
 """
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledScores:
+class LabeledScores:
     """Scores and labels of the same answers; blank ones are left out."""
 
-    log_score: FloatArray
+    log_confidence: FloatArray
     """[n] log scores, at most 0; -inf for a blank answer."""
     correct: FloatArray
     """[n] of 1 (right) and 0 (wrong)."""
@@ -44,17 +44,17 @@ class LabelledScores:
 
     @property
     def uncertainty(self) -> FloatArray:
-        """The uncertainty in units of -log_score, [n]; higher is riskier."""
-        return -self.log_score
+        """The uncertainty in units of -log_confidence, [n]; higher is riskier."""
+        return -self.log_confidence
 
     @property
     def n(self) -> int:
-        """How many labelled answers are not blank."""
+        """How many labeled answers are not blank."""
         return self.correct.size
 
     @property
     def n_correct(self) -> int:
-        """How many of the labelled answers are right."""
+        """How many of the labeled answers are right."""
         return int(self.correct.sum())
 
 
@@ -69,26 +69,27 @@ def chosen_method(scored: Any, by: str | None) -> str | None:
     return None if by == PRODUCT else by
 
 
-def log_scores(scored: Any, by: str | None = None) -> FloatArray:
+def log_confidences(scored: Any, by: str | None = None) -> FloatArray:
     """Log scores of scored answers, or of numbers that are log scores, [n]; -inf for a blank answer.
 
-    `by` None or `PRODUCT`: `log_score`. `HEADLINE`: the logarithm of the headline's confidence. An uncertainty U of
-    another method becomes -ln(1 + e^U): below 0, and in the same order. `InvalidInput` for NaN, a number above 0 or
-    what has no score, `CalibratorMismatch` if an answer has no score by that method.
+    `by` None or `PRODUCT`: `log_confidence`. `HEADLINE`: the logarithm of the headline's confidence. An uncertainty U
+    of another method becomes -ln(1 + e^U): below 0, and in the same order. `InvalidInputError` for NaN, a number above
+    0 or what has no score, `CalibratorMismatchError` if an answer has no score by that method.
     """
     items = list(scored) if isinstance(scored, Sequence) and not isinstance(scored, str) else scored
-    if isinstance(items, list) and any(hasattr(item, "log_score") for item in items):
-        items = [_by_method(item, by or PRODUCT) if hasattr(item, "log_score") else item for item in items]
+    if isinstance(items, list) and any(hasattr(item, "log_confidence") for item in items):
+        items = [_by_method(item, by or PRODUCT) if hasattr(item, "log_confidence") else item for item in items]
     try:
         values = np.atleast_1d(real_numbers(items, "scored").astype(np.float64))
-    except InvalidInput as error:
-        raise InvalidInput(f"Scores must be scored answers or their log scores: {error}") from error
+    except InvalidInputError as error:
+        raise InvalidInputError(f"Scores must be scored answers or their log scores: {error}") from error
     if values.ndim != 1:
-        raise InvalidInput(f"Scores must be one per answer. Got an array of shape {values.shape} instead.")
+        raise InvalidInputError(f"Scores must be one per answer. Got an array of shape {values.shape} instead.")
     bad = np.flatnonzero(np.isnan(values) | (values > 0))
     if bad.size:
-        raise InvalidInput(
-            f"A log score must be at most 0, got {values[bad[0]]:g} at position {bad[0]}. Give `log_score`, not the "
+        raise InvalidInputError(
+            f"A log score must be at most 0, got {values[bad[0]]:g} at position {bad[0]}. Give `log_confidence`, not "
+            "the "
             "uncertainty."
         )
     return values
@@ -96,17 +97,17 @@ def log_scores(scored: Any, by: str | None = None) -> FloatArray:
 
 def _by_method(answer: Any, by: str) -> float | None:
     """The log score of one answer by a method; -inf for a blank answer."""
-    if by == PRODUCT or answer.log_score is None or answer.log_score == -math.inf:
-        log_score: float | None = answer.log_score
-        return log_score
+    if by == PRODUCT or answer.log_confidence is None or answer.log_confidence == -math.inf:
+        log_confidence: float | None = answer.log_confidence
+        return log_confidence
     headline = getattr(answer, "headline", None)
     if by == HEADLINE and headline is not None:
-        log: float = answer.log_score if headline.name == PRODUCT else -headline.value
+        log: float = answer.log_confidence if headline.name == PRODUCT else -headline.value
         return log
     scores = answer.scores
     if by not in scores:
         held = f"those by {', '.join(scores)}" if scores else "no other score than the product over its tokens"
-        raise CalibratorMismatch(
+        raise CalibratorMismatchError(
             f"This is about scores by the method {by}, and the answer has {held}. Score it with --methods {by} "
             f"(methods=[{by!r}]), or use a calibrator of what it has."
         )
@@ -115,7 +116,9 @@ def _by_method(answer: Any, by: str) -> float | None:
 
 
 def given_score(answer: Any, name: str) -> float | None:
-    """An answer's score in a file; None if unbounded or missing, `InvalidInput` if the field holds something else."""
+    """An answer's score in a file; None if unbounded or missing, `InvalidInputError` if the field holds something
+    else.
+    """
     value = answer.scores.get(name)
     if value is None or value == "":
         return None
@@ -125,14 +128,14 @@ def given_score(answer: Any, name: str) -> float | None:
         score = math.nan
     if math.isnan(score):
         where = answer.where if isinstance(answer, AnswerRecord) else "An answer"
-        raise InvalidInput(f"{where}: the score by {name} must be a number, got {value!r:.40}.")
+        raise InvalidInputError(f"{where}: the score by {name} must be a number, got {value!r:.40}.")
     return score
 
 
 def log_score_ends(answer: Any, by: str | None) -> tuple[float, float] | None:
     """The bounds of an answer's log score by a method; None where the score is exact or not known."""
     if by is None or (by == HEADLINE and answer.headline is not None and answer.headline.name == PRODUCT):
-        bounds: tuple[float, float] | None = answer.log_score_bounds
+        bounds: tuple[float, float] | None = answer.log_confidence_interval
         return bounds
     if by == HEADLINE:
         ends = getattr(answer.headline, "confidence_bounds", None)
@@ -146,32 +149,32 @@ def log_of(probability: float) -> float:
     return math.log(probability) if probability > 0 else -math.inf
 
 
-def labelled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None, by: str | None = None) -> LabelledScores:
-    """Checked arrays of labelled answers, with their log scores by a method (see `log_scores`).
+def labeled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None, by: str | None = None) -> LabeledScores:
+    """Checked arrays of labeled answers, with their log scores by a method (see `log_confidences`).
 
-    `InvalidInput` if lengths differ, labels are not right or wrong, there is NaN, or the same answer comes twice.
+    `InvalidInputError` if lengths differ, labels are not right or wrong, there is NaN, or the same answer comes twice.
     """
     scores, labels = scores_and_labels(scored, correct, prompts, by)
     blank = np.isneginf(scores)
-    return LabelledScores(scores[~blank], labels[~blank], int(blank.sum()))
+    return LabeledScores(scores[~blank], labels[~blank], int(blank.sum()))
 
 
 def scores_and_labels(
     scored: Any, correct: Any, prompts: Sequence[Any] | None, by: str | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """`labelled` with the blank answers, whose log score is -inf: [n] log scores and [n] of 1 and 0."""
-    scores = log_scores(scored, by)
+    """`labeled` with the blank answers, whose log score is -inf: [n] log scores and [n] of 1 and 0."""
+    scores = log_confidences(scored, by)
     try:
         labels = real_numbers(correct, "correct", booleans=True).astype(np.float64)
-    except InvalidInput as error:
-        raise InvalidInput(f"Labels must be true or false: {error}") from error
+    except InvalidInputError as error:
+        raise InvalidInputError(f"Labels must be true or false: {error}") from error
     if labels.shape != scores.shape:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"There are {scores.size} scores and labels of shape {labels.shape}; every answer needs one label."
         )
     bad = np.flatnonzero((labels != 0) & (labels != 1))
     if bad.size:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"A label must be true or false, got {labels[bad[0]]:g} at position {bad[0]}. Leave out answers that "
             "nobody judged."
         )
@@ -179,18 +182,18 @@ def scores_and_labels(
     return scores, labels
 
 
-def require_enough(answers: LabelledScores) -> None:
-    """Raise `InvalidInput` if there are too few labels to fit a calibrator, naming how many are missing."""
+def require_enough(answers: LabeledScores) -> None:
+    """Raise `InvalidInputError` if there are too few labels to fit a calibrator, naming how many are missing."""
     missing = FEWEST_LABELS - answers.n
     if missing > 0:
-        raise InvalidInput(
-            f"A calibrator needs at least {FEWEST_LABELS} labelled answers that are not blank. There are {answers.n}: "
+        raise InvalidInputError(
+            f"A calibrator needs at least {FEWEST_LABELS} labeled answers that are not blank. There are {answers.n}: "
             f"label {missing} more."
         )
     for kind, count in (("right", answers.n_correct), ("wrong", answers.n - answers.n_correct)):
         if count < FEWEST_OF_EITHER:
-            raise InvalidInput(
-                f"A calibrator needs at least {FEWEST_OF_EITHER} {kind} answers among the labelled ones. There are "
+            raise InvalidInputError(
+                f"A calibrator needs at least {FEWEST_OF_EITHER} {kind} answers among the labeled ones. There are "
                 f"{count} of {answers.n}: {FEWEST_OF_EITHER - count} more are missing. Label further answers."
             )
 
@@ -200,7 +203,7 @@ def _refuse_duplicates(scored: Any, prompts: Sequence[Any] | None, n: int) -> No
     first: dict[Hashable, int] = {}
     for i, key in enumerate(keys):
         if key in first:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"Answers {first[key]} and {i} are the same prompt and answer. Repeated answers count as evidence that "
                 "is not there: leave one of them out."
             )
@@ -213,26 +216,26 @@ def _keys(scored: Any, prompts: Sequence[Any] | None, n: int) -> list[Hashable]:
     texts = [getattr(answer, "text", None) for answer in answers] or [None] * n
     if prompts is not None:
         if len(prompts) != n:
-            raise InvalidInput(f"There are {n} answers and {len(prompts)} prompts; every answer needs its own.")
+            raise InvalidInputError(f"There are {n} answers and {len(prompts)} prompts; every answer needs its own.")
         return [(str(prompt), text) for prompt, text in zip(prompts, texts, strict=True)]
-    if not all(isinstance(answer, ScoredResponse) for answer in answers):
+    if not all(isinstance(answer, ScoredAnswer) for answer in answers):
         return []
     return [
-        (a.text, a.log_score, tuple((token.id, token.log_probability) for token in a.tokens))
+        (a.text, a.log_confidence, tuple((token.id, token.log_probability) for token in a.tokens))
         for a in answers
         if not a.empty
     ]
 
 
 def identities(scored: Any, prompts: Sequence[Any] | None = None) -> tuple[str, ...]:
-    """What tells labelled answers that are not blank from others, whatever their scores: a hash of question and text,
+    """What tells labeled answers that are not blank from others, whatever their scores: a hash of question and text,
     or of text and tokens where no question is known; empty for bare scores and for answers without any text.
     """
     answers = list(scored) if isinstance(scored, Sequence) else []
     asked = prompts if prompts is not None else [getattr(answer, "question", None) or "" for answer in answers]
     hashes = []
     for answer, prompt in zip(answers, asked, strict=False):
-        score = getattr(answer, "log_score", None)
+        score = getattr(answer, "log_confidence", None)
         if score is None or score == -math.inf:
             continue
         tokens = "" if prompt else [getattr(token, "id", None) for token in getattr(answer, "tokens", ())]
@@ -252,23 +255,23 @@ class RecordedHeadline:
 
 @dataclass(frozen=True)
 class AnswerRecord:
-    """One line of a file of answers. It stands in for a `ScoredResponse` wherever calibrators take one."""
+    """One line of a file of answers. It stands in for a `ScoredAnswer` wherever calibrators take one."""
 
     where: str
     """File and line, for messages."""
     record: Mapping[str, Any]
     """All fields of the line."""
-    log_score: float | None
+    log_confidence: float | None
     """The log score, at most 0; -inf for a blank answer, None for one that is not scored yet."""
     correct: bool | None
     """Whether it is right; None where there is no label."""
-    log_score_bounds: tuple[float, float] | None = None
+    log_confidence_interval: tuple[float, float] | None = None
     """Bounds of the log score where only the k best tokens of each step were known; None where it is exact."""
 
     @property
     def uncertainty_width(self) -> float:
         """Width of the interval around its uncertainty, in [0, 1]; 0 where that is exact."""
-        low, high = self.log_score_bounds or (0.0, 0.0)
+        low, high = self.log_confidence_interval or (0.0, 0.0)
         return math.exp(high) - math.exp(low)
 
     @property
@@ -290,14 +293,16 @@ class AnswerRecord:
         fields = nested if isinstance(nested, Mapping) else {"name": self.record.get("headline_name")}
         value = fields.get("value") if isinstance(nested, Mapping) else self.record.get("headline_value")
         if fields.get("name") == "phrase_and_mean":
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.where}: its headline is that of an earlier release, which is no longer in use. Score the file "
                 "again, with `semtoken score` or `semtoken check`."
             )
         if fields.get("name") not in _HEADLINES:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float | None) or (value is not None and value < 0):
-            raise InvalidInput(f"{self.where}: the headline's value must be a number from 0 on, got {value!r:.40}.")
+            raise InvalidInputError(
+                f"{self.where}: the headline's value must be a number from 0 on, got {value!r:.40}."
+            )
         return RecordedHeadline(str(fields["name"]), math.inf if value is None else float(value))
 
     @property
@@ -341,7 +346,7 @@ class AnswerRecord:
         return name if isinstance(name, str) and name else None
 
     @property
-    def can_be_labelled(self) -> bool:
+    def can_be_labeled(self) -> bool:
         """Whether it has a label, or answers to judge it by."""
         return self.correct is not None or bool(self.references)
 
@@ -359,29 +364,29 @@ class AnswerRecord:
 def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
     """The answers of a `.jsonl` or `.csv` file, as `semtoken score` and `semtoken ask --json` write it.
 
-    It may be any file with `log_score`, `question` or `prompt`, `response`, `answers` (accepted ones) and a label:
-    true, false, 1, 0, yes, no; empty or null for none. Lines with an `error` are left out. `InvalidInput` if the file
-    cannot be read or holds no answers, or a line cannot be used; the message names it.
+    It may be any file with `log_confidence`, `question` or `prompt`, `response`, `answers` (accepted ones) and a label:
+    true, false, 1, 0, yes, no; empty or null for none. Lines with an `error` are left out. `InvalidInputError` if the
+    file cannot be read or holds no answers, or a line cannot be used; the message names it.
     """
     scored = ((where, record) for _, where, record in read_rows(path) if not record.get("error"))
     answers = [answer_record(where, record, label) for where, record in scored]
     if not answers:
-        raise InvalidInput(f"{path} holds no answers.")
+        raise InvalidInputError(f"{path} holds no answers.")
     return answers
 
 
 def require_scores(answers: Sequence[AnswerRecord]) -> None:
-    """Raise `InvalidInput`, which names the answer, if one has no score."""
-    if unscored := [answer for answer in answers if answer.log_score is None]:
-        raise InvalidInput(f"{unscored[0].where}: 'log_score' is missing. {HOW_TO_SCORE}")
+    """Raise `InvalidInputError`, which names the answer, if one has no score."""
+    if unscored := [answer for answer in answers if answer.log_confidence is None]:
+        raise InvalidInputError(f"{unscored[0].where}: 'log_confidence' is missing. {HOW_TO_SCORE}")
 
 
 def require_labels(answers: Sequence[AnswerRecord], label: str = "correct") -> None:
-    """Raise `InvalidInput` if no answer has the field of labels, nor accepted answers to judge by."""
-    if any(answer.can_be_labelled for answer in answers):
+    """Raise `InvalidInputError` if no answer has the field of labels, nor accepted answers to judge by."""
+    if any(answer.can_be_labeled for answer in answers):
         return
     fields = ", ".join(f"'{name}'" for name in answers[0].record)
-    raise InvalidInput(
+    raise InvalidInputError(
         f"No answer has a label: the field '{label}' is missing or empty in all {len(answers):,} of them, and none has "
         f"'answers' to judge by. The first one has the fields {fields}. Name the right field with --label-field, or "
         "make labels with `semtoken label`."
@@ -389,13 +394,13 @@ def require_labels(answers: Sequence[AnswerRecord], label: str = "correct") -> N
 
 
 def answer_record(where: str, record: Mapping[str, Any], label: str = "correct") -> AnswerRecord:
-    """An answer from plain values (see `read_answers`); `InvalidInput` names `where` one cannot be used."""
+    """An answer from plain values (see `read_answers`); `InvalidInputError` names `where` one cannot be used."""
     return AnswerRecord(where, record, _score(where, record), _label(where, record.get(label)), _bounds(where, record))
 
 
 def _bounds(where: str, record: Mapping[str, Any]) -> tuple[float, float] | None:
     """The interval of a log score, as one field or as two; None where the score is exact."""
-    ends = record.get("log_score_bounds")
+    ends = record.get("log_confidence_interval")
     if not (isinstance(ends, list) and len(ends) == 2):
         ends = [record.get("log_score_lower"), record.get("log_score_upper")]
         if ends == [None, None]:
@@ -403,34 +408,37 @@ def _bounds(where: str, record: Mapping[str, Any]) -> tuple[float, float] | None
     try:
         low, high = (-math.inf if end is None else float(end) for end in ends)
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{where}: the bounds of 'log_score' must be numbers, got {ends!r:.40}.") from error
+        raise InvalidInputError(
+            f"{where}: the bounds of 'log_confidence' must be numbers, got {ends!r:.40}."
+        ) from error
     return low, high
 
 
 def _score(where: str, record: Mapping[str, Any]) -> float | None:
     """JSON has no infinity: a blank answer's log score is null."""
-    if "log_score" not in record:
+    if "log_confidence" not in record:
         if "uncertainty" in record:
-            raise InvalidInput(
-                f"{where}: there is an 'uncertainty' but no 'log_score'. Calibrators need `log_score`: the uncertainty "
+            raise InvalidInputError(
+                f"{where}: there is an 'uncertainty' but no 'log_confidence'. Calibrators need `log_confidence`: the "
+                "uncertainty "
                 "of long answers is 1 to all digits."
             )
         return None
-    value = record["log_score"]
+    value = record["log_confidence"]
     if value is None or value == "":
         return -math.inf
     try:
         score = float(value)
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{where}: 'log_score' must be a number, got {value!r:.40}.") from error
+        raise InvalidInputError(f"{where}: 'log_confidence' must be a number, got {value!r:.40}.") from error
     if math.isnan(score) or score > 0:
-        raise InvalidInput(f"{where}: 'log_score' must be at most 0, got {score:g}.")
+        raise InvalidInputError(f"{where}: 'log_confidence' must be at most 0, got {score:g}.")
     return score
 
 
 def _label(where: str, value: Any) -> bool | None:
     text = "" if value is None else str(value).strip().lower()
     if text not in VERDICTS:
-        raise InvalidInput(f"{where}: a label must be true or false (1 or 0, yes or no), got {value!r:.40}.")
+        raise InvalidInputError(f"{where}: a label must be true or false (1 or 0, yes or no), got {value!r:.40}.")
     verdict = VERDICTS[text]
     return None if verdict is None else bool(verdict)

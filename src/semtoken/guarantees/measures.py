@@ -1,4 +1,4 @@
-"""How good chances are: Brier score, log loss and reliability, against always giving the base rate."""
+"""How good probabilities are: Brier score, log loss and reliability, against always giving the base rate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 from semtoken.support.inputs import whole
@@ -32,11 +32,11 @@ class Interval:
 
 @dataclass(frozen=True)
 class Bin:
-    """A group of answers with similar chances: their mean chance and the share that is right."""
+    """A group of answers with similar probabilities: their mean probability and the share that is right."""
 
     n: int
-    chance: float
-    """Mean chance of the answers in the bin."""
+    probability_correct: float
+    """Mean probability of the answers in the bin."""
     right: float
     """Share of them that is right."""
     low: float
@@ -47,28 +47,28 @@ class Bin:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """How good chances are on labelled answers. Losses: lower is better. Gain: negative is better than the base
+    """How good probabilities are on labeled answers. Losses: lower is better. Gain: negative is better than the base
     rate.
     """
 
     n: int
     """How many answers were measured."""
     cross_validated: bool
-    """Whether the chances come from calibrators that did not see the answers they are for."""
+    """Whether the probabilities come from calibrators that did not see the answers they are for."""
     base_rate: float
     """Share of right answers."""
     brier: Interval
-    """Mean squared distance between chance and outcome, in [0, 1], with its interval."""
+    """Mean squared distance between probability and outcome, in [0, 1], with its interval."""
     log_loss: Interval
-    """Mean of -log of the chance that was given to what came true, in nats, with its interval."""
+    """Mean of -log of the probability that was given to what came true, in nats, with its interval."""
     calibration_error: float
-    """Mean distance between chance and share of right answers over bins of equal count (ECE)."""
+    """Mean distance between probability and share of right answers over bins of equal count (ECE)."""
     brier_gain: Interval
     """Brier score minus that of always giving the base rate; paired bootstrap."""
     log_loss_gain: Interval
     """Log loss minus that of always giving the base rate; paired bootstrap."""
     bins: tuple[Bin, ...]
-    """Reliability: bins of equal count, ascending chance."""
+    """Reliability: bins of equal count, ascending probability."""
 
     def __repr__(self) -> str:
         gain = self.brier_gain
@@ -85,32 +85,32 @@ class Report:
             ("log loss", str(self.log_loss), str(self.log_loss_gain)),
         ]
         bins = [
-            (f"{b.n:,}", number(b.chance), f"{number(b.right)} ({number(b.low)} to {number(b.high)})")
+            (f"{b.n:,}", number(b.probability_correct), f"{number(b.right)} ({number(b.low)} to {number(b.high)})")
             for b in self.bins
         ]
         return card(
-            heading(f"How good the chances are on {self.n:,} answers {answers}"),
+            heading(f"How good the probabilities are on {self.n:,} answers {answers}"),
             note(
-                f"{number(self.base_rate)} of them are right; chance and share of right answers are "
+                f"{number(self.base_rate)} of them are right; probability and share of right answers are "
                 f"{number(self.calibration_error)} apart on average. Lower losses are better; a difference below 0 is "
                 "better than the base rate."
             ),
             table(["loss", "value (95% interval)", "minus that of the base rate"], losses, numbers=[1, 2]),
             folded(
                 f"Reliability in {len(bins)} bins",
-                table(["answers", "mean chance", "share right (95% interval)"], bins, numbers=[0, 1, 2]),
+                table(["answers", "mean probability", "share right (95% interval)"], bins, numbers=[0, 1, 2]),
             ),
         )
 
 
-def brier_scores(chances: FloatArray, correct: FloatArray) -> FloatArray:
-    """The squared difference of each chance from 1 (right) or 0 (wrong), [n] in [0, 1]."""
-    return np.asarray(np.square(chances - correct))
+def brier_scores(probabilities: FloatArray, correct: FloatArray) -> FloatArray:
+    """The squared difference of each probability from 1 (right) or 0 (wrong), [n] in [0, 1]."""
+    return np.asarray(np.square(probabilities - correct))
 
 
-def log_losses(chances: FloatArray, correct: FloatArray) -> FloatArray:
-    """The negative log of the probability that each chance gives to the true label, [n], at least 0."""
-    return np.asarray(-np.log(np.where(correct == 1, chances, 1 - chances)))
+def log_losses(probabilities: FloatArray, correct: FloatArray) -> FloatArray:
+    """The negative log of the probability that each probability gives to the true label, [n], at least 0."""
+    return np.asarray(-np.log(np.where(correct == 1, probabilities, 1 - probabilities)))
 
 
 def wilson(right: int, n: int) -> tuple[float, float]:
@@ -119,27 +119,27 @@ def wilson(right: int, n: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def reliability(chances: FloatArray, correct: FloatArray) -> tuple[Bin, ...]:
-    """Divide answers into bins of about equal size by their chance: ten from a hundred answers on, fewer below. Equal
-    chances stay together.
+def reliability(probabilities: FloatArray, correct: FloatArray) -> tuple[Bin, ...]:
+    """Divide answers into bins of about equal size by their probability: ten from a hundred answers on, fewer below.
+    Equal probabilities stay together.
     """
-    wanted = max(1, min(BINS, chances.size // PER_BIN))
-    cuts = np.unique(np.quantile(chances, np.arange(1, wanted) / wanted, method="higher"))
-    bins = np.searchsorted(cuts, chances, side="right")
+    wanted = max(1, min(BINS, probabilities.size // PER_BIN))
+    cuts = np.unique(np.quantile(probabilities, np.arange(1, wanted) / wanted, method="higher"))
+    bins = np.searchsorted(cuts, probabilities, side="right")
     measured = []
     for inside in (bins == b for b in np.unique(bins)):
         n, right = int(inside.sum()), int(correct[inside].sum())
-        measured.append(Bin(n, float(chances[inside].mean()), right / n, *wilson(right, n)))
+        measured.append(Bin(n, float(probabilities[inside].mean()), right / n, *wilson(right, n)))
     return tuple(measured)
 
 
 def calibration_error(bins: Sequence[Bin]) -> float:
-    """Mean distance between chance and share of right answers over reliability bins (ECE), in [0, 1]."""
-    return sum(b.n * abs(b.chance - b.right) for b in bins) / sum(b.n for b in bins)
+    """Mean distance between probability and share of right answers over reliability bins (ECE), in [0, 1]."""
+    return sum(b.n * abs(b.probability_correct - b.right) for b in bins) / sum(b.n for b in bins)
 
 
 def report(
-    chances: FloatArray,
+    probabilities: FloatArray,
     base: FloatArray,
     correct: FloatArray,
     *,
@@ -148,18 +148,18 @@ def report(
     seed: int = 0,
     n_resamples: int = RESAMPLES,
 ) -> Report:
-    """Measure chances on labelled answers.
+    """Measure probabilities on labeled answers.
 
-    `base` [n] is what one would say who knows the base rate only. `cross_validated`: the chances come from calibrators
-    that did not see these answers. `groups` [n] number the questions, which the bootstrap draws with all their answers;
-    default: each its own.
+    `base` [n] is what one would say who knows the base rate only. `cross_validated`: the probabilities come from
+    calibrators that did not see these answers. `groups` [n] number the questions, which the bootstrap draws with all
+    their answers; default: each its own.
     """
-    bins = reliability(chances, correct)
+    bins = reliability(probabilities, correct)
     losses = {
-        "brier": brier_scores(chances, correct),
-        "log_loss": log_losses(chances, correct),
-        "brier_gain": brier_scores(chances, correct) - brier_scores(base, correct),
-        "log_loss_gain": log_losses(chances, correct) - log_losses(base, correct),
+        "brier": brier_scores(probabilities, correct),
+        "log_loss": log_losses(probabilities, correct),
+        "brier_gain": brier_scores(probabilities, correct) - brier_scores(base, correct),
+        "log_loss_gain": log_losses(probabilities, correct) - log_losses(base, correct),
     }
     return Report(
         n=correct.size,
@@ -211,13 +211,13 @@ class Drift:
 
 
 def drift(fitted: FloatArray, recent: FloatArray, *, seed: int = 0) -> Drift:
-    """Compare two sets of scores; `InvalidInput` if there are no recent ones.
+    """Compare two sets of scores; `InvalidInputError` if there are no recent ones.
 
     The interval is the distance plus and minus the 95% quantile of how far resampled distribution functions lie from
     the given ones (a bootstrap band, valid whether or not the distributions are equal; cautious where they differ).
     """
     if recent.size == 0:
-        raise InvalidInput("There are no recent scores to compare: all answers are blank, or there are none.")
+        raise InvalidInputError("There are no recent scores to compare: all answers are blank, or there are none.")
     seed = whole(seed, "seed", low=0)
     places = np.union1d(fitted, recent)
     first, second = np.searchsorted(places, fitted), np.searchsorted(places, recent)

@@ -1,4 +1,4 @@
-"""The one-page report of a calibration: the promise, the figures, a reliability plot and a risk-coverage curve."""
+"""The one-page report of a calibration: the guarantee, the figures, a reliability plot and a risk-coverage curve."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semtoken.guarantees.calibrator import Calibrator
+from semtoken.guarantees.exact import percent
 from semtoken.guarantees.fingerprint import known_values
-from semtoken.guarantees.labels import LabelledScores
+from semtoken.guarantees.labels import LabeledScores
 from semtoken.guarantees.measures import Interval, Report
-from semtoken.guarantees.promises import percent
 from semtoken.guarantees.threshold import Threshold
 from semtoken.methods.metrics import risk_coverage
 from semtoken.support.extras import require
@@ -36,10 +36,10 @@ STYLE = {
 }
 
 
-def write_report(path: Path, calibrator: Calibrator, report: Report, answers: LabelledScores, forecast: str) -> None:
-    """Write an HTML page on how good a calibrator is: its chances, its promise, and its threshold.
+def write_report(path: Path, calibrator: Calibrator, report: Report, answers: LabeledScores, forecast: str) -> None:
+    """Write an HTML page on how good a calibrator is: its probabilities, its guarantee, and its threshold.
 
-    `forecast` says what more labels would do (see `promises.forecast`). `MissingExtra` without Jinja2 or matplotlib.
+    `forecast` says what more labels would do (see `exact.forecast`). `MissingExtra` without Jinja2 or matplotlib.
     """
     jinja2 = require("jinja2", extra=EXTRA)
     template = jinja2.Environment(autoescape=True, trim_blocks=False).from_string(
@@ -48,10 +48,10 @@ def write_report(path: Path, calibrator: Calibrator, report: Report, answers: La
     replace_text(path, template.render(**_content(calibrator, report, answers, forecast)))
 
 
-def _content(calibrator: Calibrator, report: Report, answers: LabelledScores, forecast: str) -> dict[str, Any]:
+def _content(calibrator: Calibrator, report: Report, answers: LabeledScores, forecast: str) -> dict[str, Any]:
     threshold = calibrator.threshold
     seen = (
-        "Every chance comes from a calibrator that did not see the answer (ten-fold cross-validation)."
+        "Every probability comes from a calibrator that did not see the answer (ten-fold cross-validation)."
         if report.cross_validated
         else "On answers that the calibrator was not fitted on."
     )
@@ -81,25 +81,25 @@ def _interval_text(interval: Interval, *, signed: bool = False) -> str:
     return f"{interval.value:{sign}.3f} [{interval.low:{sign}.3f}, {interval.high:{sign}.3f}]"
 
 
-def _plots(report: Report, answers: LabelledScores, threshold: Threshold | None) -> list[tuple[str, str]]:
+def _plots(report: Report, answers: LabeledScores, threshold: Threshold | None) -> list[tuple[str, str]]:
     matplotlib = require("matplotlib", extra=EXTRA)
     with matplotlib.rc_context(STYLE):
         return [
             (
                 _svg(reliability_plot(report)),
-                "Reliability: how often answers were right, for groups of similar chance. Points on the line were "
-                "right as often as the chance says. Bars are 95% intervals.",
+                "Reliability: how often answers were right, for groups of similar probability. Points on the line were "
+                "right as often as the probability says. Bars are 95% intervals.",
             ),
             (
                 _svg(risk_coverage_plot(answers, threshold)),
-                "Risk and coverage on the labelled answers: how many answers are wrong if only the surest are given. "
+                "Risk and coverage on the labeled answers: how many answers are wrong if only the surest are given. "
                 "The guarantee does not come from this curve.",
             ),
         ]
 
 
 def reliability_plot(report: Report) -> Figure:
-    """Plot the share of right answers against their chance of being right."""
+    """Plot the share of right answers against their probability of being right."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.2, 3.6), layout="constrained")
@@ -107,13 +107,13 @@ def reliability_plot(report: Report) -> Figure:
     axis.plot([0, 1], [0, 1], color=OTHERS, linewidth=1)
     right = np.array([b.right for b in report.bins])
     lengths = [[b.right - b.low for b in report.bins], [b.high - b.right for b in report.bins]]
-    axis.errorbar([b.chance for b in report.bins], right, yerr=lengths, fmt="o", color=OURS, capsize=2)
-    axis.set(xlim=(0, 1), ylim=(0, 1), xlabel="chance given", ylabel="share of right answers")
+    axis.errorbar([b.probability_correct for b in report.bins], right, yerr=lengths, fmt="o", color=OURS, capsize=2)
+    axis.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability given", ylabel="share of right answers")
     return figure
 
 
-def risk_coverage_plot(answers: LabelledScores, threshold: Threshold | None) -> Figure:
-    """Plot the share of wrong answers among the accepted by coverage, what the promise allows, and the threshold."""
+def risk_coverage_plot(answers: LabeledScores, threshold: Threshold | None) -> Figure:
+    """Plot the share of wrong answers among the accepted by coverage, what the guarantee allows, and the threshold."""
     from matplotlib.figure import Figure
 
     curve = risk_coverage(answers.uncertainty, answers.correct)
@@ -125,7 +125,7 @@ def risk_coverage_plot(answers: LabelledScores, threshold: Threshold | None) -> 
         shares = np.linspace(0.005, 1, 200)
         allowed = threshold.claim.kind.allowed_risk(shares, threshold.alpha, 1 - float(answers.correct.mean()))
         axis.plot(shares, allowed, color=CHOSEN, linewidth=1, linestyle="--")
-    accepted = None if threshold is None else threshold.accepts(answers.log_score)
+    accepted = None if threshold is None else threshold.accepts(answers.log_confidence)
     if accepted is not None and accepted.any():
         axis.plot(accepted.mean(), 1 - answers.correct[accepted].mean(), "o", color=CHOSEN, markersize=8)
     axis.set(xlim=(0, 1), ylim=(0, max(0.05, math.ceil(curve.risk.max() * 20) / 20)))

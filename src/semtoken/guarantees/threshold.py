@@ -1,4 +1,4 @@
-"""Thresholds with a promise, and what they decide.
+"""Thresholds with a guarantee, and what they decide.
 
 More than one threshold from one set of labels: one for each of a few groups, or one for each end of the ranking.
 """
@@ -13,10 +13,11 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.choices import Promise
+from semtoken.choices import Guarantee
 from semtoken.core.results import Decision
-from semtoken.errors import ArtifactError, InvalidInput
-from semtoken.guarantees import promises
+from semtoken.errors import ArtifactError, InvalidInputError
+from semtoken.guarantees import exact
+from semtoken.guarantees.exact import Test
 from semtoken.guarantees.fingerprint import (
     NOTHING_KNOWN,
     Fingerprint,
@@ -27,43 +28,43 @@ from semtoken.guarantees.fingerprint import (
 )
 from semtoken.guarantees.fitting import fit
 from semtoken.guarantees.judge import KINDS, Claim
-from semtoken.guarantees.labels import PRODUCT, chosen_method, labelled, log_scores
-from semtoken.guarantees.promises import Test
+from semtoken.guarantees.labels import PRODUCT, chosen_method, labeled, log_confidences
 from semtoken.support.inputs import listed, real
 from semtoken.support.text import card, heading, note
 
 
 @dataclass(frozen=True, repr=False)
 class Threshold:
-    """The largest uncertainty at which an answer is still accepted, and the promise that this keeps.
+    """The largest uncertainty at which an answer is still accepted, and the guarantee that this keeps.
 
-    Fit one with `Threshold.fit`. The promise holds for future answers of the same model, prompt and kind of question,
-    judged in the same way; `CalibratorMismatch` if an answer was scored in another way than the labelled ones.
+    Fit one with `Threshold.fit`. The guarantee holds for future answers of the same model, prompt and kind of question,
+    judged in the same way; `CalibratorMismatchError` if an answer was scored in another way than the labeled ones.
     """
 
     uncertainty: float | None
-    """The threshold in nats: -log_score, minus the log of the headline's confidence, or ln(1 + e^U) of another method's
-    U. An answer at the threshold is still accepted, unless `strict`. None: no answer may be accepted."""
-    promise: Promise
-    """`selective`, `missed` or `joint`; see `fit`."""
+    """The threshold in nats: -log_confidence, minus the log of the headline's confidence, or ln(1 + e^U) of another
+    method's U. An answer at the threshold is still accepted, unless `strict`. None: no answer may be accepted."""
+    guarantee: Guarantee
+    """`selective_risk`, `miss_rate` or `joint_risk`; see `fit`."""
     alpha: float
-    """The share that is promised not to be exceeded."""
+    """The share that is guaranteed not to be exceeded."""
     delta: float
-    """How likely the labelled answers may mislead."""
+    """How likely the labeled answers may mislead."""
     statement: str
-    """The promise in one sentence with its numbers, or why nothing can be promised."""
+    """The guarantee in one sentence with its numbers, or why nothing can be guaranteed."""
     n: int
-    """How many labelled answers it was fitted on."""
+    """How many labeled answers it was fitted on."""
     n_wrong: int
     """How many of them are wrong."""
     strict: bool = False
     """Whether answers are accepted only below the threshold, and not at it."""
     start: float | None = None
-    """Share of answers that the first threshold of the sequence accepts; None for other promises than `selective`."""
+    """Share of answers that the first threshold of the sequence accepts; None for other guarantees than
+    `selective_risk`."""
     tests: tuple[Test, ...] = ()
     """The tests of the fixed sequence, in order."""
     fingerprint: Fingerprint = NOTHING_KNOWN
-    """Where the labelled answers came from."""
+    """Where the labeled answers came from."""
 
     def __repr__(self) -> str:
         return f"Threshold({self.statement!r})"
@@ -73,7 +74,7 @@ class Threshold:
         if self.uncertainty is not None:
             side, method = "below" if self.strict else "up to", self.fingerprint.method or PRODUCT
             place = f"Accepted {side} {self.uncertainty:.4g} nats by {method}."
-        source = f"From {self.n:,} labelled answers, {self.n_wrong:,} of them wrong."
+        source = f"From {self.n:,} labeled answers, {self.n_wrong:,} of them wrong."
         return card(heading(self.statement), note(place), note(source))
 
     @classmethod
@@ -82,66 +83,68 @@ class Threshold:
         scored: Any,
         correct: Any,
         *,
-        promise: Promise = "selective",
+        guarantee: Guarantee = "selective_risk",
         alpha: float = 0.1,
         delta: float = 0.1,
-        unlabelled: Any = None,
+        unlabeled: Any = None,
         start: float | None = None,
         prompts: Sequence[Any] | None = None,
         fingerprint: Fingerprint | None = None,
-        by: str | None = None,
+        score: str | None = None,
     ) -> Threshold:
-        """The loosest threshold for which a promise can be given.
+        """The loosest threshold for which a guarantee can be given.
 
         Parameters
         ----------
-        scored : list of ScoredResponse, or log scores [n]
-            Labelled answers, each of another question.
+        scored : list of ScoredAnswer, or log scores [n]
+            Labeled answers, each of another question.
         correct : [n] of true and false
             Judged as future answers will be.
-        promise
-            `selective`: of the accepted answers at most alpha are wrong. `missed`: at most alpha of the wrong answers
-            are accepted. `joint`: of all questions at most alpha get a wrong answer. Each holds with confidence
-            1 - delta over the labelled answers.
+        guarantee
+            `selective_risk`: of the accepted answers at most alpha are wrong. `miss_rate`: at most alpha of the wrong
+            answers are accepted. `joint_risk`: of all questions at most alpha get a wrong answer. Each holds with
+            confidence 1 - delta over the labeled answers.
         alpha, delta
             The level and one minus the confidence, each in (0, 1).
-        unlabelled : list of ScoredResponse, or log scores, at least 200
-            Answers without labels, for `selective`: they place the thresholds that are tried. The answers that you
-            want to decide on will do. Without them the scores of the labelled answers place them, and the promise also
+        unlabeled : list of ScoredAnswer, or log scores, at least 200
+            Answers without labels, for `selective_risk`: they place the thresholds that are tried. The answers that you
+            want to decide on will do. Without them the scores of the labeled answers place them, and the guarantee also
             assumes that doubtful answers are not more often right than surer ones.
         start : float in (0, 1], optional
-            For `selective`: the share of answers that the first threshold accepts, fixed before you see the labels.
-            Default: several starts, each with a part of delta, from n, alpha and delta (`promises.FixedSequences`). A
-            threshold that accepts fewer answers than any promise takes is not tried.
+            For `selective_risk`: the share of answers that the first threshold accepts, fixed before you see the
+            labels. Default: several starts, each with a part of delta, from n, alpha and delta
+            (`exact.FixedSequences`). A threshold that accepts fewer answers than any guarantee takes is not tried.
         prompts : [n], optional
             The prompts, by which repeated questions are found.
         fingerprint
             What you know of the scores' origin besides what they tell.
-        by
+        score
             The method whose scores decide, such as "mean_new_word"; default as in `Calibrator.fit`.
 
         Raises
         ------
-        InvalidInput
-            Labels or scores that cannot be used, repeated answers, levels outside (0, 1), too few unlabelled scores, a
-            start outside (0, 1] or for another promise than `selective`.
+        InvalidInputError
+            Labels or scores that cannot be used, repeated answers, levels outside (0, 1), too few unlabeled scores, a
+            start outside (0, 1] or for another guarantee than `selective_risk`.
         """
-        if not isinstance(promise, str) or promise not in get_args(Promise):
-            raise InvalidInput(f"promise must be one of {', '.join(get_args(Promise))}. Got {promise!r} instead.")
-        alpha = promises.check_level(alpha, "alpha")
-        delta = promises.check_level(delta, "delta")
-        method = chosen_method(scored, by)
-        answers = labelled(scored, correct, prompts, method)
+        if not isinstance(guarantee, str) or guarantee not in get_args(Guarantee):
+            raise InvalidInputError(
+                f"guarantee must be one of {', '.join(get_args(Guarantee))}. Got {guarantee!r} instead."
+            )
+        alpha = exact.check_level(alpha, "alpha")
+        delta = exact.check_level(delta, "delta")
+        method = chosen_method(scored, score)
+        answers = labeled(scored, correct, prompts, method)
         origin = replace(fingerprint_of(scored, fingerprint), method=method)
         origin = replace(origin, model=one_model(scored) or origin.model)
         placing = None
-        if unlabelled is not None:
-            origin.require_same(fingerprint_of(unlabelled))
-            placing = -log_scores(unlabelled, method)
-        made = fit(KINDS[promise], answers, alpha, delta, placing=placing, start=start)
+        if unlabeled is not None:
+            origin.require_same(fingerprint_of(unlabeled))
+            placing = -log_confidences(unlabeled, method)
+        made = fit(KINDS[guarantee], answers, alpha, delta, placing=placing, start=start)
         return cls(
             made.uncertainty,
-            promise,
+            guarantee,
             alpha,
             delta,
             made.statement,
@@ -155,70 +158,71 @@ class Threshold:
 
     @property
     def claim(self) -> Claim:
-        """The promise as new labels test it (`judge`)."""
-        return Claim(KINDS[self.promise], self.alpha, self.delta, self.n)
+        """The guarantee as new labels test it (`judge`)."""
+        return Claim(KINDS[self.guarantee], self.alpha, self.delta, self.n)
 
     def accepts(self, scored: Any) -> npt.NDArray[np.bool_]:
         """Which answers pass, bool [n]; a blank one never does."""
-        uncertainty = -log_scores(scored, self.fingerprint.method)
+        uncertainty = -log_confidences(scored, self.fingerprint.method)
         if self.uncertainty is None:
             return np.zeros(uncertainty.shape, dtype=bool)
         inside = uncertainty < self.uncertainty if self.strict else uncertainty <= self.uncertainty
         accepted: npt.NDArray[np.bool_] = inside & np.isfinite(uncertainty)
         return accepted
 
-    def decide(self, answer: Any, chance: float | None = None) -> Decision:
+    def decide(self, answer: Any, probability_correct: float | None = None) -> Decision:
         """Decide whether to give an answer, which is a scored one or its log score.
 
-        The decision holds its calibrated chance of being right, where that is given (`Calibrator.chance`).
+        The decision holds its calibrated probability of being right, where that is given (`Calibrator.predict_proba`).
         """
         self.fingerprint.require_same(fingerprint_of(answer))
         self.fingerprint.require_model(answer)
-        score = log_scores(answer if hasattr(answer, "__float__") else [answer], self.fingerprint.method)
+        score = log_confidences(answer if hasattr(answer, "__float__") else [answer], self.fingerprint.method)
         if score.size != 1:
-            raise InvalidInput(f"Give one answer; here are {score.size}.")
+            raise InvalidInputError(f"Give one answer; here are {score.size}.")
         blank = bool(np.isneginf(score[0]))
         accepted = bool(self.accepts(score)[0])
         doubt = "no_threshold" if self.uncertainty is None else "uncertain"
         return Decision(
             action="answer" if accepted else "abstain",
             reason="accepted" if accepted else "empty" if blank else doubt,
-            chance=None if blank else chance,
+            probability_correct=None if blank else probability_correct,
             statement=self.statement,
         )
 
 
 def product_limit(limit: Threshold | float) -> float:
-    """The -log_score in nats beyond which a running answer can be ended, for thresholds on the product; it only rises.
+    """The -log_confidence in nats beyond which a running answer can be ended, for thresholds on the product; it only
+    rises.
 
     No other number is known before the answer ends: the mean in the headline of a sentence may fall again. `limit`
-    is a threshold that was fitted with `by="stc"`, or the number itself, from 0 on; else `InvalidInput`.
+    is a threshold that was fitted with `score="stc"`, or the number itself, from 0 on; else `InvalidInputError`.
     """
     if not isinstance(limit, Threshold):
         return real(limit, "stop_above_product", low=0.0)
     if (method := limit.fingerprint.method) is not None:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"This threshold is one of the method {method}, and a generation can only be ended by the product over its "
-            f'tokens: no other number is sure to stay above a limit. Fit the threshold with by="{PRODUCT}".'
+            f'tokens: no other number is sure to stay above a limit. Fit the threshold with score="{PRODUCT}".'
         )
     return math.inf if limit.uncertainty is None else limit.uncertainty
 
 
-def select(labelled_answers: Any, correct: Any, new: Any, alpha: float = 0.1, *, by: str | None = None) -> list[int]:
+def select(labeled_answers: Any, correct: Any, new: Any, alpha: float = 0.1, *, score: str | None = None) -> list[int]:
     """Choose from a finished batch so that the expected share of wrong answers among the chosen is at most alpha.
 
-    Conformal selection (Jin and Candes 2023): valid for one use on a batch without labels; the share is promised on
+    Conformal selection (Jin and Candes 2023): valid for one use on a batch without labels; the share is guaranteed on
     average, not for each batch.
 
     Parameters
     ----------
-    labelled_answers, correct
-        Labelled answers: scored answers or log scores, and whether each is right.
+    labeled_answers, correct
+        Labeled answers: scored answers or log scores, and whether each is right.
     new
         The batch: scored answers or log scores.
     alpha
         The level, in (0, 1).
-    by
+    score
         The method whose scores choose, such as "mean_new_word"; default as in `Calibrator.fit`.
 
     Returns
@@ -228,18 +232,18 @@ def select(labelled_answers: Any, correct: Any, new: Any, alpha: float = 0.1, *,
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         Labels or scores that cannot be used, or an alpha outside (0, 1).
-    CalibratorMismatch
-        The labelled answers and the batch were scored in different ways.
+    CalibratorMismatchError
+        The labeled answers and the batch were scored in different ways.
     """
-    alpha = promises.check_level(alpha, "alpha")
-    method = chosen_method(labelled_answers, by)
-    answers = labelled(labelled_answers, correct, by=method)
-    fingerprint_of(labelled_answers).require_same(fingerprint_of(new))
-    uncertainty = -log_scores(new, method)
+    alpha = exact.check_level(alpha, "alpha")
+    method = chosen_method(labeled_answers, score)
+    answers = labeled(labeled_answers, correct, by=method)
+    fingerprint_of(labeled_answers).require_same(fingerprint_of(new))
+    uncertainty = -log_confidences(new, method)
     finite = np.flatnonzero(np.isfinite(uncertainty))
-    _, chosen = promises.batch_selection(answers.uncertainty, answers.correct, uncertainty[finite], alpha)
+    _, chosen = exact.batch_selection(answers.uncertainty, answers.correct, uncertainty[finite], alpha)
     return [int(finite[i]) for i in chosen]
 
 
@@ -269,7 +273,9 @@ def threshold_from(values: Any) -> Threshold:
         )
         possible = threshold.uncertainty is None or threshold.uncertainty >= 0
         usable = (
-            threshold.promise in get_args(Promise) and 0 < threshold.alpha < 1 and isinstance(threshold.statement, str)
+            threshold.guarantee in get_args(Guarantee)
+            and 0 < threshold.alpha < 1
+            and isinstance(threshold.statement, str)
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError("The calibrator's threshold has missing or unknown fields.") from error
@@ -291,23 +297,23 @@ def _number(value: Any) -> float:
 
 
 MOST_GROUPS = 20
-"""Most groups that one fit makes a promise for: each of them needs labels of its own."""
+"""Most groups that one fit makes a guarantee for: each of them needs labels of its own."""
 Band: TypeAlias = Literal["accept", "look", "discard"]
 
 
 def places_of_groups(groups: Sequence[Any], n: int) -> dict[str, list[int]]:
     """The positions of the answers of each group, groups in alphabetical order.
 
-    `InvalidInput` if there is not one group for each answer, one is empty, or there are more than `MOST_GROUPS`.
+    `InvalidInputError` if there is not one group for each answer, one is empty, or there are more than `MOST_GROUPS`.
     """
     names = [str(group).strip() if group is not None else "" for group in listed(groups, "groups")]
     if len(names) != n:
-        raise InvalidInput(f"There are {n} answers and {len(names)} groups; every answer needs one.")
+        raise InvalidInputError(f"There are {n} answers and {len(names)} groups; every answer needs one.")
     if "" in names:
-        raise InvalidInput(f"The answer at position {names.index('')} has no group.")
+        raise InvalidInputError(f"The answer at position {names.index('')} has no group.")
     places: dict[str, list[int]] = {name: [] for name in sorted(set(names))}
     if len(places) > MOST_GROUPS:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"There are {len(places)} groups, and at most {MOST_GROUPS} can have guarantees. Join those that are alike."
         )
     for place, name in enumerate(names):
@@ -317,13 +323,13 @@ def places_of_groups(groups: Sequence[Any], n: int) -> dict[str, list[int]]:
 
 @dataclass(frozen=True)
 class GroupThresholds:
-    """A threshold with a promise for each of a few groups of answers, such as languages or kinds of document.
+    """A threshold with a guarantee for each of a few groups of answers, such as languages or kinds of document.
 
-    A promise over all answers can be broken in a small group and kept on the whole. Here it holds in every group.
+    A guarantee over all answers can be broken in a small group and kept on the whole. Here it holds in every group.
     """
 
     thresholds: Mapping[str, Threshold]
-    """The threshold of each group; its `uncertainty` is None where the group's labels support no promise."""
+    """The threshold of each group; its `uncertainty` is None where the group's labels support no guarantee."""
 
     @classmethod
     def fit(
@@ -332,39 +338,39 @@ class GroupThresholds:
         correct: Any,
         *,
         groups: Sequence[Any],
-        promise: Promise = "selective",
+        guarantee: Guarantee = "selective_risk",
         alpha: float = 0.1,
         delta: float = 0.1,
         start: float | None = None,
-        by: str | None = None,
+        score: str | None = None,
     ) -> GroupThresholds:
         """Fit a threshold to each group.
 
         Parameters
         ----------
         scored, correct
-            Labelled answers, as for `Threshold.fit`.
+            Labeled answers, as for `Threshold.fit`.
         groups : [n]
             The group of each answer, known before it is judged; at most 20 different ones.
-        promise, alpha, start, by
+        guarantee, alpha, start, score
             As for `Threshold.fit`, in each group.
         delta
             How likely the labels may mislead in any of the groups: each group's test has its share of it, delta divided
             by the number of groups.
         """
-        method = chosen_method(scored, by)
-        scores, labels = log_scores(scored, method), np.asarray(correct)
-        labelled(scored, correct, by=method)
+        method = chosen_method(scored, score)
+        scores, labels = log_confidences(scored, method), np.asarray(correct)
+        labeled(scored, correct, by=method)
         origin = replace(fingerprint_of(scored), method=method, model=one_model(scored))
         places = places_of_groups(groups, scores.size)
-        share = promises.check_level(delta, "delta") / len(places)
-        settings: dict[str, Any] = {"promise": promise, "alpha": alpha, "delta": share, "start": start}
+        share = exact.check_level(delta, "delta") / len(places)
+        settings: dict[str, Any] = {"guarantee": guarantee, "alpha": alpha, "delta": share, "start": start}
         fitted = {name: Threshold.fit(scores[own], labels[own], **settings) for name, own in places.items()}
         return cls({name: replace(threshold, fingerprint=origin) for name, threshold in fitted.items()})
 
     @property
     def statement(self) -> str:
-        """The promise of each group, a line for each."""
+        """The guarantee of each group, a line for each."""
         return "\n".join(f"{name}: {threshold.statement}" for name, threshold in self.thresholds.items())
 
     def accepts(self, scored: Any, groups: Sequence[Any]) -> npt.NDArray[np.bool_]:
@@ -376,29 +382,29 @@ class GroupThresholds:
                 accepted[own] = self.thresholds[name].accepts([answers[place] for place in own])
         return accepted
 
-    def decide(self, answer: Any, group: Any, chance: float | None = None) -> Decision:
+    def decide(self, answer: Any, group: Any, probability_correct: float | None = None) -> Decision:
         """Decide whether to give an answer of a group; see `Threshold.decide`."""
         threshold = self.thresholds.get(str(group).strip())
         if threshold is None:
-            note = (
-                f"Nothing is guaranteed for the group {str(group)!r:.60}: none of the labelled answers belongs to it."
-            )
-            return Decision("abstain", "no_threshold", chance, note)
-        return threshold.decide(answer, chance)
+            note = f"Nothing is guaranteed for the group {str(group)!r:.60}: none of the labeled answers belongs to it."
+            return Decision("abstain", "no_threshold", probability_correct, note)
+        return threshold.decide(answer, probability_correct)
 
 
 @dataclass(frozen=True)
 class Bands:
-    """Three bands of answers: those to accept, those to look at, and those to discard, with a promise for each end."""
+    """Three bands of answers: those to accept, those to look at, and those to discard, with a guarantee for each
+    end.
+    """
 
     accept: Threshold
-    """Up to which uncertainty an answer is accepted, and the promise on how many of the accepted are wrong."""
+    """Up to which uncertainty an answer is accepted, and the guarantee on how many of the accepted are wrong."""
     discard_from: float | None
     """The uncertainty in nats from which an answer is discarded; None: none is."""
     discard_statement: str
-    """The promise on how many of the discarded are right, or why nothing can be promised."""
+    """The guarantee on how many of the discarded are right, or why nothing can be guaranteed."""
     fingerprint: Fingerprint = field(default=NOTHING_KNOWN)
-    """Where the labelled answers came from."""
+    """Where the labeled answers came from."""
 
     @classmethod
     def fit(
@@ -409,36 +415,36 @@ class Bands:
         alpha: float = 0.1,
         discard_alpha: float = 0.1,
         delta: float = 0.1,
-        by: str | None = None,
+        score: str | None = None,
     ) -> Bands:
         """Fit both ends, each by a fixed sequence of its own (`Threshold.fit`).
 
-        Both promises assume that doubtful answers are not more often right than surer ones.
+        Both guarantees assume that doubtful answers are not more often right than surer ones.
 
         Parameters
         ----------
-        scored, correct, by
-            Labelled answers, as for `Threshold.fit`.
+        scored, correct, score
+            Labeled answers, as for `Threshold.fit`.
         alpha, discard_alpha
             The share of wrong answers among the accepted, and of right ones among the discarded; their sum is below 1.
         delta
             How likely the labels may mislead, for each end.
         """
-        accept = Threshold.fit(scored, correct, alpha=alpha, delta=delta, by=by)
-        limit = promises.check_level(discard_alpha, "discard_alpha")
+        accept = Threshold.fit(scored, correct, alpha=alpha, delta=delta, score=score)
+        limit = exact.check_level(discard_alpha, "discard_alpha")
         if limit + accept.alpha >= 1:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"alpha and discard_alpha must be below 1 together, got {accept.alpha:g} and {limit:g}: an answer "
                 "could else be both accepted and discarded."
             )
-        answers = labelled(scored, correct, by=accept.fingerprint.method)
+        answers = labeled(scored, correct, by=accept.fingerprint.method)
         made = fit(KINDS["discarded"], answers, limit, accept.delta)
         kept = None if made.uncertainty is None else max(0.0, -made.uncertainty)
         return cls(accept, kept, made.statement, accept.fingerprint)
 
     def band(self, scored: Any) -> list[Band]:
         """The band of each answer, [n]. A blank answer is discarded, and so is one that both ends would take."""
-        accepted, uncertainty = self.accept.accepts(scored), -log_scores(scored, self.fingerprint.method)
+        accepted, uncertainty = self.accept.accepts(scored), -log_confidences(scored, self.fingerprint.method)
         limit = np.inf if self.discard_from is None else self.discard_from
         ends: list[tuple[bool, bool]] = list(zip(accepted.tolist(), (uncertainty >= limit).tolist(), strict=True))
         return ["discard" if discarded else "accept" if passed else "look" for passed, discarded in ends]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semtoken.core.results.blocks import KEY, as_mapping, block_of
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.sse import EventReader
 
 EVENT = "gen_ai.evaluation.result"
@@ -27,7 +27,7 @@ UNSCORED = "semtoken.unscored"
 _NUMBERS = {
     "lower": f"{PRODUCT}.lower",
     "upper": f"{PRODUCT}.upper",
-    "chance": "semtoken.chance",
+    "probability_correct": "semtoken.probability_correct",
     "new_word_confidence": "semtoken.new_word_confidence",
     "n_tokens": "semtoken.n_tokens",
 }
@@ -174,7 +174,7 @@ class ReplyWatch:
     def take(self, piece: bytes) -> list[Attributes]:
         """Read further bytes of a reply; returns the attributes of the choices that end in them."""
         if self.streamed:
-            with suppress(InvalidInput):
+            with suppress(InvalidInputError):
                 return [attributes for event in self._reader.feed(piece) for attributes in self._of_event(event)]
             return []
         if len(self._body) <= self.longest:
@@ -200,7 +200,7 @@ class ReplyWatch:
             data = event.data
             wanted = data and len(data) <= LONGEST_EVENT and (self.content or KEY in data)
             fields = as_mapping(json.loads(data)) if wanted and data.strip() != "[DONE]" else {}
-        except (InvalidInput, ValueError, RecursionError):
+        except (InvalidInputError, ValueError, RecursionError):
             return
         if "choices" not in fields:
             yield from self._of_other(fields)

@@ -17,10 +17,10 @@ from semtoken.choices import Equality, Preset
 from semtoken.core.results.blocks import KEY, blocks_of, numbers_of, risk_of
 from semtoken.core.rules import as_rules
 from semtoken.core.scorer import Tokens, as_tokens
-from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.integrations.hosts import require_host
 from semtoken.integrations.selective import COVERAGES, auroc_figures, prr_figures, risk_coverage_figures
-from semtoken.replies import score_payload
+from semtoken.replies import score_reply
 from semtoken.support.http_client import HttpClient
 from semtoken.support.questions import question_of
 
@@ -62,7 +62,7 @@ _COPIED = (
     "uncertainty",
     "lower",
     "upper",
-    "chance",
+    "probability_correct",
     "decision",
     "new_word_confidence",
     "preset",
@@ -82,7 +82,7 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
 
     Without a base URL the model runs in this process: `--model semtoken/almanac -M preset=paper`. With one, requests go
     to `semtoken serve`, `semtoken proxy` or a gateway before one of them, and what it says is kept; the key may be in
-    SEMTOKEN_API_KEY. In this process the name is one that `STC.from_pretrained` takes, and `model_args` are
+    SEMTOKEN_API_KEY. In this process the name is one that `ScoredModel.from_pretrained` takes, and `model_args` are
     `calibrator` (a directory) and that function's options.
     """
 
@@ -100,14 +100,14 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
         if base_url is None:
             self._local = _loaded(model_name, json.dumps(model_args, sort_keys=True, default=str), **model_args)
         elif model_args:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"The server at {base_url} decides how it scores; leave out {', '.join(sorted(model_args))}."
             )
 
     async def generate(self, input: Any, tools: Any, tool_choice: Any, config: GenerateConfig) -> ModelOutput:
         """Answer a conversation, with the score in the metadata of the answer."""
         if tools:
-            raise InvalidInput("The semtoken provider answers in text and calls no tools. Leave out the tools.")
+            raise InvalidInputError("The semtoken provider answers in text and calls no tools. Leave out the tools.")
         messages = [{"role": message.role, "content": message.text} for message in input]
         request = {"model": self.model_name, "messages": messages, **fields_of(config)}
         reply = await (self._local.reply(request) if self._local is not None else self._ask(request))
@@ -240,10 +240,10 @@ def with_uncertainty(
     base
         A scorer, or the name of one ("match", "includes", "my_package/graded"). Its value stays as it is.
     vocabulary
-        For models of other providers, as in `semtoken.score_payload`. The task must generate with `logprobs=True,
+        For models of other providers, as in `semtoken.score_reply`. The task must generate with `logprobs=True,
         top_logprobs=20`; scores are intervals then. Answers of the provider `semtoken` bring exact scores with them.
     preset, equality
-        As in `semtoken.score_payload`, for scores from log-probabilities.
+        As in `semtoken.score_reply`, for scores from log-probabilities.
     """
     judge = registry_create("scorer", base) if isinstance(base, str) else base
     rules = as_rules(cast(Preset, preset), equality)
@@ -270,8 +270,8 @@ def uncertainty_of(
     """The values of the first choice's block, or the reason why there are none, as `no_uncertainty` alone.
 
     They are `headline`, `uncertainty`, `lower`, `upper`, `preset`, `method` and `question_known`, and where it has
-    them `chance`, `decision` and `new_word_confidence`. Where no server gave a block, `question` says which words
-    are new.
+    them `probability_correct`, `decision` and `new_word_confidence`. Where no server gave a block, `question` says
+    which words are new.
     """
     blocks = (output.metadata or {}).get(KEY) or [None]
     block = blocks[0]
@@ -307,7 +307,7 @@ def _block_from_logprobs(
             }
         ],
     }
-    return numbers_of(score_payload(reply, vocabulary, preset, question=question)[0]) | {"method": "top-k"}
+    return numbers_of(score_reply(reply, vocabulary, preset, question=question)[0]) | {"method": "top-k"}
 
 
 _to_float = value_to_float()

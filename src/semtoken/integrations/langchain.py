@@ -12,13 +12,13 @@ from __future__ import annotations
 from typing import Any
 
 from semtoken.choices import Equality
-from semtoken.core.results import ScoredResponse
+from semtoken.core.results import ScoredAnswer
 from semtoken.core.results.blocks import KEY, numbers_of
 from semtoken.core.rules import as_rules
 from semtoken.core.scorer import as_tokens
-from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.integrations.hosts import require_host
-from semtoken.replies import score_payload
+from semtoken.replies import score_reply
 
 require_host("langchain")
 
@@ -33,7 +33,7 @@ def score(
     *,
     equality: Equality | None = None,
     question: str | None = None,
-) -> ScoredResponse:
+) -> ScoredAnswer:
     """Score a message of a chat model from the log-probabilities in its metadata.
 
     Parameters
@@ -41,22 +41,24 @@ def score(
     message
         What a chat model answered, with its log-probabilities.
     vocabulary
-        As in `semtoken.score_payload`.
+        As in `semtoken.score_reply`.
     preset, equality
-        As in `semtoken.score_payload`.
+        As in `semtoken.score_reply`.
     question
         What was asked, which a message does not say. Without it the headline says that it is not known.
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         The message brings no log-probabilities.
     BackendError, VocabularyMismatch
-        As `semtoken.score_payload`.
+        As `semtoken.score_reply`.
     """
     logprobs = message.response_metadata.get("logprobs")
     if not logprobs:
-        raise InvalidInput("The message has no log-probabilities. Build the model with logprobs=True, top_logprobs=20.")
+        raise InvalidInputError(
+            "The message has no log-probabilities. Build the model with logprobs=True, top_logprobs=20."
+        )
     reason = message.response_metadata.get("finish_reason") or "stop"
     choice = {
         "index": 0,
@@ -65,7 +67,7 @@ def score(
         "finish_reason": reason,
     }
     reply = {"object": "chat.completion", "choices": [choice]}
-    return score_payload(reply, vocabulary, preset, equality=equality, question=question)[0]
+    return score_reply(reply, vocabulary, preset, equality=equality, question=question)[0]
 
 
 def with_uncertainty(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from semtoken.core.results.blocks import block_of
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.integrations.hosts import require_host
 
 require_host("litellm")
@@ -39,16 +39,16 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         The threshold is no number from 0 to 1, or `unscored` is neither "pass" nor "hold".
     """
 
     def __init__(self, threshold: float | None = None, instead: str = NOT_SURE, unscored: str = "pass") -> None:
         super().__init__()
         if threshold is not None and not 0 <= threshold <= 1:
-            raise InvalidInput(f"The threshold is an uncertainty from 0 to 1, got {threshold!r}.")
+            raise InvalidInputError(f"The threshold is an uncertainty from 0 to 1, got {threshold!r}.")
         if unscored not in ("pass", "hold"):
-            raise InvalidInput(f"unscored must be 'pass' or 'hold', got {unscored!r}.")
+            raise InvalidInputError(f"unscored must be 'pass' or 'hold', got {unscored!r}.")
         self.threshold = threshold
         self.instead = instead
         self.unscored = unscored

@@ -19,7 +19,7 @@ from typing import Any
 from semtoken.choices import Equality, Preset
 from semtoken.core.results.blocks import KEY, numbers_of
 from semtoken.core.results.headlines import RANKS
-from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.integrations.hosts import require_host
 from semtoken.support.extras import quiet_libraries
 from semtoken.support.text import number, visible
@@ -33,7 +33,7 @@ PREFIX = "semtoken/"
 
 
 class SemtokenModel(llm.Model):  # type: ignore[misc]
-    """A model in this process, by its name for `STC.from_pretrained`.
+    """A model in this process, by its name for `ScoredModel.from_pretrained`.
 
     `response.response_json["semtoken"]` has the uncertainty; `llm logs --json` shows it.
     """
@@ -54,7 +54,7 @@ class SemtokenModel(llm.Model):  # type: ignore[misc]
     def execute(self, prompt: Any, stream: bool, response: Any, conversation: Any) -> Iterator[str]:
         """Answer a prompt, and log the score with the answer."""
         if conversation is not None and conversation.responses:
-            raise InvalidInput("semtoken answers single questions in llm; leave out -c.")
+            raise InvalidInputError("semtoken answers single questions in llm; leave out -c.")
         from semtoken.models.prompts import how_to_ask
 
         stc = _loaded(self.name, prompt.options.preset, prompt.options.equality)
@@ -74,10 +74,10 @@ class SemtokenModel(llm.Model):  # type: ignore[misc]
 
 @cache
 def _loaded(name: str, preset: Preset, equality: Equality | None) -> Any:
-    from semtoken.stc import STC
+    from semtoken.scored_model import ScoredModel
 
     quiet_libraries()
-    return STC.from_pretrained(name, preset=preset, equality=equality)
+    return ScoredModel.from_pretrained(name, preset=preset, equality=equality)
 
 
 @llm.hookimpl  # type: ignore[untyped-decorator]
@@ -103,7 +103,9 @@ def register_commands(cli: Any) -> None:
 
 
 def last_answer() -> str:
-    """The last answer in llm's log with an uncertainty, as lines for a terminal; `InvalidInput` if there is none."""
+    """The last answer in llm's log with an uncertainty, as lines for a terminal; `InvalidInputError` if there is
+    none.
+    """
     from llm.cli import cli  # its own listing, since the tables of its log change between versions
 
     listing = io.StringIO()
@@ -111,7 +113,7 @@ def last_answer() -> str:
         cli.main(["logs", "list", "--json", "-n", "50"], standalone_mode=False)
     rows = [row for row in json.loads(listing.getvalue() or "[]") if _block_of(row) is not None]
     if not rows:
-        raise InvalidInput(f"llm's log has no answer of semtoken. Ask one: llm -m {PREFIX}almanac 'a question'.")
+        raise InvalidInputError(f"llm's log has no answer of semtoken. Ask one: llm -m {PREFIX}almanac 'a question'.")
     last = rows[-1]
     block = _block_of(last) or {}
     tokens = [f"  {visible(token['text'])!r:16} {number(token['probability'])}" for token in block["tokens"]]

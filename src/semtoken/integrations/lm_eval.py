@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from semtoken import metrics
-from semtoken.core.results import ScoredResponse
-from semtoken.errors import InvalidInput
+from semtoken.core.results import ScoredAnswer
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.integrations.hosts import require_host
 from semtoken.integrations.selective import selective_figures
 from semtoken.methods.observers.steps import LOGITS, Completion, Observer, Step
 from semtoken.models.prompt_ids import encode_prompt
-from semtoken.stc import STC
+from semtoken.scored_model import ScoredModel
 
 require_host("lm_eval")
 
@@ -44,7 +44,7 @@ class SemtokenLM(TemplateLM):  # type: ignore[misc]
     Parameters
     ----------
     pretrained
-        A name that `STC.from_pretrained` takes, or an `STC`.
+        A name that `ScoredModel.from_pretrained` takes, or a `ScoredModel`.
     batch_size
         How many prompts are answered together.
     max_gen_toks
@@ -52,25 +52,25 @@ class SemtokenLM(TemplateLM):  # type: ignore[misc]
     on_progress
         Called with the number of answers that are there, and of all.
     **options
-        Further arguments of `STC.from_pretrained`.
+        Further arguments of `ScoredModel.from_pretrained`.
     """
 
     backend = "causal"
 
     def __init__(
         self,
-        pretrained: str | STC = "almanac",
+        pretrained: str | ScoredModel = "almanac",
         batch_size: int | str = 8,
         max_gen_toks: int = MAX_NEW_TOKENS,
         on_progress: OnProgress | None = None,
         **options: Any,
     ) -> None:
         super().__init__()
-        self.stc = STC.from_pretrained(pretrained, **options) if isinstance(pretrained, str) else pretrained
+        self.stc = ScoredModel.from_pretrained(pretrained, **options) if isinstance(pretrained, str) else pretrained
         self.batch_size = 8 if isinstance(batch_size, str) and not batch_size.isdigit() else int(batch_size)
         self.max_gen_toks = max_gen_toks
         self._on_progress = on_progress
-        self.scored: dict[tuple[str, str], ScoredResponse] = {}
+        self.scored: dict[tuple[str, str], ScoredAnswer] = {}
         """Every generated answer by its prompt and its text as the harness gets it. A table, since filters of the
         harness build new strings."""
 
@@ -114,7 +114,7 @@ class SemtokenLM(TemplateLM):  # type: ignore[misc]
 
             def keep(
                 place: int,
-                result: ScoredResponse,
+                result: ScoredAnswer,
                 contexts: list[str] = contexts,
                 numbers: list[int] = numbers,
                 stops: tuple[str, ...] = stops,
@@ -143,8 +143,10 @@ class SemtokenLM(TemplateLM):  # type: ignore[misc]
         return [likelihoods.found.get(number, (0.0, True)) for number in range(len(requests))]
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
-        """Refused with `InvalidInput`: semtoken scores answers, and a perplexity of documents says nothing of one."""
-        raise InvalidInput(
+        """Refused with `InvalidInputError`: semtoken scores answers, and a perplexity of documents says nothing of
+        one.
+        """
+        raise InvalidInputError(
             "This task measures the perplexity of documents, which has no answer to score. Choose tasks that generate."
         )
 
@@ -184,8 +186,8 @@ class TaskFigures:
     accuracy: float
     """Mean of the metric over the answers that were scored, in [0, 1]."""
     figures: Mapping[str, float]
-    """`n`, `auroc`, `prr`, `aurc` with intervals (`_low`, `_high`), `risk_at_50` and so on, `ece`; `chance_ece` with a
-    calibrator."""
+    """`n`, `auroc`, `prr`, `aurc` with intervals (`_low`, `_high`), `risk_at_50` and so on, `ece`;
+    `probability_correct_ece` with a calibrator."""
 
 
 def evaluate(
@@ -203,13 +205,13 @@ def evaluate(
 
     Tasks are names of tasks or groups, or configurations; `include_path` is a folder with further ones. `limit` is how
     many documents of each are asked (None: all), `num_fewshot` how many examples come before each question (None: as
-    many as the task has). `options` are further arguments of the harness's `simple_evaluate`. `InvalidInput` if there
-    is no such task.
+    many as the task has). `options` are further arguments of the harness's `simple_evaluate`. `InvalidInputError` if
+    there is no such task.
     """
     manager = TaskManager(include_path=None if include_path is None else str(include_path))
     unknown = [name for name in tasks if isinstance(name, str) and not manager.match_tasks([name])]
     if unknown:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"lm-evaluation-harness has no task {', '.join(map(repr, unknown))}. `lm-eval ls tasks` lists them; "
             "tasks of your own are found in the folder that you include."
         )
@@ -234,7 +236,7 @@ def evaluate(
 def task_figures(
     task: str,
     samples: Sequence[Mapping[str, Any]],
-    scored: Mapping[tuple[str, str], ScoredResponse],
+    scored: Mapping[tuple[str, str], ScoredAnswer],
     calibrator: CalibratorInUse | None = None,
 ) -> list[TaskFigures]:
     """The figures of one task, from the harness's `samples` and `SemtokenLM.scored`, and those of a calibrator."""
@@ -255,8 +257,8 @@ def task_figures(
         right = (quality == 1.0).astype(float)
         figures["ece"] = metrics.expected_calibration_error(confidence, right)
         if calibrator is not None:
-            chances = [float(calibrator.calibrator.chance(answer)) for _, answer in rows]
-            figures["chance_ece"] = metrics.expected_calibration_error(chances, right)
+            probabilities = [float(calibrator.calibrator.predict_proba(answer)) for _, answer in rows]
+            figures["probability_correct_ece"] = metrics.expected_calibration_error(probabilities, right)
         all_figures.append(TaskFigures(task, metric, filtered, float(quality.mean()), figures))
     return all_figures
 

@@ -91,14 +91,14 @@ class SemanticTokenClusteringFromArrays(Estimator):  # type: ignore[misc]
             score_logits(np.asarray(rows, dtype=np.float32), ids, self.clusters, self.rules)
             for rows, ids in zip(stats["greedy_log_probs"], stats["greedy_tokens"], strict=True)
         ]
-        return np.array([-answer.log_score for answer in scored])
+        return np.array([-answer.log_confidence for answer in scored])
 
 
 class StcCalculator(StatCalculator):  # type: ignore[misc]
     """Generates the greedy answers and scores them on the way; see `stc_calculator`.
 
     `clusters` are those of the model's tokenizer, or a directory or hub id; None: those cached for this model, or
-    computed and cached. `preset` and `equality` are as in `semtoken.STC`; "paper" has the published numbers.
+    computed and cached. `preset` and `equality` are as in `semtoken.ScoredModel`; "paper" has the published numbers.
     """
 
     @staticmethod
@@ -141,14 +141,14 @@ class StcCalculator(StatCalculator):  # type: ignore[misc]
             "greedy_tokens": [answer.token_ids for answer in answers],
             "greedy_texts": [model.tokenizer.decode(_without_end(answer.token_ids, stops)) for answer in answers],
             "greedy_log_likelihoods": [[token.log_probability for token in answer.tokens] for answer in answers],
-            LOG_SCORES: [answer.log_score for answer in answers],
+            LOG_SCORES: [answer.log_confidence for answer in answers],
         }
 
     def _stc_of(self, model: Any) -> Any:
-        from semtoken.stc import STC
+        from semtoken.scored_model import ScoredModel
 
         if self._stc is None or self._stc.model is not model.model:
-            self._stc = STC(model.model, model.tokenizer, self._clusters, preset=self._rules)
+            self._stc = ScoredModel(model.model, model.tokenizer, self._clusters, preset=self._rules)
         return self._stc
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.models.prompts import how_to_ask, template_of
-from semtoken.stc import STC
+from semtoken.scored_model import ScoredModel
 from semtoken.web.serve.engine import Engine, Worker
 from semtoken.web.serve.requests import ChatRequest, parse
 from semtoken.web.serve.service import Offer, Service
@@ -23,25 +23,25 @@ class LocalChat:
     `name` is the one by which it was loaded: the embedded model has a prompt format of its own.
     """
 
-    def __init__(self, stc: STC, name: str, calibrator: CalibratorInUse | None = None) -> None:
+    def __init__(self, stc: ScoredModel, name: str, calibrator: CalibratorInUse | None = None) -> None:
         asking = how_to_ask(name, stc.tokenizer, raw=False)
         self._worker = Worker(Engine(stc))
         self._service = Service(self._worker, Offer(name, template_of(asking), asking.stop_at_newline, 20, calibrator))
 
     @classmethod
     def load(cls, model: str = "almanac", *, calibrator: str | Path | None = None, **options: Any) -> LocalChat:
-        """Load a model; options as for `STC.from_pretrained`, `calibrator` is a directory."""
-        stc = STC.from_pretrained(model, **options)
+        """Load a model; options as for `ScoredModel.from_pretrained`, `calibrator` is a directory."""
+        stc = ScoredModel.from_pretrained(model, **options)
         if calibrator is None:
             return cls(stc, model)
         return cls(stc, model, CalibratorInUse.load(calibrator, stc.scorer.clusters, stc.fingerprint(model)))
 
     async def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The whole reply to a chat request; `InvalidInput` names a field that asks for what there is not here."""
+        """The whole reply to a chat request; `InvalidInputError` names a field that asks for what there is not here."""
         try:
             return await self._service.whole(self._service.job(parse(ChatRequest, json.dumps(dict(request)).encode())))
         except ApiError as error:
-            raise InvalidInput(error.message) from error
+            raise InvalidInputError(error.message) from error
 
     def close(self) -> None:
         """Stop the thread in which the model runs."""

@@ -7,14 +7,14 @@ import math
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from semtoken.core.results import ScoredResponse
+from semtoken.core.results import ScoredAnswer
 from semtoken.core.results.headlines import RANKS
-from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.integrations.hosts import require_host
 from semtoken.models.probing.p_true import p_true_log_probs
 from semtoken.models.prompts import how_to_ask
-from semtoken.stc import STC
+from semtoken.scored_model import ScoredModel
 
 require_host("mcp")
 
@@ -39,7 +39,9 @@ class ScoreResult(BaseModel):
     new_word_confidence: float | None = Field(
         None, description="How sure the model was of a typical word that the answer adds, 0 to 1; for long answers"
     )
-    chance: float | None = Field(None, description="Chance of being right, from labelled answers, if there are some")
+    probability_correct: float | None = Field(
+        None, description="Probability of being right, from labeled answers, if there are some"
+    )
     decision: str | None = Field(None, description="'answer' or 'abstain', if there is a calibrated threshold")
 
 
@@ -51,8 +53,8 @@ class CheckResult(BaseModel):
     probability_true: float = Field(description="P(True) against P(False), 0 to 1; not calibrated")
 
 
-def server(stc: STC, name: str, calibrator: CalibratorInUse | None = None) -> MCPServer:
-    """A server with the tools `ask`, `score` and `check`; a calibrator adds the chance and the decision.
+def server(stc: ScoredModel, name: str, calibrator: CalibratorInUse | None = None) -> MCPServer:
+    """A server with the tools `ask`, `score` and `check`; a calibrator adds the probability and the decision.
 
     `name` is the one by which the model was loaded: the embedded model has a prompt format of its own.
     """
@@ -61,7 +63,7 @@ def server(stc: STC, name: str, calibrator: CalibratorInUse | None = None) -> MC
 
     def prompt_of(question: str) -> Any:
         if not question.strip():
-            raise InvalidInput("The question is empty.")
+            raise InvalidInputError("The question is empty.")
         return asking.prompt(question)
 
     @app.tool()  # type: ignore[untyped-decorator]
@@ -69,7 +71,7 @@ def server(stc: STC, name: str, calibrator: CalibratorInUse | None = None) -> MC
     def ask(question: str, max_tokens: int = 256) -> ScoreResult:
         """Ask the model; returns its answer and how sure it was."""
         if not 1 <= max_tokens <= MOST_TOKENS:
-            raise InvalidInput(f"max_tokens must be from 1 to {MOST_TOKENS}, got {max_tokens}.")
+            raise InvalidInputError(f"max_tokens must be from 1 to {MOST_TOKENS}, got {max_tokens}.")
         [answer] = stc.generate([prompt_of(question)], max_tokens, stop_at_newline=asking.stop_at_newline)
         return _scored(answer, question, calibrator)
 
@@ -106,8 +108,8 @@ def _with_plain_errors(tool: Callable[Arguments, Result]) -> Callable[Arguments,
     return called
 
 
-def _scored(answer: ScoredResponse, question: str, calibrator: CalibratorInUse | None) -> ScoreResult:
-    lower, upper = answer.uncertainty_bounds
+def _scored(answer: ScoredAnswer, question: str, calibrator: CalibratorInUse | None) -> ScoreResult:
+    lower, upper = answer.sequence_uncertainty_interval
     block = {} if calibrator is None else calibrator.block(answer)
     new_words = answer.new_word_confidence(question)
     return ScoreResult(
@@ -118,6 +120,6 @@ def _scored(answer: ScoredResponse, question: str, calibrator: CalibratorInUse |
         lower=lower,
         upper=upper,
         new_word_confidence=new_words,
-        chance=block.get("chance"),
+        probability_correct=block.get("probability_correct"),
         decision=block.get("decision"),
     )

@@ -12,7 +12,7 @@ from contextlib import suppress
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
-from semtoken.errors import InvalidInput, MissingExtra
+from semtoken.errors import InvalidInputError, MissingExtra
 from semtoken.integrations.events import EVENT, Attributes, ReplyWatch
 from semtoken.integrations.hosts import require_host
 
@@ -26,7 +26,7 @@ from opentelemetry.sdk._logs.export import BatchLogRecordProcessor  # noqa: E402
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: E402
 
 if TYPE_CHECKING:
-    from semtoken.guarantees.journal.watch import PromiseReport
+    from semtoken.guarantees.journal.watch import GuaranteeReport
 
 PROTOCOLS = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 OK = 200
@@ -83,8 +83,8 @@ class EvaluationEvents:
 
         return flushed
 
-    def tell_state(self, report: PromiseReport) -> None:
-        """Send the state of a promise as an event."""
+    def tell_state(self, report: GuaranteeReport) -> None:
+        """Send the state of a guarantee as an event."""
         send_state(report, self._provider)
 
     def emit(self, attributes: Attributes, context: Any = None) -> None:
@@ -117,29 +117,29 @@ class _WatchedReply:
         return evaluations + await to_thread.run_sync(self._watch.end)  # other clients do not wait for it
 
 
-STATE_EVENT = "semtoken.promise"
-"""Name of the event that tells whether a promise is kept."""
+STATE_EVENT = "semtoken.guarantee"
+"""Name of the event that tells whether a guarantee is kept."""
 
 
-def state_attributes(report: PromiseReport) -> Attributes:
-    """A state of a promise as attributes of an event."""
+def state_attributes(report: GuaranteeReport) -> Attributes:
+    """A state of a guarantee as attributes of an event."""
     attributes = {
-        "semtoken.promise.state": report.state,
-        "semtoken.promise.statement": report.sentence,
-        "semtoken.promise.calibrator": report.calibrator,
-        "semtoken.promise.alpha": report.alpha,
-        "semtoken.promise.labels": report.n,
-        "semtoken.promise.wrong": report.wrong,
-        "semtoken.promise.lower": report.low,
-        "semtoken.promise.upper": report.high,
-        "semtoken.promise.broken_since": report.broken_since,
+        "semtoken.guarantee.state": report.state,
+        "semtoken.guarantee.statement": report.sentence,
+        "semtoken.guarantee.calibrator": report.calibrator,
+        "semtoken.guarantee.alpha": report.alpha,
+        "semtoken.guarantee.labels": report.n,
+        "semtoken.guarantee.wrong": report.wrong,
+        "semtoken.guarantee.lower": report.low,
+        "semtoken.guarantee.upper": report.high,
+        "semtoken.guarantee.broken_since": report.broken_since,
         "semtoken.scores.distance": None if report.moved is None else report.moved.distance,
     }
     return {name: value for name, value in attributes.items() if value is not None}
 
 
-def send_state(report: PromiseReport, provider: LoggerProvider | None = None) -> None:
-    """Send the state of a promise as one event; a warning where it is broken."""
+def send_state(report: GuaranteeReport, provider: LoggerProvider | None = None) -> None:
+    """Send the state of a guarantee as one event; a warning where it is broken."""
     chosen = provider or provider_from_environment()
     severity = SeverityNumber.WARN if report.state == "broken" else SeverityNumber.INFO
     logger = chosen.get_logger("semtoken")
@@ -188,6 +188,6 @@ def _exporter(wanted: str) -> Any:
             f"OpenTelemetry's exporter '{name}' is not installed. Install it with: pip install {_OTLP}. Or set "
             "OTEL_LOGS_EXPORTER=console to see the events."
         )
-    raise InvalidInput(
+    raise InvalidInputError(
         f"OTEL_LOGS_EXPORTER: OpenTelemetry has no exporter {name!r} installed. Use otlp, console or none."
     )

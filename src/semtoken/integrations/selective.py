@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken import metrics
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 COVERAGES = (0.5, 0.8)
 
@@ -34,11 +34,13 @@ def risk_coverage_figures(
 ) -> dict[str, float]:
     """The share of wrong answers among the surest ones: the area over all coverages, and the share at some and at 1.
 
-    A coverage is a share of the questions that are answered, `InvalidInput` if outside (0, 1]. The rest is as in
+    A coverage is a share of the questions that are answered, `InvalidInputError` if outside (0, 1]. The rest is as in
     `auroc_figures`.
     """
     if not all(0 < share <= 1 for share in coverages):
-        raise InvalidInput(f"A coverage is the share of questions that are answered, in (0, 1]. Got {list(coverages)}.")
+        raise InvalidInputError(
+            f"A coverage is the share of questions that are answered, in (0, 1]. Got {list(coverages)}."
+        )
     scores, graded = _with_uncertainty(uncertainty, quality)
     figures = _with_interval("aurc", scores, graded)
     if not np.isfinite(figures["aurc"]):
@@ -73,7 +75,7 @@ def _with_uncertainty(
     """Leave out the answers that have no uncertainty: they say nothing of how good it is."""
     scores, graded = np.asarray(uncertainty, dtype=np.float64), np.asarray(quality, dtype=np.float64)
     if scores.shape != graded.shape or scores.ndim != 1:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"An uncertainty and a judgement for every answer are needed, got {scores.shape}, {graded.shape}."
         )
     there = ~np.isnan(scores)

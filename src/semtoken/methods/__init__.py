@@ -1,7 +1,7 @@
 """Uncertainty of an answer from what was recorded of it: the methods that STC is compared with.
 
 Every function returns an uncertainty: higher is riskier, also where the published number is a confidence.
-Arguments are plain arrays and texts, natural logs throughout; a bad one raises `InvalidInput` that names it.
+Arguments are plain arrays and texts, natural logs throughout; a bad one raises `InvalidInputError` that names it.
 The argument names say what is in them: `greedy_logprobs` [T] of the answer itself, `sample_logprobs` M arrays of
 M sampled answers, `similarity` [M, M], `nli_..._contra_neutral_entail` [U, U, 3] with rows as premises.
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.clustering.vocabulary import english_stopwords
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.table import (
     CONTRADICTION,
     ENTAILMENT,
@@ -117,7 +117,7 @@ def ccp(
     backward = listed(nli_alternative_to_chosen, "nli_alternative_to_chosen")
     steps = len(rows)
     if steps == 0:
-        raise InvalidInput("'alternative_logprobs_chosen_first' is empty: give at least one step.")
+        raise InvalidInputError("'alternative_logprobs_chosen_first' is empty: give at least one step.")
     same_count("nli_chosen_to_alternative", len(forward), "the log-probabilities", steps)
     same_count("nli_alternative_to_chosen", len(backward), "the log-probabilities", steps)
     skipped = np.zeros(steps, bool) if is_function_word is None else booleans(is_function_word, "is_function_word")
@@ -136,7 +136,9 @@ def _log_agreement(
     """Logarithm of CCP_t, at most 0."""
     log_p = log_probs(alternatives, f"alternative_logprobs_chosen_first[{step}]")
     if log_p[0] == -math.inf:
-        raise InvalidInput(f"'alternative_logprobs_chosen_first[{step}]' gives the chosen token the probability 0.")
+        raise InvalidInputError(
+            f"'alternative_logprobs_chosen_first[{step}]' gives the chosen token the probability 0."
+        )
     ahead = nli_classes(_plain(forward), f"nli_chosen_to_alternative[{step}]")
     back = nli_classes(_plain(backward), f"nli_alternative_to_chosen[{step}]")
     same_count(f"nli_chosen_to_alternative[{step}]", ahead.size, "its log-probabilities", log_p.size)

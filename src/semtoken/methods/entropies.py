@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.claims import is_function_word_text
 from semtoken.methods.table import Rows, log_probs, mean, method, numbers, same_count, total
 from semtoken.support.arrays import FloatArray
@@ -221,7 +221,7 @@ def first_content_entropy(best_log_probs: Rows, step: int, *, best: int = CONTEN
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         Fewer than K log-probabilities are known of a step, and their probabilities do not add up to 1. So it is in
         every method that reads the best tokens.
 
@@ -303,7 +303,7 @@ def epr(best_log_probs: Rows, *, best: int = EPR_BEST) -> float:
 
 
 def wepr(best_log_probs: Rows, weights: npt.ArrayLike, intercept: float = 0.0, *, best: int = EPR_BEST) -> float:
-    """Weighted entropy production rate: the chance of an error that a fitted logistic regression gives.
+    """Weighted entropy production rate: the probability of an error that a fitted logistic regression gives.
 
     It needs labels, which fit the weights, and so it is no entry of `METHODS`.
 
@@ -323,7 +323,7 @@ def wepr(best_log_probs: Rows, weights: npt.ArrayLike, intercept: float = 0.0, *
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         Too few log-probabilities are known of a step, there are not two weights for each rank, or the weights are too
         large.
 
@@ -338,7 +338,7 @@ def wepr(best_log_probs: Rows, weights: npt.ArrayLike, intercept: float = 0.0, *
     with np.errstate(over="ignore", invalid="ignore"):
         logit = float(features @ fitted) + real(intercept, "intercept")
     if math.isnan(logit):
-        raise InvalidInput("'weights' are too large: what they count adds up to no number.")
+        raise InvalidInputError("'weights' are too large: what they count adds up to no number.")
     return 1.0 / (1.0 + math.exp(-logit)) if logit > -700 else 0.0
 
 
@@ -358,7 +358,7 @@ def _entropies(values: npt.ArrayLike) -> FloatArray:
 def _not_negative(values: npt.ArrayLike, name: str) -> FloatArray:
     checked = numbers(values, name, dimensions=1)
     if checked.min() < -1e-6:
-        raise InvalidInput(f"'{name}' holds {checked.min():g}, but it is never negative.")
+        raise InvalidInputError(f"'{name}' holds {checked.min():g}, but it is never negative.")
     return np.maximum(checked, 0.0)
 
 
@@ -383,10 +383,10 @@ def _best_rows(best_log_probs: Rows, best: int, missing: float = ROUNDING) -> li
         for t, row in enumerate(listed(best_log_probs, "best_log_probs"))
     ]
     if not rows:
-        raise InvalidInput("'best_log_probs' is empty: give at least one step.")
+        raise InvalidInputError("'best_log_probs' is empty: give at least one step.")
     for step, row in enumerate(rows):
         if len(row) < best and abs(1.0 - math.fsum(np.exp(row).tolist())) > missing:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"The {best} best log-probabilities of every step are read, and of step {step} only {len(row)} are "
                 f"known. Ask the engine for {best} (`top_logprobs`), or leave the method out."
             )

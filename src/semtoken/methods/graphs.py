@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.semantic import pair_logits
 from semtoken.methods.table import CONTRADICTION, ENTAILMENT, indices, method_on_samples, square, total
 from semtoken.support.arrays import FloatArray
@@ -52,7 +52,7 @@ def affinity_matrix(
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         Neither or both of probabilities and logits, or values that cannot be used.
 
     References
@@ -61,12 +61,12 @@ def affinity_matrix(
     """
     one_of("affinity", affinity, ("entailment", "non_contradiction"))
     if (entail_prob_row_premise is None) == (nli_logits_unique_contra_neutral_entail is None):
-        raise InvalidInput(
+        raise InvalidInputError(
             "Give either 'entail_prob_row_premise' or 'nli_logits_unique_contra_neutral_entail', one of the two."
         )
     if entail_prob_row_premise is not None:
         if affinity != "entailment":
-            raise InvalidInput("affinity='non_contradiction' needs the NLI logits, not entailment probabilities.")
+            raise InvalidInputError("affinity='non_contradiction' needs the NLI logits, not entailment probabilities.")
         one_way = square(entail_prob_row_premise, "entail_prob_row_premise", low=0.0, high=1.0)
     else:
         one_way = _agreement(nli_logits_unique_contra_neutral_entail, temperature, affinity)
@@ -241,7 +241,7 @@ def deg(
 def _agreement(nli_logits: npt.ArrayLike | None, temperature: float, affinity: str) -> FloatArray:
     """Probability of entailment, or of anything but contradiction, with 1 on the diagonal."""
     if not real(temperature, "temperature") > 0:
-        raise InvalidInput(f"'temperature' must be a positive number, got {temperature!r}.")
+        raise InvalidInputError(f"'temperature' must be a positive number, got {temperature!r}.")
     name = "nli_logits_unique_contra_neutral_entail"
     logits = pair_logits([] if nli_logits is None else nli_logits, name) / temperature
     shifted = np.exp(logits - logits.max(axis=2, keepdims=True))

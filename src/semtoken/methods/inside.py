@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.table import log_probs, mean, method, numbers, same_count
 from semtoken.support.arrays import FloatArray, real_numbers
 from semtoken.support.inputs import listed, one_of, real, whole
@@ -81,7 +81,7 @@ def rauq(
 def _layers(given: Any, count: int) -> list[int]:
     layers = [whole(layer, f"layers[{i}]", low=0, high=count - 1) for i, layer in enumerate(listed(given, "layers"))]
     if not layers:
-        raise InvalidInput("'layers' is empty: name at least one.")
+        raise InvalidInputError("'layers' is empty: name at least one.")
     return layers
 
 
@@ -104,9 +104,9 @@ def _of_layer(probabilities: FloatArray, attended: FloatArray, own: float) -> fl
 def _weights(values: npt.ArrayLike) -> FloatArray:
     array = real_numbers(values, "attention_to_previous").astype(np.float64)
     if array.ndim != 3 or not array.size:
-        raise InvalidInput(f"'attention_to_previous' must be [layers, heads, T - 1], got the shape {array.shape}.")
+        raise InvalidInputError(f"'attention_to_previous' must be [layers, heads, T - 1], got the shape {array.shape}.")
     if not (array.min() >= -1e-6 and array.max() <= 1 + 1e-3):
-        raise InvalidInput("'attention_to_previous' must hold weights in [0, 1], and no NaN.")
+        raise InvalidInputError("'attention_to_previous' must hold weights in [0, 1], and no NaN.")
     return np.clip(array, 0.0, 1.0)
 
 
@@ -156,15 +156,15 @@ def eigenscore(embeddings: npt.ArrayLike, alpha: float = 1e-3, *, variant: str =
     states = numbers(embeddings, "embeddings", dimensions=2)
     samples, features = states.shape
     if np.isinf(states).any():
-        raise InvalidInput("'embeddings' holds infinities; were the states recorded in half precision?")
+        raise InvalidInputError("'embeddings' holds infinities; were the states recorded in half precision?")
     if features < 2:
-        raise InvalidInput(f"'embeddings' must have at least 2 features per sample, got {features}.")
+        raise InvalidInputError(f"'embeddings' must have at least 2 features per sample, got {features}.")
     alpha = real(alpha, "alpha")
     if not alpha > 0:
-        raise InvalidInput(f"'alpha' must be a positive number, got {alpha!r}.")
+        raise InvalidInputError(f"'alpha' must be a positive number, got {alpha!r}.")
     centred = states - states.mean(axis=1, keepdims=True)
     if not np.isfinite(np.square(centred).sum()):
-        raise InvalidInput("'embeddings' holds numbers whose squares are too large to be added up.")
+        raise InvalidInputError("'embeddings' holds numbers whose squares are too large to be added up.")
     squares = np.zeros(samples)
     singular = np.linalg.svd(centred, compute_uv=False)
     squares[: singular.size] = singular**2

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.table import Rows, log_probs, mean, method, sample_log_probs, total
 from semtoken.support.inputs import one_of
 
@@ -72,7 +72,7 @@ def perplexity(greedy_logprobs: npt.ArrayLike) -> float:
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         No token, NaN or a positive value.
 
     References
@@ -96,15 +96,15 @@ def perplexity(greedy_logprobs: npt.ArrayLike) -> float:
 )
 @_of_clusters("stc_no_clustering", title="STC without clustering", needs=("stc_no_clustering_log_score",))
 @_of_clusters(title="STC", needs=("stc_log_score",), semantic_aware=True)
-def stc(log_score: float) -> float:
-    """Uncertainty by Semantic Token Clustering from the score of a `ScoredResponse`, S = 1 - exp(log_score).
+def stc(log_confidence: float) -> float:
+    """Uncertainty by Semantic Token Clustering from the score of a `ScoredAnswer`, S = 1 - exp(log_confidence).
 
     The scores of the ablations, without clusters or without prefixes, become uncertainties by the same formula.
 
     Parameters
     ----------
-    log_score : float, at most 0
-        Sum of the tokens' log agreeing probabilities (`ScoredResponse.log_score`), -inf for an empty
+    log_confidence : float, at most 0
+        Sum of the tokens' log agreeing probabilities (`ScoredAnswer.log_confidence`), -inf for an empty
         answer.
 
     Returns
@@ -116,7 +116,7 @@ def stc(log_score: float) -> float:
     Cao et al. 2026, "Semantic Token Clustering for Efficient Uncertainty Quantification in Large Language
     Models".
     """
-    return -math.expm1(float(log_probs([log_score], "log_score")[0])) + 0.0
+    return -math.expm1(float(log_probs([log_confidence], "log_confidence")[0])) + 0.0
 
 
 @method(
@@ -211,5 +211,5 @@ def ln_entropy(sample_logprobs: Rows, *, variant: str = "matching_counts") -> fl
         return -mean([mean(row) for row in rows]) + 0.0
     with_content = [total(row) / (row.size - 1) for row in rows if row.size > 1]
     if not with_content:
-        raise InvalidInput("'sample_logprobs' holds terminators only, which this variant leaves out.")
+        raise InvalidInputError("'sample_logprobs' holds terminators only, which this variant leaves out.")
     return -mean(with_content) + 0.0

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from semtoken.core.results.generation import LAYOUTS, Generation, Layout
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.table import METHODS, method, score, withdraw
 from semtoken.support import extras
 from semtoken.support.text import did_you_mean
@@ -39,8 +39,8 @@ def known_methods(names: Iterable[str]) -> list[str]:
             load_installed()
         if name not in METHODS:
             if name.endswith(".py"):
-                raise InvalidInput(f"{name} is a file. Name the function in it, too: {name}:function.")
-            raise InvalidInput(
+                raise InvalidInputError(f"{name} is a file. Name the function in it, too: {name}:function.")
+            raise InvalidInputError(
                 f"There is no method {name}{did_you_mean(name, METHODS)}; there are {', '.join(METHODS)}. "
                 "A function of your own is named by its file: path/to/file.py:function."
             )
@@ -79,7 +79,7 @@ def load_method(name: str) -> str:
     module = _run(Path(path), name)
     function = getattr(module, function_name, None)
     if not callable(function):
-        raise InvalidInput(f"{path} has no function {function_name!r}.")
+        raise InvalidInputError(f"{path} has no function {function_name!r}.")
     entered = next((key for key, entry in METHODS.items() if entry.function is function), None)
     if entered is None:
         entered = _enter(function, function_name, path)
@@ -90,7 +90,7 @@ def load_method(name: str) -> str:
 def _run(path: Path, name: str) -> ModuleType:
     """The module of a file, run once."""
     if not path.is_file():
-        raise InvalidInput(f"The method {name}: there is no file {path}.")
+        raise InvalidInputError(f"The method {name}: there is no file {path}.")
     own = f"{_MODULES}{path.resolve().as_posix().replace('/', '_').removesuffix('.py')}"
     if own in sys.modules:
         return sys.modules[own]
@@ -102,18 +102,18 @@ def _run(path: Path, name: str) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:  # whatever somebody's file raises
         del sys.modules[own]
-        raise InvalidInput(f"The method {name}: {path} cannot be run: {type(error).__name__}: {error}") from error
+        raise InvalidInputError(f"The method {name}: {path} cannot be run: {type(error).__name__}: {error}") from error
     return module
 
 
 def _enter(function: Callable[..., float], name: str, path: str) -> str:
     """A plain function becomes a method that reads the fields which its arguments name."""
     if name in METHODS:
-        raise InvalidInput(f"{path} calls its method {name!r}, and there is one of that name. Choose another.")
+        raise InvalidInputError(f"{path} calls its method {name!r}, and there is one of that name. Choose another.")
     parameters = inspect.signature(function).parameters.values()
     needs = tuple(argument.name for argument in parameters if argument.default is inspect.Parameter.empty)
     if unknown := [argument for argument in needs if argument not in LAYOUTS]:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"The arguments of {name} in {path} must be named after what is recorded of an answer, and "
             f"{unknown[0]}{did_you_mean(unknown[0], LAYOUTS)} is not. There are {', '.join(LAYOUTS)}."
         )
@@ -135,7 +135,7 @@ def try_out(name: str) -> None:
     """Apply a method to a made-up record, so that errors show before any model runs."""
     entry = METHODS[name]
     if unknown := [field for field in entry.needs if field not in LAYOUTS]:
-        raise InvalidInput(f"The method {name} needs {', '.join(unknown)}, which no statistic records.")
+        raise InvalidInputError(f"The method {name} needs {', '.join(unknown)}, which no statistic records.")
     try:
         given = score(name, trial_record())
         if np.ndim(given):
@@ -143,13 +143,13 @@ def try_out(name: str) -> None:
         value = float(given)
     except Exception as error:  # whatever somebody's function raises
         withdraw(name)
-        raise InvalidInput(
+        raise InvalidInputError(
             f"The method {name} ({entry.reference}) fails on a record that it was tried on before any model runs: "
             f"{type(error).__name__}: {error}"
         ) from error
     if math.isnan(value):
         withdraw(name)
-        raise InvalidInput(f"The method {name} ({entry.reference}) gives NaN for a record that it was tried on.")
+        raise InvalidInputError(f"The method {name} ({entry.reference}) gives NaN for a record that it was tried on.")
 
 
 def trial_record() -> Generation:

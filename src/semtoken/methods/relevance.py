@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.table import (
     Rows,
     booleans,
@@ -213,7 +213,7 @@ def _weighted_surprise(tokens: FloatArray, relevance: FloatArray, name: str, zer
 
 def _supported_entropy(log_p: FloatArray, similarity: npt.ArrayLike, t: float, symmetric: bool) -> float:
     if not real(t, "t") > 0:
-        raise InvalidInput(f"'t' must be a positive number, got {t!r}.")
+        raise InvalidInputError(f"'t' must be a positive number, got {t!r}.")
     support = np.clip(square(similarity, "similarity", low=-1.0, high=1.0), 0.0, 1.0)
     same_count("similarity", len(support), "sample_logprobs", log_p.size)
     if flag(symmetric, "symmetric"):

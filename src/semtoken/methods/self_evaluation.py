@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.table import log_sum_exp, method, numbers
 from semtoken.support.arrays import FloatArray, as_ids
 from semtoken.support.inputs import one_of, shown
@@ -61,7 +61,7 @@ def p_true(
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         NaN or +inf logits, no finite one, an index outside the vocabulary, a missing `false_index`.
 
     References
@@ -77,19 +77,19 @@ def p_true(
     one_of("variant", variant, _VARIANTS)
     logits = numbers(next_token_logits, "next_token_logits", dimensions=1)
     if logits.max() in (np.inf, -np.inf):
-        raise InvalidInput("'next_token_logits' holds +inf or has no finite value.")
+        raise InvalidInputError("'next_token_logits' holds +inf or has no finite value.")
     logits = logits - logits.max()  # what lies at 1e17 has no digits left for a difference
     true_ids = _ids(true_index, "true_index", logits)
     true = log_sum_exp(logits[true_ids])
     if variant == "two_way_softmax":
         if false_index is None:
-            raise InvalidInput("'false_index' is needed for variant='two_way_softmax'.")
+            raise InvalidInputError("'false_index' is needed for variant='two_way_softmax'.")
         false_ids = _ids(false_index, "false_index", logits)
         if both := set(true_ids) & set(false_ids):
-            raise InvalidInput(f"Token {min(both)} stands in 'true_index' and in 'false_index'.")
+            raise InvalidInputError(f"Token {min(both)} stands in 'true_index' and in 'false_index'.")
         false = log_sum_exp(logits[false_ids])
         if true == false == -math.inf:
-            raise InvalidInput("'next_token_logits' gives both 'True' and 'False' the probability 0.")
+            raise InvalidInputError("'next_token_logits' gives both 'True' and 'False' the probability 0.")
         return min(math.exp(false - log_sum_exp(np.array([true, false]))), 1.0)
     log_true = min(true - log_sum_exp(logits), 0.0)
     return -log_true + 0.0 if variant == "neg_logprob_true" else -math.expm1(log_true) + 0.0
@@ -99,9 +99,9 @@ def _ids(index: int | Sequence[int], name: str, logits: FloatArray) -> list[int]
     try:
         ids = as_ids(np.atleast_1d(np.asarray(index)))
     except Exception as error:  # objects convert themselves, and raise what they like
-        raise InvalidInput(f"'{name}' must be one or more token ids, got {shown(index)}.") from error
+        raise InvalidInputError(f"'{name}' must be one or more token ids, got {shown(index)}.") from error
     if len(set(ids)) < len(ids):
-        raise InvalidInput(f"'{name}' names a token twice: {ids}.")
+        raise InvalidInputError(f"'{name}' names a token twice: {ids}.")
     if not ids or min(ids) < 0 or max(ids) >= logits.size:
-        raise InvalidInput(f"'{name}' is {ids}, which is no token of a vocabulary of {logits.size}.")
+        raise InvalidInputError(f"'{name}' is {ids}, which is no token of a vocabulary of {logits.size}.")
     return ids

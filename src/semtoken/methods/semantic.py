@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.table import (
     CONTRADICTION,
     ENTAILMENT,
@@ -57,12 +57,14 @@ def nli_labels(nli_logits_contra_neutral_entail: npt.ArrayLike) -> IntArray:
 
 
 def pair_logits(values: npt.ArrayLike, name: str) -> FloatArray:
-    """The three NLI logits of every ordered pair of texts, [U, U, 3]; `InvalidInput` for NaN, +inf or no finite one."""
+    """The three NLI logits of every ordered pair of texts, [U, U, 3]; `InvalidInputError` for NaN, +inf or no finite
+    one.
+    """
     logits = numbers(values, name, dimensions=3)
     if logits.shape[0] != logits.shape[1] or logits.shape[2] != 3:
-        raise InvalidInput(f"'{name}' must have the shape (U, U, 3), got {logits.shape}.")
+        raise InvalidInputError(f"'{name}' must have the shape (U, U, 3), got {logits.shape}.")
     if (logits == np.inf).any() or (logits.max(axis=2) == -np.inf).any():
-        raise InvalidInput(f"'{name}' holds +inf, or a pair without a finite logit.")
+        raise InvalidInputError(f"'{name}' holds +inf, or a pair without a finite logit.")
     return logits
 
 
@@ -179,12 +181,12 @@ def semantic_entropy(
     """
     one_of("variant", variant, _ENTROPIES)
     if cluster_ids is None:
-        raise InvalidInput("'cluster_ids' is needed: the meaning class of each sample, see semantic_clusters.")
+        raise InvalidInputError("'cluster_ids' is needed: the meaning class of each sample, see semantic_clusters.")
     ids = indices(cluster_ids, "cluster_ids")
     if variant == "discrete":
         return _entropy(np.unique(ids, return_counts=True)[1] / ids.size)
     if sample_logprobs is None:
-        raise InvalidInput(f"'sample_logprobs' is needed for variant={variant!r}.")
+        raise InvalidInputError(f"'sample_logprobs' is needed for variant={variant!r}.")
     rows = sample_log_probs(sample_logprobs)
     same_count("cluster_ids", ids.size, "sample_logprobs", len(rows))
     length_normalised = variant in ("rao_normalised_length_mean", "kuhn_release")
@@ -199,7 +201,7 @@ def semantic_entropy(
         return math.log(classes.size) - log_sum_exp(classes) + 0.0
     whole = log_sum_exp(classes)
     if whole == -math.inf:
-        raise InvalidInput("'sample_logprobs' gives every sample the probability 0: no class has a share.")
+        raise InvalidInputError("'sample_logprobs' gives every sample the probability 0: no class has a share.")
     return _entropy(np.exp(classes - whole))
 
 
@@ -208,9 +210,9 @@ def _label_grid(values: npt.ArrayLike, name: str) -> IntArray:
     try:
         grid = np.array(values, dtype=object)
     except Exception as error:  # objects convert themselves, and raise what they like
-        raise InvalidInput(f"'{name}' must hold NLI classes: {error}.") from error
+        raise InvalidInputError(f"'{name}' must hold NLI classes: {error}.") from error
     if grid.ndim != 2 or grid.shape[0] != grid.shape[1] or grid.size == 0:
-        raise InvalidInput(f"'{name}' must be square, one row and column per text, got the shape {grid.shape}.")
+        raise InvalidInputError(f"'{name}' must be square, one row and column per text, got the shape {grid.shape}.")
     return nli_classes(grid.ravel().tolist(), name).reshape(grid.shape)
 
 

@@ -2,7 +2,7 @@
 
 A method is a function of plain arrays with `@method(...)` above it; nothing else has to name it.
 
-Arguments of the methods as checked arrays: bad input raises `InvalidInput`, it never yields a number.
+Arguments of the methods as checked arrays: bad input raises `InvalidInputError`, it never yields a number.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.core.results.generation import Generation
-from semtoken.errors import InvalidInput, MissingStatistic
+from semtoken.errors import InvalidInputError, MissingStatistic
 from semtoken.support.arrays import FloatArray, IntArray, real_numbers
 from semtoken.support.inputs import instance, listed, shown
 
@@ -162,11 +162,11 @@ def score(name: str, generation: Generation, **options: Any) -> float:
     ------
     MissingStatistic
         A field that the method needs was not recorded.
-    InvalidInput
+    InvalidInputError
         There is no such method, or a record cannot be used.
     """
     if not isinstance(name, str) or name not in METHODS:
-        raise InvalidInput(f"There is no method {shown(name)}; there are {', '.join(METHODS)}.")
+        raise InvalidInputError(f"There is no method {shown(name)}; there are {', '.join(METHODS)}.")
     instance(generation, Generation, "generation")
     entry = METHODS[name]
     missing = [field for field in entry.needs if getattr(generation, field, None) is None]
@@ -177,8 +177,8 @@ def score(name: str, generation: Generation, **options: Any) -> float:
         )
     try:
         return entry.of(generation, **options)
-    except InvalidInput as error:
-        raise InvalidInput(f"{name}: {error}") from error
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name}: {error}") from error
 
 
 Rows: TypeAlias = Sequence[npt.ArrayLike]
@@ -196,23 +196,25 @@ _ROUNDING = 1e-6
 
 
 def numbers(values: npt.ArrayLike, name: str, *, dimensions: int) -> FloatArray:
-    """A float64 array; `InvalidInput` if it has another number of dimensions, is empty, or holds NaN."""
+    """A float64 array; `InvalidInputError` if it has another number of dimensions, is empty, or holds NaN."""
     array = real_numbers(values, name).astype(np.float64)
     if array.ndim != dimensions:
-        raise InvalidInput(f"'{name}' must have {dimensions} dimension(s), got the shape {array.shape}.")
+        raise InvalidInputError(f"'{name}' must have {dimensions} dimension(s), got the shape {array.shape}.")
     if array.size == 0:
-        raise InvalidInput(f"'{name}' is empty, its shape is {array.shape}.")
+        raise InvalidInputError(f"'{name}' is empty, its shape is {array.shape}.")
     if np.isnan(array).any():
         where = tuple(int(i) for i in np.argwhere(np.isnan(array))[0])
-        raise InvalidInput(f"'{name}' holds NaN, first at {where}.")
+        raise InvalidInputError(f"'{name}' holds NaN, first at {where}.")
     return array
 
 
 def log_probs(values: npt.ArrayLike, name: str) -> FloatArray:
-    """Natural-log probabilities of tokens, rounding errors above 0 made 0; `InvalidInput` for NaN and positive ones."""
+    """Natural-log probabilities of tokens, rounding errors above 0 made 0; `InvalidInputError` for NaN and positive
+    ones.
+    """
     array = numbers(values, name, dimensions=1)
     if array.max() > _ROUNDING:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"'{name}' holds {array.max():g}, but the logarithm of a probability is never positive. "
             "Give natural logs, not probabilities or negative logs."
         )
@@ -220,26 +222,28 @@ def log_probs(values: npt.ArrayLike, name: str) -> FloatArray:
 
 
 def sample_log_probs(values: Rows) -> list[FloatArray]:
-    """One checked array of log-probabilities per sample; `InvalidInput` if there is no sample or one is bad."""
+    """One checked array of log-probabilities per sample; `InvalidInputError` if there is no sample or one is bad."""
     rows = listed(values, "sample_logprobs")
     if not rows:
-        raise InvalidInput("'sample_logprobs' is empty: give at least one sample.")
+        raise InvalidInputError("'sample_logprobs' is empty: give at least one sample.")
     return [log_probs(row, f"sample_logprobs[{m}]") for m, row in enumerate(rows)]
 
 
 def booleans(values: npt.ArrayLike, name: str) -> npt.NDArray[np.bool_]:
-    """Convert values to booleans [n]; 1 and 0 count as true and false, anything else raises `InvalidInput`."""
+    """Convert values to booleans [n]; 1 and 0 count as true and false, anything else raises `InvalidInputError`."""
     array = real_numbers(values, name, booleans=True)
     if array.ndim != 1 or not np.isin(array, (0, 1)).all():
-        raise InvalidInput(f"'{name}' must be a list of true and false, got {shown(values)}.")
+        raise InvalidInputError(f"'{name}' must be a list of true and false, got {shown(values)}.")
     return array.astype(bool)
 
 
 def square(values: npt.ArrayLike, name: str, *, low: float, high: float) -> FloatArray:
-    """Convert values to a matrix [M, M]; `InvalidInput` if it is not square or a value lies outside [low, high]."""
+    """Convert values to a matrix [M, M]; `InvalidInputError` if it is not square or a value lies outside [low,
+    high].
+    """
     matrix = numbers(values, name, dimensions=2)
     if matrix.shape[0] != matrix.shape[1]:
-        raise InvalidInput(f"'{name}' must be square, one row and column per sample, got {matrix.shape}.")
+        raise InvalidInputError(f"'{name}' must be square, one row and column per sample, got {matrix.shape}.")
     within(matrix, name, low=low, high=high)
     return matrix
 
@@ -252,29 +256,31 @@ def similarities(values: npt.ArrayLike, name: str, *, dimensions: int) -> FloatA
 
 
 def within(array: FloatArray, name: str, *, low: float, high: float) -> None:
-    """Raise `InvalidInput` for values outside [low, high], apart from rounding errors."""
+    """Raise `InvalidInputError` for values outside [low, high], apart from rounding errors."""
     slack = 1e-3 if high == 1.0 else 0.0  # a similarity computed in half precision may reach 1.0005
     if array.min() < low - slack or array.max() > high + slack:
         worst = array.min() if array.min() < low - slack else array.max()
-        raise InvalidInput(f"'{name}' must lie in [{low:g}, {high:g}], got {worst:g}; are these raw model outputs?")
+        raise InvalidInputError(
+            f"'{name}' must lie in [{low:g}, {high:g}], got {worst:g}; are these raw model outputs?"
+        )
 
 
 def same_count(name: str, count: int, other: str, other_count: int) -> None:
-    """Raise `InvalidInput` for arguments that have different numbers of tokens or samples."""
+    """Raise `InvalidInputError` for arguments that have different numbers of tokens or samples."""
     if count != other_count:
-        raise InvalidInput(f"'{name}' has {count} entries and '{other}' has {other_count}; both need the same.")
+        raise InvalidInputError(f"'{name}' has {count} entries and '{other}' has {other_count}; both need the same.")
 
 
 def indices(values: npt.ArrayLike, name: str, *, below: int | None = None) -> IntArray:
-    """Whole numbers of at least 0 and below `below`; `InvalidInput` if there are none, or others."""
+    """Whole numbers of at least 0 and below `below`; `InvalidInputError` if there are none, or others."""
     array = numbers(values, name, dimensions=1)
     if np.abs(array).max() > 2**53:
-        raise InvalidInput(f"'{name}' holds numbers beyond 2^53, which are not exact.")
+        raise InvalidInputError(f"'{name}' holds numbers beyond 2^53, which are not exact.")
     whole = array.astype(np.int64)
     if (whole != array).any() or whole.min() < 0:
-        raise InvalidInput(f"'{name}' must hold whole numbers from 0, got {array.tolist()}.")
+        raise InvalidInputError(f"'{name}' must hold whole numbers from 0, got {array.tolist()}.")
     if below is not None and whole.max() >= below:
-        raise InvalidInput(f"'{name}' holds {whole.max()}, but there are only {below} texts.")
+        raise InvalidInputError(f"'{name}' holds {whole.max()}, but there are only {below} texts.")
     return whole
 
 
@@ -285,7 +291,7 @@ def nli_classes(values: Iterable[Any], name: str) -> IntArray:
         label = _CLASS_OF_NAME.get(value.lower()) if isinstance(value, str) else value
         a_number = isinstance(label, int | float | np.integer | np.floating) and not isinstance(label, bool)
         if not a_number or label not in (CONTRADICTION, NEUTRAL, ENTAILMENT):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"'{name}' holds {shown(value)}; an NLI class is 0 or 'contradiction', 1 or 'neutral', 2 or "
                 "'entailment'."
             )

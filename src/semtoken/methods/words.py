@@ -1,6 +1,6 @@
 """Methods of one pass that read the words of a scored answer, and the one that heads every answer.
 
-`InvalidInput` where an answer has neither the words or phrases that a method reads nor a token.
+`InvalidInputError` where an answer has neither the words or phrases that a method reads nor a token.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def mean_new_word(new_word_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayL
     """Mean surprise of the words that the answer adds to its question, U = -(1/n) sum_i ln c_i.
 
     c_i is the confidence of new word i, the product over its tokens of the mass that agrees with each. exp(-U) is
-    `ScoredResponse.new_word_confidence`, the geometric mean of the c_i.
+    `ScoredAnswer.new_word_confidence`, the geometric mean of the c_i.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def weakest_phrase(phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLi
     Parameters
     ----------
     phrase_log_probs : array of shape (n,)
-        Log confidence of each phrase (`ScoredResponse.parts("phrase")`), at most 0; empty where there is none.
+        Log confidence of each phrase (`ScoredAnswer.parts("phrase")`), at most 0; empty where there is none.
     greedy_logprobs : array of shape (T,)
         As in `perplexity`; the weakest token takes the place where there is no phrase.
 
@@ -133,16 +133,16 @@ def new_phrases(new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayL
 
 @_of_words(title="Headline", needs=("default_log_score", "new_phrase_log_probs", "log_probs", "text"))
 def headline(
-    log_score: float, new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike, text: str = ""
+    log_confidence: float, new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike, text: str = ""
 ) -> float:
-    """The number on top of every answer: -log_score of a short one, `new_phrases` of a sentence and of JSON.
+    """The number on top of every answer: -log_confidence of a short one, `new_phrases` of a sentence and of JSON.
 
-    exp(-U) is `ScoredResponse.headline.confidence`. A sentence has 12 tokens or more, or a final stop. Of JSON the only
+    exp(-U) is `ScoredAnswer.headline.confidence`. A sentence has 12 tokens or more, or a final stop. Of JSON the only
     phrase is its least sure field, so that exp(-U) is the confidence of that field.
 
     Parameters
     ----------
-    log_score : float, at most 0
+    log_confidence : float, at most 0
         Of the preset `default`; -inf for a blank answer.
     new_phrase_log_probs : array of shape (n,)
         As in `new_phrases`.
@@ -161,7 +161,7 @@ def headline(
     Of this project, 2026: docs/results.md, "Which number stands on top?".
     """
     logs = log_probs(greedy_logprobs, "greedy_logprobs")
-    score = float(log_probs([log_score], "log_score")[0])
+    score = float(log_probs([log_confidence], "log_confidence")[0])
     has_fields = _any(new_phrase_log_probs) and is_json(without_thinking(checked_text(text, "text")))
     if not has_fields and (score == -math.inf or not is_sentence(text, len(logs))):
         return -score + 0.0

@@ -8,7 +8,7 @@ base.py          what semtoken asks of a model: `Backend`, `JoiningBackend`, `De
                  `semtoken.methods.observers.steps`)
 prompts.py       text, chat messages or ids -> token ids; padding; batches of similar length; how much of a
                  long prompt is read between two steps of others; the text of an answer as its tokens come
-scores.py        the observer that scores answers (`semtoken.STC` is a backend with this observer)
+scores.py        the observer that scores answers (`semtoken.ScoredModel` is a backend with this observer)
 transformers/    model.py (the backend), loading.py, writing.py (how tokens are chosen; the hook and stopping criterion
                  that see every step), inside.py (states and attention), passes.py (one pass, several texts
                  in one as a tree, and what is read once), joining.py (answers that begin and
@@ -19,9 +19,9 @@ one_by_one.py    what backends have in common that answer one prompt after the o
 llama_cpp.py     the backend of llama-cpp-python
 small.py         the embedded model in NumPy, for one answer in a fresh process
 
-Enter by `semtoken.STC`, `load_backend(name, model)`, or a backend class of your own with the members of `Backend`.
-Other measurements than scores are observers too: `semtoken.bench.statistics.decoding` has log-probabilities and
-best tokens, `semtoken.methods.observers.table` hidden states and attention.
+Enter by `semtoken.ScoredModel`, `load_backend(name, model)`, or a backend class of your own with the members of
+`Backend`. Other measurements than scores are observers too: `semtoken.bench.statistics.decoding` has log-probabilities
+and best tokens, `semtoken.methods.observers.table` hidden states and attention.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ def load_backend(
     name : {"transformers", "vllm", "llama-cpp"}
         The engine.
     model
-        As in `STC.from_pretrained`; for llama.cpp a GGUF file, or a fetched model that was made from one.
+        As in `ScoredModel.from_pretrained`; for llama.cpp a GGUF file, or a fetched model that was made from one.
     device, dtype, revision, trust_remote_code
-        As in `STC.from_pretrained`. llama.cpp reads none of them.
+        As in `ScoredModel.from_pretrained`. llama.cpp reads none of them.
     **options
         Of the engine: transformers' `from_pretrained`, `vllm.LLM`, or `llama_cpp.Llama`.
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         There is no such engine, or it takes no such option.
     MissingExtra
         The engine is not installed.

@@ -3,7 +3,7 @@
 A backend turns prompts into *decoding steps*: one row of raw logits and the token chosen from it. `Observer` objects
 listen to these steps and to nothing else; exact STC, log-probabilities, the best alternatives, hidden states and
 text streams are all observers. To bring another model or engine to semtoken, write a class with the members of
-`Backend`; `semtoken.STC`, `semtoken.bench.statistics.record`, the benchmark and the command line then take it.
+`Backend`; `semtoken.ScoredModel`, `semtoken.bench.statistics.record`, the benchmark and the command line then take it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.results import Distribution
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import BackendError, InvalidInputError
 from semtoken.methods.observers.steps import Completion, Observer, Readable, not_given, readings
 from semtoken.support.arrays import FloatArray
 
@@ -65,9 +65,9 @@ class Decoding:
     def __post_init__(self) -> None:
         for name in ("max_new_tokens", "n", "batch_size"):
             if getattr(self, name) < 1:
-                raise InvalidInput(f"{name} must be positive, got {getattr(self, name)}.")
+                raise InvalidInputError(f"{name} must be positive, got {getattr(self, name)}.")
         if not 0 <= self.temperature < float("inf"):
-            raise InvalidInput(f"temperature must be a number from 0 on, got {self.temperature!r}.")
+            raise InvalidInputError(f"temperature must be a number from 0 on, got {self.temperature!r}.")
 
 
 def require_readings(backend: Backend, observers: Sequence[Observer]) -> None:
@@ -183,7 +183,7 @@ class Backend(Protocol):
         """Read replies that exist, one for each prompt, as if they had been generated: observers see the same steps.
 
         Text is read as it stands: no terminator is added. `batch_size` replies are read together, where the engine does
-        not decide that itself. `InvalidInput` if there is not one reply for each prompt, or one cannot be used.
+        not decide that itself. `InvalidInputError` if there is not one reply for each prompt, or one cannot be used.
         """
 
     def next_log_probs(

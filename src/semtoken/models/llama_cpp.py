@@ -18,7 +18,7 @@ import numpy as np
 from semtoken.clustering.cache import clusters_for_model
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary, english_stopwords, neutral_mask
-from semtoken.errors import InvalidInput, ModelError, VocabularyMismatch, one_line_of
+from semtoken.errors import InvalidInputError, ModelError, VocabularyMismatch, one_line_of
 from semtoken.models.base import Decoding
 from semtoken.models.one_by_one import OneByOne
 from semtoken.models.prompt_ids import draw_key
@@ -37,7 +37,7 @@ def load_llama_cpp(model: str, **options: Any) -> LlamaCppBackend:
     """
     llama_cpp = require("llama_cpp", extra="llama-cpp")
     if unknown := sorted(set(options) - set(signature(llama_cpp.Llama.__init__).parameters)):
-        raise InvalidInput(f"{unknown[0]!r} is no option of llama_cpp.Llama.")
+        raise InvalidInputError(f"{unknown[0]!r} is no option of llama_cpp.Llama.")
     path = Path(model).expanduser()
     if not path.is_file():
         raise ModelError(f"llama.cpp reads a .gguf file; there is no file {model!r}.")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.core.results import Distribution
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import BackendError, InvalidInputError
 from semtoken.methods.observers.steps import Completion, Observer, Readable, Step, finish, show
 from semtoken.models.base import Decoding, OwnTokens, Prompt, Response, require_readings
 from semtoken.models.prompt_ids import AnswerText, as_decodings, encode_prompts, encode_responses
@@ -162,7 +162,7 @@ class OneByOne(OwnTokens, ABC):
 
     def _check_length(self, length: int, number: int) -> None:
         if self.max_length is not None and length > self.max_length:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"Prompt {number} and its answer take {length:,} tokens or more; "
                 f"the model reads {self.max_length:,} at most. {self._remedy}"
             )

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from semtoken.clustering.tokenizers import REPLACEMENT
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.errors import InvalidInput, VocabularyError
+from semtoken.errors import InvalidInputError, VocabularyError
 from semtoken.models.base import Decoding, Message, Prompt, Response
 from semtoken.support.files.images import has_images
 from semtoken.support.inputs import listed, whole
@@ -48,10 +48,10 @@ def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
 
 
 def as_responses(responses: Response | Sequence[Response], count: int) -> list[Response]:
-    """A list of responses, also where a single one was given; `InvalidInput` if there are not `count` of them."""
+    """A list of responses, also where a single one was given; `InvalidInputError` if there are not `count` of them."""
     response_list = [responses] if isinstance(responses, str) or is_ids(responses) else listed(responses, "responses")
     if len(response_list) != count:
-        raise InvalidInput(f"There are {count} prompts and {len(response_list)} responses; each prompt needs one.")
+        raise InvalidInputError(f"There are {count} prompts and {len(response_list)} responses; each prompt needs one.")
     return response_list
 
 
@@ -69,7 +69,7 @@ def is_ids(value: Any) -> TypeGuard[Sequence[int]]:
 
 
 def end_token_ids(given: Any) -> frozenset[int]:
-    """The ids in an `eos_token_id` setting: one id, a list, or None; `InvalidInput` if it holds something else."""
+    """The ids in an `eos_token_id` setting: one id, a list, or None; `InvalidInputError` if it holds something else."""
     if given is None:
         return frozenset()
     if isinstance(given, int | np.integer) or not isinstance(given, Iterable):
@@ -85,42 +85,42 @@ def question_of_prompt(prompt: Prompt) -> str | None:
 
 def prompt_text(tokenizer: Any, prompt: Prompt, number: int) -> str:
     """The text the model sees: the prompt itself, or chat messages through the tokenizer's template.
-    `InvalidInput` if the prompt is blank or of another kind, or the tokenizer has no chat template.
+    `InvalidInputError` if the prompt is blank or of another kind, or the tokenizer has no chat template.
     """
     if isinstance(prompt, str):
         text = prompt
     elif isinstance(prompt, list | tuple) and prompt and all(isinstance(message, Mapping) for message in prompt):
         text = _rendered(tokenizer, prompt, number)
     else:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"Prompt {number} must be a string or a non-empty list of chat messages, got {type(prompt).__name__}."
         )
     if not text.strip():
-        raise InvalidInput(f"Prompt {number} is empty.")
+        raise InvalidInputError(f"Prompt {number} is empty.")
     _check_characters(text, f"Prompt {number}")
     return text
 
 
 def _check_characters(text: str, name: str) -> None:
-    """Raise `InvalidInput` for what no tokenizer reads."""
+    """Raise `InvalidInputError` for what no tokenizer reads."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{name} holds half a character (a lone surrogate) at {error.start}.") from error
+        raise InvalidInputError(f"{name} holds half a character (a lone surrogate) at {error.start}.") from error
 
 
 def _rendered(tokenizer: Any, messages: Sequence[Message], number: int) -> str:
     if has_images(messages):
-        raise InvalidInput(f"Prompt {number} has an image, and only text is read here. Leave images out.")
+        raise InvalidInputError(f"Prompt {number} has an image, and only text is read here. Leave images out.")
     if not getattr(tokenizer, "chat_template", None):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"Prompt {number} is a list of chat messages, but the tokenizer has no chat template. "
             "Pass the prompt as text, or set tokenizer.chat_template."
         )
     try:
         return str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True))
     except Exception as error:  # templates are programs of the model's authors and raise what they like
-        raise InvalidInput(f"The chat template refuses the messages of prompt {number}: {error}") from error
+        raise InvalidInputError(f"The chat template refuses the messages of prompt {number}: {error}") from error
 
 
 def encode_prompt(tokenizer: Any, prompt: Prompt, number: int) -> list[int]:
@@ -146,14 +146,14 @@ def encode_text(tokenizer: Any, text: str, *, special: bool) -> list[int]:
 def encode_response(
     tokenizer: Any, prompt: Prompt, prompt_ids: list[int], response: Response, number: int
 ) -> list[int]:
-    """Token ids of a response, as they would follow the prompt; `InvalidInput` if it is neither text nor ids.
+    """Token ids of a response, as they would follow the prompt; `InvalidInputError` if it is neither text nor ids.
     Prompt and response are tokenised together where that leaves the prompt's ids as they are, apart otherwise.
     """
     if not isinstance(response, str):
         try:
             return [int(token) for token in response]
         except (TypeError, ValueError) as error:
-            raise InvalidInput(f"Response {number} must be text or token ids, got {response!r:.80}.") from error
+            raise InvalidInputError(f"Response {number} must be text or token ids, got {response!r:.80}.") from error
     if not response:
         return []
     _check_characters(response, f"Response {number}")
@@ -173,7 +173,8 @@ def encode_responses(
     responses: Response | Sequence[Response],
 ) -> list[list[int]]:
     """Token ids of the response to each prompt; see `encode_response`.
-    `InvalidInput` if there is not one response for each prompt, `VocabularyError` if an id lies outside the vocabulary.
+    `InvalidInputError` if there is not one response for each prompt, `VocabularyError` if an id lies outside the
+    vocabulary.
     """
     each = as_responses(responses, len(prompts))
     return [

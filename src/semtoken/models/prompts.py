@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import ALMANAC
 from semtoken.support.almanac import PROMPT as ALMANAC_TEMPLATE
 from semtoken.support.files.safe_files import MOST_SETTINGS, read_bounded
@@ -28,7 +28,9 @@ _WQ_EXAMPLES = (("where was the ancient region of mesopotamia?", "Middle East"),
 
 @dataclass(frozen=True)
 class PromptFormat:
-    """How bare questions of a data set become prompts; `InvalidInput` if the template has no place for the question."""
+    """How bare questions of a data set become prompts; `InvalidInputError` if the template has no place for the
+    question.
+    """
 
     template: str
     """Text with `{question}`, which may stand in it more than once. Other braces are left alone."""
@@ -41,7 +43,7 @@ class PromptFormat:
 
     def __post_init__(self) -> None:
         if BLANK not in self.template:
-            raise InvalidInput(f"The prompt template holds no {BLANK}: {self.template!r}.")
+            raise InvalidInputError(f"The prompt template holds no {BLANK}: {self.template!r}.")
 
     def prompt(self, question: str) -> str | list[Mapping[str, str]]:
         """The prompt for a question: a text, or messages for a chat template."""
@@ -87,7 +89,7 @@ def prompt_format(source: str | Path, *, chat: bool = False, stop_at_newline: bo
     """A prompt format by its name in `PROMPTS` (the other arguments then say nothing), or the user's own format.
 
     The user's is a text with `{question}`, or a file that holds one, which is taken character for character, its last
-    newline included. `InvalidInput` if the source is neither a name, a template nor a file that can be read.
+    newline included. `InvalidInputError` if the source is neither a name, a template nor a file that can be read.
     """
     if source in PROMPTS:
         return PROMPTS[str(source)]
@@ -96,7 +98,7 @@ def prompt_format(source: str | Path, *, chat: bool = False, stop_at_newline: bo
     try:
         template = read_bounded(Path(source), MOST_SETTINGS).decode("utf-8-sig")
     except (OSError, ValueError) as error:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"The prompt {str(source)!r} is none of {', '.join(PROMPTS)}, holds no {BLANK}, and is no file of "
             "text that can be read."
         ) from error

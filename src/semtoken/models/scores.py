@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from semtoken.core import AnswerBatch, GrowingAnswer, NormalizedRows, Scorer
 from semtoken.core.engine_tokens import TopStep, TopToken
-from semtoken.core.results import Distribution, Flag, Running, ScoredResponse
+from semtoken.core.results import Distribution, Flag, Running, ScoredAnswer
 from semtoken.methods.observers.method_scores import MethodScores
 from semtoken.methods.observers.steps import ROW, Observer, Step
 
@@ -69,19 +69,19 @@ class AnswerScores(Observer):
         self.methods.forget(answer)
         del self._exact[answer]
 
-    def results(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredResponse]:
+    def results(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredAnswer]:
         """The scores of complete answers; `lengths` says how many tokens of each count."""
         if self._top:
             return [self.result(answer, distribution) for answer in lengths]
         return self._exact.finish(lengths, distribution)
 
-    def result(self, answer: int, distribution: Distribution = "raw") -> ScoredResponse:
+    def result(self, answer: int, distribution: Distribution = "raw") -> ScoredAnswer:
         """The score of a complete answer. One that has no tokens is empty, with uncertainty 1."""
         return self._answer(answer).finish(distribution)
 
 
 class StoppingScores(AnswerScores):
-    """Scores answers while they are written, and ends each once its -log_score can only be above `limit`."""
+    """Scores answers while they are written, and ends each once its -log_confidence can only be above `limit`."""
 
     def __init__(self, scorer: Scorer, limit: float, methods: Sequence[str] = (), depth: float | None = None) -> None:
         super().__init__(scorer, methods, depth)
@@ -98,17 +98,17 @@ class StoppingScores(AnswerScores):
         self.stopped |= exceeding
         return exceeding
 
-    def result(self, answer: int, distribution: Distribution = "raw") -> ScoredResponse:
+    def result(self, answer: int, distribution: Distribution = "raw") -> ScoredAnswer:
         """The score of an answer that has ended, also where it was cut short."""
         return self._flagged(answer, super().result(answer, distribution))
 
-    def results(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredResponse]:
+    def results(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredAnswer]:
         """The scores of answers of these lengths that have ended, also where they were cut short."""
         responses = super().results(lengths, distribution)
         return [self._flagged(answer, result) for answer, result in zip(lengths, responses, strict=True)]
 
-    def _flagged(self, answer: int, response: ScoredResponse) -> ScoredResponse:
+    def _flagged(self, answer: int, response: ScoredAnswer) -> ScoredAnswer:
         if answer not in self.stopped or any(flag.code == "stopped_early" for flag in response.flags):
             return response
-        reason = f"The answer was ended early: its -log_score could only end above {self.limit:.4g}."
+        reason = f"The answer was ended early: its -log_confidence could only end above {self.limit:.4g}."
         return response.with_fields(flags=(*response.flags, Flag("stopped_early", reason)))

@@ -1,4 +1,4 @@
-"""A reply of any engine, whole or streamed -> Payload (`read_payload`) -> its answers, scored (`score_payload`)."""
+"""A reply of any engine, whole or streamed -> Reply (`read_reply`) -> its answers, scored (`score_reply`)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from semtoken.core.api import tokens_or_none
 from semtoken.core.engine_tokens import check_shared_vocabulary
 from semtoken.core.engine_tokens.top_steps import as_object
 from semtoken.core.growing import GrowingAnswer
-from semtoken.core.results import Answers, Distribution, ScoredResponse
+from semtoken.core.results import Answers, Distribution, ScoredAnswer
 from semtoken.core.rules import ScoringRules, as_rules
 from semtoken.core.scored_token import Flag
 from semtoken.core.scorer import Scorer, scorer_for
-from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
+from semtoken.errors import BackendError, InvalidInputError, SemtokenError, VocabularyMismatch
 from semtoken.methods.observers.method_scores import require_one_pass, scores_of_steps
-from semtoken.replies.formats.base import Reply, Shape, Told, raise_error
+from semtoken.replies.formats.base import RawReply, Shape, Told, raise_error
 from semtoken.replies.formats.registry import format_named, shape_of_reply
 from semtoken.replies.formats.within import Found, opened, replies_within
-from semtoken.replies.segments import FORBIDDEN, Payload, PayloadChoice, Segment
-from semtoken.replies.stream import PayloadStream
+from semtoken.replies.segments import FORBIDDEN, Reply, ReplyChoice, Segment
+from semtoken.replies.stream import ReplyStream
 from semtoken.support.inputs import one_of, real, text
 from semtoken.support.splice import parse_reply, plain
 
@@ -32,14 +32,14 @@ UNFINISHED_BYTES = tuple(mark.encode() for mark in UNFINISHED)
 STREAM_STARTS = ("data:", "event:", "id:", "retry:", ":")
 
 
-def read_payload(
+def read_reply(
     reply: Any,
     format: str | None = None,
     *,
     temperature: float | None = None,
     request: Mapping[str, Any] | None = None,
-) -> Payload:
-    """Read the reply of an engine or API into a `Payload`.
+) -> Reply:
+    """Read the reply of an engine or API into a `Reply`.
 
     Parameters
     ----------
@@ -56,12 +56,12 @@ def read_payload(
 
     Returns
     -------
-    Payload
+    Reply
         Choices in segments. Where a segment cannot be scored its `problem` says why.
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         The reply is not JSON, of no known shape, or has a field of the wrong kind (the message names it).
     BackendError
         The reply reports an error of the server.
@@ -87,35 +87,37 @@ def read_payload(
         return _read_export(values, temperature, asked)
     if isinstance(values, Iterable):
         return _read_stream(values, format, temperature, asked)
-    raise InvalidInput(f"A reply must be JSON, a dict or a client's object. Got {type(reply).__name__} instead.")
+    raise InvalidInputError(f"A reply must be JSON, a dict or a client's object. Got {type(reply).__name__} instead.")
 
 
-def _read_export(value: Reply, temperature: float | None, asked: Reply) -> Payload:
+def _read_export(value: RawReply, temperature: float | None, asked: RawReply) -> Reply:
     """Read the reply that a value is or holds; of several side by side the choices follow each other."""
-    payloads = []
+    parsed_replies = []
     for found in replies_within(value) or [Found((), value, None)]:
         reply = found.reply
         if isinstance(reply, Mapping):
-            payloads.append(_read_replies([reply], None, temperature, asked, found.shape, found.line))
+            parsed_replies.append(_read_replies([reply], None, temperature, asked, found.shape, found.line))
         else:
-            payloads.append(_read_stream(reply if isinstance(reply, list) else [reply], None, temperature, asked))
-    first = payloads[0]
-    if len(payloads) == 1:
+            parsed_replies.append(_read_stream(reply if isinstance(reply, list) else [reply], None, temperature, asked))
+    first = parsed_replies[0]
+    if len(parsed_replies) == 1:
         return first
-    if len({(payload.format, payload.distribution) for payload in payloads}) > 1:
-        raise InvalidInput("It holds replies of several formats: score them one by one, or give the file to `check`.")
-    every = [choice for payload in payloads for choice in payload.choices]
+    if len({(parsed_reply.format, parsed_reply.distribution) for parsed_reply in parsed_replies}) > 1:
+        raise InvalidInputError(
+            "It holds replies of several formats: score them one by one, or give the file to `check`."
+        )
+    every = [choice for parsed_reply in parsed_replies for choice in parsed_reply.choices]
     return replace(first, choices=tuple(replace(choice, index=i) for i, choice in enumerate(every)))
 
 
 def _read_replies(
-    replies: Sequence[Reply],
+    replies: Sequence[RawReply],
     format: str | None,
     temperature: float | None,
-    asked: Reply,
+    asked: RawReply,
     known_shape: type[Shape] | None = None,
     line: Any = None,
-) -> Payload:
+) -> Reply:
     """Read a whole reply, or the replies of a batch; `known_shape`: where it is known by now, `line`: what holds it."""
     for reply in replies:
         raise_error(reply)
@@ -124,11 +126,11 @@ def _read_replies(
     shape.told = Told(asked, temperature, None if given is None else given.engine, line)
     for delta in shape.whole(replies):
         if delta.choice in shape.sums:
-            raise InvalidInput("Two choices of the reply have the same index.")
+            raise InvalidInputError("Two choices of the reply have the same index.")
         shape.add(delta)
     if not shape.sums:
-        raise InvalidInput("The reply holds no choices: there is nothing to read.")
-    return shape.payload()
+        raise InvalidInputError("The reply holds no choices: there is nothing to read.")
+    return shape.parsed_reply()
 
 
 def is_stream_text(text: str | bytes) -> bool:
@@ -151,20 +153,20 @@ def is_batch(values: list[Any]) -> bool:
     return all(value.get("stop") is True or ("generated_text" in value and "token" not in value) for value in values)
 
 
-def _read_stream(chunks: Iterable[Any], format: str | None, temperature: float | None, asked: Reply) -> Payload:
-    stream = PayloadStream(format, temperature=temperature, request=asked)
+def _read_stream(chunks: Iterable[Any], format: str | None, temperature: float | None, asked: RawReply) -> Reply:
+    stream = ReplyStream(format, temperature=temperature, request=asked)
     try:
         several = iter(chunks)
     except Exception as error:  # an array without dimensions, an object that raises what it likes
-        raise InvalidInput(f"A reply must be JSON, a dict or a client's object: {error}.") from error
+        raise InvalidInputError(f"A reply must be JSON, a dict or a client's object: {error}.") from error
     for chunk in several:
         stream.feed(chunk)
     return stream.finish()
 
 
-def score_payload(
+def score_reply(
     reply: Any,
-    vocabulary: Any = None,
+    tokenizer: Any = None,
     preset: Preset | ScoringRules = "default",
     *,
     equality: Equality | None = None,
@@ -176,27 +178,27 @@ def score_payload(
     proxy_for: str | None = None,
     methods: Sequence[str] = (),
     question: str | None = None,
-) -> list[ScoredResponse]:
+) -> list[ScoredAnswer]:
     """Score every choice of a reply from the log-probabilities in it.
 
     Parameters
     ----------
     reply
-        Whatever `read_payload` reads, or what it made of it.
-    vocabulary
-        As in `score_top_logprobs`: None is enough for `default`, `surface` and `exact`, since spellings are read from
-        the lists.
+        Whatever `read_reply` reads, or what it made of it.
+    tokenizer
+        That of the model that answered, as `vocabulary` in `score_logprobs`: None is enough for `default`, `surface`
+        and `exact`, since spellings are read from the lists.
     preset, equality
-        As in `score_top_logprobs`.
+        As in `score_logprobs`.
     proxy_for
-        As in `score_top_logprobs`; tokens of all parts of a choice tell whether the tokenizers are the same.
+        As in `score_logprobs`; tokens of all parts of a choice tell whether the tokenizers are the same.
     methods
-        Further methods of one pass, whose scores each answer gets; see `ScoredResponse.scores`.
+        Further methods of one pass, whose scores each answer gets; see `ScoredAnswer.scores`.
     question
         What was asked: its words are not new in an answer. By default it is looked for in the `request`, and in what
         the reply was saved in; where it is not found, the headline says so.
     format, temperature, request
-        As in `read_payload`.
+        As in `read_reply`.
     segment : {"answer", "reasoning", "refusal", "tool_call"}
         The part to score.
     distribution : {"raw", "processed", "unknown"}, optional
@@ -204,12 +206,12 @@ def score_payload(
 
     Returns
     -------
-    list of ScoredResponse
-        One for each choice, in the order of their index. `uncertainty_bounds` contain the exact uncertainty.
+    list of ScoredAnswer
+        One for each choice, in the order of their index. `sequence_uncertainty_interval` contain the exact uncertainty.
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         The reply cannot be read, a choice has no such part, or a method reads more than the best tokens of the steps.
     BackendError
         The log-probabilities of a part are missing or do not spell it; the message says what to do.
@@ -217,7 +219,7 @@ def score_payload(
         The vocabulary is that of another tokenizer.
     """
     rules = as_rules(preset, equality)
-    scorer = scorer_for(tokens_or_none(vocabulary, rules, proxy_for), rules)
+    scorer = scorer_for(tokens_or_none(tokenizer, rules, proxy_for), rules)
     one_of("segment", segment, get_args(SegmentKind))
     if distribution is not None:
         one_of("distribution", distribution, get_args(Distribution))
@@ -226,17 +228,17 @@ def score_payload(
     if question is not None:
         text(question, "question")
     wanted = require_one_pass(methods)
-    payload = (
-        reply if isinstance(reply, Payload) else read_payload(reply, format, temperature=temperature, request=request)
+    parsed_reply = (
+        reply if isinstance(reply, Reply) else read_reply(reply, format, temperature=temperature, request=request)
     )
-    known = distribution or payload.distribution
+    known = distribution or parsed_reply.distribution
     scored = Answers()
-    for choice in payload.choices:
+    for choice in parsed_reply.choices:
         if choice.segment(segment) is None:
-            raise InvalidInput(f"Choice {choice.index} {_lacking(choice, segment)}")
+            raise InvalidInputError(f"Choice {choice.index} {_lacking(choice, segment)}")
         try:
             asked = choice if question is None else replace(choice, question=question)
-            answer = score_choice(asked, scorer, known, segment=segment, proxy_for=proxy_for, model=payload.model)
+            answer = score_choice(asked, scorer, known, segment=segment, proxy_for=proxy_for, model=parsed_reply.model)
             scored.append(with_methods(answer, choice, wanted, scorer, segment=segment))
         except SemtokenError as error:
             raise type(error)(f"Choice {choice.index}: {error}") from error
@@ -244,7 +246,7 @@ def score_payload(
 
 
 def score_choice(
-    choice: PayloadChoice,
+    choice: ReplyChoice,
     scorer: Scorer,
     distribution: Distribution,
     *,
@@ -252,8 +254,8 @@ def score_choice(
     proxy_for: str | None = None,
     answer: GrowingAnswer | None = None,
     model: str | None = None,
-) -> ScoredResponse:
-    """Score one choice of a payload, or finish its running `answer`; arguments and errors as in `score_payload`.
+) -> ScoredAnswer:
+    """Score one choice of a reply, or finish its running `answer`; arguments and errors as in `score_reply`.
 
     `model` is the one that answered, as the reply names it.
     """
@@ -278,14 +280,14 @@ def score_choice(
 
 
 def with_methods(
-    result: ScoredResponse,
-    choice: PayloadChoice,
+    result: ScoredAnswer,
+    choice: ReplyChoice,
     methods: Sequence[str],
     scorer: Scorer,
     *,
     segment: SegmentKind = "answer",
-) -> ScoredResponse:
-    """A scored choice with its scores by further methods; the arguments are those of `score_payload`."""
+) -> ScoredAnswer:
+    """A scored choice with its scores by further methods; the arguments are those of `score_reply`."""
     if not methods:
         return result
     steps = _scorable(choice, segment).steps[: result.n_tokens]
@@ -293,10 +295,10 @@ def with_methods(
     return scores_of_steps(methods, result, steps, size)
 
 
-def _scorable(choice: PayloadChoice, kind: SegmentKind) -> Segment:
+def _scorable(choice: ReplyChoice, kind: SegmentKind) -> Segment:
     part = choice.segment(kind)
     if part is None:
-        raise InvalidInput(f"The choice {_lacking(choice, kind)}")
+        raise InvalidInputError(f"The choice {_lacking(choice, kind)}")
     if part.problem is not None:
         raise BackendError(part.problem)
     if choice.broken is not None:
@@ -304,12 +306,12 @@ def _scorable(choice: PayloadChoice, kind: SegmentKind) -> Segment:
     return part
 
 
-def _lacking(choice: PayloadChoice, kind: SegmentKind) -> str:
+def _lacking(choice: ReplyChoice, kind: SegmentKind) -> str:
     parts = " and ".join(segment.kind for segment in choice.segments) or "nothing"
     return f"has no {kind} to score: it holds {parts}. Name another segment."
 
 
-def _require_same_text(result: ScoredResponse, part: Segment, scorer: Scorer) -> None:
+def _require_same_text(result: ScoredAnswer, part: Segment, scorer: Scorer) -> None:
     """Raise unless the tokens spell the message: ids alone fit any vocabulary that is large enough."""
     spelled, said = ("".join(text.partition(REPLACEMENT)[0].split()) for text in (result.text, part.text))
     cut = REPLACEMENT in result.text and said.startswith(spelled)

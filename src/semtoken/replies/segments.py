@@ -52,8 +52,8 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class PayloadChoice:
-    """One of the answers of a payload."""
+class ReplyChoice:
+    """One of the answers of a reply."""
 
     index: int
     """The number of the choice in its reply, from 0."""
@@ -76,7 +76,7 @@ class PayloadChoice:
 
 
 @dataclass(frozen=True)
-class Payload:
+class Reply:
     """The reply of an engine in semtoken's form: its choices and what their log-probabilities are."""
 
     format: str
@@ -85,12 +85,12 @@ class Payload:
     """The model's name in the reply, if it has one."""
     distribution: Distribution
     """What the log-probabilities are: `raw`, `processed` or `unknown`."""
-    choices: tuple[PayloadChoice, ...]
+    choices: tuple[ReplyChoice, ...]
     """The choices in the order of their index."""
 
 
 @dataclass(frozen=True)
-class StreamEvent:
+class ReplyEvent:
     """The text and steps that a chunk of a stream added to one segment of a choice."""
 
     choice: int
@@ -161,7 +161,7 @@ class Division:
         return not (self.problem or self.flags or self.unsure)
 
 
-def assemble(raw: RawChoice, ask: str, question: str | None = None) -> PayloadChoice:
+def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoice:
     """The choice in segments, with the question that was asked; `ask` names the fields that bring log-probabilities."""
     raw = _thinking_apart(raw)
     main = main_segment(raw.texts)
@@ -184,7 +184,7 @@ def assemble(raw: RawChoice, ask: str, question: str | None = None) -> PayloadCh
     if not segments:
         segments.append(Segment("answer", "", (), _silence("answer", (), raw, ask)))
     broken = raw.broken or broken_end(raw.finish_reason)
-    return PayloadChoice(raw.index, tuple(segments), raw.finish_reason, tuple(flags), broken, raw.calls, question)
+    return ReplyChoice(raw.index, tuple(segments), raw.finish_reason, tuple(flags), broken, raw.calls, question)
 
 
 def _divided(raw: RawChoice, named: tuple[TopStep, ...]) -> Division:

@@ -1,4 +1,4 @@
-"""`PayloadStream`: the chunks of a reply one by one -> what each adds, and the Payload of the whole."""
+"""`ReplyStream`: the chunks of a reply one by one -> what each adds, and the Reply of the whole."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from semtoken.core.engine_tokens.passes import as_scored
 from semtoken.core.engine_tokens.placing import find_text, pieces_of, text_of_pieces
 from semtoken.core.engine_tokens.top_steps import TopStep, as_object
 from semtoken.core.results import Distribution
-from semtoken.errors import BackendError, InvalidInput, SemtokenError
-from semtoken.replies.formats.base import Delta, Reply, Shape, Told, raise_error
+from semtoken.errors import BackendError, InvalidInputError, SemtokenError
+from semtoken.replies.formats.base import Delta, RawReply, Shape, Told, raise_error
 from semtoken.replies.formats.registry import format_named, shape_of_chunk
-from semtoken.replies.segments import Payload, PayloadChoice, StreamEvent
+from semtoken.replies.segments import Reply, ReplyChoice, ReplyEvent
 from semtoken.support.splice import parse_reply, plain
 from semtoken.support.sse import PINGS, Event, EventReader
 from semtoken.support.text import error_text
@@ -25,7 +25,7 @@ NO_END = "The stream is complete and gave no reason of the answer's end (finish_
 CUT = "The stream ended before the engine said that the answer is complete."
 
 
-class PayloadStream:
+class ReplyStream:
     """A streamed reply in progress.
 
     Parameters
@@ -33,7 +33,7 @@ class PayloadStream:
     format : str, optional
         One of `known_formats()`; recognised by the chunks by default.
     temperature, request
-        See `read_payload`.
+        See `read_reply`.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class PayloadStream:
         self._done = False
         """The server said that there is nothing more."""
 
-    def feed(self, chunk: Any) -> list[StreamEvent]:
+    def feed(self, chunk: Any) -> list[ReplyEvent]:
         """Read a part of the stream; returns what it adds to each choice.
 
         Parameters
@@ -63,13 +63,13 @@ class PayloadStream:
 
         Returns
         -------
-        list of StreamEvent
+        list of ReplyEvent
             In the order in which the model wrote. The steps of the events of one choice and kind are those of its
             segment in `finish()`, whose text decides where a chunk leaves it open.
 
         Raises
         ------
-        InvalidInput
+        InvalidInputError
             The chunk is not understood. From then on there is nothing to score: `feed` and `finish` raise it again.
         BackendError
             The server reports an error.
@@ -82,7 +82,7 @@ class PayloadStream:
                 part = values if isinstance(values, str) else bytes(values)
                 return [event for sent in self._events.feed(part) for event in self._events_of(sent)]
             if not isinstance(values, Mapping):
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"A chunk must be text, a dict or a client's object. Got {type(chunk).__name__} instead."
                 )
             return self._feed_chunk(values)
@@ -90,14 +90,14 @@ class PayloadStream:
             self._failed = error
             raise
 
-    def finish(self) -> Payload:
-        """The whole reply, equal to what `read_payload` makes of the same reply without a stream.
+    def finish(self) -> Reply:
+        """The whole reply, equal to what `read_reply` makes of the same reply without a stream.
 
         A choice that the engine did not end carries a flag that says so.
 
         Raises
         ------
-        InvalidInput
+        InvalidInputError
             Nothing was streamed.
         BackendError
             The last part of the stream reports an error.
@@ -107,7 +107,7 @@ class PayloadStream:
         if self._failed is not None:
             raise self._failed
         if self._shape is None or not self._shape.sums:
-            raise InvalidInput("The stream holds no chunk: there is nothing to read.")
+            raise InvalidInputError("The stream holds no chunk: there is nothing to read.")
         ended = [keeper.ended for _, keeper in sorted(self._keepers.items())]
         if (
             len(ended) > 2
@@ -115,21 +115,21 @@ class PayloadStream:
             and all(len(choice.steps) < 2 for choice in self._shape.sums.values())
         ):
             raise BackendError(COUNTED)
-        payload = self._shape.payload()
-        return replace(payload, choices=tuple(map(self._mark_as_cut, payload.choices)))
+        parsed_reply = self._shape.parsed_reply()
+        return replace(parsed_reply, choices=tuple(map(self._mark_as_cut, parsed_reply.choices)))
 
-    def choice(self, index: int) -> tuple[PayloadChoice, Distribution]:
+    def choice(self, index: int) -> tuple[ReplyChoice, Distribution]:
         """One of the choices so far, and the distribution of its log-probabilities.
 
         Raises
         ------
-        InvalidInput, BackendError
+        InvalidInputError, BackendError
             The stream was not understood, or holds no such choice.
         """
         if self._failed is not None:
             raise self._failed
         if self._shape is None or index not in self._shape.sums:
-            raise InvalidInput(f"The stream holds no choice {index}.")
+            raise InvalidInputError(f"The stream holds no choice {index}.")
         choice = self._mark_as_cut(self._shape.choice(index))
         return choice, self._shape.distribution_of((choice,))
 
@@ -143,14 +143,14 @@ class PayloadStream:
         """The name of the format, as far as the chunks tell; None before the first that holds a choice."""
         return None if self._shape is None else self._shape.format
 
-    def _mark_as_cut(self, choice: PayloadChoice) -> PayloadChoice:
+    def _mark_as_cut(self, choice: ReplyChoice) -> ReplyChoice:
         if choice.index not in self._keepers or self._keepers[choice.index].ended:
             return choice
         if self._done:
             return replace(choice, flags=(*choice.flags, NO_END))
         return replace(choice, flags=(*choice.flags, CUT), broken=choice.broken or f"{CUT} Steps may be missing.")
 
-    def _events_of(self, sent: Event) -> list[StreamEvent]:
+    def _events_of(self, sent: Event) -> list[ReplyEvent]:
         data = sent.data
         if not data or sent.is_ping:
             return []
@@ -159,12 +159,12 @@ class PayloadStream:
             return []
         values = parse_reply(data, "A chunk of the stream, which may have broken off there,")
         if not isinstance(values, Mapping):
-            raise InvalidInput(f"A chunk of the stream is {type(values).__name__}, not an object.")
+            raise InvalidInputError(f"A chunk of the stream is {type(values).__name__}, not an object.")
         if sent.kind == "error":
             raise BackendError(f"The server reports an error: {error_text(values)}")
         return self._feed_chunk(values)
 
-    def _feed_chunk(self, chunk: Reply) -> list[StreamEvent]:
+    def _feed_chunk(self, chunk: RawReply) -> list[ReplyEvent]:
         raise_error(chunk)
         if chunk.get("type") in PINGS and "choices" not in chunk:
             return []
@@ -176,7 +176,7 @@ class PayloadStream:
         self._shape.told = self._told
         return [event for delta in self._shape.chunk(chunk) for event in self._take_in(self._shape, delta)]
 
-    def _take_in(self, shape: Shape, delta: Delta) -> list[StreamEvent]:
+    def _take_in(self, shape: Shape, delta: Delta) -> list[ReplyEvent]:
         shape.add(delta)
         if delta.choice not in self._keepers:
             self._keepers[delta.choice] = SegmentKeeper(divided=shape.divided)
@@ -195,7 +195,7 @@ class SegmentKeeper:
         self._waiting: tuple[TopStep, ...] = ()
         self._last: TopStep | None = None
 
-    def add(self, delta: Delta) -> list[StreamEvent]:
+    def add(self, delta: Delta) -> list[ReplyEvent]:
         """Add a delta; returns what it adds to each segment."""
         written = delta.written
         steps = self._waiting + delta.steps.steps
@@ -220,7 +220,7 @@ class SegmentKeeper:
         for kind, apart in delta.apart.items():
             steps_by_kind[kind] = steps_by_kind.get(kind, ()) + apart.steps
         return [
-            StreamEvent(delta.choice, kind, written.get(kind, ""), own)
+            ReplyEvent(delta.choice, kind, written.get(kind, ""), own)
             for kind, own in steps_by_kind.items()
             if own or written.get(kind)
         ]

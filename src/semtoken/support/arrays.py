@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput, InvalidLogits
+from semtoken.errors import InvalidInputError, InvalidLogits
 from semtoken.support.inputs import shown
 
 Rows: TypeAlias = Any
@@ -55,7 +55,7 @@ def as_rows(logits: Any) -> Rows:
         return plain.numpy() if logits.is_cpu and kind in (torch.float16, torch.float32, torch.float64) else plain
     try:
         rows = real_numbers(logits, "logits")
-    except InvalidInput as error:
+    except InvalidInputError as error:
         raise InvalidLogits(str(error)) from error
     # Integers beyond 2^24 are not exact in float32, and long doubles are more than the rest of the way can hold.
     return rows if rows.dtype in (np.float16, np.float32, np.float64) else rows.astype(np.float64)
@@ -63,7 +63,7 @@ def as_rows(logits: Any) -> Rows:
 
 def real_numbers(values: Any, name: str, *, booleans: bool = False) -> npt.NDArray[Any]:
     """Real numbers of any form (lists, arrays, tensors with gradients or in bfloat16, series) as a numpy array.
-    The one place where arrays of users are converted or refused: nothing is dropped in silence. `InvalidInput` for
+    The one place where arrays of users are converted or refused: nothing is dropped in silence. `InvalidInputError` for
     masked entries, complex numbers, texts, ragged rows, booleans unless asked for, and what numpy cannot read.
     """
     if is_tensor(values):
@@ -72,16 +72,18 @@ def real_numbers(values: Any, name: str, *, booleans: bool = False) -> npt.NDArr
         values = [real_numbers(value, name, booleans=booleans) for value in values]
     if isinstance(values, np.ma.MaskedArray):
         if np.any(values.mask):
-            raise InvalidInput(f"'{name}' has masked entries. Leave them out, or fill them with a number first.")
+            raise InvalidInputError(f"'{name}' has masked entries. Leave them out, or fill them with a number first.")
         values = values.data
     try:
         array = np.asarray(values)
     except Exception as error:  # objects convert themselves, and raise what they like
-        raise InvalidInput(f"'{name}' must hold numbers only, in rows of equal length: {error}.") from error
+        raise InvalidInputError(f"'{name}' must hold numbers only, in rows of equal length: {error}.") from error
     if array.dtype.kind == "O":
         array = _numbers_of_objects(array, name)
     if array.dtype.kind not in ("fiub" if booleans else "fiu"):
-        raise InvalidInput(f"'{name}' must hold numbers only, and real ones. Got an array of {array.dtype} instead.")
+        raise InvalidInputError(
+            f"'{name}' must hold numbers only, and real ones. Got an array of {array.dtype} instead."
+        )
     return array
 
 
@@ -91,35 +93,37 @@ def _array_of_tensor(values: Any, name: str) -> npt.NDArray[Any]:
         values = values.detach().cpu()
         return np.asarray(values.float().numpy() if str(values.dtype) == "torch.bfloat16" else values.numpy())
     except (TypeError, RuntimeError) as error:  # NotImplementedError, too: sparse, quantised, without content
-        raise InvalidInput(f"'{name}' is a tensor that cannot be read as an array: {error}.") from error
+        raise InvalidInputError(f"'{name}' is a tensor that cannot be read as an array: {error}.") from error
 
 
 def _numbers_of_objects(array: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
     """Numbers that numpy keeps as objects: None for a missing one, integers beyond 2^64, fractions."""
     if any(isinstance(value, str | bytes | complex | list | tuple) for value in array.ravel().tolist()):
-        raise InvalidInput(f"'{name}' must hold numbers only, in rows of equal length.")
+        raise InvalidInputError(f"'{name}' must hold numbers only, in rows of equal length.")
     try:
         return array.astype(np.float64)
     except Exception as error:  # as above
-        raise InvalidInput(f"'{name}' must hold numbers only: {error}.") from error
+        raise InvalidInputError(f"'{name}' must hold numbers only: {error}.") from error
 
 
 def as_ids(token_ids: Any) -> list[int]:
-    """Token ids of a list, array or tensor as plain integers; `InvalidInput` if an item is none, or masked."""
+    """Token ids of a list, array or tensor as plain integers; `InvalidInputError` if an item is none, or masked."""
     ids: list[int] = []
     if isinstance(token_ids, np.ma.MaskedArray) and np.any(token_ids.mask):
-        raise InvalidInput("token_ids has masked entries. Leave them out first.")
+        raise InvalidInputError("token_ids has masked entries. Leave them out first.")
     try:
         values = list(token_ids.tolist() if hasattr(token_ids, "tolist") else token_ids)
     except Exception as error:  # as above
-        raise InvalidInput(f"token_ids must be a list of whole numbers. Got {shown(token_ids)} instead.") from error
+        raise InvalidInputError(
+            f"token_ids must be a list of whole numbers. Got {shown(token_ids)} instead."
+        ) from error
     for value in values:
         try:
             if isinstance(value, bool):
                 raise TypeError("true and false are no token ids")
             ids.append(operator.index(value))
         except Exception as error:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"token_ids must be whole numbers. Got {shown(value)} at step {len(ids)} instead."
             ) from error
     return ids

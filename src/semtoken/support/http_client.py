@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import SplitResult
 
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.extras import require
 from semtoken.support.inputs import shown_address, split_address
 from semtoken.support.text import error_text
@@ -123,7 +123,7 @@ class HttpReply:
 
 
 class HttpClient:
-    """Asks one server. `InvalidInput` if its address is not one of HTTP, or the key cannot be one."""
+    """Asks one server. `InvalidInputError` if its address is not one of HTTP, or the key cannot be one."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class HttpClient:
         self._retries, self._before, self._stopping = retries, before, Event()
         self._key = (key or "").strip()
         if not (self._key.isascii() and self._key.isprintable()) or " " in self._key:
-            raise InvalidInput("The key for the server holds a blank or a character that no key has.")
+            raise InvalidInputError("The key for the server holds a blank or a character that no key has.")
         headers = {"accept-encoding": "identity"} | ({"authorization": f"Bearer {self._key}"} if self._key else {})
         self._client = self._httpx.Client(
             timeout=self._httpx.Timeout(timeout, pool=None),
@@ -181,13 +181,13 @@ class HttpClient:
     def post(self, url: str, body: Mapping[str, Any]) -> HttpReply:
         """POST a JSON body to an address of the server; a status that says no is a reply, too.
 
-        `BackendError` if the server cannot be reached, is silent or sends too much, `InvalidInput` if the body is no
-        JSON.
+        `BackendError` if the server cannot be reached, is silent or sends too much, `InvalidInputError` if the body is
+        no JSON.
         """
         try:
             content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput(f"The request cannot be written as JSON: {error}.") from error
+            raise InvalidInputError(f"The request cannot be written as JSON: {error}.") from error
         return self._asked("POST", url, content)
 
     def _asked(self, method: str, url: str, content: bytes | None) -> HttpReply:
@@ -268,11 +268,11 @@ class _Lost(BackendError):
 def checked_base_url(url: str) -> str:
     """An address of an API that may be written to files, without a slash at its end.
 
-    `InvalidInput` if it is not one of HTTP, or holds a user name, a password or parameters.
+    `InvalidInputError` if it is not one of HTTP, or holds a user name, a password or parameters.
     """
     parts = _http_address(url)
     if parts.username or parts.password or parts.query:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"The address of the endpoint at {parts.hostname} holds a password or parameters. It is written to reports "
             "and files: put the key into an environment variable and name that."
         )
@@ -300,7 +300,7 @@ def key_from(variable: str) -> str | None:
 def _http_address(url: str) -> SplitResult:
     parts = split_address(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidInput(f"The address of the endpoint must be like http://127.0.0.1:8000/v1; got {url!r:.200}.")
+        raise InvalidInputError(f"The address of the endpoint must be like http://127.0.0.1:8000/v1; got {url!r:.200}.")
     return parts
 
 

@@ -1,6 +1,6 @@
 """Options, texts and lists of users, converted or refused in one place; arrays are `semtoken.support.arrays`' business.
 
-Functions take the value and the name of the argument, for the message, and raise `InvalidInput`.
+Functions take the value and the name of the argument, for the message, and raise `InvalidInputError`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 T = TypeVar("T")
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> None:
-    """Raise `InvalidInput` for an option that is not allowed; the message lists those that are."""
+    """Raise `InvalidInputError` for an option that is not allowed; the message lists those that are."""
     allowed = tuple(allowed)
     if not isinstance(value, str) or value not in allowed:
-        raise InvalidInput(f"'{name}' must be one of {', '.join(map(repr, allowed))}, got {shown(value)}.")
+        raise InvalidInputError(f"'{name}' must be one of {', '.join(map(repr, allowed))}, got {shown(value)}.")
 
 
 def flag(value: Any, name: str) -> bool:
@@ -78,14 +78,16 @@ def place(value: Any, name: str) -> Path:
 
 
 def split_address(url: str) -> SplitResult:
-    """The parts of an address; `InvalidInput` if it is none (`http://[bad/`) or its port is no number below 65,536."""
+    """The parts of an address; `InvalidInputError` if it is none (`http://[bad/`) or its port is no number below
+    65,536.
+    """
     try:
         parts = urlsplit(url)
         _ = parts.port  # asking checks it
         if " " in url or not url.isprintable():
             raise ValueError("it holds a blank or a control character")
     except ValueError as error:
-        raise InvalidInput(f"{url!r:.200} is no address: {error}.") from error
+        raise InvalidInputError(f"{url!r:.200} is no address: {error}.") from error
     return parts
 
 
@@ -131,4 +133,4 @@ def _range(low: float | None, high: float | None) -> str:
 
 
 def _refuse(name: str, wanted: str, value: Any) -> NoReturn:
-    raise InvalidInput(f"'{name}' must be {wanted}, got {shown(value)}.")
+    raise InvalidInputError(f"'{name}' must be {wanted}, got {shown(value)}.")

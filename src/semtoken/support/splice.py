@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 try:
     import msgspec  # several times as fast as Python's own, and optional
@@ -34,7 +34,7 @@ LONG_LIST = 200
 
 
 def plain(reply: Any) -> Any:
-    """Convert a client library's object to plain values, or raise `InvalidInput`; other values stay unchanged."""
+    """Convert a client library's object to plain values, or raise `InvalidInputError`; other values stay unchanged."""
     if type(reply) in (dict, list, str, bytes):
         return reply
     dump = getattr(reply, "model_dump", None)
@@ -43,7 +43,7 @@ def plain(reply: Any) -> Any:
     try:
         return dump(warnings=False)
     except Exception as error:  # whatever a foreign class raises
-        raise InvalidInput(f"A {type(reply).__name__} cannot be turned into plain values: {error}") from error
+        raise InvalidInputError(f"A {type(reply).__name__} cannot be turned into plain values: {error}") from error
 
 
 def load_json(text: str | bytes) -> Any:
@@ -62,17 +62,17 @@ LINES = " If it holds a reply on each line, give one of them, or the file to `se
 
 
 def parse_reply(text: str | bytes, what: str = "The reply") -> Any:
-    """Parse JSON text, which messages call `what`; `InvalidInput` if it is none."""
+    """Parse JSON text, which messages call `what`; `InvalidInputError` if it is none."""
     try:
         return load_json(text)
     except json.JSONDecodeError as error:
         advice = PRINTED if _PRINTED.match(error.doc) else LINES if error.msg == "Extra data" else ""
         where = f"{error.msg} at line {error.lineno}, column {error.colno}."
-        raise InvalidInput(f"{what} is not JSON: {where}{advice}") from error
+        raise InvalidInputError(f"{what} is not JSON: {where}{advice}") from error
     except RecursionError:
-        raise InvalidInput(f"{what} is no usable JSON: it is nested too deeply.") from None
+        raise InvalidInputError(f"{what} is no usable JSON: it is nested too deeply.") from None
     except ValueError as error:  # bytes that are no UTF-8, numbers of thousands of digits
-        raise InvalidInput(f"{what} is not JSON: {error}.") from error
+        raise InvalidInputError(f"{what} is not JSON: {error}.") from error
 
 
 Path: TypeAlias = tuple[str | int, ...]

@@ -1,6 +1,6 @@
 """Server-sent events, or lines of JSON: bytes, cut anywhere -> events with their own bytes; strict, in linear time.
 
-The one reader of event streams, for payloads and for the proxy. It takes what the standard allows: a byte-order mark,
+The one reader of event streams, for replies and for the proxy. It takes what the standard allows: a byte-order mark,
 lines that end in LF, CR or CRLF, comments, data over several lines; and streams that lack the blank lines between
 events, as people save what a client's `iter_lines()` gives. What it does not understand is an error: a line that is
 skipped might have been a token.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 LONGEST_EVENT = 64 * 2**20  # bytes; one step of a whole vocabulary takes some 16 million
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -67,15 +67,15 @@ class Event(NamedTuple):
 
     @property
     def data(self) -> str | None:
-        """The data of the event, None if it has none; `InvalidInput` if the event is not understood."""
+        """The data of the event, None if it has none; `InvalidInputError` if the event is not understood."""
         if self.fault is not None:
-            raise InvalidInput(self.fault)
+            raise InvalidInputError(self.fault)
         if not self.lines:
             return None
         try:
             return b"\n".join(self.raw[line.start : line.end] for line in self.lines).decode()
         except UnicodeDecodeError as error:
-            raise InvalidInput(f"An event of the stream is not UTF-8: {error.reason}.") from error
+            raise InvalidInputError(f"An event of the stream is not UTF-8: {error.reason}.") from error
 
     def with_data(self, data: str) -> bytes:
         """The bytes of the event with other JSON as its data, on one line; all other bytes stay."""
@@ -119,7 +119,9 @@ class EventReader:
         return len(self._pending)
 
     def feed(self, part: bytes | str) -> list[Event]:
-        """Add a part of the stream; returns the events that it completes. `InvalidInput` if one exceeds `longest`."""
+        """Add a part of the stream; returns the events that it completes. `InvalidInputError` if one exceeds
+        `longest`.
+        """
         self._pending += part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
         if self._at_start and not self._past_byte_order_mark():
             return []
@@ -166,7 +168,9 @@ class EventReader:
             self._begin -= done
             self._searched -= done
         if len(self._pending) > self._longest:
-            raise InvalidInput(f"The stream holds an event of more than {self._longest // 2**20} million characters.")
+            raise InvalidInputError(
+                f"The stream holds an event of more than {self._longest // 2**20} million characters."
+            )
         return events
 
     def _usual_event(self, begin: int) -> Event | None:
@@ -206,7 +210,9 @@ class EventReader:
         end = self._pending.rfind(b"\n") + 1
         lines, self._pending = bytes(self._pending[:end]).splitlines(keepends=True), self._pending[end:]
         if len(self._pending) > self._longest:
-            raise InvalidInput(f"The stream holds a line of more than {self._longest // 2**20} million characters.")
+            raise InvalidInputError(
+                f"The stream holds a line of more than {self._longest // 2**20} million characters."
+            )
         return [Event(line, (_Line(0, 0, len(line.rstrip()), len(line)),)) for line in lines]
 
     def _past_byte_order_mark(self) -> bool:

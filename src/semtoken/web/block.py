@@ -12,10 +12,10 @@ from semtoken.core.parts import Part, call_confidences
 from semtoken.core.parts.json_values import is_json
 from semtoken.core.parts.nested import nested
 from semtoken.core.parts.part import MAX_SECONDS
-from semtoken.core.results import Running, ScoredResponse, ScoredToken
+from semtoken.core.results import Running, ScoredAnswer, ScoredToken
 from semtoken.core.results.blocks import KEY, VERSION
 from semtoken.core.scorer import Scorer
-from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
+from semtoken.errors import CalibratorMismatchError, InvalidInputError, SemtokenError
 from semtoken.guarantees.apply import REFUSED, CalibratorInUse
 from semtoken.methods.observers.method_scores import require_one_pass
 from semtoken.models.probing import Competitor, Dispute, competing_in_record, doubtful_steps, only_in_form
@@ -70,7 +70,7 @@ def read_options(value: Any) -> BlockOptions:
         )
     try:
         return BlockOptions(**{**given, "methods": require_one_pass(given.get("methods", ()))})
-    except InvalidInput as error:
+    except InvalidInputError as error:
         raise ApiError(400, str(error), param=KEY) from error
 
 
@@ -90,7 +90,7 @@ class ProbeResult:
     """Why the model could not be asked; None if it was."""
 
 
-def parts_wanted(result: ScoredResponse, wanted: WantedParts, seconds: float = MAX_SECONDS) -> list[Part]:
+def parts_wanted(result: ScoredAnswer, wanted: WantedParts, seconds: float = MAX_SECONDS) -> list[Part]:
     """The parts of an answer of the requested kind; raises a `SemtokenError` if they are not found within `seconds`."""
     if wanted == "auto":
         wanted = "field" if is_json(result.text) else "phrase"
@@ -103,7 +103,7 @@ def reason_block(reason: str) -> dict[str, Any]:
 
 
 def score_block(
-    result: ScoredResponse,
+    result: ScoredAnswer,
     scorer: Scorer,
     options: BlockOptions,
     calibrator: CalibratorInUse | None = None,
@@ -120,7 +120,7 @@ def score_block(
     if calibrator is not None:
         try:
             block |= calibrator.block_or_refusal(result)
-        except CalibratorMismatch as error:
+        except CalibratorMismatchError as error:
             block[REFUSED] = str(error)
         if calibrator.withholds(block):
             block.pop("flags", None)  # they quote the answer, as the headline does
@@ -152,7 +152,7 @@ def score_block(
     return block
 
 
-def _summary(result: ScoredResponse) -> dict[str, Any]:
+def _summary(result: ScoredAnswer) -> dict[str, Any]:
     """What every block says of an answer: its numbers, how they were found, and its flags."""
     facts = result.facts()
     block: dict[str, Any] = {
@@ -181,7 +181,7 @@ def _summary(result: ScoredResponse) -> dict[str, Any]:
     return block
 
 
-def _scores(result: ScoredResponse, options: BlockOptions, refused: str | None) -> dict[str, Any]:
+def _scores(result: ScoredAnswer, options: BlockOptions, refused: str | None) -> dict[str, Any]:
     """The scores by further methods, infinite ones as null, and why some of those that were asked for are not there."""
     fields: dict[str, Any] = {}
     if result.scores:
@@ -194,13 +194,13 @@ def _scores(result: ScoredResponse, options: BlockOptions, refused: str | None) 
     return fields
 
 
-def _part(part: Part, result: ScoredResponse, probed: ProbeResult) -> dict[str, Any]:
+def _part(part: Part, result: ScoredAnswer, probed: ProbeResult) -> dict[str, Any]:
     """A part as plain values, with whether its doubt is one of wording where that was looked into."""
     form_only = part.kind == "phrase" and only_in_form(part, result, probed.disputes)
     return part.to_dict() | ({"form_only": True} if form_only else {})
 
 
-def _dispute(dispute: Dispute, result: ScoredResponse) -> dict[str, Any]:
+def _dispute(dispute: Dispute, result: ScoredAnswer) -> dict[str, Any]:
     token = result.tokens[dispute.step]
     return {
         "step": dispute.step,
@@ -230,7 +230,7 @@ def _competing(token: ScoredToken, step: int, meanings: Sequence[Competitor]) ->
 
 def running_block(running: Running) -> dict[str, Any]:
     """The block of an answer in progress: its score if it ended here."""
-    lower, upper = running.uncertainty_bounds
+    lower, upper = running.sequence_uncertainty_interval
     return {
         "version": VERSION,
         "uncertainty": running.uncertainty,

@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.web.limits import Gate, answer_guarded
 from semtoken.web.running import on_hangup, tell_the_others
 from semtoken.web.wire import ApiError
@@ -30,7 +30,7 @@ class Exchangeable(Protocol):
 
     @property
     def n(self) -> int:
-        """How many labelled answers it was fitted on."""
+        """How many labeled answers it was fitted on."""
 
 
 Kind = TypeVar("Kind", bound=Exchangeable)
@@ -100,17 +100,17 @@ class CalibratorSlot(Generic[Kind]):
         turned_to = None if self._shared is None else self._shared.get(TURNED_TO)
         calibrator = turned_to or (None if self._load is None else self._load())
         if calibrator is None or self.current is None:
-            raise InvalidInput(f"This server was started without {self._option}, so there is none to load again.")
+            raise InvalidInputError(f"This server was started without {self._option}, so there is none to load again.")
         if calibrator.checksum == self.current.checksum:
             return f"The calibrator in use is the one that is there: {calibrator.checksum[:12]}."
         return self._exchange(calibrator)
 
     def back(self) -> str:
-        """Go back to the former calibrator, `InvalidInput` if there was none; a second call undoes the first."""
+        """Go back to the former calibrator, `InvalidInputError` if there was none; a second call undoes the first."""
         with self._lock:
             former = self._former if self._shared is None else self._shared.get(FORMER)
             if former is None:
-                raise InvalidInput("There was no other calibrator since this server started.")
+                raise InvalidInputError("There was no other calibrator since this server started.")
             told = self._exchange(former)
             if self._shared is not None:
                 self._shared.put(former, TURNED_TO)

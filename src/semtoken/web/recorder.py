@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from semtoken.core.results import ScoredResponse
+from semtoken.core.results import ScoredAnswer
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.support.extras import require
 from semtoken.web.calibrators import CalibratorSlot, add_exchange
@@ -17,9 +17,9 @@ from semtoken.web.limits import LOOPBACK_HOSTS, Gate
 if TYPE_CHECKING:
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.guarantees.journal.entries import JournalEntry, Recording
-    from semtoken.guarantees.journal.watch import PromiseReport
+    from semtoken.guarantees.journal.watch import GuaranteeReport
     from semtoken.guarantees.journal.writer import JournalWriter
-    from semtoken.web.review import PromiseWatch
+    from semtoken.web.review import GuaranteeWatch
 
 require("prometheus_client", extra="serve")
 
@@ -32,13 +32,13 @@ logger = logging.getLogger("semtoken.journal")
 class AnswerRecorder:
     """Puts answers into a journal; errors here never reach the client."""
 
-    def __init__(self, recording: Recording, writer: JournalWriter, watch: PromiseWatch) -> None:
+    def __init__(self, recording: Recording, writer: JournalWriter, watch: GuaranteeWatch) -> None:
         self.recording = recording
         self.writer = writer
         self.watch = watch
 
     def scored(
-        self, result: ScoredResponse, block: Mapping[str, Any], applied: CalibratorInUse | None, **about: Any
+        self, result: ScoredAnswer, block: Mapping[str, Any], applied: CalibratorInUse | None, **about: Any
     ) -> None:
         """Record a scored answer in the journal; see `Recording.entry`."""
         self._put(lambda: self.recording.entry(result, block, applied=applied, **about))
@@ -132,20 +132,20 @@ class JournalFigures:
             multiprocess_mode="livesum",
         )
 
-        told = "1 for the state of the guarantee: kept, unknown, broken or no_promise."
-        self.state = _newest("semtoken_promise_state", told, "state", registry)
+        told = "1 for the state of the guarantee: kept, unknown, broken or no_guarantee."
+        self.state = _newest("semtoken_guarantee_state", told, "state", registry)
         told = "Bounds on the share that the guarantee limits, and the share that was guaranteed."
-        self.share = _newest("semtoken_promise_wrong_share", told, "bound", registry)
+        self.share = _newest("semtoken_guarantee_wrong_share", told, "bound", registry)
         told = "Labels that tell of the guarantee, and those of them that count against it."
-        self.labels = _newest("semtoken_promise_labels", told, "kind", registry)
+        self.labels = _newest("semtoken_guarantee_labels", told, "kind", registry)
         told = "Distance of the newest scores from those that the calibrator was fitted on."
         self.distance = _newest("semtoken_drift_distance", told, "of", registry)
 
-    def show(self, report: PromiseReport) -> None:
-        """Update the figures from a report on the promise."""
-        for state in ("kept", "unknown", "broken", "no_promise"):
+    def show(self, report: GuaranteeReport) -> None:
+        """Update the figures from a report on the guarantee."""
+        for state in ("kept", "unknown", "broken", "no_guarantee"):
             self.state.labels(state).set(state == report.state)
-        for bound, value in (("lower", report.low), ("upper", report.high), ("promised", report.alpha)):
+        for bound, value in (("lower", report.low), ("upper", report.high), ("guaranteed", report.alpha)):
             if value is not None:
                 self.share.labels(bound).set(value)
         self.labels.labels("all").set(report.n)

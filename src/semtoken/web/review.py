@@ -1,4 +1,4 @@
-"""People label answers of the journal here, and a thread tests whether the promise is kept."""
+"""People label answers of the journal here, and a thread tests whether the guarantee is kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from semtoken.errors import SemtokenError
 from semtoken.guarantees.journal import labels
 from semtoken.guarantees.journal.store import Journal
-from semtoken.guarantees.journal.watch import PromiseReport, watch
+from semtoken.guarantees.journal.watch import GuaranteeReport, watch
 from semtoken.web.limits import Gate, answer_guarded
 from semtoken.web.wire import ApiError
 
@@ -34,7 +34,7 @@ def add_review(app: Any, journal: Journal, gate: Gate) -> None:
         )
 
     async def label(request: Request) -> Response:
-        return await answer_guarded(request, gate, lambda body: _labelled(journal, body))
+        return await answer_guarded(request, gate, lambda body: _labeled(journal, body))
 
     app.add_route("/semtoken/watch", state, methods=["GET"])
     app.add_route("/semtoken/review", review, methods=["GET"])
@@ -57,7 +57,7 @@ def _next(journal: Journal, reviewer: str, queue: str | None) -> dict[str, Any]:
     }
 
 
-def _labelled(journal: Journal, body: dict[str, Any]) -> dict[str, Any]:
+def _labeled(journal: Journal, body: dict[str, Any]) -> dict[str, Any]:
     reviewer = body.get("reviewer")
     if not isinstance(reviewer, str):
         raise ApiError(400, "`reviewer` must be a name.", param="reviewer")
@@ -67,24 +67,24 @@ def _labelled(journal: Journal, body: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(entry, str) or not isinstance(correct, bool | None) or "correct" not in body:
         raise ApiError(400, "Send `id`, `reviewer` and `correct`: true, false, or null for one who cannot tell.")
     labels.add_label(journal, entry, reviewer, correct)
-    return {"labelled": entry}
+    return {"labeled": entry}
 
 
 logger = logging.getLogger("semtoken.watch")
 
 EVERY = 60.0
-"""Seconds between two tests of the promise."""
+"""Seconds between two tests of the guarantee."""
 
 
-class PromiseWatch:
-    """Tests the promise of the calibrator in use every minute."""
+class GuaranteeWatch:
+    """Tests the guarantee of the calibrator in use every minute."""
 
     def __init__(self, journal: Journal, every: float = EVERY) -> None:
         self._journal, self._every = journal, every
         self._stop, self._thread = Event(), Thread(target=self._run, name="watch", daemon=True)
-        self.on_report: Callable[[PromiseReport], None] = lambda report: None
+        self.on_report: Callable[[GuaranteeReport], None] = lambda report: None
         """Called with the report of each test."""
-        self.on_state: Callable[[PromiseReport], None] = lambda report: None
+        self.on_state: Callable[[GuaranteeReport], None] = lambda report: None
         """Called with the report of the first test, and of each one that finds another state than the test before."""
 
     def start(self) -> None:

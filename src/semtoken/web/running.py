@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
 
 require("uvicorn", extra="serve")
@@ -62,7 +62,7 @@ class Address:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes any that is free. `InvalidInput` if there is none at this address."""
+    """A listening socket; port 0 takes any that is free. `InvalidInputError` if there is none at this address."""
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = addresses[0]
@@ -74,7 +74,7 @@ def listen(host: str, port: int) -> socket.socket:
             listener.listen(BACKLOG)
             undo.pop_all()
     except OSError as error:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"Cannot listen on {host}, port {port}: {error.strerror or error}. Choose another with --host and --port."
         ) from error
     return listener

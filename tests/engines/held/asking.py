@@ -71,18 +71,18 @@ def exchanges(
 
 def held(own: Own, exchange: Exchange) -> list[Choice]:
     """Each choice with the model's own numbers, where the reply tells all of its tokens."""
-    payload, problem = reading(exchange.reply)
+    parsed_reply, problem = reading(exchange.reply)
     ids, listed, spelled = tokens_in(exchange.reply), listed_in(exchange.reply), spelled_in(exchange.reply)
     texts = texts_in(exchange.reply)
     choices = []
     for index in sorted(ids):
         tokens = ids[index] or own.ids_of(texts[index]) or own.retold(text_of(exchange.reply, index), texts[index])
         whole = 0 < len(tokens) == len(listed[index]) and bool(exchange.prompt)
-        if payload is None or problem or not whole or (spelled[index] and not own.spells(tokens, spelled[index])):
+        if parsed_reply is None or problem or not whole or (spelled[index] and not own.spells(tokens, spelled[index])):
             choices.append(Choice(None, {}, {}))
             continue
         numbers = own.numbers(exchange.prompt, tokens, exchange.request)
-        choices.append(Choice(tokens, numbers, differences(payload, index, listed[index], numbers)))
+        choices.append(Choice(tokens, numbers, differences(parsed_reply, index, listed[index], numbers)))
     return choices
 
 

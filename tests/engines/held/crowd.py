@@ -28,7 +28,7 @@ import numpy as np
 import typer
 from aiohttp import web
 
-from semtoken import Calibrator, Threshold, score_payload
+from semtoken import Calibrator, Threshold, score_reply
 from semtoken.core.rules import ScoringRules
 from semtoken.guarantees import Fingerprint
 from semtoken.guarantees.journal.store import Journal
@@ -116,7 +116,7 @@ def verdicts(status: int, got: bytes, sent: bytes) -> dict[str, int]:
     if status != 200:
         return {f"status {status}": 1}
     block = block_of(got)
-    own = score_payload(sent.decode())[0].uncertainty
+    own = score_reply(sent.decode())[0].uncertainty
     same_number = block is not None and abs(block["uncertainty"] - own) < 1e-9
     return {"answered": 1, "same bytes": without_blocks(got) == sent, "same number": same_number}
 

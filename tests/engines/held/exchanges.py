@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from semtoken.errors import SemtokenError
-from semtoken.replies import Payload, read_payload
+from semtoken.replies import Reply, read_reply
 
 DATA = Path(__file__).parents[2] / "replies" / "engines"
 SUMS = DATA.with_name("engine_sums.json")
@@ -68,9 +68,9 @@ def save_sums(engine: str) -> None:
 
 def sum_of(reply: Any) -> float:
     """Of the chosen tokens' numbers and of all that are listed beside them."""
-    payload, _ = reading(reply)
-    assert payload is not None
-    steps = [step for choice in payload.choices for part in choice.segments for step in part.steps]
+    parsed_reply, _ = reading(reply)
+    assert parsed_reply is not None
+    steps = [step for choice in parsed_reply.choices for part in choice.segments for step in part.steps]
     return math.fsum(value for step in steps for value in step.log_probs if math.isfinite(value))
 
 
@@ -155,26 +155,26 @@ def listed_in(reply: Any) -> dict[int, list[float]]:
     return found
 
 
-def reading(reply: Any) -> tuple[Payload | None, str]:
+def reading(reply: Any) -> tuple[Reply | None, str]:
     """What semtoken reads, and why it gives no number; the reason is empty where it gives one."""
     try:
-        payload = read_payload(reply)
+        parsed_reply = read_reply(reply)
     except SemtokenError as error:
         return None, str(error)
-    problems = [choice.broken for choice in payload.choices]
-    problems += [segment.problem for choice in payload.choices for segment in choice.segments]
-    return payload, next((problem for problem in problems if problem), "")
+    problems = [choice.broken for choice in parsed_reply.choices]
+    problems += [segment.problem for choice in parsed_reply.choices for segment in choice.segments]
+    return parsed_reply, next((problem for problem in problems if problem), "")
 
 
-def numbers_read(payload: Payload, index: int) -> list[float]:
+def numbers_read(parsed_reply: Reply, index: int) -> list[float]:
     """The log-probabilities that semtoken reads of a choice."""
-    choice = payload.choices[index]
+    choice = parsed_reply.choices[index]
     return [step.chosen.log_prob for segment in choice.segments for step in segment.steps]
 
 
-def differences(payload: Payload, index: int, listed: list[float], own: dict[str, list[float]]) -> dict[str, float]:
+def differences(parsed_reply: Reply, index: int, listed: list[float], own: dict[str, list[float]]) -> dict[str, float]:
     """The largest difference of each kind; what semtoken reads is looked up in the list, where it is in one piece."""
-    read = numbers_read(payload, index)
+    read = numbers_read(parsed_reply, index)
     ends = range(len(read), len(listed) + 1)
     places = [end - len(read) for end in ends if np.allclose(listed[end - len(read) : end], read, rtol=0, atol=1e-9)]
     if not read or not places:

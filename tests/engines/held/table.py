@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from semtoken.errors import SemtokenError
-from semtoken.replies import score_payload
+from semtoken.replies import score_reply
 from tests.engines.held import doctoring
 from tests.engines.held.exchanges import Exchange, load, reading, recorded
 from tests.engines.held.requests import ASKED
@@ -80,8 +80,8 @@ def judged(exchange: Exchange) -> tuple[str, str]:
     """What semtoken calls its numbers, and the verdict."""
     if exchange.status != 200:
         return "-", f"the server refuses it: {exchange.status}"
-    payload, problem = reading(exchange.reply)
-    called = "-" if payload is None or problem else payload.distribution
+    parsed_reply, problem = reading(exchange.reply)
+    called = "-" if parsed_reply is None or problem else parsed_reply.distribution
     return called, verdict(exchange, called, problem)
 
 
@@ -121,7 +121,7 @@ def verdict(exchange: Exchange, called: str, problem: str) -> str:
 def flags_of(exchange: Exchange) -> set[str]:
     """The flags of its scores."""
     try:
-        return {flag.code for scored in score_payload(exchange.reply) for flag in scored.flags}
+        return {flag.code for scored in score_reply(exchange.reply) for flag in scored.flags}
     except SemtokenError:  # a tool call alone, say
         return set()
 

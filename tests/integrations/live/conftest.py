@@ -18,7 +18,7 @@ import pytest
 from semtoken.support.almanac import load_questions
 
 if TYPE_CHECKING:
-    from semtoken import STC, TokenClusters
+    from semtoken import ScoredModel, TokenClusters
     from semtoken.support.almanac import Question
 
 WANTED = os.environ.get("SEMTOKEN_TEST_INTEGRATIONS") or "opentelemetry"
@@ -34,10 +34,10 @@ def clusters() -> TokenClusters:
 
 
 @pytest.fixture(scope="session")
-def stc(clusters: TokenClusters) -> STC:
-    from semtoken import STC
+def stc(clusters: TokenClusters) -> ScoredModel:
+    from semtoken import ScoredModel
 
-    return STC.from_pretrained("almanac", dtype="float32", clusters=clusters)
+    return ScoredModel.from_pretrained("almanac", dtype="float32", clusters=clusters)
 
 
 @pytest.fixture(scope="session")

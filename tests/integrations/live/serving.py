@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from semtoken import STC
+from semtoken import ScoredModel
 from semtoken.models.prompts import how_to_ask, template_of
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
@@ -14,7 +14,7 @@ from tests.web.servers import running
 
 
 @contextmanager
-def served(stc: STC) -> Iterator[str]:
+def served(stc: ScoredModel) -> Iterator[str]:
     """The address of a server of the embedded model."""
     asking = how_to_ask("almanac", stc.tokenizer, raw=False)
     with running(serve_app(Engine(stc), Offer("almanac", template_of(asking), asking.stop_at_newline))) as url:

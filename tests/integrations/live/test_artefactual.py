@@ -24,6 +24,6 @@ def test_wepr_is_theirs() -> None:
     features = np.concatenate([EntropyTransformer("wepr").transform(logs[None]) for logs in rows()])
     fitted = LogisticRegression().fit(features, [0, 1, 1])
     theirs = fitted.predict_proba(features)[:, 1]
-    for logs, chance in zip(rows(), theirs, strict=True):
+    for logs, probability_correct in zip(rows(), theirs, strict=True):
         ours = methods.wepr(list(logs), fitted.coef_[0], float(fitted.intercept_[0]))
-        assert ours == pytest.approx(chance, rel=1e-9)
+        assert ours == pytest.approx(probability_correct, rel=1e-9)

@@ -11,7 +11,7 @@ from tests.integrations.recipes import recipe, recorded
 
 
 def test_the_client_gets_the_tokens_with_their_doubt() -> None:
-    [answer] = st.score_payload(recorded("serve")["whole"], "almanac")
+    [answer] = st.score_reply(recorded("serve")["whole"], "almanac")
 
     def show() -> object:
         found = {"gr": gr, "answer": answer}

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from semtoken import STC, TokenClusters, metrics
+from semtoken import ScoredModel, TokenClusters, metrics
 from semtoken.integrations.inspect_ai import with_uncertainty
 from semtoken.support.almanac import Question
 from semtoken.web.serve.app import serve_app
@@ -29,7 +29,7 @@ from tests.web.servers import running
 
 
 @pytest.fixture(scope="module")
-def address(stc: STC) -> Iterator[str]:
+def address(stc: ScoredModel) -> Iterator[str]:
     """A semtoken server; it asks in the model's own format, as `semtoken serve` does."""
     from semtoken.models.prompts import how_to_ask
 
@@ -59,12 +59,12 @@ def figures(log: Any) -> dict[str, float]:
     return {name: each.value for scores in log.results.scores for name, each in scores.metrics.items()}
 
 
-def expected(stc: STC, questions: list[Question]) -> list[Any]:
+def expected(stc: ScoredModel, questions: list[Question]) -> list[Any]:
     return stc.generate([q.prompt() for q in questions], 24, stop_at_newline=True)
 
 
 def test_provider_in_this_process_has_the_numbers_of_stc(
-    stc: STC, questions: list[Question], tmp_path: Path, record: Callable[[str, Any], None]
+    stc: ScoredModel, questions: list[Question], tmp_path: Path, record: Callable[[str, Any], None]
 ) -> None:
     log = run(
         questions,
@@ -102,7 +102,7 @@ def test_provider_in_this_process_has_the_numbers_of_stc(
 
 
 def test_provider_over_http_has_the_same_numbers(
-    stc: STC, questions: list[Question], address: str, tmp_path: Path
+    stc: ScoredModel, questions: list[Question], address: str, tmp_path: Path
 ) -> None:
     log = run(
         questions[:12], with_uncertainty(match(location="exact")), tmp_path, "semtoken/almanac", model_base_url=address
@@ -133,7 +133,7 @@ def test_a_busy_server_is_waited_for_and_the_key_is_never_shown(questions: list[
 
 
 def test_other_providers_give_intervals_that_hold_the_exact_score(
-    stc: STC,
+    stc: ScoredModel,
     clusters: TokenClusters,
     questions: list[Question],
     address: str,

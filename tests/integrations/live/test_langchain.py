@@ -9,15 +9,15 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 
-from semtoken import STC, TokenClusters
-from semtoken.errors import InvalidInput
+from semtoken import ScoredModel, TokenClusters
+from semtoken.errors import InvalidInputError
 from semtoken.integrations.langchain import score, with_uncertainty
 from semtoken.support.almanac import Question
 from tests.integrations.live.serving import served
 
 
 @pytest.fixture(scope="module")
-def address(stc: STC) -> Iterator[str]:
+def address(stc: ScoredModel) -> Iterator[str]:
     with served(stc) as url:
         yield url
 
@@ -27,7 +27,7 @@ def model(address: str, **fields: Any) -> ChatOpenAI:
 
 
 def test_intervals_hold_the_score_of_stc(
-    address: str, stc: STC, clusters: TokenClusters, questions: list[Question]
+    address: str, stc: ScoredModel, clusters: TokenClusters, questions: list[Question]
 ) -> None:
     chain = model(address, logprobs=True, top_logprobs=20) | with_uncertainty(clusters)
     answers = stc.generate([q.prompt() for q in questions[:6]], 24, stop_at_newline=True)
@@ -41,5 +41,5 @@ def test_without_log_probabilities_there_is_a_reason(address: str, clusters: Tok
     chain = model(address) | with_uncertainty(clusters)
     block = chain.invoke("What is the capital of Japan?").response_metadata["semtoken"]
     assert "logprobs=True" in block["reason"] and "uncertainty" not in block
-    with pytest.raises(InvalidInput, match="logprobs=True"):
+    with pytest.raises(InvalidInputError, match="logprobs=True"):
         score(AIMessage("Tokyo"), clusters)

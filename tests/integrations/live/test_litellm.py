@@ -9,16 +9,16 @@ from typing import Any
 import litellm
 import pytest
 
-from semtoken import STC
+from semtoken import ScoredModel
 from semtoken.core.results.blocks import block_of, final_block
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.integrations.litellm import NOT_SURE, ScoreLog, UncertaintyGate
 from semtoken.support.almanac import Question
 from tests.integrations.live.serving import served
 
 
 @pytest.fixture(scope="module")
-def address(stc: STC) -> Iterator[str]:
+def address(stc: ScoredModel) -> Iterator[str]:
     with served(stc) as url:
         yield url
 
@@ -40,11 +40,13 @@ def asking(address: str) -> Iterator[Any]:
     litellm.callbacks = []
 
 
-def exact(stc: STC, questions: list[Question]) -> list[Any]:
+def exact(stc: ScoredModel, questions: list[Question]) -> list[Any]:
     return stc.generate([q.prompt() for q in questions], 24, stop_at_newline=True)
 
 
-def test_whole_replies_and_streams_bring_the_final_score(asking: Any, stc: STC, questions: list[Question]) -> None:
+def test_whole_replies_and_streams_bring_the_final_score(
+    asking: Any, stc: ScoredModel, questions: list[Question]
+) -> None:
     async def both(question: str) -> tuple[Any, Any]:
         return block_of((await asking(question)).choices[0]), final_block(await asking(question, stream=True))
 
@@ -55,7 +57,9 @@ def test_whole_replies_and_streams_bring_the_final_score(asking: Any, stc: STC, 
         assert streamed["uncertainty"] == pytest.approx(answer.uncertainty, abs=1e-5)
 
 
-def test_the_gate_holds_back_what_is_above_the_threshold(asking: Any, stc: STC, questions: list[Question]) -> None:
+def test_the_gate_holds_back_what_is_above_the_threshold(
+    asking: Any, stc: ScoredModel, questions: list[Question]
+) -> None:
     answers = exact(stc, questions[:10])
     threshold = sorted(answer.uncertainty for answer in answers)[5] - 1e-3
     litellm.callbacks = [UncertaintyGate(threshold)]
@@ -70,7 +74,7 @@ def test_the_gate_holds_back_what_is_above_the_threshold(asking: Any, stc: STC, 
     assert held == 5
 
 
-def test_every_score_is_told_of(asking: Any, stc: STC, questions: list[Question]) -> None:
+def test_every_score_is_told_of(asking: Any, stc: ScoredModel, questions: list[Question]) -> None:
     told: list[Any] = []
 
     async def ask() -> None:
@@ -97,5 +101,5 @@ def test_decisions_and_answers_without_a_score() -> None:
     assert UncertaintyGate(0.5).holds_back(sentence)
     assert not UncertaintyGate(0.5).holds_back(None)
     assert UncertaintyGate(0.5, unscored="hold").holds_back({"reason": "no log-probabilities"})
-    with pytest.raises(InvalidInput, match="from 0 to 1"):
+    with pytest.raises(InvalidInputError, match="from 0 to 1"):
         UncertaintyGate(50)

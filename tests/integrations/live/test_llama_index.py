@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from llama_index.core.llms import ChatMessage
 
-from semtoken import STC
+from semtoken import ScoredModel
 from semtoken.support.almanac import Question
 from tests.integrations.live.serving import served
 from tests.integrations.recipes import run
 
 
-def test_the_raw_reply_has_the_score_of_stc(stc: STC, questions: list[Question]) -> None:
+def test_the_raw_reply_has_the_score_of_stc(stc: ScoredModel, questions: list[Question]) -> None:
     with served(stc) as url:
         for question in questions[:4]:
             messages = [ChatMessage(role="user", content=question.question)]

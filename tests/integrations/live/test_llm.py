@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from llm.cli import cli
 
-from semtoken import STC
+from semtoken import ScoredModel
 from semtoken.support.almanac import Question
 
 
@@ -23,7 +23,7 @@ def own_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_log_has_the_score_of_stc_and_the_command_shows_it(
-    stc: STC, questions: list[Question], record: Callable[[str, Any], None]
+    stc: ScoredModel, questions: list[Question], record: Callable[[str, Any], None]
 ) -> None:
     runner = CliRunner()
     nothing = runner.invoke(cli, ["semtoken"])
@@ -45,7 +45,7 @@ def test_the_log_has_the_score_of_stc_and_the_command_shows_it(
     record("llm", {"question": questions[0].id, "version": version("llm"), "logged": kept, "shown": shown.output})
 
 
-def test_in_python(stc: STC, questions: list[Question]) -> None:
+def test_in_python(stc: ScoredModel, questions: list[Question]) -> None:
     response = llm.get_model("semtoken/almanac").prompt(questions[1].question)
     response.text()
     [answer] = stc.generate([questions[1].prompt()], 24, stop_at_newline=True)

@@ -12,8 +12,8 @@ import pytest
 import torch
 from lm_eval.api.instance import Instance
 
-from semtoken import STC, metrics
-from semtoken.errors import InvalidInput
+from semtoken import ScoredModel, metrics
+from semtoken.errors import InvalidInputError
 from semtoken.integrations.lm_eval import SemtokenLM, evaluate
 from semtoken.support.almanac import PROMPT, Question
 
@@ -62,7 +62,7 @@ def folder(questions: list[Question], tmp_path: Path) -> Path:
 
 
 def test_figures_are_those_of_stc_on_the_same_answers(
-    stc: STC, questions: list[Question], folder: Path, record: Callable[[str, Any], None]
+    stc: ScoredModel, questions: list[Question], folder: Path, record: Callable[[str, Any], None]
 ) -> None:
     results, [figures] = evaluate(SemtokenLM(stc), ["facts"], include_path=folder)
     samples = sorted(results["samples"]["facts"], key=lambda one: one["doc_id"])
@@ -92,7 +92,7 @@ def test_figures_are_those_of_stc_on_the_same_answers(
     )
 
 
-def test_choices_are_compared_by_their_log_probabilities(stc: STC, folder: Path) -> None:
+def test_choices_are_compared_by_their_log_probabilities(stc: ScoredModel, folder: Path) -> None:
     """Against a plain forward pass."""
     model = SemtokenLM(stc)
     results, figures = evaluate(model, ["choices"], include_path=folder, limit=5)
@@ -110,14 +110,14 @@ def test_choices_are_compared_by_their_log_probabilities(stc: STC, folder: Path)
             assert str(greedy) == str(bool((logits.argmax(-1) == ids).all()))
 
 
-def test_an_empty_context_and_whole_texts(stc: STC) -> None:
+def test_an_empty_context_and_whole_texts(stc: ScoredModel) -> None:
     model = SemtokenLM(stc)
     [(value, _)] = model.loglikelihood([Instance("loglikelihood", {}, ("", "Paris"), 0)])
     assert value < 0
-    with pytest.raises(InvalidInput, match="Choose tasks that generate"):
+    with pytest.raises(InvalidInputError, match="Choose tasks that generate"):
         model.loglikelihood_rolling([])
 
 
-def test_an_unknown_task_is_refused_before_anything_runs(stc: STC) -> None:
-    with pytest.raises(InvalidInput, match="no task 'no_such_task'"):
+def test_an_unknown_task_is_refused_before_anything_runs(stc: ScoredModel) -> None:
+    with pytest.raises(InvalidInputError, match="no task 'no_such_task'"):
         evaluate(SemtokenLM(stc), ["no_such_task"])

@@ -22,7 +22,7 @@ from lm_polygraph.utils.manager import UEManager
 from lm_polygraph.utils.model import WhiteboxModel
 from lm_polygraph.utils.processor import Processor
 
-from semtoken import STC, TokenClusters, methods, metrics, score_logits
+from semtoken import ScoredModel, TokenClusters, methods, metrics, score_logits
 from semtoken.integrations.lm_polygraph import (
     SemanticTokenClustering,
     SemanticTokenClusteringFromArrays,
@@ -47,7 +47,9 @@ class Seen(Processor):  # type: ignore[misc]
         pass
 
 
-def run(stc: STC, questions: list[Question], estimators: list[Any], calculators: list[Any], **settings: Any) -> Any:
+def run(
+    stc: ScoredModel, questions: list[Question], estimators: list[Any], calculators: list[Any], **settings: Any
+) -> Any:
     """A run of their manager; returns it with what it held."""
     model = WhiteboxModel(
         stc.model, stc.tokenizer, "almanac", generation_parameters=GenerationParameters(stop_strings=["\n"])
@@ -76,16 +78,16 @@ def run(stc: STC, questions: list[Question], estimators: list[Any], calculators:
 
 
 def test_estimates_are_those_of_stc_and_no_array_of_the_vocabulary_is_kept(
-    stc: STC, clusters: TokenClusters, questions: list[Question], record: Callable[[str, Any], None]
+    stc: ScoredModel, clusters: TokenClusters, questions: list[Question], record: Callable[[str, Any], None]
 ) -> None:
     ours, msp, perplexity = SemanticTokenClustering(), MaximumSequenceProbability(), Perplexity()
     manager, batches = run(stc, questions, [msp, perplexity, ours], [stc_calculator(clusters)])
     estimates = {name: values for (_, name), values in manager.estimations.items()}
 
     tokens = manager.stats["greedy_tokens"]
-    twin = STC(stc.model, stc.tokenizer, clusters, preset="paper")
+    twin = ScoredModel(stc.model, stc.tokenizer, clusters, preset="paper")
     scored = twin.score([q.prompt() for q in questions], tokens)
-    assert estimates[str(ours)] == pytest.approx([-one.log_score for one in scored], rel=1e-5, abs=1e-5)
+    assert estimates[str(ours)] == pytest.approx([-one.log_confidence for one in scored], rel=1e-5, abs=1e-5)
     assert estimates[str(msp)] == pytest.approx([-one.log_probability for one in scored], rel=1e-5, abs=1e-5)
 
     size = clusters.vocabulary.size
@@ -108,7 +110,7 @@ def test_estimates_are_those_of_stc_and_no_array_of_the_vocabulary_is_kept(
 
 
 def test_answers_are_those_of_their_own_calculator(
-    stc: STC, clusters: TokenClusters, questions: list[Question]
+    stc: ScoredModel, clusters: TokenClusters, questions: list[Question]
 ) -> None:
     with_ours, _ = run(stc, questions, [SemanticTokenClustering()], [stc_calculator(clusters)])
     from_arrays = SemanticTokenClusteringFromArrays(clusters)
@@ -126,7 +128,7 @@ def test_answers_are_those_of_their_own_calculator(
 
 
 def test_what_is_proposed_upstream_gives_the_same_numbers(
-    stc: STC, clusters: TokenClusters, questions: list[Question]
+    stc: ScoredModel, clusters: TokenClusters, questions: list[Question]
 ) -> None:
     """The files of packaging/contrib/lm-polygraph, as modules of lm-polygraph."""
     calculator = proposed("stat_calculators", "stc_log_scores").StcLogScoresCalculator(clusters)
@@ -152,17 +154,17 @@ def proposed(package: str, name: str) -> Any:
     return module
 
 
-def masked_score(stc: STC, prompt: str, ids: list[int], clusters: TokenClusters) -> float:
+def masked_score(stc: ScoredModel, prompt: str, ids: list[int], clusters: TokenClusters) -> float:
     """Minus the log score where the model's ends are impossible in the first two steps."""
     before = stc.tokenizer(prompt)["input_ids"]
     with torch.no_grad():
         logits = stc.model(torch.tensor([before + ids])).logits[0, len(before) - 1 : -1].clone()
     logits[:2, stc.model.generation_config.eos_token_id] = -torch.inf
-    return -score_logits(logits.numpy(), ids, clusters, "paper").log_score
+    return -score_logits(logits.numpy(), ids, clusters, "paper").log_confidence
 
 
 def test_both_run_beside_an_estimator_that_needs_the_whole_distribution(
-    stc: STC, clusters: TokenClusters, questions: list[Question]
+    stc: ScoredModel, clusters: TokenClusters, questions: list[Question]
 ) -> None:
     manager, _ = run(stc, questions[:14], [MeanTokenEntropy(), SemanticTokenClustering()], [stc_calculator(clusters)])
     assert {len(values) for values in manager.estimations.values()} == {14}
@@ -176,7 +178,7 @@ def leaves(value: Any) -> list[Any]:
     return [value] if hasattr(value, "shape") else [np.empty(0)]
 
 
-def statistics_of(stc: STC, question: Question, answer: list[int]) -> dict[str, Any]:
+def statistics_of(stc: ScoredModel, question: Question, answer: list[int]) -> dict[str, Any]:
     """What lm-polygraph's calculators keep of an answer, from transformers' own generation of it."""
     ids = torch.tensor([stc.tokenizer(question.prompt())["input_ids"]])
     before = stc.model.config._attn_implementation
@@ -207,9 +209,9 @@ def statistics_of(stc: STC, question: Question, answer: list[int]) -> dict[str, 
     }
 
 
-def test_rauq_entropies_and_self_certainty_are_theirs(stc: STC, questions: list[Question]) -> None:
+def test_rauq_entropies_and_self_certainty_are_theirs(stc: ScoredModel, questions: list[Question]) -> None:
     layers = stc.model.config.num_hidden_layers
-    twin = STC(stc.model, stc.tokenizer, methods=["mean_token_entropy", "self_certainty", "rauq"])
+    twin = ScoredModel(stc.model, stc.tokenizer, methods=["mean_token_entropy", "self_certainty", "rauq"])
     for question in questions[:8]:
         [answer] = twin.generate(question.prompt(), 8, stop_at_newline=True)
         theirs = statistics_of(stc, question, answer.token_ids)

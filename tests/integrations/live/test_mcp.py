@@ -13,13 +13,13 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.server.mcpserver.exceptions import ToolError
 
-from semtoken import STC
+from semtoken import ScoredModel
 from semtoken.integrations.mcp import server
 from semtoken.support.almanac import Question
 
 
 def test_an_agent_asks_scores_and_checks(
-    stc: STC, questions: list[Question], record: Callable[[str, Any], None]
+    stc: ScoredModel, questions: list[Question], record: Callable[[str, Any], None]
 ) -> None:
     calls = [
         ("ask", {"question": questions[0].question, "max_tokens": 24}),
@@ -64,7 +64,7 @@ def test_an_agent_asks_scores_and_checks(
 
 
 @pytest.mark.parametrize("question", ["word " * 3000, "x" * 100_000, "\N{EARTH GLOBE ASIA-AUSTRALIA}" * 100_000])
-def test_what_is_longer_than_the_models_context_is_refused_by_all_tools(stc: STC, question: str) -> None:
+def test_what_is_longer_than_the_models_context_is_refused_by_all_tools(stc: ScoredModel, question: str) -> None:
     app = server(stc, "almanac")
     calls = {"ask": {}, "score": {"answer": "Peru"}, "check": {"answer": "Peru"}}
     for name, more in calls.items():

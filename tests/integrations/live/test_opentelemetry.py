@@ -15,8 +15,8 @@ import pytest
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 
-from semtoken import STC
-from semtoken.errors import InvalidInput, MissingExtra
+from semtoken import ScoredModel
+from semtoken.errors import InvalidInputError, MissingExtra
 from semtoken.integrations.opentelemetry import EvaluationEvents, provider_from_environment
 from semtoken.support.almanac import Question
 from semtoken.web.serve.app import serve_app
@@ -33,7 +33,7 @@ def exporter() -> InMemoryLogRecordExporter:
 
 
 @pytest.fixture(params=[False, True], ids=["without texts", "with texts"])
-def address(stc: STC, exporter: InMemoryLogRecordExporter, request: pytest.FixtureRequest) -> Iterator[str]:
+def address(stc: ScoredModel, exporter: InMemoryLogRecordExporter, request: pytest.FixtureRequest) -> Iterator[str]:
     from semtoken.models.prompts import how_to_ask
 
     provider = LoggerProvider()
@@ -55,7 +55,7 @@ def ask(address: str, question: str, **fields: Any) -> httpx.Response:
 def test_every_answer_is_an_event_of_the_clients_span(
     address: str,
     exporter: InMemoryLogRecordExporter,
-    stc: STC,
+    stc: ScoredModel,
     questions: list[Question],
     stream: bool,
     request: pytest.FixtureRequest,
@@ -107,7 +107,7 @@ def test_exporters_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(MissingExtra, match="pip install opentelemetry-exporter-otlp-proto-http"):
         provider_from_environment()
     monkeypatch.setenv("OTEL_LOGS_EXPORTER", "nowhere")
-    with pytest.raises(InvalidInput, match="no exporter 'nowhere'"):
+    with pytest.raises(InvalidInputError, match="no exporter 'nowhere'"):
         provider_from_environment()
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from uqlm.calibration import ScoreCalibrator
 
-from semtoken import STC
+from semtoken import ScoredModel
 from semtoken.support.almanac import Question, is_correct
 from tests.integrations.recipes import run
 
 
-def test_its_calibrator_takes_the_confidences(stc: STC, questions: list[Question]) -> None:
+def test_its_calibrator_takes_the_confidences(stc: ScoredModel, questions: list[Question]) -> None:
     answers = stc.generate([question.prompt() for question in questions], 24, stop_at_newline=True)
     texts = [answer.text for answer in answers]
     result = run("UQResult", answers=answers, questions=[one.question for one in questions], texts=texts)["result"]

@@ -27,7 +27,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import Question
 from semtoken.support.arrays import FloatArray, real_numbers
 from semtoken.support.extras import require
@@ -75,7 +75,7 @@ class Judge(Protocol):
 
 
 def correctness(verdicts: Sequence[Verdict]) -> FloatArray:
-    """The field `correct` of each verdict, [n]: 1, 0 or NaN; raises `InvalidInput` for anything else."""
+    """The field `correct` of each verdict, [n]: 1, 0 or NaN; raises `InvalidInputError` for anything else."""
     checked = [instance(entry, Verdict, "verdicts") for entry in listed(verdicts, "verdicts")]
     return np.array([verdict.correct for verdict in checked], dtype=np.float64)
 
@@ -97,7 +97,7 @@ class Tally:
 
 
 def tally(judgements: npt.ArrayLike) -> Tally:
-    """Count the verdicts of one judge, [N]; `InvalidInput` if one is neither 1, 0 nor NaN."""
+    """Count the verdicts of one judge, [N]; `InvalidInputError` if one is neither 1, 0 nor NaN."""
     values = _checked(judgements, "judgements")
     return Tally(int((values == 1).sum()), int((values == 0).sum()), int(np.isnan(values).sum()))
 
@@ -131,22 +131,22 @@ class Agreement:
 def agreement(judgements: Mapping[str, npt.ArrayLike]) -> list[Agreement]:
     """Compare every two judges on the answers that both gave a verdict on.
 
-    `judgements` are [N] of 1, 0 or NaN by the name of a judge, as in `Cell.judgements`. `InvalidInput` if lengths
+    `judgements` are [N] of 1, 0 or NaN by the name of a judge, as in `Cell.judgements`. `InvalidInputError` if lengths
     differ, or there are other values.
     """
     if not isinstance(judgements, Mapping):
-        raise InvalidInput(f"'judgements' must be verdicts by the name of their judge, got {shown(judgements)}.")
+        raise InvalidInputError(f"'judgements' must be verdicts by the name of their judge, got {shown(judgements)}.")
     arrays = {name: _checked(values, f"judgements of {name}") for name, values in judgements.items()}
     for name, values in arrays.items():
         if values.shape != next(iter(arrays.values())).shape:
-            raise InvalidInput(f"The judgements of {name} have shape {values.shape}; all must be of one length.")
+            raise InvalidInputError(f"The judgements of {name} have shape {values.shape}; all must be of one length.")
     return [_pair(first, arrays[first], second, arrays[second]) for first, second in combinations(arrays, 2)]
 
 
 def _checked(judgements: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
     values = np.asarray(real_numbers(judgements, name), dtype=np.float64)
     if values.ndim != 1 or not np.isin(values[~np.isnan(values)], (0, 1)).all():
-        raise InvalidInput(f"The {name} must be a list of 1, 0 and NaN.")
+        raise InvalidInputError(f"The {name} must be a list of 1, 0 and NaN.")
     return values
 
 

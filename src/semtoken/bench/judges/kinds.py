@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from semtoken.bench.datasets import question_of_line
 from semtoken.bench.judges import AnswerToJudge, Judge, OnJudged, Verdict
 from semtoken.bench.judges.llm import DEFAULT_JUDGE_MODEL, Endpoint, LLMJudge
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import is_correct, normalize_answer
 from semtoken.support.extras import require
 from semtoken.support.files.record_files import VERDICTS, read_rows, write_records
@@ -240,18 +240,18 @@ _ADAPTER: TypeAdapter[JudgeSettings] = TypeAdapter(JudgeSettings)
 def judge_settings(value: str | Mapping[str, Any]) -> JudgeSettings:
     """Check the settings of a judge: its kind ("exact"), or a mapping such as `{"kind": "rouge", "threshold": 0.5}`.
 
-    `InvalidInput` if the kind or a key is unknown, or a value cannot be used.
+    `InvalidInputError` if the kind or a key is unknown, or a value cannot be used.
     """
     given = {"kind": value} if isinstance(value, str) else dict(value)
     if given.get("kind") not in KINDS:
-        raise InvalidInput(f"There is no judge {given.get('kind')!r}; there are {', '.join(KINDS)}.")
+        raise InvalidInputError(f"There is no judge {given.get('kind')!r}; there are {', '.join(KINDS)}.")
     try:
         return _ADAPTER.validate_python(given)
     except ValidationError as error:
         faults = "; ".join(
             f"{'.'.join(str(part) for part in fault['loc']) or 'judge'}: {fault['msg']}" for fault in error.errors()
         )
-        raise InvalidInput(f"The judge's settings cannot be used: {faults}.") from error
+        raise InvalidInputError(f"The judge's settings cannot be used: {faults}.") from error
 
 
 def judge_from(
@@ -264,7 +264,8 @@ def judge_from(
     """Make the judge that these settings describe: checked ones, or what `judge_settings` takes.
 
     `model` and `dataset` are what `{model}` and `{dataset}` stand for in the path of an imported file, which is checked
-    at once against the ids of all questions that will be judged. `InvalidInput` if settings or file cannot be used.
+    at once against the ids of all questions that will be judged. `InvalidInputError` if settings or file cannot be
+    used.
     """
     checked = settings if isinstance(settings, BaseModel) else judge_settings(settings)
     options = checked.model_dump(exclude={"kind", "name"})
@@ -296,8 +297,8 @@ def read_answers(path: Path) -> list[AnswerToJudge]:
     `semtoken.support.files.record_files` does.
 
     Each record has `question` (or `prompt`), `answers` (the accepted ones), `response` (or `answer`) and, if it has a
-    name, `id`. `InvalidInput` if the file cannot be read or holds no record, a record cannot be used, or an id stands
-    twice.
+    name, `id`. `InvalidInputError` if the file cannot be read or holds no record, a record cannot be used, or an id
+    stands twice.
     """
     answers_by_id: dict[str, AnswerToJudge] = {}
     for number, where, row in read_rows(path):
@@ -306,17 +307,17 @@ def read_answers(path: Path) -> list[AnswerToJudge]:
         if answer is None and path.suffix == ".csv":
             answer = ""  # CSV has no other way to write it
         if not isinstance(answer, str):
-            raise InvalidInput(f"{where}: the answer to judge must be a text in the field 'response'.")
+            raise InvalidInputError(f"{where}: the answer to judge must be a text in the field 'response'.")
         if question.id in answers_by_id:
-            raise InvalidInput(f"{where}: the id {question.id!r} stands more than once; ids must differ.")
+            raise InvalidInputError(f"{where}: the id {question.id!r} stands more than once; ids must differ.")
         answers_by_id[question.id] = AnswerToJudge(question, answer, row)
     if not answers_by_id:
-        raise InvalidInput(f"{path} holds no answer.")
+        raise InvalidInputError(f"{path} holds no answer.")
     return list(answers_by_id.values())
 
 
 def write_verdicts(path: Path, items: Sequence[AnswerToJudge], verdicts: Mapping[str, Sequence[Verdict]]) -> None:
-    """Write every judge's verdicts, a line for each answer, whole or not at all; `InvalidInput` if that fails.
+    """Write every judge's verdicts, a line for each answer, whole or not at all; `InvalidInputError` if that fails.
 
     Each has the fields of the record that was judged, `id`, `response`, for each judge a column of its name with 1, 0
     or nothing (null in JSON), with `NAME_quality` and `NAME_reply` where the judge gives them, and as `correct` the
@@ -373,7 +374,9 @@ class ImportedJudge:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The column that holds the verdicts, and a hash of the file; `InvalidInput` if the file cannot be read."""
+        """The column that holds the verdicts, and a hash of the file; `InvalidInputError` if the file cannot be
+        read.
+        """
         return {"kind": "imported", "column": self.column, "sha256": hashlib.sha256(self._content).hexdigest()}
 
     @cached_property
@@ -381,23 +384,23 @@ class ImportedJudge:
         try:
             return self.path.read_bytes()
         except OSError as error:
-            raise InvalidInput(f"The judgements cannot be read from {self.path}: {error.strerror}.") from error
+            raise InvalidInputError(f"The judgements cannot be read from {self.path}: {error.strerror}.") from error
 
     def check(self, ids: Iterable[str]) -> None:
         """Check the file of verdicts against the ids of all questions that will be judged, before any work is done.
 
-        `InvalidInput` if the file cannot be read, has a line that cannot be used or an id twice, or (unless `others` is
-        "ignore") an id of no question.
+        `InvalidInputError` if the file cannot be read, has a line that cannot be used or an id twice, or (unless
+        `others` is "ignore") an id of no question.
         """
         known = set(ids)
         for id, entry in self._entries.items():
             if self.others == "refuse" and id not in known:
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"{entry.where}: there is no question with the id {id!r} among the {len(known):,} judged."
                 )
 
     def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
-        """The file's verdict for each item; NaN for an unknown id, `InvalidInput` for one of another answer."""
+        """The file's verdict for each item; NaN for an unknown id, `InvalidInputError` for one of another answer."""
         verdicts = [self._verdict(item) for item in items]
         if on_judged is not None:
             on_judged(len(items))
@@ -408,7 +411,7 @@ class ImportedJudge:
         if entry is None:
             return Verdict(math.nan)
         if entry.answer is not None and entry.answer != item.answer.strip():
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{entry.where}: the verdict on {item.question.id!r} is of the answer {entry.answer!r}, but the answer "
                 f"here is {item.answer.strip()!r}."
             )
@@ -420,18 +423,20 @@ class ImportedJudge:
         for _, where, row in read_rows(self.path):
             id, entry = self._entry(row, where)
             if id in entries:
-                raise InvalidInput(f"{where}: the id {id!r} stands more than once.")
+                raise InvalidInputError(f"{where}: the id {id!r} stands more than once.")
             entries[id] = entry
         return entries
 
     def _entry(self, row: Mapping[str, Any], where: str) -> tuple[str, _Entry]:
         missing = [name for name in ("id", self.column) if name not in row]
         if missing:
-            raise InvalidInput(f"{where}: the column {missing[0]!r} is missing; there are {', '.join(map(str, row))}.")
+            raise InvalidInputError(
+                f"{where}: the column {missing[0]!r} is missing; there are {', '.join(map(str, row))}."
+            )
         value, answer = row[self.column], row.get("response", row.get("answer"))
         spelled = "" if value is None else str(value).strip().lower()
         if spelled not in VERDICTS:
-            raise InvalidInput(f"{where}: {self.column} must be 1 or 0 (true or false), or empty; got {value!r}.")
+            raise InvalidInputError(f"{where}: {self.column} must be 1 or 0 (true or false), or empty; got {value!r}.")
         known = VERDICTS[spelled]
         verdict = math.nan if known is None else float(known)
         return str(row["id"]), _Entry(where, verdict, answer.strip() if isinstance(answer, str) else None)

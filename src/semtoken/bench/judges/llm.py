@@ -21,7 +21,7 @@ from threading import Lock
 from typing import Any
 
 from semtoken.bench.judges import AnswerToJudge, OnJudged, Verdict
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.extras import require
 from semtoken.support.http_client import HttpClient, Retries, checked_base_url, key_from
 from semtoken.support.installation import cache_root
@@ -50,7 +50,7 @@ class Replies:
 class Endpoint:
     """The address, key, speed and cache of the API that a judge asks.
 
-    `InvalidInput` if the address is not one of HTTP, or holds a user name, a password or parameters.
+    `InvalidInputError` if the address is not one of HTTP, or holds a user name, a password or parameters.
     """
 
     base_url: str | None = None
@@ -95,7 +95,8 @@ class Endpoint:
 
         Requests are bodies of chat completions; equal ones are asked once, and `on_reply` gets the number of different
         ones that have a reply. `BackendError` if a request failed with all its retries: every reply that came is kept,
-        and the next call asks for the rest. `InvalidInput` if there is no key for OpenAI, or the folder cannot be used.
+        and the next call asks for the rest. `InvalidInputError` if there is no key for OpenAI, or the folder cannot be
+        used.
         """
         keys = [self._key(request) for request in requests]
         with open_replies(self.folder) as kept:
@@ -122,10 +123,10 @@ class Endpoint:
         return hashlib.sha256(content.encode("ascii")).hexdigest()
 
     def api_key(self) -> str | None:
-        """The key in the environment, which is written nowhere; `InvalidInput` if OpenAI is asked without one."""
+        """The key in the environment, which is written nowhere; `InvalidInputError` if OpenAI is asked without one."""
         key = key_from(self.key_env)
         if key is None and self.url == OPENAI:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{OPENAI} needs a key: put it into the environment variable {self.key_env}, name another variable "
                 "(key_env), or another endpoint (base_url)."
             )
@@ -256,7 +257,7 @@ class JudgeReply:
 def open_replies(folder: Path) -> Iterator[Any]:
     """The `diskcache.Cache` of a folder, made if it is missing: the hash of a request -> its reply as plain values.
 
-    `InvalidInput` if the folder cannot be used or is damaged, or an entry is not one of ours.
+    `InvalidInputError` if the folder cannot be used or is damaged, or an entry is not one of ours.
     """
     diskcache = require("diskcache", extra="bench")
 
@@ -273,7 +274,7 @@ def open_replies(folder: Path) -> Iterator[Any]:
 
         def fetch(self, mode: int, filename: Any, value: Any, read: Any) -> Any:
             if mode == diskcache.core.MODE_PICKLE:
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"{folder} holds a pickled entry, which semtoken neither writes nor reads; delete it."
                 )
             return super().fetch(mode, filename, value, read)
@@ -282,7 +283,7 @@ def open_replies(folder: Path) -> Iterator[Any]:
         with diskcache.Cache(str(folder), disk=PlainDisk, eviction_policy="none", cull_limit=0) as disk:
             yield disk
     except (OSError, sqlite3.Error, zlib.error, json.JSONDecodeError) as error:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"The folder of replies {folder} cannot be used: {error}. Name another one (cache), or delete it if it is "
             "damaged."
         ) from error

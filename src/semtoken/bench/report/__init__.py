@@ -2,7 +2,7 @@
 
 measure.py      a run -> one table of figures with intervals, and one of paired tests
 comparison.py   that table turned: methods, ablations, controls, clusterings; overview.py what a report opens with
-chances.py      for every method risk and coverage, and cross-fitted chances of being right
+probabilities.py      for every method risk and coverage, and cross-fitted probabilities of being right
 answers.py      a calibrator on these answers; the surest wrong answers and the most doubtful right ones
 table.py        numbers and texts, and how they are written as HTML, LaTeX and Markdown
 plots.py        figures

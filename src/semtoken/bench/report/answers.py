@@ -11,11 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from semtoken.bench.plan import OfCell
-from semtoken.bench.report.chances import CellChances
 from semtoken.bench.report.measure import STC, spoken
+from semtoken.bench.report.probabilities import CellProbabilities
 from semtoken.bench.report.table import MISSING, Table, frame
 from semtoken.bench.results import Cell, RunResults
-from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.calibrator import Calibrator
 from semtoken.guarantees.fingerprint import Fingerprint
@@ -32,28 +32,29 @@ class CellCalibrator(OfCell):
     applied: CalibratorInUse
     lines: tuple[str, ...]
 
-    def of(self, log_score: float) -> tuple[float, str]:
-        """The chance (NaN for a blank answer) and decision for an answer; no decision without a threshold."""
+    def of(self, log_confidence: float) -> tuple[float, str]:
+        """The probability (NaN for a blank answer) and decision for an answer; no decision without a threshold."""
         calibrator = self.applied.calibrator
-        decision = "" if calibrator.threshold is None else calibrator.threshold.decide(log_score).action
-        return float(calibrator.chance(log_score)), decision
+        decision = "" if calibrator.threshold is None else calibrator.threshold.decide(log_confidence).action
+        return float(calibrator.predict_proba(log_confidence)), decision
 
 
 def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tuple[list[CellCalibrator], list[str]]:
     """Try the calibrator on every cell; returns the cells that it fits, and why it does not fit the others.
 
-    `CalibratorMismatch` if it fits none; `InvalidInput` if there are no log scores of STC with verdicts of the judge.
+    `CalibratorMismatchError` if it fits none; `InvalidInputError` if there are no log scores of STC with verdicts of
+    the judge.
     """
     cell_calibrators: list[CellCalibrator] = []
     refused: list[str] = []
-    problem: CalibratorMismatch | None = None
+    problem: CalibratorMismatchError | None = None
     for cell in results.cells:
-        if cell.log_score is None or judge not in cell.judgements:
+        if cell.log_confidence is None or judge not in cell.judgements:
             continue
         known = _fingerprint_of(results, cell)
         try:
             calibrator.fingerprint.require_same(known)
-        except CalibratorMismatch as error:
+        except CalibratorMismatchError as error:
             problem = error
             refused.append(f"{cell.title}: not shown, {str(error)[:1].lower()}{str(error)[1:]}")
             continue
@@ -63,7 +64,7 @@ def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tupl
         return cell_calibrators, refused
     if problem is not None:
         raise problem
-    raise InvalidInput(
+    raise InvalidInputError(
         f"{results.path} holds no log scores of STC with verdicts of {judge!r}, so a calibrator cannot be applied. Run "
         "it again with this release: `semtoken bench run` takes up where it was."
     )
@@ -80,10 +81,10 @@ def _fingerprint_of(results: RunResults, cell: Cell) -> Fingerprint:
 
 
 def _lines(cell: Cell, judge: str, applied: CalibratorInUse) -> tuple[str, ...]:
-    assert cell.log_score is not None
+    assert cell.log_confidence is not None
     correct = cell.judgements[judge]
-    lines = [applied.check(cell.log_score, correct)]
-    judged = cell.log_score[~np.isnan(correct)].tolist()  # the same score to all digits: the same answer
+    lines = [applied.check(cell.log_confidence, correct)]
+    judged = cell.log_confidence[~np.isnan(correct)].tolist()  # the same score to all digits: the same answer
     if (n := (Counter(applied.calibrator.scores) & Counter(judged)).total()) >= SHARED * applied.calibrator.n:
         lines.append(
             f"Beware: {n:,} of the {applied.calibrator.n:,} answers that it was fitted on are among these, so these "
@@ -93,8 +94,8 @@ def _lines(cell: Cell, judge: str, applied: CalibratorInUse) -> tuple[str, ...]:
     return tuple(f"{cell.title}: {line}" for line in lines)
 
 
-def promise_of(calibrators: Sequence[CellCalibrator]) -> str:
-    """What the calibrator in use promises, in one sentence; `calibrators` holds at least one."""
+def guarantee_of(calibrators: Sequence[CellCalibrator]) -> str:
+    """What the calibrator in use guarantees, in one sentence; `calibrators` holds at least one."""
     threshold = calibrators[0].applied.calibrator.threshold
     return "The calibrator holds no guarantee." if threshold is None else threshold.statement
 
@@ -122,8 +123,8 @@ class ExtremeAnswer(OfCell):
     """The method as sentences name it: that of the report, or STC where a calibrator is in use."""
     uncertainty: float
     """The uncertainty by that method, in its own unit."""
-    chance: float
-    """The chance of being right, cross-fitted or by the calibrator in use; NaN where there is none."""
+    probability_correct: float
+    """The probability of being right, cross-fitted or by the calibrator in use; NaN where there is none."""
     decision: str
     """`answer` or `abstain`; empty without a threshold."""
 
@@ -131,11 +132,11 @@ class ExtremeAnswer(OfCell):
 def extreme_answers(
     cells: Sequence[Cell],
     judge: str,
-    chances: Sequence[CellChances],
+    probabilities: Sequence[CellProbabilities],
     calibrators: Sequence[CellCalibrator] = (),
 ) -> list[ExtremeAnswer]:
     """The surest wrong and most doubtful right answers of every cell with texts, verdicts and the report's method."""
-    own = {(entry.model, entry.dataset): entry for entry in chances}
+    own = {(entry.model, entry.dataset): entry for entry in probabilities}
     applied = {(entry.model, entry.dataset): entry for entry in calibrators}
     answers: list[ExtremeAnswer] = []
     for cell in cells:
@@ -146,25 +147,25 @@ def extreme_answers(
 
 
 def _of_cell(
-    cell: Cell, judge: str, chances: CellChances | None, calibrator: CellCalibrator | None
+    cell: Cell, judge: str, probabilities: CellProbabilities | None, calibrator: CellCalibrator | None
 ) -> Iterator[ExtremeAnswer]:
-    by = STC if calibrator is not None or chances is None else chances.reference
+    by = STC if calibrator is not None or probabilities is None else probabilities.reference
     if by not in cell.uncertainty:
         return
     uncertainty, correct = cell.uncertainty[by], cell.judgements[judge]
-    log_score = cell.log_score if by == STC else None
-    order = uncertainty if log_score is None else -log_score  # which tells apart what is 1 to all digits
-    method = None if chances is None else chances.methods.get(by)
-    own = None if method is None else method.chances
+    log_confidence = cell.log_confidence if by == STC else None
+    order = uncertainty if log_confidence is None else -log_confidence  # which tells apart what is 1 to all digits
+    method = None if probabilities is None else probabilities.methods.get(by)
+    own = None if method is None else method.probabilities
     kinds: tuple[tuple[Kind, float, int], ...] = (("surest_wrong", 0.0, -1), ("doubtful_right", 1.0, 1))
     for kind, label, sign in kinds:
         inside = np.flatnonzero((correct == label) & ~np.isnan(uncertainty))
         for i in inside[np.argsort(-sign * order[inside], kind="stable")][:SHOWN].tolist():
             question, answer = cell.texts[i]
-            chance = math.nan if own is None else float(own[i])
+            probability_correct = math.nan if own is None else float(own[i])
             decision = ""
-            if calibrator is not None and log_score is not None:
-                chance, decision = calibrator.of(float(log_score[i]))
+            if calibrator is not None and log_confidence is not None:
+                probability_correct, decision = calibrator.of(float(log_confidence[i]))
             yield ExtremeAnswer(
                 model=cell.model,
                 dataset=cell.dataset,
@@ -174,14 +175,14 @@ def _of_cell(
                 answer=answer,
                 method=spoken(by),
                 uncertainty=float(uncertainty[i]),
-                chance=chance,
+                probability_correct=probability_correct,
                 decision=decision,
             )
 
 
 def answer_tables(extremes: Sequence[ExtremeAnswer]) -> tuple[Table, ...]:
     """One table for each kind, a group for each model and data set."""
-    header = ["Question", "Answer", "Uncertainty", "Chance", "Decision"]
+    header = ["Question", "Answer", "Uncertainty", "Probability", "Decision"]
     header = header if any(answer.decision for answer in extremes) else header[:-1]
     tables = []
     for kind, title in TITLES.items():
@@ -205,6 +206,8 @@ def _note(kind: Kind, method: str) -> str:
 
 
 def _row(extreme: ExtremeAnswer) -> list[str]:
-    chance = MISSING if math.isnan(extreme.chance) else f"{100 * extreme.chance:.0f}%"
+    probability_correct = (
+        MISSING if math.isnan(extreme.probability_correct) else f"{100 * extreme.probability_correct:.0f}%"
+    )
     asked, answered = (shortened(one_line(text.strip()), LONGEST) for text in (extreme.question, extreme.answer))
-    return [asked, answered, f"{extreme.uncertainty:.3g}", chance, extreme.decision]
+    return [asked, answered, f"{extreme.uncertainty:.3g}", probability_correct, extreme.decision]

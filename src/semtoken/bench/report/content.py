@@ -17,18 +17,7 @@ from semtoken.bench.report.answers import (
     answer_tables,
     check_cells,
     extreme_answers,
-    promise_of,
-)
-from semtoken.bench.report.chances import (
-    CellChances,
-    cell_chances,
-    chance_rows,
-    chance_table,
-    chances_in_words,
-    curve_rows,
-    reliability_rows,
-    risk_in_words,
-    risk_table,
+    guarantee_of,
 )
 from semtoken.bench.report.comparison import (
     ablation,
@@ -59,9 +48,20 @@ from semtoken.bench.report.measure import (
 )
 from semtoken.bench.report.overview import headline, judges, notes, opening, overview, properties
 from semtoken.bench.report.plots import Plot, plots
+from semtoken.bench.report.probabilities import (
+    CellProbabilities,
+    cell_probabilities,
+    curve_rows,
+    probabilities_in_words,
+    probability_rows,
+    probability_table,
+    reliability_rows,
+    risk_in_words,
+    risk_table,
+)
 from semtoken.bench.report.table import Table, as_html, latex_document, latex_table, markdown_escaped, markdown_table
 from semtoken.bench.results import FILE, ClusteringRecord, RunResults, answers_table
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.calibrator import Calibrator
 from semtoken.support.extras import require
 from semtoken.support.files.record_files import no_formula
@@ -142,30 +142,30 @@ def build_report(
 
     The reference is the method that the report is about, which all others are set against; by default the headline
     where the run has it, else STC. Without `texts` no questions and answers are shown or kept in the table of all
-    answers; with a calibrator the report says how its chances and its promise hold on these answers. `progress` is
-    called with (uncertainties measured, of how many).
+    answers; with a calibrator the report says how its probabilities and its guarantee hold on these answers. `progress`
+    is called with (uncertainties measured, of how many).
 
-    `InvalidInput` if nothing of the run is complete, or it holds no verdicts of the judge or no scores of the
-    reference; `CalibratorMismatch` if the calibrator was fitted on scores of other clusters, rules or kinds of
+    `InvalidInputError` if nothing of the run is complete, or it holds no verdicts of the judge or no scores of the
+    reference; `CalibratorMismatchError` if the calibrator was fitted on scores of other clusters, rules or kinds of
     probabilities.
     """
     used = chosen_judge(results, judge)
     applied, refused = ([], []) if calibrator is None else check_cells(results, used, calibrator)
     about = reference or chosen_reference(results, used)
     made = measure(results, used, n_resamples=n_resamples, reference=about, progress=progress)
-    chances = cell_chances(results.cells, used, n_resamples, about)
-    shown = extreme_answers(results.cells, used, chances, applied) if texts else []
-    drawn = plots(made, chances)
+    probabilities = cell_probabilities(results.cells, used, n_resamples, about)
+    shown = extreme_answers(results.cells, used, probabilities, applied) if texts else []
+    drawn = plots(made, probabilities)
     sections = [*_sections(results, made, used, drawn)]
     further = []
     if about != STC:  # beside STC they stand in the section on methods
         tables = tuple(method_tests(made, name, about) for name in METRICS.values())
         further.append(Section("reference", f"All methods beside {spoken(about)}", tables=tables))
     if applied:
-        lines = (promise_of(applied), *(line for tried in applied for line in tried.lines), *refused)
+        lines = (guarantee_of(applied), *(line for tried in applied for line in tried.lines), *refused)
         further.append(Section("calibrator", "The calibrator on these answers", lines))
     place = next(i for i, section in enumerate(sections, start=1) if section.name == "methods")
-    sections[place:place] = [*further, *_decision_sections(chances, shown, drawn)]
+    sections[place:place] = [*further, *_decision_sections(probabilities, shown, drawn)]
     sections.append(Section("notes", "Notes and caveats", tuple(notes(results, made, used, n_resamples))))
     return BenchReport(
         title=f"Benchmark run {results.path.resolve().name}",
@@ -174,7 +174,7 @@ def build_report(
         sections=tuple(sections),
         settings=results.settings,
         manifest=results.manifest,
-        csv=dict(_csv_files(made, results.clusterings, chances, shown)),
+        csv=dict(_csv_files(made, results.clusterings, probabilities, shown)),
         measured=made,
         answers=answers_table(results, texts=texts),
     )
@@ -218,15 +218,23 @@ def _plots_of(kind: str, drawn: Sequence[Plot]) -> tuple[Plot, ...]:
 
 
 def _decision_sections(
-    chances: Sequence[CellChances], shown: Sequence[ExtremeAnswer], drawn: Sequence[Plot]
+    probabilities: Sequence[CellProbabilities], shown: Sequence[ExtremeAnswer], drawn: Sequence[Plot]
 ) -> Iterator[Section]:
-    if not chances:
+    if not probabilities:
         return
-    lines = tuple(risk_in_words(chances))
-    yield Section("decisions", "Risk and coverage", lines, (risk_table(chances),), _plots_of("risk_coverage", drawn))
-    table = chance_table(chances)
+    lines = tuple(risk_in_words(probabilities))
+    yield Section(
+        "decisions", "Risk and coverage", lines, (risk_table(probabilities),), _plots_of("risk_coverage", drawn)
+    )
+    table = probability_table(probabilities)
     tables = () if table is None else (table,)
-    yield Section("chances", "Calibration", tuple(chances_in_words(chances)), tables, _plots_of("reliability", drawn))
+    yield Section(
+        "probabilities",
+        "Calibration",
+        tuple(probabilities_in_words(probabilities)),
+        tables,
+        _plots_of("reliability", drawn),
+    )
     if shown:
         yield Section("answers", "Answers", tables=answer_tables(shown))
 
@@ -243,7 +251,7 @@ def _subtitle(made: Measured, judge: str) -> str:
 def _csv_files(
     made: Measured,
     clusterings: Sequence[ClusteringRecord],
-    chances: Sequence[CellChances],
+    probabilities: Sequence[CellProbabilities],
     shown: Sequence[ExtremeAnswer],
 ) -> Iterator[tuple[str, str]]:
     """The figures, tests and counts of a run as CSV texts, each with the name of its file without the ending."""
@@ -284,9 +292,9 @@ def _csv_files(
             for number, cluster in enumerate(own.examples, start=1)  # one token of an example a row
             for token in cluster
         ),
-        "chances": chance_rows(chances),
-        "reliability": reliability_rows(chances),
-        "risk_coverage": curve_rows(chances),
+        "probabilities": probability_rows(probabilities),
+        "reliability": reliability_rows(probabilities),
+        "risk_coverage": curve_rows(probabilities),
         "extreme_answers": map(asdict, shown),
     }
     for name, rows in further.items():
@@ -328,13 +336,13 @@ def write_report(report: BenchReport, folder: str | Path) -> Path:
 
 
 def check_replaceable(target: Path) -> None:
-    """Raise `InvalidInput` if a report there would take the place of anything but a former report."""
+    """Raise `InvalidInputError` if a report there would take the place of anything but a former report."""
     if target.exists() and not target.is_dir():
-        raise InvalidInput(f"{target} is a file; give the name of a folder for the report.")
+        raise InvalidInputError(f"{target} is a file; give the name of a folder for the report.")
     held = {path.relative_to(target).as_posix() for path in target.rglob("*") if not path.is_dir()}
     others = sorted(held - _former_files(target) - {INDEX})
     if others:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{target} holds other files ({', '.join(others[:3])}{', ...' if len(others) > 3 else ''}), which would be "
             "lost. Choose a new or empty folder with --out."
         )

@@ -25,7 +25,7 @@ from semtoken.bench.judges import Agreement, Tally, agreement, tally
 from semtoken.bench.plan import MAIN, OfCell
 from semtoken.bench.results import Cell, ClusteringRecord, RunResults
 from semtoken.bench.statistics import SHARED_PREFIX
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.labels import HEADLINE
 from semtoken.methods import METHODS
 from semtoken.methods.metrics import Difference, Estimate, ResampledMetric, holm, permutation_test, resample
@@ -171,13 +171,15 @@ def is_main(variant: str, model: str, clusterings: Sequence[ClusteringRecord]) -
 
 
 def chosen_judge(results: RunResults, judge: str | None) -> str:
-    """The judge whose verdicts the figures use: the one asked for, or the run's; `InvalidInput` if it gave none."""
+    """The judge whose verdicts the figures use: the one asked for, or the run's; `InvalidInputError` if it gave
+    none.
+    """
     names = list(dict.fromkeys(name for cell in results.cells for name in cell.judgements))
     wanted = judge or results.primary_judge
     if not names:
         raise _incomplete(results)
     if wanted not in names:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{results.path} holds no complete verdicts of the judge {wanted!r}; there are those of "
             f"{', '.join(names)}: choose one with --judge. Or resume the run, which makes what is missing."
         )
@@ -193,8 +195,8 @@ def chosen_reference(results: RunResults, judge: str) -> str:
     return STC if STC in there else next(iter(there), STC)
 
 
-def _incomplete(results: RunResults) -> InvalidInput:
-    return InvalidInput(
+def _incomplete(results: RunResults) -> InvalidInputError:
+    return InvalidInputError(
         f"{results.path} holds nothing complete to report on: no model has answered, been scored and been judged on a "
         "whole data set. Run it again: `semtoken bench run` takes up where it was."
     )
@@ -211,8 +213,8 @@ def measure(
     """Compute the figures of every cell that has verdicts of the judge and at least one method.
 
     All methods of a cell are resampled with the same draws and tested against the reference, besides STC and the best.
-    `progress` is called after every uncertainty. `InvalidInput` if no cell is complete enough for a figure, or none has
-    scores of the reference.
+    `progress` is called after every uncertainty. `InvalidInputError` if no cell is complete enough for a figure, or
+    none has scores of the reference.
     """
     cells = [cell for cell in results.cells if judge in cell.judgements and cell.uncertainty]
     if not cells:
@@ -220,7 +222,7 @@ def measure(
     if reference is not None and not any(reference in cell.uncertainty for cell in cells):
         known = dict.fromkeys(name for cell in cells for name in cell.uncertainty)
         hint = did_you_mean(reference, known)
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{results.path} holds no scores of {reference!r}{hint}; there are those of {', '.join(known)}."
         )
     reference = reference or chosen_reference(results, judge)

@@ -1,4 +1,6 @@
-"""Figures: best methods as bars, AUROC against overhead, risk and coverage, chances. The same run, the same bytes."""
+"""Figures: best methods as bars, AUROC against overhead, risk and coverage, probabilities. The same run, the same
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from semtoken.bench.report.chances import CellChances
 from semtoken.bench.report.comparison import datasets_of, shown
 from semtoken.bench.report.measure import (
     PERCENT,
@@ -23,6 +24,7 @@ from semtoken.bench.report.measure import (
     spoken,
     title_of,
 )
+from semtoken.bench.report.probabilities import CellProbabilities
 from semtoken.bench.report.table import metric
 from semtoken.bench.settings import folder_name
 from semtoken.guarantees.report_page import STYLE as PLAIN_STYLE
@@ -87,10 +89,12 @@ class Plot:
         return png.getvalue(), svg.getvalue()
 
 
-def plots(made: Measured, chances: Sequence[CellChances] = ()) -> list[Plot]:
-    """All plots for which the run has figures: of the methods, and of risks and chances where there are labels."""
+def plots(made: Measured, probabilities: Sequence[CellProbabilities] = ()) -> list[Plot]:
+    """All plots for which the run has figures: of the methods, and of risks and probabilities where there are
+    labels.
+    """
     require("matplotlib", extra="bench")
-    return [*_plots_of_run(made), *_chance_plots(chances)]
+    return [*_plots_of_run(made), *_probability_plots(probabilities)]
 
 
 def _plots_of_run(made: Measured) -> Iterator[Plot]:
@@ -289,7 +293,7 @@ COLUMNS = 5
 LINES = ("-", "--", ":")
 
 
-def _chance_plots(cells: Sequence[CellChances]) -> Iterator[Plot]:
+def _probability_plots(cells: Sequence[CellProbabilities]) -> Iterator[Plot]:
     for number, dataset in enumerate(dict.fromkeys(cell.dataset for cell in cells), start=1):
         own = [cell for cell in cells if cell.dataset == dataset]
         yield Plot(
@@ -305,14 +309,15 @@ def _chance_plots(cells: Sequence[CellChances]) -> Iterator[Plot]:
             yield Plot(
                 f"reliability_{number}_{name}",
                 f"Reliability: {one_line(cell.title)}",
-                "Share of right answers against the cross-fitted chance, for groups of similar chance with 95% "
+                "Share of right answers against the cross-fitted probability, for groups of similar probability with "
+                "95% "
                 "intervals. Points on the line are right as often as they were said to be; the wider they are spread "
                 "along it, the more the method knows.",
                 partial(reliability_panels, cell),
             )
 
 
-def risk_curves(cells: Sequence[CellChances]) -> Figure:
+def risk_curves(cells: Sequence[CellProbabilities]) -> Figure:
     """Plot risk against coverage: a line for each method, a panel for each model and data set."""
     figure, axes = panels(len(cells), width=4.2, height=3.4)
     figure.set_figwidth(figure.get_figwidth() + LEGEND)
@@ -339,8 +344,8 @@ def risk_curves(cells: Sequence[CellChances]) -> Figure:
     return figure
 
 
-def reliability_panels(cell: CellChances) -> Figure:
-    """Plot the share of right answers against the chance, in a small panel for each method."""
+def reliability_panels(cell: CellProbabilities) -> Figure:
+    """Plot the share of right answers against the probability, in a small panel for each method."""
     from matplotlib.figure import Figure
 
     methods = [method for method in cell.methods.values() if method.report is not None]
@@ -356,7 +361,7 @@ def reliability_panels(cell: CellChances) -> Figure:
         assert method.report is not None
         _reliability(axis, method.report.bins, OURS if method.name == cell.reference else "#333333")
         axis.set_title(label_of(method.title), fontsize=9)
-    figure.supxlabel("chance given", fontsize=9, y=0.08 / height)
+    figure.supxlabel("probability given", fontsize=9, y=0.08 / height)
     figure.supylabel("share of right answers", fontsize=9, x=0.08 / width)
     return figure
 
@@ -364,7 +369,7 @@ def reliability_panels(cell: CellChances) -> Figure:
 def _reliability(axis: Axes, bins: Sequence[Any], colour: str) -> None:
     axis.plot([0, 1], [0, 1], color=OTHERS, linewidth=0.8)
     axis.errorbar(
-        [b.chance for b in bins],
+        [b.probability_correct for b in bins],
         [b.right for b in bins],
         yerr=([max(0.0, b.right - b.low) for b in bins], [max(0.0, b.high - b.right) for b in bins]),
         fmt="o",

@@ -83,7 +83,7 @@ def share(value: float) -> str:
 Mark = Literal["", "best", "second"]
 
 
-class Entry(NamedTuple):
+class TableEntry(NamedTuple):
     """One cell of a table as it is written."""
 
     text: str
@@ -118,19 +118,19 @@ class Table:
         return tuple("left" if i < self.left else "right" for i in range(len(self.header)))
 
     @property
-    def groups(self) -> list[tuple[str, list[list[Entry]]]]:
+    def groups(self) -> list[tuple[str, list[list[TableEntry]]]]:
         """The heading and the rows of each group."""
-        groups: dict[str, list[list[Entry]]] = {}
+        groups: dict[str, list[list[TableEntry]]] = {}
         marks = [[""] * len(self.header)] * len(self.frame) if self.marks is None else self.marks.to_numpy().tolist()
         for title, texts, own in zip(self.frame.index, self.frame.to_numpy().tolist(), marks, strict=True):
             groups.setdefault(title, []).append(list(map(_entry, texts, own)))
         return list(groups.items())
 
 
-def _entry(text: str, mark: Mark) -> Entry:
+def _entry(text: str, mark: Mark) -> TableEntry:
     """The interval apart from the number before it."""
     value, bracket, interval = text.partition(" [") if text[:1].isdigit() or text[:1] in "+-" else (text, "", "")
-    return Entry(value, f"[{interval}" if bracket else "", mark)
+    return TableEntry(value, f"[{interval}" if bracket else "", mark)
 
 
 def frame(rows: Sequence[Sequence[str | float]], header: Sequence[str], groups: Sequence[str] | str = "") -> DataFrame:
@@ -172,7 +172,7 @@ def as_html(made: Table) -> Html:
     return html_table(made.header, rows, numbers=range(made.left, len(made.header)), title=made.title)
 
 
-def _html_cell(entry: Entry) -> Html:
+def _html_cell(entry: TableEntry) -> Html:
     text = element("b", entry.text) if entry.mark == "best" else entry.text
     return concatenate([text, f" {entry.detail}" if entry.detail else ""])
 
@@ -242,7 +242,7 @@ def latex_table(table: Table) -> str:
     return PREAMBLE + small  # a float begins in the normal size
 
 
-def _latex_cell(entry: Entry) -> str:
+def _latex_cell(entry: TableEntry) -> str:
     text, detail = (latex_escaped(_MINUS.sub("−", part)) for part in (entry.text, entry.detail))
     text = rf"\{entry.mark}{{{text}}}" if entry.mark else text
     return f"{text} \\detail{{{detail}}}" if detail else text
@@ -304,7 +304,7 @@ def _markdown_parts(table: Table) -> Iterator[str]:
         yield markdown_escaped(table.note)
 
 
-def _markdown_cell(entry: Entry) -> str:
+def _markdown_cell(entry: TableEntry) -> str:
     text = markdown_escaped(entry.text)
     text = {"best": f"**{text}**", "second": f"<u>{text}</u>"}.get(entry.mark, text)
     return f"{text} {markdown_escaped(entry.detail)}" if entry.detail else text

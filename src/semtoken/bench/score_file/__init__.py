@@ -31,8 +31,8 @@ from semtoken.bench.score_file.output import (
 )
 from semtoken.choices import PartKind
 from semtoken.core.parts import Part
-from semtoken.core.results import ScoredResponse
-from semtoken.errors import InvalidInput, OverBudget, SemtokenError, VocabularyError, VocabularyMismatch
+from semtoken.core.results import ScoredAnswer
+from semtoken.errors import BudgetExceededError, InvalidInputError, SemtokenError, VocabularyError, VocabularyMismatch
 from semtoken.support.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
 from semtoken.support.extras import require
 from semtoken.support.files.outputs import check_not_read
@@ -42,30 +42,30 @@ from semtoken.support.inputs import instance, listed
 
 __all__ = ["BadLine", "Item", "Progress", "ScoreItems", "ScoringJob", "ScoringModel", "read_items", "score_items"]
 
-ScoreItems: TypeAlias = Callable[[Sequence[Item]], list[ScoredResponse]]
-Annotate: TypeAlias = Callable[[ScoredResponse], Mapping[str, Any]]
+ScoreItems: TypeAlias = Callable[[Sequence[Item]], list[ScoredAnswer]]
+Annotate: TypeAlias = Callable[[ScoredAnswer], Mapping[str, Any]]
 OnProgress: TypeAlias = Callable[[int], None]
 """Called with the number of lines that are in the output."""
 
 
 class ScoringModel(Protocol):
-    """The interface of models that generate and score; `semtoken.STC` has it."""
+    """The interface of models that generate and score; `semtoken.ScoredModel` has it."""
 
-    def generate(self, prompts: Any, max_new_tokens: int, **options: Any) -> list[ScoredResponse]:
+    def generate(self, prompts: Any, max_new_tokens: int, **options: Any) -> list[ScoredAnswer]:
         """One scored answer for each prompt."""
 
-    def score(self, prompts: Any, responses: Any, *, batch_size: int) -> list[ScoredResponse]:
+    def score(self, prompts: Any, responses: Any, *, batch_size: int) -> list[ScoredAnswer]:
         """Scores of answers that exist."""
 
 
 def score_items(
     model: ScoringModel, items: Sequence[Item], *, max_new_tokens: int = 256, **options: Any
-) -> list[ScoredResponse]:
+) -> list[ScoredAnswer]:
     """Score one batch: existing responses as they are, the others generated (with `options`)."""
     items = [instance(item, Item, "items") for item in listed(items, "items")]
     given = [item for item in items if item.response is not None]
     asked = [item for item in items if item.response is None]
-    results: dict[int, ScoredResponse] = {}
+    results: dict[int, ScoredAnswer] = {}
     if given:
         scored = model.score([i.prompt for i in given], [i.response for i in given], batch_size=len(given))
         results |= {item.number: result for item, result in zip(given, scored, strict=True)}
@@ -105,13 +105,13 @@ class ScoringJob:
     batch_size: int = 8
     tokens: bool = False
     parts: PartKind | None = None
-    """The kind of parts of the answer to write with their confidence; see `ScoredResponse.parts`."""
+    """The kind of parts of the answer to write with their confidence; see `ScoredAnswer.parts`."""
     skip_bad_lines: bool = False
     """Whether to write `{"line": number, "error": reason}` for a line that cannot be scored, rather than to stop."""
     overwrite: bool = False
     """Whether to start from the beginning, whatever the output holds."""
     annotate: Annotate | None = None
-    """Gives further fields of a line from its scored answer, such as chance and decision of a calibrator."""
+    """Gives further fields of a line from its scored answer, such as probability and decision of a calibrator."""
     images: Path | None = None
     """The folder to which paths of images are relative. None: that of the source."""
     name: str = ""
@@ -144,8 +144,8 @@ class ScoringJob:
     def check(self) -> Progress:
         """Check that the job can run before any model is loaded; returns how much of it is done and changes nothing.
 
-        `InvalidInput` if an input line cannot be used (unless they are skipped), or the output cannot be written, was
-        made from another input or with other settings.
+        `InvalidInputError` if an input line cannot be used (unless they are skipped), or the output cannot be written,
+        was made from another input or with other settings.
         """
         self._check_names()
         total = self.check_input()
@@ -165,15 +165,15 @@ class ScoringJob:
 
     def _check_names(self) -> None:
         if self.batch_size < 1:
-            raise InvalidInput(f"batch_size must be positive, got {self.batch_size}.")
+            raise InvalidInputError(f"batch_size must be positive, got {self.batch_size}.")
         if self.target.suffix == ".gz":
-            raise InvalidInput(f"The output {self.target.name!r} cannot be compressed while it is written.")
+            raise InvalidInputError(f"The output {self.target.name!r} cannot be compressed while it is written.")
         if format_of(self.target) == PARQUET:
             require("pyarrow", extra="frames")
         check_not_read([self.target, self.lines.path, self.lines.settings_path, facts_path(self.target)], [self.source])
 
     def check_input(self) -> int:
-        """The number of records, if all can be used or bad ones are skipped; else raises `InvalidInput`."""
+        """The number of records, if all can be used or bad ones are skipped; else raises `InvalidInputError`."""
         total = 0
         bad: list[BadLine] = []
         for item in self.items():
@@ -182,30 +182,30 @@ class ScoringJob:
                 bad.append(item)
         if bad and not self.skip_bad_lines:
             others = f" {len(bad) - 1:,} more lines cannot be used." if len(bad) > 1 else ""
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"Line {bad[0].number} of {self._called}: {bad[0].reason}.{others} Correct the file, or leave "
                 "--strict out, which records such lines with their errors. Nothing was scored in this run."
             )
         if not total:
-            raise InvalidInput(f"{self._called} holds no lines.")
+            raise InvalidInputError(f"{self._called} holds no lines.")
         return total
 
     def _check_finished_table(self, total: int) -> Progress:
         facts_and_rows = read_facts(self.target)
         if facts_and_rows is None:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.target} exists and was not written by such a job, or was changed since. Choose another output, "
                 "or replace it with --force."
             )
         facts, rows = facts_and_rows
         check_same_settings(facts["settings"], self.all_settings, self.target)
         if rows != total:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.target} is complete with {rows:,} lines, the input now has {total:,}. Choose another output, "
                 "or start from the beginning with --force."
             )
         if facts["input"] != digest_of_items(self.items()):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.target} was made from another input. Choose another output, or start from the beginning with "
                 "--force."
             )
@@ -220,7 +220,8 @@ class ScoringJob:
     def run(self, score: ScoreItems, on_progress: OnProgress | None = None) -> Progress:
         """Score all lines that have no score yet; `score` scores a batch, see `score_items`.
 
-        `InvalidInput` as in `check`, or for a line that only the tokenizer could find bad; lines already written stay.
+        `InvalidInputError` as in `check`, or for a line that only the tokenizer could find bad; lines already written
+        stay.
         """
         before = self.check()
         if self.is_finished(before):
@@ -247,7 +248,7 @@ class ScoringJob:
     def stream(self, score: ScoreItems, write: Callable[[bytes], object]) -> Progress:
         """Score all lines and give each batch of output to `write` when it is ready; nothing is stored for a later run.
 
-        `InvalidInput` if an input line cannot be used, unless they are skipped.
+        `InvalidInputError` if an input line cannot be used, unless they are skipped.
         """
         total = self.check_input()
         for lines in self._scored_batches(score, 0):
@@ -266,26 +267,26 @@ class ScoringJob:
         """Score one batch of input lines; the result is one line of JSON for each, a bad one with its error instead."""
         good = [item for item in batch if isinstance(item, Item)]
         try:
-            outcomes: list[ScoredResponse | BadLine] = [*(score(good) if good else [])]
-        except (InvalidInput, VocabularyError) as error:
+            outcomes: list[ScoredAnswer | BadLine] = [*(score(good) if good else [])]
+        except (InvalidInputError, VocabularyError) as error:
             outcomes = self._one_by_one(score, good, error)
         records = {item.number: self._record(item, outcome) for item, outcome in zip(good, outcomes, strict=True)}
         return [dump_json(records[i.number] if isinstance(i, Item) else _error_record(i)) + b"\n" for i in batch]
 
     def _one_by_one(
         self, score: ScoreItems, items: Sequence[Item], error: SemtokenError
-    ) -> list[ScoredResponse | BadLine]:
+    ) -> list[ScoredAnswer | BadLine]:
         """Find the lines to blame for the failure of a batch."""
         if isinstance(error, VocabularyMismatch):
             raise error
-        outcomes: list[ScoredResponse | BadLine] = []
+        outcomes: list[ScoredAnswer | BadLine] = []
         for item in items:
             try:
                 outcomes += score([item])
-            except (InvalidInput, VocabularyError) as fault:
+            except (InvalidInputError, VocabularyError) as fault:
                 reason = str(fault).replace("Prompt 0 ", "the prompt ").replace("Response 0 ", "the response ")
                 if not self.skip_bad_lines:
-                    raise InvalidInput(
+                    raise InvalidInputError(
                         f"Line {item.number} of {self._called}: {reason} Correct the file, or leave --strict out, "
                         "which records such lines with their errors. Lines already written are kept."
                     ) from fault
@@ -294,7 +295,7 @@ class ScoringJob:
             raise error
         return outcomes
 
-    def _record(self, item: Item, outcome: ScoredResponse | BadLine) -> dict[str, Any]:
+    def _record(self, item: Item, outcome: ScoredAnswer | BadLine) -> dict[str, Any]:
         if isinstance(outcome, BadLine):
             return _error_record(outcome)
         scores = outcome.to_dict()
@@ -314,7 +315,7 @@ class ScoringJob:
         if self.parts is not None and not held_back:
             try:
                 record["parts"] = [_part_record(part) for part in outcome.parts(self.parts)]
-            except OverBudget as error:
+            except BudgetExceededError as error:
                 record |= {"parts": [], "parts_refused": str(error)}
         return record
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from semtoken.core.results.generation import STATE_FIELDS
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.files.images import (
     MOST_BYTES,
     file_part,
@@ -29,7 +29,7 @@ Response: TypeAlias = "str | Sequence[int]"
 
 RESULT_FIELDS = (
     "uncertainty",
-    "log_score",
+    "log_confidence",
     "log_probability",
     "length_normalized_uncertainty",
     "neutral_only",
@@ -40,12 +40,18 @@ RESULT_FIELDS = (
     "signature",
     "question_known",
 )
-"""What a scored line gains beside `response`; the names are those of `ScoredResponse`."""
+"""What a scored line gains beside `response`; the names are those of `ScoredAnswer`."""
 HEADLINE_FIELDS = tuple(f"headline_{name}" for name in ("confidence", "sentence", "name", "value"))
 """What is written of the headline, before all else; scores by further methods are written after `score_`."""
 CALIBRATOR_FIELDS = (
-    *("chance", "chance_lower", "chance_upper", "chance_at_ends", "n_labels"),
-    *("decision", "reason", "promise", "calibrated_elsewhere"),
+    *(
+        "probability_correct",
+        "probability_correct_lower",
+        "probability_correct_upper",
+        "probability_correct_at_ends",
+        "n_labels",
+    ),
+    *("decision", "reason", "guarantee", "calibrated_elsewhere"),
 )
 """Fields that a calibrator adds to a scored line."""
 PART_FIELDS = (
@@ -84,7 +90,9 @@ class BadLine:
 
 
 def read_items(path: str | Path) -> Iterator[Item | BadLine]:
-    """The records of a file in order (`semtoken.support.files.record_files`); `InvalidInput` if it cannot be read."""
+    """The records of a file in order (`semtoken.support.files.record_files`); `InvalidInputError` if it cannot be
+    read.
+    """
     return map(item_of, read_records(place(path, "path")))
 
 
@@ -129,14 +137,14 @@ def item_of(record: Record) -> Item | BadLine:
         return BadLine(record.number, record.fault)
     try:
         return _item(record.number, record.fields)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         return BadLine(record.number, str(error))
 
 
 def _item(number: int, record: Mapping[str, Any]) -> Item:
     there = {name for name, value in record.items() if value is not None}
     if "error" in there and not {"prompt", "messages", "question"} & there:
-        raise InvalidInput(f"an earlier command could not use it: {record['error']}")
+        raise InvalidInputError(f"an earlier command could not use it: {record['error']}")
     carried = {name: value for name, value in record.items() if name not in REPLACED}
     asks = "question" in there and not {"prompt", "messages"} & there
     return Item(number, carried, _prompt(record), _response(record), asks)
@@ -145,24 +153,26 @@ def _item(number: int, record: Mapping[str, Any]) -> Item:
 def _prompt(record: Mapping[str, Any]) -> Prompt:
     there = [name for name in ("messages", "prompt", "question") if record.get(name) is not None]
     if {"prompt", "messages"} <= set(there):
-        raise InvalidInput("both 'prompt' and 'messages' are given; keep one")
+        raise InvalidInputError("both 'prompt' and 'messages' are given; keep one")
     if there[:1] == ["messages"]:
         messages = record["messages"]
         valid = isinstance(messages, list) and all(
             isinstance(message, dict) and "role" in message for message in messages
         )
         if not valid or not messages:
-            raise InvalidInput("'messages' must be a list of one or more objects with 'role' and 'content'")
+            raise InvalidInputError("'messages' must be a list of one or more objects with 'role' and 'content'")
         return list(messages)
     if not there:
         present = ", ".join(map(repr, record)) or "none"
-        raise InvalidInput(f"the field 'prompt' (or 'question', or 'messages') is missing; the fields are: {present}")
+        raise InvalidInputError(
+            f"the field 'prompt' (or 'question', or 'messages') is missing; the fields are: {present}"
+        )
     name = there[0]
     prompt = record[name]
     if not isinstance(prompt, str):
-        raise InvalidInput(f"{name!r} must be text, not {kind_of(prompt)}; chat messages go into 'messages'")
+        raise InvalidInputError(f"{name!r} must be text, not {kind_of(prompt)}; chat messages go into 'messages'")
     if not prompt.strip():
-        raise InvalidInput(f"the {name} is empty")
+        raise InvalidInputError(f"the {name} is empty")
     return prompt
 
 
@@ -172,4 +182,4 @@ def _response(record: Mapping[str, Any]) -> Response | None:
         return response
     if isinstance(response, list) and all(type(token) is int for token in response):
         return response
-    raise InvalidInput(f"'response' must be text or a list of token ids, not {kind_of(response)}")
+    raise InvalidInputError(f"'response' must be text or a list of token ids, not {kind_of(response)}")

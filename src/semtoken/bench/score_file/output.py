@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from semtoken.bench.score_file.lines import BadLine, Item
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
 from semtoken.support.files.record_files import PARQUET, convert_lines, format_of, read_records
 from semtoken.support.files.safe_files import (
@@ -43,8 +43,8 @@ def facts_path(target: Path) -> Path:
 def write_table(lines: Path, target: Path, facts: Mapping[str, Any]) -> None:
     """Turn scored lines into a CSV or Parquet file with the facts that made it.
 
-    `InvalidInput` if a field holds values of different kinds, or the file cannot be written; the lines stay as they
-    are.
+    `InvalidInputError` if a field holds values of different kinds, or the file cannot be written; the lines stay as
+    they are.
     """
     if format_of(target) == PARQUET:
         convert_lines(lines, target, {METADATA_KEY: dump_json(seal(facts))})
@@ -74,7 +74,7 @@ def _stored_facts(target: Path) -> bytes:
     try:
         metadata = require("pyarrow.parquet", extra="frames").read_metadata(target).metadata or {}
     except pyarrow.ArrowException as error:
-        raise InvalidInput(str(error)) from error
+        raise InvalidInputError(str(error)) from error
     return bytes(metadata[METADATA_KEY])
 
 
@@ -87,7 +87,7 @@ class LineWriter:
     checksums: IO[bytes] | None = None
 
     def write(self, lines: Iterable[bytes]) -> None:
-        """Append lines and make sure that they reach the disk; `InvalidInput` if they cannot be written."""
+        """Append lines and make sure that they reach the disk; `InvalidInputError` if they cannot be written."""
         batch = list(lines)
         with writing_errors(self.path):
             if self.checksums is not None:
@@ -131,7 +131,7 @@ class OutputFile:
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Raise an error if the output was made with other settings. Only names that both have are compared.
 
-        `InvalidInput` if the settings differ, or there are lines but no settings; the message says what to do.
+        `InvalidInputError` if the settings differ, or there are lines but no settings; the message says what to do.
         """
         if self._has_lines():
             check_same_settings(self._read_notes()[0], settings, self.path)
@@ -142,19 +142,19 @@ class OutputFile:
     def _read_notes(self) -> tuple[Mapping[str, Any], list[str]]:
         """The settings, and the checksum of each line."""
         if not self.settings_path.exists():
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.path} exists, but {self.settings_path.name}, which says how it was made, is not beside it. "
                 "Choose another output, or start from the beginning with --force."
             )
         try:
             data = self.settings_path.read_bytes()
         except OSError as error:
-            raise InvalidInput(f"{self.settings_path} cannot be read: {error.strerror or error}.") from error
+            raise InvalidInputError(f"{self.settings_path} cannot be read: {error.strerror or error}.") from error
         whole = data[: data.rfind(b"\n") + 1]  # a kill leaves the last write half done
         header, *batches = [line.value for line in json_lines(iter(whole.splitlines(keepends=True)))] or [None]
         valid = isinstance(header, dict) and all(isinstance(batch, list) for batch in batches)
         if not valid:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.settings_path} is damaged, so {self.path.name} cannot be checked. Choose another output, or "
                 "start from the beginning with --force."
             )
@@ -163,7 +163,7 @@ class OutputFile:
     def check_lines(self, items: Iterable[Item | BadLine]) -> int:
         """The number of complete lines, each unchanged and made from the input at its place.
 
-        `InvalidInput` if a line was changed or removed, or was made from another input line.
+        `InvalidInputError` if a line was changed or removed, or was made from another input line.
         """
         if not self._has_lines():
             return 0
@@ -173,7 +173,7 @@ class OutputFile:
         for count, line in enumerate(complete_lines(self.path), start=1):
             item = next(expected, None)
             if item is None:
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"{self.path} holds {count:,} lines or more, the input only {count - 1:,}: it was made from "
                     "another input. Choose another output, or start from the beginning with --force."
                 )
@@ -181,7 +181,7 @@ class OutputFile:
             if not fault and (count > len(noted) or noted[count - 1] != checksum(line)):
                 fault = "was changed after it was written, or a line before it was removed"
             if fault:
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"Line {count} of {self.path} {fault}. Choose another output, or start from the beginning with "
                     "--force."
                 )
@@ -191,7 +191,7 @@ class OutputFile:
     def appending(self, settings: Mapping[str, Any], *, overwrite: bool) -> Iterator[LineWriter]:
         """The file open for appending whole lines, a half-written last one cut off; one writer at a time.
 
-        `InvalidInput` if another run is writing to it, or it cannot be written.
+        `InvalidInputError` if another run is writing to it, or it cannot be written.
         """
         busy = f"Another run is writing to {self.path}. Wait for it, or choose another output."
         with (
@@ -214,14 +214,14 @@ class OutputFile:
 
 
 def check_same_settings(before: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
-    """Raise `InvalidInput` if two runs have different settings; the message names what differs."""
+    """Raise `InvalidInputError` if two runs have different settings; the message names what differs."""
     changed = [
         f"{name} was {json.dumps(before[name])}, now {json.dumps(now[name])}"
         for name in now
         if name in before and before[name] != now[name]
     ]
     if changed:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{path} was made with other settings: {'; '.join(changed)}. Run with the former settings, choose another "
             "output, or start from the beginning with --force."
         )

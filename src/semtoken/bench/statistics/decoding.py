@@ -9,23 +9,23 @@ import numpy as np
 
 from semtoken.bench.statistics.steps import Timings
 from semtoken.core import AnswerBatch, Scorer
-from semtoken.core.results import ScoredResponse
+from semtoken.core.results import ScoredAnswer
 from semtoken.errors import InvalidLogits
 from semtoken.methods.observers import Statistic
 from semtoken.methods.observers.steps import LOG_PROBABILITY, LOGITS, Best, Completion, Observer, Step, best
 from semtoken.methods.observers.table import PerStep
 from semtoken.models.base import Backend, Prompt
 from semtoken.models.prompt_ids import encode_prompts, in_batches_by_length
-from semtoken.stc import STC
+from semtoken.scored_model import ScoredModel
 from semtoken.support.arrays import FloatArray
 
 READING = "reading"
 """The name under which `Timings` keeps the seconds of a pass over answers that exist."""
 
 
-def backend_of(model: STC | Backend) -> Backend:
-    """The backend of an `STC`; a backend is returned as it is."""
-    return model.backend if isinstance(model, STC) else model
+def backend_of(model: ScoredModel | Backend) -> Backend:
+    """The backend of a `ScoredModel`; a backend is returned as it is."""
+    return model.backend if isinstance(model, ScoredModel) else model
 
 
 def read_by_length(
@@ -110,7 +110,7 @@ class TimedObserver(Observer):
 
 
 def watched_statistics(
-    model: STC | Backend,
+    model: ScoredModel | Backend,
     prompts: Sequence[Prompt],
     answers: Sequence[Sequence[int]],
     watches: Mapping[str, Statistic],
@@ -139,17 +139,18 @@ NORMALIZERS = "normalizers"
 
 
 def clustered_scores(
-    model: STC | Backend,
+    model: ScoredModel | Backend,
     prompts: Sequence[Prompt],
     answers: Sequence[Sequence[int]],
     scorers: Mapping[str, Scorer],
     timings: Timings,
     *,
     batch_size: int = 32,
-) -> dict[str, list[ScoredResponse]]:
+) -> dict[str, list[ScoredAnswer]]:
     """Score every answer by every scorer, from one teacher-forced pass: name of a scorer -> a response for each answer.
 
-    Up to rounding these are the scores that `STC.generate` gives while it generates the same answers. Seconds go to
+    Up to rounding these are the scores that `ScoredModel.generate` gives while it generates the same answers. Seconds
+    go to
     `READING`, `NORMALIZERS`, and for each scorer (see `semtoken.core.scorer_for`) its own to its name.
     `VocabularyMismatch` if a scorer has the vocabulary of another model; nothing was read.
     """
@@ -158,7 +159,7 @@ def clustered_scores(
         backend.check_vocabulary(scorer.vocabulary)
     observer = _ClusterScores(scorers, timings)
     order = read_by_length(backend, prompts, answers, [observer], timings, batch_size=batch_size)
-    responses: dict[str, list[ScoredResponse]] = {}
+    responses: dict[str, list[ScoredAnswer]] = {}
     places = {i: place for place, i in enumerate(order)}
     for name in scorers:
         with timings.measure(name):

@@ -17,7 +17,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
+from semtoken.errors import InvalidInputError, ModelError, SemtokenError, one_line_of
 from semtoken.methods import token_text
 from semtoken.methods.table import ENTAILMENT
 from semtoken.models.prompt_ids import in_batches_by_length, pad
@@ -183,7 +183,7 @@ class SimilarityModel:
 
     def __init__(self, cross_encoder: Any, *, batch_size: int = 64) -> None:
         if batch_size < 1:
-            raise InvalidInput(f"batch_size must be positive, got {batch_size}.")
+            raise InvalidInputError(f"batch_size must be positive, got {batch_size}.")
         if cross_encoder.num_labels != 1:
             raise ModelError(
                 f"The similarity model has {cross_encoder.num_labels} outputs; it must be a cross-encoder with one, "
@@ -255,7 +255,7 @@ class EntailmentModel:
 
     def __init__(self, model: Any, tokenizer: Any, *, batch_size: int = 64) -> None:
         if batch_size < 1:
-            raise InvalidInput(f"batch_size must be positive, got {batch_size}.")
+            raise InvalidInputError(f"batch_size must be positive, got {batch_size}.")
         self.model = model
         self.tokenizer = tokenizer
         self.batch_size = batch_size

@@ -37,7 +37,7 @@ from semtoken.bench.statistics.steps import (
 )
 from semtoken.choices import PTrueSpelling
 from semtoken.core.results.generation import Generation
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.observers.steps import Best, Completion, Observer
 from semtoken.methods.observers.table import LastStates
 from semtoken.models import base
@@ -45,7 +45,7 @@ from semtoken.models.base import Backend, Prompt
 from semtoken.models.probing.p_true import p_true_log_probs
 from semtoken.models.prompt_ids import encode_prompts, in_batches_by_length, prompt_text
 from semtoken.models.scores import AnswerScores
-from semtoken.stc import STC
+from semtoken.scored_model import ScoredModel
 from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.support.inputs import flag, instance, listed, real, text, whole
 
@@ -100,7 +100,7 @@ class AnswerSettings:
 
 
 def record_greedy(
-    model: STC | Backend,
+    model: ScoredModel | Backend,
     prompts: Sequence[base.Prompt],
     needs: Collection[str],
     decoding: AnswerSettings,
@@ -110,8 +110,9 @@ def record_greedy(
 ) -> list[Generation]:
     """Answer each prompt greedily, with log-probabilities, alternatives and STC scores from the same pass.
 
-    It fills those fields in `needs` that this pass can give; STC scores need a model with clusters and rules (`STC`).
-    The words of the `questions`, one for each prompt, do not count as new in an answer. Seconds go to `shared_prefix`,
+    It fills those fields in `needs` that this pass can give; STC scores need a model with clusters and rules
+    (`ScoredModel`). The words of the `questions`, one for each prompt, do not count as new in an answer. Seconds go to
+    `shared_prefix`,
     `greedy`, `likelihoods`, `alternatives`, `stc`, `stc_no_clustering` and `stc_no_prefix` of the timings.
     """
     backend = backend_of(model)
@@ -147,9 +148,11 @@ def _by_length(backend: Backend, prompts: Sequence[base.Prompt], batch_size: int
     return [encoded[i] for i in order], order
 
 
-def _scores(model: STC | Backend, step: RecordingStep, timings: Timings) -> AnswerScores:
-    if not isinstance(model, STC):
-        raise InvalidInput(f"{step.fills[0]} needs rules, and perhaps clusters: give an STC instead of its backend.")
+def _scores(model: ScoredModel | Backend, step: RecordingStep, timings: Timings) -> AnswerScores:
+    if not isinstance(model, ScoredModel):
+        raise InvalidInputError(
+            f"{step.fills[0]} needs rules, and perhaps clusters: give an STC instead of its backend."
+        )
     with timings.measure("loading"):  # the index of the vocabulary is made once
         return AnswerScores(model.scorer_of(replace(model.rules, **(step.rules or {}))))
 
@@ -223,7 +226,7 @@ def chosen_first(token: int, log_prob: float, best: IdArray, log_probs: FloatArr
 
 
 def record_samples(
-    model: STC | Backend,
+    model: ScoredModel | Backend,
     prompts: Sequence[base.Prompt],
     generations: Sequence[Generation],
     needs: Collection[str],
@@ -272,7 +275,7 @@ Statistics = Callable[[list[Generation]], list[Fields]]
 
 
 def record(
-    model: STC | Backend,
+    model: ScoredModel | Backend,
     questions: Sequence[str],
     *,
     prompts: Sequence[Prompt] | None = None,
@@ -289,7 +292,7 @@ def record(
     Parameters
     ----------
     model
-        A backend; with clusters and rules (`STC`) if STC scores are needed.
+        A backend; with clusters and rules (`ScoredModel`) if STC scores are needed.
     questions
         Bare questions: P(True), similarity and NLI models read them beside the answers.
     prompts
@@ -315,7 +318,7 @@ def record(
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         There is no question, or an empty one, or not one prompt for each; an unknown field in `needs`.
     MissingExtra
         A step needs a package that is not installed.
@@ -326,7 +329,9 @@ def record(
     wanted = listed(list(needs) if isinstance(needs, frozenset | set) else needs, "needs")
     fields = frozenset(text(name, "needs") for name in wanted)
     if not questions or len(given) != len(questions):
-        raise InvalidInput(f"There are {len(questions)} questions and {len(given)} prompts; each question needs one.")
+        raise InvalidInputError(
+            f"There are {len(questions)} questions and {len(given)} prompts; each question needs one."
+        )
     run = _Run(model, fields, decoding, timings or Timings(), progress)
     generations = run.answers(questions, given)
     for step, statistics in _statistics(run, nli, similarity, p_true_spelling):
@@ -338,7 +343,7 @@ def record(
 class _Run:
     """What the steps of one `record` share."""
 
-    model: STC | Backend
+    model: ScoredModel | Backend
     needs: frozenset[str]
     decoding: AnswerSettings
     timings: Timings
@@ -349,7 +354,9 @@ class _Run:
         add_statistics()  # those of files and packages that were loaded since
         unknown = self.needs - STEP_OF_FIELD.keys()
         if unknown:
-            raise InvalidInput(f"needs holds {', '.join(sorted(unknown))}; it can hold {', '.join(STEP_OF_FIELD)}.")
+            raise InvalidInputError(
+                f"needs holds {', '.join(sorted(unknown))}; it can hold {', '.join(STEP_OF_FIELD)}."
+            )
         object.__setattr__(self, "steps", steps_for(self.needs))
 
     def answers(self, questions: list[str], prompts: list[Prompt]) -> list[Generation]:

@@ -24,12 +24,12 @@ from semtoken.bench.statistics.pairs import (
     similarity_matrices,
     token_similarities,
 )
-from semtoken.core.results import ScoredResponse
+from semtoken.core.results import ScoredAnswer
 from semtoken.core.results.generation import LAYOUTS, Generation
 from semtoken.core.rules import ScoringRules
 from semtoken.methods import METHODS
 from semtoken.methods.observers import STATISTICS, Statistic
-from semtoken.methods.observers.method_scores import BOUNDED, log_score
+from semtoken.methods.observers.method_scores import BOUNDED, log_confidence
 from semtoken.methods.observers.steps import Readable
 from semtoken.support.text import did_you_mean
 
@@ -72,9 +72,9 @@ class RecordingStep:
     inside: frozenset[Readable] = frozenset()
     """For a step without `watch`: the data that it reads and that not every backend gives."""
 
-    def of_answer(self, answer: ScoredResponse, question: str) -> Fields:
+    def of_answer(self, answer: ScoredAnswer, question: str) -> Fields:
         """For a step with `rules`: the fields that a scored answer and its question fill."""
-        return {name: BOUNDED.get(name, log_score)(answer, question)[0] for name in self.fills}
+        return {name: BOUNDED.get(name, log_confidence)(answer, question)[0] for name in self.fills}
 
     @property
     def reads(self) -> frozenset[Readable]:

@@ -1,4 +1,4 @@
-"""How engines spell tokens and log-probabilities: the one reader of them, for payloads and for `score_top_logprobs`.
+"""How engines spell tokens and log-probabilities: the one reader of them, for replies and for `score_logprobs`.
 
 top_steps.py       TopToken, TopStep, StepList: plain records; untrusted values, checked; how many digits an
                    engine writes, and how far off each log-probability may be
@@ -10,7 +10,7 @@ checked_list.py    TopStep                      -> tokens and probabilities, che
 listed_names.py    lists of best tokens         -> a vocabulary, where no tokenizer is known
 placing.py         the text of a message + steps -> where the steps spell it
 
-Enter by `as_top_steps` with any list that an engine gave; payload shapes call the readers in spellings.py.
+Enter by `as_top_steps` with any list that an engine gave; reply shapes call the readers in spellings.py.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from semtoken.core.engine_tokens.top_steps import (
     is_given,
     is_own,
 )
-from semtoken.errors import InvalidInput, InvalidLogits, VocabularyMismatch
+from semtoken.errors import InvalidInputError, InvalidLogits, VocabularyMismatch
 
 OVERFULL = 1.05  # a list whose probabilities add up to more holds no probabilities
 OUTSIDE = 0.01  # probability beyond the vocabulary; rows that pad a model's head get next to none
@@ -160,8 +160,9 @@ class ListReader:
     def add(self, steps: Sequence[TopStep]) -> int:
         """Read and check the next steps; returns the number of the first of them.
 
-        `InvalidInput` if a chosen token is unknown or not clear, `InvalidLogits` if a log-probability is NaN or above
-        0 or the probabilities add up to more than 1, `VocabularyMismatch` if the id and the name of a token disagree.
+        `InvalidInputError` if a chosen token is unknown or not clear, `InvalidLogits` if a log-probability is NaN or
+        above 0 or the probabilities add up to more than 1, `VocabularyMismatch` if the id and the name of a token
+        disagree.
         """
         first = len(self.steps)
         check_numbers(steps, first)
@@ -356,15 +357,15 @@ def _chosen_ids(step: TopStep, meant: NameMatches, position: int) -> tuple[int, 
         return candidates  # if special tokens were listed by id, one of them might be the chosen one
     if not candidates:
         raise not_in_vocabulary(token, position)
-    raise InvalidInput(
+    raise InvalidInputError(
         f"The token chosen at step {position}, {token.name}, may be any of {len(candidates)} tokens of the "
         f"vocabulary. {ASK_FOR_IDS}"
     )
 
 
-def not_in_vocabulary(token: TopToken, position: int) -> InvalidInput:
+def not_in_vocabulary(token: TopToken, position: int) -> InvalidInputError:
     """The error for a chosen token whose name fits none."""
-    return InvalidInput(
+    return InvalidInputError(
         f"The token chosen at step {position}, {token.name}, is not in the vocabulary. A special "
         f"token, or the vocabulary of another model? {ASK_FOR_IDS}"
     )

@@ -27,7 +27,7 @@ from semtoken.core.engine_tokens.top_steps import (
     entries_of,
     is_unnamed,
 )
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 SpellingRule: TypeAlias = Callable[[str], str]
 """The text of a token -> how it is spelled, "" for one that is spelled like no other."""
@@ -239,8 +239,8 @@ class NameReader:
         """Read and check the next steps; returns the number of the first one that was read.
 
         That is 0 where they tell how all names are to be read: then all steps are read once more, so that their order
-        does not matter. `InvalidInput` if a chosen token has an id and no text, `InvalidLogits` if a log-probability is
-        NaN or above 0, or the probabilities add up to more than 1.
+        does not matter. `InvalidInputError` if a chosen token has an id and no text, `InvalidLogits` if a
+        log-probability is NaN or above 0, or the probabilities add up to more than 1.
         """
         first = len(self.steps)
         check_numbers(steps, first)
@@ -271,7 +271,7 @@ class NameReader:
         if chosen is None and not names.naming.texts and all(name[0] is not None for name in step.names):
             chosen = names.without_name(own[0])  # lists of ids
         if chosen is None:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"The token chosen at step {position} is named by its id alone, {own[0]}. Say whose ids "
                 "these are: name the model, or its tokenizer."
             )

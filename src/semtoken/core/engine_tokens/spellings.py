@@ -36,7 +36,7 @@ from semtoken.core.engine_tokens.top_steps import (
     log_prob_or_none,
     optional,
 )
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.arrays import as_ids
 from semtoken.support.inputs import listed
 
@@ -102,7 +102,7 @@ def steps_from_items(items: Any, where: str) -> StepList:
     """The steps in chat items `{token, logprob, bytes, top_logprobs}`, or with other engines' names of these fields.
 
     Those are `TEXT`, `ID`, `NUMBER` and `BEST`; llama.cpp may give probabilities, `prob` and `top_probs`.
-    `InvalidInput` says where a field is missing or of the wrong kind; `InvalidLogits` if a number is no
+    `InvalidInputError` says where a field is missing or of the wrong kind; `InvalidLogits` if a number is no
     log-probability.
     """
     listed = as_list(items, where)
@@ -124,7 +124,7 @@ def _item(value: Any, where: str) -> tuple[TopStep, bool]:
         return usual[0], False
     item = as_object(value, where)
     if not OF_A_TOKEN.intersection(item):
-        raise InvalidInput(f"{where} names no token: its fields are {', '.join(map(repr, item)) or 'none'}.")
+        raise InvalidInputError(f"{where} names no token: its fields are {', '.join(map(repr, item)) or 'none'}.")
     top = _first(item, BEST)
     if isinstance(top, Mapping):
         top = [{"token": str(name), "logprob": number} for name, number in top.items()]
@@ -179,8 +179,8 @@ class _WrittenNames:
     def of(self, texts: list[Any], written: list[Any]) -> tuple[Name, ...]:
         """The names of tokens by their texts, and bytes (or null) or pairs of bytes and id.
 
-        `InvalidInput`, `TypeError` or `ValueError` if a text is none, an id is none from 0 on, or bytes are no list of
-        bytes.
+        `InvalidInputError`, `TypeError` or `ValueError` if a text is none, an id is none from 0 on, or bytes are no
+        list of bytes.
         """
         known = list(map(self._known.get, texts))
         if all(known) and list(map(_FIRST, known)) == written:  # type: ignore[arg-type]
@@ -326,14 +326,14 @@ def _triple(value: Any, where: str) -> TopToken:
 def _dict_step(entries: Mapping[Any, Any], chosen: Any, where: str) -> TopStep:
     """VLLM's step: log-probabilities (or objects with `logprob`) by id or text; the first is the chosen token's."""
     if not entries:
-        raise InvalidInput(f"{where} is empty.")
+        raise InvalidInputError(f"{where} is empty.")
     top = {_key(key): _dict_entry(_key(key), value, f"{where}[{key!r}]") for key, value in entries.items()}
     first = next(iter(top))
     if chosen is None and isinstance(first, str):
-        raise InvalidInput(f"{where} does not say which token was chosen: the order of strings does not.")
+        raise InvalidInputError(f"{where} does not say which token was chosen: the order of strings does not.")
     key = first if chosen is None else _key(chosen)
     if key not in top:
-        raise InvalidInput(f"{where}: the chosen token {chosen!r} is not among its entries.")
+        raise InvalidInputError(f"{where}: the chosen token {chosen!r} is not among its entries.")
     return TopStep(top[key], tuple(top.values()))
 
 
@@ -368,7 +368,7 @@ def as_top_steps(steps: Any, token_ids: Sequence[int] | None = None) -> list[Top
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         An entry has none of these forms, or does not say which token was chosen.
     InvalidLogits
         A number is no log-probability.
@@ -378,7 +378,7 @@ def as_top_steps(steps: Any, token_ids: Sequence[int] | None = None) -> list[Top
     entries = _as_list(steps)
     ids: list[Any] = [None] * len(entries) if token_ids is None else as_ids(token_ids)
     if len(ids) != len(entries):
-        raise InvalidInput(f"There are {len(entries)} steps and {len(ids)} token ids; each step needs one.")
+        raise InvalidInputError(f"There are {len(entries)} steps and {len(ids)} token ids; each step needs one.")
     pairs = enumerate(zip(entries, ids, strict=True))
     step_list = _step_list(_step(step, chosen, f"steps[{i}]") for i, (step, chosen) in pairs)
     if step_list.problem is not None:
@@ -387,12 +387,14 @@ def as_top_steps(steps: Any, token_ids: Sequence[int] | None = None) -> list[Top
 
 
 def with_ids(steps: Sequence[TopStep], ids: Sequence[int | None]) -> tuple[TopStep, ...]:
-    """The steps with their tokens' ids, given separately (None: not known); `InvalidInput` if a step names another."""
+    """The steps with their tokens' ids, given separately (None: not known); `InvalidInputError` if a step names
+    another.
+    """
     named_steps: list[TopStep] = []
     for i, (step, token) in enumerate(zip(steps, ids, strict=True)):
         (known, text, spelled), *others = step.names
         if known not in (None, token) and token is not None:
-            raise InvalidInput(f"Step {i} chose token {known}, and token_ids say {token}.")
+            raise InvalidInputError(f"Step {i} chose token {known}, and token_ids say {token}.")
         named_steps.append(step if token is None else step.renamed([(token, text, spelled), *others]))
     return tuple(named_steps)
 
@@ -401,7 +403,7 @@ def _as_list(steps: Any) -> list[Any]:
     content = steps.get("content") if isinstance(steps, Mapping) else getattr(steps, "content", None)
     entries = steps if content is None else content
     if entries is None or isinstance(entries, str | bytes | Mapping) or not hasattr(entries, "__iter__"):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"The steps must be a list with one entry a token, got {type(entries).__name__}. If the reply has no "
             "log-probabilities, ask for them (`logprobs`, `top_logprobs`); some servers leave them out silently."
         )
@@ -418,7 +420,7 @@ def _step(step: Any, chosen: Any, where: str) -> tuple[TopStep, bool]:
         return _tuple_step(step, where)
     item = _plain_item(step)
     if not _is_item(item):
-        raise InvalidInput(f"{where} has none of the known forms ({KNOWN_FORMS}): {type(step).__name__}.")
+        raise InvalidInputError(f"{where} has none of the known forms ({KNOWN_FORMS}): {type(step).__name__}.")
     return _item(item, where)
 
 
@@ -442,4 +444,6 @@ def _tuple_step(step: Sequence[Any], where: str) -> tuple[TopStep, bool]:
         return _triples(step[0], step[1], f"{where}[0]", f"{where}[1]")
     if len(step) == 3 and not isinstance(step[0], tuple | list):
         return _triples(step, None, where, where)
-    raise InvalidInput(f"{where} has none of the known forms ({KNOWN_FORMS}): it does not say which token was chosen.")
+    raise InvalidInputError(
+        f"{where} has none of the known forms ({KNOWN_FORMS}): it does not say which token was chosen."
+    )

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.clustering.tokenizers import REPLACEMENT
-from semtoken.errors import InvalidInput, InvalidLogits
+from semtoken.errors import InvalidInputError, InvalidLogits
 from semtoken.support.arrays import FloatArray
 
 NOT_GIVEN = -9999.0
@@ -214,35 +214,39 @@ def is_object(value: Any) -> bool:
 
 
 def as_object(value: Any, where: str) -> Mapping[str, Any]:
-    """Return a value that must be a JSON object; raise `InvalidInput` if it is none."""
+    """Return a value that must be a JSON object; raise `InvalidInputError` if it is none."""
     if is_object(value):
         return value  # type: ignore[no-any-return]
     raise _not("an object", value, where)
 
 
 def as_list(value: Any, where: str) -> Sequence[Any]:
-    """Return a value that must be a JSON array; raise `InvalidInput` if it is none."""
+    """Return a value that must be a JSON array; raise `InvalidInputError` if it is none."""
     if isinstance(value, list | tuple):
         return value
     raise _not("a list", value, where)
 
 
 def as_text(value: Any, where: str) -> str:
-    """Return a value that must be a JSON string; raise `InvalidInput` if it is none."""
+    """Return a value that must be a JSON string; raise `InvalidInputError` if it is none."""
     if isinstance(value, str):
         return value
     raise _not("text", value, where)
 
 
 def as_id(value: Any, where: str) -> int:
-    """Return a value that must be a token id or an index, a whole number of at least 0; raise `InvalidInput` if not."""
+    """Return a value that must be a token id or an index, a whole number of at least 0; raise `InvalidInputError` if
+    not.
+    """
     if isinstance(value, int | SupportsIndex) and not isinstance(value, bool) and operator.index(value) >= 0:
         return operator.index(value)
     raise _not("an integer from 0", value, where)
 
 
 def as_bytes(value: Any, where: str) -> bytes:
-    """Convert bytes, or a JSON array of numbers from 0 to 255, to bytes; raise `InvalidInput` for anything else."""
+    """Convert bytes, or a JSON array of numbers from 0 to 255, to bytes; raise `InvalidInputError` for anything
+    else.
+    """
     if isinstance(value, bytes):
         return value
     try:
@@ -255,7 +259,7 @@ def as_log_prob(value: Any, where: str) -> float:
     """Return a value that must be a natural log of a probability, which may be minus infinity.
 
     Above 0 by no more than rounding (`ABOVE_ZERO`) it becomes 0; `InvalidLogits` if it is NaN or above that,
-    `InvalidInput` if it is no number.
+    `InvalidInputError` if it is no number.
     """
     if isinstance(value, float) and math.isnan(value):
         raise InvalidLogits(f"{where} must be a log-probability, at most 0. Got nan instead.")
@@ -276,7 +280,7 @@ def log_prob_or_none(value: Any, where: str) -> float | None:
 
 
 def as_number(value: Any, where: str) -> float:
-    """Return a value that must be a JSON number other than NaN; raise `InvalidInput` if it is none."""
+    """Return a value that must be a JSON number other than NaN; raise `InvalidInputError` if it is none."""
     if type(value) is float and value == value:
         return value
     if isinstance(value, float | int | SupportsFloat) and not isinstance(value, bool):
@@ -299,9 +303,9 @@ def text_or_empty(value: Any, where: str) -> str:
     return "" if value is None else as_text(value, where)
 
 
-def _not(wanted: str, value: Any, where: str) -> InvalidInput:
+def _not(wanted: str, value: Any, where: str) -> InvalidInputError:
     shown = repr(value) if isinstance(value, int | float | str | None) else type(value).__name__
-    return InvalidInput(f"{where} must be {wanted}. Got {shown[:80]} instead.")
+    return InvalidInputError(f"{where} must be {wanted}. Got {shown[:80]} instead.")
 
 
 ROUNDING = 1e-5

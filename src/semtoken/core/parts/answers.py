@@ -26,7 +26,7 @@ _ENDS: tuple[Ending, ...] = ("number", "digits", "quote", "array")
 
 
 class AnswerWithTokens(Protocol):
-    """The interface of answers whose parts can be scored; `ScoredResponse` has it."""
+    """The interface of answers whose parts can be scored; `ScoredAnswer` has it."""
 
     @property
     def text(self) -> str:

@@ -22,7 +22,7 @@ from pygments.util import ClassNotFound
 from semtoken.core.parts import lexing
 from semtoken.core.parts.lexing import Token
 from semtoken.core.parts.part import Budget, FoundPart
-from semtoken.errors import InvalidInput, OverBudget
+from semtoken.errors import BudgetExceededError, InvalidInputError
 
 DEFAULT_LANGUAGE = "python"
 LONGEST_HERE = 2_000
@@ -50,13 +50,13 @@ def lexer_name(language: str) -> str | None:
 
 
 def check_language(language: str) -> None:
-    """Raise `InvalidInput` for a language that Pygments does not know."""
+    """Raise `InvalidInputError` for a language that Pygments does not know."""
     if not isinstance(language, str) or lexer_name(language) is None:
-        raise InvalidInput(f"Pygments knows no language {language!r}. Use one of the names in its list of lexers.")
+        raise InvalidInputError(f"Pygments knows no language {language!r}. Use one of the names in its list of lexers.")
 
 
 def tokens_of(pieces: Sequence[tuple[str, str]], budget: Budget) -> Iterator[Iterator[lexing.Token]]:
-    """The names and literals of pieces of code, each with its language; `InvalidInput` if a lexer fails on it."""
+    """The names and literals of pieces of code, each with its language; `InvalidInputError` if a lexer fails on it."""
     elsewhere = [
         number
         for number, (language, code) in enumerate(pieces)
@@ -97,18 +97,20 @@ def _elsewhere(pieces: Sequence[tuple[str, str]], budget: Budget) -> list[list[l
     except subprocess.TimeoutExpired:
         budget.timed_out()
     except OSError as error:
-        raise OverBudget(f"Code like this is read in a process of its own, which cannot start: {error}.") from error
+        raise BudgetExceededError(
+            f"Code like this is read in a process of its own, which cannot start: {error}."
+        ) from error
     token_lists: list[list[lexing.Token] | str] = [] if done.returncode else json.loads(done.stdout)
     if done.returncode or "MemoryError" in token_lists:
-        raise OverBudget("Reading its code takes too much memory.")
+        raise BudgetExceededError("Reading its code takes too much memory.")
     for (language, _), tokens in zip(pieces, token_lists, strict=True):
         if isinstance(tokens, str):
             raise _lexer_error(language, tokens)
     return [tokens for tokens in token_lists if not isinstance(tokens, str)]
 
 
-def _lexer_error(language: str, error: str) -> InvalidInput:
-    return InvalidInput(f"Pygments' lexer of {lexer_name(language)} fails on this code: {error}.")
+def _lexer_error(language: str, error: str) -> InvalidInputError:
+    return InvalidInputError(f"Pygments' lexer of {lexer_name(language)} fails on this code: {error}.")
 
 
 _FENCE = re.compile(r"^[ \t]*```[ \t]*([\w+#.-]*)", re.M)
@@ -118,7 +120,7 @@ _CALL = re.compile(r"\s*\(")
 def find_identifiers(text: str, language: str | None = None, budget: Budget | None = None) -> Iterator[FoundPart]:
     """Names, calls and literals of the fenced code in a text, or of all of it; each name once, where it is first used.
 
-    `language` is one that Pygments knows (else `InvalidInput`); default: what each fence says, else Python.
+    `language` is one that Pygments knows (else `InvalidInputError`); default: what each fence says, else Python.
     """
     budget = budget or Budget(text)
     if language is not None:

@@ -13,7 +13,7 @@ from semtoken.core.parts.json_values import JsonPlace, JsonText, JsonValue, all_
 from semtoken.core.parts.part import Budget, Ending, FoundPart, Part, PartEquality
 from semtoken.core.parts.prose import is_figure, is_reference
 from semtoken.core.scored_token import Flag
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 NEARLY_JSON = Flag("nearly_json", "This is not written as JSON; the value is shown as it stands.")
 SHORT = 3
@@ -39,7 +39,7 @@ def find_fields(
     """Find the values to score among the JSON values of a text, if asked for also keys, and whole objects and arrays.
 
     The JSON Schema, of the whole value, tells types and enums. `call` is the number of the tool call that the values
-    belong to, and paths begin at `below`. `OverBudget` if paths or members are too many to be listed.
+    belong to, and paths begin at `below`. `BudgetExceededError` if paths or members are too many to be listed.
     """
     budget = budget or Budget(text)
     scalars = document.scalars if containers else []
@@ -103,7 +103,7 @@ def _container(
 
 
 def subschema(schema: Mapping[str, Any] | None, pointer: str) -> Mapping[str, Any]:
-    """The part of a schema for the value at a pointer, empty if none; `InvalidInput` for a broken reference."""
+    """The part of a schema for the value at a pointer, empty if none; `InvalidInputError` for a broken reference."""
     if schema is None:
         return {}
     current: Any = schema
@@ -139,7 +139,7 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
         if len(others) != 1:
             return schema
         schema = others[0]
-    raise InvalidInput("The schema's references go round in a circle.")
+    raise InvalidInputError("The schema's references go round in a circle.")
 
 
 def _target(root: Mapping[str, Any], reference: str) -> Any:
@@ -147,7 +147,7 @@ def _target(root: Mapping[str, Any], reference: str) -> Any:
     for name in reference.split("/")[1:]:
         name = unescaped_name(name)
         if not isinstance(target, Mapping) or name not in target:
-            raise InvalidInput(f"The schema refers to {reference!r}, which it does not hold.")
+            raise InvalidInputError(f"The schema refers to {reference!r}, which it does not hold.")
         target = target[name]
     return target
 
@@ -320,7 +320,7 @@ class CallConfidence:
 def call_confidences(parts: Iterable[Part]) -> list[CallConfidence]:
     """The confidence of each tool call, from `answer.parts(by="tool_call")`.
 
-    It is no chance of being right: `semtoken calibrate` makes one of it, as of any number.
+    It is not a probability of being right: `semtoken calibrate` makes one of it, as of any number.
     """
     calls: dict[int, list[Part]] = {}
     for part in parts:

@@ -43,7 +43,7 @@ from semtoken.core.parts.prose import (
     without_thinking,
 )
 from semtoken.core.scored_token import NO_MEANING
-from semtoken.errors import InvalidInput, OverBudget, one_line_of
+from semtoken.errors import BudgetExceededError, InvalidInputError, one_line_of
 from semtoken.support.inputs import flag, listed, one_of, shown, whole
 from semtoken.support.inputs import text as text_option
 
@@ -103,12 +103,12 @@ def parts_of(
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         An unknown `by` or `equality`, `meaning` of an answer that was scored without clusters, a finder that gives no
         ranges of the text, or a schema that is none.
     MissingExtra
         A library that splits text is not installed.
-    OverBudget
+    BudgetExceededError
         The answer is too long, or its parts are too many or take too much time or memory.
     """
     _check_options(answer, equality, language, text, keys, containers, constrained)
@@ -117,7 +117,7 @@ def parts_of(
     shift, aligned = _place_of(text, tokens.text)
     said = tokens.text if text is None else text
     if equality == "meaning" and np.isnan(tokens.meaning).any():
-        raise InvalidInput(NO_MEANING)
+        raise InvalidInputError(NO_MEANING)
     budget = Budget(said, max_characters=max_characters, max_seconds=max_seconds)
     most = whole(max_parts, "max_parts", low=0)
     found_parts, complete, missing = _find_kind(
@@ -126,7 +126,7 @@ def parts_of(
     parts = Parts()
     for found_part in found_parts:
         if len(parts) == most:
-            raise OverBudget(f"It has more than {most:,} parts of this kind.")
+            raise BudgetExceededError(f"It has more than {most:,} parts of this kind.")
         own = tokens.prose if found_part.equality == "meaning" else found_part.equality
         found_part = replace(found_part, equality=equality or own)
         if not aligned or UNALIGNED in found_part.flags:
@@ -142,14 +142,14 @@ def parts_of(
 
 def least_sure_field(answer: AnswerWithTokens) -> Part | None:
     """The field of least confidence of an answer that is JSON, behind its thinking; None where there is no field, and
-    where the JSON is too long to be read (`OverBudget`).
+    where the JSON is too long to be read (`BudgetExceededError`).
     """
     said = without_thinking(answer.text)
     if not is_json(said):
         return None
     try:
         fields = parts_of(replace(answer_tokens(answer), text=said), "field")
-    except OverBudget:
+    except BudgetExceededError:
         return None
     known = [field for field in fields if field.confidence is not None]
     return min(known, key=lambda field: field.confidence or 0.0, default=None)
@@ -160,7 +160,7 @@ def _check_options(
 ) -> None:
     """Refuse options that are none."""
     if not all(hasattr(answer, name) for name in ("text", "starts" if isinstance(answer, AnswerTokens) else "tokens")):
-        raise InvalidInput(f"'answer' must be a scored answer, got {shown(answer)}.")
+        raise InvalidInputError(f"'answer' must be a scored answer, got {shown(answer)}.")
     if equality is not None:
         one_of("equality", equality, get_args(PartEquality))
     for name, value in (("language", language), ("text", text)):
@@ -207,7 +207,9 @@ def _find_kind(
             document = find_json(text, budget)
             fields = find_fields(text, document, schema, keys=keys, containers=containers, budget=budget)
             return fields, document.complete, missing_fields(document, schema, budget)
-    raise InvalidInput(f"by must be a function or one of {', '.join(get_args(PartKind))}. Got {shown(by)} instead.")
+    raise InvalidInputError(
+        f"by must be a function or one of {', '.join(get_args(PartKind))}. Got {shown(by)} instead."
+    )
 
 
 def _calls_of_server(calls: Any) -> list[ToolCall]:
@@ -217,7 +219,9 @@ def _calls_of_server(calls: Any) -> list[ToolCall]:
         try:
             name, arguments = (call.name, call.arguments) if isinstance(call, ToolCall) else call
         except (TypeError, ValueError) as error:
-            raise InvalidInput(f"A tool call is a name and its arguments as JSON text. Got {shown(call)}.") from error
+            raise InvalidInputError(
+                f"A tool call is a name and its arguments as JSON text. Got {shown(call)}."
+            ) from error
         tool_calls.append(ToolCall(text_option(name, "name"), text_option(arguments, "arguments")))
     return tool_calls
 
@@ -229,25 +233,29 @@ def _by_finder(finder: Finder, text: str) -> Iterator[FoundPart]:
             start, end = whole(first, "start"), whole(last, "end")
             kind = str(label[0]) if label else "span"
         except Exception as error:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"A finder gives (start, end) or (start, end, label). Got {shown(given)} instead."
             ) from error
         if not 0 <= start <= end <= len(text):
-            raise InvalidInput(f"A finder gave the range {start}..{end} of a text of {len(text)} characters.")
+            raise InvalidInputError(f"A finder gave the range {start}..{end} of a text of {len(text)} characters.")
         yield FoundPart(start, end, kind, "surface")
 
 
 def as_schema(schema: Any) -> Mapping[str, Any] | None:
-    """The JSON Schema in a user's dict or Pydantic model; `InvalidInput` if it is neither or the model gives none."""
+    """The JSON Schema in a user's dict or Pydantic model; `InvalidInputError` if it is neither or the model gives
+    none.
+    """
     if schema is None or isinstance(schema, Mapping):
         return schema
     describe = getattr(schema, "model_json_schema", None)
     try:
         described = describe() if callable(describe) else None
     except Exception as error:  # whatever Pydantic raises of a model with fields that JSON has not
-        raise InvalidInput(f"This model has no JSON Schema: {one_line_of(error)}") from error
+        raise InvalidInputError(f"This model has no JSON Schema: {one_line_of(error)}") from error
     if not isinstance(described, Mapping):
-        raise InvalidInput(f"schema must be a JSON Schema as a dict, or a Pydantic model. Got {shown(schema)} instead.")
+        raise InvalidInputError(
+            f"schema must be a JSON Schema as a dict, or a Pydantic model. Got {shown(schema)} instead."
+        )
     return described
 
 

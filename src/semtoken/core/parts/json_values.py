@@ -16,7 +16,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, Literal
 
 from semtoken.core.parts.part import Budget
-from semtoken.errors import OverBudget
+from semtoken.errors import BudgetExceededError
 
 JsonKind = Literal["string", "number", "boolean", "null", "object", "array", "key"]
 
@@ -368,6 +368,6 @@ def is_json(text: str) -> bool:
         pass
     try:
         document = find_json(text) if text.lstrip().startswith("{") else JsonText()
-    except OverBudget:
+    except BudgetExceededError:
         return False
     return document.end is not None and not text[document.end :].strip()

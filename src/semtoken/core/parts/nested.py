@@ -15,7 +15,8 @@ def nested(text: str, known: Mapping[str, Any]) -> Any:
     `known` has what to put there by JSON Pointer (RFC 6901); None stands for what it lacks. It is the JSON of
     `semtoken.core.parts`, without the text or the code fence around it, and as far as it goes where it was cut off.
     Entries of `known` that the text lacks, such as fields that a schema asks for, are added to their objects.
-    Where an object names a field twice, the last one counts, as for `json.loads`. `OverBudget` if it takes too long.
+    Where an object names a field twice, the last one counts, as for `json.loads`. `BudgetExceededError` if it takes too
+    long.
     """
     budget = Budget(text)
     values = sorted(find_json(text, budget).values, key=lambda value: value.start)

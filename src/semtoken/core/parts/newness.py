@@ -131,7 +131,7 @@ def new_word_confidence(answer: AnswerWithTokens, question: str = "") -> float |
     """Geometric mean in [0, 1] of the confidences of the words of an answer that are new; None without such words.
 
     The confidence of a word is the product over its tokens, by the answer's own rules. Words of the question do not
-    count; without it all content words do. A ranking, not a chance.
+    count; without it all content words do. A ranking, not a probability.
     """
     spans = new_words(answer.text, question)
     if not spans:

@@ -2,7 +2,7 @@
 
 Every finder reads a text once, so that its work grows as the text does. What they give may still grow faster: each
 field carries its path, and an object within a hundred others is part of all of them. `Budget` counts this and looks at
-the clock, and ends the work with `OverBudget`: no text, whoever wrote it, holds up anybody else.
+the clock, and ends the work with `BudgetExceededError`: no text, whoever wrote it, holds up anybody else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from semtoken.core.scored_token import Flag
-from semtoken.errors import OverBudget
+from semtoken.errors import BudgetExceededError
 from semtoken.support.arrays import BoolArray, FloatArray, IdArray
 from semtoken.support.inputs import real, whole
 from semtoken.support.text import card, element, note, number, shortened, table, with_bounds, with_noun
@@ -163,7 +163,7 @@ class Part:
     as certain in the confidence."""
     choices: Mapping[str, float] | None = None
     """Probability of each allowed value of an enum or a boolean, normalised over them (`semtoken.models.probing`)."""
-    allowed_mass: float | None = None
+    option_mass: float | None = None
     """The total of `choices` before normalising, in [0, 1]: small where the model wanted to write something else."""
 
     def __repr__(self) -> str:
@@ -260,7 +260,7 @@ bytes or a microsecond."""
 
 
 class Budget:
-    """The steps and the time left for finding the parts of one text; `OverBudget` if it is too long."""
+    """The steps and the time left for finding the parts of one text; `BudgetExceededError` if it is too long."""
 
     def __init__(self, text: str, *, max_characters: Any = MAX_CHARACTERS, max_seconds: Any = MAX_SECONDS) -> None:
         most = whole(max_characters, "max_characters", low=0)
@@ -268,13 +268,15 @@ class Budget:
         self._end = time.monotonic() + self._seconds
         self._steps = STEPS + STEPS_PER_CHARACTER * len(text)
         if len(text) > most:
-            raise OverBudget(f"The text has {len(text):,} characters; parts are looked for in {most:,} at most.")
+            raise BudgetExceededError(
+                f"The text has {len(text):,} characters; parts are looked for in {most:,} at most."
+            )
 
     def spend(self, steps: int = 1) -> None:
-        """Subtract some steps; raise `OverBudget` if no steps or no time are left."""
+        """Subtract some steps; raise `BudgetExceededError` if no steps or no time are left."""
         self._steps -= steps
         if self._steps < 0:
-            raise OverBudget("Its parts are too many or too deeply nested for a text of this length.")
+            raise BudgetExceededError("Its parts are too many or too deeply nested for a text of this length.")
         if time.monotonic() > self._end:
             self.timed_out()
 
@@ -284,5 +286,5 @@ class Budget:
         return max(self._end - time.monotonic(), math.ulp(1.0))
 
     def timed_out(self) -> NoReturn:
-        """Raise `OverBudget`, saying that the time is over."""
-        raise OverBudget(f"Its parts could not be found within {self._seconds:g} seconds.")
+        """Raise `BudgetExceededError`, saying that the time is over."""
+        raise BudgetExceededError(f"Its parts could not be found within {self._seconds:g} seconds.")

@@ -14,7 +14,7 @@ from typing import Any
 
 from semtoken.clustering.vocabulary import is_function_word, plain_word
 from semtoken.core.parts.part import Budget, FoundPart, PartEquality
-from semtoken.errors import OverBudget
+from semtoken.errors import BudgetExceededError
 from semtoken.support.extras import require
 from semtoken.support.text import thinking_end
 
@@ -57,7 +57,7 @@ def words(text: str, budget: Budget | None = None) -> list[tuple[int, int]]:
     """Character ranges of the words of a text, as Unicode's annex 29 has them.
 
     In scripts without blanks between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese) they come from ICU's
-    dictionaries. `OverBudget` if the text is too long, or takes too long.
+    dictionaries. `BudgetExceededError` if the text is too long, or takes too long.
     """
     budget = budget or Budget(text)
     boundary, letter, *_ = _patterns()
@@ -192,7 +192,7 @@ def phrases(text: str) -> list[tuple[int, int]]:
     text = without_thinking(text)
     try:
         return [(phrase.start, phrase.end) for phrase in find_phrases(text, Budget(text))]
-    except OverBudget:
+    except BudgetExceededError:
         return [(0, len(text))]
 
 

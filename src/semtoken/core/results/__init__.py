@@ -19,7 +19,7 @@ from semtoken.core.results.responses import (
     Answers,
     Decision,
     Running,
-    ScoredResponse,
+    ScoredAnswer,
     TokensLater,
     to_frame,
 )
@@ -36,7 +36,7 @@ __all__ = [
     "HiddenState",
     "MassShares",
     "Running",
-    "ScoredResponse",
+    "ScoredAnswer",
     "ScoredToken",
     "Source",
     "TokensLater",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from semtoken.core.results.responses import ScoredResponse
+    from semtoken.core.results.responses import ScoredAnswer
 
 KEY = "semtoken"
 """The key of the block in every choice; `semtoken.web.block` says what is in it."""
@@ -16,9 +16,9 @@ _OTHER_FIELDS = ("provider_specific_fields", "model_extra", "additional_kwargs")
 """Where clients keep fields that they do not know."""
 
 
-def numbers_of(answer: ScoredResponse) -> dict[str, Any]:
+def numbers_of(answer: ScoredAnswer) -> dict[str, Any]:
     """The numbers of an answer, and the preset that they are by, as a block has them."""
-    lower, upper = answer.uncertainty_bounds
+    lower, upper = answer.sequence_uncertainty_interval
     return {
         "headline": answer.numbers_to_dict()["headline"],
         "uncertainty": answer.uncertainty,

@@ -46,14 +46,15 @@ def mark_phrases(text: str, doubtful: Sequence[Part]) -> Html:
 
 
 def calibration_lines(
-    chance: float | None, bounds: tuple[float, float] | None, verdict: str, promise: str
+    probability_correct: float | None, bounds: tuple[float, float] | None, verdict: str, guarantee: str
 ) -> Iterator[Html]:
-    """A paragraph with the verdict and its promise, and one with the chance; none for what is not known."""
+    """A paragraph with the verdict and its guarantee, and one with the probability; none for what is not known."""
     if verdict:
-        yield element("p", element("b", verdict), f": {promise}", style="margin:.3em 0")
-    if chance is not None:
-        low, high = bounds or (chance, chance)
-        sentence = f"Right in about {chance:.0%} of the answers that score like this one ({low:.0%} to {high:.0%})."
+        yield element("p", element("b", verdict), f": {guarantee}", style="margin:.3em 0")
+    if probability_correct is not None:
+        low, high = bounds or (probability_correct, probability_correct)
+        about, interval = f"{probability_correct:.0%}", f"{low:.0%} to {high:.0%}"
+        sentence = f"Right in about {about} of the answers that score like this one ({interval})."
         yield element("p", sentence, style="margin:.3em 0")
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.inputs import shown
 from semtoken.support.text import shortened
 
@@ -56,7 +56,7 @@ class HiddenState:
 
 
 def state_from(record: Mapping[str, Any], where: str) -> HiddenState | None:
-    """Read the hidden state from a line's fields, None if there is none; `InvalidInput` if they cannot be read."""
+    """Read the hidden state from a line's fields, None if there is none; `InvalidInputError` if they cannot be read."""
     if not record.get("state"):
         return None
     try:
@@ -70,11 +70,11 @@ def state_from(record: Mapping[str, Any], where: str) -> HiddenState | None:
             given=str(record.get("state_given")).lower() == "true",
         )
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{where}: the hidden state cannot be read. Score the answers again with --states."
         ) from error
     if not values.size or not np.isfinite(values).all():
-        raise InvalidInput(f"{where}: the hidden state holds no finite numbers.")
+        raise InvalidInputError(f"{where}: the hidden state holds no finite numbers.")
     return state
 
 
@@ -116,7 +116,7 @@ class Generation:
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         A record does not have one entry per token, or per sample.
     """
 
@@ -195,20 +195,20 @@ class Generation:
     """[phrases] the same of the phrases that the answer adds to the question; of all phrases where it adds none."""
 
     stc_log_score: float | None = field(default=None, metadata=_layout("float64"))
-    """`ScoredResponse.log_score` of the greedy answer, <= 0."""
+    """`ScoredAnswer.log_confidence` of the greedy answer, <= 0."""
     stc_no_clustering_log_score: float | None = field(default=None, metadata=_layout("float64"))
-    """`log_score` of the greedy answer under the same rules without embedding clusters, <= 0."""
+    """`log_confidence` of the greedy answer under the same rules without embedding clusters, <= 0."""
     stc_no_prefix_log_score: float | None = field(default=None, metadata=_layout("float64"))
-    """`log_score` of the greedy answer under the same rules without prefix matching, <= 0."""
+    """`log_confidence` of the greedy answer under the same rules without prefix matching, <= 0."""
     default_log_score: float | None = field(default=None, metadata=_layout("float64"))
-    """`log_score` of the greedy answer under the preset `default`, whatever the preset of the others, <= 0."""
+    """`log_confidence` of the greedy answer under the preset `default`, whatever the preset of the others, <= 0."""
 
     further: Mapping[str, Any] = field(default_factory=dict)
     """Fields that other packages have declared (`declare_field`), by name; they read like the others."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.further, Mapping):
-            raise InvalidInput(f"further must be a mapping of names to values. Got {shown(self.further)}.")
+            raise InvalidInputError(f"further must be a mapping of names to values. Got {shown(self.further)}.")
         self._require_one_per("token", _length(self.token_ids, "token_ids"))
         recorded = [getattr(self, name) for name, layout in LAYOUTS.items() if layout.per == "sample"]
         samples = next((_length(value, "samples") for value in recorded if value is not None), 0)
@@ -229,11 +229,11 @@ class Generation:
 
         Raises
         ------
-        InvalidInput
+        InvalidInputError
             This is no mapping of names, or a field does not have one entry per token, or per sample.
         """
         if not isinstance(recorded, Mapping) or not all(isinstance(name, str) for name in recorded):
-            raise InvalidInput(f"'recorded' must be a mapping of the names of fields, got {shown(recorded)}.")
+            raise InvalidInputError(f"'recorded' must be a mapping of the names of fields, got {shown(recorded)}.")
         own = {name: value for name, value in recorded.items() if name in _OWN_FIELDS}
         more = {name: value for name, value in recorded.items() if name not in _OWN_FIELDS}
         return replace(self, **own, further={**self.further, **more})
@@ -256,7 +256,7 @@ class Generation:
         for name, layout in LAYOUTS.items():
             value: Sized | None = getattr(self, name) if layout.per == unit else None
             if value is not None and (length := _length(value, name)) != count:
-                raise InvalidInput(f"'{name}' has {length} entries for {count} {unit}s; it needs one per {unit}.")
+                raise InvalidInputError(f"'{name}' has {length} entries for {count} {unit}s; it needs one per {unit}.")
 
 
 _OWN_FIELDS = frozenset(one.name for one in fields(Generation))
@@ -279,8 +279,8 @@ def declare_field(name: str, layout: Layout) -> None:
 
 
 def _length(value: Any, name: str) -> int:
-    """Number of entries of a field, or `InvalidInput` for what has none."""
+    """Number of entries of a field, or `InvalidInputError` for what has none."""
     try:
         return len(value)
     except Exception as error:  # objects raise what they like
-        raise InvalidInput(f"'{name}' must be a list, got {shown(value)}.") from error
+        raise InvalidInputError(f"'{name}' must be a list, got {shown(value)}.") from error

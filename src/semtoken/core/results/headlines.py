@@ -21,7 +21,7 @@ from semtoken.core.parts.prose import is_sentence
 from semtoken.core.scored_token import ScoredToken, TokenMark
 from semtoken.support.text import percent, shortened, thinking_end, with_bounds
 
-RANKS = "Confidence ranks answers; it is not a chance of being right."
+RANKS = "Confidence ranks answers; it is not a probability of being right."
 """What a reader has to know where there is no calibrator; a page or an output of a command says it once."""
 SHORT_SAID = "Probability of an answer that agrees with this one."
 EMPTY_SAID = "There is no answer."
@@ -51,11 +51,11 @@ class Headline:
     name: str
     """The method, a key of `semtoken.methods.METHODS`: `stc` or `new_phrases`, which of JSON reads one field alone."""
     value: float
-    """The answer's uncertainty by that method, as in `ScoredResponse.scores`; higher is riskier. In [0, 1] for `stc`,
+    """The answer's uncertainty by that method, as in `ScoredAnswer.scores`; higher is riskier. In [0, 1] for `stc`,
     at least 0 for `new_phrases`."""
     confidence: float
     """The headline's confidence in [0, 1]: higher is surer, and short and long answers can be sorted by it together. It
-    is no chance of being right: a calibrator gives that."""
+    is not a probability of being right: a calibrator gives that."""
     sentence: str
     """What the confidence is, in one sentence for people."""
     confidence_bounds: tuple[float, float] | None = None
@@ -93,28 +93,32 @@ def headline_of(
     text: str,
     marks: Callable[[], Sequence[TokenMark | ScoredToken]],
     n_tokens: int,
-    log_score: float,
-    log_score_bounds: tuple[float, float] | None = None,
+    log_confidence: float,
+    log_confidence_interval: tuple[float, float] | None = None,
     question: str | None = None,
 ) -> Headline:
     """The headline of a scored answer: of what follows the thinking, where the text marks any.
 
-    `marks` gives its `n_tokens` tokens; it is not called for a short answer. `log_score` is the log of the product of
-    what agrees with each, -inf for a blank answer and for one that may be impossible; the bounds are around the exact
-    one. Phrases that the question holds do not count, and a sentence that only repeats it has the confidence 0; where
-    it is not known (None), all phrases count, and the answer's explanation says so.
+    `marks` gives its `n_tokens` tokens; it is not called for a short answer. `log_confidence` is the log of the product
+    of what agrees with each, -inf for a blank answer and for one that may be impossible; the bounds are around the
+    exact one. Phrases that the question holds do not count, and a sentence that only repeats it has the confidence 0;
+    where it is not known (None), all phrases count, and the answer's explanation says so.
     """
     if thought := thinking_end(text, lambda: (text[token.start : token.end] for token in marks())):
         said = " " * thought + text[thought:]  # characters keep their places
         after = [token for token in marks() if token.start >= len(said) - len(said.lstrip())]
         product, low, high = log_product(after) if said.strip() else (-math.inf,) * 3
-        given = None if log_score_bounds is None else (low, high)
+        given = None if log_confidence_interval is None else (low, high)
         return headline_of(said, lambda: after, len(after), product, given, question)
     more = "" if question is not None else UNASKED
     if not text.strip() or not is_sentence(text, n_tokens):
-        bounds = None if log_score_bounds is None else (math.exp(log_score_bounds[0]), math.exp(log_score_bounds[1]))
+        bounds = (
+            None
+            if log_confidence_interval is None
+            else (math.exp(log_confidence_interval[0]), math.exp(log_confidence_interval[1]))
+        )
         said = SHORT_SAID if text.strip() else EMPTY_SAID
-        return Headline("stc", -math.expm1(log_score) + 0.0, math.exp(log_score), f"{said}{more}", bounds)
+        return Headline("stc", -math.expm1(log_confidence) + 0.0, math.exp(log_confidence), f"{said}{more}", bounds)
     # Short answers may rightly name a thing of the question ("A or B", a misspelling): last, they rank worse.
     if not (places := new_phrases(text, question or "")):
         return Headline(NEW_PHRASES, math.inf, 0.0, ECHO_SAID)

@@ -27,7 +27,7 @@ from semtoken.core.results.headlines import (
     without_question,
 )
 from semtoken.core.scored_token import Alternative, Flag, MassShares, ScoredToken, TokenMark, share_confidence
-from semtoken.errors import InvalidInput, MissingExtra, OverBudget
+from semtoken.errors import BudgetExceededError, InvalidInputError, MissingExtra
 from semtoken.support.extras import require
 from semtoken.support.files.safe_files import finite
 from semtoken.support.inputs import instance, listed, one_of, whole
@@ -59,19 +59,19 @@ class Running:
     uncertainty: float
     """1 - product of the agreeing probabilities of the settled steps, in [0, 1]. Where only the best tokens of a step
     are known, its agreeing probability is what the listed ones add up to."""
-    uncertainty_bounds: tuple[float, float]
+    sequence_uncertainty_interval: tuple[float, float]
     """An interval (low, high) that contains the uncertainty of the answer if it ends here. The lower end holds whatever
     follows."""
     n_settled: int
     """Steps in a row, from the first, whose agreeing probability no later token can change."""
     n_tokens: int
     """How many tokens there are so far."""
-    log_score_bounds: tuple[float, float]
+    log_confidence_interval: tuple[float, float]
     """The same interval for the log score, which still tells long answers apart when their uncertainty rounds to 1.
     The upper end never rises as the answer goes on."""
 
     def exceeds(self, limit: float) -> bool:
-        """Whether the uncertainty in units of -log_score is certain to exceed a limit, whatever follows.
+        """Whether the uncertainty in units of -log_confidence is certain to exceed a limit, whatever follows.
 
         The lower bound of its uncertainty is never taken back, so no answer that would end at or below the limit is
         said to exceed it.
@@ -79,9 +79,9 @@ class Running:
         Parameters
         ----------
         limit
-            In units of -log_score, such as `Threshold.uncertainty`.
+            In units of -log_confidence, such as `Threshold.uncertainty`.
         """
-        return -self.log_score_bounds[1] > limit + SLACK
+        return -self.log_confidence_interval[1] > limit + SLACK
 
 
 OF_PROSE = ("word", "phrase", "sentence", "reference", "identifier")
@@ -95,7 +95,7 @@ class TokensLater:
     n_tokens: int
     make: Callable[[], tuple[ScoredToken, ...]]
     marks: Callable[[], Sequence[TokenMark]] | None = None
-    """Gives `ScoredResponse.marks` without making the records; None where that would cost as much."""
+    """Gives `ScoredAnswer.marks` without making the records; None where that would cost as much."""
     headline: Headline | None = None
     """The headline of the answer, kept where there are no tokens to compute it from; else None."""
     by_spelling: bool = False
@@ -105,10 +105,10 @@ class TokensLater:
 
     @classmethod
     def missing(cls, n_tokens: int, headline: Headline, why: str) -> TokensLater:
-        """Tokens that are not at hand: reading them raises `InvalidInput`, which says why."""
+        """Tokens that are not at hand: reading them raises `InvalidInputError`, which says why."""
 
         def refuse() -> NoReturn:
-            raise InvalidInput(f"There are no tokens: {why}.")
+            raise InvalidInputError(f"There are no tokens: {why}.")
 
         return cls(n_tokens, refuse, headline=headline)
 
@@ -116,25 +116,25 @@ class TokensLater:
 class _Tokens:
     """The field `tokens` of a scored answer, which may be made with `TokensLater` instead."""
 
-    def __get__(self, response: ScoredResponse, owner: type | None = None) -> tuple[ScoredToken, ...]:
+    def __get__(self, response: ScoredAnswer, owner: type | None = None) -> tuple[ScoredToken, ...]:
         tokens: tuple[ScoredToken, ...] | TokensLater = vars(response)["tokens"]
         if isinstance(tokens, TokensLater):
             tokens = tokens.make()
             vars(response)["tokens"] = tokens
         return tokens
 
-    def __set__(self, response: ScoredResponse, tokens: tuple[ScoredToken, ...] | TokensLater) -> None:
+    def __set__(self, response: ScoredAnswer, tokens: tuple[ScoredToken, ...] | TokensLater) -> None:
         vars(response)["tokens"] = tokens
 
 
 class _Signature:
     """The field `signature` of a scored answer: it follows the field `question`, whichever of them was given first."""
 
-    def __get__(self, response: ScoredResponse, owner: type | None = None) -> str:
+    def __get__(self, response: ScoredAnswer, owner: type | None = None) -> str:
         rules: str = vars(response)["signature"]
         return rules if response.question is not None else f"{rules}|{QUESTION_UNKNOWN}"
 
-    def __set__(self, response: ScoredResponse, signature: str) -> None:
+    def __set__(self, response: ScoredAnswer, signature: str) -> None:
         vars(response)["signature"] = without_question(signature)
 
 
@@ -145,19 +145,20 @@ class Decision:
     action: Literal["answer", "abstain"]
     """`answer` to give the answer, `abstain` to withhold it."""
     reason: str
-    """Why: `accepted`, `uncertain`, `empty`, or `no_threshold` where nothing can be promised."""
-    chance: float | None
+    """Why: `accepted`, `uncertain`, `empty`, or `no_threshold` where nothing can be guaranteed."""
+    probability_correct: float | None
     """Calibrated probability of being right, in [0, 1]; None without a calibrator or for a blank answer."""
     statement: str
-    """The promise in one sentence."""
+    """The guarantee in one sentence."""
 
 
 @dataclass(frozen=True, repr=False)
-class ScoredResponse:
+class ScoredAnswer:
     """An answer with its uncertainty, by Semantic Token Clustering (Cao et al., EACL 2026).
 
     `uncertainty` is S = 1 - prod_i p(the tokens that agree with token i), in [0, 1]: 0 is sure, higher is riskier. It
-    ranks answers and is not a chance of being wrong. Probabilities are next-token probabilities at temperature 1 unless
+    ranks answers and is not a probability of being wrong. Probabilities are next-token probabilities at temperature 1
+    unless
     `distribution` says otherwise; logs are natural logs. The preset decides which tokens agree (docs/method.md).
     """
 
@@ -165,7 +166,7 @@ class ScoredResponse:
     """The answer, special tokens left out."""
     tokens: tuple[ScoredToken, ...]
     """Its tokens in order, the terminator included."""
-    log_score: float
+    log_confidence: float
     """Sum of the tokens' log agreeing probabilities, <= 0; -inf for a blank answer."""
     preset: str
     """`paper` or `default`; settings that were changed are in `signature`."""
@@ -177,8 +178,8 @@ class ScoredResponse:
     signature: str
     """The rules in one line, with the clusters if the rules read them, and whether the question was not known. Numbers
     of one model are comparable if their signatures are equal; those of two models are not, even then."""
-    log_score_bounds: tuple[float, float] | None = None
-    """An interval around the exact `log_score`, where only the k best tokens of each step are known; else None."""
+    log_confidence_interval: tuple[float, float] | None = None
+    """An interval around the exact `log_confidence`, where only the k best tokens of each step are known; else None."""
     flags: tuple[Flag, ...] = ()
     """What a reader of the score should know: what is doubtful about its log-probabilities, and whether it rests on
     tokens other than the chosen ones."""
@@ -189,12 +190,13 @@ class ScoredResponse:
     """The model that answered, as its reply names it; None where no reply does."""
     truncated: bool | None = None
     """Whether the answer was cut off by the token limit; None where that is not known."""
-    chance: float | None = None
+    probability_correct: float | None = None
     """Calibrated probability of being right, in [0, 1]; None without a calibrator and for a blank answer."""
-    chance_bounds: tuple[float, float] | None = None
-    """What the chance would be with one more label like this answer, wrong or right; see `Calibrator.chance_bounds`."""
+    probability_correct_interval: tuple[float, float] | None = None
+    """What the probability would be with one more label like this answer, wrong or right; see
+    `Calibrator.predict_proba_interval`."""
     decision: Decision | None = None
-    """Whether to give the answer, with the promise; None without a threshold."""
+    """Whether to give the answer, with the guarantee; None without a threshold."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """Name of each method that was asked for -> the answer's uncertainty by it; higher is riskier, in the method's own
     units."""
@@ -204,15 +206,18 @@ class ScoredResponse:
     question: str | None = field(default=None, compare=False)
     """What was asked, None where that is not known. Words of the question do not count as new in the answer."""
     state: HiddenState | None = field(default=None, compare=False)
-    """The model's hidden state at the end of the answer, if it was asked for (`STC(..., states=True)`); else None."""
+    """The model's hidden state at the end of the answer, if it was asked for (`ScoredModel(..., states=True)`); else
+    None."""
 
     def __repr__(self) -> str:
         score = f"confidence {self.headline.shown}"
         facts = f"{len(self.tokens)} tokens, preset={self.preset!r}, distribution={self.distribution!r}"
         flags = f", flags: {', '.join(flag.code for flag in self.flags)}" if self.flags else ""
-        chance = "" if self.chance is None else f", chance={self.chance:.2f}"
+        probability_correct = (
+            "" if self.probability_correct is None else f", probability_correct={self.probability_correct:.2f}"
+        )
         decision = "" if self.decision is None else f", decision={self.decision.action!r}"
-        return f"ScoredResponse({shortened(self.text)!r}, {score}{chance}{decision}, {facts}{flags})"
+        return f"ScoredAnswer({shortened(self.text)!r}, {score}{probability_correct}{decision}, {facts}{flags})"
 
     def _repr_html_(self) -> str:
         phrases = self._phrases()
@@ -220,13 +225,15 @@ class ScoredResponse:
         text = concatenate([cards.plain(self.text)]) if phrases is None else cards.mark_phrases(self.text, doubtful)
         notes = [f"{CUT_OFF.capitalize()}."] if self.truncated else []
         notes += [flag.message for flag in self.flags]
-        promise = "" if self.decision is None else self.decision.statement
+        guarantee = "" if self.decision is None else self.decision.statement
         lead, said = self.headline.line.split(": ", 1)
         return card(
             element("p", text, dir="auto", style="font-size:1.2em;margin:.2em 0;white-space:pre-wrap"),
-            *cards.calibration_lines(self.chance, self.chance_bounds, self._verdict, promise),
+            *cards.calibration_lines(
+                self.probability_correct, self.probability_correct_interval, self._verdict, guarantee
+            ),
             element("p", element("b", lead.capitalize()), f": {said}.", style="margin:.3em 0"),
-            *([note(RANKS)] if self.chance is None else []),
+            *([note(RANKS)] if self.probability_correct is None else []),
             *map(note, notes),
             *cards.rivals(self.tokens, doubtful),
             cards.token_rows(self.tokens),
@@ -236,7 +243,7 @@ class ScoredResponse:
         """The phrases of the answer in order; None where the library that finds them is missing, or gives up."""
         try:
             return [part for part in self.parts(by="phrase") if part.end > part.start]
-        except (MissingExtra, OverBudget):
+        except (MissingExtra, BudgetExceededError):
             return None
 
     @property
@@ -256,7 +263,7 @@ class ScoredResponse:
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"tokens": self.tokens}
 
-    def with_fields(self, **changed: Any) -> ScoredResponse:
+    def with_fields(self, **changed: Any) -> ScoredAnswer:
         """A copy with some fields changed. Unlike `dataclasses.replace`, it does not make the records of tokens."""
         return replace(self, **{"tokens": vars(self)["tokens"], **changed})
 
@@ -287,13 +294,18 @@ class ScoredResponse:
         if self.text.rstrip().endswith(("}", "]")) and (field := least_sure_field(self)) is not None:
             return headline_of_field(field)
         return headline_of(
-            self.text, lambda: self.marks, self.n_tokens, self.log_score, self.log_score_bounds, self.question
+            self.text,
+            lambda: self.marks,
+            self.n_tokens,
+            self.log_confidence,
+            self.log_confidence_interval,
+            self.question,
         )
 
     @property
     def uncertainty(self) -> float:
         """S = 1 - product of the agreeing probabilities, in [0, 1]; higher is riskier."""
-        return -math.expm1(self.log_score) + 0.0
+        return -math.expm1(self.log_confidence) + 0.0
 
     @property
     def confidence(self) -> float:
@@ -301,15 +313,15 @@ class ScoredResponse:
         return self.headline.confidence
 
     @property
-    def uncertainty_bounds(self) -> tuple[float, float]:
+    def sequence_uncertainty_interval(self) -> tuple[float, float]:
         """An interval that contains the exact uncertainty; (S, S) where S itself is exact."""
-        low, high = self.log_score_bounds or (self.log_score, self.log_score)
+        low, high = self.log_confidence_interval or (self.log_confidence, self.log_confidence)
         return -math.expm1(high) + 0.0, -math.expm1(low) + 0.0
 
     @property
     def uncertainty_width(self) -> float:
-        """Width of `uncertainty_bounds`, in [0, 1]; 0 where the score is exact."""
-        low, high = self.uncertainty_bounds
+        """Width of `sequence_uncertainty_interval`, in [0, 1]; 0 where the score is exact."""
+        low, high = self.sequence_uncertainty_interval
         return high - low
 
     @property
@@ -341,7 +353,7 @@ class ScoredResponse:
 
         Raises
         ------
-        InvalidInput
+        InvalidInputError
             There is no such equality, or it is `meaning` and the answer was scored without clusters.
         """
         one_of("equality", equality, get_args(Equality))
@@ -363,7 +375,7 @@ class ScoredResponse:
     @property
     def length_normalized_uncertainty(self) -> float:
         """1 - geometric mean of the agreeing probabilities, in [0, 1]. Not the paper's score."""
-        return -math.expm1(self.log_score / max(len(self.tokens), 1)) + 0.0
+        return -math.expm1(self.log_confidence / max(len(self.tokens), 1)) + 0.0
 
     def span_uncertainty(self, start: int, end: int) -> float:
         """1 - product of the agreeing probabilities of the tokens that touch `text[start:end]`, in [0, 1].
@@ -387,7 +399,7 @@ class ScoredResponse:
 
         Raises
         ------
-        InvalidInput, MissingExtra, OverBudget
+        InvalidInputError, MissingExtra, BudgetExceededError
             See `semtoken.core.parts.parts_of`.
         """
         tokens = vars(self)["tokens"]
@@ -405,7 +417,7 @@ class ScoredResponse:
 
         Raises
         ------
-        InvalidInput, OverBudget
+        InvalidInputError, BudgetExceededError
             See `semtoken.core.parts.parts_of`.
         """
         known = {part.path: part.confidence for part in self.parts("field", schema=schema) if part.path is not None}
@@ -445,7 +457,8 @@ class ScoredResponse:
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain values. Logs of minus infinity become None, since JSON has no infinity.
 
-        `chance`, `chance_bounds` and `decision` are there if a calibrator or a threshold was used.
+        `probability_correct`, `probability_correct_interval` and `decision` are there if a calibrator or a threshold
+        was used.
         """
         tokens = [
             asdict(token)
@@ -462,11 +475,11 @@ class ScoredResponse:
             "text": self.text,
             **self.numbers_to_dict(),
             "uncertainty": self.uncertainty,
-            "uncertainty_bounds": list(self.uncertainty_bounds),
+            "sequence_uncertainty_interval": list(self.sequence_uncertainty_interval),
             "uncertainty_under": {equality: self.uncertainty_under(equality) for equality in self.equalities},
             "borrowed": asdict(self.borrowed),
-            "log_score": self.log_score,
-            "log_score_bounds": self.log_score_bounds,
+            "log_confidence": self.log_confidence,
+            "log_confidence_interval": self.log_confidence_interval,
             "log_probability": self.log_probability,
             "length_normalized_uncertainty": self.length_normalized_uncertainty,
             "neutral_only": self.neutral_only,
@@ -480,9 +493,13 @@ class ScoredResponse:
             "model": self.model,
             "flags": [asdict(flag) for flag in self.flags],
         }
-        if self.chance is not None or self.decision is not None:
+        if self.probability_correct is not None or self.decision is not None:
             decision = None if self.decision is None else asdict(self.decision)
-            summary |= {"chance": self.chance, "chance_bounds": self.chance_bounds, "decision": decision}
+            summary |= {
+                "probability_correct": self.probability_correct,
+                "probability_correct_interval": self.probability_correct_interval,
+                "decision": decision,
+            }
         plain: dict[str, Any] = finite(summary | {"tokens": tokens})
         return plain
 
@@ -490,8 +507,8 @@ class ScoredResponse:
         """The numbers of the answer and how they were found, one plain value each; logs and `headline_value` may be
         infinite. What blocks, tables and journals say of an answer is taken from here.
         """
-        headline, (low, high) = self.headline, self.uncertainty_bounds
-        log_low, log_high = self.log_score_bounds or (self.log_score, self.log_score)
+        headline, (low, high) = self.headline, self.sequence_uncertainty_interval
+        log_low, log_high = self.log_confidence_interval or (self.log_confidence, self.log_confidence)
         confidence_low, confidence_high = headline.confidence_bounds or (headline.confidence, headline.confidence)
         return {
             "headline": headline.name,
@@ -502,10 +519,10 @@ class ScoredResponse:
             "uncertainty": self.uncertainty,
             "uncertainty_low": low,
             "uncertainty_high": high,
-            "log_score": self.log_score,
-            "log_score_low": log_low,
-            "log_score_high": log_high,
-            "method": "exact" if self.log_score_bounds is None else "top-k",
+            "log_confidence": self.log_confidence,
+            "log_confidence_low": log_low,
+            "log_confidence_high": log_high,
+            "method": "exact" if self.log_confidence_interval is None else "top-k",
             "preset": self.preset,
             "distribution": self.distribution,
             "signature": self.signature,
@@ -527,8 +544,10 @@ class ScoredResponse:
         return bare | {"tokens": self.n_tokens, "headline": asdict(self.headline)}
 
     @classmethod
-    def from_summary(cls, summary: Mapping[str, Any], why: str) -> ScoredResponse:
-        """Make the answer of a summary. Reading its tokens raises `InvalidInput`, which says why there are none."""
+    def from_summary(cls, summary: Mapping[str, Any], why: str) -> ScoredAnswer:
+        """Make the answer of a summary. Reading its tokens raises `InvalidInputError`, which says why there are
+        none.
+        """
         values = {name: _with_tuples(value) for name, value in summary.items()}
         return cls(
             **values
@@ -539,16 +558,18 @@ class ScoredResponse:
             }
         )
 
-    def without_tokens(self, why: str) -> ScoredResponse:
-        """A copy with the same numbers that takes little memory. Reading its tokens raises `InvalidInput`: `why`."""
+    def without_tokens(self, why: str) -> ScoredAnswer:
+        """A copy with the same numbers that takes little memory. Reading its tokens raises `InvalidInputError`:
+        `why`.
+        """
         return self.with_fields(tokens=TokensLater.missing(self.n_tokens, self.headline, why), state=None)
 
     def to_json(self, **kwargs: Any) -> str:
-        """`to_dict` as JSON; keyword arguments go to `json.dumps`. Raises `InvalidInput` where it refuses them."""
+        """`to_dict` as JSON; keyword arguments go to `json.dumps`. Raises `InvalidInputError` where it refuses them."""
         try:
             return json.dumps(self.to_dict(), **{"ensure_ascii": False, "allow_nan": False, **kwargs})
         except Exception as error:  # whatever it raises of an option that is none
-            raise InvalidInput(f"These options of `json.dumps` cannot be used: {error}.") from error
+            raise InvalidInputError(f"These options of `json.dumps` cannot be used: {error}.") from error
 
     def to_pandas(self) -> pd.DataFrame:
         """A table with a row for each token, whose columns are those of a token in `to_dict`.
@@ -562,22 +583,22 @@ class ScoredResponse:
         return pandas.DataFrame(self.to_dict()["tokens"])
 
 
-ScoredResponse.tokens = _Tokens()  # type: ignore[assignment]
-ScoredResponse.signature = _Signature()  # type: ignore[assignment]
+ScoredAnswer.tokens = _Tokens()  # type: ignore[assignment]
+ScoredAnswer.signature = _Signature()  # type: ignore[assignment]
 
 
-class Answers(list[ScoredResponse]):
+class Answers(list[ScoredAnswer]):
     """A list of scored answers, which a notebook shows as a table."""
 
     def _repr_html_(self) -> str:
-        calibrated = any(answer.chance is not None or answer.decision is not None for answer in self)
-        header = ["answer", "confidence", "most doubtful phrase", "chance of being right", "verdict"]
+        calibrated = any(answer.probability_correct is not None or answer.decision is not None for answer in self)
+        header = ["answer", "confidence", "most doubtful phrase", "probability of being right", "verdict"]
         rows = [
             (
                 cards.plain(answer.text),
                 answer.headline.shown,
                 answer._most_doubtful,
-                "" if answer.chance is None else f"{answer.chance:.0%}",
+                "" if answer.probability_correct is None else f"{answer.probability_correct:.0%}",
                 answer._verdict,
             )
             for answer in self
@@ -588,7 +609,7 @@ class Answers(list[ScoredResponse]):
         return card(listed, *([] if calibrated else [note(RANKS)]))
 
 
-def to_frame(responses: list[ScoredResponse]) -> pd.DataFrame:
+def to_frame(responses: list[ScoredAnswer]) -> pd.DataFrame:
     """A table with a row for each answer and without tokens; bounds in two columns, flags by their codes.
 
     Raises
@@ -597,13 +618,13 @@ def to_frame(responses: list[ScoredResponse]) -> pd.DataFrame:
         pandas is not installed.
     """
     pandas = require("pandas", extra="frames")
-    answers = [instance(response, ScoredResponse, "responses") for response in listed(responses, "responses")]
+    answers = [instance(response, ScoredAnswer, "responses") for response in listed(responses, "responses")]
     return pandas.DataFrame([_flat(answer) for answer in answers])
 
 
-def _flat(response: ScoredResponse) -> dict[str, Any]:
+def _flat(response: ScoredAnswer) -> dict[str, Any]:
     row = {name: value for name, value in response.to_dict().items() if not name.endswith(("tokens", "_bounds"))}
-    low, high = response.uncertainty_bounds
+    low, high = response.sequence_uncertainty_interval
     flags = ",".join(flag.code for flag in response.flags)
     under, borrowed = row.pop("uncertainty_under"), row.pop("borrowed")
     row |= {f"uncertainty_{equality}": value for equality, value in under.items()}

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from semtoken.decisions.answers import AnsweredQuestion, plain, unanswered
+from semtoken.decisions.answers import Answer, plain, unanswered
 from semtoken.decisions.questions import Question, ReadingOptions, Value, same_value
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
 
 require("pydantic", extra="serve")
@@ -27,7 +27,7 @@ PASSED_ON = ("reading", "orders", "flags")
 DECLINED = "The server declined to answer."
 
 
-class WireError(InvalidInput):
+class WireError(InvalidInputError):
     """A request that the format does not allow: the reason in the format's own words, and where in the request it is.
 
     The `place` is names of fields and numbers of items, the `kind` a short name for programs, such as "missing".
@@ -56,7 +56,7 @@ def validated(validate: Callable[[Any], Any], value: Any, place: Sequence[str | 
 
 
 @dataclass(frozen=True)
-class DecisionRequest:
+class WireRequest:
     """A request for typed questions in one of the formats, checked."""
 
     model: str | None
@@ -97,7 +97,7 @@ def extension_of(value: Any) -> ReadingOptions | None:
     given = {**value, **({"orders": None} if value.get("orders") == "all" else {})}
     try:
         options = ReadingOptions(**given)
-    except (InvalidInput, TypeError) as error:
+    except (InvalidInputError, TypeError) as error:
         raise WireError(wrong, (KEY,)) from error
     if options.orders is not None and options.orders > MOST_ORDERS:
         raise WireError(wrong, (KEY,))
@@ -109,11 +109,11 @@ def answers_in(
     places: Sequence[Sequence[str | int]],
     reply: Any,
     read: Callable[[Question, Any], Sequence[float] | None],
-) -> list[AnsweredQuestion]:
+) -> list[Answer]:
     """The answers in another server's reply, with the fields under the key `semtoken`.
 
     `places` say where each stands, such as `("answers", 0)`; `read` gives the probabilities of one in the question's
-    order, None for a refusal. `InvalidInput` if the reply does not hold answers to these questions, also for what
+    order, None for a refusal. `InvalidInputError` if the reply does not hold answers to these questions, also for what
     `read` raises.
     """
     answers = []
@@ -121,22 +121,22 @@ def answers_in(
         try:
             given = reply[name][key]
         except (KeyError, IndexError, TypeError) as error:
-            raise InvalidInput(f"The reply has no answer {key!a}.") from error
+            raise InvalidInputError(f"The reply has no answer {key!a}.") from error
         try:
             probabilities = read(question, given)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(f"The server's answer is not one to this question: {given!s:.80}.") from error
+            raise InvalidInputError(f"The server's answer is not one to this question: {given!s:.80}.") from error
         if probabilities is None:
             answers.append(unanswered(question, DECLINED))
             continue
         rounding = ROUNDED * max(1.0, len(probabilities) / 2)
         if not (all(0 <= p <= 1 for p in probabilities) and math.isclose(sum(probabilities), 1, abs_tol=rounding)):
-            raise InvalidInput(f"The answer {key!a} has other numbers than probabilities that sum to 1.")
+            raise InvalidInputError(f"The answer {key!a} has other numbers than probabilities that sum to 1.")
         own = _own_block(given)
         mass, spread = _mass(own, given, reply, key), _share(own.get("order_spread"))
         bounds = _bounds(own.get("bounds"), len(probabilities)) or rounded_bounds(probabilities)
         choice = _choice(given, question, probabilities)
-        answers.append(AnsweredQuestion(question, tuple(probabilities), mass, spread, bounds, choice=choice))
+        answers.append(Answer(question, tuple(probabilities), mass, spread, bounds, choice=choice))
     return answers
 
 
@@ -164,7 +164,9 @@ def _choice(given: Mapping[str, Any], question: Question, probabilities: Sequenc
     by_name = [option for option in question.options if option.name == named]  # a format without true and false
     chosen = next(iter(by_value + by_name), None)
     if chosen is None or probabilities[question.options.index(chosen)] == 0:
-        raise InvalidInput(f"The server chose {named!r:.60}, which is no option to which it gives any probability.")
+        raise InvalidInputError(
+            f"The server chose {named!r:.60}, which is no option to which it gives any probability."
+        )
     return None if question.options.index(chosen) == probabilities.index(max(probabilities)) else chosen.value
 
 
@@ -172,12 +174,12 @@ def _mass(own: Mapping[str, Any], given: Mapping[str, Any], reply: Mapping[str, 
     """The allowed mass of an answer, where the server tells it: semtoken, SGLang beside the answer, vLLM apart."""
     diagnostics = reply.get("diagnostics")
     apart = diagnostics.get(key) if isinstance(diagnostics, Mapping) else None
-    told = (own.get("allowed_mass"), given.get("label_mass"), given.get("option_mass"))
+    told = (own.get("option_mass"), given.get("label_mass"), given.get("option_mass"))
     last = apart.get("label_mass") if isinstance(apart, Mapping) else None
     return next((mass for mass in map(_share, (*told, last)) if mass is not None), None)
 
 
-def block_beside(given: Any, answer: AnsweredQuestion, more: Mapping[str, Any]) -> dict[str, Any]:
+def block_beside(given: Any, answer: Answer, more: Mapping[str, Any]) -> dict[str, Any]:
     """The block beside another server's answer: the fields of its own block that are passed on, what the answer says,
     and `more`. If the server defines confidence in another way, both definitions are told.
     """
@@ -186,7 +188,7 @@ def block_beside(given: Any, answer: AnsweredQuestion, more: Mapping[str, Any]) 
     return {**passed, **plain(answer), **_other_confidence(given, answer), **more}
 
 
-def _other_confidence(given: Mapping[str, Any], answer: AnsweredQuestion) -> dict[str, Any]:
+def _other_confidence(given: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
     """The confidence of this package, and what the server's is, where the two differ by more than rounding."""
     told = _share(given.get("confidence"))
     if told is None or answer.refusal is not None or abs(told - answer.confidence) <= ROUNDED:
@@ -194,14 +196,14 @@ def _other_confidence(given: Mapping[str, Any], answer: AnsweredQuestion) -> dic
     best, n = max(answer.probabilities), len(answer.probabilities)
     entropy = -math.fsum(p * math.log(p) for p in answer.probabilities if p > 0)
     known = {
-        "the chosen option's share of the model's whole vocabulary": best * (answer.allowed_mass or math.nan),
+        "the chosen option's share of the model's whole vocabulary": best * (answer.option_mass or math.nan),
         "one minus the entropy of the options, divided by its maximum": 1 - entropy / math.log(n) if n > 1 else 1.0,
         "the chosen option's probability": best,
     }
     meaning = next((what for what, value in known.items() if abs(told - value) <= ROUNDED), "not said by the server")
     note = (
         f"The server's confidence is {meaning}. This one is how far the options are from equally probable, as "
-        "transformers defines it. Neither is the chance of being right."
+        "transformers defines it. Neither is the probability of being right."
     )
     return {"confidence": answer.confidence, "confidence_note": note}
 
@@ -223,7 +225,7 @@ def _bounds(given: Any, n: int) -> tuple[tuple[float, float], ...] | None:
     return tuple(known) if len(known) == n else None
 
 
-def block(answer: AnsweredQuestion, options: ReadingOptions | None, more: Mapping[str, Any]) -> dict[str, Any]:
+def block(answer: Answer, options: ReadingOptions | None, more: Mapping[str, Any]) -> dict[str, Any]:
     """The object under the key `semtoken` of an answer: how it was read, what limits its figures, and `more`."""
     how = {} if options is None else {"reading": options.reading, "orders": options.orders or "all"}
     return {**how, **plain(answer), **more}

@@ -6,18 +6,18 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
-from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.answers import Answer
 from semtoken.decisions.questions import Choice, Option, Predicate, Question, Score, as_text
 from semtoken.decisions.wire.extension import (
     KEY,
-    DecisionRequest,
     StrictForm,
     WireError,
+    WireRequest,
     body_of,
     extension_of,
     validated,
 )
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
 
 require("pydantic", extra="serve")
@@ -160,17 +160,17 @@ class DecisionsRequest(StrictForm):
     prompt_cache_options: dict[str, Any] | None = None
 
 
-def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
+def parse(data: bytes | Mapping[str, Any]) -> WireRequest:
     """Parse and check a request in OpenAI's format.
 
-    `WireError` if the body does not have it, `InvalidInput` if it holds images, which this server does not read.
+    `WireError` if the body does not have it, `InvalidInputError` if it holds images, which this server does not read.
     """
     body = body_of(data)
     options = extension_of(body.pop(KEY, None))
     request = validated(DecisionsRequest.model_validate, body)
     questions = tuple(_question(form, ("questions", i)) for i, form in enumerate(request.questions))
     names = tuple(question.name for question in questions)
-    return DecisionRequest(request.model, _state(request.input), questions, names, options, body)
+    return WireRequest(request.model, _state(request.input), questions, names, options, body)
 
 
 def read_question(given: Mapping[str, Any], name: str | None = None) -> Question:
@@ -188,7 +188,7 @@ def _question(form: Any, place: Sequence[str | int]) -> Question:
             return Choice(instructions, [_option(option) for option in form.choices], form.name)
         levels = [Option(i, option.label, option.description or "") for i, option in enumerate(form.levels)]
         return Score(instructions, levels, form.name)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         raise WireError(str(error), place) from error
 
 
@@ -212,7 +212,7 @@ def _text_of_part(part: Any) -> str:
         case JsonPart():
             return as_text(part.data)
         case _:
-            raise InvalidInput(NO_IMAGES)
+            raise InvalidInputError(NO_IMAGES)
 
 
 def _state(given: str | list[dict[str, Any]]) -> str:
@@ -273,7 +273,7 @@ def reply(model: str, answers: Any, input_tokens: int) -> dict[str, Any]:
     return {"model": model, "answers": answers, "usage": usage}
 
 
-def written_answer(answer: AnsweredQuestion, name: str | None) -> dict[str, Any]:
+def written_answer(answer: Answer, name: str | None) -> dict[str, Any]:
     """One answer in OpenAI's format, without the key `semtoken`."""
     if answer.refusal is not None:
         return {"type": "refusal", "name": name}

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
-from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.answers import Answer
 from semtoken.decisions.questions import Choice, Option, Predicate, Question, Score, as_text
 from semtoken.decisions.wire.extension import (
     KEY,
-    DecisionRequest,
     StrictForm,
     WireError,
+    WireRequest,
     body_of,
     extension_of,
     option_keys,
     validated,
 )
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
 
 require("pydantic", extra="serve")
@@ -84,7 +84,7 @@ def is_meant(body: Any) -> bool:
     return isinstance(first, Mapping) and "instructions" not in first and ("id" in first or "question" in first)
 
 
-def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
+def parse(data: bytes | Mapping[str, Any]) -> WireRequest:
     """Parse and check a request in SGLang's shape; `WireError` if it is in another, or two questions have one id."""
     body = body_of(data)
     options = extension_of(body.pop(KEY, None))
@@ -93,7 +93,7 @@ def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
     if len(set(names)) < len(names):
         raise WireError("Two questions have the same id.", ("questions",))
     questions = tuple(_question(form, ("questions", i)) for i, form in enumerate(request.questions))
-    return DecisionRequest(request.model, as_text(request.input), questions, names, options, body)
+    return WireRequest(request.model, as_text(request.input), questions, names, options, body)
 
 
 def _question(form: Form, place: Sequence[str | int]) -> Question:
@@ -108,7 +108,7 @@ def _question(form: Form, place: Sequence[str | int]) -> Question:
                 form.id,
             )
         return Score(text, [Option(i, as_text(level)) for i, level in enumerate(form.levels)], form.id)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         raise WireError(str(error), place) from error
 
 
@@ -118,14 +118,14 @@ def reply(model: str, answers: Any, input_tokens: int) -> dict[str, Any]:
     return {"object": "decisions", "model": model, "prompt_format_version": 1, "answers": answers, "usage": usage}
 
 
-def written_answer(answer: AnsweredQuestion) -> dict[str, Any]:
+def written_answer(answer: Answer) -> dict[str, Any]:
     """One answer in SGLang's shape, without the key `semtoken`."""
     written: dict[str, Any] = {
         "type": _kind(answer.question),
         "probabilities": dict(zip(_keys(answer.question), answer.probabilities, strict=True)),
     }
-    if answer.allowed_mass is not None:
-        written["label_mass"] = answer.allowed_mass
+    if answer.option_mass is not None:
+        written["label_mass"] = answer.option_mass
     if answer.question.kind == "choice":
         return {**written, "choice": answer.question.options[answer.best].name}
     return {**written, "score": answer.score} if answer.question.kind == "score" else written

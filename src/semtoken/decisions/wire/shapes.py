@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.answers import Answer
 from semtoken.decisions.questions import Question, ReadingOptions
 from semtoken.decisions.wire import openai, sglang, systemone
-from semtoken.decisions.wire.extension import KEY, DecisionRequest, answers_in, block, body_of
-from semtoken.errors import InvalidInput
+from semtoken.decisions.wire.extension import KEY, WireRequest, answers_in, block, body_of
+from semtoken.errors import InvalidInputError
 from semtoken.support.files.safe_files import dump_json
 
 NO_ROUTE = (404, 405)
@@ -36,9 +36,9 @@ class QuestionShape:
     """What it is called in messages."""
     path: str
     """The path below `/v1`."""
-    parse: Callable[[Mapping[str, Any]], DecisionRequest]
+    parse: Callable[[Mapping[str, Any]], WireRequest]
     """Reads the body of a request."""
-    written_answer: Callable[[AnsweredQuestion, str | None, DecisionRequest], dict[str, Any]]
+    written_answer: Callable[[Answer, str | None, WireRequest], dict[str, Any]]
     """Writes the answer to the question of a request with this name."""
     frame: Callable[[str, Any, int], dict[str, Any]]
     """Writes a reply of the model with this name with some answers, for which it read so many tokens."""
@@ -50,21 +50,21 @@ class QuestionShape:
 
     def reply(
         self,
-        request: DecisionRequest,
+        request: WireRequest,
         model: str,
-        answers: Sequence[AnsweredQuestion],
+        answers: Sequence[Answer],
         options: ReadingOptions | None,
         more: Sequence[Mapping[str, Any]],
         input_tokens: int,
     ) -> dict[str, Any]:
         """The reply, with semtoken's block and `more` beside each answer.
 
-        `InvalidInput` if a question has no answer, which shapes that answer by name cannot express.
+        `InvalidInputError` if a question has no answer, which shapes that answer by name cannot express.
         """
         written = []
         for name, answer, extra in zip(request.names, answers, more, strict=True):
             if self.by_name and answer.refusal is not None:
-                raise InvalidInput(f"Question {name!r}: {answer.refusal}")
+                raise InvalidInputError(f"Question {name!r}: {answer.refusal}")
             written.append({**self.written_answer(answer, name, request), KEY: block(answer, options, extra)})
         by_name = dict(zip(map(str, request.names), written, strict=True)) if self.by_name else written
         return self.frame(model, by_name, input_tokens)
@@ -73,8 +73,8 @@ class QuestionShape:
         """Where the answers to questions with these names stand in a reply."""
         return [("answers", str(name) if self.by_name else number) for number, name in enumerate(names)]
 
-    def answers(self, questions: Mapping[str, Question], reply: Any) -> list[AnsweredQuestion]:
-        """The answers in a server's reply; raises `InvalidInput` where they are none."""
+    def answers(self, questions: Mapping[str, Question], reply: Any) -> list[Answer]:
+        """The answers in a server's reply; raises `InvalidInputError` where they are none."""
         return answers_in(list(questions.values()), self.places(questions), reply, self.read_answer)
 
 
@@ -137,10 +137,10 @@ def question_shape_at(path: str) -> QuestionShape | None:
     return next((shape for shape in SERVED_SHAPES if path.endswith(f"/v1{shape.path}")), None)
 
 
-def parsed_request(shape: QuestionShape, body: bytes | Mapping[str, Any]) -> tuple[QuestionShape, DecisionRequest]:
+def parsed_request(shape: QuestionShape, body: bytes | Mapping[str, Any]) -> tuple[QuestionShape, WireRequest]:
     """A request at the path of a shape, with the shape that it is in: SGLang's, if its questions have ids.
 
-    `WireError` if the body does not have the shape, `InvalidInput` if it has, but cannot be answered.
+    `WireError` if the body does not have the shape, `InvalidInputError` if it has, but cannot be answered.
     """
     parts = body_of(body)
     spoken = SGLANG if shape is OPENAI and sglang.is_meant(parts) else shape

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.answers import Answer
 from semtoken.decisions.questions import Choice, Option, Predicate, Question, Score, as_text
 from semtoken.decisions.wire.extension import (
     KEY,
-    DecisionRequest,
     StrictForm,
     WireError,
+    WireRequest,
     body_of,
     extension_of,
     option_keys,
     validated,
 )
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
 
 require("pydantic", extra="serve")
@@ -77,19 +77,19 @@ class SystemOneRequest(StrictForm):
     assets: dict[str, dict[str, Any]] = Field(default_factory=dict, max_length=MOST_ASSETS)
 
 
-def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
+def parse(data: bytes | Mapping[str, Any]) -> WireRequest:
     """Parse and check a request in System One's format.
 
-    `WireError` if the body does not have it (`as_detail` says so as transformers does), `InvalidInput` if it holds
+    `WireError` if the body does not have it (`as_detail` says so as transformers does), `InvalidInputError` if it holds
     images, which this server does not read.
     """
     body = body_of(data)
     options = extension_of(body.pop(KEY, None))
     request = validated(SystemOneRequest.model_validate, body)
     if request.assets:
-        raise InvalidInput(NO_IMAGES)
+        raise InvalidInputError(NO_IMAGES)
     questions = read_questions(request.questions)
-    return DecisionRequest(
+    return WireRequest(
         request.model,
         as_text(request.state),
         tuple(questions.values()),
@@ -105,7 +105,7 @@ def read_questions(questions: Mapping[str, Any]) -> dict[str, Question]:
     for name, question in questions.items():
         try:
             by_name[name] = read_question(name, question)
-        except InvalidInput as error:
+        except InvalidInputError as error:
             errors.append(str(error))
     if errors:
         raise WireError("\n".join(errors), ("questions",))
@@ -113,11 +113,13 @@ def read_questions(questions: Mapping[str, Any]) -> dict[str, Question]:
 
 
 def read_question(name: str, question: Any) -> Question:
-    """Make one question from its fields; raises `InvalidInput` with an example if they are wrong."""
+    """Make one question from its fields; raises `InvalidInputError` with an example if they are wrong."""
     kind = question.get("type") if isinstance(question, Mapping) else None
     form = _FORMS.get(kind) if isinstance(kind, str) else None
     if form is None:
-        raise InvalidInput(f"Question {name!r}: `type` must be one of {', '.join(_FORMS)}, got {ascii(kind)[:60]}.")
+        raise InvalidInputError(
+            f"Question {name!r}: `type` must be one of {', '.join(_FORMS)}, got {ascii(kind)[:60]}."
+        )
     try:
         given = validated(form.validate_python, question)
         instructions = as_text(given.instructions)
@@ -132,9 +134,9 @@ def read_question(name: str, question: Any) -> Question:
         where = ".".join(map(str, error.place))
         example = {"noul": NoulQuestion, "choice": ChoiceQuestion, "score": ScoreQuestion}[str(kind)].__doc__
         message = f"Question {name!r}: {where}: {error.message} (a {kind} question looks like {example})"
-        raise InvalidInput(message) from error
-    except InvalidInput as error:
-        raise InvalidInput(f"Question {name!r}: {error}") from error
+        raise InvalidInputError(message) from error
+    except InvalidInputError as error:
+        raise InvalidInputError(f"Question {name!r}: {error}") from error
 
 
 def reply(model: str, answers: Any, input_tokens: int) -> dict[str, Any]:
@@ -142,7 +144,7 @@ def reply(model: str, answers: Any, input_tokens: int) -> dict[str, Any]:
     return {"model": model, "answers": answers, "usage": {"input_tokens": input_tokens, "output_tokens": 0}}
 
 
-def written_answer(answer: AnsweredQuestion, criteria: Any = None) -> dict[str, Any]:
+def written_answer(answer: Answer, criteria: Any = None) -> dict[str, Any]:
     """One answer in System One's format, without the key `semtoken`.
 
     `criteria` are the levels of a score as the request spelled them; without them those of the question are shown.

@@ -1,4 +1,5 @@
-"""A journal of scored answers, in SQLite or PostgreSQL, and what is read from it: labels, and whether a promise holds.
+"""A journal of scored answers, in SQLite or PostgreSQL, and what is read from it: labels, and whether a guarantee
+holds.
 
 entries.py    a scored answer as one entry of plain values; what is kept of its texts; which are in the random sample
 database.py   the tables, and how a database is opened and gets the columns that it lacks
@@ -7,7 +8,7 @@ spool.py      files that hold entries until the database has them
 writer.py     `JournalWriter`: takes entries without delay, and brings them into the database
 export.py     all entries under the names that files of scored answers have
 labels.py     people's labels: the queue of each, undo, agreement, and what a calibrator may be fitted on
-watch.py      what the journal says of a promise now, in words, by tests that may be looked at at any time
+watch.py      what the journal says of a guarantee now, in words, by tests that may be looked at at any time
 
 It needs the extra `journal`; PostgreSQL needs the extra `postgresql`. Enter at `Journal` and `JournalWriter`.
 """

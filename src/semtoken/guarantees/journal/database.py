@@ -34,7 +34,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
-from semtoken.errors import InvalidInput, MissingExtra, SemtokenError
+from semtoken.errors import InvalidInputError, MissingExtra, SemtokenError
 
 
 class UtcTime(TypeDecorator[float]):
@@ -66,7 +66,7 @@ entries = Table(
     Column("seen_twice", Boolean, nullable=False),
     *(Column(name, String(200)) for name in ("model", "engine", "prompt", "person")),
     Column("unscored", Text),
-    *(Column(name, Double) for name in ("log_score", "log_score_low", "log_score_high")),
+    *(Column(name, Double) for name in ("log_confidence", "log_confidence_low", "log_confidence_high")),
     Column("method", String(10)),
     Column("k", Integer),
     *(Column(name, String(20)) for name in ("preset", "distribution")),
@@ -79,7 +79,7 @@ entries = Table(
     Column("truncated", Boolean),
     Column("flags", JSON),
     Column("doubts", JSON),
-    *(Column(name, Double) for name in ("chance", "chance_low", "chance_high")),
+    *(Column(name, Double) for name in ("probability_correct", "probability_correct_low", "probability_correct_high")),
     Column("decision", String(20)),
     Column("reason", String(40)),
     Column("calibrator", String(64)),
@@ -143,24 +143,24 @@ class JournalError(SemtokenError):
 
 
 def url_of(given: str) -> sa.URL:
-    """The database of a URL (SQLite, not in memory, or PostgreSQL) or of a path; else `InvalidInput`."""
+    """The database of a URL (SQLite, not in memory, or PostgreSQL) or of a path; else `InvalidInputError`."""
     if not given.isprintable():
-        raise InvalidInput(
+        raise InvalidInputError(
             f"The journal's address {without_password(given)!r:.80} holds characters that no name should."
         )
     try:
         url = sa.make_url(given) if "://" in given else sa.URL.create("sqlite", database=given)
     except (ArgumentError, ValueError) as error:
-        raise InvalidInput(f"The journal's address is no URL: {without_password(given)}.") from error
+        raise InvalidInputError(f"The journal's address is no URL: {without_password(given)}.") from error
     if url.drivername in ("postgresql", "postgres"):
         url = url.set(drivername="postgresql+psycopg")
     if url.get_backend_name() not in ("sqlite", "postgresql"):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"The journal can be in SQLite or PostgreSQL, got {url.drivername!r}. Write sqlite:///journal.db or "
             "postgresql://user@host/database."
         )
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
-        raise InvalidInput("The journal must be a file, so that it outlives the command: sqlite:///journal.db.")
+        raise InvalidInputError("The journal must be a file, so that it outlives the command: sqlite:///journal.db.")
     return url
 
 

@@ -20,8 +20,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from semtoken.core.results import ScoredResponse
-from semtoken.errors import InvalidInput
+from semtoken.core.results import ScoredAnswer
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.apply import REFUSED, CalibratorInUse
 from semtoken.guarantees.fingerprint import ELSEWHERE
 from semtoken.guarantees.labels import AnswerRecord, answer_record
@@ -59,10 +59,10 @@ class TextRule:
 
 def text_rule(keep: bool, patterns: Sequence[str] = (), function: str | None = None) -> TextRule:
     """Make the rule that the options of the command line describe: what the regular expressions match is withheld, and
-    `function`, a `module:name`, returns what may be kept of a text. `InvalidInput` if one cannot be used.
+    `function`, a `module:name`, returns what may be kept of a text. `InvalidInputError` if one cannot be used.
     """
     if not keep and (patterns or function):
-        raise InvalidInput("withhold under [journal] says what to leave out of texts: set texts = true as well.")
+        raise InvalidInputError("withhold under [journal] says what to leave out of texts: set texts = true as well.")
     return TextRule(keep, tuple(map(_compiled, patterns)), None if function is None else _imported(function))
 
 
@@ -70,7 +70,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise InvalidInput(f"--journal.withhold: {pattern!r} is no regular expression: {error}.") from error
+        raise InvalidInputError(f"--journal.withhold: {pattern!r} is no regular expression: {error}.") from error
 
 
 def _imported(name: str) -> Withhold:
@@ -80,12 +80,12 @@ def _imported(name: str) -> Withhold:
     try:
         function = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # whatever the user's module raises
-        raise InvalidInput(
+        raise InvalidInputError(
             f"--journal.withhold-with: there is no function {name!r} ({type(error).__name__}: {error}). Write it as "
             "module:function; the module is installed or in the current folder."
         ) from error
     if not callable(function):
-        raise InvalidInput(f"--journal.withhold-with: {name!r} is no function.")
+        raise InvalidInputError(f"--journal.withhold-with: {name!r} is no function.")
     return function  # type: ignore[no-any-return]
 
 
@@ -160,10 +160,10 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A tag that the request carried, by which entries can be deleted."""
     unscored: str | None = None
     """Why there is no score; None where there is one."""
-    log_score: float | None = None
+    log_confidence: float | None = None
     """The log score; None for a blank answer, whose log score is minus infinity, and where there is no score."""
-    log_score_low: float | None = None
-    log_score_high: float | None = None
+    log_confidence_low: float | None = None
+    log_confidence_high: float | None = None
     method: str | None = None
     """`exact` or `top-k`."""
     k: int | None = None
@@ -188,14 +188,14 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Codes of the answer's flags. Their messages are not kept, since they may quote the answer."""
     doubts: tuple[Mapping[str, Any], ...] = ()
     """Parts in doubt: `start`, `end`, `confidence`, and `text` where texts are kept."""
-    chance: float | None = None
-    chance_low: float | None = None
-    chance_high: float | None = None
+    probability_correct: float | None = None
+    probability_correct_low: float | None = None
+    probability_correct_high: float | None = None
     decision: str | None = None
     """`answer` or `abstain`."""
     reason: str | None = None
     calibrator: str | None = None
-    """SHA-256 of the file of the calibrator that gave chance and decision."""
+    """SHA-256 of the file of the calibrator that gave probability and decision."""
     question: str | None = None
     answer: str | None = None
 
@@ -228,7 +228,7 @@ class Recording:
 
     def entry(
         self,
-        result: ScoredResponse,
+        result: ScoredAnswer,
         block: Mapping[str, Any],
         *,
         applied: CalibratorInUse | None = None,
@@ -250,16 +250,16 @@ class Recording:
         fields: dict[str, Any] = {
             "answer": answer,
             **{name: fact for name, fact in result.facts().items() if name in COLUMNS},
-            "k": None if result.log_score_bounds is None else self.origin.k,
+            "k": None if result.log_confidence_interval is None else self.origin.k,
             "numbers": _numbers(result),
             "flags": _codes(result, block),
             "doubts": _doubts(result, with_texts=answer is not None and answer == storable(result.text)),
-            "chance": block.get("chance"),
-            "chance_low": block.get("chance_lower"),
-            "chance_high": block.get("chance_upper"),
+            "probability_correct": block.get("probability_correct"),
+            "probability_correct_low": block.get("probability_correct_lower"),
+            "probability_correct_high": block.get("probability_correct_upper"),
             "decision": block.get("decision"),
             "reason": None if reason is None else storable(reason),
-            "calibrator": None if applied is None or "chance" not in block else applied.checksum,
+            "calibrator": None if applied is None or "probability_correct" not in block else applied.checksum,
         }
         if more:
             fields.update(more)
@@ -319,7 +319,7 @@ class Recording:
         return name, sampled, sampled and self.sampling.takes_twice(name)
 
 
-def _doubts(result: ScoredResponse, *, with_texts: bool) -> tuple[Mapping[str, Any], ...]:
+def _doubts(result: ScoredAnswer, *, with_texts: bool) -> tuple[Mapping[str, Any], ...]:
     """The tokens that the model was least sure of, in the order of the answer; with texts only where nothing is
     withheld: a rule that finds a card number does not find it where each of its digits stands alone.
     """
@@ -345,12 +345,12 @@ def fingerprint_of_prompt(prompt: Any, salt: bytes) -> str:
     return hashlib.blake2b(told, digest_size=8, key=salt).hexdigest()
 
 
-def _numbers(result: ScoredResponse) -> dict[str, Any]:
+def _numbers(result: ScoredAnswer) -> dict[str, Any]:
     bounds = result.score_bounds
     return {name: [value, *bounds.get(name, (None, None))] for name, value in result.scores.items()}
 
 
-def _codes(result: ScoredResponse, block: Mapping[str, Any]) -> tuple[str, ...]:
+def _codes(result: ScoredAnswer, block: Mapping[str, Any]) -> tuple[str, ...]:
     codes = [flag.code for flag in result.flags]
     if result.neutral_only:
         codes.append("neutral_only")
@@ -377,11 +377,11 @@ def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Recor
         if value is not None and value != [] and name not in _ELSEWHERE:
             record[name] = value
     if row["unscored"] is None:
-        record["log_score"] = row["log_score"]  # null here means minus infinity: a blank answer
+        record["log_confidence"] = row["log_confidence"]  # null here means minus infinity: a blank answer
     if row["headline"] is not None:
         record["headline_name"] = row["headline"]
     if row["method"] == "top-k":
-        record["log_score_bounds"] = [row["log_score_low"], row["log_score_high"]]
+        record["log_confidence_interval"] = [row["log_confidence_low"], row["log_confidence_high"]]
     for name, (value, low, high) in (row["numbers"] or {}).items():
         if value is not None:
             record[f"score_{name}"] = value
@@ -393,7 +393,9 @@ def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Recor
     return record
 
 
-_ELSEWHERE = frozenset(("n", "id", "at", "numbers", "headline", "log_score", "log_score_low", "log_score_high"))
+_ELSEWHERE = frozenset(
+    ("n", "id", "at", "numbers", "headline", "log_confidence", "log_confidence_low", "log_confidence_high")
+)
 """Columns that a record has under another name, or in another form."""
 
 

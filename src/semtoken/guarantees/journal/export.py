@@ -40,7 +40,8 @@ def records(journal: Journal, *conditions: Any) -> Iterator[Record]:
     """Entries with their labels, in the order in which they were written; a few thousand in memory at one time.
 
     A record has the table's columns that hold something, `at` as text, further scores as `score_NAME` with their
-    bounds as `score_bounds_NAME`, `log_score_bounds` where only the best tokens were known, `labels` of people, and
+    bounds as `score_bounds_NAME`, `log_confidence_interval` where only the best tokens were known, `labels` of people,
+    and
     `correct`, which is false where anybody said so. `semtoken calibrate` and `semtoken label` read such records.
     """
     for page in journal.pages(WANTED, *conditions):
@@ -56,11 +57,11 @@ def schema(journal: Journal, *conditions: Any) -> Any:
     """The `pyarrow.Schema` of what `records` gives, with fields for every further score that one of the entries has."""
     pyarrow = require("pyarrow", extra="frames")
     double, text = pyarrow.float64(), pyarrow.string()
-    left_out = ("n", "at", "headline", "log_score_low", "log_score_high", *AS_TEXT)
+    left_out = ("n", "at", "headline", "log_confidence_low", "log_confidence_high", *AS_TEXT)
     fields = {"id": text, "at": text}
     fields |= {column.name: _arrow(pyarrow, column.type) for column in entries.c if column.name not in left_out}
     bounds = pyarrow.list_(double)
-    fields |= {"headline_name": text, "log_score_bounds": bounds, "flags": pyarrow.list_(text)}
+    fields |= {"headline_name": text, "log_confidence_interval": bounds, "flags": pyarrow.list_(text)}
     place = {"start": pyarrow.int64(), "end": pyarrow.int64(), "confidence": double, "text": text}
     fields["doubts"] = pyarrow.list_(pyarrow.struct(list(place.items())))
     for name in _further_scores(journal, *conditions):

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import sqlalchemy as sa
 
-from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.guarantees.journal.database import database_errors, entries, labels
 from semtoken.guarantees.journal.entries import answer_of, verdict
 from semtoken.guarantees.journal.store import Journal
@@ -20,7 +20,7 @@ from semtoken.guarantees.labels import AnswerRecord
 from semtoken.guarantees.measures import wilson
 
 QueueName: TypeAlias = Literal["sample", "doubtful", "disagreement"]
-"""`sample`: the random sample, which alone tells whether a promise is kept; `doubtful`: the least sure of the last
+"""`sample`: the random sample, which alone tells whether a guarantee is kept; `doubtful`: the least sure of the last
 answers; `disagreement`: those of the last answers on which models disagree, or the last two calibrators."""
 RECENT = 2_000
 """How many of the newest entries are searched for doubtful answers and disagreements."""
@@ -28,28 +28,28 @@ MOST_IN_QUEUE = 200
 """Most answers that a queue of doubtful answers or of disagreements gives at one time."""
 OLDEST = 100
 """A person's next answers of the sample are among so many of the oldest that are open. With more, labels would come
-too much out of order to tell when a promise was broken.
+too much out of order to tell when a guarantee was broken.
 """
-MOST_UNLABELLED = 5_000
-"""Most unlabelled answers that help to place a threshold: the newest ones."""
+MOST_UNLABELED = 5_000
+"""Most unlabeled answers that help to place a threshold: the newest ones."""
 
 
 @dataclass(frozen=True)
 class LabelAgreement:
-    """How often people agree who labelled the same answers."""
+    """How often people agree who labeled the same answers."""
 
     twice: int
-    """Answers that two people or more labelled right or wrong."""
+    """Answers that two people or more labeled right or wrong."""
     disagreed: int
 
     @property
     def sentence(self) -> str:
-        """The agreement as a sentence, with what disagreement does to the promise."""
+        """The agreement as a sentence, with what disagreement does to the guarantee."""
         if not self.twice:
             return "No answer has labels of two people yet, so nobody knows how far they agree."
         low, high = wilson(self.disagreed, self.twice)
         told = (
-            f"People disagree on {self.disagreed} of {self.twice} answers that two of them labelled "
+            f"People disagree on {self.disagreed} of {self.twice} answers that two of them labeled "
             f"({100 * self.disagreed / self.twice:.0f}%; 95% interval {100 * low:.0f} to {100 * high:.0f}%)."
         )
         if not self.disagreed:
@@ -65,13 +65,14 @@ def add_label(journal: Journal, entry: str, reviewer: str, correct: bool | None)
     """Store a person's label of an answer; `correct` None: the person cannot tell.
 
     It takes the place of an earlier one by the same person, in the order of first labels, too: `watch` would else take
-    answers that are looked at again for new ones. `InvalidInput` if there is no such entry, or the person has no name.
+    answers that are looked at again for new ones. `InvalidInputError` if there is no such entry, or the person has no
+    name.
     """
     name = checked_name(reviewer)
     with database_errors(journal.engine.url), journal.engine.begin() as connection:
         n = connection.execute(sa.select(entries.c.n).where(entries.c.id == entry)).scalar()
         if n is None:
-            raise InvalidInput("There is no such answer in the journal; perhaps it was deleted.")
+            raise InvalidInputError("There is no such answer in the journal; perhaps it was deleted.")
         last = connection.execute(sa.select(sa.func.max(labels.c.at)).where(labels.c.reviewer == name)).scalar()
         # Behind the person's last one, which `undo` takes back, also where the clock was set back.
         said = {"correct": correct, "at": max(time.time(), (last or 0.0) + 1e-6)}
@@ -94,23 +95,25 @@ def undo(journal: Journal, reviewer: str) -> str | None:
 
 
 def checked_name(reviewer: str) -> str:
-    """The name of a person who labels, in single blanks; `InvalidInput` if it is empty, long, or cannot be printed."""
+    """The name of a person who labels, in single blanks; `InvalidInputError` if it is empty, long, or cannot be
+    printed.
+    """
     name = " ".join(reviewer.split())
     if not 0 < len(name) <= 100 or not name.isprintable():
-        raise InvalidInput("Say who labels: a name of up to 100 characters.")
+        raise InvalidInputError("Say who labels: a name of up to 100 characters.")
     return name
 
 
 def queue(journal: Journal, reviewer: str, name: QueueName = "sample", *, limit: int = 20) -> list[dict[str, Any]]:
-    """Answers for a person to label next: with texts, and not labelled by that person yet.
+    """Answers for a person to label next: with texts, and not labeled by that person yet.
 
     Of the random sample each answer is for one person, and a fifth of it, fixed beforehand, for two. Everybody has an
     order of their own in it, so that people who label at the same time seldom meet at the same answer. Doubtful answers
-    and disagreements are never of the random sample, so that their labels cannot enter a promise. `InvalidInput` if
-    there is no such queue, or the reviewer's name cannot be used.
+    and disagreements are never of the random sample, so that their labels cannot enter a guarantee. `InvalidInputError`
+    if there is no such queue, or the reviewer's name cannot be used.
     """
     if name not in get_args(QueueName):
-        raise InvalidInput(f"There is no queue {name!r}; there are {', '.join(get_args(QueueName))}.")
+        raise InvalidInputError(f"There is no queue {name!r}; there are {', '.join(get_args(QueueName))}.")
     person = checked_name(reviewer)
     said = sa.select(labels.c.n).where(labels.c.entry == entries.c.n)
     open_to_me = [entries.c.answer.is_not(None), ~said.where(labels.c.reviewer == person).exists()]
@@ -138,8 +141,8 @@ def _newest(journal: Journal) -> int:
 
 
 def _doubt(row: Mapping[str, Any]) -> tuple[float, int]:
-    """The least sure first: by the chance, or else the headline's confidence."""
-    sure = row["chance"] if row["chance"] is not None else row["confidence"]
+    """The least sure first: by the probability, or else the headline's confidence."""
+    sure = row["probability_correct"] if row["probability_correct"] is not None else row["confidence"]
     return (-1.0 if sure is None else sure, row["n"])
 
 
@@ -176,7 +179,7 @@ def labels_of(journal: Journal, first: int, last: int) -> dict[int, dict[str, bo
 
 
 @dataclass(frozen=True)
-class LabelledEntry:
+class LabeledEntry:
     """An answer of the random sample, with the labels that people gave it."""
 
     row: Mapping[str, Any]
@@ -189,10 +192,8 @@ class LabelledEntry:
         return verdict(self.given.values())
 
 
-def labelled_sample(
-    journal: Journal, calibrator: str | None = None, columns: Sequence[str] = ()
-) -> list[LabelledEntry]:
-    """The labelled answers of the random sample, of one calibrator or of all, in the order of their first labels.
+def labeled_sample(journal: Journal, calibrator: str | None = None, columns: Sequence[str] = ()) -> list[LabeledEntry]:
+    """The labeled answers of the random sample, of one calibrator or of all, in the order of their first labels.
 
     `columns` are those of the entries to read besides `n` and `at`; all if none is named.
     """
@@ -201,16 +202,16 @@ def labelled_sample(
     query = query.join(labels, labels.c.entry == entries.c.n).where(entries.c.sampled).order_by(labels.c.n)
     if calibrator is not None:  # `+ ""`: else SQLite begins with all entries that it decided, which may be millions
         query = query.where(entries.c.calibrator + "" == calibrator)
-    by_number: dict[int, LabelledEntry] = {}
+    by_number: dict[int, LabeledEntry] = {}
     with database_errors(journal.engine.url), journal.engine.connect() as connection:
         for row in connection.execute(query).mappings():
-            entry = by_number.setdefault(row["n"], LabelledEntry(dict(row), {}))
+            entry = by_number.setdefault(row["n"], LabeledEntry(dict(row), {}))
             entry.given[row["by"]] = row["said"]
     return list(by_number.values())
 
 
 def open_before(journal: Journal, calibrator: str, last: int, *, accepted: bool) -> int:
-    """How many decided answers of the random sample before entry `last`, or `accepted` ones, nobody labelled."""
+    """How many decided answers of the random sample before entry `last`, or `accepted` ones, nobody labeled."""
     seen = sa.exists().where(labels.c.entry == entries.c.n)
     query = sa.select(sa.func.count()).select_from(entries).where(entries.c.sampled, entries.c.n < last, ~seen)
     query = query.where(entries.c.calibrator + "" == calibrator)
@@ -221,31 +222,31 @@ def open_before(journal: Journal, calibrator: str, last: int, *, accepted: bool)
 
 
 def sampled_answers(journal: Journal) -> list[AnswerRecord]:
-    """The labelled answers of the random sample, and its newest unlabelled ones, by which thresholds are placed.
+    """The labeled answers of the random sample, and its newest unlabeled ones, by which thresholds are placed.
 
-    Only answers that were scored like the one labelled last count: those before a change of preset, of engine or of
-    how many log-probabilities were asked for have scores of another kind. `InvalidInput` if nothing has a label.
+    Only answers that were scored like the one labeled last count: those before a change of preset, of engine or of
+    how many log-probabilities were asked for have scores of another kind. `InvalidInputError` if nothing has a label.
     """
-    labelled = [entry for entry in labelled_sample(journal) if entry.correct is not None]
-    if not labelled:
-        raise InvalidInput(
+    labeled = [entry for entry in labeled_sample(journal) if entry.correct is not None]
+    if not labeled:
+        raise InvalidInputError(
             "The random sample of this journal has no labels yet. Label answers in the Review view of the page, which "
             "`serve` and `proxy` show with --journal."
         )
     kind = ("signature", "distribution", "method", "k")
-    newest = labelled[-1].row
-    alike = [entry for entry in labelled if all(entry.row[name] == newest[name] for name in kind)]
-    known = {entry.row["n"] for entry in labelled}
+    newest = labeled[-1].row
+    alike = [entry for entry in labeled if all(entry.row[name] == newest[name] for name in kind)]
+    known = {entry.row["n"] for entry in labeled}
     same = [entries.c[name].is_not_distinct_from(newest[name]) for name in kind]
     newest_first = journal.entries(
-        entries.c.sampled, entries.c.unscored.is_(None), *same, newest_first=True, limit=MOST_UNLABELLED
+        entries.c.sampled, entries.c.unscored.is_(None), *same, newest_first=True, limit=MOST_UNLABELED
     )
     rest = [answer_of(row) for row in newest_first if row["n"] not in known]
     return [answer_of(entry.row, entry.given) for entry in alike] + rest
 
 
 def agreement(journal: Journal) -> LabelAgreement:
-    """Compute how often people agree, over all answers that two or more have labelled."""
+    """Compute how often people agree, over all answers that two or more have labeled."""
     told = sa.case((labels.c.correct, 1), else_=0)
     each = sa.select(sa.func.min(told).label("low"), sa.func.max(told).label("high"))
     each = each.where(labels.c.correct.is_not(None)).group_by(labels.c.entry).having(sa.func.count() > 1)

@@ -115,7 +115,7 @@ def spool_folder(url: sa.URL) -> Path:
 
 
 def check_spool(folder: Path) -> None:
-    """Make the folder of the spools, and raise `InvalidInput` unless files can be written there."""
+    """Make the folder of the spools, and raise `InvalidInputError` unless files can be written there."""
     with writing_errors(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with TemporaryFile(dir=folder):

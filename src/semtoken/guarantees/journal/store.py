@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.calibrator import from_bytes
 from semtoken.guarantees.journal.database import (
@@ -139,14 +139,16 @@ class Journal:
         """Open a journal, and bring its tables to their newest form.
 
         `given` is `sqlite:///journal.db`, the path of a file, or `postgresql://user@host/database`. `create`: a file is
-        made where there is none; PostgreSQL's database must exist. `InvalidInput` if it is none of these, or there is
-        no such file; `JournalError` if the database does not answer, or a later release made its tables.
+        made where there is none; PostgreSQL's database must exist. `InvalidInputError` if it is none of these, or there
+        is no such file; `JournalError` if the database does not answer, or a later release made its tables.
         """
         url = url_of(given)
         if url.get_backend_name() == "sqlite" and not create and not Path(str(url.database)).is_file():
-            raise InvalidInput(f"There is no journal {url.database}. --journal of serve, proxy or check makes one.")
+            raise InvalidInputError(
+                f"There is no journal {url.database}. --journal of serve, proxy or check makes one."
+            )
         if url.get_backend_name() == "sqlite" and not (folder := Path(str(url.database)).parent).is_dir():
-            raise InvalidInput(f"The folder {folder} of the journal does not exist.")
+            raise InvalidInputError(f"The folder {folder} of the journal does not exist.")
         engine = engine_of(url)
         with database_errors(url):
             upgrade(engine)
@@ -208,12 +210,12 @@ class Journal:
 
         Returns how many they were, once neither the database's files nor a spool holds them. `before` is in seconds
         since 1970, `person` the tag that requests carried, `spool` by default the folder of `spool_folder`.
-        PostgreSQL's log of writes, its replicas and backups keep them by rules of their own. `InvalidInput` if neither
-        is given; `NotYetGone` if the entries are deleted, but their texts may still be in a file, so that another call
-        must try again.
+        PostgreSQL's log of writes, its replicas and backups keep them by rules of their own. `InvalidInputError` if
+        neither is given; `NotYetGone` if the entries are deleted, but their texts may still be in a file, so that
+        another call must try again.
         """
         if before is None and person is None:
-            raise InvalidInput("Say which entries to delete: by age, or by person.")
+            raise InvalidInputError("Say which entries to delete: by age, or by person.")
         conditions = [] if before is None else [entries.c.at < before]
         conditions += [] if person is None else [entries.c.person == person]
 
@@ -268,11 +270,11 @@ class Journal:
     def sampling(self, rate: float | None = None, seed: str | None = None) -> tuple[SamplingRule, bytes]:
         """The rule of the random sample and the journal's salt. A changed rule applies to new entries only.
 
-        `rate` is the share of the sample in [0, 1] (`InvalidInput` outside it), `seed` any text. None: as they are, or
-        5% and a random seed where there are none yet.
+        `rate` is the share of the sample in [0, 1] (`InvalidInputError` outside it), `seed` any text. None: as they
+        are, or 5% and a random seed where there are none yet.
         """
         if rate is not None and not 0 <= rate <= 1:
-            raise InvalidInput(f"The share of the random sample must be from 0 to 1, got {rate}.")
+            raise InvalidInputError(f"The share of the random sample must be from 0 to 1, got {rate}.")
         newest = sa.select(settings).order_by(settings.c.n.desc()).limit(1)
         with database_errors(self.engine.url), self.engine.begin() as connection:
             there = connection.execute(newest).mappings().first()

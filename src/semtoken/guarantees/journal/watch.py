@@ -1,4 +1,6 @@
-"""What a journal says of a promise now: whether it is kept, by labels, and how far scores have moved since the fit."""
+"""What a journal says of a guarantee now: whether it is kept, by labels, and how far scores have moved since the
+fit.
+"""
 
 from __future__ import annotations
 
@@ -14,34 +16,34 @@ from semtoken.guarantees.betting import LEVEL
 from semtoken.guarantees.calibrator import Calibrator
 from semtoken.guarantees.journal.database import database_errors, entries
 from semtoken.guarantees.journal.entries import answer_of
-from semtoken.guarantees.journal.labels import labelled_sample, open_before
+from semtoken.guarantees.journal.labels import labeled_sample, open_before
 from semtoken.guarantees.journal.store import InUse, Journal, Row
 from semtoken.guarantees.judge import Claim, watched
 from semtoken.guarantees.labels import AnswerRecord
 from semtoken.guarantees.measures import FEWEST_RECENT, Drift
 
-State: TypeAlias = Literal["kept", "unknown", "broken", "no_promise"]
+State: TypeAlias = Literal["kept", "unknown", "broken", "no_guarantee"]
 RECENT_SCORES = 2_000
-"""How many of the newest answers have their scores compared with those of the labelled ones."""
+"""How many of the newest answers have their scores compared with those of the labeled ones."""
 
 
 @dataclass(frozen=True)
-class PromiseReport:
-    """Whether the calibrator in use keeps its promise, from the labels so far."""
+class GuaranteeReport:
+    """Whether the calibrator in use keeps its guarantee, from the labels so far."""
 
     state: State
-    """`unknown`: the labels do not tell yet; `no_promise`: there is no calibrator, or it promises nothing."""
+    """`unknown`: the labels do not tell yet; `no_guarantee`: there is no calibrator, or it guarantees nothing."""
     sentence: str
     calibrator: str | None = None
     """SHA-256 of the calibrator's file; None where there is no calibrator."""
     alpha: float | None = None
-    """The share that is promised not to be exceeded; None where nothing is promised."""
+    """The share that is guaranteed not to be exceeded; None where nothing is guaranteed."""
     level: float = LEVEL
-    """How likely a kept promise is ever called broken."""
+    """How likely a kept guarantee is ever called broken."""
     n: int = 0
-    """Labelled answers that the promise is about."""
+    """Labeled answers that the guarantee is about."""
     wrong: int = 0
-    """Those of them that count against the promise."""
+    """Those of them that count against the guarantee."""
     low: float = 0.0
     """Bounds on the share, averaged over these answers, valid however often one looks."""
     high: float = 1.0
@@ -50,11 +52,11 @@ class PromiseReport:
     order: Literal["draw", "labels"] = "labels"
     """In which order the labels count: that of the answers, as the random draw took them, or that of first labels."""
     without_label: int = 0
-    """Answers of the sample before the last labelled one that have no label; with 0 the order is that of the draw."""
+    """Answers of the sample before the last labeled one that have no label; with 0 the order is that of the draw."""
     undecided: int = 0
     """Answers that nobody could tell right from wrong, though people tried."""
     moved: Drift | None = None
-    """How far the newest scores are from those of the labelled answers."""
+    """How far the newest scores are from those of the labeled answers."""
     moved_sentence: str = ""
     models: Mapping[str, int] = field(default_factory=dict)
     """How many of the newest answers since the calibrator came into use each model gave, by its name in replies."""
@@ -66,50 +68,52 @@ class PromiseReport:
         return asdict(self)
 
 
-def watch(journal: Journal, *, level: float = LEVEL) -> PromiseReport:
-    """Test whether the calibrator that came into use last keeps its promise.
+def watch(journal: Journal, *, level: float = LEVEL) -> GuaranteeReport:
+    """Test whether the calibrator that came into use last keeps its guarantee.
 
     Only labels of the random sample count, and only of answers that this calibrator decided. They count in the order of
-    the answers, which the random draw gives, where every answer up to the last labelled one has a label; else in the
-    order of their first labels. In either order a promise is called broken with a probability of at most `level`, in
-    (0, 1), over all looks if no answer, given those before, is wrong with a chance above alpha. That is more than the
-    promise, which limits the average. In the order of labels it also takes that when a label comes does not depend on
-    what it says.
+    the answers, which the random draw gives, where every answer up to the last labeled one has a label; else in the
+    order of their first labels. In either order a guarantee is called broken with a probability of at most `level`, in
+    (0, 1), over all looks if no answer, given those before, is wrong with a probability above alpha. That is more than
+    the guarantee, which limits the average. In the order of labels it also takes that when a label comes does not
+    depend on what it says.
     """
     used = journal.in_use()
     if not used:
-        return PromiseReport("no_promise", "No calibrator has decided anything in this journal: nothing is guaranteed.")
+        return GuaranteeReport(
+            "no_guarantee", "No calibrator has decided anything in this journal: nothing is guaranteed."
+        )
     newest = used[0]
     about: dict[str, Any] = {"calibrator": newest.checksum, "level": level, **_moved(journal, newest)}
     about |= _models(journal, newest)
     threshold = newest.calibrator.threshold
     if threshold is None or threshold.uncertainty is None:
-        return PromiseReport("no_promise", "The calibrator that decides guarantees nothing.", **about)
-    labelled = labelled_sample(journal, newest.checksum, columns=("decision",))
-    about["undecided"] = sum(entry.correct is None for entry in labelled)
-    last = max((entry.row["n"] for entry in labelled), default=0)
-    missing = open_before(journal, newest.checksum, last, accepted=threshold.promise == "selective")
+        return GuaranteeReport("no_guarantee", "The calibrator that decides guarantees nothing.", **about)
+    labeled = labeled_sample(journal, newest.checksum, columns=("decision",))
+    about["undecided"] = sum(entry.correct is None for entry in labeled)
+    last = max((entry.row["n"] for entry in labeled), default=0)
+    missing = open_before(journal, newest.checksum, last, accepted=threshold.guarantee == "selective_risk")
     if not missing:
-        labelled = sorted(labelled, key=lambda entry: int(entry.row["n"]))
+        labeled = sorted(labeled, key=lambda entry: int(entry.row["n"]))
     about |= {"order": "labels" if missing else "draw", "without_label": missing}
-    told = [entry for entry in labelled if entry.correct is not None]
+    told = [entry for entry in labeled if entry.correct is not None]
     about_it, against = threshold.claim.kind.counted(
         [entry.row["decision"] == "answer" for entry in told], [bool(entry.correct) for entry in told]
     )
     times = [float(entry.row["at"]) for entry, counts in zip(told, about_it, strict=True) if counts]
-    return promise_report(against[about_it].tolist(), times, threshold.claim, level, about)
+    return guarantee_report(against[about_it].tolist(), times, threshold.claim, level, about)
 
 
-def promise_report(
+def guarantee_report(
     bad: Sequence[bool],
     times: Sequence[float],
     claim: Claim,
     level: float = LEVEL,
     about: dict[str, Any] | None = None,
-) -> PromiseReport:
-    """Test from labels alone whether a promise is kept (`judge.watched`).
+) -> GuaranteeReport:
+    """Test from labels alone whether a guarantee is kept (`judge.watched`).
 
-    `bad` says of each answer that the promise is about, in the order of the labels, whether it counts against it, and
+    `bad` says of each answer that the guarantee is about, in the order of the labels, whether it counts against it, and
     `times` when it was answered, in seconds since 1970. `level` is as in `watch`; `about` has further fields of the
     report.
     """
@@ -125,17 +129,17 @@ def promise_report(
         since = times[looked.change.since]
         if facts.get("without_label"):
             told += (
-                " This takes that wrong answers are not labelled sooner than right ones: "
+                " This takes that wrong answers are not labeled sooner than right ones: "
                 f"{facts['without_label']} older answers of the sample have no label. Label them, and the order of the "
                 "answers decides."
             )
         sentence = f"Broken since about {day(since)}: take the threshold back. {told[0].upper()}{told[1:]}"
-        return PromiseReport("broken", sentence, broken_since=since, **facts)
+        return GuaranteeReport("broken", sentence, broken_since=since, **facts)
     if looked.state == "kept":
-        return PromiseReport("kept", f"Kept so far: {told}", **facts)
+        return GuaranteeReport("kept", f"Kept so far: {told}", **facts)
     if n == 0:
-        return PromiseReport("unknown", f"Too few labels to tell (0). Guaranteed: at most {percent(alpha)}.", **facts)
-    return PromiseReport("unknown", f"Too few labels to tell ({n}). {told[0].upper()}{told[1:]}", **facts)
+        return GuaranteeReport("unknown", f"Too few labels to tell (0). Guaranteed: at most {percent(alpha)}.", **facts)
+    return GuaranteeReport("unknown", f"Too few labels to tell ({n}). {told[0].upper()}{told[1:]}", **facts)
 
 
 def _models(journal: Journal, used: InUse) -> dict[str, Any]:
@@ -191,7 +195,7 @@ def _compared(calibrator: Calibrator, answers: Sequence[AnswerRecord]) -> tuple[
     between = f"{moved.distance:.2f} (95% interval {moved.low:.2f} to {moved.high:.2f})"
     told = (
         f"The newest scores, of {moved.n_recent:,} different questions, are at a distance of {between} from the "
-        f"{moved.n_fitted:,} labelled ones"
+        f"{moved.n_fitted:,} labeled ones"
     )
     if moved.low == 0:
         return moved, f"{told}: no difference is shown."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.metrics.inputs import JudgedAnswers, PreparedMetric, evaluate, require_binary, same_length, vector
 from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import whole
@@ -67,7 +67,7 @@ def _with_confidence(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> Judge
     same_length(score, labels, "confidence", "correct")
     if not ((score >= 0) & (score <= 1)).all():
         bad = score[~((score >= 0) & (score <= 1))][0]
-        raise InvalidInput(f"'confidence' must lie in [0, 1], got {bad:g}; only a probability can be calibrated.")
+        raise InvalidInputError(f"'confidence' must lie in [0, 1], got {bad:g}; only a probability can be calibrated.")
     judged = ~np.isnan(labels)
     require_binary(labels[judged], "correct")
     return JudgedAnswers(score[judged], labels[judged], n_left_out=int((~judged).sum()), n_non_finite=0)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import FloatArray, real_numbers
 from semtoken.support.inputs import one_of, shown
 
@@ -57,11 +57,11 @@ class PreparedMetric:
 
 
 def name_of(metric: Any, functions: Mapping[str, Callable[..., float]]) -> str:
-    """The name of a metric, given by name or as the function itself; raises `InvalidInput` for anything else."""
+    """The name of a metric, given by name or as the function itself; raises `InvalidInputError` for anything else."""
     for name, function in functions.items():
         if metric is function or (isinstance(metric, str) and metric == name):
             return name
-    raise InvalidInput(f"'metric' must be one of {', '.join(functions)}, got {shown(metric)}.")
+    raise InvalidInputError(f"'metric' must be one of {', '.join(functions)}, got {shown(metric)}.")
 
 
 def evaluate(prepared: PreparedMetric, name: str) -> float:
@@ -81,7 +81,7 @@ def judged_answers(
     """Check uncertainties and labels; unjudged answers are left out, NaN and +inf get the worst rank.
 
     `non_finite="lm_polygraph"` reproduces that library instead: NaN and -inf become -1e7, the MOST certain, and +inf
-    becomes 1e7. `InvalidInput` if the arrays differ in length or cannot be read, or a label is infinite.
+    becomes 1e7. `InvalidInputError` if the arrays differ in length or cannot be read, or a label is infinite.
     """
     score = vector(uncertainty, "uncertainty")
     labels = vector(target, target_name)
@@ -89,7 +89,7 @@ def judged_answers(
     judged = ~np.isnan(labels)
     score, labels = score[judged], labels[judged]
     if np.isinf(labels).any():
-        raise InvalidInput(f"'{target_name}' holds an infinite value; give a finite number, or NaN if not judged.")
+        raise InvalidInputError(f"'{target_name}' holds an infinite value; give a finite number, or NaN if not judged.")
     one_of("non_finite", non_finite, ("worst", "lm_polygraph"))
     missing = np.isnan(score) | (score == np.inf)
     if non_finite == "worst":
@@ -103,24 +103,24 @@ def judged_answers(
 
 
 def vector(values: npt.ArrayLike, name: str) -> FloatArray:
-    """Convert values to a one-dimensional float64 array; raise `InvalidInput` if they are none."""
+    """Convert values to a one-dimensional float64 array; raise `InvalidInputError` if they are none."""
     array = real_numbers(values, name, booleans=True).astype(np.float64)
     if array.ndim != 1:
-        raise InvalidInput(f"'{name}' must have one dimension, got the shape {array.shape}.")
+        raise InvalidInputError(f"'{name}' must have one dimension, got the shape {array.shape}.")
     return array
 
 
 def same_length(first: FloatArray, second: FloatArray, first_name: str, second_name: str) -> None:
-    """Raise `InvalidInput` for two arrays of different lengths."""
+    """Raise `InvalidInputError` for two arrays of different lengths."""
     if first.size != second.size:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"'{first_name}' has {first.size} values and '{second_name}' has {second.size}; "
             "both need one per answer, in the same order."
         )
 
 
 def require_binary(labels: FloatArray, name: str) -> None:
-    """Raise `InvalidInput` for labels other than 0 and 1."""
+    """Raise `InvalidInputError` for labels other than 0 and 1."""
     other = (labels != 0) & (labels != 1)
     if other.any():
-        raise InvalidInput(f"'{name}' must be 1 (right), 0 (wrong) or NaN (not judged), got {labels[other][0]:g}.")
+        raise InvalidInputError(f"'{name}' must be 1 (right), 0 (wrong) or NaN (not judged), got {labels[other][0]:g}.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.metrics.inputs import (
     JudgedAnswers,
     PreparedMetric,
@@ -314,7 +314,7 @@ def _graded(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, non_finite: str)
     answers = judged_answers(uncertainty, correct, target_name="correct", non_finite=non_finite)
     outside = (answers.target < 0) | (answers.target > 1)
     if outside.any():
-        raise InvalidInput(f"'correct' must lie in [0, 1], got {answers.target[outside][0]:g}.")
+        raise InvalidInputError(f"'correct' must lie in [0, 1], got {answers.target[outside][0]:g}.")
     return answers
 
 
@@ -348,10 +348,10 @@ def _never(weights: FloatArray) -> FloatArray:
 
 
 def _checked_options(max_rejection: float, ties: str, random: str) -> float:
-    """The largest share that is rejected; `InvalidInput` unless all three are what they may be."""
+    """The largest share that is rejected; `InvalidInputError` unless all three are what they may be."""
     share = real(max_rejection, "max_rejection")
     if not 0 < share <= 1:
-        raise InvalidInput(f"'max_rejection' must lie in (0, 1], got {max_rejection!r}.")
+        raise InvalidInputError(f"'max_rejection' must lie in (0, 1], got {max_rejection!r}.")
     one_of("ties", ties, ("average", "stable"))
     one_of("random", random, ("expected", "monte_carlo"))
     return share
@@ -375,7 +375,7 @@ def risk_coverage(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, *, non_fin
     """Coverage and risk of every threshold that accepts answers of equal uncertainty together.
 
     `risk_coverage_curve`, which has the same arguments, has a point for every answer instead, with the expected risk
-    inside a tie. Without ties the two agree. `InvalidInput` if there is no judged answer.
+    inside a tie. Without ties the two agree. `InvalidInputError` if there is no judged answer.
 
     Examples
     --------
@@ -386,7 +386,7 @@ def risk_coverage(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, *, non_fin
     answers = _graded(uncertainty, correct, non_finite)
     n = answers.target.size
     if n == 0:
-        raise InvalidInput(f"A risk-coverage curve needs answers: {NO_ANSWER}.")
+        raise InvalidInputError(f"A risk-coverage curve needs answers: {NO_ANSWER}.")
     order, starts = tied_groups(answers.score)
     sizes = np.diff(np.append(starts, n))
     accepted = np.cumsum(sizes)

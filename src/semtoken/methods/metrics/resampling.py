@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.metrics.calibration import expected_calibration_error, prepare_calibration_error
 from semtoken.methods.metrics.inputs import MOST_DRAWS, PreparedMetric, name_of, vector
 from semtoken.methods.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
@@ -107,12 +107,12 @@ class ResampledMetric:
     ) -> Difference:
         """The difference to another uncertainty of the same answers, resampled with the same seed.
 
-        `p_value` is that of a test that was made elsewhere; by default it comes from the resamples. `InvalidInput` if
-        the other one is of other answers, or of other resamples.
+        `p_value` is that of a test that was made elsewhere; by default it comes from the resamples. `InvalidInputError`
+        if the other one is of other answers, or of other resamples.
         """
         instance(other, ResampledMetric, "other")
         if (self.n, self.n_resamples, self.drawn) != (other.n, other.n_resamples, other.drawn):
-            raise InvalidInput(
+            raise InvalidInputError(
                 "These are not of the same answers, resampled with the same seed and number: there is no difference "
                 "between them."
             )
@@ -265,7 +265,7 @@ def _groups(questions: Sequence[Any], correct: npt.ArrayLike) -> npt.NDArray[np.
     """The number of each judged answer's question, in the order in which questions first come."""
     judged = ~np.isnan(vector(correct, "correct"))
     if len(questions) != judged.size:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"There are {judged.size} answers and {len(questions)} questions; every answer needs its own."
         )
     return numbered([question for question, is_judged in zip(questions, judged, strict=True) if is_judged])
@@ -290,7 +290,7 @@ def _multiplicities(groups: npt.NDArray[np.intp], n_resamples: int, seed: int) -
 
 def _interval(values: FloatArray, confidence_level: float) -> tuple[float, float]:
     if not 0 < real(confidence_level, "confidence_level") < 1:
-        raise InvalidInput(f"'confidence_level' must lie between 0 and 1, got {confidence_level}.")
+        raise InvalidInputError(f"'confidence_level' must lie between 0 and 1, got {confidence_level}.")
     defined = values[~np.isnan(values)]
     if defined.size == 0:
         return float("nan"), float("nan")

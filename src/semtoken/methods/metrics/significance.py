@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.metrics.inputs import MOST_DRAWS, PreparedMetric, name_of, same_length, vector
 from semtoken.methods.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
 from semtoken.support.arrays import FloatArray, real_numbers
@@ -156,7 +156,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         A value outside [0, 1].
 
     References
@@ -165,10 +165,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     adjusted = real_numbers(p_values, "p_values").astype(np.float64)
     if adjusted.ndim != 1:
-        raise InvalidInput(f"'p_values' must have one dimension, got the shape {adjusted.shape}.")
+        raise InvalidInputError(f"'p_values' must have one dimension, got the shape {adjusted.shape}.")
     outside = adjusted[(adjusted < 0) | (adjusted > 1)]
     if outside.size:
-        raise InvalidInput(f"'p_values' must lie in [0, 1], got {outside[0]:g}.")
+        raise InvalidInputError(f"'p_values' must lie in [0, 1], got {outside[0]:g}.")
     defined = np.flatnonzero(~np.isnan(adjusted))
     order = defined[np.argsort(adjusted[defined], kind="stable")]
     scaled = adjusted[order] * np.arange(order.size, 0, -1)

@@ -14,9 +14,9 @@ from semtoken.core.parts.answers import log_product, tokens_touching
 from semtoken.core.parts.finding import least_sure_field
 from semtoken.core.parts.newness import new_phrases, new_words
 from semtoken.core.parts.prose import phrases
-from semtoken.core.results import HiddenState, ScoredResponse
+from semtoken.core.results import HiddenState, ScoredAnswer
 from semtoken.core.results.generation import LAYOUTS, Generation
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS, score
 from semtoken.methods.observers.steps import Observer, Step, readings
 from semtoken.methods.observers.table import STATISTICS, LastStates, Statistic
@@ -28,21 +28,21 @@ Bounded = tuple[Any, Any, Any]
 """A value, and values below and above the exact one: the same where it is exact itself."""
 Corners = Mapping[str, tuple[Any, Any]]
 """Field of `Generation` -> values below and above the exact one."""
-OfAnswer = Callable[[ScoredResponse, str], Any]
+OfAnswer = Callable[[ScoredAnswer, str], Any]
 """A scored answer and its question -> the value of a field of `Generation`."""
 
 
-def new_word_log_probs(answer: ScoredResponse, question: str) -> Bounded:
+def new_word_log_probs(answer: ScoredAnswer, question: str) -> Bounded:
     """The log confidence of each word that an answer adds to its question, [words], by the answer's own rules."""
     return _of_ranges(answer, new_words(answer.text, question))
 
 
-def phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
+def phrase_log_probs(answer: ScoredAnswer, question: str) -> Bounded:
     """The log confidence of each phrase of an answer, [phrases], by the answer's own rules."""
     return _of_ranges(answer, phrases(answer.text))
 
 
-def new_phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
+def new_phrase_log_probs(answer: ScoredAnswer, question: str) -> Bounded:
     """The log confidence of each phrase that an answer adds to its question, [phrases]; of JSON, [1] that of its least
     sure field.
     """
@@ -54,13 +54,13 @@ def new_phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
     return value, low, high
 
 
-def log_score(answer: ScoredResponse, question: str) -> Bounded:
+def log_confidence(answer: ScoredAnswer, question: str) -> Bounded:
     """The sum of the logs of the agreeing probabilities, with bounds."""
-    low, high = answer.log_score_bounds or (answer.log_score, answer.log_score)
-    return np.float64(answer.log_score), np.float64(low), np.float64(high)
+    low, high = answer.log_confidence_interval or (answer.log_confidence, answer.log_confidence)
+    return np.float64(answer.log_confidence), np.float64(low), np.float64(high)
 
 
-def _of_ranges(answer: ScoredResponse, ranges: list[tuple[int, int]]) -> Bounded:
+def _of_ranges(answer: ScoredAnswer, ranges: list[tuple[int, int]]) -> Bounded:
     """[ranges] log of the product over the tokens that touch each range of characters, with bounds."""
     products = [log_product(tokens) for tokens in tokens_touching(answer.tokens, ranges)]
     value, low, high = np.array(products, dtype=np.float64).reshape(-1, 3).T
@@ -76,13 +76,13 @@ PLAIN: Mapping[str, OfAnswer] = MappingProxyType(
     }
 )
 """Field of `Generation` -> what reads it from a scored answer, for fields that the answer has exactly."""
-BOUNDED: Mapping[str, Callable[[ScoredResponse, str], Bounded]] = MappingProxyType(
+BOUNDED: Mapping[str, Callable[[ScoredAnswer, str], Bounded]] = MappingProxyType(
     {
         "new_word_log_probs": new_word_log_probs,
         "phrase_log_probs": phrase_log_probs,
         "new_phrase_log_probs": new_phrase_log_probs,
-        "stc_log_score": log_score,
-        "default_log_score": log_score,
+        "stc_log_score": log_confidence,
+        "default_log_score": log_confidence,
     }
 )
 """The same for fields that lie between bounds where only the best tokens of each step are known."""
@@ -123,10 +123,12 @@ def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
     for name in asked:
         if not isinstance(name, str) or name not in METHODS:
             hint = did_you_mean(str(name), possible)
-            raise InvalidInput(f"There is no method {shown(name)}{hint}; of one pass there are {', '.join(possible)}.")
+            raise InvalidInputError(
+                f"There is no method {shown(name)}{hint}; of one pass there are {', '.join(possible)}."
+            )
         if name not in possible:
             missing = sorted(set(METHODS[name].needs) - OF_ANSWERS - STATISTICS.keys())
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"The method {name} needs {', '.join(missing)}, which one generation does not leave behind. "
                 f"`semtoken bench run` records it. Of one pass there are {', '.join(possible)}."
             )
@@ -173,10 +175,11 @@ class MethodScores(Observer):
         for watch in self._observers:
             watch.forget(answer)
 
-    def scored(self, answer: int, response: ScoredResponse) -> ScoredResponse:
+    def scored(self, answer: int, response: ScoredAnswer) -> ScoredAnswer:
         """Add the scores of all methods to a complete answer, which has the number `answer` among those observed.
 
-        The words of its question do not count as new in it. `InvalidInput` if the engine gave too little for a method.
+        The words of its question do not count as new in it. `InvalidInputError` if the engine gave too little for a
+        method.
         """
         if self.states is not None and (values := self.states.of(answer)) is not None:
             response = response.with_fields(state=HiddenState(values, self.states.depth))
@@ -189,7 +192,7 @@ class MethodScores(Observer):
         bounds = {name: _bounds(name, middle, corners) for name in self.names}
         return response.with_fields(scores=scores, score_bounds={name: pair for name, pair in bounds.items() if pair})
 
-    def _records(self, answer: int, response: ScoredResponse) -> tuple[Generation, Corners]:
+    def _records(self, answer: int, response: ScoredAnswer) -> tuple[Generation, Corners]:
         """What is recorded of one answer; values below and above those that are not exact, by field."""
         question = response.question or ""
         fields = {
@@ -204,7 +207,7 @@ class MethodScores(Observer):
             # of an answer that was cut after it was observed only its own steps count
             kept = slice(response.n_tokens if LAYOUTS[field].per == "token" else None)
             if (value := watch.of(answer)) is None:
-                raise InvalidInput(f"What the engine gave of this answer is not enough to know its {field}.")
+                raise InvalidInputError(f"What the engine gave of this answer is not enough to know its {field}.")
             fields[field] = value[kept]
             if (pair := watch.bounds(answer)) is not None:
                 corners[field] = pair[0][kept], pair[1][kept]
@@ -219,7 +222,7 @@ def _bounds(name: str, middle: Generation, corners: Corners) -> tuple[float, flo
     if not inexact:
         return None
     if not method.monotone:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"The method {name} cannot be bounded, and of this answer only the best tokens of each step are known."
         )
     scores = []
@@ -230,12 +233,12 @@ def _bounds(name: str, middle: Generation, corners: Corners) -> tuple[float, flo
 
 
 def scores_of_steps(
-    names: Sequence[str], response: ScoredResponse, steps: Sequence[TopStep], size: int | None
-) -> ScoredResponse:
+    names: Sequence[str], response: ScoredAnswer, steps: Sequence[TopStep], size: int | None
+) -> ScoredAnswer:
     """An answer that was scored from the best tokens of its steps, with the scores by further methods of one pass.
 
-    `size` is that of the model's vocabulary, None where it is not known. `InvalidInput` if a method needs more than the
-    steps list.
+    `size` is that of the model's vocabulary, None where it is not known. `InvalidInputError` if a method needs more
+    than the steps list.
     """
     if not names:
         return response
@@ -244,7 +247,7 @@ def scores_of_steps(
     if unknown:
         readers = [field for field, watch in scores.watches.items() if {r.what for r in watch.reads} & unknown]
         needing = [name for name in scores.names if set(METHODS[name].needs) & set(readers)]
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{', '.join(needing)} cannot be known from the best tokens of each step, and a reply lists no more. Leave "
             "it out, or score the answer by a model in this process (`semtoken score`)."
         )

@@ -19,8 +19,8 @@ from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.parts import Part, Parts
 from semtoken.core.parts.fields import allowed_values, subschema
 from semtoken.core.parts.finding import as_schema
-from semtoken.core.results import ScoredResponse
-from semtoken.errors import InvalidInput
+from semtoken.core.results import ScoredAnswer
+from semtoken.errors import InvalidInputError
 from semtoken.methods.observers.steps import LOGITS, Observer, Step
 from semtoken.models.base import Backend
 from semtoken.models.prompt_ids import encode_prompt
@@ -29,14 +29,14 @@ from semtoken.support.inputs import instance, listed, whole
 
 
 def with_choices(
-    stc: Any, prompt: Any, answer: ScoredResponse, parts: Sequence[Part], schema: Any = None, *, batch_size: int = 16
+    stc: Any, prompt: Any, answer: ScoredAnswer, parts: Sequence[Part], schema: Any = None, *, batch_size: int = 16
 ) -> list[Part]:
-    """The fields with `choices` and `allowed_mass` wherever the schema says which values are allowed.
+    """The fields with `choices` and `option_mass` wherever the schema says which values are allowed.
 
     Parameters
     ----------
     stc
-        The `STC` that gave the answer.
+        The `ScoredModel` that gave the answer.
     prompt
         What it was asked: text, chat messages or token ids.
     answer, parts
@@ -51,7 +51,7 @@ def with_choices(
     list of Part
         The same parts in the same order.
     """
-    instance(answer, ScoredResponse, "answer")
+    instance(answer, ScoredAnswer, "answer")
     parts = [instance(one, Part, "parts") for one in listed(parts, "parts")]
     batch_size = whole(batch_size, "batch_size", low=1)
     described = as_schema(schema)
@@ -89,7 +89,7 @@ class _Option:
     """Any token: at its step it is asked how probable an end of the value is."""
 
 
-def _option(backend: Backend, answer: ScoredResponse, number: int, part: Part, value: Any) -> _Option:
+def _option(backend: Backend, answer: ScoredAnswer, number: int, part: Part, value: Any) -> _Option:
     """The value in place of the answer's own; its tokens begin where a token of the answer begins."""
     quoted = isinstance(value, str)
     start = part.start - (part.kind == "string")
@@ -117,7 +117,9 @@ class _Ends(Observer):
     def observe(self, step: Step) -> None:
         """Take in one step of some options."""
         if step.logits is None:
-            raise InvalidInput("This engine shows the best tokens of a step only: choices need the model in process.")
+            raise InvalidInputError(
+                "This engine shows the best tokens of a step only: choices need the model in process."
+            )
         chosen = step.log_probabilities()
         for k, number in enumerate(step.answers):
             option, position = self._options[number], self._positions[number]
@@ -146,4 +148,4 @@ def _allowed(part: Part, schema: Mapping[str, Any] | None) -> tuple[Any, ...]:
 def _with(part: Part, told: Mapping[str, float]) -> Part:
     total = math.fsum(told.values())
     shares = {name: value / total if total else 0.0 for name, value in told.items()}
-    return replace(part, choices=shares, allowed_mass=min(total, 1.0))
+    return replace(part, choices=shares, option_mass=min(total, 1.0))

@@ -20,10 +20,10 @@ import numpy as np
 from semtoken.clustering.vocabulary import english_stopwords, is_function_word, normalize, plain_word
 from semtoken.core.parts import Part, parts_of
 from semtoken.core.parts.prose import words
-from semtoken.core.results import ScoredResponse
+from semtoken.core.results import ScoredAnswer
 from semtoken.core.scored_token import ScoredToken
 from semtoken.core.scorer import Scorer
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.observers.steps import LOGITS, Completion, Observer, Step
 from semtoken.models.base import Arrival, Backend, Decoding, JoiningBackend
 from semtoken.models.prompt_ids import encode_prompt
@@ -78,34 +78,38 @@ class StepRows(Observer):
         self._position = 0
 
     def observe(self, step: Step) -> None:
-        """Record the rows of logits of the wanted steps; `InvalidInput` if the engine shows the best tokens only."""
+        """Record the rows of logits of the wanted steps; `InvalidInputError` if the engine shows the best tokens
+        only.
+        """
         if self._position in self._wanted:
             if step.logits is None:
-                raise InvalidInput("This engine shows the best tokens of a step only: competing meanings need all.")
+                raise InvalidInputError(
+                    "This engine shows the best tokens of a step only: competing meanings need all."
+                )
             row = np.asarray(step.logits[step.rows[0]], dtype=np.float64)[: self._size]
             self.rows[self._position] = row - float(step.log_normalizers[0])
         self._position += 1
 
 
-def step_rows(backend: Backend, prompt: Any, answer: ScoredResponse, steps: Sequence[int]) -> dict[int, FloatArray]:
+def step_rows(backend: Backend, prompt: Any, answer: ScoredAnswer, steps: Sequence[int]) -> dict[int, FloatArray]:
     """Log-probabilities of all tokens at some steps of an answer, float64 [V] each, from one teacher-forced pass.
 
-    `InvalidInput` if there is no such step, or the engine does not show all tokens.
+    `InvalidInputError` if there is no such step, or the engine does not show all tokens.
     """
-    instance(answer, ScoredResponse, "answer")
+    instance(answer, ScoredAnswer, "answer")
     steps = [whole(step, "step", low=0, high=len(answer.tokens) - 1) for step in steps]
     rows = StepRows(steps, backend.vocabulary.size)
     backend.read([encode_prompt(backend.tokenizer, prompt, 0)], [answer.token_ids[: max(steps) + 1]], [rows])
     return rows.rows
 
 
-def competing(stc: Any, prompt: Any, answer: ScoredResponse, step: int, n: int = 4) -> list[Competitor]:
+def competing(stc: Any, prompt: Any, answer: ScoredAnswer, step: int, n: int = 4) -> list[Competitor]:
     """The n most probable meanings at a step of an answer.
 
     Parameters
     ----------
     stc
-        The `STC` that gave the answer.
+        The `ScoredModel` that gave the answer.
     prompt
         What it was asked: text, chat messages or token ids.
     answer
@@ -120,7 +124,7 @@ def competing(stc: Any, prompt: Any, answer: ScoredResponse, step: int, n: int =
     return groups_of(row, answer.token_ids, step, stc.scorer, n)
 
 
-def competing_in_record(answer: ScoredResponse, step: int, scorer: Scorer, n: int = 4) -> list[Competitor]:
+def competing_in_record(answer: ScoredAnswer, step: int, scorer: Scorer, n: int = 4) -> list[Competitor]:
     """The meanings that compete at a step, from the tokens in the answer's record; rarer ones are missing."""
     step, n = whole(step, "step", low=0, high=len(answer.tokens) - 1), whole(n, "n", low=1)
     token = answer.tokens[step]
@@ -219,7 +223,7 @@ _END = re.compile(r"[.!?;:\n](?=\s|\Z)|\n")
 def disputed(
     stc: Any,
     prompt: Any,
-    answer: ScoredResponse,
+    answer: ScoredAnswer,
     *,
     n: int = 4,
     max_steps: int = MAX_STEPS,
@@ -263,7 +267,7 @@ def disputed(
     return sorted(wanted, key=lambda dispute: (-dispute.disagreement, dispute.step))
 
 
-def only_in_form(part: Part, answer: ScoredResponse, found: Sequence[Dispute]) -> bool:
+def only_in_form(part: Part, answer: ScoredAnswer, found: Sequence[Dispute]) -> bool:
     """Whether a phrase of an answer is doubtful in its wording only: all branches of its doubtful steps mean the same.
 
     At each of its doubtful steps, `found` by `disputed(..., with_agreed=True)`, the branches that agree with the answer
@@ -271,19 +275,19 @@ def only_in_form(part: Part, answer: ScoredResponse, found: Sequence[Dispute]) -
     looked at is a doubt.
     """
     instance(part, Part, "part")
-    instance(answer, ScoredResponse, "answer")
+    instance(answer, ScoredAnswer, "answer")
     found = [instance(dispute, Dispute, "found") for dispute in listed(found, "found")]
     shares = {dispute.step: 1.0 - dispute.disagreement - dispute.unheard for dispute in found}
     steps = [step for step in doubtful_steps(answer, len(answer.tokens)) if step in part.tokens]
     return bool(steps) and all(shares.get(step, 0.0) >= AGREED for step in steps)
 
 
-def doubtful_steps(answer: ScoredResponse, most: int = MAX_STEPS, doubtful: float = DOUBTFUL) -> list[int]:
+def doubtful_steps(answer: ScoredAnswer, most: int = MAX_STEPS, doubtful: float = DOUBTFUL) -> list[int]:
     """The steps whose tokens were least certain, in the order of the answer; blanks and special tokens are left out.
 
     There are at most `most`, and each token has a probability below `doubtful`.
     """
-    instance(answer, ScoredResponse, "answer")
+    instance(answer, ScoredAnswer, "answer")
     most, doubtful = whole(most, "most", low=0), real(doubtful, "doubtful", low=0.0, high=1.0)
     below = [
         (token.probability, step)
@@ -296,7 +300,7 @@ def doubtful_steps(answer: ScoredResponse, most: int = MAX_STEPS, doubtful: floa
 def _continuations(
     stc: Any,
     prompt: list[int],
-    answer: ScoredResponse,
+    answer: ScoredAnswer,
     competitors: dict[int, list[Competitor]],
     length: int,
 ) -> dict[tuple[int, int], str]:
@@ -340,7 +344,7 @@ class _Completions(Observer):
         self.found[answer] = completion
 
 
-def _word_start(answer: ScoredResponse, step: int) -> int:
+def _word_start(answer: ScoredAnswer, step: int) -> int:
     """First character of the word that a token belongs to."""
     start = answer.tokens[step].start
     while start and not answer.text[start - 1].isspace() and not answer.text[start].isspace():
@@ -358,7 +362,7 @@ def _to_end_of_phrase(text: str, from_: int, *, broken_off: bool = False) -> str
 
 
 def _dispute(
-    answer: ScoredResponse,
+    answer: ScoredAnswer,
     step: int,
     group: list[Competitor],
     texts: dict[tuple[int, int], str],
@@ -410,7 +414,7 @@ def _same(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
     return shorter > 0 and a[:shorter] == b[:shorter]
 
 
-def _part_around(answer: ScoredResponse, step: int, phrases: Sequence[Part]) -> Part:
+def _part_around(answer: ScoredAnswer, step: int, phrases: Sequence[Part]) -> Part:
     """The phrase that a token belongs to, or the token itself as a part."""
     for phrase in phrases:
         if step in phrase.tokens:

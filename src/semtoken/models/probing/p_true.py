@@ -8,7 +8,7 @@ from typing import Any, get_args
 import numpy as np
 
 from semtoken.choices import PTrueSpelling
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.models.base import Backend
 from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import listed, one_of, text, whole
@@ -41,7 +41,7 @@ def p_true_log_probs(
     Parameters
     ----------
     model
-        The one to ask: an `STC` or a `Backend`.
+        The one to ask: a `ScoredModel` or a `Backend`.
     questions, answers
         One of each for every prompt; the question bare, without examples.
     spelling : {"bare", "with blank", "both"}
@@ -61,7 +61,7 @@ def p_true_log_probs(
     one_of("spelling", spelling, get_args(PTrueSpelling))
     questions, answers = listed(questions, "questions"), listed(answers, "answers")
     if len(questions) != len(answers):
-        raise InvalidInput(f"There are {len(questions)} questions and {len(answers)} answers; each needs one.")
+        raise InvalidInputError(f"There are {len(questions)} questions and {len(answers)} answers; each needs one.")
     if not questions:
         return np.empty((0, 2))
     batch_size = whole(batch_size, "batch_size", low=1)

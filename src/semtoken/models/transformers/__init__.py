@@ -1,6 +1,7 @@
 """Hugging Face transformers, in this process.
 
-Enter by `semtoken.STC`, `load_transformers(name)` or `TransformersBackend(model, tokenizer)`; with your own call of
+Enter by `semtoken.ScoredModel`, `load_transformers(name)` or `TransformersBackend(model, tokenizer)`; with your own
+call of
 `model.generate`, by `Recorder`. The docstring of `semtoken.models` says what is in each module.
 """
 

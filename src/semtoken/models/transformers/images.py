@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from semtoken.errors import BackendError, InvalidInput, one_line_of
+from semtoken.errors import BackendError, InvalidInputError, one_line_of
 from semtoken.support.files.images import read_image
 from semtoken.support.inputs import shown
 
@@ -41,18 +41,18 @@ class ImagePrompt(list[int]):
 
 def encode_messages(processor: Any, messages: Any, number: int, *, files: bool = True) -> list[int]:
     """Token ids of chat messages by a model's processor, with its other tensors where there are images.
-    `InvalidInput` if messages or an image cannot be read, or the processor's template leaves out a text.
+    `InvalidInputError` if messages or an image cannot be read, or the processor's template leaves out a text.
     """
     if (
         not isinstance(messages, list | tuple)
         or not all(isinstance(turn, Mapping) for turn in messages)
         or not messages
     ):
-        raise InvalidInput(f"Prompt {number} must be a string or a non-empty list of chat messages.")
+        raise InvalidInputError(f"Prompt {number} must be a string or a non-empty list of chat messages.")
     spoken = [{**message, "content": _parts(message.get("content"), files)} for message in messages]
     pictures = sum(part["type"] == "image" for message in spoken for part in message["content"])
     if pictures > MOST_IMAGES:
-        raise InvalidInput(f"Prompt {number} has {pictures} images; at most {MOST_IMAGES} are read.")
+        raise InvalidInputError(f"Prompt {number} has {pictures} images; at most {MOST_IMAGES} are read.")
     try:
         text = processor.apply_chat_template(spoken, tokenize=False, add_generation_prompt=True)
         lost = [
@@ -66,14 +66,14 @@ def encode_messages(processor: Any, messages: Any, number: int, *, files: bool =
             spoken = plain if not pictures else spoken
             text = processor.apply_chat_template(spoken, tokenize=False, add_generation_prompt=True)
             if pictures or any(turn["content"].strip() not in text for turn in plain):
-                raise InvalidInput(f"The chat template leaves out a text of prompt {number}.")
+                raise InvalidInputError(f"The chat template leaves out a text of prompt {number}.")
         tensors = processor.apply_chat_template(
             spoken, tokenize=True, add_generation_prompt=True, return_dict=True, return_tensors="pt"
         )
-    except InvalidInput:
+    except InvalidInputError:
         raise
     except Exception as error:  # templates and processors are programs of others
-        raise InvalidInput(f"The model's processor refuses prompt {number}: {one_line_of(error)}") from error
+        raise InvalidInputError(f"The model's processor refuses prompt {number}: {one_line_of(error)}") from error
     ids = [int(token) for token in tensors["input_ids"][0]]
     return ImagePrompt(ids, tensors) if pictures else ids
 
@@ -90,7 +90,7 @@ def _parts(content: Any, files: bool) -> list[dict[str, Any]]:
         elif kind in ("image", "image_url"):
             parts.append({"type": "image", "image": read_image(part, files=files)})
         else:
-            raise InvalidInput(f"A part of a message must be a text or an image, got {shown(part)}.")
+            raise InvalidInputError(f"A part of a message must be a text or an image, got {shown(part)}.")
     return parts
 
 
@@ -109,7 +109,7 @@ class ImagePasses:
         try:
             logits: torch.Tensor = self.model(**inputs).logits[0, -keep:]
         except ValueError as error:  # a reply with the placeholder of an image
-            raise InvalidInput(f"{type(self.model).__name__} refuses this reply: {one_line_of(error)}") from error
+            raise InvalidInputError(f"{type(self.model).__name__} refuses this reply: {one_line_of(error)}") from error
         return logits
 
     @torch.inference_mode()
@@ -139,7 +139,7 @@ class ImagePasses:
                 rows = self.whole(prompt, text, 3, fill).double().log_softmax(-1)
             except torch.OutOfMemoryError:
                 raise
-            except (InvalidInput, IndexError, RuntimeError):  # it takes a text with an image in steps only
+            except (InvalidInputError, IndexError, RuntimeError):  # it takes a text with an image in steps only
                 continue
             worst = max(difference(*pair) for pair in zip(written.double().log_softmax(-1), rows, strict=True))
             if worst <= 4 * torch.finfo(self.model.dtype).eps ** 0.75:

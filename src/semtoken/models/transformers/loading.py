@@ -27,7 +27,7 @@ from transformers.models.auto.modeling_auto import (
 )
 from transformers.utils import find_adapter_config_file
 
-from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
+from semtoken.errors import InvalidInputError, ModelError, SemtokenError, one_line_of
 from semtoken.models.transformers.model import TransformersBackend, check_model
 from semtoken.support.checkpoints.gguf import load_tokenizer
 from semtoken.support.checkpoints.sources import check_folder, is_known
@@ -59,18 +59,19 @@ def load_transformers(
     prove: bool = True,
     **options: Any,
 ) -> TransformersBackend:
-    """Load a causal language model and its tokenizer from a directory or the hub, as `STC.from_pretrained` does.
+    """Load a causal language model and its tokenizer from a directory or the hub, as `ScoredModel.from_pretrained`
+    does.
 
     By default the model is put on the first CUDA device if there is one, else the CPU; with a `device_map` it stays
     where transformers puts it. `prove` is for `TransformersBackend`; `options` may also be attributes of the model's
     configuration.
 
-    `InvalidInput`, before anything is loaded, for an option that transformers does not know, or a device together with
-    a `device_map`; `ModelError` if there is no such model or device, or the model is not one that writes its answer
-    token by token behind the prompt, with all its weights.
+    `InvalidInputError`, before anything is loaded, for an option that transformers does not know, or a device together
+    with a `device_map`; `ModelError` if there is no such model or device, or the model is not one that writes its
+    answer token by token behind the prompt, with all its weights.
     """
     if device is not None and options.get("device_map") is not None:
-        raise InvalidInput("Give either device or device_map: the map says where each part of the model goes.")
+        raise InvalidInputError("Give either device or device_map: the map says where each part of the model goes.")
     target = check_device(device)
     source = {"revision": revision, "trust_remote_code": trust_remote_code}
     files = {name: options[name] for name in HUB_OPTIONS if name in options}
@@ -165,7 +166,7 @@ def check_device(device: str | None) -> torch.device:
 
 def check_options(model_or_path: str, options: dict[str, Any], source: dict[str, Any]) -> None:
     """Check the options of a model before any weights are read; `ModelError` if its configuration cannot be read.
-    `InvalidInput` if neither transformers nor the configuration has an option of that name.
+    `InvalidInputError` if neither transformers nor the configuration has an option of that name.
     """
     named = signature(PreTrainedModel.from_pretrained).parameters.values()
     known = {p.name for p in named if p.kind in (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)}
@@ -181,7 +182,9 @@ def check_options(model_or_path: str, options: dict[str, Any], source: dict[str,
         if not hasattr(config, name):
             near = get_close_matches(name, known, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise InvalidInput(f"{name!r} is no option of STC, of transformers' from_pretrained or of the model.{hint}")
+            raise InvalidInputError(
+                f"{name!r} is no option of STC, of transformers' from_pretrained or of the model.{hint}"
+            )
 
 
 def _base_of(model_or_path: str, revision: str | None, files: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.results import Distribution
 from semtoken.errors import (
     BackendError,
-    InvalidInput,
+    InvalidInputError,
     InvalidLogits,
     ModelError,
     SemtokenError,
@@ -333,7 +333,7 @@ class TransformersBackend(OwnTokens):
         if isinstance(prompt, ImagePrompt):
             return prompt
         if self.processor is None and has_images(prompt):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"Prompt {number} has an image, and {type(self.model).__name__} reads none: {self._without_images}."
             )
         if self.processor is None or isinstance(prompt, str) or is_ids(prompt):
@@ -395,7 +395,7 @@ class TransformersBackend(OwnTokens):
         """Decode one batch. Complete answers leave it when they are half of it, if `generate` goes on from a cache."""
         processors = listed(options.pop("logits_processor", ()), "logits_processor")
         if not all(map(callable, processors)):
-            raise InvalidInput("'logits_processor' must be a list of processors, each of which can be called.")
+            raise InvalidInputError("'logits_processor' must be a list of processors, each of which can be called.")
         with watch.watching(self.model):
             while True:
                 drawing = [Sampling(choices, self.vocabulary.size)] * any(choice.settings for choice in choices)
@@ -438,14 +438,14 @@ class TransformersBackend(OwnTokens):
                 f"Decoding by {mode} is refused: its tokens are not chosen from the model's logits alone."
             )
         if (options.get("num_return_sequences") or 1) > 1:
-            raise InvalidInput(
+            raise InvalidInputError(
                 "Several answers to a prompt are asked for by `Decoding.n`, not by num_return_sequences."
             )
         if options.get("top_k") is not None:
             whole(options["top_k"], "top_k", low=0)
         temperature = options.get("temperature")
         if isinstance(temperature, float) and 0 < temperature < COLDEST:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"Logits divided by a temperature of {temperature:g} are no float32 numbers. Give do_sample=False for "
                 f"the best token at every step, or a temperature of at least {COLDEST:g}."
             )
@@ -630,7 +630,7 @@ class TransformersBackend(OwnTokens):
         limit = self.max_length
         for number, ids in enumerate(sequences):
             if limit is not None and len(ids) + more > limit:
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"Prompt {number} has {len(ids) + more:,} tokens; the model reads {limit:,} at most."
                 )
 
@@ -700,4 +700,4 @@ def _refused_options(watch: StepWatch) -> Iterator[None]:
     except (ValueError, TypeError, AttributeError, KeyError, ImportError, AssertionError) as error:
         if watch.logits is not None:
             raise
-        raise InvalidInput(f"transformers' generate refuses these options: {one_line_of(error)}") from error
+        raise InvalidInputError(f"transformers' generate refuses these options: {one_line_of(error)}") from error

@@ -28,11 +28,11 @@ from semtoken.choices import Equality, Preset
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core import ScoringRules, scorer_for
-from semtoken.core.results import Answers, Distribution, Flag, Running, ScoredResponse
+from semtoken.core.results import Answers, Distribution, Flag, Running, ScoredAnswer
 from semtoken.core.rows import KeptRows, readable_rows
 from semtoken.core.rules import as_rules
 from semtoken.core.scorer import as_tokens
-from semtoken.errors import BackendError, InvalidInput, ModelError, VocabularyMismatch
+from semtoken.errors import BackendError, InvalidInputError, ModelError, VocabularyMismatch
 from semtoken.methods.observers.method_scores import MethodScores, require_one_pass
 from semtoken.methods.observers.steps import Readable, Step, not_given
 from semtoken.models.prompt_ids import answer_length, end_token_ids
@@ -188,13 +188,13 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         end of a sequence are taken as padding after the first.
     methods
         Further methods of one pass (`semtoken.methods.METHODS`), whose scores every answer gets. Those that read the
-        inside of the model (attention, states) are refused: `STC` gives them.
+        inside of the model (attention, states) are refused: `ScoredModel` gives them.
 
     Raises
     ------
     BackendError
         A method reads what a logits processor does not see.
-    InvalidInput
+    InvalidInputError
         Rules or methods that are not known, or rules that count clusters where there are none.
     SemtokenError
         A name under which no vocabulary or clusters can be read.
@@ -420,12 +420,13 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         """The score of each unfinished answer from its tokens so far.
 
         A streamer or another thread may ask at any time between two steps. A stopping criterion can end an answer
-        whose uncertainty has passed a threshold, since `uncertainty_bounds[0]` is never taken back:
+        whose uncertainty has passed a threshold, since `sequence_uncertainty_interval[0]` is never taken back:
 
         >>> class StopIfUncertain(StoppingCriteria):  # doctest: +SKIP
         ...     def __call__(self, input_ids, scores, **kwargs):
         ...         running = recorder.running(input_ids)
-        ...         return torch.tensor([one.uncertainty_bounds[0] > 0.9 for one in running], device=input_ids.device)
+        ...         return torch.tensor([one.sequence_uncertainty_interval[0] > 0.9 for one in running],
+        device=input_ids.device)
 
         Parameters
         ----------
@@ -451,8 +452,8 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
             return self._scores.running(i)
         if i not in self._final:
             scored = self._scores.result(i)
-            score, length, log_score = scored.uncertainty, len(scored.tokens), scored.log_score
-            self._final[i] = Running(score, (score, score), length, length, (log_score, log_score))
+            score, length, log_confidence = scored.uncertainty, len(scored.tokens), scored.log_confidence
+            self._final[i] = Running(score, (score, score), length, length, (log_confidence, log_confidence))
         return self._final[i]
 
     def _follow_last(self, ids: torch.Tensor) -> None:
@@ -470,7 +471,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
 
     def results(
         self, sequences: Any, *, lengths: Sequence[int] | None = None, questions: Sequence[str | None] = ()
-    ) -> list[ScoredResponse]:
+    ) -> list[ScoredAnswer]:
         """The scored answers of the generation that just ended, one for each of its sequences.
 
         Parameters
@@ -487,7 +488,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         ------
         BackendError
             The sequences are not those that were recorded (beam search, another generation).
-        InvalidInput
+        InvalidInputError
             There are not as many lengths or questions as answers.
         """
         ids = _sequences(sequences)
@@ -503,9 +504,9 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
                 lengths = [self._length(generated, i) for i, generated in enumerate(written)]
                 flagged = {i for i, generated in enumerate(written) if self._may_be_padded(generated)}
             if len(lengths) != len(self._finished):
-                raise InvalidInput(f"There are {len(self._finished)} answers and {len(lengths)} lengths.")
+                raise InvalidInputError(f"There are {len(self._finished)} answers and {len(lengths)} lengths.")
             if questions and len(questions) != len(self._finished):
-                raise InvalidInput(f"There are {len(self._finished)} answers and {len(questions)} questions.")
+                raise InvalidInputError(f"There are {len(self._finished)} answers and {len(questions)} questions.")
             scored = self._scores.results(dict(enumerate(lengths)), self._distribution)
             asked = questions or [None] * len(scored)
             scored = [
@@ -569,7 +570,7 @@ def _sequences(given: Any) -> torch.Tensor:
     """The ids in what `generate` returned, or in what a stopping criterion gets."""
     ids = getattr(given, "sequences", given)
     if not isinstance(ids, torch.Tensor) or ids.ndim != 2:
-        raise InvalidInput(f"'sequences' must be what generate returned, ids of shape [B, n], got {shown(ids)}.")
+        raise InvalidInputError(f"'sequences' must be what generate returned, ids of shape [B, n], got {shown(ids)}.")
     return ids
 
 

@@ -21,7 +21,7 @@ import torch
 from transformers import LogitsProcessor, MinPLogitsWarper, StoppingCriteria, TopKLogitsWarper, TopPLogitsWarper
 
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.observers.steps import Completion, Observer, Step, finish, show
 from semtoken.models.base import Decoding
 from semtoken.models.prompt_ids import AnswerText, draw_key
@@ -44,7 +44,7 @@ def draw(
     the other rows; the last bits of logits change a token about as rarely as they change the probabilities.
     """
     if not 0 < temperature < float("inf"):
-        raise InvalidInput(f"temperature must be a positive number, got {temperature!r}.")
+        raise InvalidInputError(f"temperature must be a positive number, got {temperature!r}.")
     depth = depth_of(logits.shape[1])
     drawn = np.array([stream.random(depth) for stream in streams]).reshape(-1, depth)
     numbers = torch.from_numpy(drawn).to(logits.device)

@@ -1,6 +1,6 @@
 """vLLM in this process.
 
-model.py      `load_vllm` and `VLLMBackend`, the `Backend`; `STC` over it gives scores
+model.py      `load_vllm` and `VLLMBackend`, the `Backend`; `ScoredModel` over it gives scores
 outputs.py    `sampling_params` that ask for log-probabilities, and groups of prompts that fit into memory;
               `score_outputs`: what `LLM.generate` returned, scored
 processor.py  the logits processor, which scores inside the engine: `scoring_processor`

@@ -11,7 +11,7 @@ import numpy as np
 from semtoken.clustering.cache import clusters_for_model
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core.results import Distribution
-from semtoken.errors import InvalidInput, ModelError, one_line_of
+from semtoken.errors import InvalidInputError, ModelError, one_line_of
 from semtoken.methods.observers.steps import Completion, Observer, Readable, Step, finish, readings, show
 from semtoken.models.base import Decoding, OwnTokens, Prompt, Response, require_readings
 from semtoken.models.prompt_ids import as_decodings, draw_key, encode_prompts, encode_responses
@@ -45,10 +45,10 @@ def load_vllm(
     """
     vllm = require("vllm", extra="vllm")
     if device is not None:
-        raise InvalidInput("vLLM chooses its device itself; leave the device out.")
+        raise InvalidInputError("vLLM chooses its device itself; leave the device out.")
     known = {field.name for field in fields(require("vllm.engine.arg_utils", extra="vllm").EngineArgs)}
     if unknown := sorted(set(options) - known):
-        raise InvalidInput(f"{unknown[0]!r} is no option of vllm.LLM.")
+        raise InvalidInputError(f"{unknown[0]!r} is no option of vllm.LLM.")
     # Prompts are read in one piece: on a CPU, vLLM's first runner cannot seed an answer whose prompt comes in several.
     needed = {"max_logprobs": -1, "logprobs_mode": "raw_logprobs", "enable_chunked_prefill": False}
     given = {"dtype": dtype, "revision": revision, "trust_remote_code": trust_remote_code}
@@ -273,7 +273,9 @@ class VLLMBackend(OwnTokens):
     def _check_lengths(self, sequences: Sequences) -> None:
         for number, ids in enumerate(sequences):
             if len(ids) > (self.max_length or len(ids)):
-                raise InvalidInput(f"Prompt {number} has {len(ids):,} tokens; the engine reads {self.max_length:,}.")
+                raise InvalidInputError(
+                    f"Prompt {number} has {len(ids):,} tokens; the engine reads {self.max_length:,}."
+                )
 
 
 def _best_first(token: int, log_probs: Any, values: FloatArray) -> tuple[Any, FloatArray]:

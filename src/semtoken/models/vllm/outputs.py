@@ -13,9 +13,9 @@ import numpy as np
 
 from semtoken.choices import Equality, Preset
 from semtoken.core import GrowingAnswer, scorer_for
-from semtoken.core.api import score_top_logprobs
+from semtoken.core.api import score_logprobs
 from semtoken.core.engine_tokens import TopStep, TopToken
-from semtoken.core.results import Distribution, ScoredResponse
+from semtoken.core.results import Distribution, ScoredAnswer
 from semtoken.core.rules import ScoringRules, as_rules
 from semtoken.core.scorer import Tokens
 from semtoken.errors import BackendError, InsufficientMemory
@@ -40,7 +40,7 @@ def score_outputs(
     *,
     equality: Equality | None = None,
     logprobs_mode: LogprobsMode = "raw_logprobs",
-) -> list[list[ScoredResponse]]:
+) -> list[list[ScoredAnswer]]:
     """Score what `LLM.generate` or `LLM.chat` returned.
 
     Parameters
@@ -58,9 +58,9 @@ def score_outputs(
 
     Returns
     -------
-    list of lists of ScoredResponse
+    list of lists of ScoredAnswer
         For each output its `n` answers. Exact where every step has the whole vocabulary; otherwise with
-        `uncertainty_bounds` around the exact uncertainty.
+        `sequence_uncertainty_interval` around the exact uncertainty.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def completions(output: Any) -> Sequence[Any]:
 
 def score_steps(
     ids: Sequence[int], logprobs: Any, vocabulary: Tokens, rules: ScoringRules, mode: LogprobsMode
-) -> ScoredResponse:
+) -> ScoredAnswer:
     """Score ids by vLLM's log-probabilities, one position of its list for each id.
     `BackendError` if the mode is unknown or lists logits of a part of the vocabulary, or the list does not fit the ids.
     """
@@ -117,7 +117,7 @@ def score_steps(
             f"With logprobs_mode={mode!r} the k best values are logits, whose sum over the vocabulary is unknown. "
             "Start the engine with logprobs_mode='raw_logprobs', or ask for the whole vocabulary (exact=True)."
         )
-    return score_top_logprobs(
+    return score_logprobs(
         [_top_step(token, listed_ids, values) for token, listed_ids, values in steps],
         vocabulary,
         rules,
@@ -151,7 +151,7 @@ def _score_whole(
     vocabulary: Tokens,
     rules: ScoringRules,
     distribution: Distribution,
-) -> ScoredResponse:
+) -> ScoredAnswer:
     """Exact score, one row of the vocabulary at a time."""
     answer = GrowingAnswer(scorer_for(vocabulary, rules))
     size = scorer_for(vocabulary, rules).vocabulary.size

@@ -21,10 +21,10 @@ from typing import Any, ClassVar
 
 from semtoken.choices import Preset
 from semtoken.core import scorer_for
-from semtoken.core.results import Distribution, ScoredResponse
+from semtoken.core.results import Distribution, ScoredAnswer
 from semtoken.core.rules import ScoringRules, as_rules
 from semtoken.core.scorer import Tokens, as_tokens
-from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
+from semtoken.errors import BackendError, InvalidInputError, VocabularyMismatch
 from semtoken.models.vllm.watched import PLACEHOLDER, WatchedRequest, WatchedRequests, WatchedRow
 from semtoken.support.extras import require
 from semtoken.support.inputs import text
@@ -58,7 +58,7 @@ def scoring_processor(vocabulary: Tokens, preset: Preset | ScoringRules = "defau
 
 
 def request_id_of(params: Any) -> str | None:
-    """The id under which a request's score can be taken, if one is wanted; `InvalidInput` if it is no text."""
+    """The id under which a request's score can be taken, if one is wanted; `InvalidInputError` if it is no text."""
     given = (getattr(params, "extra_args", None) or {}).get("semtoken_id")
     return None if given is None else text(given, "semtoken_id")
 
@@ -81,7 +81,7 @@ class ScoringProcessor(FirstRunnerProcessor, SecondRunnerProcessor):  # type: ig
     requests: ClassVar[WatchedRequests]
 
     @classmethod
-    def take(cls, semtoken_id: str, token_ids: Sequence[int], question: str | None = None) -> ScoredResponse:
+    def take(cls, semtoken_id: str, token_ids: Sequence[int], question: str | None = None) -> ScoredAnswer:
         """The score of a complete answer, given the ids that the engine returned; see `WatchedRequests.take`."""
         return cls.requests.take(semtoken_id, token_ids, question)
 
@@ -91,9 +91,9 @@ class ScoringProcessor(FirstRunnerProcessor, SecondRunnerProcessor):  # type: ig
         if request_id_of(sampling_params) is None:
             return
         if sampling_params.n > 1:
-            raise InvalidInput("semtoken_id needs n=1: the answers would share one id. Send one request for each.")
+            raise InvalidInputError("semtoken_id needs n=1: the answers would share one id. Send one request for each.")
         if sampling_params.stop:
-            raise InvalidInput(
+            raise InvalidInputError(
                 "semtoken_id does not go with stop strings: vLLM finds them after the engine has gone on. "
                 "Use stop_token_ids."
             )

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from semtoken.core import GrowingAnswer, Scorer
-from semtoken.core.results import Distribution, ScoredResponse
-from semtoken.errors import BackendError, InvalidInput, SemtokenError
+from semtoken.core.results import Distribution, ScoredAnswer
+from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.support.arrays import FloatArray, as_rows, copy_row
 
 PLACEHOLDER = -1
@@ -99,15 +99,15 @@ class WatchedRequests:
         watched.answer.add_row(watched.held[None], 0, token)
         watched.held = None
 
-    def take(self, name: str, token_ids: Sequence[int], question: str | None = None) -> ScoredResponse:
+    def take(self, name: str, token_ids: Sequence[int], question: str | None = None) -> ScoredAnswer:
         """The score of a complete answer, whose ids are those that the engine returned; it is then forgotten.
 
         `question` is what was asked: its words are not new in the answer. Without it the headline says so.
-        `InvalidInput` if no request had this id, `BackendError` if it could not be scored or had other tokens.
+        `InvalidInputError` if no request had this id, `BackendError` if it could not be scored or had other tokens.
         """
         watched, ids = self._watched.pop(name, None), [int(token) for token in token_ids]
         if watched is None:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"No request had the semtoken_id {name!r:.120}, or its score was taken. The engine must run in this "
                 "process: VLLM_ENABLE_V1_MULTIPROCESSING=0, and one worker."
             )

@@ -8,12 +8,12 @@ fields.py        fields of JSON answers: value, confidence, what else was likely
 shards.py        the same by several processes or machines
 tables.py        ranked answers as rows for CSV, Markdown and the page
 
-Enter by `check_replies`.
+Enter by `rank_replies`.
 """
 
 from __future__ import annotations
 
-from semtoken.replies.checking.answers import CheckedAnswer, CheckedReplies, check_replies
+from semtoken.replies.checking.answers import RankedAnswer, RankedReplies, rank_replies
 from semtoken.replies.checking.doubts import Doubt, doubt_of
 
-__all__ = ["CheckedAnswer", "CheckedReplies", "Doubt", "check_replies", "doubt_of"]
+__all__ = ["Doubt", "RankedAnswer", "RankedReplies", "doubt_of", "rank_replies"]

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.choices import Distribution
-from semtoken.core.results import ScoredResponse
+from semtoken.core.results import ScoredAnswer
 from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import Tokens
-from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
+from semtoken.errors import CalibratorMismatchError, InvalidInputError, SemtokenError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.labels import HEADLINE
-from semtoken.replies import Payload, PayloadChoice, read_payload
+from semtoken.replies import Reply, ReplyChoice, read_reply
 from semtoken.replies.checking.doubts import Doubt, doubts_of, in_message, sentence_of, worst_of
 from semtoken.replies.checking.fields import field_records
 from semtoken.replies.checking.questions import JoinedQuestion, join_questions, read_questions
 from semtoken.replies.checking.replies import FoundReply, SavedReply, found_replies, passed_over
 from semtoken.replies.checking.saved_blocks import NO_TOKENS, answer_of_block, blocks_of_reply, doubts_of_block
-from semtoken.replies.score import score_payload
+from semtoken.replies.score import score_reply
 from semtoken.replies.segments import is_cut
 from semtoken.support.inputs import instance, listed, shown, text
 
@@ -30,7 +30,7 @@ NOT_SAVED = "Which words are in doubt was not saved with the reply."
 
 
 @dataclass(frozen=True)
-class CheckedAnswer:
+class RankedAnswer:
     """A scored answer of a saved reply, with its doubtful stretches and a sentence about them."""
 
     where: str
@@ -38,13 +38,13 @@ class CheckedAnswer:
     id: str
     """Identifier of the reply; of several choices with the number of the choice."""
     question: str | None
-    response: ScoredResponse
+    response: ScoredAnswer
     doubts: tuple[Doubt, ...]
     """The stretches of the answer, the most doubtful first."""
     sentence: str
     """What is doubtful, and what the model would have said instead."""
     calibration: Mapping[str, Any] | None = None
-    """Chance, decision and promise, as `CalibratorInUse.block` gives them; None without a calibrator."""
+    """Probability, decision and guarantee, as `CalibratorInUse.block` gives them; None without a calibrator."""
     fields: tuple[Mapping[str, Any], ...] = ()
     """The fields of its JSON, as `semtoken.replies.checking.fields.field_records` gives them; none without a schema."""
     text: str = ""
@@ -74,10 +74,10 @@ class RefusedReply:
 
 
 @dataclass(frozen=True)
-class CheckedReplies:
+class RankedReplies:
     """The result of a check: scored answers, and replies that could not be scored."""
 
-    answers: tuple[CheckedAnswer, ...]
+    answers: tuple[RankedAnswer, ...]
     """The most doubtful first."""
     refused: tuple[RefusedReply, ...]
     joined: str = ""
@@ -106,7 +106,7 @@ _PARTICULARS = re.compile(r"(, )?'[^']*'|\"[^\"]*\"|\d+")
 
 @dataclass(frozen=True)
 class CheckSettings:
-    """What decides how a reply is checked: all that other processes need to know, too; see `check_replies`."""
+    """What decides how a reply is checked: all that other processes need to know, too; see `rank_replies`."""
 
     format: str | None = None
     """Shape of the replies; recognised by their fields by default."""
@@ -126,7 +126,7 @@ class CheckSettings:
     """The model that answered, if the vocabulary is another model's with the same tokenizer."""
 
 
-def check_replies(
+def rank_replies(
     sources: Sequence[str],
     *,
     questions: Path | None = None,
@@ -141,7 +141,7 @@ def check_replies(
     temperature: float | None = None,
     answering_model: str | None = None,
     on_checked: Callable[[int], None] = lambda count: None,
-) -> CheckedReplies:
+) -> RankedReplies:
     """Score saved replies from their log-probabilities and rank their answers, the most doubtful first.
 
     Nothing else is needed: no tokenizer, no clusters, no name of a model. What cannot be scored is among the result's
@@ -156,18 +156,18 @@ def check_replies(
     format
         Shape of the replies; recognised by their fields by default.
     calibrator
-        Adds a chance and a decision to each answer; with a schema, to each field.
+        Adds a probability and a decision to each answer; with a schema, to each field.
     schema
         A JSON Schema that the answers follow: their fields are scored, too.
     keep_tokens
         Whether answers keep the records of their tokens, some 1.5 kB for each token. Without them 10,000 answers of 100
         tokens fit into 100 MB; doubts, fields and numbers are the same.
     distribution
-        What the log-probabilities are, if you know it better than the replies tell; see `score_payload`.
+        What the log-probabilities are, if you know it better than the replies tell; see `score_reply`.
     vocabulary
         The tokens of the model that answered, for narrower intervals, and for tokens that come as ids alone.
     rules
-        As for `score_payload`.
+        As for `score_reply`.
     methods
         Further methods that read the best tokens alone, such as "perplexity"; their scores are in `response.scores`.
     temperature
@@ -179,15 +179,15 @@ def check_replies(
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         A source does not exist, questions cannot be joined, or no reply can be scored.
-    CalibratorMismatch
+    CalibratorMismatchError
         The calibrator was fitted on scores of another kind.
     """
     if calibrator is not None:
         instance(calibrator, CalibratorInUse, "calibrator")
     if schema is not None and not isinstance(schema, Mapping):
-        raise InvalidInput(f"'schema' must be a JSON Schema as a dictionary, got {shown(schema)}.")
+        raise InvalidInputError(f"'schema' must be a JSON Schema as a dictionary, got {shown(schema)}.")
     settings = CheckSettings(
         format,
         calibrator,
@@ -206,7 +206,7 @@ def check_replies(
     if questions is not None:
         replies = list(replies)
         asked, joined = join_questions([reply.named() for reply in replies], read_questions(_path(questions)))
-    checked: list[Sequence[CheckedAnswer | RefusedReply]] = []
+    checked: list[Sequence[RankedAnswer | RefusedReply]] = []
     # one after the other: a parsed reply takes five times the memory of its text
     for place, reply in enumerate(replies):
         checked.append(check_found(reply, None if asked is None else asked[place], settings))
@@ -220,7 +220,7 @@ NO_REPLY = "'sources' names no reply: give a file, a folder or a glob."
 
 def check_found(
     found_reply: FoundReply, asked: JoinedQuestion | None, settings: CheckSettings
-) -> Sequence[CheckedAnswer | RefusedReply]:
+) -> Sequence[RankedAnswer | RefusedReply]:
     """The answers of one reply, and why choices have none; `asked` is its question in a file, with its id."""
     try:
         reply = found_reply.read()
@@ -230,7 +230,7 @@ def check_found(
         reply = replace(reply, question=asked.text, id=asked.id or reply.id, line=None)
     try:
         answers = _answers(reply, settings)
-    except CalibratorMismatch:
+    except CalibratorMismatchError:
         raise
     except SemtokenError as error:
         return [RefusedReply(reply.where, str(error), reply.id, reply.question)]
@@ -240,23 +240,25 @@ def check_found(
     if settings.keep_tokens:
         return answers
     return [
-        replace(one, response=one.response.without_tokens(NOT_KEPT)) if isinstance(one, CheckedAnswer) else one
+        replace(one, response=one.response.without_tokens(NOT_KEPT)) if isinstance(one, RankedAnswer) else one
         for one in answers
     ]
 
 
 def ranked(
-    outcomes: Sequence[Sequence[CheckedAnswer | RefusedReply]], joined: str = "", passed_over: Sequence[str] = ()
-) -> CheckedReplies:
-    """The answers that were found, the most doubtful first, and refused replies; `InvalidInput` if none was scored."""
+    outcomes: Sequence[Sequence[RankedAnswer | RefusedReply]], joined: str = "", passed_over: Sequence[str] = ()
+) -> RankedReplies:
+    """The answers that were found, the most doubtful first, and refused replies; `InvalidInputError` if none was
+    scored.
+    """
     if not outcomes:
-        raise InvalidInput(NO_REPLY)
-    answers = [one for checked in outcomes for one in checked if isinstance(one, CheckedAnswer)]
+        raise InvalidInputError(NO_REPLY)
+    answers = [one for checked in outcomes for one in checked if isinstance(one, RankedAnswer)]
     refused = [one for checked in outcomes for one in checked if isinstance(one, RefusedReply)]
-    result = CheckedReplies(_ranked(answers), tuple(refused), joined, tuple(passed_over))
+    result = RankedReplies(_ranked(answers), tuple(refused), joined, tuple(passed_over))
     if not answers:
         told = " ".join(f"{count:,} x {first.where}: {first.reason}" for count, first in result.reasons()[:3])
-        raise InvalidInput(f"None of {len(outcomes):,} replies can be scored. {told}")
+        raise InvalidInputError(f"None of {len(outcomes):,} replies can be scored. {told}")
     return result
 
 
@@ -266,21 +268,21 @@ def _path(given: Any) -> Path:
             return Path(os.fsdecode(given))
     except (TypeError, UnicodeEncodeError):
         pass
-    raise InvalidInput(f"'questions' must be the path of a file, got {shown(given)}.")
+    raise InvalidInputError(f"'questions' must be the path of a file, got {shown(given)}.")
 
 
-def _answers(reply: SavedReply, settings: CheckSettings) -> list[CheckedAnswer | RefusedReply]:
+def _answers(reply: SavedReply, settings: CheckSettings) -> list[RankedAnswer | RefusedReply]:
     """The answer of each choice, or why it has none; `SemtokenError` if no choice has one."""
-    payload = reply.asked_in(
-        read_payload(reply.reply, settings.format, temperature=settings.temperature, request=reply.request)
+    parsed_reply = reply.asked_in(
+        read_reply(reply.reply, settings.format, temperature=settings.temperature, request=reply.request)
     )
-    outcomes: list[CheckedAnswer | RefusedReply] = []
+    outcomes: list[RankedAnswer | RefusedReply] = []
     failed: list[SemtokenError] = []
-    for choice in payload.choices:
-        name = reply.id if len(payload.choices) == 1 else f"{reply.id}/{choice.index}"
+    for choice in parsed_reply.choices:
+        name = reply.id if len(parsed_reply.choices) == 1 else f"{reply.id}/{choice.index}"
         try:
-            outcomes.append(_answer(reply, name, replace(payload, choices=(choice,)), settings))
-        except CalibratorMismatch:
+            outcomes.append(_answer(reply, name, replace(parsed_reply, choices=(choice,)), settings))
+        except CalibratorMismatchError:
             raise
         except SemtokenError as error:
             failed.append(error)
@@ -290,12 +292,12 @@ def _answers(reply: SavedReply, settings: CheckSettings) -> list[CheckedAnswer |
     return outcomes
 
 
-def _answer(reply: SavedReply, name: str, payload: Payload, settings: CheckSettings) -> CheckedAnswer:
-    """The answer of a payload with one choice."""
-    calibrator, schema, choice = settings.calibrator, settings.schema, payload.choices[0]
+def _answer(reply: SavedReply, name: str, parsed_reply: Reply, settings: CheckSettings) -> RankedAnswer:
+    """The answer of a reply with one choice."""
+    calibrator, schema, choice = settings.calibrator, settings.schema, parsed_reply.choices[0]
     try:
-        [response] = score_payload(
-            payload,
+        [response] = score_reply(
+            parsed_reply,
             settings.vocabulary,
             preset=settings.rules or "default",
             distribution=settings.distribution,
@@ -305,38 +307,40 @@ def _answer(reply: SavedReply, name: str, payload: Payload, settings: CheckSetti
     except SemtokenError:
         if not (blocks := blocks_of_reply(reply.reply)):
             raise
-        return _own_answer(reply, name, choice, blocks.get(choice.index), settings, payload.model)
+        return _own_answer(reply, name, choice, blocks.get(choice.index), settings, parsed_reply.model)
     result = response.with_fields(truncated=_cut_off(choice.finish_reason))
     block = None if calibrator is None or schema is not None else calibrator.block_or_refusal(result)
     fields = () if schema is None else tuple(field_records(result, schema, calibrator))
     answer = choice.segment("answer")
     doubts, shown_text = in_message(tuple(doubts_of(result)), result.text, "" if answer is None else answer.text)
     said = sentence_of(result, worst_of(doubts))
-    return CheckedAnswer(reply.where, name, choice.question, result, doubts, said, block, fields, shown_text)
+    return RankedAnswer(reply.where, name, choice.question, result, doubts, said, block, fields, shown_text)
 
 
 def _own_answer(
     reply: SavedReply,
     name: str,
-    choice: PayloadChoice,
+    choice: ReplyChoice,
     block: Mapping[str, Any] | None,
     settings: CheckSettings,
     model: str | None,
-) -> CheckedAnswer:
+) -> RankedAnswer:
     """An answer with the numbers that one of our servers has put into its reply."""
     calibrator, schema = settings.calibrator, settings.schema
     if block is None:
-        raise InvalidInput(f"Choice {choice.index} of the reply has neither log-probabilities nor a semtoken block.")
+        raise InvalidInputError(
+            f"Choice {choice.index} of the reply has neither log-probabilities nor a semtoken block."
+        )
     result = answer_of_block(choice, block).with_fields(model=model)
     if schema is not None:
-        raise InvalidInput(f"Its fields cannot be scored: {NO_TOKENS}.")
+        raise InvalidInputError(f"Its fields cannot be scored: {NO_TOKENS}.")
     if calibrator is not None and calibrator.calibrator.fingerprint.method != HEADLINE:
-        raise InvalidInput(f"The calibrator reads more than the headline, and {NO_TOKENS}.")
-    told = {key: block[key] for key in ("chance", "decision", "promise") if key in block}
+        raise InvalidInputError(f"The calibrator reads more than the headline, and {NO_TOKENS}.")
+    told = {key: block[key] for key in ("probability_correct", "decision", "guarantee") if key in block}
     calibration = told or None if calibrator is None else calibrator.block_or_refusal(result)
     doubts = doubts_of_block(block)
     said = sentence_of(result, worst_of(doubts)) if doubts or result.empty else NOT_SAVED
-    return CheckedAnswer(
+    return RankedAnswer(
         reply.where, name, choice.question, result, doubts, said, calibration, text=result.text, from_block=True
     )
 
@@ -346,7 +350,7 @@ def _cut_off(finish_reason: str | None) -> bool | None:
     return None if finish_reason is None else is_cut(finish_reason)
 
 
-def _ranked(answers: Sequence[CheckedAnswer]) -> tuple[CheckedAnswer, ...]:
+def _ranked(answers: Sequence[RankedAnswer]) -> tuple[RankedAnswer, ...]:
     keys = [(answer.response.headline.confidence, -answer.response.n_tokens) for answer in answers]
     order = sorted(range(len(answers)), key=keys.__getitem__)
     return tuple(replace(answers[i], rank=rank, place=i + 1) for rank, i in enumerate(order, start=1))

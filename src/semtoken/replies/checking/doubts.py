@@ -11,7 +11,7 @@ from semtoken.clustering.tokenizers import REPLACEMENT
 from semtoken.core.parts import Part
 from semtoken.core.parts.json_values import is_json
 from semtoken.core.parts.part import level_of
-from semtoken.core.results import Alternative, ScoredResponse
+from semtoken.core.results import Alternative, ScoredAnswer
 from semtoken.errors import MissingExtra
 from semtoken.support.inputs import instance
 from semtoken.support.text import percent, shortened
@@ -42,7 +42,7 @@ class Doubt:
     """JSON Pointer of the field, for answers that are JSON."""
 
 
-def doubts_of(response: ScoredResponse) -> list[Doubt]:
+def doubts_of(response: ScoredAnswer) -> list[Doubt]:
     """The stretches of an answer whose confidence is known, the most doubtful first: the fields of an answer that is
     JSON, the phrases of any other, or its words where the library that finds phrases is not installed.
     """
@@ -55,9 +55,9 @@ def doubts_of(response: ScoredResponse) -> list[Doubt]:
     ]
 
 
-def doubt_of(response: ScoredResponse) -> Doubt | None:
+def doubt_of(response: ScoredAnswer) -> Doubt | None:
     """The most doubtful stretch of an answer; None where every one is fairly sure, or the answer is blank."""
-    return worst_of(doubts_of(instance(response, ScoredResponse, "response")))
+    return worst_of(doubts_of(instance(response, ScoredAnswer, "response")))
 
 
 def worst_of(doubts: Sequence[Doubt]) -> Doubt | None:
@@ -66,7 +66,7 @@ def worst_of(doubts: Sequence[Doubt]) -> Doubt | None:
     return worst if worst is not None and level_of(worst.confidence) else None
 
 
-def sentence_of(response: ScoredResponse, doubt: Doubt | None) -> str:
+def sentence_of(response: ScoredAnswer, doubt: Doubt | None) -> str:
     """One sentence or two for people: what is doubtful, and what the model would have said instead."""
     if response.empty:
         return "The answer is blank."
@@ -81,7 +81,7 @@ def sentence_of(response: ScoredResponse, doubt: Doubt | None) -> str:
     return f"{said} Also likely there: {others}.{cut}"
 
 
-def _without_doubt(response: ScoredResponse) -> str:
+def _without_doubt(response: ScoredAnswer) -> str:
     """What there is to say of an answer none of whose parts is in doubt: its tokens between them may be."""
     if not level_of(response.headline.confidence):
         return "No part stands out: the model was fairly sure of each."
@@ -121,7 +121,7 @@ def _places_in(said: str, spelled: str) -> list[int] | None:
     return [*places, len(said)]
 
 
-def parts_to_check(response: ScoredResponse) -> list[Part]:
+def parts_to_check(response: ScoredAnswer) -> list[Part]:
     """The parts of an answer that a reader would look at one by one."""
     if is_json(response.text):
         return [part for part in response.parts("field") if part.present]
@@ -131,14 +131,14 @@ def parts_to_check(response: ScoredResponse) -> list[Part]:
         return list(response.parts(lambda text: [match.span() for match in re.finditer(r"\S+", text)]))
 
 
-def rivals_of(response: ScoredResponse, parts: Sequence[Part]) -> list[tuple[tuple[str, float], ...]]:
+def rivals_of(response: ScoredAnswer, parts: Sequence[Part]) -> list[tuple[tuple[str, float], ...]]:
     """What else was likely at the least certain token of each part, with probabilities; see `Doubt.rivals`."""
     weakest = [part.weakest_token for part in parts if part.weakest_token is not None]
     listed = iter(response.alternatives_at(weakest))
     return [() if part.weakest_token is None else _rivals(response, part, next(listed)) for part in parts]
 
 
-def _rivals(response: ScoredResponse, part: Part, others: Sequence[Alternative]) -> tuple[tuple[str, float], ...]:
+def _rivals(response: ScoredAnswer, part: Part, others: Sequence[Alternative]) -> tuple[tuple[str, float], ...]:
     start = response.marks[part.weakest_token or 0].start
     before = response.text[part.start : start] if start > part.start else ""
     told = (

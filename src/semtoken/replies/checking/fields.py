@@ -11,8 +11,8 @@ from typing import Any
 from semtoken.core.parts import Part
 from semtoken.core.parts.fields import NEARLY_JSON, allowed_values, subschema
 from semtoken.core.parts.part import level_of
-from semtoken.core.results import ScoredResponse
-from semtoken.errors import InvalidInput, OverBudget
+from semtoken.core.results import ScoredAnswer
+from semtoken.errors import BudgetExceededError, InvalidInputError
 from semtoken.guarantees.apply import REFUSED, CalibratorInUse
 from semtoken.guarantees.labels import AnswerRecord
 from semtoken.replies.checking.doubts import LEAST_RIVAL, rivals_of
@@ -33,14 +33,14 @@ SIGNATURE = "field"
 
 
 def read_schema(path: Path) -> dict[str, Any]:
-    """A JSON Schema from a file; `InvalidInput` if it cannot be read or holds no JSON object."""
+    """A JSON Schema from a file; `InvalidInputError` if it cannot be read or holds no JSON object."""
     data = read_file(path)
     try:
         schema = parse_json(data)
     except ValueError as error:
-        raise InvalidInput(f"{path} is no JSON: {error}.") from error
+        raise InvalidInputError(f"{path} is no JSON: {error}.") from error
     if not isinstance(schema, dict):
-        raise InvalidInput(f"{path} holds no JSON Schema: that is an object, such as {{'properties': ...}}.")
+        raise InvalidInputError(f"{path} holds no JSON Schema: that is an object, such as {{'properties': ...}}.")
     return schema
 
 
@@ -55,24 +55,25 @@ def scan_records(scans: Scans, schema: Mapping[str, Any]) -> list[dict[str, Any]
 
 
 def field_records(
-    response: ScoredResponse, schema: Mapping[str, Any] | None, calibrator: CalibratorInUse | None = None
+    response: ScoredAnswer, schema: Mapping[str, Any] | None, calibrator: CalibratorInUse | None = None
 ) -> list[dict[str, Any]]:
     """A record of plain values for each field of an answer, and for each that the schema asks for and the answer lacks.
 
-    A calibrator that was fitted on labelled fields gives chances, and decisions with a promise; `CalibratorMismatch` if
-    they were not scored alike. Without one a field is to be checked where its confidence is under
+    A calibrator that was fitted on labeled fields gives probabilities, and decisions with a guarantee;
+    `CalibratorMismatchError` if they were not scored alike. Without one a field is to be checked where its confidence
+    is under
     `semtoken.core.parts.part.SOME_DOUBT`, where it does not fit the schema, or where it is missing.
     """
     try:
         parts = response.parts("field", schema=schema)
-    except OverBudget as error:
+    except BudgetExceededError as error:
         return [_nothing(str(error))]
     return [_record(response, part, schema, calibrator) for part in parts] or [_nothing(NO_JSON)]
 
 
 def _nothing(reason: str) -> dict[str, Any]:
     """The record of an answer whose fields are not known."""
-    empty: dict[str, Any] = dict.fromkeys((*FACTS, "rival", "rival_probability", "log_score"))
+    empty: dict[str, Any] = dict.fromkeys((*FACTS, "rival", "rival_probability", "log_confidence"))
     return empty | {"path": "", "text": "", "start": 0, "end": 0, "note": reason, "decision": CHECK, "present": False}
 
 
@@ -81,10 +82,10 @@ FACTS = ("path", "kind", "start", "end", "text", "confidence", "closing", "equal
 
 
 def _record(
-    response: ScoredResponse, part: Part, schema: Mapping[str, Any] | None, calibrator: CalibratorInUse | None
+    response: ScoredAnswer, part: Part, schema: Mapping[str, Any] | None, calibrator: CalibratorInUse | None
 ) -> dict[str, Any]:
     rival, share = next(iter(_rivals(response, part)), (None, None))
-    exact = response.log_score_bounds is None or part.bounds is None
+    exact = response.log_confidence_interval is None or part.bounds is None
     low, high = (None, None) if exact else part.bounds or (None, None)
     note = " ".join(_notes(part, subschema(schema, part.path or ""), response.truncated))
     told = {name: getattr(part, name) for name in FACTS}
@@ -93,7 +94,7 @@ def _record(
         "confidence_upper": high,
         "rival": rival,
         "rival_probability": share,
-        "log_score": _log(part.confidence),
+        "log_confidence": _log(part.confidence),
         "log_score_lower": _log(low),
         "log_score_upper": _log(high),
         "signature": "|".join(filter(None, (response.rules, SIGNATURE))),
@@ -101,9 +102,9 @@ def _record(
         "model": response.model,
     }
     sure = part.confidence is not None and level_of(part.confidence) == ""
-    if calibrator is not None and record["log_score"] is not None:
+    if calibrator is not None and record["log_confidence"] is not None:
         block = calibrator.block_or_refusal(_as_answer(record))  # type: ignore[arg-type]
-        record["chance"] = block.get("chance")
+        record["probability_correct"] = block.get("probability_correct")
         note = " ".join(filter(None, (note, block.get(REFUSED))))
         sure = block["decision"] == "answer" if "decision" in block else sure
     record |= {"note": note}
@@ -114,14 +115,14 @@ def _as_answer(record: Mapping[str, Any]) -> AnswerRecord:
     """A field in the form that calibrators read."""
     low, high = record["log_score_lower"], record["log_score_upper"]
     bounds = None if high is None else (-math.inf if low is None else low, high)
-    return AnswerRecord("", record, record["log_score"], None, bounds)
+    return AnswerRecord("", record, record["log_confidence"], None, bounds)
 
 
 def _log(confidence: float | None) -> float | None:
     return math.log(confidence) if confidence else None
 
 
-def _rivals(response: ScoredResponse, part: Part) -> Iterable[tuple[str, float]]:
+def _rivals(response: ScoredAnswer, part: Part) -> Iterable[tuple[str, float]]:
     """What else the value could have been: other tokens at its weakest place, or where it ends if that is weaker."""
     ends = part.closing is not None and part.closing_token is not None and part.closing < (part.weakest or 0.0)
     if not ends or part.closing_token is None:
@@ -182,7 +183,7 @@ def field_rows(
 
 
 def fields_of_lines(path: Path) -> list[dict[str, Any]]:
-    """The rows of `field_rows` from scored lines with `parts`; `InvalidInput` if the file cannot be read."""
+    """The rows of `field_rows` from scored lines with `parts`; `InvalidInputError` if the file cannot be read."""
     rows = read_rows(path)
     return field_rows(
         (str(line.get("id", place)), question_of(line), where, line["parts"])
@@ -192,8 +193,17 @@ def fields_of_lines(path: Path) -> list[dict[str, Any]]:
 
 
 LATER = (
-    *("confidence_lower", "confidence_upper", "closing", "kind", "equality", "present", "complete", "chance"),
-    *("log_score", "log_score_lower", "log_score_upper", "signature", "distribution", "model"),
+    *(
+        "confidence_lower",
+        "confidence_upper",
+        "closing",
+        "kind",
+        "equality",
+        "present",
+        "complete",
+        "probability_correct",
+    ),
+    *("log_confidence", "log_score_lower", "log_score_upper", "signature", "distribution", "model"),
 )
 """Columns for other programs, after those for people."""
 

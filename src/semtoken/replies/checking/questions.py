@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.ids import IDS, identifiers, is_id_name, may_identify, own_name
 from semtoken.replies.checking.replies import SavedReply
 from semtoken.support.files.record_files import read_rows
@@ -63,7 +63,7 @@ def read_questions(path: Path) -> list[SavedQuestion]:
     for _, where, fields in read_rows(path):
         text = question_of(fields)
         if text is None:
-            raise InvalidInput(f"{where} asks nothing: it has no 'question', 'prompt', 'input' or 'messages'.")
+            raise InvalidInputError(f"{where} asks nothing: it has no 'question', 'prompt', 'input' or 'messages'.")
         ids = {name: value for name, value in identifiers(fields).items() if value != text}
         questions.append(SavedQuestion(text, ids))
     return questions
@@ -77,8 +77,8 @@ def join_questions(
     A field joins them if all of its values are different on both sides, and each reply has that of a question. Of
     several, one with the same name on both sides comes first; otherwise both must be identifiers by their names. The
     order joins them where nothing could be an identifier and there are as many of the one as of the other. A reply that
-    cannot be read is None, gets no question and counts for the order. `InvalidInput` if nothing tells which question
-    belongs to which reply.
+    cannot be read is None, gets no question and counts for the order. `InvalidInputError` if nothing tells which
+    question belongs to which reply.
     """
     read = [reply for reply in replies if reply is not None]
     own, asked = _reply_columns(read), _columns([question.ids for question in questions])
@@ -116,7 +116,7 @@ def _joining(replies: Sequence[Column], questions: Sequence[Column]) -> tuple[Co
         for other, other_asked in pairs[i + 1 :] if own.source == 0 and own.name not in IDS else ():
             same_rank = _rank((other, other_asked))[:5] == _rank((own, asked))[:5]
             if same_rank and _order(other, other_asked) != _order(own, asked):
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"{own.said} and {other.said} join other questions with the replies: leave one of them out."
                 )
         return own, asked
@@ -158,7 +158,7 @@ def _refuse_ids(
     own: Sequence[Column],
     asked: Sequence[Column],
 ) -> None:
-    """Raise `InvalidInput` unless the order may join them."""
+    """Raise `InvalidInputError` unless the order may join them."""
     counts = f"There are {len(replies):,} replies and {len(questions):,} questions"
     in_lines = [column for column in own if column.source == 0 and may_identify(column.name, column.values)]
     in_some = {name for reply in replies if reply is not None for name in reply.ids if is_id_name(name)}
@@ -167,28 +167,28 @@ def _refuse_ids(
     lacking = {name: sum(name not in question.ids for question in questions) for name in named}
     if not of_questions and any(lacking.values()):
         name = min(named, key=lambda name: lacking[name])
-        raise InvalidInput(f"{counts}, and {lacking[name]:,} of the questions have no id ('{name}'). {HOW}")
+        raise InvalidInputError(f"{counts}, and {lacking[name]:,} of the questions have no id ('{name}'). {HOW}")
     if not of_questions:
         if in_lines:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{counts}; the replies have ids, such as '{in_lines[0].values[0]}' ({in_lines[0].said}), "
                 f"the questions none. {HOW}"
             )
         if len({len(reply.ids.keys() & in_some) for reply in replies if reply is not None}) > 1:
-            raise InvalidInput(f"{counts}; some of the replies have ids ({', '.join(sorted(in_some))}). {HOW}")
+            raise InvalidInputError(f"{counts}; some of the replies have ids ({', '.join(sorted(in_some))}). {HOW}")
         if len(questions) != len(replies):
-            raise InvalidInput(f"{counts}, and neither have ids. {HOW}")
+            raise InvalidInputError(f"{counts}, and neither have ids. {HOW}")
         return
     best = min(of_questions, key=lambda column: IDS.index(column.name) if column.name in IDS else len(IDS))
     known = set(best.values)
     if len(known) < len(best.values):
         twice = next(value for i, value in enumerate(best.values) if value in best.values[:i])
-        raise InvalidInput(f"{counts}, and the id '{twice}' stands more than once among the questions. {HOW}")
+        raise InvalidInputError(f"{counts}, and the id '{twice}' stands more than once among the questions. {HOW}")
     read = [reply for reply in replies if reply is not None]
     unknown = [reply for reply in read if known.isdisjoint((*reply.ids.values(), *reply.own_ids.values(), reply.name))]
     if unknown:
         such = f"such as '{unknown[0].id}' of {unknown[0].where}"
-        raise InvalidInput(f"{counts}, and no question has the id of {len(unknown):,} replies, {such}. {HOW}")
-    raise InvalidInput(
+        raise InvalidInputError(f"{counts}, and no question has the id of {len(unknown):,} replies, {such}. {HOW}")
+    raise InvalidInputError(
         f"{counts}, and no field has the ids of the questions ('{best.name}') in all replies, each once. {HOW}"
     )

@@ -15,8 +15,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from semtoken.errors import InvalidInput
-from semtoken.replies import Payload
+from semtoken.errors import InvalidInputError
+from semtoken.replies import Reply
 from semtoken.replies.checking.ids import IDS, identifiers, is_id_name, telling
 from semtoken.replies.formats.registry import foreign, is_whole
 from semtoken.replies.formats.within import branches, replies_within
@@ -50,7 +50,7 @@ class SavedReply:
     where: str
     """File and line, for messages."""
     reply: Any
-    """What `semtoken.replies.read_payload` reads: text of a stream, or plain values."""
+    """What `semtoken.replies.read_reply` reads: text of a stream, or plain values."""
     id: str
     """What it goes by: the identifier of its line, that of the reply in a file of several, or the name of its file."""
     question: str | None = None
@@ -66,11 +66,13 @@ class SavedReply:
     line: Any = None
     """All that was saved, in which each choice of the reply may have a question of its own."""
 
-    def asked_in(self, payload: Payload) -> Payload:
+    def asked_in(self, parsed_reply: Reply) -> Reply:
         """What was read of the reply, with the question of each choice, which its line may say."""
-        asked = [question_of(self.line, choice.index) or self.question or choice.question for choice in payload.choices]
-        choices = (replace(choice, question=one) for choice, one in zip(payload.choices, asked, strict=True))
-        return replace(payload, choices=tuple(choices))
+        asked = [
+            question_of(self.line, choice.index) or self.question or choice.question for choice in parsed_reply.choices
+        ]
+        choices = (replace(choice, question=one) for choice, one in zip(parsed_reply.choices, asked, strict=True))
+        return replace(parsed_reply, choices=tuple(choices))
 
 
 @dataclass(frozen=True)
@@ -92,14 +94,14 @@ class FoundReply:
     """Why it cannot be read, if it cannot."""
 
     def parsed(self) -> Any:
-        """The plain values of the line; raises `InvalidInput` if it is no JSON, or its file cannot be read."""
+        """The plain values of the line; raises `InvalidInputError` if it is no JSON, or its file cannot be read."""
         value = _parsed(self.value) if self.is_line else self.value
         if self.fault or value is None:
-            raise InvalidInput(self.fault or NO_JSON)
+            raise InvalidInputError(self.fault or NO_JSON)
         return value
 
     def read(self) -> SavedReply:
-        """Parse the reply; `InvalidInput` if it is no JSON, or its file cannot be read."""
+        """Parse the reply; `InvalidInputError` if it is no JSON, or its file cannot be read."""
         reply = _saved(self)
         if self.request is None:
             return reply
@@ -111,7 +113,7 @@ class FoundReply:
         """What the reply is called, without its content, which takes memory; None if it cannot be read."""
         try:
             return replace(self.read(), reply=None, line=None)
-        except InvalidInput:
+        except InvalidInputError:
             return None
 
 
@@ -123,13 +125,13 @@ def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:
     `reply`, `body` or `completion`, beside an `id`, a `question` or the `request`; OpenAI's batch files are read as
     they are. The request may be in a file beside the reply's, see `REQUEST`.
 
-    `InvalidInput`, naming the place, if a path does not exist, a file cannot be read, or a line is no JSON.
+    `InvalidInputError`, naming the place, if a path does not exist, a file cannot be read, or a line is no JSON.
     """
     for reply in found_replies(sources):
         try:
             yield reply.read()
-        except InvalidInput as error:
-            raise InvalidInput(f"{reply.where}: {error}") from error
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{reply.where}: {error}") from error
 
 
 def found_replies(sources: Sequence[str]) -> Iterator[FoundReply]:
@@ -178,13 +180,13 @@ def _paths(source: str) -> list[Path]:
         files = (file for file in path.rglob("*") if file.is_file() and _may_hold_replies(file))
         paths = sorted(file for file in files if not file.name.endswith(REQUEST))
         if not paths:
-            raise InvalidInput(f"{source} holds no file that ends in {', '.join(REPLY_SUFFIXES)}.")
+            raise InvalidInputError(f"{source} holds no file that ends in {', '.join(REPLY_SUFFIXES)}.")
         return paths
     if path.exists():
         return [path]
     paths = sorted(Path(name) for name in glob.glob(source, recursive=True) if Path(name).is_file())
     if not paths:
-        raise InvalidInput(f"There is no file, folder or match for {source}.")
+        raise InvalidInputError(f"There is no file, folder or match for {source}.")
     return paths
 
 
@@ -354,7 +356,7 @@ def _is_line(value: Mapping[str, Any]) -> bool:
     """Whether a value holds a reply below its top."""
     try:
         return any(one.path for one in replies_within(value))
-    except InvalidInput:
+    except InvalidInputError:
         return True
 
 
@@ -379,7 +381,7 @@ def _saved(found: FoundReply) -> SavedReply:
         return SavedReply(found.where, value, _called(found, {}, own_ids), name=found.name, own_ids=own_ids)
     try:
         replies = replies_within(value)
-    except InvalidInput:  # which is said once it is read
+    except InvalidInputError:  # which is said once it is read
         replies = []
     if len(replies) == 1:
         reply, line = replies[0].reply, replies[0].line

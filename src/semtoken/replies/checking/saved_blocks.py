@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from semtoken.core.results import Distribution, ScoredResponse
+from semtoken.core.results import Distribution, ScoredAnswer
 from semtoken.core.results.blocks import VERSION, block_of, final_block
 from semtoken.core.results.headlines import QUESTION_UNKNOWN, Headline
 from semtoken.core.results.responses import TokensLater
 from semtoken.core.scored_token import Flag
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.labels import log_of
-from semtoken.replies import PayloadChoice
+from semtoken.replies import ReplyChoice
 from semtoken.replies.checking.doubts import Doubt
 from semtoken.support.inputs import flag, listed, one_of, real, text, whole
 from semtoken.support.splice import parse_reply
@@ -42,27 +42,29 @@ def _choices(reply: Any) -> list[Mapping[str, Any]]:
     return [choice for choice in choices if isinstance(choice, Mapping)] if isinstance(choices, list) else []
 
 
-def answer_of_block(choice: PayloadChoice, block: Mapping[str, Any]) -> ScoredResponse:
-    """A choice with the numbers of its block, without tokens; `InvalidInput` if it holds no score or is damaged."""
+def answer_of_block(choice: ReplyChoice, block: Mapping[str, Any]) -> ScoredAnswer:
+    """A choice with the numbers of its block, without tokens; `InvalidInputError` if it holds no score or is
+    damaged.
+    """
     if block.get("version") != VERSION:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"The semtoken block has the version {block.get('version')!r}, and this release reads {VERSION}. Save the "
             "reply with its log-probabilities, or check it with the release that wrote it."
         )
     if "reason" in block and "uncertainty" not in block:
-        raise InvalidInput(f"The server gave the answer no score: {block['reason']}")
+        raise InvalidInputError(f"The server gave the answer no score: {block['reason']}")
     try:
         return _answer(choice, block)
     except KeyError as error:
-        raise InvalidInput(f"The semtoken block is damaged: it has no {error.args[0]!r}.") from error
-    except InvalidInput as error:
-        raise InvalidInput(f"The semtoken block is damaged: {error}") from error
+        raise InvalidInputError(f"The semtoken block is damaged: it has no {error.args[0]!r}.") from error
+    except InvalidInputError as error:
+        raise InvalidInputError(f"The semtoken block is damaged: {error}") from error
 
 
-def _answer(choice: PayloadChoice, block: Mapping[str, Any]) -> ScoredResponse:
+def _answer(choice: ReplyChoice, block: Mapping[str, Any]) -> ScoredAnswer:
     value, low, high = (real(block[name], name, low=0.0, high=1.0) for name in ("uncertainty", "lower", "upper"))
     if not low - ROUNDED <= value <= high + ROUNDED:
-        raise InvalidInput(f"the uncertainty {value:g} lies outside its bounds {low:g} and {high:g}.")
+        raise InvalidInputError(f"the uncertainty {value:g} lies outside its bounds {low:g} and {high:g}.")
     signature = text(block["signature"], "signature")
     one_of("method", block["method"], ("exact", "top-k"))
     one_of("distribution", block["distribution"], get_args(Distribution))
@@ -71,17 +73,17 @@ def _answer(choice: PayloadChoice, block: Mapping[str, Any]) -> ScoredResponse:
         Flag(text(block_flag["code"], "code"), text(block_flag["message"], "message"))
         for block_flag in _mappings(block, "flags")
     )
-    return ScoredResponse(
+    return ScoredAnswer(
         text="" if said is None else said.text,
         tokens=TokensLater.missing(  # type: ignore[arg-type]
             whole(block["n_tokens"], "n_tokens", low=0), _headline(block["headline"], value), NO_TOKENS
         ),
-        log_score=log_of(1 - value),
+        log_confidence=log_of(1 - value),
         preset=text(block["preset"], "preset"),
         distribution=block["distribution"],
         neutral_only=any(block_flag.code == "neutral_only" for block_flag in raised),
         signature=signature,
-        log_score_bounds=None if block["method"] == "exact" else (log_of(1 - high), log_of(1 - low)),
+        log_confidence_interval=None if block["method"] == "exact" else (log_of(1 - high), log_of(1 - low)),
         flags=raised,
         proxy_for=None if block.get("proxy_for") is None else text(block["proxy_for"], "proxy_for"),
         truncated=None if block.get("truncated") is None else flag(block["truncated"], "truncated"),
@@ -91,16 +93,16 @@ def _answer(choice: PayloadChoice, block: Mapping[str, Any]) -> ScoredResponse:
 
 def _headline(given: Any, uncertainty: float) -> Headline:
     if not isinstance(given, Mapping):
-        raise InvalidInput(f"'headline' must hold named numbers, got {given!r:.40}.")
+        raise InvalidInputError(f"'headline' must hold named numbers, got {given!r:.40}.")
     name, value = text(given["name"], "headline.name"), given["value"]
     confidence = real(given["confidence"], "headline.confidence", low=0.0, high=1.0)
     if name == "stc" and abs(1 - confidence - uncertainty) > ROUNDED:
-        raise InvalidInput(f"the confidence {confidence:g} does not belong to the uncertainty {uncertainty:g}.")
+        raise InvalidInputError(f"the confidence {confidence:g} does not belong to the uncertainty {uncertainty:g}.")
     bounds = given.get("confidence_bounds")
     if bounds is not None:
         ends = [real(end, "headline.confidence_bounds", low=0.0, high=1.0) for end in listed(bounds, "bounds")]
         if len(ends) != 2:
-            raise InvalidInput(f"'headline.confidence_bounds' must be two numbers, got {len(ends)}.")
+            raise InvalidInputError(f"'headline.confidence_bounds' must be two numbers, got {len(ends)}.")
         bounds = (ends[0], ends[1])
     number = math.inf if value is None else real(value, "headline.value")
     return Headline(name, number, confidence, text(given["sentence"], "headline.sentence"), bounds)
@@ -111,9 +113,9 @@ def doubts_of_block(block: Mapping[str, Any]) -> tuple[Doubt, ...]:
     try:
         parts = [_doubt(part) for part in _mappings(block, "parts") if part["confidence"] is not None]
     except KeyError as error:
-        raise InvalidInput(f"The semtoken block is damaged: a part has no {error.args[0]!r}.") from error
-    except InvalidInput as error:
-        raise InvalidInput(f"The semtoken block is damaged: {error}") from error
+        raise InvalidInputError(f"The semtoken block is damaged: a part has no {error.args[0]!r}.") from error
+    except InvalidInputError as error:
+        raise InvalidInputError(f"The semtoken block is damaged: {error}") from error
     return tuple(
         sorted((part for part in parts if part.end > part.start), key=lambda part: (part.confidence, part.start))
     )
@@ -129,5 +131,5 @@ def _doubt(part: Mapping[str, Any]) -> Doubt:
 def _mappings(block: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     mappings = listed(block.get(name, ()), name)
     if not all(isinstance(mapping, Mapping) for mapping in mappings):
-        raise InvalidInput(f"'{name}' must be a list of mappings.")
+        raise InvalidInputError(f"'{name}' must be a list of mappings.")
     return mappings

@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from semtoken.core.results import ScoredResponse
-from semtoken.errors import InvalidInput
+from semtoken.core.results import ScoredAnswer
+from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.answers import (
     NO_REPLY,
-    CheckedAnswer,
-    CheckedReplies,
     CheckSettings,
+    RankedAnswer,
+    RankedReplies,
     RefusedReply,
     check_found,
     ranked,
@@ -34,7 +34,7 @@ from semtoken.replies.checking.replies import (
 from semtoken.support.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
 from semtoken.support.files.safe_files import replace_text
 
-Check: TypeAlias = Callable[[FoundReply, "JoinedQuestion | None"], "Sequence[CheckedAnswer | RefusedReply]"]
+Check: TypeAlias = Callable[[FoundReply, "JoinedQuestion | None"], "Sequence[RankedAnswer | RefusedReply]"]
 NO_TOKENS = "another process checked the reply, and sent no tokens"
 
 
@@ -52,8 +52,8 @@ def check_in_shards(
     questions: Path | None = None,
     size: int = LINES_IN_SHARD,
     on_checked: Callable[[int], None] = lambda count: None,
-) -> CheckedReplies:
-    """`semtoken.replies.checking.check_replies` by several processes; their answers have no tokens.
+) -> RankedReplies:
+    """`semtoken.replies.checking.rank_replies` by several processes; their answers have no tokens.
 
     Standard input is no source here, and files must lie under the same paths wherever replies are checked; so must
     `folder`, a new one for the files of shards, which is deleted at the end. With `questions` all replies are read here
@@ -61,7 +61,7 @@ def check_in_shards(
     `BackendError`.
     """
     if STANDARD_INPUT in sources:
-        raise InvalidInput("Several processes cannot read standard input: name files.")
+        raise InvalidInputError("Several processes cannot read standard input: name files.")
     joined, asked = "", None
     if questions is None:
         count = sum(1 for _ in found_replies(sources))
@@ -70,8 +70,8 @@ def check_in_shards(
         asked, joined = join_questions(names, read_questions(questions))
         count = len(asked)
     if not count:
-        raise InvalidInput(NO_REPLY)
-    checked: list[Sequence[CheckedAnswer | RefusedReply]] = []
+        raise InvalidInputError(NO_REPLY)
+    checked: list[Sequence[RankedAnswer | RefusedReply]] = []
     work = CheckingWork(folder, size, partial(checker, settings), tuple(sources), asked)
 
     def take_in(lines: list[bytes]) -> None:
@@ -119,23 +119,23 @@ class CheckingWork(LinesWork):
         return make
 
 
-def _to_line(outcome: Sequence[CheckedAnswer | RefusedReply]) -> bytes:
+def _to_line(outcome: Sequence[RankedAnswer | RefusedReply]) -> bytes:
     plain = [vars(one) if isinstance(one, RefusedReply) else _plain(one) for one in outcome]
     return json.dumps(plain).encode() + b"\n"  # numbers that are infinite stay what they are
 
 
-def _from_line(line: bytes) -> Sequence[CheckedAnswer | RefusedReply]:
+def _from_line(line: bytes) -> Sequence[RankedAnswer | RefusedReply]:
     return [RefusedReply(**plain) if "reason" in plain else _answer(plain) for plain in json.loads(line)]
 
 
-def _plain(answer: CheckedAnswer) -> dict[str, Any]:
+def _plain(answer: RankedAnswer) -> dict[str, Any]:
     return vars(answer) | {
         "response": answer.response.to_summary(),
         "doubts": [asdict(doubt) for doubt in answer.doubts],
     }
 
 
-def _answer(plain: dict[str, Any]) -> CheckedAnswer:
-    response = ScoredResponse.from_summary(plain["response"], NO_TOKENS)
+def _answer(plain: dict[str, Any]) -> RankedAnswer:
+    response = ScoredAnswer.from_summary(plain["response"], NO_TOKENS)
     doubts = tuple(Doubt(**doubt | {"rivals": tuple(map(tuple, doubt["rivals"]))}) for doubt in plain["doubts"])
-    return CheckedAnswer(**plain | {"response": response, "doubts": doubts, "fields": tuple(plain["fields"])})
+    return RankedAnswer(**plain | {"response": response, "doubts": doubts, "fields": tuple(plain["fields"])})

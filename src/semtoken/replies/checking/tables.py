@@ -7,7 +7,7 @@ from typing import Any
 
 from semtoken.core.parts.nested import nested
 from semtoken.guarantees.apply import REFUSED
-from semtoken.replies.checking.answers import CheckedAnswer, CheckedReplies, RefusedReply
+from semtoken.replies.checking.answers import RankedAnswer, RankedReplies, RefusedReply
 from semtoken.replies.checking.doubts import Doubt
 from semtoken.replies.checking.fields import CHECK, field_rows, sentence_of_field
 from semtoken.support.files.safe_files import finite
@@ -17,7 +17,7 @@ MARKED = 12
 """Most stretches of an answer that go into the page: its most doubtful ones, of which it marks a few by itself."""
 
 
-def rows_of(checked: CheckedReplies) -> list[dict[str, Any]]:
+def rows_of(checked: RankedReplies) -> list[dict[str, Any]]:
     """A row of plain values for each answer, then one for each reply without a score that says why."""
     return [_row(answer) for answer in checked.answers] + [_refused_row(reply) for reply in checked.refused]
 
@@ -27,10 +27,10 @@ def _refused_row(refused: RefusedReply) -> dict[str, Any]:
     return _valid({"id": refused.id, "question": refused.question, "where": refused.where, "error": refused.reason})
 
 
-def _row(answer: CheckedAnswer) -> dict[str, Any]:
+def _row(answer: RankedAnswer) -> dict[str, Any]:
     response = answer.response
     facts = response.facts()
-    logs = response.log_score_bounds or (None, None)
+    logs = response.log_confidence_interval or (None, None)
     row: dict[str, Any] = {
         "rank": answer.rank,
         "id": answer.id,
@@ -41,7 +41,7 @@ def _row(answer: CheckedAnswer) -> dict[str, Any]:
         "uncertainty": facts["uncertainty"],
         "uncertainty_lower": facts["uncertainty_low"],
         "uncertainty_upper": facts["uncertainty_high"],
-        "log_score": finite(facts["log_score"]),
+        "log_confidence": finite(facts["log_confidence"]),
         "log_score_lower": finite(logs[0]),
         "log_score_upper": finite(logs[1]),
         **{name: facts[name] for name in ("signature", "distribution", "truncated")},
@@ -52,7 +52,7 @@ def _row(answer: CheckedAnswer) -> dict[str, Any]:
         "where": answer.where,
         "error": None,
     }
-    for name in ("chance", "decision", REFUSED):
+    for name in ("probability_correct", "decision", REFUSED):
         if answer.calibration is not None and name in answer.calibration:
             row[name] = answer.calibration[name]
     return _valid(row)
@@ -67,7 +67,7 @@ def _whole(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def field_table(checked: CheckedReplies) -> list[dict[str, Any]]:
+def field_table(checked: RankedReplies) -> list[dict[str, Any]]:
     """A row for each field of all answers, the most doubtful first; after them the replies without a score."""
     rows = field_rows((answer.id, answer.question, answer.where, answer.fields) for answer in checked.answers)
     unread = [
@@ -77,7 +77,7 @@ def field_table(checked: CheckedReplies) -> list[dict[str, Any]]:
     return [_valid(row | {"error": None}) for row in rows] + [_valid(row) for row in unread]
 
 
-def nested_fields(checked: CheckedReplies) -> list[dict[str, Any]]:
+def nested_fields(checked: RankedReplies) -> list[dict[str, Any]]:
     """For each document, the most doubtful first, the confidences of its fields in the shape of its JSON, and the
     fields that a person should look at; then the replies without a score.
     """
@@ -107,7 +107,7 @@ def markdown_of_fields(rows: Sequence[Mapping[str, Any]], shown: int) -> str:
     return _page(title, "| | document | field | value | decision | what is doubtful |", listed, refused)
 
 
-def markdown(checked: CheckedReplies, shown: Sequence[CheckedAnswer]) -> str:
+def markdown(checked: RankedReplies, shown: Sequence[RankedAnswer]) -> str:
     """A page of Markdown: a table of the answers shown, and what could not be scored."""
     title = f"The {len(shown):,} most doubtful of {len(checked.answers):,} answers"
     listed = [(str(answer.rank), answer.question or "", answer.text, answer.sentence) for answer in shown]
@@ -134,13 +134,13 @@ def _cell(text: str) -> str:
     return plain
 
 
-def page_rows(checked: CheckedReplies) -> list[dict[str, Any]]:
+def page_rows(checked: RankedReplies) -> list[dict[str, Any]]:
     """Rows for the page: answers with doubtful stretches and their rivals, and the replies without a score."""
     rows = [_slim(_row(answer) | _page_fields(answer) | _stretches(answer)) for answer in checked.answers]
     return rows + [_slim(_refused_row(reply)) for reply in checked.refused]
 
 
-def _stretches(answer: CheckedAnswer) -> dict[str, Any]:
+def _stretches(answer: RankedAnswer) -> dict[str, Any]:
     if not answer.fields:
         return {"marks": [_mark(doubt) for doubt in answer.doubts[:MARKED]]}
     return {"parts": [_slim({k: v for k, v in field.items() if k not in OF_THE_ANSWER}) for field in answer.fields]}
@@ -155,7 +155,7 @@ def _slim(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: float(f"{value:.6g}") if isinstance(value, float) else value
         for name, value in row.items()
-        if name != "headline_sentence" and (value not in (None, "", ()) or name == "log_score")  # `shown` holds it
+        if name != "headline_sentence" and (value not in (None, "", ()) or name == "log_confidence")  # `shown` holds it
     }
 
 
@@ -166,7 +166,7 @@ def _mark(doubt: Doubt) -> dict[str, Any]:
     return mark if doubt.path is None else mark | {"path": doubt.path}
 
 
-def _page_fields(answer: CheckedAnswer) -> dict[str, Any]:
+def _page_fields(answer: RankedAnswer) -> dict[str, Any]:
     shown: dict[str, Any] = {"shown": f"{answer.response.headline.line}."}
     if answer.response.flags:
         shown["flags"] = [{"code": flag.code, "message": flag.message} for flag in answer.response.flags]

@@ -2,7 +2,7 @@
 
 A `Shape` asks one API for log-probabilities, detects its replies, reads them whole or chunk by chunk into `Delta`s, and
 says where choices, texts and numbers stand in them. `base.py` says what a shape has to do. Enter by
-`semtoken.replies.read_payload`; a new shape is a file here and a line in the registry (docs/extending.md).
+`semtoken.replies.read_reply`; a new shape is a file here and a line in the registry (docs/extending.md).
 """
 
 from __future__ import annotations

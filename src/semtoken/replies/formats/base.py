@@ -1,4 +1,4 @@
-"""What a payload shape is: one class that asks one API for log-probabilities and knows its replies.
+"""What a reply shape is: one class that asks one API for log-probabilities and knows its replies.
 
 It says what a request asked for and how it asks for more; it reads replies, whole and in chunks; and it says where in
 them choices, texts and numbers stand, for those who pass replies on with something added (`semtoken proxy`).
@@ -27,13 +27,13 @@ from semtoken.core.engine_tokens.top_steps import (
 )
 from semtoken.core.parts import ToolCall
 from semtoken.core.results import Distribution
-from semtoken.errors import BackendError, InvalidInput
-from semtoken.replies.segments import FORBIDDEN, Payload, PayloadChoice, RawChoice, assemble
+from semtoken.errors import BackendError, InvalidInputError
+from semtoken.replies.segments import FORBIDDEN, RawChoice, Reply, ReplyChoice, assemble
 from semtoken.support.questions import question_of
 from semtoken.support.splice import Change, Drop, Keep, Path, Replace
 from semtoken.support.text import error_text
 
-Reply: TypeAlias = Mapping[str, Any]
+RawReply: TypeAlias = Mapping[str, Any]
 Engine: TypeAlias = str
 """The name of an engine, one of those that the shapes have in `formats`."""
 ALL = 1 << 30
@@ -63,13 +63,13 @@ class HiddenFields:
     none at all."""
     ids: bool = False
     """Whether the proxy asked for token ids, too."""
-    request: Reply = field(default_factory=dict)
+    request: RawReply = field(default_factory=dict)
 
 
 class Told(NamedTuple):
     """What is known of a reply besides what it says itself."""
 
-    request: Reply = NOTHING
+    request: RawReply = NOTHING
     temperature: float | None = None
     """The temperature, where it is known apart from the request."""
     engine: Engine | None = None
@@ -321,23 +321,23 @@ class Shape:
         return merged(body, cls.temperature_at, question.temperature)
 
     @classmethod
-    def requested(cls, body: Reply) -> int | None:
+    def requested(cls, body: RawReply) -> int | None:
         """How many log-probabilities of other tokens a request asks for at each step; None if it asks for none at all.
 
-        `InvalidInput` if the body is no request of this shape; what a request means is for the server to judge.
+        `InvalidInputError` if the body is no request of this shape; what a request means is for the server to judge.
         """
         if cls.prompts and not any(name in body for name in cls.prompts):
-            raise InvalidInput(f"The request has no {' or '.join(cls.prompts)}.")
+            raise InvalidInputError(f"The request has no {' or '.join(cls.prompts)}.")
         top = count_of(value_at(body, cls.top_at), ".".join(map(str, cls.top_at)))
         if not cls.switch_at:
             return top or None
         switch = value_at(body, cls.switch_at)
         if not isinstance(switch, bool | None):
-            raise InvalidInput(f"{'.'.join(map(str, cls.switch_at))} must be true or false.")
+            raise InvalidInputError(f"{'.'.join(map(str, cls.switch_at))} must be true or false.")
         return (top or 0) if switch else None
 
     @classmethod
-    def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
+    def asking(cls, body: RawReply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
         """The fields that ask for `top` log-probabilities for each token, or for more if the request itself does."""
         names = [str(path[0]) for path in (cls.switch_at, cls.top_at) if path]
         own = {name: body[name] for name in names if name in body}
@@ -355,45 +355,49 @@ class Shape:
         return body if question.top is None else body | cls.asking(body, question.top)
 
     @classmethod
-    def streams(cls, body: Reply) -> bool:
+    def streams(cls, body: RawReply) -> bool:
         """Whether a request asks for a stream."""
         return bool(body.get("stream"))
 
     @classmethod
-    def temperature(cls, body: Reply) -> float | None:
+    def temperature(cls, body: RawReply) -> float | None:
         """The temperature that a request names, None if it names none."""
         value = value_at(body, cls.temperature_at)
         return value if isinstance(value, int | float) else None
 
     @classmethod
-    def obstacle(cls, body: Reply) -> str | None:
+    def obstacle(cls, body: RawReply) -> str | None:
         """The reason why the reply to a request can never be scored; None if it can."""
         return None
 
     @classmethod
-    def prompt(cls, body: Reply, choice: int) -> str | list[Any]:
+    def prompt(cls, body: RawReply, choice: int) -> str | list[Any]:
         """The prompt of a choice, for a model that reads the answer again: a text, token ids, or chat messages.
 
-        `InvalidInput` if only the server knows what the model was asked.
+        `InvalidInputError` if only the server knows what the model was asked.
         """
         for name, neutral in cls.other_prompt.items():
             if body.get(name) is not None and body[name] not in neutral:
-                raise InvalidInput(f"The request has '{name}', so what the upstream's model read is not known here.")
+                raise InvalidInputError(
+                    f"The request has '{name}', so what the upstream's model read is not known here."
+                )
         given = next((body[name] for name in cls.prompts if name in body), None)
         if cls.is_chat:
             if not isinstance(given, list) or not given:
-                raise InvalidInput(f"The request holds no {cls.prompts[0]}, so what the model was asked is not known.")
+                raise InvalidInputError(
+                    f"The request holds no {cls.prompts[0]}, so what the model was asked is not known."
+                )
             return given
         copies = (value_at(body, cls.copies_at) or 1) if cls.copies_at else 1
         return text_or_ids(given, choice // copies if isinstance(copies, int) and copies > 0 else ALL)
 
     @classmethod
-    def has_stop_texts(cls, body: Reply) -> bool:
+    def has_stop_texts(cls, body: RawReply) -> bool:
         """Whether a request names texts that end the answer, or what else ends it."""
         return any(value_at(body, at) for at in cls.stops_at)
 
     @classmethod
-    def stop_texts(cls, body: Reply) -> tuple[str, ...]:
+    def stop_texts(cls, body: RawReply) -> tuple[str, ...]:
         """The texts that a request names as ends of the answer."""
         named = (value_at(body, at) for at in cls.stops_at)
         listed = chain.from_iterable(stop if isinstance(stop, list | tuple) else [stop] for stop in named)
@@ -402,7 +406,7 @@ class Shape:
     # --- the places of a reply, for those who change it
 
     @classmethod
-    def choices(cls, reply: Any) -> Iterator[tuple[int, Path, Reply]]:
+    def choices(cls, reply: Any) -> Iterator[tuple[int, Path, RawReply]]:
         """Each choice of a reply or an event, with its place in their list and its path."""
         all_choices = value_at(reply, cls.choices_at)
         listed = isinstance(all_choices, list | tuple)
@@ -421,7 +425,7 @@ class Shape:
         return [cls._place(path, choice, number) for number, path, choice in cls.choices(reply)]
 
     @classmethod
-    def _place(cls, path: Path, choice: Reply, number: int) -> Place:
+    def _place(cls, path: Path, choice: RawReply, number: int) -> Place:
         index, ended = choice.get("index", number), cls.is_ended(choice)
         texts = (value_at(choice, at) for at in cls.texts.get("answer", ()))
         goes_on = not ended and any(isinstance(text, str) and text for text in texts)
@@ -453,7 +457,7 @@ class Shape:
             yield Replace((*place.path, *at), None) if cls.nulls else Drop((*place.path, *at))
 
     @classmethod
-    def notice(cls, last: Reply, block: Mapping[str, Any]) -> dict[str, Any] | None:
+    def notice(cls, last: RawReply, block: Mapping[str, Any]) -> dict[str, Any] | None:
         """An event without a choice that carries a block at the end of a stream; None if the shape has none."""
         return None
 
@@ -465,19 +469,19 @@ class Shape:
     # --- detect
 
     @classmethod
-    def detects(cls, replies: Sequence[Reply]) -> bool:
+    def detects(cls, replies: Sequence[RawReply]) -> bool:
         """Whether a reply (several: a batch) has this shape."""
         return all(value_at(replies[0], path, MISSING) is not MISSING for path in cls.marks)
 
     @classmethod
-    def starts(cls, chunk: Reply) -> bool:
+    def starts(cls, chunk: RawReply) -> bool:
         """Whether a chunk of a stream has this shape."""
         return all(value_at(chunk, path, MISSING) is not MISSING for path in cls.chunk_marks or cls.marks)
 
     # --- read
 
     @classmethod
-    def said(cls, choice: Reply) -> dict[SegmentKind, str]:
+    def said(cls, choice: RawReply) -> dict[SegmentKind, str]:
         """The texts of a choice in a reply or a chunk."""
         texts: dict[SegmentKind, str] = {}
         for kind, paths in cls.texts.items():
@@ -491,54 +495,54 @@ class Shape:
         return texts
 
     @classmethod
-    def is_ended(cls, choice: Reply) -> bool:
+    def is_ended(cls, choice: RawReply) -> bool:
         """Whether a choice of a chunk says that it is complete."""
         return cls.end_of(choice) is not None
 
     @classmethod
-    def end_of(cls, choice: Reply) -> str | None:
+    def end_of(cls, choice: RawReply) -> str | None:
         """The reason why a choice ended; None while it goes on."""
         return end_in_words(value_at(choice, cls.end_at))
 
     @classmethod
-    def numbers(cls, choice: Reply) -> Any:
+    def numbers(cls, choice: RawReply) -> Any:
         """The log-probabilities of a choice, from the first of their places that holds any; an empty list if none."""
         all_logprobs = (value_at(choice, at) for at in cls.numbers_at)
         return next((logprobs for logprobs in all_logprobs if logprobs is not None), [])
 
-    def steps(self, choice: Reply) -> StepList:
+    def steps(self, choice: RawReply) -> StepList:
         """The steps of a choice in a reply or a chunk: items in the usual form, unless a shape has another."""
         return steps_from_items(self.numbers(choice), dotted(self.numbers_at[0]))
 
-    def apart(self, choice: Reply) -> Mapping[SegmentKind, StepList]:
+    def apart(self, choice: RawReply) -> Mapping[SegmentKind, StepList]:
         """Steps that are listed under a segment of their own, as in `Delta`."""
         return NOTHING
 
-    def calls(self, choice: Reply) -> Mapping[int, tuple[str, str]]:
+    def calls(self, choice: RawReply) -> Mapping[int, tuple[str, str]]:
         """The tool calls of a choice in a reply or a chunk, as in `Delta`."""
         return NOTHING
 
-    def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:
+    def whole(self, replies: Sequence[RawReply]) -> Iterator[Delta]:
         """The deltas of a whole reply (several: of a batch), one for each choice."""
         for position, reply in enumerate(replies if self.choices_at == () else [only(replies)]):
             yield from (delta._replace(ended=True) for delta in self._deltas(reply, position))
 
-    def chunk(self, chunk: Reply) -> Iterator[Delta]:
+    def chunk(self, chunk: RawReply) -> Iterator[Delta]:
         """The deltas that a chunk of a stream holds."""
         yield from self._deltas(chunk, 0)
 
-    def _deltas(self, reply: Reply, position: int) -> Iterator[Delta]:
+    def _deltas(self, reply: RawReply, position: int) -> Iterator[Delta]:
         self.note_reply(reply)
         for number, path, choice in self.choices(reply):
             raise_error(choice)
             try:
                 delta = self._delta(choice, position + number)
-            except InvalidInput as error:
+            except InvalidInputError as error:
                 where = dotted(path)
                 raise type(error)(f"{where}.{error}" if where else str(error)) from error
             yield delta
 
-    def _delta(self, choice: Reply, number: int) -> Delta:
+    def _delta(self, choice: RawReply, number: int) -> Delta:
         return Delta(
             index_of(choice, number),
             self.said(choice),
@@ -579,16 +583,16 @@ class Shape:
                 flags.append(f"The reply counts {self.counted} tokens in all choices and lists {listed}: some lack.")
         return replace(raw, flags=(*raw.flags, *flags)) if flags else raw
 
-    def choice(self, index: int) -> PayloadChoice:
+    def choice(self, index: int) -> ReplyChoice:
         """The choice with this number in segments, as far as it has been read."""
         asked = question_of(self.told.request, index) or question_of(self.told.line, index)
         return assemble(self.raw_choice(index), self.ask, asked)
 
-    def payload(self) -> Payload:
+    def parsed_reply(self) -> Reply:
         """All that has been read."""
         choices = tuple(map(self.choice, sorted(self.sums)))
         engine = self.told.engine or self.engine
-        return Payload(self.formats[engine], self.model, self.distribution_of(choices, engine), choices)
+        return Reply(self.formats[engine], self.model, self.distribution_of(choices, engine), choices)
 
     @property
     def format(self) -> str:
@@ -597,7 +601,7 @@ class Shape:
 
     # --- what the numbers are
 
-    def distribution_of(self, choices: Sequence[PayloadChoice], engine: Engine | None = None) -> Distribution:
+    def distribution_of(self, choices: Sequence[ReplyChoice], engine: Engine | None = None) -> Distribution:
         """Which distribution the log-probabilities of some choices come from; `engine`: that which sent them."""
         request, temperature, named, _ = self.told
         temperature = self.temperature(request) if temperature is None else temperature
@@ -614,7 +618,7 @@ class Shape:
         """The model's name, if the reply gives it."""
         return self._model
 
-    def note_reply(self, reply: Reply) -> None:
+    def note_reply(self, reply: RawReply) -> None:
         """Notice the model of a reply, and how many tokens it counts in its answers."""
         named = (reply.get(name) for name in ("model", "modelVersion", "model_version"))  # the last two: Gemini's
         self._model = next((name for name in named if isinstance(name, str) and name), self._model)
@@ -675,22 +679,26 @@ def count_at(reply: Any, *path: str | int) -> int | None:
 
 
 def text_or_ids(prompt: Any, number: int) -> str | list[Any]:
-    """The prompt of the choice with this number, as text or token ids; `InvalidInput` if it is neither or missing."""
+    """The prompt of the choice with this number, as text or token ids; `InvalidInputError` if it is neither or
+    missing.
+    """
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
         prompt = prompt[number] if number < len(prompt) else None
     if isinstance(prompt, str) or (
         isinstance(prompt, list) and prompt and all(type(token_id) is int for token_id in prompt)
     ):
         return prompt
-    raise InvalidInput("The request holds no prompt for this choice, so what the model was asked is not known.")
+    raise InvalidInputError("The request holds no prompt for this choice, so what the model was asked is not known.")
 
 
 def count_of(value: Any, name: str) -> int | None:
-    """The number of log-probabilities in a field of a request; `ALL` below 0, `InvalidInput` for no whole number."""
+    """The number of log-probabilities in a field of a request; `ALL` below 0, `InvalidInputError` for no whole
+    number.
+    """
     if value is None:
         return None
     if type(value) is not int:
-        raise InvalidInput(f"{name} must be a whole number.")
+        raise InvalidInputError(f"{name} must be a whole number.")
     return ALL if value < 0 else value
 
 
@@ -702,10 +710,10 @@ def shorter_items(items: Any, at: Path, kept: int, name: str = "top_logprobs") -
             yield Keep((*at, i, name), range(kept))
 
 
-def only(replies: Sequence[Reply]) -> Reply:
-    """The single reply, for shapes that have no batches; raises `InvalidInput` for several."""
+def only(replies: Sequence[RawReply]) -> RawReply:
+    """The single reply, for shapes that have no batches; raises `InvalidInputError` for several."""
     if len(replies) != 1:
-        raise InvalidInput("A list of replies is understood from SGLang and llama.cpp only; read them one by one.")
+        raise InvalidInputError("A list of replies is understood from SGLang and llama.cpp only; read them one by one.")
     return replies[0]
 
 
@@ -717,31 +725,33 @@ def dotted(path: Path) -> str:
 LONGEST_INDEX = 10_000  # choices of one reply
 
 
-def index_of(choice: Reply, default: int = 0) -> int:
+def index_of(choice: RawReply, default: int = 0) -> int:
     """The index of a choice, `default` where it has none."""
     index = choice.get("index")
     choice_index = default if index is None else as_id(index, "index")
     if choice_index > LONGEST_INDEX:
-        raise InvalidInput(f"index must be at most {LONGEST_INDEX}. Got {choice_index} instead.")
+        raise InvalidInputError(f"index must be at most {LONGEST_INDEX}. Got {choice_index} instead.")
     return choice_index
 
 
-def logprobs_of(choice: Reply) -> Reply:
-    """The object with the log-probabilities of a choice, or an empty one; `InvalidInput` if there is something else."""
+def logprobs_of(choice: RawReply) -> RawReply:
+    """The object with the log-probabilities of a choice, or an empty one; `InvalidInputError` if there is something
+    else.
+    """
     logprobs = choice.get("logprobs")
     if isinstance(logprobs, list):
         if logprobs and isinstance(logprobs[0], float):
-            raise InvalidInput("logprobs is a list of numbers alone: ask for items that name their tokens.")
+            raise InvalidInputError("logprobs is a list of numbers alone: ask for items that name their tokens.")
         return {"content": logprobs}
     if isinstance(logprobs, int | float) and not isinstance(logprobs, bool):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"logprobs is the number {logprobs}: an average of the answer's log-probabilities, which gateways "
             "take from Gemini's avgLogprobs. Ask for those of each token (Gemini: responseLogprobs and logprobs=5)."
         )
     return as_object({} if logprobs is None else logprobs, "logprobs")
 
 
-def raise_error(reply: Reply) -> None:
+def raise_error(reply: RawReply) -> None:
     """Raise `BackendError` if a reply, a chunk or a choice reports an error of the server, whatever else it holds."""
     error = reply.get("error")
     response = reply.get("response")
@@ -753,7 +763,7 @@ def raise_error(reply: Reply) -> None:
         raise BackendError(f"The server reports an error: {error_text(error)}")
 
 
-def prefill_of(request: Reply) -> str:
+def prefill_of(request: RawReply) -> str:
     """The beginning of the answer that a request of a chat gives to the model, as its last message; mostly empty."""
     messages = request.get("messages")
     last = messages[-1] if isinstance(messages, list) and messages else None
@@ -773,7 +783,7 @@ def content_text(content: Any, where: str) -> str:
     return "".join(text_or_empty(part, f"{where}.text") for part in parts)
 
 
-def stop_of(choice: Reply) -> str | int | None:
+def stop_of(choice: RawReply) -> str | int | None:
     """The text at which a choice was stopped, or the id of the token, in the fields of vLLM, SGLang and llama.cpp."""
     apart = ("stop_reason",) if "finish_reason" in choice else ()  # alone it is the reason of the end
     named = (choice.get(name) for name in (*apart, "matched_stop", "stopping_word"))
@@ -792,7 +802,7 @@ USAGES = (
 """Where engines and clients count the written tokens, and those of them that belong to a hidden reasoning."""
 
 
-def ids_of(choice: Reply) -> tuple[int, ...] | None:
+def ids_of(choice: RawReply) -> tuple[int, ...] | None:
     """The token ids that vLLM lists beside the steps; None if it lists none."""
     ids = optional(as_list, choice.get("token_ids"), "token_ids")
     return None if ids is None else tuple(as_id(token, "token_ids") for token in ids)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from semtoken.core.engine_tokens.spellings import steps_from_items
 from semtoken.core.engine_tokens.top_steps import StepList
-from semtoken.replies.formats.base import Engine, HiddenFields, Reply, Shape
+from semtoken.replies.formats.base import Engine, HiddenFields, RawReply, Shape
 from semtoken.support.splice import Change, Replace
 
 STEPS = "completion_probabilities"
@@ -36,12 +36,12 @@ class LlamaCppCompletion(Shape):
     read_at = ("tokens_evaluated",)
 
     @classmethod
-    def detects(cls, replies: Sequence[Reply]) -> bool:
+    def detects(cls, replies: Sequence[RawReply]) -> bool:
         """Whether a reply holds probabilities, or says why it stopped, in llama.cpp's fields."""
         return STEPS in replies[0] or cls.starts(replies[0])
 
     @classmethod
-    def is_ended(cls, choice: Reply) -> bool:
+    def is_ended(cls, choice: RawReply) -> bool:
         """Whether the field `stop` is true."""
         return choice.get("stop") is True
 
@@ -52,7 +52,7 @@ class LlamaCppCompletion(Shape):
         for _, path, _ in cls.choices(reply):
             yield Replace((*path, "generation_settings", "n_probs"), hidden.request.get("n_probs") or 0)
 
-    def steps(self, choice: Reply) -> StepList:
+    def steps(self, choice: RawReply) -> StepList:
         """Items with log-probabilities, or with probabilities."""
         items = choice.get(STEPS, choice.get("probs")) or []
         self.note_probabilities(items)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from semtoken.errors import BackendError
-from semtoken.replies.formats.base import Delta, Engine, ProbeQuestion, Reply, Shape
+from semtoken.replies.formats.base import Delta, Engine, ProbeQuestion, RawReply, Shape
 from semtoken.support.splice import Path, encode
 
 UNFINISHED = "The reply says that it is not done: it is one chunk of a stream, or broke off. Save the whole stream."
@@ -42,16 +42,16 @@ class OllamaGenerate(Shape):
         return named | super().request(question)
 
     @classmethod
-    def streams(cls, body: Reply) -> bool:
+    def streams(cls, body: RawReply) -> bool:
         """Whether a request asks for a stream, as one does that does not say."""
         return body.get("stream") is not False
 
     @classmethod
-    def is_ended(cls, choice: Reply) -> bool:
+    def is_ended(cls, choice: RawReply) -> bool:
         """Whether the field `done` is true."""
         return choice.get("done") is True
 
-    def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:
+    def whole(self, replies: Sequence[RawReply]) -> Iterator[Delta]:
         """The one choice of a reply."""
         if not all(map(self.is_ended, replies)):
             raise BackendError(UNFINISHED)
@@ -70,7 +70,7 @@ class OllamaChat(OllamaGenerate):
     texts = {"reasoning": (("message", "thinking"),), "answer": (("message", "content"),)}  # noqa: RUF012
     showing = (("message", "tool_calls"),)
 
-    def calls(self, choice: Reply) -> Mapping[int, tuple[str, str]]:
+    def calls(self, choice: RawReply) -> Mapping[int, tuple[str, str]]:
         """The calls of tools, which the list of log-probabilities does not hold."""
         functions = [call.get("function", {}) for call in choice["message"].get("tool_calls") or ()]
         return {i: (str(call.get("name", "")), encode(call.get("arguments", {}))) for i, call in enumerate(functions)}

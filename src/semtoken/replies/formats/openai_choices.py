@@ -16,7 +16,7 @@ from semtoken.choices import SegmentKind
 from semtoken.core.engine_tokens.placing import pieces_of, text_of_pieces
 from semtoken.core.engine_tokens.spellings import steps_from_items, steps_from_lists
 from semtoken.core.engine_tokens.top_steps import StepList, as_id, as_list, as_object, optional, text_or_empty
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import BackendError, InvalidInputError
 from semtoken.replies.echo import Counts, prompt_length
 from semtoken.replies.formats import base
 from semtoken.replies.segments import RawChoice, is_cut
@@ -70,7 +70,7 @@ class Choices(base.Shape):
         """How many tokens the reply counts in its prompts; None if it does not say."""
 
     @classmethod
-    def asking(cls, body: base.Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
+    def asking(cls, body: base.RawReply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
         """The numbers, and token ids in the fields of vLLM and SGLang.
 
         Ids spelled as token texts ("token_id:7") are asked for only where the client does not see the texts.
@@ -87,7 +87,7 @@ class Choices(base.Shape):
         return [cls._place(path, choice, 0) for _, path, choice in cls.choices(reply)]
 
     @classmethod
-    def end_of(cls, choice: base.Reply) -> str | None:
+    def end_of(cls, choice: base.RawReply) -> str | None:
         """The reason of the end, which some clients save in camel case, or as `stop_reason` alone."""
         return base.end_in_words(next((choice[name] for name in ENDS_AT if name in choice), None))
 
@@ -104,23 +104,23 @@ class Choices(base.Shape):
                 yield from _shorter(reply["choices"][at[-1]], at, hidden.kept)
 
     @classmethod
-    def notice(cls, last: base.Reply, block: Mapping[str, Any]) -> dict[str, Any]:
+    def notice(cls, last: base.RawReply, block: Mapping[str, Any]) -> dict[str, Any]:
         """A chunk without choices that carries the block."""
         return {**{name: last[name] for name in NOTICED if name in last}, "choices": [], "semtoken": block}
 
-    def whole(self, replies: Sequence[base.Reply]) -> Iterator[base.Delta]:
+    def whole(self, replies: Sequence[base.RawReply]) -> Iterator[base.Delta]:
         """The choices of a reply."""
         as_list(base.only(replies).get("choices"), "choices")
         self._fields.update(replies[0])
         return super().whole(replies)
 
-    def chunk(self, chunk: base.Reply) -> Iterator[base.Delta]:
+    def chunk(self, chunk: base.RawReply) -> Iterator[base.Delta]:
         """The deltas that a chunk of a stream holds."""
         if chunk.get("choices") and isinstance(chunk.get("id"), str) and chunk["id"]:
             self._ids[chunk["id"]] += 1
         return super().chunk(chunk)
 
-    def note_reply(self, reply: base.Reply) -> None:
+    def note_reply(self, reply: base.RawReply) -> None:
         """Notice fields that only some engines have."""
         self._fields.update(name for name, value in reply.items() if value is not None or name in VLLM_FIELDS)
         self.counted = base.count_at(reply, "timings", "predicted_n") or self.counted
@@ -132,10 +132,10 @@ class Choices(base.Shape):
             if self._logprobs is None and isinstance(choice.get("logprobs"), Mapping):
                 self._logprobs = choice["logprobs"]
 
-    def _delta(self, choice: base.Reply, number: int) -> base.Delta:
+    def _delta(self, choice: base.RawReply, number: int) -> base.Delta:
         return super()._delta(choice, 0)  # the index of a choice that names none
 
-    def steps(self, choice: base.Reply) -> StepList:
+    def steps(self, choice: base.RawReply) -> StepList:
         """Items of a chat, or the lists of legacy completions."""
         logprobs = base.logprobs_of(choice)
         self.note_probabilities(logprobs.get("content"))
@@ -175,7 +175,7 @@ def _shorter(choice: Any, at: Path, kept: int) -> Iterator[Change]:
         yield Keep((*at, "logprobs", "top_logprobs", i), best)
 
 
-def steps_of_logprobs(logprobs: base.Reply, where: str = "logprobs") -> StepList:
+def steps_of_logprobs(logprobs: base.RawReply, where: str = "logprobs") -> StepList:
     """The steps of an object `logprobs`: items, or lists as in legacy completions."""
     content = logprobs.get("content")
     if content is None and (logprobs.get("tokens") is not None or logprobs.get("top_logprobs")):
@@ -229,19 +229,19 @@ class OpenAIChat(Choices):
     showing = (*_below("tool_calls", "function_call", "audio"), ("text",), *((name,) for name in ID_FIELDS))
 
     @classmethod
-    def detects(cls, replies: Sequence[base.Reply]) -> bool:
+    def detects(cls, replies: Sequence[base.RawReply]) -> bool:
         """Whether the first choice of a reply holds a message."""
-        first: base.Reply = next((choice for _, _, choice in cls.choices(replies[0])), {})
+        first: base.RawReply = next((choice for _, _, choice in cls.choices(replies[0])), {})
         return "message" in first or "delta" in first or replies[0].get("object") == "chat.completion"
 
     @classmethod
-    def requested(cls, body: base.Reply) -> int | None:
+    def requested(cls, body: base.RawReply) -> int | None:
         """The number in `top_logprobs` if `logprobs` is true; else None."""
         if body.get("top_logprobs") is not None and not body.get("logprobs"):
-            raise InvalidInput("logprobs must be true where top_logprobs are given.")
+            raise InvalidInputError("logprobs must be true where top_logprobs are given.")
         return super().requested({"messages": [], **body})
 
-    def steps(self, choice: base.Reply) -> StepList:
+    def steps(self, choice: base.RawReply) -> StepList:
         """The items of the content; Together's streams give the number of the one token alone."""
         number, delta = choice.get("logprobs"), choice.get("delta")
         if not isinstance(number, float | int) or not isinstance(delta, Mapping):
@@ -249,7 +249,7 @@ class OpenAIChat(Choices):
         token = {"id": delta.get("token_id"), "token": delta.get("content"), "logprob": number}
         return steps_from_items([token] if delta.get("content") else [], "logprobs")
 
-    def apart(self, choice: base.Reply) -> Mapping[SegmentKind, StepList]:
+    def apart(self, choice: base.RawReply) -> Mapping[SegmentKind, StepList]:
         """Those of a refusal and of the reasoning, which have lists of their own."""
         logprobs = choice.get("logprobs")
         named = logprobs.items() if isinstance(logprobs, Mapping) else ()
@@ -259,7 +259,7 @@ class OpenAIChat(Choices):
             if name in ITEM_LISTS and name != "content" and items is not None
         }
 
-    def calls(self, choice: base.Reply) -> Mapping[int, tuple[str, str]]:
+    def calls(self, choice: base.RawReply) -> Mapping[int, tuple[str, str]]:
         """The calls of tools, whose pieces come in any order, and of a function."""
         calls: dict[int, tuple[str, str]] = {}
         message = as_object(choice.get("message", choice.get("delta")) or {}, "message")
@@ -304,12 +304,12 @@ class OpenAICompletions(Choices):
     showing = (("message",), *((name,) for name in ID_FIELDS))
 
     @classmethod
-    def requested(cls, body: base.Reply) -> int | None:
+    def requested(cls, body: base.RawReply) -> int | None:
         """The number in `logprobs`: how many log-probabilities for each token the client asked for."""
         return base.count_of(body.get("logprobs"), "logprobs")
 
     @classmethod
-    def obstacle(cls, body: base.Reply) -> str | None:
+    def obstacle(cls, body: base.RawReply) -> str | None:
         """The reason why a reply cannot be scored: the request asks for the prompt to be repeated."""
         if not body.get("echo"):
             return None

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from semtoken.choices import SegmentKind
 from semtoken.core.engine_tokens.spellings import steps_from_items
 from semtoken.core.engine_tokens.top_steps import StepList, as_list, as_object, as_text, optional, text_or_empty
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.replies.formats import base
 from semtoken.replies.formats.openai_choices import VLLM_FIELDS, call_of
 from semtoken.support.splice import Change, Path, Replace
@@ -54,14 +54,14 @@ class OpenAIResponses(base.Shape):
         self._fields: set[str] = set()
 
     @classmethod
-    def detects(cls, replies: Sequence[base.Reply]) -> bool:
+    def detects(cls, replies: Sequence[base.RawReply]) -> bool:
         """Whether a reply says that it is a response, or has a list `output` of typed items."""
         reply = replies[0]
         listed = base.value_at(reply, ("output", 0, "type")) is not None
         return len(replies) == 1 and (reply.get("object") == "response" or listed)
 
     @classmethod
-    def starts(cls, chunk: base.Reply) -> bool:
+    def starts(cls, chunk: base.RawReply) -> bool:
         """Whether the type of an event is one of this shape."""
         return str(chunk.get("type", "")).startswith("response.")
 
@@ -71,31 +71,31 @@ class OpenAIResponses(base.Shape):
         return {"input": question.prompt, "max_output_tokens": max(question.max_tokens, 16)}
 
     @classmethod
-    def requested(cls, body: base.Reply) -> int | None:
+    def requested(cls, body: base.RawReply) -> int | None:
         """The number in `top_logprobs` if log-probabilities are included; else None."""
         super().requested(body)
         included, top = body.get("include"), base.count_of(body.get("top_logprobs"), "top_logprobs")
         if not isinstance(included, list | None):
-            raise InvalidInput("include must be a list.")
+            raise InvalidInputError("include must be a list.")
         return (top or 0) if LOG_PROBS in (included or ()) else None
 
     @classmethod
-    def asking(cls, body: base.Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
+    def asking(cls, body: base.RawReply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
         """The fields that include log-probabilities, and how many."""
         included = body.get("include") or []
         more = [] if LOG_PROBS in included else [LOG_PROBS]
         return {"include": [*included, *more], "top_logprobs": base.as_many(top, cls.requested({"input": "", **body}))}
 
     @classmethod
-    def obstacle(cls, body: base.Reply) -> str | None:
+    def obstacle(cls, body: base.RawReply) -> str | None:
         """The reason why a reply cannot be scored: it comes before its answer, which is made in the background."""
         return "The answer is written in the background; ask without it." if body.get("background") else None
 
     @classmethod
-    def prompt(cls, body: base.Reply, choice: int) -> str | list[Any]:
+    def prompt(cls, body: base.RawReply, choice: int) -> str | list[Any]:
         """The instructions and the input as chat messages, where the input is a text."""
         if not isinstance(body.get("input"), str):
-            raise InvalidInput("The request's input is no plain text, so the answer is not read again.")
+            raise InvalidInputError("The request's input is no plain text, so the answer is not read again.")
         before = [{"role": "system", "content": body["instructions"]}] if body.get("instructions") else []
         return super().prompt({**body, "input": [*before, {"role": "user", "content": body["input"]}]}, choice)
 
@@ -137,11 +137,11 @@ class OpenAIResponses(base.Shape):
         yield Replace(("output_text",), text)
         yield from (Replace((name,), None) for name in ("input_messages", "output_messages"))
 
-    def whole(self, replies: Sequence[base.Reply]) -> Iterator[base.Delta]:
+    def whole(self, replies: Sequence[base.RawReply]) -> Iterator[base.Delta]:
         """The one choice of a reply."""
         yield self._delta_of(base.only(replies))
 
-    def chunk(self, chunk: base.Reply) -> Iterator[base.Delta]:
+    def chunk(self, chunk: base.RawReply) -> Iterator[base.Delta]:
         """The delta that an event adds to the choice."""
         event = text_or_empty(chunk.get("type"), "type")
         response = optional(as_object, chunk.get("response"), "response")
@@ -167,11 +167,11 @@ class OpenAIResponses(base.Shape):
         else:
             yield base.Delta(0, {kind: text} if text else {}, steps)
 
-    def _notice(self, reply: base.Reply) -> None:
+    def _notice(self, reply: base.RawReply) -> None:
         self._fields.update(reply)
         self.note_reply(reply)
 
-    def _delta_of(self, reply: base.Reply) -> base.Delta:
+    def _delta_of(self, reply: base.RawReply) -> base.Delta:
         self._notice(reply)
         texts: dict[SegmentKind, list[str]] = {}
         calls: dict[int, tuple[str, str]] = {}
@@ -206,7 +206,7 @@ def _lists(value: Any, path: Path = ()) -> Iterator[tuple[Path, list[Any]]]:
             yield from _lists(member, (*path, name))
 
 
-def _parts(item: base.Reply, where: str) -> Iterator[base.Reply]:
+def _parts(item: base.RawReply, where: str) -> Iterator[base.RawReply]:
     for name in ("summary", "content"):
         parts = item.get(name)
         if item.get("type") == "reasoning" and name == "summary" and item.get("content"):
@@ -215,6 +215,6 @@ def _parts(item: base.Reply, where: str) -> Iterator[base.Reply]:
             yield as_object(part, f"{where}.{name}[{j}]")
 
 
-def _end(reply: base.Reply) -> str | None:
+def _end(reply: base.RawReply) -> str | None:
     details = optional(as_object, reply.get("incomplete_details"), "incomplete_details") or {}
     return optional(as_text, details.get("reason", reply.get("status")), "status")

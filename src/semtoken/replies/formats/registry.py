@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from semtoken.errors import InvalidInput
-from semtoken.replies.formats.base import MISSING, Engine, Reply, Shape, value_at
+from semtoken.errors import InvalidInputError
+from semtoken.replies.formats.base import MISSING, Engine, RawReply, Shape, value_at
 from semtoken.replies.formats.llama_cpp import LlamaCppCompletion
 from semtoken.replies.formats.ollama import OllamaChat, OllamaGenerate
 from semtoken.replies.formats.openai_choices import OpenAIChat, OpenAICompletions
@@ -22,7 +22,7 @@ from semtoken.replies.formats.saved_forms import (
 )
 from semtoken.replies.formats.sglang import SGLangGenerate
 from semtoken.replies.formats.tgi import TGIGenerate, TGIStream
-from semtoken.support.extras import PAYLOAD_SHAPES, installed
+from semtoken.support.extras import REPLY_SHAPES, installed
 from semtoken.support.inputs import text
 from semtoken.support.splice import Path
 
@@ -45,9 +45,9 @@ SHAPES: tuple[type[Shape], ...] = (
 """The shapes of this package; `known_shapes()` has those of installed packages, too."""
 
 
-LOOSE = "This is a part of a reply: save the whole, with its `choices`, or give its items to `score_top_logprobs`."
+LOOSE = "This is a part of a reply: save the whole, with its `choices`, or give its items to `score_logprobs`."
 OBJECT = (
-    "This is an object of an engine in Python (vLLM, lmdeploy): give its `logprobs` to `score_top_logprobs` where it "
+    "This is an object of an engine in Python (vLLM, lmdeploy): give its `logprobs` to `score_logprobs` where it "
     "is made, or save the replies of the engine's server."
 )
 COHERE = (
@@ -94,7 +94,7 @@ def known_shapes() -> tuple[type[Shape], ...]:
 
     Packages are loaded by the first call, not by an import: a package may import this module while it is loaded.
     """
-    return (*SHAPES, *installed(PAYLOAD_SHAPES).values())
+    return (*SHAPES, *installed(REPLY_SHAPES).values())
 
 
 @cache
@@ -111,9 +111,9 @@ def known_formats() -> Mapping[str, Format]:
 
 
 def format_named(name: str) -> Format:
-    """The format with this name; `InvalidInput` if there is none."""
+    """The format with this name; `InvalidInputError` if there is none."""
     if not isinstance(name, str) or name not in known_formats():
-        raise InvalidInput(f"There is no format {name!r}. Use one of: {', '.join(known_formats())}.")
+        raise InvalidInputError(f"There is no format {name!r}. Use one of: {', '.join(known_formats())}.")
     return known_formats()[name]
 
 
@@ -133,43 +133,47 @@ def shapes_at(path: str) -> list[type[Shape]]:
     return [shape for shape in shapes if len(shape.path) == longest]
 
 
-def shape_of_reply(replies: Sequence[Reply]) -> type[Shape]:
-    """The shape of a whole reply (several: a batch), by its fields; `InvalidInput` if it has none of the known ones."""
+def shape_of_reply(replies: Sequence[RawReply]) -> type[Shape]:
+    """The shape of a whole reply (several: a batch), by its fields; `InvalidInputError` if it has none of the known
+    ones.
+    """
     shape = shape_of(replies)
     if shape is None:
         raise _unknown("reply", replies[0])
     return shape
 
 
-def shape_of(replies: Sequence[Reply]) -> type[Shape] | None:
+def shape_of(replies: Sequence[RawReply]) -> type[Shape] | None:
     """The shape of a whole reply (several: a batch), by its fields; None if it has none of the known ones."""
     return next((shape for shape in known_shapes() if shape.detects(replies)), None)
 
 
-def is_whole(value: Reply) -> bool:
+def is_whole(value: RawReply) -> bool:
     """Whether it is a reply whose choices have all ended."""
     shape = shape_of([value])
     places = (shape.places(value) if shape is not None else None) or ()
     return bool(places) and all(place.ended for place in places)
 
 
-def foreign(value: Reply) -> str:
+def foreign(value: RawReply) -> str:
     """What a value is that is no reply, and what to ask for instead; empty if it is not known."""
     return next((advice for path, advice in FOREIGN.items() if value_at(value, path, MISSING) is not MISSING), "")
 
 
-def _unknown(what: str, value: Reply) -> InvalidInput:
+def _unknown(what: str, value: RawReply) -> InvalidInputError:
     if what != "reply" and shape_of([value]) is not None:
-        return InvalidInput("These are several whole replies, not chunks of a stream: score them one by one.")
-    return InvalidInput(
+        return InvalidInputError("These are several whole replies, not chunks of a stream: score them one by one.")
+    return InvalidInputError(
         foreign(value)
         or f"This is no {what} that semtoken understands: its fields are {', '.join(map(repr, value)) or 'none'}. "
         f"Understood are replies and streams of: {', '.join(known_formats())}."
     )
 
 
-def shape_of_chunk(chunk: Reply) -> type[Shape] | None:
-    """The shape of a stream by a chunk; None if that could come in any, `InvalidInput` if it has none that is known."""
+def shape_of_chunk(chunk: RawReply) -> type[Shape] | None:
+    """The shape of a stream by a chunk; None if that could come in any, `InvalidInputError` if it has none that is
+    known.
+    """
     for shape in known_shapes():
         if shape.starts(chunk):
             return shape

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from semtoken.choices import SegmentKind
 from semtoken.core.engine_tokens.spellings import steps_from_columns, steps_from_items
 from semtoken.core.engine_tokens.top_steps import StepList, as_list, as_object, text_or_empty
-from semtoken.replies.formats.base import Delta, Engine, Reply, Shape, end_in_words, value_at
+from semtoken.replies.formats.base import Delta, Engine, RawReply, Shape, end_in_words, value_at
 from semtoken.replies.formats.openai_choices import steps_of_logprobs
 from semtoken.support.splice import Path, encode
 
@@ -35,24 +35,24 @@ class LangChainMessage(Shape):
     end_at = (META, "finish_reason")
 
     @classmethod
-    def choices(cls, reply: Any) -> Iterator[tuple[int, Path, Reply]]:
+    def choices(cls, reply: Any) -> Iterator[tuple[int, Path, RawReply]]:
         """The message itself, or what is below `kwargs` of a serialised one."""
         below: Path = ("kwargs",) if "kwargs" in reply else ()
         yield 0, below, value_at(reply, below)
 
     @classmethod
-    def detects(cls, replies: Sequence[Reply]) -> bool:
+    def detects(cls, replies: Sequence[RawReply]) -> bool:
         """Whether the message has metadata of a response."""
         both = (fields for fields in (replies[0], replies[0].get("kwargs")) if isinstance(fields, Mapping))
         return any(fields.get(META) or (META in fields and fields.get("type") in AI) for fields in both)
 
     @classmethod
-    def starts(cls, chunk: Reply) -> bool:
+    def starts(cls, chunk: RawReply) -> bool:
         """Whether the chunk has metadata of a response."""
         return cls.detects([chunk])
 
     @classmethod
-    def numbers(cls, choice: Reply) -> Any:
+    def numbers(cls, choice: RawReply) -> Any:
         """The log-probabilities in the metadata, or in the blocks of the content, as OpenAI's Responses come."""
         if listed := super().numbers(choice):
             return listed
@@ -60,7 +60,7 @@ class LangChainMessage(Shape):
         blocks = [value_at(part, ("logprobs",)) for part in (content if isinstance(content, list) else ())]
         return [item for block in blocks if isinstance(block, list) for item in block]
 
-    def steps(self, choice: Reply) -> StepList:
+    def steps(self, choice: RawReply) -> StepList:
         """The items, as OpenAI or Gemini gave them."""
         logprobs = self.numbers(choice)
         self.note_reply(choice)
@@ -68,7 +68,7 @@ class LangChainMessage(Shape):
             return steps_of_logprobs(logprobs, f"{META}.logprobs")
         return steps_from_items(logprobs or [], f"{META}.logprobs")
 
-    def calls(self, choice: Reply) -> Mapping[int, tuple[str, str]]:
+    def calls(self, choice: RawReply) -> Mapping[int, tuple[str, str]]:
         """The calls of tools."""
         calls = choice.get("tool_calls") or ()
         return {i: (str(call.get("name", "")), encode(call.get("args", {}))) for i, call in enumerate(calls)}
@@ -91,7 +91,7 @@ class AISDKResult(Shape):
     )
     end_at = ("finishReason",)
 
-    def steps(self, choice: Reply) -> StepList:
+    def steps(self, choice: RawReply) -> StepList:
         """The items of the provider; a list for each message that the model wrote is chained."""
         items = self.numbers(choice)
         if isinstance(items, Mapping):
@@ -128,7 +128,7 @@ class GeminiCandidates(Shape):
     numbers_at = (("logprobsResult",), ("logprobs_result",))
 
     @classmethod
-    def said(cls, choice: Reply) -> dict[SegmentKind, str]:
+    def said(cls, choice: RawReply) -> dict[SegmentKind, str]:
         """The parts of the content; those that are thoughts are the reasoning."""
         texts: dict[SegmentKind, str] = {}
         for part in as_list(value_at(choice, ("content", "parts")) or (), "content.parts"):
@@ -137,13 +137,13 @@ class GeminiCandidates(Shape):
         return {kind: text for kind, text in texts.items() if text}
 
     @classmethod
-    def end_of(cls, choice: Reply) -> str | None:
+    def end_of(cls, choice: RawReply) -> str | None:
         """The reason of the end; enums of Python's client are written with their class."""
         given = either(choice, "finishReason")
         reason = end_in_words(ENDS[given] if type(given) is int and 0 <= given < len(ENDS) else given)
         return None if reason is None else reason.partition(":")[0].rpartition(".")[2]
 
-    def steps(self, choice: Reply) -> StepList:
+    def steps(self, choice: RawReply) -> StepList:
         """The chosen candidates of each step, with the top candidates."""
         result = either(choice, "logprobsResult")
         chosen = either(result, "chosenCandidates")
@@ -169,16 +169,16 @@ class Transcription(Shape):
     numbers_at = (("logprobs",),)
 
     @classmethod
-    def detects(cls, replies: Sequence[Reply]) -> bool:
+    def detects(cls, replies: Sequence[RawReply]) -> bool:
         """Whether there is a text with a list of log-probabilities, and nothing of a client's result or an engine's."""
         return super().detects(replies) and not {"finishReason", "token_ids"} & replies[0].keys()
 
     @classmethod
-    def starts(cls, chunk: Reply) -> bool:
+    def starts(cls, chunk: RawReply) -> bool:
         """Whether the type of an event is one of a transcript."""
         return str(chunk.get("type", "")).startswith(EVENTS)
 
-    def chunk(self, chunk: Reply) -> Iterator[Delta]:
+    def chunk(self, chunk: RawReply) -> Iterator[Delta]:
         """What an event adds; the last one repeats the whole."""
         self.note_reply(chunk)
         steps = steps_from_items(chunk.get("logprobs") or [], "logprobs")
@@ -203,6 +203,6 @@ class KoboldResults(Shape):
     numbers_at = (("logprobs",),)
     count_at = ("completion_tokens",)
 
-    def steps(self, choice: Reply) -> StepList:
+    def steps(self, choice: RawReply) -> StepList:
         """Items of a chat, or the lists of legacy completions."""
         return steps_of_logprobs(choice.get("logprobs") or {}, "logprobs")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from semtoken.core.engine_tokens.spellings import steps_from_triples
 from semtoken.core.engine_tokens.top_steps import StepList, as_list, as_object, optional, text_or_empty
-from semtoken.replies.formats.base import Delta, Engine, Reply, Shape, index_of, merged
+from semtoken.replies.formats.base import Delta, Engine, RawReply, Shape, index_of, merged
 
 META = "meta_info"
 LISTS = ("output_token_logprobs", "output_top_logprobs")
@@ -42,24 +42,24 @@ class SGLangGenerate(Shape):
 
     def __init__(self) -> None:
         super().__init__()
-        self._seen: dict[int, Reply] = {}
+        self._seen: dict[int, RawReply] = {}
         """The last chunk of each choice."""
         self._repeats = True
         """Chunks repeat what came before, instead of adding to it: a setting of the server."""
 
     @classmethod
-    def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
+    def asking(cls, body: RawReply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
         """The numbers; the texts of tokens too, if the client does not see them."""
         texts = {"return_text_in_logprobs": True} if cls.requested(body) is None else {}
         return super().asking(body, top) | texts
 
-    def steps(self, choice: Reply) -> StepList:
+    def steps(self, choice: RawReply) -> StepList:
         """The triples of the answer."""
         meta = as_object(choice.get(META), META)
         chosen, tops = (meta.get(name, meta.get(name.replace("output", "decode"))) for name in LISTS)  # as of 2024
         return StepList() if chosen is None else steps_from_triples(chosen, tops, META)
 
-    def chunk(self, chunk: Reply) -> Iterator[Delta]:
+    def chunk(self, chunk: RawReply) -> Iterator[Delta]:
         """The delta of a chunk, whether or not the chunk repeats the text before it."""
         index = index_of(chunk)
         before, self._seen[index] = self._seen.get(index, {}), chunk
@@ -67,19 +67,19 @@ class SGLangGenerate(Shape):
         yield from super().chunk(_behind(chunk, before) if self._repeats else chunk)
 
 
-def _lists(chunk: Reply) -> list[Sequence[Any] | None]:
+def _lists(chunk: RawReply) -> list[Sequence[Any] | None]:
     meta = as_object(chunk.get(META, {}), META)
     return [optional(as_list, meta.get(name), f"{META}.{name}") for name in LISTS]
 
 
-def _begins(now: Reply, before: Reply) -> bool:
+def _begins(now: RawReply, before: RawReply) -> bool:
     pairs = zip(_lists(now), _lists(before), strict=True)
     return text_or_empty(now.get("text"), "text").startswith(before.get("text") or "") and all(
         b is None or (a is not None and list(a[: len(b)]) == list(b)) for a, b in pairs
     )
 
 
-def _behind(now: Reply, before: Reply) -> Reply:
+def _behind(now: RawReply, before: RawReply) -> RawReply:
     """What a chunk adds to the one before, which it repeats."""
     added = {**now, "text": text_or_empty(now.get("text"), "text")[len(before.get("text") or "") :]}
     for name, a, b in zip(LISTS, _lists(now), _lists(before), strict=True):

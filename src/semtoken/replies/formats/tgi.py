@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from semtoken.core.engine_tokens.spellings import steps_from_columns
 from semtoken.core.engine_tokens.top_steps import StepList, as_object
-from semtoken.replies.formats.base import Delta, Engine, HiddenFields, Place, Reply, Shape, end_in_words, value_at
+from semtoken.replies.formats.base import Delta, Engine, HiddenFields, Place, RawReply, Shape, end_in_words, value_at
 from semtoken.support.splice import Change, Drop, Keep, Path
 
 
@@ -37,12 +37,12 @@ class TGIGenerate(Shape):
     count_at = ("details", "generated_tokens")
 
     @classmethod
-    def is_ended(cls, choice: Reply) -> bool:
+    def is_ended(cls, choice: RawReply) -> bool:
         """Whether the whole text is there, as in the last chunk."""
         return choice.get("generated_text") is not None
 
     @classmethod
-    def _place(cls, path: Path, choice: Reply, number: int) -> Place:
+    def _place(cls, path: Path, choice: RawReply, number: int) -> Place:
         ended = cls.is_ended(choice)  # `index` counts tokens
         return Place(number, path, ended, goes_on=not ended)
 
@@ -53,13 +53,13 @@ class TGIGenerate(Shape):
         if isinstance(reply, Mapping) and "token" in reply:
             yield Keep(("top_tokens",), range(hidden.kept)) if hidden.kept else Drop(("top_tokens",))
 
-    def steps(self, choice: Reply) -> StepList:
+    def steps(self, choice: RawReply) -> StepList:
         """The tokens of the details, with their best ones."""
         tokens = value_at(choice, ("details", "tokens"), choice.get("generated_tokens"))  # watsonx.ai has them outside
         tops = value_at(choice, ("details", "top_tokens")) or None
         return StepList() if tokens is None else steps_from_columns(tokens, tops, "details.tokens")
 
-    def _deltas(self, reply: Reply, position: int) -> Iterator[Delta]:
+    def _deltas(self, reply: RawReply, position: int) -> Iterator[Delta]:
         if "token" not in reply:
             yield from super()._deltas({**reply, "index": position}, position)
             return
@@ -78,6 +78,6 @@ class TGIStream(TGIGenerate):
     formats: ClassVar[Mapping[Engine, str]] = {"tgi": "tgi-stream"}
 
     @classmethod
-    def streams(cls, body: Reply) -> bool:
+    def streams(cls, body: RawReply) -> bool:
         """Always."""
         return True

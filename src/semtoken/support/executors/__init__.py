@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 __all__ = ["Executor", "LocalExecutor", "Work"]
 
@@ -122,7 +122,9 @@ def append_in_order(
     if work.folder.exists() and any(
         not re.fullmatch(r"(\..*)?\d{8}\.jsonl", path.name) for path in work.folder.iterdir()
     ):
-        raise InvalidInput(f"{work.folder} holds files that are no shards: move them, or give the output another name.")
+        raise InvalidInputError(
+            f"{work.folder} holds files that are no shards: move them, or give the output another name."
+        )
     shutil.rmtree(work.folder, ignore_errors=True)  # of a run that was killed, perhaps with other settings
     work.folder.mkdir()
     ready: set[int] = set()

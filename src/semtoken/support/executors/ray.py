@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from semtoken.errors import BackendError, InvalidInput, SemtokenError
+from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.support.executors import Work
 from semtoken.support.extras import require
 
@@ -41,7 +41,7 @@ class RayExecutor:
 
     def __post_init__(self) -> None:
         if self.workers < 1:
-            raise InvalidInput(f"Ray needs at least one worker, got {self.workers}.")
+            raise InvalidInputError(f"Ray needs at least one worker, got {self.workers}.")
 
     def run(
         self,

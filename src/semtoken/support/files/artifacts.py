@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as arrays_from_bytes
 from safetensors.numpy import save as arrays_to_bytes
 
-from semtoken.errors import ArtifactError, InvalidInput, first_line_of
+from semtoken.errors import ArtifactError, InvalidInputError, first_line_of
 from semtoken.support.files.safe_files import (
     ATTEMPTS,
     dump_json,
@@ -62,7 +62,7 @@ def save(
     card: str,
 ) -> Path:
     """Write a folder, replacing one of the same kind: a reader, or a run that is killed, sees the old or the new one.
-    `InvalidInput` if the place cannot be written, or holds something else that would be lost.
+    `InvalidInputError` if the place cannot be written, or holds something else that would be lost.
     """
     target = place(directory, "directory").expanduser().resolve()
     _check_replaceable(target)
@@ -171,16 +171,18 @@ def is_saved(folder: Path) -> bool:
 
 def _check_replaceable(target: Path) -> None:
     if target.is_file():
-        raise InvalidInput(f"Cannot write {target}: it is a file. Give the name of a directory.")
+        raise InvalidInputError(f"Cannot write {target}: it is a file. Give the name of a directory.")
     others = sorted({entry.name for entry in _entries(target)} - {*FILES})
     if others:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{target} holds other files ({', '.join(others[:3])}{', ...' if len(others) > 3 else ''}), which "
             "would be lost. Choose a new or empty directory."
         )
     # Looked at again: another process may be putting its own folder there at this moment.
     if all(any(_entries(target)) and not is_saved(target) for _ in range(ATTEMPTS)):
-        raise InvalidInput(f"{target} is not empty and was not written by semtoken. Choose a new or empty directory.")
+        raise InvalidInputError(
+            f"{target} is not empty and was not written by semtoken. Choose a new or empty directory."
+        )
 
 
 def _entries(target: Path) -> list[Path]:
@@ -189,7 +191,7 @@ def _entries(target: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise InvalidInput(f"Cannot write {target}: {error.strerror}. Choose another directory.") from error
+        raise InvalidInputError(f"Cannot write {target}: {error.strerror}. Choose another directory.") from error
 
 
 def _write_files(folder: Path, arrays: Mapping[str, npt.NDArray[Any]], config: Mapping[str, Any], card: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.support.extras import require
 from semtoken.support.inputs import shown, whole
 
@@ -92,7 +92,8 @@ def _given(part: Mapping[str, Any]) -> Any:
 def read_image(part: Mapping[str, Any], *, files: bool = True) -> Any:
     """The picture of a part of a message, as a PIL image in RGB; `files`: whether files of this machine may be read.
     Parts are `{"type": "image"}` with "image" (a PIL image), "path" or "url" (a data URL, or the path of a file), or
-    `{"type": "image_url", "image_url": {"url": ...}}`. `InvalidInput` if it is unreadable, too large or an address.
+    `{"type": "image_url", "image_url": {"url": ...}}`. `InvalidInputError` if it is unreadable, too large or an
+    address.
     """
     require("PIL", extra="images")
     from PIL import Image
@@ -103,7 +104,7 @@ def read_image(part: Mapping[str, Any], *, files: bool = True) -> Any:
         _check_size(given)
         return on_paper(given)
     if not isinstance(given, str | Path):
-        raise InvalidInput(f"An image must be a PIL image, a path or a data URL, got {shown(given)}.")
+        raise InvalidInputError(f"An image must be a PIL image, a path or a data URL, got {shown(given)}.")
     content = _bytes(str(given), files)
     try:
         if content[:1024].lstrip().startswith(b"%PDF-") and not DATA_URL.match(str(given)):
@@ -118,12 +119,12 @@ def read_image(part: Mapping[str, Any], *, files: bool = True) -> Any:
     except Exception as error:  # of a damaged file, decoders raise anything
         what = "The image" if len(str(given)) > 200 or not files else f"The image {given}"
         where = f"Page {page} of {what[0].lower()}{what[1:]}" if page > 1 else what
-        raise InvalidInput(f"{where} cannot be read as one of {', '.join(FORMATS)}, PDF.") from error
+        raise InvalidInputError(f"{where} cannot be read as one of {', '.join(FORMATS)}, PDF.") from error
 
 
 def on_paper(picture: Any) -> Any:
     """A PIL image as a person sees it on white paper, upright, in RGB: what is transparent is white, and numbers of
-    more than 8 bits become shades. `InvalidInput` if its numbers are not finite.
+    more than 8 bits become shades. `InvalidInputError` if its numbers are not finite.
     """
     from PIL import Image, ImageOps
 
@@ -144,7 +145,7 @@ def _shades(picture: Any, *, inverted: bool) -> Any:
     """
     values = np.asarray(picture, dtype=np.float64)
     if not np.isfinite(values).all():
-        raise InvalidInput("An image holds numbers that are not finite.")
+        raise InvalidInputError("An image holds numbers that are not finite.")
     low, high = float(values.min()), float(values.max())
     if low < 0 or high > 2**16 - 1:
         white, black = high, low
@@ -166,7 +167,7 @@ def _pdf_page(content: bytes, page: int) -> Any:
 
     with pypdfium2.PdfDocument(content) as document:
         if page > len(document):
-            raise InvalidInput(f"The PDF file has {len(document):,} pages, page {page:,} is asked for.")
+            raise InvalidInputError(f"The PDF file has {len(document):,} pages, page {page:,} is asked for.")
         sheet = document[page - 1]
         width, height = sheet.get_size()
         scale = DOTS / 72
@@ -175,7 +176,8 @@ def _pdf_page(content: bytes, page: int) -> Any:
 
 
 def page_count(path: Path) -> int:
-    """How many pages a TIFF or PDF file has; 1 for another image. `InvalidInput` if it cannot be read, or has more than
+    """How many pages a TIFF or PDF file has; 1 for another image. `InvalidInputError` if it cannot be read, or has more
+    than
     `MOST_PAGES`.
     """
     suffix = path.suffix.lower()
@@ -195,9 +197,9 @@ def page_count(path: Path) -> int:
             with Image.open(BytesIO(content), formats=FORMATS) as picture:
                 count = int(getattr(picture, "n_frames", 1))
     except Exception as error:  # of a damaged file, decoders raise anything
-        raise InvalidInput(f"The image {path} cannot be read.") from error
+        raise InvalidInputError(f"The image {path} cannot be read.") from error
     if count > MOST_PAGES:
-        raise InvalidInput(f"{path} has {count:,} pages; at most {MOST_PAGES:,} are read.")
+        raise InvalidInputError(f"{path} has {count:,} pages; at most {MOST_PAGES:,} are read.")
     return count
 
 
@@ -207,26 +209,30 @@ def _check_size(picture: Any) -> None:
 
 def _check_pixels(width: int, height: int) -> None:
     if width * height > MOST_PIXELS:
-        raise InvalidInput(f"An image has {width:,} x {height:,} pixels; at most {MOST_PIXELS:,} are read. Scale it.")
+        raise InvalidInputError(
+            f"An image has {width:,} x {height:,} pixels; at most {MOST_PIXELS:,} are read. Scale it."
+        )
 
 
 def _bytes(given: str, files: bool) -> bytes:
     if match := DATA_URL.match(given):
         if len(given) > MOST_BYTES * 4 // 3 + 100:
-            raise InvalidInput(f"An image file may have {MOST_BYTES:,} bytes at most.")
+            raise InvalidInputError(f"An image file may have {MOST_BYTES:,} bytes at most.")
         try:
             return base64.b64decode(given[match.end() :], validate=True)
         except (binascii.Error, ValueError) as error:
-            raise InvalidInput("The data URL of an image is no base64.") from error
+            raise InvalidInputError("The data URL of an image is no base64.") from error
     if not files:
-        raise InvalidInput("Give images as data URLs (data:image/png;base64,...): no address or file is read.")
+        raise InvalidInputError("Give images as data URLs (data:image/png;base64,...): no address or file is read.")
     if ADDRESS.match(given):
-        raise InvalidInput(f"The address {shown(given)} of an image is not fetched: save it, and give its path.")
+        raise InvalidInputError(f"The address {shown(given)} of an image is not fetched: save it, and give its path.")
     path = Path(given)
     if not path.is_file():
-        raise InvalidInput(f"There is no image file {given}.")
+        raise InvalidInputError(f"There is no image file {given}.")
     if path.stat().st_size > MOST_BYTES:
-        raise InvalidInput(f"The image {given} has {path.stat().st_size:,} bytes; at most {MOST_BYTES:,} are read.")
+        raise InvalidInputError(
+            f"The image {given} has {path.stat().st_size:,} bytes; at most {MOST_BYTES:,} are read."
+        )
     return path.read_bytes()
 
 
@@ -242,7 +248,7 @@ class Scans:
 
 def scans_in(folder: Path) -> Scans:
     """The scans of a folder and of the folders in it, in the order of their names; hidden files and folders are not
-    looked at. Each page of a TIFF or PDF file is one. `InvalidInput` if there are none, or one cannot be read.
+    looked at. Each page of a TIFF or PDF file is one. `InvalidInputError` if there are none, or one cannot be read.
     """
     found = Scans([], [])
     for path in sorted(folder.rglob("*")):
@@ -257,7 +263,7 @@ def scans_in(folder: Path) -> Scans:
             part: dict[str, Any] = {"type": "image", "path": name}
             found.pages.append((name, part) if pages == 1 else (f"{name}#{page}", part | {"page": page}))
     if not found.pages:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{folder} holds no image: names that end in {', '.join(sorted(SUFFIXES | {PDF}))} are read."
         )
     return found

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.installation import cache_root
 
 REPLY_SUFFIXES = (".json", ".jsonl", ".ndjson", ".sse", ".txt")
@@ -24,26 +24,30 @@ KEPT = 2_000
 
 
 def check_not_read(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> None:
-    """Refuse (`InvalidInput`) to write files or folders that are inputs, or would be read as part of an input folder.
-    Inputs are files, folders and globs; names of what does not exist are passed over.
+    """Refuse (`InvalidInputError`) to write files or folders that are inputs, or would be read as part of an input
+    folder. Inputs are files, folders and globs; names of what does not exist are passed over.
     """
     read = [(given, path) for given in inputs for path in _paths(given)]
     for output in outputs:
         there = _identity(output)
         for name, path in read:
             if there is not None and there == _identity(path):
-                raise InvalidInput(f"{output} is the input {name}: give the output another name. Nothing was written.")
+                raise InvalidInputError(
+                    f"{output} is the input {name}: give the output another name. Nothing was written."
+                )
             if path.is_dir() and _is_read_in(path, output, there):
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"{output} is read with the folder {name}: give the output a place outside it. Nothing was written."
                 )
 
 
 def check_not_inside(folder: Path, inputs: Iterable[Path]) -> None:
-    """Refuse (`InvalidInput`) to replace a folder as a whole if something that is read lies in it."""
+    """Refuse (`InvalidInputError`) to replace a folder as a whole if something that is read lies in it."""
     for path in inputs:
         if path.exists() and folder.exists() and path.resolve().is_relative_to(folder.resolve()):
-            raise InvalidInput(f"{path} lies in {folder}, which is replaced: name another folder. Nothing was written.")
+            raise InvalidInputError(
+                f"{path} lies in {folder}, which is replaced: name another folder. Nothing was written."
+            )
 
 
 def _paths(given: str | Path) -> list[Path]:
@@ -75,9 +79,11 @@ def _is_read_in(folder: Path, output: Path, there: tuple[int, int] | None) -> bo
 
 
 def check_own(output: Path, command: str) -> None:
-    """Refuse (`InvalidInput`) to replace a file that is not the command's own or was changed, unless it is empty."""
+    """Refuse (`InvalidInputError`) to replace a file that is not the command's own or was changed, unless it is
+    empty.
+    """
     if output.is_file() and output.stat().st_size and not _note(output, command).exists():
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{output} exists, and `semtoken {command}` did not write it, or it was changed since. Choose another "
             "output, or replace it with --force."
         )

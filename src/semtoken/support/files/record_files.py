@@ -10,7 +10,7 @@ next one reads. A field that a command does not know is carried through.
     answers             what counts as correct: a list of texts
     response            what the model answered, or what is to be scored (text, or a list of token ids)
     correct             the verdict on the response: 1, 0 or nothing
-    uncertainty, ...    the scores of `ScoredResponse.to_dict`
+    uncertainty, ...    the scores of `ScoredAnswer.to_dict`
     tokens              scores of every token
     line, error         a line of the input that could not be used, and why
 
@@ -33,7 +33,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
 from semtoken.support.files.safe_files import (
     LONGEST_LINE,
@@ -56,7 +56,7 @@ SUFFIXES = tuple(_SUFFIXES)
 """Endings that say how a file is written."""
 
 NUMBERS = (
-    *("uncertainty", "confidence", "log_score", "log_probability", "length_normalized_uncertainty", "line"),
+    *("uncertainty", "confidence", "log_confidence", "log_probability", "length_normalized_uncertainty", "line"),
     *("headline_value", "headline_confidence"),
 )
 FLAGS = ("neutral_only", "empty", "truncated")
@@ -104,11 +104,15 @@ class Record:
 
 
 def format_of(path: Path) -> str:
-    """`LINES`, `CSV` or `PARQUET`, by the ending of a name; `InvalidInput`, naming those known, for another ending."""
+    """`LINES`, `CSV` or `PARQUET`, by the ending of a name; `InvalidInputError`, naming those known, for another
+    ending.
+    """
     name = path.name.removesuffix(".gz")
     file_format = _SUFFIXES.get(Path(name).suffix)
     if file_format is None or (name != path.name and file_format == PARQUET):
-        raise InvalidInput(f"{path.name!r} must end in .jsonl, .csv or .parquet, which says how the file is written.")
+        raise InvalidInputError(
+            f"{path.name!r} must end in .jsonl, .csv or .parquet, which says how the file is written."
+        )
     return file_format
 
 
@@ -137,11 +141,13 @@ def read_records(path: Path) -> Iterator[Record]:
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Number, place for messages ("FILE, line 7") and fields of each record; the first bad one is an `InvalidInput`."""
+    """Number, place for messages ("FILE, line 7") and fields of each record; the first bad one is an
+    `InvalidInputError`.
+    """
     for record in read_records(path):
         where = f"{path}, line {record.number}"
         if record.fault:
-            raise InvalidInput(f"{where}: {record.fault}.")
+            raise InvalidInputError(f"{where}: {record.fault}.")
         yield record.number, where, dict(record.fields)
 
 
@@ -162,8 +168,8 @@ def read_cells(path: Path) -> Iterator[tuple[int, dict[str, str], str]]:
     """Each row of a CSV file that holds anything: its line, its cells by column, and why it cannot be read, or "".
 
     Cells are separated by commas, semicolons or tabs, whichever the first line has most of; texts are UTF-8, or UTF-16
-    with a byte order mark, as spreadsheets save them. `InvalidInput` if the file is none such, or two columns have one
-    name.
+    with a byte order mark, as spreadsheets save them. `InvalidInputError` if the file is none such, or two columns have
+    one name.
     """
     csv.field_size_limit(LONGEST_LINE)
     with reading_errors(path), _opened_text(path) as file:
@@ -184,9 +190,9 @@ def read_cells(path: Path) -> Iterator[tuple[int, dict[str, str], str]]:
                     cells = row + [""] * (len(names) - len(row))
                     yield number, dict(zip(names, cells, strict=True)), ""
         except csv.Error as error:
-            raise InvalidInput(f"{path}, line {number + 1}: not CSV: {error}.") from error
+            raise InvalidInputError(f"{path}, line {number + 1}: not CSV: {error}.") from error
         except UnicodeDecodeError as error:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{path}, line {number + 1} or after: it is not UTF-8. Save it as CSV in UTF-8 (in Excel: CSV UTF-8), "
                 "or in UTF-16 (Unicode text)."
             ) from error
@@ -203,7 +209,7 @@ def _opened_text(path: Path) -> Iterator[IO[str]]:
 def _header(row: list[str], path: Path) -> list[str]:
     twice = [name for name in row if row.count(name) > 1]
     if twice:
-        raise InvalidInput(f"{path}: two columns have the name {twice[0]!r}.")
+        raise InvalidInputError(f"{path}: two columns have the name {twice[0]!r}.")
     return [_unescaped(name.strip()) for name in row]
 
 
@@ -249,7 +255,7 @@ def _read_parquet(path: Path) -> Iterator[Record]:
                     number += 1
                     yield _plain_record(number, row)
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path} is no Parquet file, or it is damaged after row {number}: {error}") from error
+        raise InvalidInputError(f"{path} is no Parquet file, or it is damaged after row {number}: {error}") from error
 
 
 def _plain_record(number: int, row: dict[str, Any]) -> Record:
@@ -272,7 +278,7 @@ def kind_of(value: Any) -> str:
 
 
 def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write records whole or not at all (`InvalidInput`), in the format of the ending; "-" is standard output."""
+    """Write records whole or not at all (`InvalidInputError`), in the format of the ending; "-" is standard output."""
     if str(path) == STANDARD:
         for record in records:
             sys.stdout.buffer.write(dump_json(record) + b"\n")  # UTF-8, whatever encoding a terminal has
@@ -292,7 +298,7 @@ def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 def write_table(path: Path, records: Iterable[Mapping[str, Any]], schema: Any) -> None:
     """Write a Parquet file whole or not at all, from records with a `pyarrow.Schema`; fields that are missing are null.
-    Records are read once, up to `ROWS_OF_A_GROUP` in memory. `InvalidInput` if a field does not fit its column.
+    Records are read once, up to `ROWS_OF_A_GROUP` in memory. `InvalidInputError` if a field does not fit its column.
     """
     _write_parquet(path, _chunks(records, ROWS_OF_A_GROUP), schema, path)
 
@@ -311,7 +317,8 @@ def _write_parquet(path: Path, chunks: Iterable[Sequence[Mapping[str, Any]]], sc
 
 def convert_lines(lines: Path, target: Path, metadata: Mapping[bytes, bytes] | None = None) -> None:
     """Turn JSON lines, whose fields may differ, into a .csv or .parquet file, whole or not at all, in bounded memory.
-    `metadata` is for Parquet. `InvalidInput` if a field holds values of different kinds; the lines stay as they are.
+    `metadata` is for Parquet. `InvalidInputError` if a field holds values of different kinds; the lines stay as they
+    are.
     """
     if format_of(target) == CSV:
         _write_csv(lines, target)
@@ -321,7 +328,7 @@ def convert_lines(lines: Path, target: Path, metadata: Mapping[bytes, bytes] | N
 
 
 def schema_of(chunks: Iterable[list[dict[str, Any]]], source: Path) -> Any:
-    """The `pyarrow.Schema` that holds all records; `InvalidInput` if a field holds values of different kinds."""
+    """The `pyarrow.Schema` that holds all records; `InvalidInputError` if a field holds values of different kinds."""
     pyarrow = require("pyarrow", extra="frames")
     schema = pyarrow.schema([])
     try:
@@ -333,8 +340,8 @@ def schema_of(chunks: Iterable[list[dict[str, Any]]], source: Path) -> Any:
     return schema
 
 
-def _not_a_table(source: Path, error: Exception) -> InvalidInput:
-    return InvalidInput(
+def _not_a_table(source: Path, error: Exception) -> InvalidInputError:
+    return InvalidInputError(
         f"{source} cannot become a table: {error}. In Parquet a field must hold values of one kind. "
         "Write the output as .jsonl, or make the field uniform."
     )

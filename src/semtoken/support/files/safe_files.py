@@ -7,7 +7,7 @@
 - `read_json_lines`, `parse_json`, `dump_json` and `finite` are JSON as every part of semtoken reads and writes it:
   UTF-8, no NaN, no infinity, no half characters, and an error that names the place.
 
-Errors of the operating system (no permission, disk full, a missing folder) become `InvalidInput`.
+Errors of the operating system (no permission, disk full, a missing folder) become `InvalidInputError`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, AnyStr, NoReturn, cast
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.files.temporary import make_locked, remove_abandoned, working_name
 
 FORMER = ".former-"
@@ -57,7 +57,7 @@ def writing_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         missing = isinstance(error, FileNotFoundError) and not path.parent.exists()
         reason = f"the folder {path.parent} does not exist" if missing else error.strerror or str(error)
-        raise InvalidInput(f"{path} cannot be written: {reason}.") from error
+        raise InvalidInputError(f"{path} cannot be written: {reason}.") from error
 
 
 @contextmanager
@@ -66,13 +66,13 @@ def reading_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:
-        raise InvalidInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+        raise InvalidInputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
 
 
 def check_writable(path: Path) -> None:
-    """Raise `InvalidInput` unless a file can be written there. Nothing is changed."""
+    """Raise `InvalidInputError` unless a file can be written there. Nothing is changed."""
     if path.is_dir():
-        raise InvalidInput(f"{path} is a folder; give the name of a file.")
+        raise InvalidInputError(f"{path} is a folder; give the name of a file.")
     with writing_errors(path):
         if path.exists():
             path.open("ab").close()
@@ -81,8 +81,8 @@ def check_writable(path: Path) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Raise `InvalidInput` unless a file or a folder can be made there, with the folders around it that are missing.
-    Nothing is changed. Of a device or a pipe nothing is asked.
+    """Raise `InvalidInputError` unless a file or a folder can be made there, with the folders around it that are
+    missing. Nothing is changed. Of a device or a pipe nothing is asked.
     """
     if path.exists() and not path.is_file():
         return
@@ -107,7 +107,9 @@ MOST_OF_FOLDER = 4096 * MEBIBYTE
 
 
 def read_file(path: Path, most: int = MOST_SETTINGS) -> bytes:
-    """The content of a file of at most `most` bytes; `InvalidInput` if it is larger, unreadable, or no regular file."""
+    """The content of a file of at most `most` bytes; `InvalidInputError` if it is larger, unreadable, or no regular
+    file.
+    """
     with reading_errors(path):
         return read_bounded(path, most)
 
@@ -120,13 +122,13 @@ def read_bounded(path: Path, most: int, folder: int | None = None) -> bytes:
     with open(os.open(path, flags, dir_fd=folder), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise InvalidInput(f"{path} cannot be read: it is no regular file.")
+            raise InvalidInputError(f"{path} cannot be read: it is no regular file.")
         # `read` takes memory for as much as it is asked for, however small the file is.
         data = b"" if status.st_size > most else file.read(status.st_size + 1)
         if len(data) > status.st_size:  # it grows, or its size is not known beforehand
             data += file.read(most + 1 - len(data))
     if status.st_size > most or len(data) > most:
-        raise InvalidInput(f"{path} cannot be read: it is larger than {most // MEBIBYTE:,} MiB.")
+        raise InvalidInputError(f"{path} cannot be read: it is larger than {most // MEBIBYTE:,} MiB.")
     return data
 
 
@@ -152,7 +154,7 @@ def replacing_file(
 ) -> Iterator[IO[bytes]]:
     """Open a file for writing that gets the name `path`, replacing a former file, once it is complete.
     `durable` waits until it is on the disk, so that it outlives a power cut; `private` lets only this user read it.
-    `InvalidInput` if the folder cannot be written or the disk is full; a former file stays as it is.
+    `InvalidInputError` if the folder cannot be written or the disk is full; a former file stays as it is.
     """
     working = path.with_name(working_name(path))
     mode = 0o600 if private else 0o666
@@ -185,7 +187,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     """Make an empty folder that gets the name `path`, replacing a former folder, once it is complete.
     The two are exchanged in one step where the system can (Linux, macOS). Elsewhere the former is moved to
     `former_folder(path)` first, where `read_folder` looks too, so that a reader finds a whole folder at any moment.
-    `InvalidInput` if the place cannot be written or the disk is full; the former folder stays.
+    `InvalidInputError` if the place cannot be written or the disk is full; the former folder stays.
     """
     working = path.with_name(working_name(path))
     with ExitStack() as kept, writing_errors(path):
@@ -319,7 +321,7 @@ def _sync(path: Path) -> None:
 def locked(path: Path, busy: str, *, remove: bool = False) -> Iterator[None]:
     """Hold a lock file while the block runs; the system releases it when the process ends, however it ends.
     With `remove` it is deleted at the end, safely, since filelock does not count a lock on a deleted file.
-    `InvalidInput`, with the message `busy`, if another process holds it; also if the folder cannot be written.
+    `InvalidInputError`, with the message `busy`, if another process holds it; also if the folder cannot be written.
     """
     from filelock import FileLock, Timeout
 
@@ -329,7 +331,7 @@ def locked(path: Path, busy: str, *, remove: bool = False) -> Iterator[None]:
         try:
             lock.acquire(timeout=0)
         except Timeout as error:
-            raise InvalidInput(busy) from error
+            raise InvalidInputError(busy) from error
     try:
         yield
     finally:

@@ -6,7 +6,7 @@ import codecs
 from pathlib import Path
 from typing import Any
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
 from semtoken.support.files.safe_files import read_file
 
@@ -54,17 +54,19 @@ MOST_VALUES = 1_000_000
 
 
 def read_yaml(path: Path) -> Any:
-    """The content of a YAML file; `InvalidInput` if it cannot be read, is no YAML or has over `MOST_VALUES` values."""
+    """The content of a YAML file; `InvalidInputError` if it cannot be read, is no YAML or has over `MOST_VALUES`
+    values.
+    """
     yaml = require("yaml", extra="bench")
     text = read_file(path)
     try:
         content = yaml.safe_load(text)
         if _values(content, {}) > MOST_VALUES:
-            raise InvalidInput(f"{path} holds more than {MOST_VALUES:,} values.")
-    except InvalidInput:
+            raise InvalidInputError(f"{path} holds more than {MOST_VALUES:,} values.")
+    except InvalidInputError:
         raise
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path} is not YAML: {' '.join(str(error).split())[:300]}.") from error
+        raise InvalidInputError(f"{path} is not YAML: {' '.join(str(error).split())[:300]}.") from error
     return content
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from semtoken.core.engine_tokens import TopStep
 from semtoken.errors import SemtokenError
-from semtoken.replies import Payload, PayloadStream, read_payload
+from semtoken.replies import Reply, ReplyStream, read_reply
 from semtoken.replies.formats import ProbeQuestion, Shape
 from semtoken.support.http_client import HttpClient, HttpReply, checked_base_url, key_from
 
@@ -57,20 +57,20 @@ class ProbeReply:
     """A reply to a test request, or the reason why it could not be read."""
 
     answer: HttpReply
-    payload: Payload | None
+    parsed_reply: Reply | None
     reason: str | None = None
 
     @property
     def steps(self) -> tuple[TopStep, ...]:
         """All steps of the reply's first choice; none if it could not be read."""
-        if self.payload is None:
+        if self.parsed_reply is None:
             return ()
-        return tuple(step for segment in self.payload.choices[0].segments for step in segment.steps)
+        return tuple(step for segment in self.parsed_reply.choices[0].segments for step in segment.steps)
 
     @property
     def problem(self) -> str | None:
         """Why the first choice's lists give no score; None if they give one, or could not be read."""
-        parts = () if self.payload is None or not self.steps else self.payload.choices[0].segments
+        parts = () if self.parsed_reply is None or not self.steps else self.parsed_reply.choices[0].segments
         return next((part.problem for part in parts if part.problem), None)
 
 
@@ -98,7 +98,7 @@ class Asker:
         answer = self.connection.post(shape.path, self._body(shape, question) | {"stream": True})
         if not answer.ok:
             return ProbeReply(answer, None, answer.reason)
-        stream = PayloadStream(temperature=question.temperature)
+        stream = ReplyStream(temperature=question.temperature)
         try:
             for piece in answer.pieces:
                 stream.feed(piece)
@@ -136,6 +136,6 @@ def _read(answer: HttpReply, temperature: float | None) -> ProbeReply:
     if not answer.ok:
         return ProbeReply(answer, None, answer.reason)
     try:
-        return ProbeReply(answer, read_payload(answer.body, temperature=temperature))
+        return ProbeReply(answer, read_reply(answer.body, temperature=temperature))
     except SemtokenError as error:
         return ProbeReply(answer, None, str(error))

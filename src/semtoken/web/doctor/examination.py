@@ -9,8 +9,8 @@ from typing import Any
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.engine_tokens import TopStep, check_shared_vocabulary
 from semtoken.core.scorer import Tokens
-from semtoken.errors import BackendError, InvalidInput, SemtokenError
-from semtoken.replies import score_payload
+from semtoken.errors import BackendError, InvalidInputError, SemtokenError
+from semtoken.replies import score_reply
 from semtoken.replies.formats import ProbeQuestion, Shape, served_shapes
 from semtoken.replies.formats.openai_choices import OpenAICompletions
 from semtoken.web.doctor.asking import REFUSALS, Asker, Connection, ProbeReply
@@ -40,16 +40,16 @@ ID_FIELDS = ({"return_tokens_as_token_ids": True, "return_token_ids": True}, {"r
 def look_at(asker: Asker, shape: type[Shape]) -> Page:
     """Find out whether an endpoint answers, and how many log-probabilities for each token it gives."""
     plain = asker.ask(shape, ProbeQuestion(SHORT_PROMPT))
-    if plain.payload is None:
+    if plain.parsed_reply is None:
         reason = "no such endpoint" if plain.answer.missing else plain.reason
         return Page(shape.name, shape.path, answers=False, reason=reason)
     tried = tuple(find_most(lambda top: _try_count(asker, shape, top)))
-    return Page(shape.name, shape.path, answers=True, format=plain.payload.format, tried=tried)
+    return Page(shape.name, shape.path, answers=True, format=plain.parsed_reply.format, tried=tried)
 
 
 def _try_count(asker: Asker, shape: type[Shape], top: int) -> TriedCount:
     reply = asker.ask(shape, ProbeQuestion(SHORT_PROMPT, top=top, temperature=0.0))
-    if reply.payload is None:
+    if reply.parsed_reply is None:
         return TriedCount(top, None, reply.reason)
     return TriedCount(top, max((len(step.top) for step in reply.steps), default=0))
 
@@ -120,7 +120,7 @@ def look_at_streaming(asker: Asker, page: Page, shape: type[Shape]) -> Streaming
     """Find out whether the server streams, and whether its streams hold all log-probabilities."""
     question = ProbeQuestion(TRIAL_PROMPTS[0], max_tokens=8, top=count_to_ask(page), temperature=0.0)
     streamed = asker.stream(shape, question)
-    if streamed.payload is None:
+    if streamed.parsed_reply is None:
         return Streaming(False, reason=streamed.reason)
     whole = asker.ask(shape, question)
     return Streaming(True, bool(streamed.steps), bool(streamed.steps) and len(streamed.steps) == len(whole.steps))
@@ -170,10 +170,10 @@ def try_prompts(
 
 
 def _trial(prompt: str, reply: ProbeReply, vocabulary: Tokens | None) -> Trial:
-    if reply.payload is None:
+    if reply.parsed_reply is None:
         return Trial(prompt, reason=reply.reason)
     try:
-        result = score_payload(reply.payload, vocabulary)[0]
+        result = score_reply(reply.parsed_reply, vocabulary)[0]
     except SemtokenError as error:
         return Trial(prompt, reason=str(error))
     bounds = result.headline.confidence_bounds or (result.confidence, result.confidence)
@@ -215,7 +215,7 @@ def examine(
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         The address is not one of HTTP or holds a password, or no model was named and the server does not list just one.
     BackendError
         The server cannot be reached, is silent, or refuses the key.
@@ -246,17 +246,17 @@ def _in_two_requests(base_url: str, models: tuple[str, ...], owner: object, aske
     for shape in served_shapes():
         asked = ENOUGH
         numbers, reply = look_at_numbers(asker, asked, shape)
-        if reply.payload is None and reply.answer.status in REFUSALS:  # of so many, perhaps
+        if reply.parsed_reply is None and reply.answer.status in REFUSALS:  # of so many, perhaps
             asked = FEWER
             numbers, reply = look_at_numbers(asker, asked, shape)
-        if reply.payload is None:
+        if reply.parsed_reply is None:
             reason = "no such endpoint" if reply.answer.missing else reply.reason
             pages.append(Page(shape.name, shape.path, answers=False, reason=reason))
             continue
         given = max((len(step.top) for step in reply.steps), default=0)
         tried = (TriedCount(asked, given),)
-        pages.append(Page(shape.name, shape.path, answers=True, format=reply.payload.format, tried=tried))
-        engine, by = recognise(reply.answer, owner, reply.payload.format)
+        pages.append(Page(shape.name, shape.path, answers=True, format=reply.parsed_reply.format, tried=tried))
+        engine, by = recognise(reply.answer, owner, reply.parsed_reply.format)
         diagnosis = Diagnosis(base_url, asker.model, models, tuple(pages), engine=engine, recognised_by=by)
         return replace(diagnosis, best=shape.name if given else None, numbers=numbers, requests=asker.requests)
     return Diagnosis(base_url, asker.model, models, tuple(pages), requests=asker.requests)
@@ -284,7 +284,7 @@ def _only(models: Sequence[str]) -> str:
     if len(models) == 1:
         return models[0]
     listed = f"lists {len(models)}: {', '.join(models[:10])}" if models else "lists none"
-    raise InvalidInput(f"Which model? The server {listed}. Name one with --model.")
+    raise InvalidInputError(f"Which model? The server {listed}. Name one with --model.")
 
 
 def _with_details(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from semtoken.core.scorer import Scorer
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.calibrator import Calibrator
 from semtoken.guarantees.curves import LOWEST
@@ -19,7 +19,7 @@ from semtoken.methods import METHODS
 
 POINTS = 41
 FEWEST_LABELS = 20
-"""Fewest labelled answers that get a plot of their own."""
+"""Fewest labeled answers that get a plot of their own."""
 
 
 def page_facts(
@@ -51,11 +51,12 @@ def page_facts(
 
 
 def calibrator_card(calibrator: Calibrator) -> dict[str, Any]:
-    """A calibrator for the page: numbers of labels, the promise, its threshold as a chance, and points of two plots.
+    """A calibrator for the page: numbers of labels, the guarantee, its threshold as a probability, and points of two
+    plots.
 
-    `chances` holds (uncertainty, chance, lower, upper), each in [0, 1]; `expected` holds (share answered, expected
-    share of wrong answers among them) by the chances of the labelled answers; `tested` holds the same pair as counted
-    on the labelled answers, for every threshold that the promise was tested at.
+    `probabilities` holds (uncertainty, probability, lower, upper), each in [0, 1]; `expected` holds (share answered,
+    expected share of wrong answers among them) by the probabilities of the labeled answers; `tested` holds the same
+    pair as counted on the labeled answers, for every threshold that the guarantee was tested at.
     """
     threshold = calibrator.threshold
     card: dict[str, Any] = {
@@ -65,11 +66,11 @@ def calibrator_card(calibrator: Calibrator) -> dict[str, Any]:
         "by": calibrator.fingerprint.method or PRODUCT,
         "created": calibrator.created,
         "facts": {name: str(value) for name, value in known_values(calibrator.fingerprint).items()},
-        "chances": _chances(calibrator),
+        "probabilities": _probabilities(calibrator),
         "expected": _expected(calibrator),
     }
     if threshold is not None:
-        card["promise"] = threshold.statement
+        card["guarantee"] = threshold.statement
         card["tested"] = [
             [test.accepted / threshold.n, test.wrong / test.accepted] for test in threshold.tests if test.accepted
         ]
@@ -77,41 +78,44 @@ def calibrator_card(calibrator: Calibrator) -> dict[str, Any]:
             score = max(-threshold.uncertainty, LOWEST)
             scores = np.array(calibrator.scores)
             card["threshold"] = {
-                "chance": float(calibrator.chance(score)),
+                "probability_correct": float(calibrator.predict_proba(score)),
                 "accepted": float(np.mean(scores >= score)),
                 "alpha": threshold.alpha,
             }
     return card
 
 
-def _chances(calibrator: Calibrator) -> list[list[float]]:
+def _probabilities(calibrator: Calibrator) -> list[list[float]]:
     uncertainty = np.linspace(0.0, 1.0, POINTS)
     with np.errstate(divide="ignore"):
         scores = np.maximum(np.log1p(-uncertainty), LOWEST).tolist()
-    bounds = calibrator.chance_bounds(scores)
-    columns = (uncertainty, calibrator.chance(scores), bounds[:, 0], bounds[:, 1])
+    bounds = calibrator.predict_proba_interval(scores)
+    columns = (uncertainty, calibrator.predict_proba(scores), bounds[:, 0], bounds[:, 1])
     return [[float(value) for value in row] for row in zip(*columns, strict=True)]
 
 
 def _expected(calibrator: Calibrator) -> list[list[float]]:
     """Share answered and expected share of wrong answers, the surest answers first; at most `POINTS` of them."""
-    chances = np.asarray(calibrator.chance(list(calibrator.scores)))[::-1]
-    wrong = np.cumsum(1.0 - chances) / np.arange(1, chances.size + 1)
-    shown = np.unique(np.linspace(0, chances.size - 1, min(POINTS, chances.size)).round().astype(int))
-    return [[(i + 1) / chances.size, float(wrong[i])] for i in shown.tolist()]
+    probabilities = np.asarray(calibrator.predict_proba(list(calibrator.scores)))[::-1]
+    wrong = np.cumsum(1.0 - probabilities) / np.arange(1, probabilities.size + 1)
+    shown = np.unique(np.linspace(0, probabilities.size - 1, min(POINTS, probabilities.size)).round().astype(int))
+    return [[(i + 1) / probabilities.size, float(wrong[i])] for i in shown.tolist()]
 
 
 def reliability_card(calibrator: Calibrator, answers: Sequence[AnswerRecord]) -> dict[str, Any]:
-    """The shares of right answers at similar chances, as fields of the card; empty for too few answers.
+    """The shares of right answers at similar probabilities, as fields of the card; empty for too few answers.
 
-    `reliability` holds (chance, share right, lower, upper) of each group, cross-validated on the answers of the fit.
+    `reliability` holds (probability, share right, lower, upper) of each group, cross-validated on the answers of the
+    fit.
     """
-    seen = [answer for answer in answers if answer.correct is not None and answer.log_score not in (None, -math.inf)]
+    seen = [
+        answer for answer in answers if answer.correct is not None and answer.log_confidence not in (None, -math.inf)
+    ]
     if len(seen) < FEWEST_LABELS:
         return {}
     try:
         report = calibrator.report(seen, [answer.correct for answer in seen])
-    except InvalidInput:  # those of the fit among them, and too few of either kind to cross-validate
+    except InvalidInputError:  # those of the fit among them, and too few of either kind to cross-validate
         return {}
-    points = [[group.chance, group.right, group.low, group.high] for group in report.bins]
+    points = [[group.probability_correct, group.right, group.low, group.high] for group in report.bins]
     return {"reliability": points, "cross_validated": report.cross_validated}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.ids import identifiers
 from semtoken.support.files.images import (
     file_part,
@@ -68,6 +68,6 @@ def _small_urls(conversations: Sequence[Any], folder: Path) -> tuple[list[list[s
         for part in parts:
             try:
                 urls[-1].append(small_url(read_image(part), share))
-            except InvalidInput:
+            except InvalidInputError:
                 lost += 1
     return urls, lost

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 
 MOST_BYTES = 20_000_000
 LIBRARY = "preact.js"
@@ -50,17 +50,17 @@ def static_page(files: Mapping[str, Sequence[Mapping[str, Any]]], info: Mapping[
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         There is nothing to show, or more than a browser opens with ease.
     """
     if not files or not all(any(not answer.get("error") for answer in answers) for answers in files.values()):
-        raise InvalidInput("There are no scored answers to show.")
+        raise InvalidInputError("There are no scored answers to show.")
     listed = [{"name": name, **_without_repetition(answers)} for name, answers in files.items()]
     data = json.dumps({"info": info or {}, "files": listed}, ensure_ascii=False, allow_nan=False)
     # Inside a script element "<" could end it or open a comment; JSON has another spelling for it.
     data = data.replace("<", "\\u003c")
     if len(data.encode(errors="surrogatepass")) > MOST_BYTES:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"The answers take {len(data) / 1e6:.0f} MB, more than a page can hold ({MOST_BYTES / 1e6:.0f} MB). Score "
             "without --tokens, or cut the file: head -n 1000 scored.jsonl > first.jsonl; then "
             "`semtoken check first.jsonl -o page.html`"

@@ -24,7 +24,7 @@ from starlette.routing import BaseRoute, Match  # noqa: E402
 
 from semtoken.core.scorer import Tokens, scorer_for  # noqa: E402
 from semtoken.decisions.calibrating import DecisionCalibrator  # noqa: E402
-from semtoken.errors import InvalidInput  # noqa: E402
+from semtoken.errors import InvalidInputError  # noqa: E402
 from semtoken.guarantees.apply import CalibratorInUse  # noqa: E402
 from semtoken.methods.observers.method_scores import FROM_BEST, methods_reading  # noqa: E402
 from semtoken.replies.formats import served_shapes, shapes_at  # noqa: E402
@@ -311,7 +311,7 @@ def proxy_app(
     rules
         As for `score_logits`.
     calibrator
-        Adds the chance and the decision to every final block; in a slot it can be exchanged.
+        Adds the probability and the decision to every final block; in a slot it can be exchanged.
     recorder
         Keeps the answers in a journal.
     page
@@ -320,18 +320,18 @@ def proxy_app(
         Who may read and write the journal, and exchange the calibrator. Default: this machine, where no other one can
         reach the proxy.
     decision_calibrator
-        Adds chance, decision and promise to the answers to typed questions; in a slot it can be exchanged.
+        Adds probability, decision and guarantee to the answers to typed questions; in a slot it can be exchanged.
     tokenizer
         That of the upstream's model, where the settings ask for token ids: typed questions then ask vLLM for the tokens
         of their options, whose probabilities are exact.
 
     Raises
     ------
-    InvalidInput
+    InvalidInputError
         The settings ask for token ids, and there is no vocabulary that says which tokens they are.
     """
     if settings.token_ids and vocabulary is None:
-        raise InvalidInput(IDS_ALONE)
+        raise InvalidInputError(IDS_ALONE)
     logging.getLogger("aiohttp").setLevel(logging.WARNING)  # addresses and headers hold keys
     metrics = ProxyMetrics()
     upstream = Upstream(settings)

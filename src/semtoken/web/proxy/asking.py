@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from semtoken.core.results.blocks import KEY
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.replies.formats import HiddenFields, Shape
 from semtoken.replies.formats.openai_choices import OpenAIChat
 from semtoken.support.questions import question_of
 from semtoken.support.splice import document, set_members, without
 from semtoken.web.block import BlockOptions, read_options
-from semtoken.web.proxy.exchange import Answer, Request, Upstream
+from semtoken.web.proxy.exchange import Request, Upstream, UpstreamAnswer
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.wire import person_of
@@ -86,7 +86,7 @@ class AnswerRequest:
         """What the journal stores of the request: prompt, last text, model and the person's tag."""
         try:
             prompt = self.shape.prompt(self.body, choice)
-        except InvalidInput:
+        except InvalidInputError:
             prompt = None
         model = self.body.get("model")
         return {
@@ -128,7 +128,7 @@ def read_request(shape: type[Shape], body: bytes) -> AnswerRequest | None:
     wanted = read_options(parsed.pop(KEY, None)) if marked else BlockOptions(running=False)
     try:
         kept = shape.requested(parsed)
-    except InvalidInput:
+    except InvalidInputError:
         return None
     sent = without(text, document(text), KEY).encode() if marked else body
     return AnswerRequest(shape, parsed, sent, wanted, kept)
@@ -199,7 +199,7 @@ class Asking:
         self._limits = LearnedLimits(settings.top_logprobs)
         self._metrics = metrics
 
-    async def answer(self, stack: AsyncExitStack, request: Request, asked: AnswerRequest) -> tuple[Answer, int]:
+    async def answer(self, stack: AsyncExitStack, request: Request, asked: AnswerRequest) -> tuple[UpstreamAnswer, int]:
         """Send a request; returns the answer, and how many log-probabilities it asked for: 0 for the client's own
         request.
 
@@ -235,7 +235,7 @@ class Asking:
         self._metrics.refusals.labels(asked.endpoint, given).inc()
 
 
-async def refusal(answer: Answer) -> str | None:
+async def refusal(answer: UpstreamAnswer) -> str | None:
     """The upstream's message, if it refuses to give log-probabilities; else None."""
     if answer.status < 400:
         return None

@@ -15,12 +15,12 @@ import anyio.to_thread
 from starlette.responses import Response
 
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.decisions import AnsweredQuestion, ReadingOptions
+from semtoken.decisions import Answer, ReadingOptions
 from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
 from semtoken.decisions.questions import READ_AS_USUAL
 from semtoken.decisions.remote import AskedText, Masses, asked_texts
 from semtoken.decisions.spellings import OptionReader
-from semtoken.decisions.wire import DecisionRequest, WireError
+from semtoken.decisions.wire import WireError, WireRequest
 from semtoken.decisions.wire.extension import KEY, answers_in, block_beside
 from semtoken.decisions.wire.shapes import (
     NO_ROUTE,
@@ -31,14 +31,14 @@ from semtoken.decisions.wire.shapes import (
     says_no_route,
     wants_another_shape,
 )
-from semtoken.errors import InvalidInput, SemtokenError
-from semtoken.replies import Payload, read_payload
+from semtoken.errors import InvalidInputError, SemtokenError
+from semtoken.replies import Reply, read_reply
 from semtoken.replies.formats import Shape, served_shapes
 from semtoken.support.splice import Document, Put, encode, parse_reply
 from semtoken.support.text import error_text
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request, without_compression
-from semtoken.web.proxy.exchange import Answer, BrokenOff, Client, Request, Upstream, failure, unpacked
+from semtoken.web.proxy.exchange import BrokenOff, Client, Request, Upstream, UpstreamAnswer, failure, unpacked
 from semtoken.web.proxy.relay import LARGE, relay_untouched, send_changed
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.wire import ApiError, failure_of, refusal_of
@@ -114,7 +114,7 @@ class TextQuestions:
     together: anyio.CapacityLimiter
     """How many requests may ask at one time."""
     wire: QuestionShape
-    asked: DecisionRequest
+    asked: WireRequest
     client: Request
     """What the client sent: its path and headers."""
     tokens: ModelTokens
@@ -123,8 +123,10 @@ class TextQuestions:
     model: str | None = None
     """What the upstream calls its model."""
 
-    async def answers(self, options: ReadingOptions) -> list[AnsweredQuestion]:
-        """Answer all questions; `InvalidInput` if they are too many or too long, `ApiError` names one that failed."""
+    async def answers(self, options: ReadingOptions) -> list[Answer]:
+        """Answer all questions; `InvalidInputError` if they are too many or too long, `ApiError` names one that
+        failed.
+        """
         texts = asked_texts(self.asked.state, self.asked.questions, options)
         return texts.answers(await self._masses(texts.texts))
 
@@ -203,7 +205,7 @@ class TextQuestions:
             return None
         return text.reader(vocabulary, tokenizer)
 
-    async def _reply_to(self, shape: type[Shape], text: AskedText, reader: OptionReader | None = None) -> Payload:
+    async def _reply_to(self, shape: type[Shape], text: AskedText, reader: OptionReader | None = None) -> Reply:
         asked = await anyio.to_thread.run_sync(self._request, shape, text, reader)
         async with AsyncExitStack() as stack:
             request = replace(
@@ -217,10 +219,10 @@ class TextQuestions:
             if not top:
                 raise ApiError(502, NO_LISTS, kind="upstream_error", code="no_logprobs")
             reply = await _whole_reply(answer, self.settings.max_scored_bytes)
-        payload = read_payload(reply, temperature=asked.temperature)
+        parsed_reply = read_reply(reply, temperature=asked.temperature)
         self.read += shape.prompt_tokens(reply) or 0
-        self.model = payload.model or self.model
-        return payload
+        self.model = parsed_reply.model or self.model
+        return parsed_reply
 
     def _request(self, shape: type[Shape], text: AskedText, reader: OptionReader | None) -> AnswerRequest:
         named = {} if reader is None else {NAMED_TOKENS: reader.first_tokens.tolist()}
@@ -228,15 +230,15 @@ class TextQuestions:
         body = text.request(shape, self.asked.state, model=self.asked.model, extra=extra)
         request = read_request(shape, encode(body).encode())
         if request is None:
-            raise InvalidInput(NO_FIELDS)
+            raise InvalidInputError(NO_FIELDS)
         return request
 
 
-async def _whole_reply(answer: Answer, limit: int) -> Any:
+async def _whole_reply(answer: UpstreamAnswer, limit: int) -> Any:
     """The upstream's reply, parsed; an error of many kinds where it is too long, or none."""
     raw = await answer.whole(limit)
     if len(raw) > limit:
-        raise InvalidInput(f"the upstream's reply is longer than {limit:,} bytes.")
+        raise InvalidInputError(f"the upstream's reply is longer than {limit:,} bytes.")
     return parse_reply(unpacked(raw, answer.encoding, limit))
 
 
@@ -246,24 +248,24 @@ def _target(target: bytes, wire: QuestionShape, path: str) -> bytes:
     return own.removesuffix(f"/v1{wire.path}".encode()) + path.encode() + mark + query
 
 
-async def _said(answer: Answer) -> str:
+async def _said(answer: UpstreamAnswer) -> str:
     return (await answer.beginning(LONGEST_ERROR)).decode("utf-8", "replace")
 
 
-async def _upstream_error(answer: Answer) -> ApiError | NoRoute:
+async def _upstream_error(answer: UpstreamAnswer) -> ApiError | NoRoute:
     if await _has_no_route(answer):
         return NoRoute()
     said = await _said(answer)
     try:
         reply = parse_reply(said)
         said = error_text(reply.get("error", reply.get("detail", reply))) if isinstance(reply, dict) else said
-    except InvalidInput:
+    except InvalidInputError:
         said = " ".join(said.split())[:500]
     status = answer.status if 400 <= answer.status < 500 else 502
     return ApiError(status, f"the upstream answered with status {answer.status}: {said}", kind="upstream_error")
 
 
-async def _has_no_route(answer: Answer) -> bool:
+async def _has_no_route(answer: UpstreamAnswer) -> bool:
     return answer.status in NO_ROUTE and says_no_route(answer.status, await _said(answer))
 
 
@@ -271,7 +273,9 @@ T = TypeVar("T")
 
 
 class ProxyDecisions:
-    """Answers requests of both formats, with the chance, decision and promise of a calibrator if there is one."""
+    """Answers requests of both formats, with the probability, decision and guarantee of a calibrator if there is
+    one.
+    """
 
     def __init__(
         self,
@@ -308,7 +312,7 @@ class ProxyDecisions:
         await client.respond(reply or await self._as_texts(wire, asked, request))
 
     async def _is_to_ask_otherwise(
-        self, answer: Answer, shape: QuestionShape, asked: DecisionRequest | Response
+        self, answer: UpstreamAnswer, shape: QuestionShape, asked: WireRequest | Response
     ) -> bool:
         """Whether the upstream has no such route, or wants other fields there than a right request has."""
         if await _has_no_route(answer):
@@ -322,7 +326,7 @@ class ProxyDecisions:
             return True
         return False
 
-    async def _in_other_shape(self, wire: QuestionShape, asked: DecisionRequest, request: Request) -> Response | None:
+    async def _in_other_shape(self, wire: QuestionShape, asked: WireRequest, request: Request) -> Response | None:
         """The answers of the upstream to the same questions in another shape; None where it answers none of them."""
         if asked.reading not in (None, READ_AS_USUAL):
             return None  # other servers do not know other readings
@@ -347,9 +351,7 @@ class ProxyDecisions:
                     continue
         return None
 
-    def _reply(
-        self, wire: QuestionShape, asked: DecisionRequest, answers: list[AnsweredQuestion], given: Any
-    ) -> Response:
+    def _reply(self, wire: QuestionShape, asked: WireRequest, answers: list[Answer], given: Any) -> Response:
         """A reply in the client's format to what the upstream answered in another one."""
         more = blocks_of(self._calibrators.current, answers, READ_AS_USUAL)
         usage = given.get("usage") if isinstance(given.get("usage"), dict) else {}
@@ -359,7 +361,7 @@ class ProxyDecisions:
         return Response(encode(reply), media_type="application/json")
 
     async def _pass_on(
-        self, answer: Answer, client: Client, wire: QuestionShape, asked: DecisionRequest | Response
+        self, answer: UpstreamAnswer, client: Client, wire: QuestionShape, asked: WireRequest | Response
     ) -> None:
         """The upstream's answer with blocks; untouched where it is none, or none to this request."""
         if answer.status != 200 or isinstance(asked, Response):
@@ -369,14 +371,14 @@ class ProxyDecisions:
         raw = await answer.whole(limit)
         try:
             if len(raw) > limit:
-                raise InvalidInput(f"The reply is longer than {limit:,} bytes.")
+                raise InvalidInputError(f"The reply is longer than {limit:,} bytes.")
             changed = await _off_the_loop(lambda: self._with_blocks(raw, answer.encoding, wire, asked), len(raw))
         except (SemtokenError, ValueError, RecursionError, zlib.error):
             await relay_untouched(answer, client, raw, "too_large" if len(raw) > limit else "not_understood")
             return
         await send_changed(answer, client, changed)
 
-    def _with_blocks(self, raw: bytes, encoding: str, wire: QuestionShape, asked: DecisionRequest) -> bytes:
+    def _with_blocks(self, raw: bytes, encoding: str, wire: QuestionShape, asked: WireRequest) -> bytes:
         document = Document(unpacked(raw, encoding, self._settings.max_scored_bytes).decode())
         reply = document.value
         places = wire.places(asked.names)
@@ -389,7 +391,7 @@ class ProxyDecisions:
         ]
         return document.changed(blocks).encode()
 
-    async def _as_texts(self, wire: QuestionShape, asked: DecisionRequest, request: Request) -> Response:
+    async def _as_texts(self, wire: QuestionShape, asked: WireRequest, request: Request) -> Response:
         options = asked.reading or READ_AS_USUAL
         if self._together is None:  # it belongs to the event loop that it is made in
             self._together = anyio.CapacityLimiter(self._settings.decision_requests)
@@ -400,20 +402,20 @@ class ProxyDecisions:
             answers = await work.answers(options)
             more = blocks_of(self._calibrators.current, answers, options)
             reply = wire.reply(asked, work.model or asked.model or "", answers, options, more, work.read)
-        except InvalidInput as error:
+        except InvalidInputError as error:
             return failure_of(wire, ApiError(400, str(error)))
         except ApiError as error:
             return failure_of(wire, error)
         return Response(encode(reply), media_type="application/json")
 
 
-def _parsed(wire: QuestionShape, body: bytes) -> tuple[QuestionShape, DecisionRequest | Response]:
+def _parsed(wire: QuestionShape, body: bytes) -> tuple[QuestionShape, WireRequest | Response]:
     """A request, or what is answered to one that its format does not allow, should the upstream not judge it."""
     try:
         return parsed_request(wire, body)
     except WireError as error:
         return wire, refusal_of(wire, error)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         return wire, failure_of(wire, ApiError(400, str(error)))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from semtoken.choices import Distribution
 from semtoken.core.engine_tokens import TopStep
 from semtoken.errors import BackendError, SemtokenError
-from semtoken.replies import read_payload
+from semtoken.replies import read_reply
 from semtoken.replies.formats import ProbeQuestion
 from semtoken.web.doctor.numbers import judge
 from semtoken.web.proxy.asking import AnswerRequest, without_compression
@@ -118,5 +118,5 @@ class LearnedDistributions:
             raw = await answer.whole(LONGEST)
         if answer.status != 200:
             raise BackendError(f"it refused the question (HTTP {answer.status})")
-        payload = read_payload(raw.decode(), temperature=temperature)
-        return [step for part in payload.choices[0].segments for step in part.steps]
+        parsed_reply = read_reply(raw.decode(), temperature=temperature)
+        return [step for part in parsed_reply.choices[0].segments for step in part.steps]

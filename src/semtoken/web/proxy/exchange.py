@@ -61,7 +61,7 @@ class Request:
     body: bytes
 
 
-class Answer:
+class UpstreamAnswer:
     """An answer of the upstream of which status and headers have arrived; the rest may be `BrokenOff`."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
@@ -152,7 +152,7 @@ class Upstream:
         for session in self._sessions.values():
             await session.close()
 
-    async def send(self, stack: AsyncExitStack, request: Request, *, fresh: bool = False) -> Answer:
+    async def send(self, stack: AsyncExitStack, request: Request, *, fresh: bool = False) -> UpstreamAnswer:
         """Send a request; returns when the head of the answer is there. The stack closes the answer.
 
         `fresh`: over a connection of its own, which the upstream cannot be just closing. `ApiError` (502, 504) if no
@@ -171,7 +171,7 @@ class Upstream:
         stack.callback(response.close)
         if response.status not in STATUSES:
             raise _failure(502, "upstream_broken", f"The upstream answered with the status {response.status}.")
-        return Answer(response)
+        return UpstreamAnswer(response)
 
     async def answers(self) -> int | None:
         """The status with which the upstream answers a request for its models, None if it does not answer."""
@@ -243,7 +243,7 @@ def _unpacking(encoding: str) -> Any:
 class UnpackedBody:
     """The body of an answer without its compression, piece by piece, `limit` bytes at most if it came compressed."""
 
-    def __init__(self, answer: Answer, limit: int) -> None:
+    def __init__(self, answer: UpstreamAnswer, limit: int) -> None:
         self.too_large = False
         self._answer = answer
         self._left = limit
@@ -276,7 +276,7 @@ class UnpackedBody:
                 return chunk
 
 
-async def can_be_unpacked(answer: Answer) -> bool:
+async def can_be_unpacked(answer: UpstreamAnswer) -> bool:
     """Whether a compressed stream, which was not asked for, can be decompressed."""
     if answer.encoding == "identity":
         return True

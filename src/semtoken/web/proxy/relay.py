@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.sse import Event, EventReader
 from semtoken.web.limits import Busy, Workers
-from semtoken.web.proxy.exchange import Answer, BrokenOff, Client, UnpackedBody, forwarded_headers, unpacked
+from semtoken.web.proxy.exchange import BrokenOff, Client, UnpackedBody, UpstreamAnswer, forwarded_headers, unpacked
 from semtoken.web.proxy.scoring import BUSY, Block, Blocks, Editor, LocatedReply, ReplyScorer
 from semtoken.web.wire import EVENT_STREAM, JSON_LINES, ApiError, event
 
@@ -32,7 +32,9 @@ SHORT = 100  # characters that it has at most, with blanks
 TOO_LARGE = "An event of the stream is larger than the proxy reads (--limits.reply-mb)."
 
 
-async def relay_untouched(answer: Answer, client: Client, begun: bytes = b"", unscored: str | None = None) -> None:
+async def relay_untouched(
+    answer: UpstreamAnswer, client: Client, begun: bytes = b"", unscored: str | None = None
+) -> None:
     """Pass the answer on unchanged, after the bytes that were read; `unscored` gives the reason in a header."""
     note = [] if unscored is None else [(b"semtoken-unscored", unscored.encode("ascii", "replace"))]
     await client.begin(answer.status, [*forwarded_headers(answer.headers), *note])
@@ -87,7 +89,7 @@ class Scoring:
             if sent.kind == "error":
                 raise ValueError("the server reports an error")
             return self.editor.read(data)
-        except (InvalidInput, ValueError) as error:
+        except (InvalidInputError, ValueError) as error:
             self.scorer.fail("not_understood", f"An event of the stream was not understood: {error}")
             return Piece(sent)
 
@@ -130,7 +132,7 @@ class Piece:
         return self.sent.raw if changed == self.data else self.sent.with_data(changed)
 
 
-async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
+async def relay_reply(answer: UpstreamAnswer, client: Client, scoring: Scoring) -> None:
     """Pass a JSON reply on with its scores, or unchanged if it is too long or cannot be read.
 
     Where only accepted answers may be shown, it raises `ApiError` rather than pass a reply on unchanged, and passes
@@ -199,7 +201,7 @@ def _edited(reply: LocatedReply | None, scoring: Scoring) -> bytes | None:
     return None if changed == reply.json.text else changed.encode()
 
 
-async def send_changed(answer: Answer, client: Client, body: bytes) -> None:
+async def send_changed(answer: UpstreamAnswer, client: Client, body: bytes) -> None:
     """Send a changed body to the client, with the status and headers of the upstream's answer."""
     length = (b"content-length", str(len(body)).encode())
     await client.begin(answer.status, [*forwarded_headers(answer.headers, *CHANGED), length])
@@ -217,7 +219,7 @@ def held_back_error() -> ApiError:
     )
 
 
-async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None:
+async def relay_stream(answer: UpstreamAnswer, client: Client, scoring: Scoring) -> None:
     """Pass a stream of events on, each with its scores as soon as it is complete.
 
     An event that is too long, and all that come after it, pass unscored. A compressed stream that unpacks to more than
@@ -346,6 +348,6 @@ async def _scored(sent: Event, scoring: Scoring) -> Piece:
     return piece
 
 
-def is_stream(answer: Answer) -> bool:
+def is_stream(answer: UpstreamAnswer) -> bool:
     """Whether the answer comes in events."""
     return answer.kind in (EVENT_STREAM, JSON_LINES)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.growing import GrowingAnswer
-from semtoken.core.results import Distribution, ScoredResponse
+from semtoken.core.results import Distribution, ScoredAnswer
 from semtoken.core.results.blocks import KEY
 from semtoken.core.scorer import Scorer
 from semtoken.errors import SemtokenError
 from semtoken.guarantees.apply import CalibratorInUse
-from semtoken.replies import Payload, PayloadChoice, PayloadStream, StreamEvent, read_payload
+from semtoken.replies import Reply, ReplyChoice, ReplyEvent, ReplyStream, read_reply
 from semtoken.replies.formats import HiddenFields, Place, Shape
 from semtoken.replies.score import score_choice, with_methods
 from semtoken.replies.stream import NO_END
@@ -66,7 +66,7 @@ class AnswerScoring:
     settings: ProxySettings
     metrics: ProxyMetrics
     calibrators: CalibratorSlot[CalibratorInUse] = field(default_factory=lambda: CalibratorSlot(None))
-    """Holds the calibrator that adds the chance and the decision to every final block."""
+    """Holds the calibrator that adds the probability and the decision to every final block."""
     recorder: AnswerRecorder | None = None
     distributions: LearnedDistributions | None = None
     """What the upstream's log-probabilities are, where its replies do not tell; None: as the replies are taken."""
@@ -103,7 +103,7 @@ class ReplyScorer:
         self._choices: dict[int, _WrittenChoice] = {}
         self.tokens = 0
         """How many tokens the reply has, or the stream had so far."""
-        self._payload: Payload | None = None
+        self._parsed_reply: Reply | None = None
         """A whole reply that was read."""
         self._failed = None if obstacle is None else UnscoredChoice("obstacle", obstacle)
         self._last: Mapping[str, Any] = {}
@@ -117,9 +117,9 @@ class ReplyScorer:
         """Why nothing was added to the reply, or to a choice of it: a word, as in the figures."""
 
     @cached_property
-    def _stream(self) -> PayloadStream:
+    def _stream(self) -> ReplyStream:
         """The chunks of the reply, if it comes in some."""
-        return PayloadStream(request=self._asked.body)
+        return ReplyStream(request=self._asked.body)
 
     def pass_on(self, code: str) -> None:
         """Count and record a reply to which nothing is added; `code` is one of `PASSED_ON`."""
@@ -134,12 +134,12 @@ class ReplyScorer:
     @property
     def model(self) -> str | None:
         """The model that answered, as the reply names it."""
-        return self._stream.model if self._payload is None else self._payload.model
+        return self._stream.model if self._parsed_reply is None else self._parsed_reply.model
 
     @property
     def format(self) -> str | None:
         """The format of the reply, as far as it was read."""
-        return self._stream.format if self._payload is None else self._payload.format
+        return self._stream.format if self._parsed_reply is None else self._parsed_reply.format
 
     def _about(self, choice: int) -> dict[str, Any]:
         """What the journal stores beside the score: the model is the one that answered, where the reply names it."""
@@ -163,24 +163,24 @@ class ReplyScorer:
         """Read the log-probabilities of a whole reply and count its tokens, for `blocks`."""
         start = self._begun = perf_counter()
         try:
-            self._payload = self._attempt(lambda: read_payload(reply.json.value, request=self._asked.body))
+            self._parsed_reply = self._attempt(lambda: read_reply(reply.json.value, request=self._asked.body))
         except UnscoredChoice as failed:
             self._failed = failed
         else:
-            self.tokens = sum(len(part.steps) for choice in self._payload.choices for part in choice.segments)
+            self.tokens = sum(len(part.steps) for choice in self._parsed_reply.choices for part in choice.segments)
         self.seconds += perf_counter() - start
 
     def blocks(self, reply: LocatedReply) -> dict[int, Block]:
         """The blocks of a whole reply that was read, by the index of their choice."""
-        payload = self._payload
-        if payload is None:
+        parsed_reply = self._parsed_reply
+        if parsed_reply is None:
             failed = self._failed or UnscoredChoice("internal", "The reply was not read.")
             return {place.choice: self._unscored(failed) for place in reply.places if place.choice is not None}
         start = self._begun = perf_counter()
         blocks = {}
-        for choice in payload.choices:
+        for choice in parsed_reply.choices:
             self._check_budget()
-            blocks[choice.index] = self._final(choice, payload.distribution, None)
+            blocks[choice.index] = self._final(choice, parsed_reply.distribution, None)
             self.seconds, start = self.seconds + perf_counter() - start, perf_counter()
             self._begun = start
         return blocks
@@ -207,7 +207,7 @@ class ReplyScorer:
             return None
         return self._asked.shape.notice(self._last, self._unscored(failed) | {"final": True})
 
-    def _take_in(self, feed: Callable[[], Sequence[StreamEvent]]) -> set[int]:
+    def _take_in(self, feed: Callable[[], Sequence[ReplyEvent]]) -> set[int]:
         """Take in what a chunk adds, or remember why not; the choices that it adds to although they had ended."""
         self._check_budget()
         late: set[int] = set()
@@ -219,7 +219,7 @@ class ReplyScorer:
             self.fail("after_the_end", AFTER_THE_END)
         return late
 
-    def _add_events(self, events: Sequence[StreamEvent]) -> set[int]:
+    def _add_events(self, events: Sequence[ReplyEvent]) -> set[int]:
         late: set[int] = set()
         for event in events:
             written = self._choice_at(event.choice)
@@ -257,7 +257,7 @@ class ReplyScorer:
         same = answer is not None and answer.steps == tuple(written.steps)
         return self._final(choice, distribution, written.answer if same else None) | {"final": True}
 
-    def _final(self, choice: PayloadChoice, distribution: Distribution, answer: GrowingAnswer | None) -> Block:
+    def _final(self, choice: ReplyChoice, distribution: Distribution, answer: GrowingAnswer | None) -> Block:
         if choice.segment("answer") is None:
             kinds = " and a ".join(segment.kind.replace("_", " ") for segment in choice.segments)
             return self._unscored(
@@ -275,7 +275,7 @@ class ReplyScorer:
         )
 
     def _block(
-        self, choice: PayloadChoice, score: Callable[[], ScoredResponse], more: Mapping[str, Any] = NOTHING
+        self, choice: ReplyChoice, score: Callable[[], ScoredAnswer], more: Mapping[str, Any] = NOTHING
     ) -> Block:
         """The block of a choice with its score, or with the reason why there is none."""
         how, options, applied = self._scoring, self._asked.options, self._applied
@@ -294,7 +294,7 @@ class ReplyScorer:
         how.metrics.widths.observe(result.uncertainty_width)
         return {**block, **more}
 
-    def _with_methods(self, result: ScoredResponse, choice: PayloadChoice) -> tuple[ScoredResponse, str | None]:
+    def _with_methods(self, result: ScoredAnswer, choice: ReplyChoice) -> tuple[ScoredAnswer, str | None]:
         """An answer with its scores by the methods that were asked for, or why it has none."""
         names = self._asked.options.methods or self._scoring.settings.methods
         answer = choice.segment("answer")

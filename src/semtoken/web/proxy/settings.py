@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, get_args
 
 from semtoken.choices import Distribution
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.replies.formats import served_shapes
 from semtoken.support.files.safe_files import MEBIBYTE
 from semtoken.support.inputs import one_of, split_address
@@ -77,22 +77,24 @@ class ProxySettings:
     def __post_init__(self) -> None:
         parts = split_address(self.upstream)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise InvalidInput(f"The upstream must be an address such as http://127.0.0.1:8000, got {self.upstream!r}.")
+            raise InvalidInputError(
+                f"The upstream must be an address such as http://127.0.0.1:8000, got {self.upstream!r}."
+            )
         if self.top_logprobs < 1:
-            raise InvalidInput(f"top_logprobs must be at least 1, got {self.top_logprobs}.")
+            raise InvalidInputError(f"top_logprobs must be at least 1, got {self.top_logprobs}.")
         ways = ("auto", "pass", *(shape.name for shape in served_shapes()))
         if self.decisions not in ways:
-            raise InvalidInput(f"decisions must be one of {', '.join(ways)}, got {self.decisions!r:.60}.")
+            raise InvalidInputError(f"decisions must be one of {', '.join(ways)}, got {self.decisions!r:.60}.")
         if self.distribution is not None:
             one_of("distribution", self.distribution, get_args(Distribution))
         if self.decision_requests < 1:
-            raise InvalidInput(f"decision_requests must be at least 1, got {self.decision_requests}.")
+            raise InvalidInputError(f"decision_requests must be at least 1, got {self.decision_requests}.")
         if self.hold < 0:
-            raise InvalidInput(f"hold must be at least 0, got {self.hold}.")
+            raise InvalidInputError(f"hold must be at least 0, got {self.hold}.")
         for name in (setting.name for setting in fields(self)):
             limits = name.startswith(("max_", "scoring_")) or name.endswith("_timeout")
             if limits and not getattr(self, name) > 0:
-                raise InvalidInput(f"{name} must be positive, got {getattr(self, name)}.")
+                raise InvalidInputError(f"{name} must be positive, got {getattr(self, name)}.")
 
     @property
     def base(self) -> str:

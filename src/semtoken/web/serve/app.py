@@ -24,13 +24,13 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from starlette.requests import ClientDisconnect  # noqa: E402
 
 from semtoken.clustering.vocabulary import Vocabulary  # noqa: E402
-from semtoken.decisions import Inquiry  # noqa: E402
+from semtoken.decisions import DecisionRequest  # noqa: E402
 from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of  # noqa: E402
-from semtoken.decisions.deciding import PreparedInquiry, prepare  # noqa: E402
+from semtoken.decisions.deciding import PreparedRequest, prepare  # noqa: E402
 from semtoken.decisions.questions import READ_AS_USUAL  # noqa: E402
-from semtoken.decisions.wire import DecisionRequest, WireError  # noqa: E402
+from semtoken.decisions.wire import WireError, WireRequest  # noqa: E402
 from semtoken.decisions.wire.shapes import SERVED_SHAPES, QuestionShape, parsed_request  # noqa: E402
-from semtoken.errors import InvalidInput, SemtokenError  # noqa: E402
+from semtoken.errors import InvalidInputError, SemtokenError  # noqa: E402
 from semtoken.methods.observers.method_scores import methods_reading, readable_with  # noqa: E402
 from semtoken.support.files.safe_files import MEBIBYTE  # noqa: E402
 from semtoken.support.garbage import few_collections  # noqa: E402
@@ -145,7 +145,7 @@ class _Prompts:
 class DecisionAnswering:
     """Handles requests with typed questions: prepares them in threads, and answers or refuses them.
 
-    A calibrator adds chance, decision and promise to the answers of the questions that it knows.
+    A calibrator adds probability, decision and guarantee to the answers of the questions that it knows.
     """
 
     def __init__(
@@ -178,19 +178,17 @@ class DecisionAnswering:
             )
         except WireError as error:
             return refusal_of(shape, error)
-        except InvalidInput as error:
+        except InvalidInputError as error:
             return failure_of(shape, ApiError(400, str(error)))
         except (ApiError, SemtokenError) as error:
             return failure_of(shape, as_api_error(error))
 
-    def _prepared(
-        self, body: bytes, shape: QuestionShape
-    ) -> tuple[tuple[QuestionShape, DecisionRequest], PreparedInquiry]:
+    def _prepared(self, body: bytes, shape: QuestionShape) -> tuple[tuple[QuestionShape, WireRequest], PreparedRequest]:
         spoken, asked = parsed_request(shape, body)
         self._offer.check_name(asked.model)
         options = asked.reading or READ_AS_USUAL
         with self._one_at_a_time:
-            return (spoken, asked), prepare(self._prompts, Inquiry(asked.state, asked.questions, options))
+            return (spoken, asked), prepare(self._prompts, DecisionRequest(asked.state, asked.questions, options))
 
     @cached_property
     def _prompts(self) -> _Prompts:

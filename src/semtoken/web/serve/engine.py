@@ -23,18 +23,18 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from semtoken.core.results import Running, ScoredResponse
-from semtoken.decisions import InquiryAnswers
-from semtoken.decisions.deciding import PreparedInquiry, answer_prepared
+from semtoken.core.results import Running, ScoredAnswer
+from semtoken.decisions import DecisionResponse
+from semtoken.decisions.deciding import PreparedRequest, answer_prepared
 from semtoken.errors import BackendError, SemtokenError
 from semtoken.methods.observers.method_scores import MethodScores
 from semtoken.methods.observers.steps import Completion, Observer, Step
 from semtoken.models.base import Arrival, Backend, Decoding, JoiningBackend
 from semtoken.models.prompt_ids import FEWEST, AnswerText, Pace
-from semtoken.stc import STC
+from semtoken.scored_model import ScoredModel
 
 FinishReason = Literal["stop", "length"]
-Ask: TypeAlias = Callable[[STC, Sequence[int], ScoredResponse], Any]
+Ask: TypeAlias = Callable[[ScoredModel, Sequence[int], ScoredAnswer], Any]
 """Further questions to the model, which run in its thread: the model, the prompt's tokens, the answer."""
 
 
@@ -86,7 +86,7 @@ class RowEnd:
     text: str
     """The text that the shown answer gained at its end."""
     finish_reason: FinishReason
-    result: ScoredResponse
+    result: ScoredAnswer
     told: Any = None
     """What `GenerationBatch.ask` returned for it."""
 
@@ -132,8 +132,8 @@ class DecisionOrder(AwaitedOrder):
     """Typed questions to answer; nothing is generated for them."""
 
     _: KW_ONLY
-    inquiry: PreparedInquiry
-    emit: Callable[[InquiryAnswers], None]
+    inquiry: PreparedRequest
+    emit: Callable[[DecisionResponse], None]
 
     rows: ClassVar[int] = 0
 
@@ -149,7 +149,7 @@ class _ReadTogether:
     """Orders that are read together."""
 
     orders: Sequence[DecisionOrder]
-    steps: Generator[int, int | None, list[InquiryAnswers]]
+    steps: Generator[int, int | None, list[DecisionResponse]]
 
     def advance(self, most: int) -> int | None:
         """Read some prompts more, or so many tokens of a long one; how many tokens it was, None if that was all."""
@@ -222,7 +222,7 @@ class OpenDecisions:
 class Engine:
     """Generates the answers of a server with one model, many at a time."""
 
-    def __init__(self, stc: STC) -> None:
+    def __init__(self, stc: ScoredModel) -> None:
         self.stc = stc
 
     def warm_up(self) -> None:
@@ -290,7 +290,7 @@ class _Rows(Observer):
     ends answers at their stop texts.
     """
 
-    def __init__(self, stc: STC, orders: Sequence[AnyOrder], more: More) -> None:
+    def __init__(self, stc: ScoredModel, orders: Sequence[AnyOrder], more: More) -> None:
         self._stc = stc
         self.decisions = OpenDecisions(stc.backend)
         self._more = more
@@ -422,7 +422,7 @@ logger = logging.getLogger("semtoken.serve")
 MOST_TOGETHER = 64
 """Most answers that are written at one time."""
 
-Item: TypeAlias = RowToken | RowEnd | InquiryAnswers | SemtokenError | None
+Item: TypeAlias = RowToken | RowEnd | DecisionResponse | SemtokenError | None
 
 
 class Worker:
@@ -512,7 +512,7 @@ class Worker:
         finally:
             order.cancelled.set()
 
-    async def answers(self, inquiry: PreparedInquiry) -> InquiryAnswers:
+    async def answers(self, inquiry: PreparedRequest) -> DecisionResponse:
         """Wait for the answers to typed questions. Cancelling the wait gives them up.
 
         `SemtokenError` if the model cannot read the questions.
@@ -527,7 +527,7 @@ class Worker:
             item = await queue.get()
             if isinstance(item, SemtokenError):
                 raise item
-            assert isinstance(item, InquiryAnswers), "an order ends with its answers, or with an error"
+            assert isinstance(item, DecisionResponse), "an order ends with its answers, or with an error"
             return item
         finally:
             order.cancelled.set()

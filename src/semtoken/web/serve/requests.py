@@ -343,7 +343,7 @@ class ShownFields:
     """Whether a stream ends with the usage; a whole reply always has it."""
 
 
-class Reply(ABC):
+class ServedReply(ABC):
     """The form in which an answer is sent: that of chat completions, or that of completions."""
 
     prefix: ClassVar[str]
@@ -406,7 +406,7 @@ class Reply(ABC):
         """The log-probabilities of some steps behind others; None if the client did not ask for them."""
 
 
-class ChatReply(Reply):
+class ChatReply(ServedReply):
     """Replies to POST /v1/chat/completions."""
 
     prefix = "chatcmpl"
@@ -436,7 +436,7 @@ class ChatReply(Reply):
         return {"content": content, "refusal": None}
 
 
-class CompletionReply(Reply):
+class CompletionReply(ServedReply):
     """Replies to POST /v1/completions."""
 
     prefix = "cmpl"

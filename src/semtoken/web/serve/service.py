@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import anyio.to_thread
 
 from semtoken.core.parts.part import MAX_SECONDS
-from semtoken.core.results import ScoredResponse
+from semtoken.core.results import ScoredAnswer
 from semtoken.errors import SemtokenError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.methods.observers.method_scores import MethodScores, readable_with
 from semtoken.models.base import Decoding
 from semtoken.models.probing import disputed, with_choices
 from semtoken.models.prompt_ids import encode_text, is_ids, prompt_text
-from semtoken.stc import STC
+from semtoken.scored_model import ScoredModel
 from semtoken.support.files.images import has_images
 from semtoken.web.block import BlockOptions, ProbeResult, parts_wanted, running_block, score_block
 from semtoken.web.calibrators import CalibratorSlot, slot_of
@@ -28,8 +28,8 @@ from semtoken.web.serve.requests import (
     ChatReply,
     ChatRequest,
     CompletionReply,
-    Reply,
     Row,
+    ServedReply,
     ShownFields,
     TokenSpelling,
 )
@@ -56,9 +56,9 @@ class Offer:
     max_logprobs: int = 20
     """Most log-probabilities that a request may ask for at each token."""
     calibrator: CalibratorInUse | CalibratorSlot[CalibratorInUse] | None = None
-    """Adds the chance and the decision to every block; in a slot it can be exchanged."""
+    """Adds the probability and the decision to every block; in a slot it can be exchanged."""
     decision_calibrator: DecisionCalibrator | CalibratorSlot[DecisionCalibrator] | None = None
-    """Adds chance, decision and promise to the answers of the typed questions that it knows; in a slot, too."""
+    """Adds probability, decision and guarantee to the answers of the typed questions that it knows; in a slot, too."""
     part_seconds: float = MAX_SECONDS
     """How long finding the parts of an answer may take; beyond that it has none, and says why."""
 
@@ -78,7 +78,7 @@ class Job:
     """A checked request with its prompts and sampling, ready to be run."""
 
     work: GenerationBatch
-    reply: Reply
+    reply: ServedReply
     request: AnyRequest
     applied: CalibratorInUse | None = None
     """The calibrator that decides its answers, also if another one takes its place before they are written."""
@@ -105,7 +105,7 @@ class Service:
 
     def job(self, request: AnyRequest) -> Job:
         """Turn a checked request into a job; `ApiError` with the reason if it cannot be answered."""
-        reply: Reply
+        reply: ServedReply
         if isinstance(request, ChatRequest):
             if request.top_logprobs is not None and not request.logprobs:
                 raise ApiError(400, "top_logprobs needs logprobs: true.", param="top_logprobs")
@@ -297,7 +297,12 @@ def with_block(chunk: dict[str, Any], block: Mapping[str, Any]) -> dict[str, Any
 
 
 def probe(
-    options: BlockOptions, stc: STC, prompt: Sequence[int], answer: ScoredResponse, *, seconds: float = MAX_SECONDS
+    options: BlockOptions,
+    stc: ScoredModel,
+    prompt: Sequence[int],
+    answer: ScoredAnswer,
+    *,
+    seconds: float = MAX_SECONDS,
 ) -> ProbeResult:
     """Ask the model about alternatives to its answer, as the options want it; finding parts may take `seconds`."""
     try:

@@ -124,17 +124,17 @@ function Asked({ answer }) {
   return html`<p><strong>${lead}</strong><span class="dim">${rest}</span></p>`;
 }
 
-function Verdict({ answer, compared, promised }) {
+function Verdict({ answer, compared, guaranteed }) {
   const calibration = calibrationOf(answer);
   if (answer.reason && answer.uncertainty === undefined) return html`<p class="note">${S.noAnswerScore(answer.reason)}</p>`;
-  if (!calibration || calibration.chance === null || calibration.chance === undefined) {
+  if (!calibration || calibration.probability_correct === null || calibration.probability_correct === undefined) {
     if (!compared && answer.shown) return html`<p class="note">${answer.shown}</p>`;
-    return html`${compared ? html`<p class="note">${S.noChance}</p>` : !answer.asked_method && html`<${Headline} answer=${answer} />`}
+    return html`${compared ? html`<p class="note">${S.noProbability}</p>` : !answer.asked_method && html`<${Headline} answer=${answer} />`}
       ${answer.calibrator_refused && html`<p class="note">${answer.calibrator_refused}</p>`}`;
   }
-  const [lead, rest] = S.chance(calibration.chance, calibration.chance_lower, calibration.chance_upper, calibration.n_labels);
+  const [lead, rest] = S.probability_correct(calibration.probability_correct, calibration.probability_correct_lower, calibration.probability_correct_upper, calibration.n_labels);
   const decided = calibration.decision;
-  const told = [promised ? "" : calibration.promise ?? "", calibration.promise && decided === "answer" ? S.acceptedNote : ""];
+  const told = [guaranteed ? "" : calibration.guarantee ?? "", calibration.guarantee && decided === "answer" ? S.acceptedNote : ""];
   const said = told.filter(Boolean).join(" ");
   return html`<p>
       ${decided && html`<span class=${`badge ${decided === "answer" ? "accepted" : "check"}`}>${decided === "answer" ? S.accepted : S.check}</span>`}
@@ -248,8 +248,8 @@ function Scan({ source }) {
 }
 
 let panels = 0;
-// `promised`: the promise stands elsewhere on the screen.
-export function Card({ answer, question, title, compared, promised }) {
+// `guaranteed`: the guarantee stands elsewhere on the screen.
+export function Card({ answer, question, title, compared, guaranteed }) {
   const [open, setOpen] = useState(null);
   const [numbers, setNumbers] = useRemembered("semtoken.numbers");
   const [all, setAll] = useState(false);
@@ -279,7 +279,7 @@ export function Card({ answer, question, title, compared, promised }) {
     ${answer.doubt && html`<p><strong dir="auto">${answer.doubt}</strong></p>`}
     ${answer.truncated && html`<p class="note">${S.truncated}</p>`}
     ${!compared && answer.asked_method && html`<${Asked} answer=${answer} />`}
-    <${Verdict} ...${{ answer, compared, promised }} />
+    <${Verdict} ...${{ answer, compared, guaranteed }} />
     ${!compared && !answer.asked_method && bounds && bounds[1] - bounds[0] > 0.001 && html`<p class="note">${S.bounds}</p>`}
     ${(Array.isArray(answer.flags) ? answer.flags : []).map((flag) => html`<p class="note">${flag.message}</p>`)}
     ${doubts > 0 && html`<p class="note">${S.leftUnmarked(doubts)}</p>`}
@@ -294,6 +294,6 @@ export function Card({ answer, question, title, compared, promised }) {
   </article>`;
 }
 
-// What the marks mean and, where confidences stand without chances (`ranks`), what these are not: once in a view.
+// What the marks mean and, where confidences stand without probabilities (`ranks`), what these are not: once in a view.
 export const Legend = ({ ranks }) =>
   html`${ranks && html`<p class="note">${S.uncalibrated}</p>`}<p class="note">${S.legendLead}${S.legend.map(([kind, text]) => html`<span class=${`mark ${kind}`}>${kind ? text : ""}</span>${kind ? " " : text} `)}</p>`;

@@ -2,7 +2,7 @@
 import { html, useRef, useState } from "./preact.js";
 import { S } from "./strings.js";
 import { Card, Legend } from "./answer.js";
-import { chanceOf, confidenceOf, level } from "./helpers.js";
+import { probabilityOf, confidenceOf, level } from "./helpers.js";
 
 const MEANINGS = 4; // that compete at a doubtful place
 
@@ -147,9 +147,9 @@ export function Ask({ info, server, setServer, remember }) {
     <div role="status">${running !== null &&
     html`<article class="card"><p class="answer" dir="auto">${running.text ? html`<${Coming} ...${running} />` : S.asking}</p>${running.text && info?.disputes && html`<p class="note">${S.following}</p>`}</article>`}</div>
     ${error && html`<p role="alert" class="card">${error}</p>`}
-    ${answers.map((one, i) => html`<${Card} key=${answers.length - i} answer=${one.answer} question=${one.question} promised=${i > 0} />`)}
+    ${answers.map((one, i) => html`<${Card} key=${answers.length - i} answer=${one.answer} question=${one.question} guaranteed=${i > 0} />`)}
     ${answers.length === 0 && running === null && html`<p class="note">${S.askHint}</p>
       <div class="row" role="group" aria-label=${S.examplesName}>${S.examples.map((text) => html`<button onClick=${() => setQuestion(text)}>${text}</button>`)}</div>`}
     ${answers.length > 0 && html`<p class="note"><span class="click-hint">${S.clickHint}</span> ${S.sureCanBeWrong}</p>`}
-    <${Legend} ranks=${answers.some(({ answer }) => confidenceOf(answer) !== undefined && chanceOf(answer) === null)} />`;
+    <${Legend} ranks=${answers.some(({ answer }) => confidenceOf(answer) !== undefined && probabilityOf(answer) === null)} />`;
 }

@@ -1,4 +1,4 @@
-// The calibrator: what it promises, where its labels came from, and three plots made by hand.
+// The calibrator: what it guarantees, where its labels came from, and three plots made by hand.
 import { html } from "./preact.js";
 import { S } from "./strings.js";
 
@@ -38,13 +38,13 @@ export function Calibration({ card }) {
   const tested = card.tested ?? [];
   const chosen = card.threshold && tested.length ? [...tested].filter(([share]) => share <= card.threshold.accepted + 0.02).at(-1) : null;
   return html`<section class="card">
-    ${card.promise && html`<p class="promise">${card.promise}</p>`}
+    ${card.guarantee && html`<p class="guarantee">${card.guarantee}</p>`}
     <p>${S.labels(card.n_labels, card.n_correct)}</p>
     <div class="plots">
       ${card.reliability &&
-      html`<${Plot} title=${S.plots.reliability} note=${S.plots.reliabilityNote(card.cross_validated)} x=${{ name: S.plots.chance, percent: true }} y=${S.plots.rightShare} dots=${card.reliability} bars=${card.reliability} diagonal />`}
-      ${card.chances &&
-      html`<${Plot} title=${S.plots.chances} note=${S.plots.chancesNote} x=${{ name: S.columns.risk }} y=${S.plots.chanceUp} line=${card.chances} band=${card.chances.map(([a, , low, high]) => [a, low, high])} />`}
+      html`<${Plot} title=${S.plots.reliability} note=${S.plots.reliabilityNote(card.cross_validated)} x=${{ name: S.plots.probability_correct, percent: true }} y=${S.plots.rightShare} dots=${card.reliability} bars=${card.reliability} diagonal />`}
+      ${card.probabilities &&
+      html`<${Plot} title=${S.plots.probabilities} note=${S.plots.probabilitiesNote} x=${{ name: S.columns.risk }} y=${S.plots.probabilityUp} line=${card.probabilities} band=${card.probabilities.map(([a, , low, high]) => [a, low, high])} />`}
       ${card.expected &&
       html`<${Plot} title=${S.plots.risk} note=${S.plots.riskNote(Boolean(chosen))} x=${{ name: S.plots.answered, percent: true }} y=${S.plots.wrongShare} line=${card.expected} dots=${tested} marked=${chosen} top=${topOf([...card.expected, ...tested])} />`}
     </div>

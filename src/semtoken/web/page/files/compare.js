@@ -1,10 +1,10 @@
 // Two answers side by side: two wordings of a question, or two files of answers to the same questions.
-// Scores of two models are not on one scale, so each answer is shown with its chance, or its place in its own file.
+// Scores of two models are not on one scale, so each answer is shown with its probability_correct, or its place in its own file.
 import { html, useMemo, useState } from "./preact.js";
 import { S } from "./strings.js";
 import { ask, sentence } from "./ask.js";
 import { Card, Legend } from "./answer.js";
-import { chanceOf, chanceText, Choose, PAGE_ROWS, Pages, parseLines, promptOf, riskOf } from "./helpers.js";
+import { probabilityOf, probabilityText, Choose, PAGE_ROWS, Pages, parseLines, promptOf, riskOf } from "./helpers.js";
 
 const plain = (text) => text.normalize("NFKC").toLowerCase().replace(/[\p{P}\p{S}\s]+/gu, " ").trim();
 const same = (a, b) => plain(a.text) === plain(b.text);
@@ -36,7 +36,7 @@ function pairsOf(first, second) {
   return pairs.sort((x, y) => y.differ - x.differ || Math.max(...y.places) - Math.max(...x.places));
 }
 
-const Standing = ({ row, place }) => (chanceOf(row) === null ? S.place(place) : chanceText(row));
+const Standing = ({ row, place }) => (probabilityOf(row) === null ? S.place(place) : probabilityText(row));
 
 function Pairs({ files }) {
   const [page, setPage] = useState(0);
@@ -55,7 +55,7 @@ function Pairs({ files }) {
         <caption>${S.pairs}</caption>
         <thead><tr>
           <th scope="col">${S.columns.prompt}</th>
-          ${files.map((file) => html`<th scope="col" dir="auto">${file.name}</th><th scope="col" class="number">${chanceOf(file.rows[0]) === null ? S.standing : S.columns.chance}</th>`)}
+          ${files.map((file) => html`<th scope="col" dir="auto">${file.name}</th><th scope="col" class="number">${probabilityOf(file.rows[0]) === null ? S.standing : S.columns.probability_correct}</th>`)}
           <th scope="col">${S.sameWords}</th>
         </tr></thead>
         <tbody>

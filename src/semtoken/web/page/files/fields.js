@@ -11,7 +11,7 @@ export const fieldsOf = (rows) => rows.flatMap(ofFields);
 // A field as a row of the file view, whose card is the answer that it stands in. The names are those of `check --schema`.
 function fieldRow(row, part, number) {
   const document = String(row.id ?? number + 1);
-  const chance = part.chance === undefined || part.chance === null ? {} : { calibration: { chance: part.chance } };
+  const probability_correct = part.probability_correct === undefined || part.probability_correct === null ? {} : { calibration: { probability_correct: part.probability_correct } };
   const missing = part.present === false;
   const [rival, share] = part.rival ? [part.rival, part.rival_probability] : (part.rivals?.[0] ?? []);
   const doubt = rival ? S.alsoLikely(rival, share) : undefined;
@@ -27,7 +27,7 @@ function fieldRow(row, part, number) {
     text: missing ? S.missingValue : part.text,
     confidence: part.confidence ?? null,
     headline_confidence: part.confidence ?? -1, // missing ones come first
-    log_score: part.log_score ?? (part.confidence ? Math.log(part.confidence) : null),
+    log_confidence: part.log_confidence ?? (part.confidence ? Math.log(part.confidence) : null),
     log_score_lower: part.log_score_lower ?? null,
     log_score_upper: part.log_score_upper ?? null,
     signature: [row.signature, "field"].filter(Boolean).join("|"),
@@ -35,7 +35,7 @@ function fieldRow(row, part, number) {
     decision: part.decision,
     doubt: S.fieldDoubt({ ...part, rival, rival_probability: share }),
     label: null,
-    ...chance,
+    ...probability_correct,
     card: { text, tokens, disputes, competing, images, parts: missing ? [] : [part], doubt, shown, question: images ? "" : promptOf(row) },
   };
 }
@@ -46,9 +46,9 @@ const rowsOf = (row, number) => (row.fields ??= ofFields(row).map((part) => fiel
 export function Fields({ rows, setRows, calibrator, unscored }) {
   const fields = useMemo(() => rows.flatMap(rowsOf), [rows]);
   const decided = fields.some((field) => field.decision);
-  const promise = fields.some((field) => field.calibration) ? calibrator : null; // that of whole answers says nothing of fields
+  const guarantee = fields.some((field) => field.calibration) ? calibrator : null; // that of whole answers says nothing of fields
   const doubtful = fields.filter((field) => field.decision === "check").length;
   const clean = rows.filter((row, number) => rowsOf(row, number).every((field) => field.decision !== "check")).length;
   return html`${decided && html`<p class="note">${S.documentsClean(clean, rows.length)}</p>`}
-    <${File} rows=${fields} setRows=${setRows} calibrator=${promise} unscored=${unscored} first=${decided ? doubtful : undefined} counted=${S.fieldRows} about=${S.fieldColumn} />`;
+    <${File} rows=${fields} setRows=${setRows} calibrator=${guarantee} unscored=${unscored} first=${decided ? doubtful : undefined} counted=${S.fieldRows} about=${S.fieldColumn} />`;
 }

@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "./preact.js";
 import { S } from "./strings.js";
 import { Card, Legend, reasonOf } from "./answer.js";
-import { Chance, chanceOf, Choose, PAGE_ROWS, Pages, parseLines, promptOf, riskOf, save } from "./helpers.js";
+import { Probability, probabilityOf, Choose, PAGE_ROWS, Pages, parseLines, promptOf, riskOf, save } from "./helpers.js";
 
 const FIRST_LOOK = 20; // so many of the most doubtful are to be checked, until the reader says otherwise
 const WIDE = "(min-width: 60rem)"; // room for what is doubtful beside the list
@@ -44,32 +44,32 @@ function useWide() {
 // How many to check: a number of answers, the most doubtful first, since scores of sentences lie too close together.
 function Cut({ ranked, check, setCheck, calibrator }) {
   const accepted = ranked.slice(check);
-  const chances = accepted.map(chanceOf).filter((chance) => chance !== null);
-  const labelled = accepted.filter((row) => row.label !== null);
-  // Rounded up: a stricter cut than the one with the promise, never a looser one.
-  const promised = calibrator?.threshold ? Math.ceil(100 * calibrator.threshold.chance) / 100 : null;
-  const keeps = promised === null ? 0 : ranked.filter((row) => (chanceOf(row) ?? -1) < promised).length;
+  const probabilities = accepted.map(probabilityOf).filter((probability_correct) => probability_correct !== null);
+  const labeled = accepted.filter((row) => row.label !== null);
+  // Rounded up: a stricter cut than the one with the guarantee, never a looser one.
+  const guaranteed = calibrator?.threshold ? Math.ceil(100 * calibrator.threshold.probability_correct) / 100 : null;
+  const keeps = guaranteed === null ? 0 : ranked.filter((row) => (probabilityOf(row) ?? -1) < guaranteed).length;
   // Equal scores stand in the order of the file; a cut through them is said.
   const last = check > 0 && check < ranked.length ? riskOf(ranked[check - 1]) : null;
   const alike = last !== null && riskOf(ranked[check]) === last ? ranked.filter((row) => riskOf(row) === last).length : 0;
-  const wrong = chances.reduce((sum, chance) => sum + 1 - chance, 0);
+  const wrong = probabilities.reduce((sum, probability_correct) => sum + 1 - probability_correct, 0);
   return html`<div class="card">
     <label for="cut">${S.cut(check, ranked.length)}</label>
     <input id="cut" type="range" min="0" max=${ranked.length} step="1" value=${check} onInput=${(event) => setCheck(Number(event.target.value))} />
     <p role="status">
-      <strong>${S.accepts(accepted.length)}</strong>${chances.length === accepted.length && chances.length ? S.expectedWrong(wrong < 10 ? wrong.toFixed(1) : Math.round(wrong)) : ""}.
-      ${labelled.length > 0 ? " " + S.labelledWrong(labelled.length, labelled.filter((row) => !row.label).length) : ""}
+      <strong>${S.accepts(accepted.length)}</strong>${probabilities.length === accepted.length && probabilities.length ? S.expectedWrong(wrong < 10 ? wrong.toFixed(1) : Math.round(wrong)) : ""}.
+      ${labeled.length > 0 ? " " + S.labeledWrong(labeled.length, labeled.filter((row) => !row.label).length) : ""}
     </p>
     ${alike > 0 && html`<p class="note">${S.alike(alike)}</p>`}
-    ${promised !== null && html`<p><button onClick=${() => setCheck(keeps)}>${S.usePromised(S.percent(promised))}</button> <span class="note">${calibrator.promise}</span></p>`}
-    ${calibrator && !calibrator.threshold && calibrator.promise && html`<p class="note">${calibrator.promise}</p>`}
+    ${guaranteed !== null && html`<p><button onClick=${() => setCheck(keeps)}>${S.useGuaranteed(S.percent(guaranteed))}</button> <span class="note">${calibrator.guarantee}</span></p>`}
+    ${calibrator && !calibrator.threshold && calibrator.guarantee && html`<p class="note">${calibrator.guarantee}</p>`}
     <p class="note">${S.sureWrong}</p>
   </div>`;
 }
 
-function Detail({ row, label, promised }) {
+function Detail({ row, label, guaranteed }) {
   return html`<div class="detail">
-    <${Card} key=${row.place} answer=${row.card ?? row} title=${row.card && row.question} question=${row.card ? row.card.question : promptOf(row)} promised=${promised} />
+    <${Card} key=${row.place} answer=${row.card ?? row} title=${row.card && row.question} question=${row.card ? row.card.question : promptOf(row)} guaranteed=${guaranteed} />
     <div class="row thumbs" role="group" aria-label=${S.columns.label}>
       <button aria-pressed=${row.label === true} onClick=${() => label(row, row.label === true ? null : true)}>${S.right} <span class="keys">(y)</span></button>
       <button aria-pressed=${row.label === false} onClick=${() => label(row, row.label === false ? null : false)}>${S.wrong} <span class="keys">(n)</span></button>
@@ -79,12 +79,12 @@ function Detail({ row, label, promised }) {
 
 const SIGNS = { true: "✓", false: "✗" };
 
-function Row({ row, chance, why, selected, select, detail }) {
-  const columns = chance ? 4 : 3;
+function Row({ row, probability_correct, why, selected, select, detail }) {
+  const columns = probability_correct ? 4 : 3;
   const reason = why ? reasonOf(row) : "";
   return html`<tr aria-current=${selected} onClick=${select}>
       <td class="number">${row.place}</td>
-      ${chance && html`<td class="number"><${Chance} row=${row} /></td>`}
+      ${probability_correct && html`<td class="number"><${Probability} row=${row} /></td>`}
       <td><div class="dim clamp" dir="auto">${promptOf(row)}</div><div class="clamp" dir="auto">${row.text}</div>${reason && html`<div class="why" dir="auto">${reason}</div>`}</td>
       <td class="label">${row.label === null ? "" : html`<span aria-hidden="true">${SIGNS[row.label]}</span> ${row.label ? S.right : S.wrong}`}</td>
     </tr>
@@ -103,7 +103,7 @@ export function File({ rows, setRows, calibrator, by, unscored = [], first = FIR
   const byKey = useRef(false);
   const [, redraw] = useState(0);
   const wide = useWide();
-  const chance = rows.some((row) => chanceOf(row) !== null);
+  const probability_correct = rows.some((row) => probabilityOf(row) !== null);
   const ranked = useMemo(() => {
     const found = sortedBy(rows, (row) => -riskOf(row));
     found.forEach((row, i) => (row.place = i + 1));
@@ -112,7 +112,7 @@ export function File({ rows, setRows, calibrator, by, unscored = [], first = FIR
     return found;
   }, [rows]);
   const sorted = useMemo(() => {
-    const keys = { place: (row) => row.place, random: (row) => row.lot, chance: (row) => chanceOf(row) ?? -1, text: (row) => `${promptOf(row)}\n${row.text}`, ...GROUPS };
+    const keys = { place: (row) => row.place, random: (row) => row.lot, probability_correct: (row) => probabilityOf(row) ?? -1, text: (row) => `${promptOf(row)}\n${row.text}`, ...GROUPS };
     const words = find.toLowerCase().trim();
     const kept = ranked.filter((row) => FILTERS[filter](row) && (!words || searched(row).includes(words)));
     const found = sortedBy(kept, keys[order.key]);
@@ -162,11 +162,11 @@ export function File({ rows, setRows, calibrator, by, unscored = [], first = FIR
       <button onClick=${() => { setOrder({ key, down: active && !order.down }); setCurrent(0); }}>${text}${active ? (order.down ? "\u00a0▼" : "\u00a0▲") : ""}</button>
     </th>`;
   };
-  const labelled = rows.filter((row) => row.label !== null).length;
+  const labeled = rows.filter((row) => row.label !== null).length;
   const orders = ["place", "random", ...(rows.some((row) => row.path) ? ["field", "document"] : [])];
   const group = GROUPS[order.key];
   const selected = sorted[current];
-  const detail = selected && html`<${Detail} ...${{ row: selected, label, promised: Boolean(calibrator?.promise) }} />`;
+  const detail = selected && html`<${Detail} ...${{ row: selected, label, guaranteed: Boolean(calibrator?.guarantee) }} />`;
   if (!rows.length) return html`<${Choose} label=${S.drop} onFile=${open} />${problem && html`<p role="alert" class="card">${problem}</p>`}`;
   return html`${problem && html`<p role="alert" class="card">${problem}</p>`}
     <${Cut} ...${{ ranked, check, setCheck, calibrator }} />
@@ -187,11 +187,11 @@ export function File({ rows, setRows, calibrator, by, unscored = [], first = FIR
           <table>
             <caption>${counted(rows.length, by)}</caption>
             <thead><tr>
-              ${header("place", S.columns.place, true)}${chance && header("chance", S.columns.chance, true)}${header("text", about)}
+              ${header("place", S.columns.place, true)}${probability_correct && header("probability_correct", S.columns.probability_correct, true)}${header("text", about)}
               <th scope="col">${S.columns.label}</th>
             </tr></thead>
             <tbody ref=${list}>
-              ${visible.map((row, i) => html`${group && (i === 0 || group(row) !== group(visible[i - 1])) && html`<tr class="group"><th scope="rowgroup" colspan=${chance ? 4 : 3} dir="auto">${group(row)}</th></tr>`}<${Row} ...${{ row, chance, why: row.place <= check, selected: start + i === current, select: () => setCurrent(start + i), detail: start + i === current && !wide && detail }} />`)}
+              ${visible.map((row, i) => html`${group && (i === 0 || group(row) !== group(visible[i - 1])) && html`<tr class="group"><th scope="rowgroup" colspan=${probability_correct ? 4 : 3} dir="auto">${group(row)}</th></tr>`}<${Row} ...${{ row, probability_correct, why: row.place <= check, selected: start + i === current, select: () => setCurrent(start + i), detail: start + i === current && !wide && detail }} />`)}
             </tbody>
           </table>
         </div>
@@ -199,15 +199,15 @@ export function File({ rows, setRows, calibrator, by, unscored = [], first = FIR
       </div>
       ${wide && html`<div class="beside-list">${detail}</div>`}
     </div>
-    <${Legend} ranks=${!chance} />
+    <${Legend} ranks=${!probability_correct} />
     ${unscored.length > 0 && html`<details><summary>${S.unscored(unscored.length)}</summary>
       <ul>${unscored.map(([where, reason]) => html`<li><strong dir="auto">${where}</strong>: <span dir="auto">${reason}</span></li>`)}</ul>
     </details>`}
     <div class="row">
-      <button disabled=${labelled === 0} onClick=${() => save("labeled.jsonl", ranked.filter((row) => row.label !== null).map(line))}>${S.exportLabels}</button>
+      <button disabled=${labeled === 0} onClick=${() => save("labeled.jsonl", ranked.filter((row) => row.label !== null).map(line))}>${S.exportLabels}</button>
       <button onClick=${() => save("accepted.jsonl", ranked.slice(check).map(line))}>${S.exportAccepted}</button>
       <button onClick=${() => save("rest.jsonl", ranked.slice(0, check).map(line))}>${S.exportRest}</button>
     </div>
-    ${labelled > 0 && html`<p class="note">${S.labelsNext(labelled)}</p>`}
+    ${labeled > 0 && html`<p class="note">${S.labelsNext(labeled)}</p>`}
     <details><summary>${S.another}</summary><${Choose} label=${S.drop} onFile=${open} /></details>`;
 }

@@ -3,7 +3,7 @@ import { html } from "./preact.js";
 import { S } from "./strings.js";
 
 export const PAGE_ROWS = 50;
-const FEW_LABELS = 100; // below this a chance is shown in tenths
+const FEW_LABELS = 100; // below this a probability is shown in tenths
 const WEAK = 0.5;
 const SOME = 0.85;
 
@@ -14,15 +14,15 @@ export const shown = (value) => {
   return value.toFixed(3);
 };
 export const level = (confidence) => (confidence < WEAK ? "weak" : confidence < SOME ? "some" : "");
-export const calibrationOf = (block) => block?.calibration ?? (block?.chance === undefined ? null : block);
-export const chanceOf = (block) => calibrationOf(block)?.chance ?? null;
+export const calibrationOf = (block) => block?.calibration ?? (block?.probability_correct === undefined ? null : block);
+export const probabilityOf = (block) => calibrationOf(block)?.probability_correct ?? null;
 
-// A chance with its bounds, with no more digits than its labels support.
-export function chanceText(block) {
+// A probability with its bounds, with no more digits than its labels support.
+export function probabilityText(block) {
   const found = calibrationOf(block);
-  if (!found || found.chance === null || found.chance === undefined) return "–";
-  if (!(found.n_labels >= FEW_LABELS)) return S.tenths(found.chance);
-  return S.percent(found.chance) + (found.chance_lower === undefined ? "" : S.range(found.chance_lower, found.chance_upper));
+  if (!found || found.probability_correct === null || found.probability_correct === undefined) return "–";
+  if (!(found.n_labels >= FEW_LABELS)) return S.tenths(found.probability_correct);
+  return S.percent(found.probability_correct) + (found.probability_correct_lower === undefined ? "" : S.range(found.probability_correct_lower, found.probability_correct_upper));
 }
 
 export function save(name, lines) {
@@ -54,7 +54,7 @@ export const riskOf = (row) => {
   if (typeof row.risk === "number") return row.risk;
   const confidence = confidenceOf(row);
   if (confidence !== undefined && confidence !== null) return -confidence;
-  return -(row.log_score ?? (row.uncertainty >= 1 ? -Infinity : Math.log1p(-row.uncertainty)));
+  return -(row.log_confidence ?? (row.uncertainty >= 1 ? -Infinity : Math.log1p(-row.uncertainty)));
 };
 
 // Doubtful stretches as `semtoken check` writes them, in the form of parts.
@@ -87,10 +87,10 @@ export function parseLines(text) {
 
 // ---- parts of every view --------------------------------------------------------------------------------------------
 
-// On a narrow screen the bounds go below the chance.
-export const Chance = ({ row }) => {
-  const [chance, ...bounds] = chanceText(row).split(/(?= \()/);
-  return html`${chance}${bounds.map((one) => html`<span class="range">${one}</span>`)}`;
+// On a narrow screen the bounds go below the probability.
+export const Probability = ({ row }) => {
+  const [probability_correct, ...bounds] = probabilityText(row).split(/(?= \()/);
+  return html`${probability_correct}${bounds.map((one) => html`<span class="range">${one}</span>`)}`;
 };
 
 export const Pages = ({ page, setPage, count }) => {

@@ -2,7 +2,7 @@
 import { some } from "./strings.js";
 
 export const REVIEW = {
-  promise: "The guarantee",
+  guarantee: "The guarantee",
   name: "Your name",
   token: "Token of the server",
   begin: "Label answers",

@@ -33,10 +33,10 @@ async function asked(path, token, body) {
   return found;
 }
 
-function Promised({ report }) {
+function Guaranteed({ report }) {
   if (!report) return null;
-  return html`<section class="card" aria-label=${REVIEW.promise}>
-    <p class=${`promise ${report.state}`} role="status">${report.sentence}</p>
+  return html`<section class="card" aria-label=${REVIEW.guarantee}>
+    <p class=${`guarantee ${report.state}`} role="status">${report.sentence}</p>
     ${report.moved_sentence && html`<p class="note">${report.moved_sentence}</p>`}
     ${report.states_sentence && html`<p class="note">${report.states_sentence}</p>`}
   </section>`;
@@ -104,7 +104,7 @@ export function Review() {
     load(which);
   };
   return html`<div class="review" onKeyDown=${onKey}>
-    <${Promised} report=${report} />
+    <${Guaranteed} report=${report} />
     ${problem && html`<p role="alert" class="card">${problem}</p>`}
     <form class="row" onSubmit=${begin}>
       <label>${REVIEW.name} <input value=${name} maxlength="100" required autocomplete="name" onInput=${(event) => { setName(event.target.value); setFacts(null); }} /></label>

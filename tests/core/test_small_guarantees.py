@@ -1,4 +1,4 @@
-"""What each option and each field of a part promises, at the places where one more or one less would show."""
+"""What each option and each field of a part guarantees, at the places where one more or one less would show."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from semtoken.core.parts.newness import new_phrases
 from semtoken.core.parts.part import Budget, Parts
 from semtoken.core.parts.prose import phrases
 from semtoken.core.scored_token import Flag
-from semtoken.errors import InvalidInput, OverBudget
+from semtoken.errors import BudgetExceededError, InvalidInputError
 from tests.core.answers import answer_of
 
 
@@ -35,17 +35,17 @@ def test_a_million_steps_and_fifty_for_each_character(text: str, steps: int) -> 
     budget = Budget(text)
     budget.spend(steps - 1)
     budget.spend()
-    with pytest.raises(OverBudget, match="too many"):
+    with pytest.raises(BudgetExceededError, match="too many"):
         budget.spend()
 
 
 def test_the_least_limits_are_nothing_at_all() -> None:
     Budget("", max_characters=0, max_seconds=0)
     assert parts_of(letters("x"), "number", max_parts=0) == []
-    with pytest.raises(OverBudget, match="more than 0 parts"):
+    with pytest.raises(BudgetExceededError, match="more than 0 parts"):
         parts_of(letters("1"), "number", max_parts=0)
     for limits in ({"max_characters": -1}, {"max_seconds": -0.05}):
-        with pytest.raises(InvalidInput, match="'max_"):
+        with pytest.raises(InvalidInputError, match="'max_"):
             Budget("", **limits)
 
 
@@ -151,7 +151,7 @@ def test_a_schema_is_followed_over_fifteen_references(references: int) -> None:
     if references == 15:
         assert subschema(schema, "") == {"const": 1}
     else:
-        with pytest.raises(InvalidInput, match="in a circle"):
+        with pytest.raises(InvalidInputError, match="in a circle"):
             subschema(schema, "")
 
 
@@ -226,9 +226,9 @@ def test_tokens_without_text_belong_to_no_part_and_a_value_ends_at_the_first_tok
 
 
 def test_an_option_that_is_no_text_is_named() -> None:
-    with pytest.raises(InvalidInput, match="'language'"):
+    with pytest.raises(InvalidInputError, match="'language'"):
         parts_of(letters("a"), "sentence", language=3)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match=r"range -1\.\.1"):
+    with pytest.raises(InvalidInputError, match=r"range -1\.\.1"):
         parts_of(letters("abc"), lambda _: [(-1, 1)])
 
 

@@ -1,4 +1,4 @@
-"""`STC`: a model of any backend whose answers come with an uncertainty, from the one generation made anyway."""
+"""`ScoredModel`: a model of any backend whose answers come with an uncertainty, from the one generation made anyway."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from semtoken.choices import BackendName, Equality, Preset, Reading
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core import Scorer, ScoringRules, scorer_for
-from semtoken.core.results import Answers, ScoredResponse
+from semtoken.core.results import Answers, ScoredAnswer
 from semtoken.core.results.generation import DEPTH
 from semtoken.core.rules import as_rules
 from semtoken.core.scorer import as_clusters
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees import Calibrator, Fingerprint, Threshold
 from semtoken.guarantees.apply import origin_of, with_decision
 from semtoken.guarantees.fingerprint import require_clusters
@@ -34,13 +34,13 @@ from semtoken.support.inputs import flag, instance, listed, real, text, whole
 if TYPE_CHECKING:
     from semtoken.models.probing import Dispute
 
-OnResult = Callable[[int, ScoredResponse], None]
+OnResult = Callable[[int, ScoredAnswer], None]
 
 MOST_SAMPLES = 10_000
 """Most answers to one prompt in one call: more would be a slip, and would fill the memory before the first is there."""
 
 
-class STC:
+class ScoredModel:
     """A model whose answers come with an uncertainty, from the one generation made anyway.
 
     The method is Semantic Token Clustering (Cao et al., EACL 2026): S = 1 - prod_i p(tokens that agree with token i).
@@ -61,18 +61,18 @@ class STC:
         Further methods of one pass (`semtoken.methods.METHODS`), such as `["mean_new_word", "trace"]`: each answer gets
         their scores. What they read is recorded in the same pass, a few numbers for each token.
     calibrator
-        A `Calibrator`, or a directory that holds one: every answer gets its chance of being right.
+        A `Calibrator`, or a directory that holds one: every answer gets its probability of being right.
     threshold
         A `Threshold`, instead of the calibrator's: every answer gets a decision.
     states
-        Whether to keep the hidden state at the end of every answer (`ScoredResponse.state`), to train on. True: of
+        Whether to keep the hidden state at the end of every answer (`ScoredAnswer.state`), to train on. True: of
         the layer at .65 of the depth; a number in (0, 1]: of the layer at that depth. Only transformers gives states.
     progress
         Called with the progress of clustering; see `semtoken.clustering.progress.Progress`.
 
     Raises
     ------
-    CalibratorMismatch
+    CalibratorMismatchError
         The calibrator or the threshold belongs to other rules or clusters. Where clusters are yet to be made, the first
         answer shows it.
     ModelError
@@ -104,14 +104,14 @@ class STC:
         if threshold is not None:
             instance(threshold, Threshold, "threshold")
         self.threshold = threshold or (self.calibrator.threshold if self.calibrator is not None else None)
-        labelled_by = (fitted.fingerprint.method for fitted in (self.calibrator, self.threshold) if fitted is not None)
+        labeled_by = (fitted.fingerprint.method for fitted in (self.calibrator, self.threshold) if fitted is not None)
         # the headline is always there
-        known = (method for method in labelled_by if method not in (None, HEADLINE))
+        known = (method for method in labeled_by if method not in (None, HEADLINE))
         self.methods = require_one_pass([*methods, *known])
         self.depth: float | None = None if states is False else DEPTH if states is True else real(states, "states")
         """Depth of the layer whose states are read, in (0, 1]; None where no states are read."""
         if self.depth is not None and not 0 < self.depth <= 1:
-            raise InvalidInput(f"states must be True or a depth in (0, 1]. Got {states!r} instead.")
+            raise InvalidInputError(f"states must be True or a depth in (0, 1]. Got {states!r} instead.")
         require_readings(self.backend, [MethodScores(self.methods, self.depth)])
         self._name: str | None = None
         self._given = clusters is not None
@@ -153,7 +153,7 @@ class STC:
         states: bool | float = False,
         progress: Callable[..., None] | None = None,
         **options: Any,
-    ) -> STC:
+    ) -> ScoredModel:
         """Load a model and its tokenizer.
 
         Parameters
@@ -167,7 +167,7 @@ class STC:
         dtype
             Precision of the weights; "auto" is that of the checkpoint.
         clusters, preset, equality, methods, calibrator, threshold, states, progress
-            As for `STC`.
+            As for `ScoredModel`.
         revision, trust_remote_code
             As in transformers.
         **options
@@ -176,7 +176,7 @@ class STC:
 
         Raises
         ------
-        InvalidInput
+        InvalidInputError
             An option that the engine does not know. Nothing was loaded.
         ModelError
             There is no such model or device, or the model cannot be loaded.
@@ -257,7 +257,7 @@ class STC:
         stop_above_product: Threshold | float | None = None,
         on_result: OnResult | None = None,
         **generation_kwargs: Any,
-    ) -> list[ScoredResponse]:
+    ) -> list[ScoredAnswer]:
         """Generate one answer for each prompt, and score it in the same pass.
 
         Parameters
@@ -273,10 +273,10 @@ class STC:
         stop_strings
             Texts that end an answer once one of them is complete. The token that completes it belongs to the answer.
         stop_above_product
-            A threshold that was fitted with `by="stc"`, or -log_score in nats: end an answer once its own can only be
-            above, since it would be rejected anyway. It carries the flag `stopped_early`. The product over the tokens
-            is the one number whose running bound never falls again; a threshold of the headline or of another method
-            is refused. Engines that return whole answers ignore it.
+            A threshold that was fitted with `score="stc"`, or -log_confidence in nats: end an answer once its own can
+            only be above, since it would be rejected anyway. It carries the flag `stopped_early`. The product over the
+            tokens is the one number whose running bound never falls again; a threshold of the headline or of another
+            method is refused. Engines that return whole answers ignore it.
         on_result
             Called with (number of the answer, answer), in this order, as soon as it is there.
         **generation_kwargs
@@ -286,12 +286,12 @@ class STC:
 
         Returns
         -------
-        list of ScoredResponse
+        list of ScoredAnswer
             In the order of the prompts; with `num_return_sequences=k`, k in a row for each.
 
         Raises
         ------
-        InvalidInput
+        InvalidInputError
             An empty prompt, chat messages without a template, or no room for an answer.
         BackendError
             Beam search or assisted decoding was asked for.
@@ -311,7 +311,7 @@ class STC:
         batch_size: int = 8,
         on_result: OnResult | None = None,
         **reading_kwargs: Any,
-    ) -> list[ScoredResponse]:
+    ) -> list[ScoredAnswer]:
         """Score existing text in one teacher-forced pass for each response.
 
         Parameters
@@ -330,12 +330,12 @@ class STC:
 
         Returns
         -------
-        list of ScoredResponse
+        list of ScoredAnswer
             In the order of the prompts. An empty response has uncertainty 1.
 
         Raises
         ------
-        InvalidInput
+        InvalidInputError
             Numbers of prompts and responses differ, or one of them cannot be used.
         """
         batch_size, asked = whole(batch_size, "batch_size", low=1), as_prompts(prompts)
@@ -346,7 +346,7 @@ class STC:
         )
         return results.found
 
-    def disputed(self, prompt: Prompt, answer: ScoredResponse, **options: Any) -> list[Dispute]:
+    def disputed(self, prompt: Prompt, answer: ScoredAnswer, **options: Any) -> list[Dispute]:
         """The steps at which this model might have answered something else; see `semtoken.models.probing.disputed`."""
         from semtoken.models.probing import disputed
 
@@ -376,12 +376,12 @@ class STC:
 
         Returns
         -------
-        list of AnsweredQuestion, or dict by name
+        list of Answer, or dict by name
             As `questions`.
 
         Raises
         ------
-        InvalidInput
+        InvalidInputError
             A question cannot be read as one, or the prompts are longer than the model reads.
         """
         from semtoken.decisions import ReadingOptions, decide_about
@@ -400,7 +400,7 @@ class STC:
         max_new_tokens, batch_size = whole(max_new_tokens, "max_new_tokens"), whole(batch_size, "batch_size")
         stops = [stop_strings] if isinstance(stop_strings, str) else listed(stop_strings, "stop_strings")
         if max_new_tokens < 1 or batch_size < 1:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"max_new_tokens and batch_size must be positive, got {max_new_tokens} and {batch_size}."
             )
         own = dict(options)
@@ -430,8 +430,8 @@ class STC:
         completion: Completion,
         question: str | None = None,
         prompt: Prompt = "",
-    ) -> ScoredResponse:
-        """The score of a complete answer, with its chance and its decision where there is a calibrator."""
+    ) -> ScoredAnswer:
+        """The score of a complete answer, with its probability and its decision where there is a calibrator."""
         return self.results(scores, {answer: completion}, {answer: question}, {answer: prompt})[0]
 
     def results(
@@ -440,7 +440,7 @@ class STC:
         completions: Mapping[int, Completion],
         questions: Mapping[int, str | None] = MappingProxyType({}),
         prompts: Mapping[int, Prompt] = MappingProxyType({}),
-    ) -> list[ScoredResponse]:
+    ) -> list[ScoredAnswer]:
         """The scores of several answers, whose completions, questions and prompts are given by their numbers."""
         lengths = {answer: len(completion.token_ids) for answer, completion in completions.items()}
         scored = zip(scores.results(lengths, self.backend.distribution), completions.items(), strict=True)
@@ -458,7 +458,7 @@ class STC:
         origin = Fingerprint(**origin_of(self.model, self._name))
         return [with_decision(result, self.calibrator, self.threshold, origin) for result in responses]
 
-    def _with_origin_of_state(self, answer: ScoredResponse, prompt: Prompt) -> ScoredResponse:
+    def _with_origin_of_state(self, answer: ScoredAnswer, prompt: Prompt) -> ScoredAnswer:
         """An answer whose hidden state says of which model and prompt it is."""
         if answer.state is None:
             return answer
@@ -484,13 +484,15 @@ class _InOrder(Observer):
 
     reads = frozenset()
 
-    def __init__(self, stc: STC, scores: AnswerScores, on_result: OnResult | None, prompts: Sequence[Prompt]) -> None:
+    def __init__(
+        self, stc: ScoredModel, scores: AnswerScores, on_result: OnResult | None, prompts: Sequence[Prompt]
+    ) -> None:
         self.found = Answers()
         self._prompts = prompts
         self._stc = stc
         self._scores = scores
         self._on_result = on_result
-        self._waiting: dict[int, ScoredResponse] = {}
+        self._waiting: dict[int, ScoredAnswer] = {}
 
     def finish(self, answer: int, completion: Completion) -> None:
         """Score a complete answer, and report it once all answers before it have been reported."""
@@ -513,7 +515,7 @@ def load_clusters(clusters: TokenClusters | str | Path, backend: Backend) -> Tok
 def _as_backend(model: Any, tokenizer: Any) -> Backend:
     if isinstance(model, Backend):
         if tokenizer is not None:
-            raise InvalidInput("A backend brings its own tokenizer; leave the tokenizer out.")
+            raise InvalidInputError("A backend brings its own tokenizer; leave the tokenizer out.")
         return model
     from semtoken.models.transformers.model import TransformersBackend
 

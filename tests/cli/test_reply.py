@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from semtoken import score_payload
+from semtoken import score_reply
 from tests.cli.conftest import RunCommand, assert_told, read_lines
 from tests.replies.recorded import recording
 
@@ -28,10 +28,10 @@ def test_lines_of_replies(semtoken: RunCommand, saved: Path) -> None:
     assert result.exit_code == 0, result.output
     lines = read_lines(result.stdout)
     assert [line["rank"] for line in lines] == [1, 2, 3, 4] and len({line["where"] for line in lines}) == 3
-    [expected] = score_payload(recording("vllm-chat").reply, "almanac")
+    [expected] = score_reply(recording("vllm-chat").reply, "almanac")
     [line] = [line for line in lines if line["where"].endswith(":1")]
     assert line["uncertainty"] == expected.uncertainty
-    assert line["uncertainty_bounds"] == list(expected.uncertainty_bounds)
+    assert line["sequence_uncertainty_interval"] == list(expected.sequence_uncertainty_interval)
 
 
 def test_what_the_numbers_are_is_what_the_user_says_and_a_calibrator_of_others_is_refused(
@@ -90,7 +90,7 @@ def test_one_number_of_a_sentence_is_shown(semtoken: RunCommand) -> None:
     """Beside a confidence of 0.96 an uncertainty of 0.86 would confuse."""
     shown = semtoken("check", Path(__file__).parents[2] / "examples" / "replies" / "norway.json").stdout
     assert "confidence 0.96 (0.96 to 0.99)" in shown and "0.860" not in shown
-    assert shown.count("Confidence ranks answers; it is not a chance of being right.") == 1
+    assert shown.count("Confidence ranks answers; it is not a probability of being right.") == 1
 
 
 def test_a_saved_stream_from_stdin(semtoken: RunCommand) -> None:

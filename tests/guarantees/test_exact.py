@@ -1,4 +1,4 @@
-"""The arithmetic of the promises against counting by brute force, in exact fractions where it is small."""
+"""The arithmetic of the guarantees against counting by brute force, in exact fractions where it is small."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semtoken.errors import InvalidInput
-from semtoken.guarantees import promises
+from semtoken.errors import InvalidInputError
+from semtoken.guarantees import exact
 
 
 def cdf(wrong: int, n: int, alpha: float) -> float:
@@ -21,64 +21,64 @@ def cdf(wrong: int, n: int, alpha: float) -> float:
 
 @pytest.mark.parametrize(("alpha", "delta"), [(0.1, 0.1), (0.3, 0.05), (0.02, 0.2)])
 def test_labels_needed_and_bounds_are_those_of_the_binomial_sum(alpha: float, delta: float) -> None:
-    needed = [promises.labels_needed(wrong, alpha, delta) for wrong in range(8)]
+    needed = [exact.labels_needed(wrong, alpha, delta) for wrong in range(8)]
     assert needed == [next(n for n in range(w, 1000) if cdf(w, n, alpha) <= delta) for w in range(8)]
     for wrong, n in ((0, 5), (3, 40), (7, 90)):
-        assert promises.binomial_p_value(wrong, n, alpha) == pytest.approx(cdf(wrong, n, alpha), rel=1e-9)
-        bound = promises.upper_error_bound(wrong, n, delta)
-        assert promises.binomial_p_value(wrong, n, bound) == pytest.approx(delta, rel=1e-6)
-    assert promises.binomial_p_value(0, 0, alpha) == promises.upper_error_bound(5, 5, delta) == 1.0
+        assert exact.binomial_p_value(wrong, n, alpha) == pytest.approx(cdf(wrong, n, alpha), rel=1e-9)
+        bound = exact.upper_error_bound(wrong, n, delta)
+        assert exact.binomial_p_value(wrong, n, bound) == pytest.approx(delta, rel=1e-6)
+    assert exact.binomial_p_value(0, 0, alpha) == exact.upper_error_bound(5, 5, delta) == 1.0
     for n in (100, 700, 3000):
-        most = max(w for w in range(300) if w == 0 or promises.labels_needed(w, alpha, delta) <= 0.3 * n)
-        share = min(1.0, 1.1 * promises.labels_needed(most, alpha, delta) / n)
-        assert promises.starting_share(n, alpha, delta) == pytest.approx(share, rel=1e-12)
+        most = max(w for w in range(300) if w == 0 or exact.labels_needed(w, alpha, delta) <= 0.3 * n)
+        share = min(1.0, 1.1 * exact.labels_needed(most, alpha, delta) / n)
+        assert exact.starting_share(n, alpha, delta) == pytest.approx(share, rel=1e-12)
 
 
 def test_shares_and_thresholds_of_the_sequence_by_hand() -> None:
-    shares = promises.shares_of_coverage(0.4)
+    shares = exact.shares_of_coverage(0.4)
     assert shares == pytest.approx([0.4 + 0.02 * k for k in range(31)])
     uncertainty = np.array([0.5, 0.1, 0.3, 0.2, 0.3, 0.9, 0.4, 0.8, 0.7, 0.6])
     # 40% of 10: the fourth smallest, which is 0.3; 44% is the fourth, 46% the fifth, also 0.3; 100% is everything.
-    placed = promises.own_thresholds(uncertainty, shares.tolist())
+    placed = exact.own_thresholds(uncertainty, shares.tolist())
     assert list(dict.fromkeys(placed)) == [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, math.inf] and len(placed) == 31
-    assert promises.own_thresholds(uncertainty, [0.01, 0.95]) == [0.1, math.inf]
-    plan = promises.FixedSequences((0.1, 0.2, 0.3, 1.0), (0.25, 0.0, 0.5, 0.25))
+    assert exact.own_thresholds(uncertainty, [0.01, 0.95]) == [0.1, math.inf]
+    plan = exact.FixedSequences((0.1, 0.2, 0.3, 1.0), (0.25, 0.0, 0.5, 0.25))
     assert plan.placed([0.2, 0.3, 0.3, math.inf]) == ([0.2, 0.3, math.inf], [0.25, 0.5, 0.25])
     correct = np.array([1, 1, 1, 1, 0, 0, 1, 0, 1, 1])
-    kept, tests = promises.fixed_sequence(uncertainty, correct, [0.2, 0.3, 0.8, 0.9], 0.5, 0.35)
+    kept, tests = exact.fixed_sequence(uncertainty, correct, [0.2, 0.3, 0.8, 0.9], 0.5, 0.35)
     counted = [
-        promises.Test(0.2, 2, 0, 0.25),
-        promises.Test(0.3, 4, 1, 0.3125),
-        promises.Test(0.8, 9, 2, 46 / 512),
-        promises.Test(0.9, 10, 3, 176 / 1024),
+        exact.Test(0.2, 2, 0, 0.25),
+        exact.Test(0.3, 4, 1, 0.3125),
+        exact.Test(0.8, 9, 2, 46 / 512),
+        exact.Test(0.9, 10, 3, 176 / 1024),
     ]
     assert kept == 0.9 and [vars(one) for one in tests] == [pytest.approx(vars(one)) for one in counted]
-    kept, tests = promises.fixed_sequence(uncertainty, correct, [0.2, 0.3, 0.8, 0.9], 0.5, 0.3)
+    kept, tests = exact.fixed_sequence(uncertainty, correct, [0.2, 0.3, 0.8, 0.9], 0.5, 0.3)
     assert kept == 0.2 and len(tests) == 2
 
 
-def test_promises_on_average_are_the_loosest_that_their_counts_allow() -> None:
+def test_guarantees_on_average_are_the_loosest_that_their_counts_allow() -> None:
     generator = np.random.default_rng(0)
     for _ in range(200):
         n, alpha = int(generator.integers(3, 40)), float(generator.choice([0.05, 0.1, 0.25, 0.5]))
         uncertainty, correct = generator.integers(1, 12, n) / 10, generator.integers(0, 2, n)
         allowed = [t for t in uncertainty if ((uncertainty <= t) & (correct == 0)).sum() + 1 <= alpha * (n + 1) + 1e-9]
-        assert promises.joint_risk(uncertainty, correct, alpha) == (max(allowed) if allowed else None)
+        assert exact.joint_risk(uncertainty, correct, alpha) == (max(allowed) if allowed else None)
         wrong = sorted(uncertainty[correct == 0])
         rank = math.floor(Fraction(str(alpha)) * (len(wrong) + 1))
         threshold = None if not rank else math.inf if rank > len(wrong) else wrong[rank - 1]
-        assert promises.wrong_answers_caught(uncertainty, correct, alpha) == (threshold, len(wrong), rank)
+        assert exact.wrong_answers_caught(uncertainty, correct, alpha) == (threshold, len(wrong), rank)
         new = generator.integers(1, 12, 15) / 10
         p_values = [(1 + sum(w <= u for w in wrong)) / (n + 1) for u in new]
         cut = max((p for p in p_values if p * 15 <= alpha * sum(q <= p for q in p_values) + 1e-9), default=-1.0)
-        found, chosen = promises.batch_selection(uncertainty, correct, new, alpha)
+        found, chosen = exact.batch_selection(uncertainty, correct, new, alpha)
         assert found == pytest.approx(p_values) and chosen == [i for i, p in enumerate(p_values) if p <= cut]
 
 
 def test_a_forecast_counts_sets_drawn_from_the_labels() -> None:
     generator = np.random.default_rng(0)
     uncertainty, correct = generator.exponential(1, 60), np.append(np.ones(52), np.zeros(8))
-    told, counts = promises.forecast(uncertainty, correct, 0.2, 0.1, start=0.3, seed=3), []
+    told, counts = exact.forecast(uncertainty, correct, 0.2, 0.1, start=0.3, seed=3), []
     draws = np.random.default_rng(3)
     for n in (60, 120, 240, 600):
         came = 0
@@ -93,7 +93,7 @@ def test_a_forecast_counts_sets_drawn_from_the_labels() -> None:
         zip(counts, (60, 120, 240, 600), strict=True)
     )
     assert "Of 100 sets" in told and "at most 20% wrong" in told and len(set(counts)) == 4
-    assert "Of 100 sets of labels drawn from these" in promises.forecast(uncertainty[:5], correct[:5], 0.2, 0.1)
+    assert "Of 100 sets of labels drawn from these" in exact.forecast(uncertainty[:5], correct[:5], 0.2, 0.1)
 
 
 def test_a_sequence_with_several_starts_spends_delta_once() -> None:
@@ -101,37 +101,37 @@ def test_a_sequence_with_several_starts_spends_delta_once() -> None:
     uncertainty, correct = np.arange(1.0, 9.0), np.array([1, 1, 0, 0, 1, 1, 1, 1])
     grid, half = [2.0, 4.0, 5.0, 8.0], 0.5
     p = {2.0: 0.25, 4.0: 11 / 16, 5.0: 0.5, 8.0: 37 / 256}  # P(Bin(m, 1/2) <= wrong)
-    kept, tests = promises.fixed_sequence(uncertainty, correct, grid, half, 0.4, [0.7, 0.0, 0.0, 0.3])
+    kept, tests = exact.fixed_sequence(uncertainty, correct, grid, half, 0.4, [0.7, 0.0, 0.0, 0.3])
     assert [test.threshold for test in tests] == [2.0, 4.0, 8.0] and kept == 2.0  # 0.25 <= 0.28; 0.14 > 0.12
     assert [test.p_value for test in tests] == pytest.approx([p[2.0], p[4.0], p[8.0]])
-    kept, tests = promises.fixed_sequence(uncertainty, correct, grid, half, 0.6, [0.7, 0.0, 0.0, 0.3])
+    kept, tests = exact.fixed_sequence(uncertainty, correct, grid, half, 0.6, [0.7, 0.0, 0.0, 0.3])
     assert kept == 8.0 and len(tests) == 3  # 0.14 <= 0.18, though a stricter threshold failed
-    kept, tests = promises.fixed_sequence(uncertainty, correct, [2.0, 8.0], half, 0.4, [0.7, 0.3])
+    kept, tests = exact.fixed_sequence(uncertainty, correct, [2.0, 8.0], half, 0.4, [0.7, 0.3])
     assert kept == 8.0  # 0.4 after the first has passed
 
 
 @pytest.mark.parametrize(("n", "alpha", "delta"), [(22, 0.1, 0.1), (60, 0.1, 0.1), (199, 0.05, 0.2), (1000, 0.3, 0.01)])
 def test_the_wrong_answers_that_may_pass_are_counted_by_the_binomial_sum(n: int, alpha: float, delta: float) -> None:
-    k = promises.most_wrong(n, alpha, delta)
+    k = exact.most_wrong(n, alpha, delta)
     assert cdf(k, n, alpha) <= delta < cdf(k + 1, n, alpha)
-    assert promises.most_wrong(21, 0.1, 0.1) == -1 and promises.most_wrong(9, 0.1, None) == 0
+    assert exact.most_wrong(21, 0.1, 0.1) == -1 and exact.most_wrong(9, 0.1, None) == 0
 
 
 def test_labels_that_are_missing_are_counted() -> None:
-    assert promises.shortage(22, 0.1, 0.1) == ""
-    told = promises.shortage(21, 0.1, 0.1)
-    assert "at least 22 labelled answers; you have 21" in told and "confidence 90%" in told and "most 10% wrong" in told
+    assert exact.shortage(22, 0.1, 0.1) == ""
+    told = exact.shortage(21, 0.1, 0.1)
+    assert "at least 22 labeled answers; you have 21" in told and "confidence 90%" in told and "most 10% wrong" in told
     for level in (0.0, 1.0, 0.5e-12):
-        with pytest.raises(InvalidInput, match="between 0 and 1"):
-            promises.check_level(level, "alpha")
-    assert promises.check_level(1e-12, "alpha") == 1e-12
-    assert (promises.percent(0.1), promises.percent(0.12345)) == ("10%", "12.35%")
+        with pytest.raises(InvalidInputError, match="between 0 and 1"):
+            exact.check_level(level, "alpha")
+    assert exact.check_level(1e-12, "alpha") == 1e-12
+    assert (exact.percent(0.1), exact.percent(0.12345)) == ("10%", "12.35%")
 
 
 def test_an_order_of_labels_visits_ranks_as_van_der_corput_does() -> None:
     """0, 1/2, 1/4, 3/4, 1/8, 5/8, ... from a random start, each rank once."""
     scores = [0.1, 0.9, 0.5, 0.3, 0.7]
-    order = promises.label_order(scores, seed=4)
+    order = exact.label_order(scores, seed=4)
     shift = np.random.default_rng(4).random()
     places = [0, 1 / 2, 1 / 4, 3 / 4, 1 / 8, 5 / 8, 3 / 8, 7 / 8, 1 / 16, 9 / 16, 5 / 16, 13 / 16, 3 / 16, 11 / 16]
     ranks = list(dict.fromkeys(int((place + shift) % 1 * 5) for place in places))
@@ -140,4 +140,4 @@ def test_an_order_of_labels_visits_ranks_as_van_der_corput_does() -> None:
 
 @pytest.mark.parametrize(("n", "comes"), [(21, False), (22, True), (37, True)])
 def test_a_drawn_set_of_right_answers_passes_from_22_on(n: int, comes: bool) -> None:
-    assert promises.comes(np.arange(n) / n, np.ones(n), 0.1, 0.1) == comes
+    assert exact.comes(np.arange(n) / n, np.ones(n), 0.1, 0.1) == comes

@@ -1,9 +1,9 @@
 """From uncertainties to decisions: for every method how wrong answers thin out if fewer are given, and what chances of
 being right its order yields.
 
-Methods have units of their own, so they are compared by what their order is worth. The chances of a method come from
-beta calibration of its ranks, cross-fitted: the answers are dealt into ten folds, and each gets its chance from a
-calibrator that was fitted on the other nine. The ranks are those among all answers; labels play no part in them.
+Methods have units of their own, so they are compared by what their order is worth. The probabilities of a method come
+from beta calibration of its ranks, cross-fitted: the answers are dealt into ten folds, and each gets its probability
+from a calibrator that was fitted on the other nine. The ranks are those among all answers; labels play no part in them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from semtoken.bench.report.table import (
 )
 from semtoken.bench.results import Cell
 from semtoken.guarantees.calibrator import cross_validated
-from semtoken.guarantees.labels import FEWEST_LABELS, FEWEST_OF_EITHER, LabelledScores
+from semtoken.guarantees.labels import FEWEST_LABELS, FEWEST_OF_EITHER, LabeledScores
 from semtoken.guarantees.measures import Interval, Report, calibration_error, reliability, report
 from semtoken.methods.metrics import (
     Estimate,
@@ -64,7 +64,9 @@ STATED: Mapping[str, Callable[[FloatArray], FloatArray]] = {
 
 @dataclass(frozen=True, eq=False)
 class MethodChances:
-    """The risk of answering by one method on one model and data set, and the chances of being right that it gives."""
+    """The risk of answering by one method on one model and data set, and the probabilities of being right that it
+    gives.
+    """
 
     name: str
     curve: SelectiveRisk
@@ -72,11 +74,12 @@ class MethodChances:
     """Area under the curve; lower is better."""
     minus_reference: PairedTest | None
     """The method's area minus that of the reference. None for the reference itself, and in a cell that lacks it."""
-    chances: FloatArray | None
-    """[N] cross-fitted chance of being right, NaN where there is no verdict; None with too few labels."""
+    probabilities: FloatArray | None
+    """[N] cross-fitted probability of being right, NaN where there is no verdict; None with too few labels."""
     report: Report | None
     stated_error: float
-    """Calibration error (ECE) of the method's own probability, taken as a chance as it stands; NaN if it has none."""
+    """Calibration error (ECE) of the method's own probability, taken as a probability as it stands; NaN if it has
+    none."""
 
     @property
     def title(self) -> str:
@@ -89,8 +92,8 @@ class MethodChances:
 
 
 @dataclass(frozen=True, eq=False)
-class CellChances(OfCell):
-    """The risks and chances of all methods on one model and data set."""
+class CellProbabilities(OfCell):
+    """The risks and probabilities of all methods on one model and data set."""
 
     n: int
     n_correct: int
@@ -100,7 +103,7 @@ class CellChances(OfCell):
 
     @property
     def reason(self) -> str:
-        """Why no chances could be fitted here; empty if they could."""
+        """Why no probabilities could be fitted here; empty if they could."""
         if self.n < FEWEST_LABELS:
             return f"{self.n} judged answers are too few, {FEWEST_LABELS} are needed"
         kinds = (("right", self.n_correct), ("wrong", self.n - self.n_correct))
@@ -113,21 +116,21 @@ class CellChances(OfCell):
         return sorted(self.methods.values(), key=lambda m: (m.aurc.value, m.name != self.reference))
 
 
-def cell_chances(
+def cell_probabilities(
     cells: Sequence[Cell], judge: str, n_resamples: int = 1000, reference: str = STC
-) -> tuple[CellChances, ...]:
-    """Compute risks and chances for every cell that has verdicts of the judge, beside those of the reference."""
-    chances = [
+) -> tuple[CellProbabilities, ...]:
+    """Compute risks and probabilities for every cell that has verdicts of the judge, beside those of the reference."""
+    probabilities = [
         _cell(cell, judge, n_resamples, reference) for cell in cells if judge in cell.judgements and cell.uncertainty
     ]
-    return tuple(cell for cell in chances if cell.n)
+    return tuple(cell for cell in probabilities if cell.n)
 
 
-def _cell(cell: Cell, judge: str, n_resamples: int, reference: str) -> CellChances:
+def _cell(cell: Cell, judge: str, n_resamples: int, reference: str) -> CellProbabilities:
     correct = cell.judgements[judge]
     judged = correct[~np.isnan(correct)]
     names = [name for name in in_order(cell.uncertainty) if name not in ABLATIONS]
-    whole = CellChances(cell.model, cell.dataset, judged.size, int(judged.sum()), {}, reference)
+    whole = CellProbabilities(cell.model, cell.dataset, judged.size, int(judged.sum()), {}, reference)
     if not judged.size:
         return whole
     drawn = {
@@ -149,22 +152,22 @@ def _method(
     minus_reference: PairedTest | None,
     enough: bool,
 ) -> MethodChances:
-    chances, measured = None, None
+    probabilities, measured = None, None
     if enough:
         judged = ~np.isnan(correct)
-        answers = LabelledScores(np.log(ranks(uncertainty)[judged]), correct[judged], 0)
-        judged_chances, base = cross_validated(answers, "beta", seed=SEED)
+        answers = LabeledScores(np.log(ranks(uncertainty)[judged]), correct[judged], 0)
+        judged_probabilities, base = cross_validated(answers, "beta", seed=SEED)
         measured = report(
-            judged_chances, base, answers.correct, cross_validated=True, seed=SEED, n_resamples=drawn.n_resamples
+            judged_probabilities, base, answers.correct, cross_validated=True, seed=SEED, n_resamples=drawn.n_resamples
         )
-        chances = np.full(correct.size, np.nan)
-        chances[judged] = judged_chances
+        probabilities = np.full(correct.size, np.nan)
+        probabilities[judged] = judged_probabilities
     return MethodChances(
         name=name,
         curve=risk_coverage(uncertainty, correct),
         aurc=drawn.estimate(),
         minus_reference=minus_reference,
-        chances=chances,
+        probabilities=probabilities,
         report=measured,
         stated_error=_stated_error(name, uncertainty, correct),
     )
@@ -186,13 +189,14 @@ def _stated_error(name: str, uncertainty: FloatArray, correct: FloatArray) -> fl
 CURVE_POINTS = 100
 """Coverages of a curve in a file."""
 CROSS_FITTED = (
-    "Cross-fitted: the answers are dealt into ten parts, and each gets its chance from a calibrator that was fitted on "
+    "Cross-fitted: the answers are dealt into ten parts, and each gets its probability from a calibrator that was "
+    "fitted on "
     "the other nine. So every method can be compared, whatever the unit of its uncertainty: the calibrator (beta "
     "calibration) reads ranks only."
 )
 
 
-def risk_table(cells: Sequence[CellChances]) -> Table:
+def risk_table(cells: Sequence[CellProbabilities]) -> Table:
     """A table of the share of wrong answers when only the surest answers are given."""
     about = spoken(cells[0].reference)
     rows = [(cell.title, method) for cell in cells for method in cell.ranked]
@@ -235,8 +239,8 @@ def _marked(
     return Table(frame=made.set_axis(list(header), axis=1), marks=marks, **rest)
 
 
-def chance_table(cells: Sequence[CellChances]) -> Table | None:
-    """A table of how good the chances from each method's ranking are; None where there are too few labels."""
+def probability_table(cells: Sequence[CellProbabilities]) -> Table | None:
+    """A table of how good the probabilities from each method's ranking are; None where there are too few labels."""
     rows = [
         (cell.title, method, method.report)
         for cell in cells
@@ -261,12 +265,12 @@ def chance_table(cells: Sequence[CellChances]) -> Table | None:
         values,
         ("Method", "Log loss", "minus base rate", "Brier score", "minus base rate", "ECE", "ECE as it stands"),
         [title for title, _, _ in rows],
-        name="chances",
-        title="Chances of being right",
+        name="probabilities",
+        title="Probabilities of being right",
         note=f"{CROSS_FITTED} Base rate: always giving the share of right answers of the other parts. A loss below "
         "it is one that the order of the method earns; an interval (bootstrap) below 0 shows it. ECE: mean distance "
-        "between chance and share of right answers in groups of equal size. As it stands: the same for the "
-        "probability that a method is made of, where it is one, taken as a chance without any labels.",
+        "between probability and share of right answers in groups of equal size. As it stands: the same for the "
+        "probability that a method is made of, where it is one, taken as a probability without any labels.",
     )
 
 
@@ -274,7 +278,7 @@ def _losses(measured: Report) -> tuple[Interval, ...]:
     return measured.log_loss, measured.log_loss_gain, measured.brier, measured.brier_gain
 
 
-def risk_in_words(cells: Sequence[CellChances]) -> Iterator[str]:
+def risk_in_words(cells: Sequence[CellProbabilities]) -> Iterator[str]:
     """Sentences on what is gained by giving only the half of the answers that the reference is surest of."""
     for cell in cells:
         own = cell.methods.get(cell.reference)
@@ -290,24 +294,27 @@ def risk_in_words(cells: Sequence[CellChances]) -> Iterator[str]:
         )
 
 
-def chances_in_words(cells: Sequence[CellChances]) -> Iterator[str]:
-    """Sentences on how many methods' chances beat the base rate, and on how far STC is from a chance as it stands."""
+def probabilities_in_words(cells: Sequence[CellProbabilities]) -> Iterator[str]:
+    """Sentences on how many methods' probabilities beat the base rate, and on how far STC is from a probability as it
+    stands.
+    """
     for cell in cells:
         if cell.reason:
-            yield f"{cell.title}: no chances, {cell.reason}."
+            yield f"{cell.title}: no probabilities, {cell.reason}."
             continue
         reports = {method.title: method.report for method in cell.methods.values() if method.report is not None}
         beaten = sum(measured.log_loss_gain.high < 0 for measured in reports.values())
         worse = sum(measured.log_loss_gain.low > 0 for measured in reports.values())
         said = (
-            f"{cell.title}: chances from the order of {beaten} of {len(reports)} methods are better than the base rate"
+            f"{cell.title}: probabilities from the order of {beaten} of {len(reports)} methods are better than the "
+            "base rate"
         )
         said += f", those of {worse} are worse." if worse else "."
         stc = cell.methods.get(STC)
         if stc is not None and stc.report is not None:
             said += (
-                f" 1 - the uncertainty of STC, taken as a chance, is off by {metric(stc.stated_error)} on average "
-                f"(ECE), a calibrated chance by {metric(stc.report.calibration_error)}."
+                f" 1 - the uncertainty of STC, taken as a probability, is off by {metric(stc.stated_error)} on average "
+                f"(ECE), a calibrated probability by {metric(stc.report.calibration_error)}."
             )
         yield said
 
@@ -320,8 +327,8 @@ def percent(value: float) -> str:
 # --- CSV -------------------------------------------------------------------------------------------------------------
 
 
-def chance_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:
-    """The rows of `chances.csv`: one for each method on each model and data set."""
+def probability_rows(cells: Sequence[CellProbabilities]) -> Iterator[dict[str, Any]]:
+    """The rows of `probabilities.csv`: one for each method on each model and data set."""
     for cell in cells:
         for method in cell.methods.values():
             row: dict[str, Any] = _place(cell, method) | {"answers": cell.n, "correct": cell.n_correct}
@@ -334,15 +341,15 @@ def chance_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:
             yield row | {"ece_as_it_stands": method.stated_error}
 
 
-def reliability_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:
-    """The rows of `reliability.csv`: one for each group of answers with similar chances of being right."""
+def reliability_rows(cells: Sequence[CellProbabilities]) -> Iterator[dict[str, Any]]:
+    """The rows of `reliability.csv`: one for each group of answers with similar probabilities of being right."""
     for cell in cells:
         for method in cell.methods.values():
             for group in () if method.report is None else method.report.bins:
                 yield _place(cell, method) | asdict(group)
 
 
-def curve_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:
+def curve_rows(cells: Sequence[CellProbabilities]) -> Iterator[dict[str, Any]]:
     """The rows of `risk_coverage.csv`: points of risk-coverage curves, at most one for each hundredth of coverage."""
     for cell in cells:
         for method in cell.methods.values():
@@ -355,5 +362,5 @@ def curve_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:
                 }
 
 
-def _place(cell: CellChances, method: MethodChances) -> dict[str, Any]:
+def _place(cell: CellProbabilities, method: MethodChances) -> dict[str, Any]:
     return {"model": cell.model, "dataset": cell.dataset, "method": method.name}

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken import metrics
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInputError
 from semtoken.methods.metrics import ResampledMetric, UndefinedMetric, resampling, significance
 from semtoken.methods.metrics.significance import mean_ranks
 
@@ -44,26 +44,26 @@ def test_there_are_fifteen_bins_of_equal_width(rows: list[tuple[int, bool]]) -> 
 def test_confidences_reach_from_0_to_1_and_bins_to_ten_thousand() -> None:
     assert metrics.expected_calibration_error([0.0, 1.0], [0, 1]) == 0.0
     for confidence in ([0.0, 1.0, 0.5, -0.5, 1.2], [0.0, 1.0, 0.5, -0.5]):
-        with pytest.raises(InvalidInput, match=r"got -0\.5;"):
+        with pytest.raises(InvalidInputError, match=r"got -0\.5;"):
             metrics.expected_calibration_error(confidence, [1] * len(confidence))
-    with pytest.raises(InvalidInput, match="'confidence' has 2 values and 'correct' has 1;"):
+    with pytest.raises(InvalidInputError, match="'confidence' has 2 values and 'correct' has 1;"):
         metrics.expected_calibration_error([0.1, 0.2], [1])
     assert metrics.expected_calibration_error([0.5], [1], 10_000) == 0.5
-    with pytest.raises(InvalidInput, match="'n_bins'"):
+    with pytest.raises(InvalidInputError, match="'n_bins'"):
         metrics.expected_calibration_error([0.5], [1], 10_001)
 
 
 def test_ten_million_draws_are_the_most() -> None:
     assert metrics.resample("auroc", [0.1], [1], n_resamples=10**7).n_resamples == 10**7  # undefined: none are drawn
     assert math.isnan(metrics.permutation_test("auroc", [0.1], [0.2], [1], n_permutations=10**7))
-    with pytest.raises(InvalidInput, match="'n_resamples'"):
+    with pytest.raises(InvalidInputError, match="'n_resamples'"):
         metrics.resample("auroc", [0.1], [1], n_resamples=10**7 + 1)
-    with pytest.raises(InvalidInput, match="'n_permutations'"):
+    with pytest.raises(InvalidInputError, match="'n_permutations'"):
         metrics.permutation_test("auroc", [0.1], [0.2], [1], n_permutations=10**7 + 1)
     for refused in (metrics.resample, metrics.bootstrap):
-        with pytest.raises(InvalidInput, match="'seed'"):
+        with pytest.raises(InvalidInputError, match="'seed'"):
             refused("auroc", [0.1], [1], seed=-1)
-    with pytest.raises(InvalidInput, match="'seed'"):
+    with pytest.raises(InvalidInputError, match="'seed'"):
         metrics.permutation_test("auroc", [0.1], [0.2], [1], seed=-1)
 
 
@@ -113,9 +113,9 @@ def test_two_points_of_the_curve_are_enough() -> None:
 
 @pytest.mark.parametrize("max_rejection", [0.0, -0.1, 1.0001])
 def test_a_share_of_nothing_cannot_be_rejected(max_rejection: float) -> None:
-    with pytest.raises(InvalidInput, match=r"'max_rejection' must lie in \(0, 1\]"):
+    with pytest.raises(InvalidInputError, match=r"'max_rejection' must lie in \(0, 1\]"):
         metrics.prr([1, 2], [1, 0], max_rejection)
-    with pytest.raises(InvalidInput, match=r"'max_rejection' must lie in \(0, 1\]"):
+    with pytest.raises(InvalidInputError, match=r"'max_rejection' must lie in \(0, 1\]"):
         metrics.rejection_areas([1, 2], [1, 0], max_rejection)
 
 
@@ -130,12 +130,12 @@ def test_each_threshold_has_the_risk_of_what_it_accepts(rows: list[tuple[float, 
     own = [sum(accepted[v]) / len(accepted[v]) for v in u]
     assert found.aurc == pytest.approx(sum(own) / len(own))
     for metric in (metrics.risk_coverage_curve, metrics.risk_coverage, metrics.aurc):
-        with pytest.raises(InvalidInput, match=r"'correct' must lie in \[0, 1\], got -0.5"):
+        with pytest.raises(InvalidInputError, match=r"'correct' must lie in \[0, 1\], got -0.5"):
             metric([0.1, 0.2, 0.3], [0.0, 1.0, -0.5])
 
 
 def test_a_risk_needs_an_answer() -> None:
-    with pytest.raises(InvalidInput, match="no judged answer"):
+    with pytest.raises(InvalidInputError, match="no judged answer"):
         metrics.risk_coverage([0.1], [math.nan])
 
 
@@ -146,7 +146,7 @@ def test_an_interval_leaves_out_the_same_share_on_both_sides() -> None:
     assert estimate.confidence_level == 0.95
     assert resampled([0.0, 1.0]).estimate(0.5).low == pytest.approx(0.25)
     for level in (0.0, 1.0, -0.1):
-        with pytest.raises(InvalidInput, match="confidence_level"):
+        with pytest.raises(InvalidInputError, match="confidence_level"):
             resampled([1.0]).estimate(level)
 
 
@@ -170,7 +170,7 @@ def test_a_p_value_is_twice_the_smaller_side(differences: list[float], p_value: 
 
 @pytest.mark.parametrize("other", [{"n": 8}, {"n_resamples": 3}, {"drawn": "else"}])
 def test_differences_are_of_the_same_answers(other: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match="not of the same answers"):
+    with pytest.raises(InvalidInputError, match="not of the same answers"):
         resampled([0.0, 1.0]).minus(resampled([0.0, 1.0], **other))
 
 
@@ -223,7 +223,7 @@ def test_ranks_are_scipys_with_what_is_no_number_last(scores: list[float]) -> No
 
 @pytest.mark.parametrize(("p_values", "shown"), [([0.5, -0.1, 2.0], "-0.1"), ([0.0, 1.0, 1.5, -1.0], "1.5")])
 def test_the_first_p_value_outside_is_named(p_values: list[float], shown: str) -> None:
-    with pytest.raises(InvalidInput, match=rf"must lie in \[0, 1\], got {shown}\."):
+    with pytest.raises(InvalidInputError, match=rf"must lie in \[0, 1\], got {shown}\."):
         metrics.holm(p_values)
-    with pytest.raises(InvalidInput, match="one dimension"):
+    with pytest.raises(InvalidInputError, match="one dimension"):
         metrics.holm([[0.1]])  # type: ignore[list-item]

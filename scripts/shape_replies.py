@@ -1,6 +1,6 @@
 """Write replies in the shapes of engines that cannot be run here, as test data for `semtoken.replies`.
 
-    python scripts/shape_payloads.py
+    python scripts/shape_replies.py
 
 The shapes follow the engines' documentation; the tokens, ids and probabilities are those of the almanac, computed with
 transformers. Each reply is written whole and, where the shape of its stream is documented, streamed.
