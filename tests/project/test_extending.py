@@ -573,7 +573,7 @@ def test_the_counts_are_those_of_the_blocks() -> None:
     assert f"| a method with a statistic of pairs of texts | 2 | {len(changed[PAIRS])} |" in page
     assert f"| a data set | 1 | {len(changed[DATASET])} |" in page
     assert f"| a backend | 3 | 1; {len(changed[BACKEND])} with `[model] backend` everywhere |" in page
-    assert f"| a reply shape, in the proxy as well | 3 | {len(changed[SHAPE])} |" in page
+    assert f"| a reply shape, in the proxy as well | 2 | {len(changed[SHAPE])} |" in page
     assert f"| which tokens agree | 3 | {len(changed[AGREEING])} |" in page
     assert f"| a quirk of an engine | 1 | {len(changed[QUIRK])} |" in page
     assert f"| a field of the journal | 3 | {len(changed[FIELD])} |" in page

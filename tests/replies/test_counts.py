@@ -12,7 +12,7 @@ from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.engine_tokens.passes import has_twice, merged_steps, steps_in_files, without_copied_list
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.replies import ReplyStream, read_reply, score_reply
-from semtoken.replies.formats.base import ALL, Place
+from semtoken.replies.formats import ALL, Place
 from semtoken.replies.formats.openai_responses import OpenAIResponses
 from semtoken.replies.formats.registry import shape_at
 

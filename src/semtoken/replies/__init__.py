@@ -1,8 +1,9 @@
 """Replies of engines and APIs, read into one shape: JSON, client objects, streams.
 
 formats/       one class for each shape, and the registry that knows which one a reply has
-score.py       a reply -> `Reply`, or its answers with their uncertainty; stream.py: a reply chunk by chunk
+reading.py     what a shape finds in a reply, or in one chunk after the other, added up for each choice
 segments.py    `Reply` and its parts; the steps of a choice -> reasoning, answer, tool calls
+score.py       a reply -> `Reply`, or its answers with their uncertainty; stream.py: a reply chunk by chunk
 
 Enter by `score_reply`, `read_reply` or `ReplyStream`.
 """

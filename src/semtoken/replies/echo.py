@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from semtoken.core.engine_tokens.placing import pieces_of, text_of_pieces
+from semtoken.core.engine_tokens.top_steps import StepList
 from semtoken.errors import BackendError
 
 UNCOUNTED = (
@@ -76,3 +78,12 @@ def prompt_length(listed: Sequence[int], choice: int, counts: Counts, *, at_limi
     if prompt >= listed[choice]:
         raise BackendError(NOTHING_WRITTEN)
     return prompt
+
+
+def without_prompt(steps: StepList, text: str, prompt: int) -> tuple[StepList, str]:
+    """The answer alone, behind so many tokens of the prompt."""
+    kept = steps.steps[prompt:]
+    missing = tuple(i - prompt for i in steps.missing if i >= prompt)
+    spelled = text_of_pieces(pieces_of(kept))  # with a terminator, which the text lacks
+    length = next((n for n in range(len(spelled), 0, -1) if text.endswith(spelled[:n])), 0)
+    return StepList(kept, missing), spelled[:length] or text

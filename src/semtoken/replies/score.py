@@ -18,9 +18,11 @@ from semtoken.core.scored_token import Flag
 from semtoken.core.scorer import Scorer, scorer_for
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError, VocabularyMismatch
 from semtoken.methods.observers.method_scores import require_one_pass, scores_of_steps
-from semtoken.replies.formats.base import RawReply, Shape, Told, raise_error
+from semtoken.replies.formats.base import Shape
+from semtoken.replies.formats.fields import RawReply, raise_error
 from semtoken.replies.formats.registry import format_named, shape_of_reply
 from semtoken.replies.formats.within import Found, opened, replies_within
+from semtoken.replies.reading import Reading, Told
 from semtoken.replies.segments import FORBIDDEN, Reply, ReplyChoice, Segment
 from semtoken.replies.stream import ReplyStream
 from semtoken.support.inputs import one_of, real, text
@@ -122,15 +124,10 @@ def _read_replies(
     for reply in replies:
         raise_error(reply)
     given = None if format is None else format_named(format)
-    shape = (given.shape if given is not None else known_shape or shape_of_reply(replies))()
-    shape.told = Told(asked, temperature, None if given is None else given.engine, line)
-    for delta in shape.whole(replies):
-        if delta.choice in shape.sums:
-            raise InvalidInputError("Two choices of the reply have the same index.")
-        shape.add(delta)
-    if not shape.sums:
-        raise InvalidInputError("The reply holds no choices: there is nothing to read.")
-    return shape.parsed_reply()
+    shape = given.shape if given is not None else known_shape or shape_of_reply(replies)
+    reading = Reading(shape, Told(asked, temperature, None if given is None else given.engine, line))
+    reading.add_whole(replies)
+    return reading.parsed_reply()
 
 
 def is_stream_text(text: str | bytes) -> bool:

@@ -12,8 +12,10 @@ from semtoken.core.engine_tokens.placing import find_text, pieces_of, text_of_pi
 from semtoken.core.engine_tokens.top_steps import TopStep, as_object
 from semtoken.core.results import Distribution
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError
-from semtoken.replies.formats.base import Delta, RawReply, Shape, Told, raise_error
+from semtoken.replies.formats.base import NOTHING, Delta
+from semtoken.replies.formats.fields import RawReply, raise_error
 from semtoken.replies.formats.registry import format_named, shape_of_chunk
+from semtoken.replies.reading import Reading, Told
 from semtoken.replies.segments import Reply, ReplyChoice, ReplyEvent
 from semtoken.support.splice import parse_reply, plain
 from semtoken.support.sse import PINGS, Event, EventReader
@@ -46,7 +48,8 @@ class ReplyStream:
         asked = {} if request is None else as_object(request, "request")
         known = None if format is None else format_named(format)
         self._told = Told(asked, temperature, None if known is None else known.engine)
-        self._shape: Shape | None = None if known is None else known.shape()
+        self._reading = None if known is None else Reading(known.shape, self._told)
+        """What has been read; None before the first chunk that tells its shape."""
         self._events = EventReader()
         self._keepers: dict[int, SegmentKeeper] = {}
         self._failed: SemtokenError | None = None
@@ -106,16 +109,16 @@ class ReplyStream:
             self._events_of(sent)
         if self._failed is not None:
             raise self._failed
-        if self._shape is None or not self._shape.sums:
+        if self._reading is None or not self._reading.sums:
             raise InvalidInputError("The stream holds no chunk: there is nothing to read.")
         ended = [keeper.ended for _, keeper in sorted(self._keepers.items())]
         if (
             len(ended) > 2
             and not any(ended[:-1])
-            and all(len(choice.steps) < 2 for choice in self._shape.sums.values())
+            and all(len(choice.steps) < 2 for choice in self._reading.sums.values())
         ):
             raise BackendError(COUNTED)
-        parsed_reply = self._shape.parsed_reply()
+        parsed_reply = self._reading.parsed_reply()
         return replace(parsed_reply, choices=tuple(map(self._mark_as_cut, parsed_reply.choices)))
 
     def choice(self, index: int) -> tuple[ReplyChoice, Distribution]:
@@ -128,20 +131,20 @@ class ReplyStream:
         """
         if self._failed is not None:
             raise self._failed
-        if self._shape is None or index not in self._shape.sums:
+        if self._reading is None or index not in self._reading.sums:
             raise InvalidInputError(f"The stream holds no choice {index}.")
-        choice = self._mark_as_cut(self._shape.choice(index))
-        return choice, self._shape.distribution_of((choice,))
+        choice = self._mark_as_cut(self._reading.choice(index))
+        return choice, self._reading.distribution_of(choice)
 
     @property
     def model(self) -> str | None:
         """The model that answers, as the chunks so far name it; None where none does."""
-        return None if self._shape is None else self._shape.model
+        return None if self._reading is None else self._reading.shape.model
 
     @property
     def format(self) -> str | None:
         """The name of the format, as far as the chunks tell; None before the first that holds a choice."""
-        return None if self._shape is None else self._shape.format
+        return None if self._reading is None else self._reading.format
 
     def _mark_as_cut(self, choice: ReplyChoice) -> ReplyChoice:
         if choice.index not in self._keepers or self._keepers[choice.index].ended:
@@ -168,19 +171,18 @@ class ReplyStream:
         raise_error(chunk)
         if chunk.get("type") in PINGS and "choices" not in chunk:
             return []
-        if self._shape is None:
+        if self._reading is None:
             shape = shape_of_chunk(chunk)
             if shape is None:
                 return []
-            self._shape = shape()
-        self._shape.told = self._told
-        return [event for delta in self._shape.chunk(chunk) for event in self._take_in(self._shape, delta)]
+            self._reading = Reading(shape, self._told)
+        divided = self._reading.shape.divided
+        return [event for delta in self._reading.add(chunk) for event in self._keeper(delta.choice, divided).add(delta)]
 
-    def _take_in(self, shape: Shape, delta: Delta) -> list[ReplyEvent]:
-        shape.add(delta)
-        if delta.choice not in self._keepers:
-            self._keepers[delta.choice] = SegmentKeeper(divided=shape.divided)
-        return self._keepers[delta.choice].add(delta)
+    def _keeper(self, choice: int, divided: bool) -> SegmentKeeper:
+        if choice not in self._keepers:
+            self._keepers[choice] = SegmentKeeper(divided=divided)
+        return self._keepers[choice]
 
 
 class SegmentKeeper:
@@ -197,8 +199,8 @@ class SegmentKeeper:
 
     def add(self, delta: Delta) -> list[ReplyEvent]:
         """Add a delta; returns what it adds to each segment."""
-        written = delta.written
-        steps = self._waiting + delta.steps.steps
+        written = NOTHING if delta.repeats else delta.written
+        steps = self._waiting if delta.repeats else self._waiting + delta.steps.steps
         self.ended = self.ended or delta.ended
         steps_by_kind: dict[SegmentKind, tuple[TopStep, ...]] = dict.fromkeys(written, ())
         if written or self.ended:

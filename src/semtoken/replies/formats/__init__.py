@@ -7,7 +7,8 @@ says where choices, texts and numbers stand in them. `base.py` says what a shape
 
 from __future__ import annotations
 
-from semtoken.replies.formats.base import ALL, Delta, HiddenFields, Place, ProbeQuestion, Shape
+from semtoken.replies.formats.base import Delta, HiddenFields, Place, ProbeQuestion, Shape
+from semtoken.replies.formats.fields import ALL
 from semtoken.replies.formats.registry import Format, known_formats, known_shapes, served_shapes, shape_at, shapes_at
 
 __all__ = [

@@ -6,38 +6,43 @@ them choices, texts and numbers stand, for those who pass replies on with someth
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain, pairwise
+from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from semtoken.choices import SegmentKind
-from semtoken.core.engine_tokens.spellings import steps_from_items, with_ids
-from semtoken.core.engine_tokens.top_steps import (
-    StepList,
-    TopStep,
-    as_id,
-    as_list,
-    as_object,
-    optional,
-    text_or_empty,
-)
-from semtoken.core.parts import ToolCall
+from semtoken.core.engine_tokens.spellings import steps_from_items
+from semtoken.core.engine_tokens.top_steps import StepList
 from semtoken.core.results import Distribution
-from semtoken.errors import BackendError, InvalidInputError
-from semtoken.replies.segments import FORBIDDEN, RawChoice, Reply, ReplyChoice, assemble
-from semtoken.support.questions import question_of
+from semtoken.errors import InvalidInputError
+from semtoken.replies.formats.fields import (
+    ALL,
+    MISSING,
+    RawReply,
+    as_many,
+    content_text,
+    count_at,
+    count_of,
+    dotted,
+    end_in_words,
+    ids_of,
+    index_of,
+    merged,
+    only,
+    raise_error,
+    shorter_items,
+    stop_of,
+    text_or_ids,
+    value_at,
+    written_tokens,
+)
 from semtoken.support.splice import Change, Drop, Keep, Path, Replace
-from semtoken.support.text import error_text
 
-RawReply: TypeAlias = Mapping[str, Any]
 Engine: TypeAlias = str
 """The name of an engine, one of those that the shapes have in `formats`."""
-ALL = 1 << 30
-"""Stands for all log-probabilities of a step: more than any server gives."""
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
@@ -64,18 +69,6 @@ class HiddenFields:
     ids: bool = False
     """Whether the proxy asked for token ids, too."""
     request: RawReply = field(default_factory=dict)
-
-
-class Told(NamedTuple):
-    """What is known of a reply besides what it says itself."""
-
-    request: RawReply = NOTHING
-    temperature: float | None = None
-    """The temperature, where it is known apart from the request."""
-    engine: Engine | None = None
-    """The engine that sent it; recognised by its fields by default."""
-    line: Any = None
-    """What the reply was saved in, where its question may be found."""
 
 
 class Place(NamedTuple):
@@ -111,6 +104,9 @@ class Delta(NamedTuple):
     """The text at which the engine stopped, or the id of the token, if it says so."""
     counted: int | None = None
     """How many tokens the engine counts in the choice so far."""
+    repeats: bool = False
+    """Whether it is all of the choice once more, as the last chunk of some streams has it. It takes the place of what
+    came before, but for steps that it lacks."""
 
     @property
     def written(self) -> Mapping[SegmentKind, str]:
@@ -123,110 +119,10 @@ class Delta(NamedTuple):
 
 RAW = ("vllm", "llama-cpp", "llama-cpp-python")
 """Engines that were found to show the model's own probabilities."""
-MIXED = "The chunks name several replies: those of two streams may be mixed."
-SAID_AGAIN = (
-    "Chunks of the stream repeat the tokens before them, so the answer stands in it several times: a gateway collects "
-    "what it passes on. Ask without streaming, or the engine itself."
-)
-AFTER_THE_END = "More of the answer came after the server had said that it is complete: ask for one answer at a time."
-
-
-class ChoiceSum:
-    """The sum of all deltas of one choice."""
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.texts: dict[SegmentKind, list[str]] = {}
-        self.steps: list[StepList] = []
-        self.apart: dict[SegmentKind, list[StepList]] = {}
-        self.calls: dict[int, tuple[str, str]] = {}
-        self.ids: list[int] | None = None
-        self.finish_reason: str | None = None
-        self.stop: str | int | None = None
-        self.counted: int | None = None
-        self.broken: str | None = None
-        self._ended = False
-
-    def add(self, delta: Delta) -> None:
-        """Add the delta of a chunk."""
-        for kind, text in delta.texts.items():
-            self.texts.setdefault(kind, []).append(text)
-        if delta.steps.steps or delta.steps.fault:
-            self.steps.append(delta.steps)
-        for kind, steps in delta.apart.items():
-            self.apart.setdefault(kind, []).append(steps)
-        for at, (name, arguments) in delta.calls.items():
-            known = self.calls.get(at, ("", ""))
-            self.calls[at] = (known[0] + name, known[1] + arguments)
-        if delta.ids is not None:
-            self.ids = [*(self.ids or ()), *delta.ids]
-        if self._ended and (delta.written or delta.steps.steps):
-            self.broken = AFTER_THE_END
-        self._ended = self._ended or delta.ended
-        self.finish_reason = delta.finish_reason or self.finish_reason
-        self.stop = self.stop if delta.stop is None else delta.stop
-        self.counted = self.counted if delta.counted is None else delta.counted
-
-    def raw(
-        self,
-        *,
-        one_segment: bool = False,
-        stops: tuple[str, ...] = (),
-        prefill: str = "",
-        counted: int | None = None,
-    ) -> RawChoice:
-        """The choice with texts and steps as its engine gave them; the arguments are fields of it that the engine did
-        not tell: what is known of its shape and request, and the count of the whole reply.
-        """
-        texts: dict[SegmentKind, str] = {kind: "".join(parts) for kind, parts in self.texts.items() if any(parts)}
-        if self.calls:
-            texts["tool_call"] = "\n".join(f"{name}({arguments})" for name, arguments in self.calls.values())
-        steps, flags = _with_ids(StepList.chained(self.steps), self.ids)
-        apart = {kind: StepList.chained(parts) for kind, parts in self.apart.items()}
-        if counted is None:
-            counted = self.counted
-            if self.ids is not None and len(self.ids) > len(steps.steps):
-                counted = max(counted or 0, len(self.ids))
-        broken = self.broken or (SAID_AGAIN if _repeat([part.steps for part in self.steps]) else None)
-        stops = (self.stop,) if isinstance(self.stop, str) else stops
-        at_token = isinstance(self.stop, int)
-        calls = tuple(ToolCall(name, arguments) for name, arguments in self.calls.values())
-        return RawChoice(
-            self.index,
-            texts,
-            steps,
-            finish_reason=self.finish_reason,
-            flags=flags,
-            apart=apart,
-            one_segment=one_segment,
-            stops=stops,
-            at_token=at_token,
-            counted=counted,
-            broken=broken,
-            prefill=prefill,
-            calls=calls,
-        )
-
-
-def _repeat(chunks: Sequence[tuple[TopStep, ...]]) -> bool:
-    """Whether each chunk has the steps of the one before and more, or the last has those of all others once more."""
-    if len(chunks) < 2:
-        return False
-    if all(len(before) < len(more) and more[: len(before)] == before for before, more in pairwise(chunks)):
-        return True
-    return 2 < 2 * len(chunks[-1]) == sum(map(len, chunks)) and tuple(chain(*chunks[:-1])) == chunks[-1]
-
-
-def _with_ids(steps: StepList, ids: Sequence[int] | None) -> tuple[StepList, tuple[str, ...]]:
-    if ids is None or not steps.steps:
-        return steps, ()
-    if len(ids) != len(steps.steps):
-        return steps, (f"{len(ids)} token ids do not fit {len(steps.steps)} steps; they are not used.",)
-    return StepList(with_ids(steps.steps, ids), steps.missing, steps.fault), ()
 
 
 class Shape:
-    """One shape of replies, and the reading of one reply of it: all at once, or chunk by chunk.
+    """One shape of replies. An instance keeps what one reply tells of itself, such as its model and its engine.
 
     A new shape is a subclass in a file of its own and a line in `registry.SHAPES`: mostly a table of where things
     stand, as paths from a choice (or from a request). What differs is a method to override.
@@ -291,23 +187,32 @@ class Shape:
     """What else shows the answer."""
     nulls: ClassVar[bool] = False
     """Whether what is taken out of an answer becomes null; otherwise it vanishes."""
-    end_at: ClassVar[Path] = ("finish_reason",)
-    """Why the choice ended; null while it goes on."""
+    end_at: ClassVar[Sequence[Path]] = (("finish_reason",),)
+    """Why the choice ended; null while it goes on. Of several places the first that is there."""
+    done_at: ClassVar[Path] = ()
+    """What says that the choice is complete: true, or the whole text; empty where the reason of its end does."""
+    numbered: ClassVar[bool] = True
+    """Whether a choice that names no index has that of its place."""
+    echoes: ClassVar[bool] = False
+    """Whether a choice may repeat its prompt."""
     count_at: ClassVar[Path] = ()
     """How many tokens were written."""
     read_at: ClassVar[Path] = ()
     """How many tokens the model read, in a reply."""
 
     def __init__(self) -> None:
+        self.model: str | None = None
+        """The model's name, if the reply gives it."""
         self.counted: int | None = None
         """How many tokens the reply counts in all its choices, hidden reasoning apart; None if it does not say."""
+        self.read: int | None = None
+        """How many tokens the reply counts in its prompts; None if it does not say."""
+        self.ids: Counter[str] = Counter()
+        """How many chunks name each reply, where shapes name them."""
+        self.fields: set[str] = set()
+        """The fields that the reply has, as far as its shape looks at them to tell the engine."""
         self.post_sampling = False
         """The probabilities are those after the samplers (llama.cpp's `post_sampling_probs`)."""
-        self.sums: dict[int, ChoiceSum] = {}
-        self.told = Told()
-        self._ids: Counter[str] = Counter()
-        """How many chunks name each reply."""
-        self._model: str | None = None
 
     # --- ask
 
@@ -481,6 +386,44 @@ class Shape:
     # --- read
 
     @classmethod
+    def require_whole(cls, replies: Sequence[RawReply]) -> None:
+        """Check what only a whole reply (several: a batch) must have, and no chunk of a stream."""
+        if cls.choices_at:
+            only(replies)
+
+    def deltas(self, reply: RawReply, position: int = 0) -> Iterator[Delta]:
+        """What a reply has for each of its choices, or what a chunk of a stream adds to them.
+
+        `position` is the place of the reply in a batch. A shape whose chunks repeat what came before, or are events,
+        has its own way.
+        """
+        self.note(reply)
+        for number, path, choice in self.choices(reply):
+            raise_error(choice)
+            try:
+                delta = self.delta(choice, position + number if self.numbered else 0)
+            except InvalidInputError as error:
+                where = dotted(path)
+                raise type(error)(f"{where}.{error}" if where else str(error)) from error
+            yield delta
+
+    def delta(self, choice: RawReply, number: int) -> Delta:
+        """What one choice has; `number` is its index where it names none."""
+        end = self.end_of(choice)
+        return Delta(
+            index_of(choice, number),
+            self.said(choice),
+            self.steps(choice),
+            self.apart(choice),
+            self.calls(choice),
+            ids_of(choice),
+            end,
+            self.is_ended(choice) if self.done_at else end is not None,
+            stop_of(choice),
+            count_at(choice, *self.count_at) if self.count_at else None,
+        )
+
+    @classmethod
     def said(cls, choice: RawReply) -> dict[SegmentKind, str]:
         """The texts of a choice in a reply or a chunk."""
         texts: dict[SegmentKind, str] = {}
@@ -495,24 +438,33 @@ class Shape:
         return texts
 
     @classmethod
-    def is_ended(cls, choice: RawReply) -> bool:
-        """Whether a choice of a chunk says that it is complete."""
-        return cls.end_of(choice) is not None
-
-    @classmethod
     def end_of(cls, choice: RawReply) -> str | None:
         """The reason why a choice ended; None while it goes on."""
-        return end_in_words(value_at(choice, cls.end_at))
+        for at in cls.end_at:
+            if (reason := value_at(choice, at, MISSING)) is not MISSING:
+                return end_in_words(reason)
+        return None
+
+    @classmethod
+    def is_ended(cls, choice: RawReply) -> bool:
+        """Whether a choice of a chunk says that it is complete."""
+        if not cls.done_at:
+            return cls.end_of(choice) is not None
+        return value_at(choice, cls.done_at) not in (None, False)
 
     @classmethod
     def numbers(cls, choice: RawReply) -> Any:
         """The log-probabilities of a choice, from the first of their places that holds any; an empty list if none."""
-        all_logprobs = (value_at(choice, at) for at in cls.numbers_at)
-        return next((logprobs for logprobs in all_logprobs if logprobs is not None), [])
+        for at in cls.numbers_at:
+            if (logprobs := value_at(choice, at)) is not None:
+                return logprobs
+        return []
 
     def steps(self, choice: RawReply) -> StepList:
         """The steps of a choice in a reply or a chunk: items in the usual form, unless a shape has another."""
-        return steps_from_items(self.numbers(choice), dotted(self.numbers_at[0]))
+        items = self.numbers(choice)
+        self.note_probabilities(items)
+        return steps_from_items(items, dotted(self.numbers_at[0]))
 
     def apart(self, choice: RawReply) -> Mapping[SegmentKind, StepList]:
         """Steps that are listed under a segment of their own, as in `Delta`."""
@@ -522,113 +474,28 @@ class Shape:
         """The tool calls of a choice in a reply or a chunk, as in `Delta`."""
         return NOTHING
 
-    def whole(self, replies: Sequence[RawReply]) -> Iterator[Delta]:
-        """The deltas of a whole reply (several: of a batch), one for each choice."""
-        for position, reply in enumerate(replies if self.choices_at == () else [only(replies)]):
-            yield from (delta._replace(ended=True) for delta in self._deltas(reply, position))
+    # --- what the reply tells of itself
 
-    def chunk(self, chunk: RawReply) -> Iterator[Delta]:
-        """The deltas that a chunk of a stream holds."""
-        yield from self._deltas(chunk, 0)
-
-    def _deltas(self, reply: RawReply, position: int) -> Iterator[Delta]:
-        self.note_reply(reply)
-        for number, path, choice in self.choices(reply):
-            raise_error(choice)
-            try:
-                delta = self._delta(choice, position + number)
-            except InvalidInputError as error:
-                where = dotted(path)
-                raise type(error)(f"{where}.{error}" if where else str(error)) from error
-            yield delta
-
-    def _delta(self, choice: RawReply, number: int) -> Delta:
-        return Delta(
-            index_of(choice, number),
-            self.said(choice),
-            self.steps(choice),
-            self.apart(choice),
-            self.calls(choice),
-            ids_of(choice),
-            self.end_of(choice),
-            self.is_ended(choice),
-            stop_of(choice),
-            count_at(choice, *self.count_at) if self.count_at else None,
-        )
-
-    def add(self, delta: Delta) -> None:
-        """Add a delta from `whole` or `chunk` to its choice."""
-        if delta.choice not in self.sums:
-            self.sums[delta.choice] = ChoiceSum(delta.choice)
-        self.sums[delta.choice].add(delta)
-
-    def raw_choice(self, index: int) -> RawChoice:
-        """The choice with this number, as far as it has been read."""
-        request = self.told.request
-        raw = self.sums[index].raw(
-            one_segment=self.one_segment,
-            stops=self.stop_texts(request) if request else (),
-            prefill=prefill_of(request) if self.is_chat and request else "",
-            counted=self.counted if len(self.sums) == 1 else None,
-        )
-        if request and raw.finish_reason == self.ends[0] and not self.has_stop_texts(request):
-            raw = replace(raw, at_token=True)  # nothing else could end it
-        flags = [MIXED] if len(self._ids) > 1 and max(self._ids.values()) > 1 else []
-        if self.counted is not None and len(self.sums) > 1:  # perhaps that of one choice, as llama-server counts
-            every = list(self.sums.values())
-            listed = sum(
-                len(part.steps) for choice in every for part in (*choice.steps, *chain(*choice.apart.values()))
-            )
-            if self.counted - listed > len(every) and not any(choice.calls for choice in every):
-                flags.append(f"The reply counts {self.counted} tokens in all choices and lists {listed}: some lack.")
-        return replace(raw, flags=(*raw.flags, *flags)) if flags else raw
-
-    def choice(self, index: int) -> ReplyChoice:
-        """The choice with this number in segments, as far as it has been read."""
-        asked = question_of(self.told.request, index) or question_of(self.told.line, index)
-        return assemble(self.raw_choice(index), self.ask, asked)
-
-    def parsed_reply(self) -> Reply:
-        """All that has been read."""
-        choices = tuple(map(self.choice, sorted(self.sums)))
-        engine = self.told.engine or self.engine
-        return Reply(self.formats[engine], self.model, self.distribution_of(choices, engine), choices)
-
-    @property
-    def format(self) -> str:
-        """The name of the shape and engine, as far as has been read."""
-        return self.formats[self.told.engine or self.engine]
-
-    # --- what the numbers are
-
-    def distribution_of(self, choices: Sequence[ReplyChoice], engine: Engine | None = None) -> Distribution:
-        """Which distribution the log-probabilities of some choices come from; `engine`: that which sent them."""
-        request, temperature, named, _ = self.told
-        temperature = self.temperature(request) if temperature is None else temperature
-        masked = any(FORBIDDEN in choice.flags for choice in choices)
-        return self.distribution(engine or named or self.engine, temperature, masked=masked)
-
-    @property
-    def engine(self) -> Engine:
-        """The engine that sent the reply, as far as its fields tell."""
-        return next(iter(self.formats))
-
-    @property
-    def model(self) -> str | None:
-        """The model's name, if the reply gives it."""
-        return self._model
-
-    def note_reply(self, reply: RawReply) -> None:
-        """Notice the model of a reply, and how many tokens it counts in its answers."""
-        named = (reply.get(name) for name in ("model", "modelVersion", "model_version"))  # the last two: Gemini's
-        self._model = next((name for name in named if isinstance(name, str) and name), self._model)
-        usages = [reply[name] for name in ("usage", "usageMetadata", "usage_metadata") if name in reply]
-        self.counted = next((n for n in map(written_tokens, usages) if n is not None), self.counted)
+    def note(self, reply: RawReply) -> None:
+        """Notice the model of a reply or a chunk, and how many tokens it counts."""
+        for name in ("model", "modelVersion", "model_version"):  # the last two: Gemini's
+            if isinstance(named := reply.get(name), str) and named:
+                self.model = named
+                break
+        for name in ("usage", "usageMetadata", "usage_metadata"):
+            if name in reply and (counted := written_tokens(reply[name])) is not None:
+                self.counted = counted
+                break
 
     def note_probabilities(self, items: Any) -> None:
         """Notice probabilities in place of log-probabilities: llama.cpp gives them after its samplers."""
         first = value_at(items, (0,))  # the others are like it
         self.post_sampling |= isinstance(first, Mapping) and ("prob" in first or "probs" in first)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that sent the reply, as far as its fields tell."""
+        return next(iter(self.formats))
 
     def distribution(self, engine: Engine, temperature: float | None, *, masked: bool) -> Distribution:
         """Which distribution the log-probabilities come from, if the engine runs with its default settings.
@@ -640,193 +507,3 @@ class Shape:
         if engine not in RAW:
             return "unknown"
         return "processed" if masked or self.post_sampling else "raw"
-
-
-def as_many(top: int, requested: int | None) -> int:
-    """The larger of two numbers of log-probabilities to ask for; -1 means all of them."""
-    return -1 if top < 0 or requested == ALL else max(top, requested or 0)
-
-
-MISSING = object()
-
-
-def value_at(value: Any, path: Path, default: Any = None) -> Any:
-    """The value at a path of plain values; `default` where there is none."""
-    for name in path:
-        if type(value) is dict or isinstance(value, Mapping):  # asking for the exact type is much faster
-            value = value.get(name, MISSING)
-        elif isinstance(value, list | tuple) and isinstance(name, int) and name < len(value):
-            value = value[name]
-        else:
-            return default
-        if value is MISSING:
-            return default
-    return value
-
-
-def merged(values: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
-    """A copy of some values with another one at a path."""
-    first, *rest = path
-    inside = values.get(str(first))
-    below = merged(inside if isinstance(inside, Mapping) else {}, tuple(rest), value) if rest else value
-    return {**values, str(first): below}
-
-
-def count_at(reply: Any, *path: str | int) -> int | None:
-    """The number at a path of a reply; None if there is none."""
-    count = value_at(reply, path)
-    return count if type(count) is int and count >= 0 else None
-
-
-def text_or_ids(prompt: Any, number: int) -> str | list[Any]:
-    """The prompt of the choice with this number, as text or token ids; `InvalidInputError` if it is neither or
-    missing.
-    """
-    if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
-        prompt = prompt[number] if number < len(prompt) else None
-    if isinstance(prompt, str) or (
-        isinstance(prompt, list) and prompt and all(type(token_id) is int for token_id in prompt)
-    ):
-        return prompt
-    raise InvalidInputError("The request holds no prompt for this choice, so what the model was asked is not known.")
-
-
-def count_of(value: Any, name: str) -> int | None:
-    """The number of log-probabilities in a field of a request; `ALL` below 0, `InvalidInputError` for no whole
-    number.
-    """
-    if value is None:
-        return None
-    if type(value) is not int:
-        raise InvalidInputError(f"{name} must be a whole number.")
-    return ALL if value < 0 else value
-
-
-def shorter_items(items: Any, at: Path, kept: int, name: str = "top_logprobs") -> Iterator[Change]:
-    """Changes that shorten each item's list of best tokens."""
-    for i, item in enumerate(items if isinstance(items, list) else ()):
-        best = item.get(name) if isinstance(item, Mapping) else None
-        if isinstance(best, list) and len(best) > kept:
-            yield Keep((*at, i, name), range(kept))
-
-
-def only(replies: Sequence[RawReply]) -> RawReply:
-    """The single reply, for shapes that have no batches; raises `InvalidInputError` for several."""
-    if len(replies) != 1:
-        raise InvalidInputError("A list of replies is understood from SGLang and llama.cpp only; read them one by one.")
-    return replies[0]
-
-
-def dotted(path: Path) -> str:
-    """A path as messages show it, such as `choices[0].message`."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
-
-
-LONGEST_INDEX = 10_000  # choices of one reply
-
-
-def index_of(choice: RawReply, default: int = 0) -> int:
-    """The index of a choice, `default` where it has none."""
-    index = choice.get("index")
-    choice_index = default if index is None else as_id(index, "index")
-    if choice_index > LONGEST_INDEX:
-        raise InvalidInputError(f"index must be at most {LONGEST_INDEX}. Got {choice_index} instead.")
-    return choice_index
-
-
-def logprobs_of(choice: RawReply) -> RawReply:
-    """The object with the log-probabilities of a choice, or an empty one; `InvalidInputError` if there is something
-    else.
-    """
-    logprobs = choice.get("logprobs")
-    if isinstance(logprobs, list):
-        if logprobs and isinstance(logprobs[0], float):
-            raise InvalidInputError("logprobs is a list of numbers alone: ask for items that name their tokens.")
-        return {"content": logprobs}
-    if isinstance(logprobs, int | float) and not isinstance(logprobs, bool):
-        raise InvalidInputError(
-            f"logprobs is the number {logprobs}: an average of the answer's log-probabilities, which gateways "
-            "take from Gemini's avgLogprobs. Ask for those of each token (Gemini: responseLogprobs and logprobs=5)."
-        )
-    return as_object({} if logprobs is None else logprobs, "logprobs")
-
-
-def raise_error(reply: RawReply) -> None:
-    """Raise `BackendError` if a reply, a chunk or a choice reports an error of the server, whatever else it holds."""
-    error = reply.get("error")
-    response = reply.get("response")
-    if reply.get("type") == "response.failed" and isinstance(response, Mapping):
-        error = response.get("error") or "the response failed"
-    elif not error and "error" in (reply.get("type"), reply.get("object")):
-        error = reply
-    if error:
-        raise BackendError(f"The server reports an error: {error_text(error)}")
-
-
-def prefill_of(request: RawReply) -> str:
-    """The beginning of the answer that a request of a chat gives to the model, as its last message; mostly empty."""
-    messages = request.get("messages")
-    last = messages[-1] if isinstance(messages, list) and messages else None
-    if not isinstance(last, Mapping) or last.get("role") != "assistant":
-        return ""
-    content = last.get("content")
-    parts = content if isinstance(content, list) else [content]
-    texts = (part.get("text") if isinstance(part, Mapping) else part for part in parts)
-    return "".join(text for text in texts if isinstance(text, str))
-
-
-def content_text(content: Any, where: str) -> str:
-    """The text of a list of parts of which some are text."""
-    parts = (
-        piece if isinstance(piece, str) else as_object(piece, where).get("text") for piece in as_list(content, where)
-    )
-    return "".join(text_or_empty(part, f"{where}.text") for part in parts)
-
-
-def stop_of(choice: RawReply) -> str | int | None:
-    """The text at which a choice was stopped, or the id of the token, in the fields of vLLM, SGLang and llama.cpp."""
-    apart = ("stop_reason",) if "finish_reason" in choice else ()  # alone it is the reason of the end
-    named = (choice.get(name) for name in (*apart, "matched_stop", "stopping_word"))
-    return next((stop for stop in named if type(stop) is int or (isinstance(stop, str) and stop)), None)
-
-
-USAGES = (
-    ("completion_tokens", ("completion_tokens_details", "reasoning_tokens")),
-    ("output_tokens", ("output_tokens_details", "reasoning_tokens")),
-    ("output_tokens", ("output_token_details", "reasoning")),
-    ("completionTokens", ("completionTokensDetails", "reasoningTokens")),
-    ("outputTokens", ("reasoningTokens",)),
-    ("candidatesTokenCount", ()),
-    ("candidates_token_count", ()),
-)
-"""Where engines and clients count the written tokens, and those of them that belong to a hidden reasoning."""
-
-
-def ids_of(choice: RawReply) -> tuple[int, ...] | None:
-    """The token ids that vLLM lists beside the steps; None if it lists none."""
-    ids = optional(as_list, choice.get("token_ids"), "token_ids")
-    return None if ids is None else tuple(as_id(token, "token_ids") for token in ids)
-
-
-AGAIN = re.compile(r"([a-z_]{3,}?)\1+", re.IGNORECASE)
-
-
-def end_in_words(reason: Any) -> str | None:
-    """The reason of an end as an engine gives it: a text, or an object with a type.
-
-    Clients that add up the chunks of a stream write it several times in a row.
-    """
-    named = reason.get("type", reason.get("reason", "unknown")) if isinstance(reason, Mapping) else reason
-    if named in (None, "", "null"):  # as some gateways write while it goes on
-        return None
-    again = AGAIN.fullmatch(str(named))
-    return again[1] if again else str(named)
-
-
-def written_tokens(usage: Any) -> int | None:
-    """How many tokens a reply counts in its answers, without those of a hidden reasoning; None if it does not say."""
-    for name, _ in USAGES:
-        if (count := count_at(usage, name)) is not None:
-            hidden = max(count_at(usage, *path) or 0 for count_name, path in USAGES if count_name == name)
-            return max(count - hidden, 0)
-    return None

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from semtoken.core.engine_tokens.spellings import steps_from_items
 from semtoken.core.engine_tokens.top_steps import StepList
-from semtoken.replies.formats.base import Engine, HiddenFields, RawReply, Shape
+from semtoken.replies.formats.base import Engine, HiddenFields, Shape
+from semtoken.replies.formats.fields import RawReply
 from semtoken.support.splice import Change, Replace
 
 STEPS = "completion_probabilities"
@@ -31,7 +32,8 @@ class LlamaCppCompletion(Shape):
     numbers_at = ((STEPS,), ("probs",))
     tops_in = ("top_logprobs", "top_probs")
     showing = (("tokens",),)
-    end_at = ("stop_type",)
+    end_at = (("stop_type",),)
+    done_at = ("stop",)
     count_at = ("tokens_predicted",)
     read_at = ("tokens_evaluated",)
 
@@ -39,11 +41,6 @@ class LlamaCppCompletion(Shape):
     def detects(cls, replies: Sequence[RawReply]) -> bool:
         """Whether a reply holds probabilities, or says why it stopped, in llama.cpp's fields."""
         return STEPS in replies[0] or cls.starts(replies[0])
-
-    @classmethod
-    def is_ended(cls, choice: RawReply) -> bool:
-        """Whether the field `stop` is true."""
-        return choice.get("stop") is True
 
     @classmethod
     def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:

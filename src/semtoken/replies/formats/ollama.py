@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from semtoken.errors import BackendError
-from semtoken.replies.formats.base import Delta, Engine, ProbeQuestion, RawReply, Shape
+from semtoken.replies.formats.base import Engine, ProbeQuestion, Shape
+from semtoken.replies.formats.fields import RawReply
 from semtoken.support.splice import Path, encode
 
 UNFINISHED = "The reply says that it is not done: it is one chunk of a stream, or broke off. Save the whole stream."
@@ -31,7 +32,8 @@ class OllamaGenerate(Shape):
     texts = {"reasoning": (("thinking",),), "answer": (("response",),)}  # noqa: RUF012
     numbers_at = (("logprobs",),)
     showing: ClassVar[tuple[Path, ...]] = (("context",),)
-    end_at = ("done_reason",)
+    end_at = (("done_reason",),)
+    done_at = ("done",)
     count_at = ("eval_count",)
     read_at = ("prompt_eval_count",)
 
@@ -47,15 +49,10 @@ class OllamaGenerate(Shape):
         return body.get("stream") is not False
 
     @classmethod
-    def is_ended(cls, choice: RawReply) -> bool:
-        """Whether the field `done` is true."""
-        return choice.get("done") is True
-
-    def whole(self, replies: Sequence[RawReply]) -> Iterator[Delta]:
-        """The one choice of a reply."""
-        if not all(map(self.is_ended, replies)):
+    def require_whole(cls, replies: Sequence[RawReply]) -> None:
+        """Replies that are done."""
+        if not all(map(cls.is_ended, replies)):
             raise BackendError(UNFINISHED)
-        return super().whole(replies)
 
 
 class OllamaChat(OllamaGenerate):

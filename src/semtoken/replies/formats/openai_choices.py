@@ -7,19 +7,17 @@ completions have `choices[].text` with the lists `choices[].logprobs.{tokens, to
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from semtoken.choices import SegmentKind
-from semtoken.core.engine_tokens.placing import pieces_of, text_of_pieces
 from semtoken.core.engine_tokens.spellings import steps_from_items, steps_from_lists
-from semtoken.core.engine_tokens.top_steps import StepList, as_id, as_list, as_object, optional, text_or_empty
-from semtoken.errors import BackendError, InvalidInputError
-from semtoken.replies.echo import Counts, prompt_length
-from semtoken.replies.formats import base
-from semtoken.replies.segments import RawChoice, is_cut
+from semtoken.core.engine_tokens.top_steps import StepList, as_id, as_list, as_object, text_or_empty
+from semtoken.errors import InvalidInputError
+from semtoken.replies.formats import fields
+from semtoken.replies.formats.base import Engine, HiddenFields, Place, Shape
+from semtoken.replies.formats.fields import RawReply
 from semtoken.support.splice import Change, Keep, Path, Replace
 
 VLLM_FIELDS = frozenset({"prompt_logprobs", "kv_transfer_params", "ec_transfer_params"})
@@ -28,8 +26,6 @@ VLLM_BOTH = frozenset({"stop_reason", "token_ids"})
 """Others have one of these fields in a choice."""
 NOT_VLLM = frozenset({"disaggregated_params", "context_logits", "avg_decoded_tokens_per_iter", "mm_embedding_handle"})
 """Fields of a choice of TensorRT-LLM's, whose form began as vLLM's."""
-ENDS_AT = ("finish_reason", "finishReason", "stop_reason")
-"""Where the reason of an end stands. Beside another one, `stop_reason` is the stop string."""
 ID_FIELDS = ("token_ids", "prompt_token_ids")
 ITEM_LISTS: Mapping[str, SegmentKind] = {
     "content": "answer",
@@ -39,7 +35,7 @@ ITEM_LISTS: Mapping[str, SegmentKind] = {
 NOTICED = ("id", "object", "created", "model")
 
 
-class Choices(base.Shape):
+class Choices(Shape):
     """The common part of OpenAI's two older shapes: a list `choices`, each a message or a text."""
 
     read_at = ("usage", "prompt_tokens")
@@ -59,18 +55,19 @@ class Choices(base.Shape):
     numbers_at = (("logprobs",),)
     nulls = True
 
+    numbered = False
+    end_at = (("finish_reason",), ("finishReason",), ("stop_reason",))
+    """Some clients save it in camel case. Beside another one, `stop_reason` is the stop string."""
+
     def __init__(self) -> None:
         super().__init__()
-        self._fields: set[str] = set()
-        """Fields of replies and chunks that have been seen."""
         self._choice_fields: set[str] = set()
+        """Fields of choices that have been seen."""
         self._logprobs: Mapping[str, Any] | None = None
         """The first of them."""
-        self.read: int | None = None
-        """How many tokens the reply counts in its prompts; None if it does not say."""
 
     @classmethod
-    def asking(cls, body: base.RawReply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
+    def asking(cls, body: RawReply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
         """The numbers, and token ids in the fields of vLLM and SGLang.
 
         Ids spelled as token texts ("token_id:7") are asked for only where the client does not see the texts.
@@ -80,19 +77,14 @@ class Choices(base.Shape):
         return super().asking(body, top) | ids | spelled
 
     @classmethod
-    def places(cls, reply: Any) -> Sequence[base.Place] | None:
+    def places(cls, reply: Any) -> Sequence[Place] | None:
         """The place of each element of `choices`."""
-        if not isinstance(base.value_at(reply, cls.choices_at), list):
+        if not isinstance(fields.value_at(reply, cls.choices_at), list):
             return None
         return [cls._place(path, choice, 0) for _, path, choice in cls.choices(reply)]
 
     @classmethod
-    def end_of(cls, choice: base.RawReply) -> str | None:
-        """The reason of the end, which some clients save in camel case, or as `stop_reason` alone."""
-        return base.end_in_words(next((choice[name] for name in ENDS_AT if name in choice), None))
-
-    @classmethod
-    def hiding(cls, reply: Any, hidden: base.HiddenFields) -> Iterator[Change]:
+    def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:
         """Changes that set log-probabilities and ids to null, or shorten the lists of best tokens."""
         places: list[Path] = [("choices", i) for i in range(len(reply["choices"]))]
         if hidden.ids and not hidden.request.get("return_token_ids"):
@@ -104,54 +96,48 @@ class Choices(base.Shape):
                 yield from _shorter(reply["choices"][at[-1]], at, hidden.kept)
 
     @classmethod
-    def notice(cls, last: base.RawReply, block: Mapping[str, Any]) -> dict[str, Any]:
+    def notice(cls, last: RawReply, block: Mapping[str, Any]) -> dict[str, Any]:
         """A chunk without choices that carries the block."""
         return {**{name: last[name] for name in NOTICED if name in last}, "choices": [], "semtoken": block}
 
-    def whole(self, replies: Sequence[base.RawReply]) -> Iterator[base.Delta]:
-        """The choices of a reply."""
-        as_list(base.only(replies).get("choices"), "choices")
-        self._fields.update(replies[0])
-        return super().whole(replies)
+    @classmethod
+    def require_whole(cls, replies: Sequence[RawReply]) -> None:
+        """One reply with a list `choices`."""
+        as_list(fields.only(replies).get("choices"), "choices")
 
-    def chunk(self, chunk: base.RawReply) -> Iterator[base.Delta]:
-        """The deltas that a chunk of a stream holds."""
-        if chunk.get("choices") and isinstance(chunk.get("id"), str) and chunk["id"]:
-            self._ids[chunk["id"]] += 1
-        return super().chunk(chunk)
-
-    def note_reply(self, reply: base.RawReply) -> None:
+    def note(self, reply: RawReply) -> None:
         """Notice fields that only some engines have."""
-        self._fields.update(name for name, value in reply.items() if value is not None or name in VLLM_FIELDS)
-        self.counted = base.count_at(reply, "timings", "predicted_n") or self.counted
-        self.read = self.read if (read := base.count_at(reply, *self.read_at)) is None else read
-        super().note_reply(reply)
-        for i, value in enumerate(optional(as_list, reply.get("choices"), "choices") or ()):
+        self.counted = fields.count_at(reply, "timings", "predicted_n") or self.counted
+        super().note(reply)
+        choices = reply.get("choices")
+        if choices and isinstance(reply.get("id"), str) and reply["id"]:
+            self.ids[reply["id"]] += 1
+        self.fields.update(name for name, value in reply.items() if value is not None or name in VLLM_FIELDS)
+        if (read := fields.count_at(reply, *self.read_at)) is not None:
+            self.read = read
+        for i, value in enumerate(() if choices is None else as_list(choices, "choices")):
             choice = as_object(value, f"choices[{i}]")
             self._choice_fields.update(choice)
             if self._logprobs is None and isinstance(choice.get("logprobs"), Mapping):
                 self._logprobs = choice["logprobs"]
 
-    def _delta(self, choice: base.RawReply, number: int) -> base.Delta:
-        return super()._delta(choice, 0)  # the index of a choice that names none
-
-    def steps(self, choice: base.RawReply) -> StepList:
+    def steps(self, choice: RawReply) -> StepList:
         """Items of a chat, or the lists of legacy completions."""
-        logprobs = base.logprobs_of(choice)
+        logprobs = fields.logprobs_of(choice)
         self.note_probabilities(logprobs.get("content"))
         return steps_of_logprobs(logprobs)
 
     @property
-    def engine(self) -> base.Engine:
+    def engine(self) -> Engine:
         """The engine that sent the reply, by the fields that only it has."""
-        if "sglext" in self._fields or "matched_stop" in self._choice_fields:
+        if "sglext" in self.fields or "matched_stop" in self._choice_fields:
             return "sglang"
-        vllm = VLLM_FIELDS & self._fields or VLLM_CHOICE_FIELDS & self._choice_fields
+        vllm = VLLM_FIELDS & self.fields or VLLM_CHOICE_FIELDS & self._choice_fields
         if (vllm or self._choice_fields >= VLLM_BOTH) and not NOT_VLLM & self._choice_fields:
             return "vllm"
         items = (self._logprobs or {}).get("content")
         first = items[0] if isinstance(items, list) and items else {}
-        if "timings" in self._fields or (isinstance(first, Mapping) and {"id", "bytes"} <= first.keys()):
+        if "timings" in self.fields or (isinstance(first, Mapping) and {"id", "bytes"} <= first.keys()):
             return "llama-cpp"
         return "llama-cpp-python" if _holds_numpy(self._logprobs or {}) else "openai"
 
@@ -162,7 +148,7 @@ def _shorter(choice: Any, at: Path, kept: int) -> Iterator[Change]:
     if not isinstance(logprobs, Mapping):
         return
     for name in ITEM_LISTS:
-        yield from base.shorter_items(logprobs.get(name), (*at, "logprobs", name), kept)
+        yield from fields.shorter_items(logprobs.get(name), (*at, "logprobs", name), kept)
     names, tops = logprobs.get("tokens"), logprobs.get("top_logprobs")
     for i, step in enumerate(tops if isinstance(tops, list) else ()):
         chosen = names[i] if isinstance(names, list) and i < len(names) else None
@@ -175,7 +161,7 @@ def _shorter(choice: Any, at: Path, kept: int) -> Iterator[Change]:
         yield Keep((*at, "logprobs", "top_logprobs", i), best)
 
 
-def steps_of_logprobs(logprobs: base.RawReply, where: str = "logprobs") -> StepList:
+def steps_of_logprobs(logprobs: RawReply, where: str = "logprobs") -> StepList:
     """The steps of an object `logprobs`: items, or lists as in legacy completions."""
     content = logprobs.get("content")
     if content is None and (logprobs.get("tokens") is not None or logprobs.get("top_logprobs")):
@@ -207,7 +193,7 @@ class OpenAIChat(Choices):
 
     name = "chat"
     path = "/chat/completions"
-    formats: ClassVar[Mapping[base.Engine, str]] = {
+    formats: ClassVar[Mapping[Engine, str]] = {
         "openai": "openai-chat",
         "vllm": "vllm-chat",
         "sglang": "sglang-chat",
@@ -229,19 +215,19 @@ class OpenAIChat(Choices):
     showing = (*_below("tool_calls", "function_call", "audio"), ("text",), *((name,) for name in ID_FIELDS))
 
     @classmethod
-    def detects(cls, replies: Sequence[base.RawReply]) -> bool:
+    def detects(cls, replies: Sequence[RawReply]) -> bool:
         """Whether the first choice of a reply holds a message."""
-        first: base.RawReply = next((choice for _, _, choice in cls.choices(replies[0])), {})
+        first: RawReply = next((choice for _, _, choice in cls.choices(replies[0])), {})
         return "message" in first or "delta" in first or replies[0].get("object") == "chat.completion"
 
     @classmethod
-    def requested(cls, body: base.RawReply) -> int | None:
+    def requested(cls, body: RawReply) -> int | None:
         """The number in `top_logprobs` if `logprobs` is true; else None."""
         if body.get("top_logprobs") is not None and not body.get("logprobs"):
             raise InvalidInputError("logprobs must be true where top_logprobs are given.")
         return super().requested({"messages": [], **body})
 
-    def steps(self, choice: base.RawReply) -> StepList:
+    def steps(self, choice: RawReply) -> StepList:
         """The items of the content; Together's streams give the number of the one token alone."""
         number, delta = choice.get("logprobs"), choice.get("delta")
         if not isinstance(number, float | int) or not isinstance(delta, Mapping):
@@ -249,7 +235,7 @@ class OpenAIChat(Choices):
         token = {"id": delta.get("token_id"), "token": delta.get("content"), "logprob": number}
         return steps_from_items([token] if delta.get("content") else [], "logprobs")
 
-    def apart(self, choice: base.RawReply) -> Mapping[SegmentKind, StepList]:
+    def apart(self, choice: RawReply) -> Mapping[SegmentKind, StepList]:
         """Those of a refusal and of the reasoning, which have lists of their own."""
         logprobs = choice.get("logprobs")
         named = logprobs.items() if isinstance(logprobs, Mapping) else ()
@@ -259,7 +245,7 @@ class OpenAIChat(Choices):
             if name in ITEM_LISTS and name != "content" and items is not None
         }
 
-    def calls(self, choice: base.RawReply) -> Mapping[int, tuple[str, str]]:
+    def calls(self, choice: RawReply) -> Mapping[int, tuple[str, str]]:
         """The calls of tools, whose pieces come in any order, and of a function."""
         calls: dict[int, tuple[str, str]] = {}
         message = as_object(choice.get("message", choice.get("delta")) or {}, "message")
@@ -287,7 +273,7 @@ class OpenAICompletions(Choices):
 
     name = "completions"
     path = "/completions"
-    formats: ClassVar[Mapping[base.Engine, str]] = {
+    formats: ClassVar[Mapping[Engine, str]] = {
         "openai": "openai-completions",
         "vllm": "vllm-completions",
         "sglang": "sglang-completions",
@@ -296,6 +282,7 @@ class OpenAICompletions(Choices):
     }
     ask = '"logprobs": 5 or more'
     one_segment = True
+    echoes = True
     prompts = ("prompt",)
     top_at = ("logprobs",)
     marks = (("choices",),)
@@ -304,39 +291,13 @@ class OpenAICompletions(Choices):
     showing = (("message",), *((name,) for name in ID_FIELDS))
 
     @classmethod
-    def requested(cls, body: base.RawReply) -> int | None:
+    def requested(cls, body: RawReply) -> int | None:
         """The number in `logprobs`: how many log-probabilities for each token the client asked for."""
-        return base.count_of(body.get("logprobs"), "logprobs")
+        return fields.count_of(body.get("logprobs"), "logprobs")
 
     @classmethod
-    def obstacle(cls, body: base.RawReply) -> str | None:
+    def obstacle(cls, body: RawReply) -> str | None:
         """The reason why a reply cannot be scored: the request asks for the prompt to be repeated."""
         if not body.get("echo"):
             return None
         return "With echo the reply repeats the prompt; ask without it to have the answer scored."
-
-    def raw_choice(self, index: int) -> RawChoice:
-        """One of the choices so far, without the prompt that it may repeat: then its first token has no number."""
-        choice = super().raw_choice(index)
-        if choice.steps.missing[:1] != (0,) or self.told.request.get("echo") is False:
-            return choice
-        lengths = {at: sum(len(part.steps) for part in known.steps) for at, known in sorted(self.sums.items())}
-        at_limit = all(is_cut(known.finish_reason) for known in self.sums.values())
-        counts = Counts(self.read, self.counted)
-        try:
-            prompt = prompt_length([*lengths.values()], [*lengths].index(index), counts, at_limit=at_limit)
-        except BackendError as error:
-            return replace(choice, steps=choice.steps._replace(missing=(), fault=str(error)))
-        if prompt is None:
-            return choice
-        steps, text = _without_prompt(choice.steps, choice.texts.get("answer", ""), prompt)
-        return replace(choice, steps=steps, texts={"answer": text}, flags=())
-
-
-def _without_prompt(steps: StepList, text: str, prompt: int) -> tuple[StepList, str]:
-    """The answer alone, behind so many tokens of the prompt."""
-    kept = steps.steps[prompt:]
-    missing = tuple(i - prompt for i in steps.missing if i >= prompt)
-    spelled = text_of_pieces(pieces_of(kept))  # with a terminator, which the text lacks
-    length = next((n for n in range(len(spelled), 0, -1) if text.endswith(spelled[:n])), 0)
-    return StepList(kept, missing), spelled[:length] or text

@@ -9,7 +9,9 @@ from semtoken.choices import SegmentKind
 from semtoken.core.engine_tokens.spellings import steps_from_items
 from semtoken.core.engine_tokens.top_steps import StepList, as_list, as_object, as_text, optional, text_or_empty
 from semtoken.errors import InvalidInputError
-from semtoken.replies.formats import base
+from semtoken.replies.formats import fields
+from semtoken.replies.formats.base import Delta, Engine, HiddenFields, Place, ProbeQuestion, Shape
+from semtoken.replies.formats.fields import RawReply
 from semtoken.replies.formats.openai_choices import VLLM_FIELDS, call_of
 from semtoken.support.splice import Change, Path, Replace
 
@@ -32,12 +34,12 @@ FAILED = "response.failed"
 LOG_PROBS = "message.output_text.logprobs"
 
 
-class OpenAIResponses(base.Shape):
+class OpenAIResponses(Shape):
     """The shape of OpenAI's `/responses`, which has one choice."""
 
     name = "responses"
     path = "/responses"
-    formats: ClassVar[Mapping[base.Engine, str]] = {"openai": "openai-responses", "vllm": "vllm-responses"}
+    formats: ClassVar[Mapping[Engine, str]] = {"openai": "openai-responses", "vllm": "vllm-responses"}
     ask = '"include": ["message.output_text.logprobs"], "top_logprobs": 20'
     is_chat = True
     divided = True
@@ -49,50 +51,49 @@ class OpenAIResponses(base.Shape):
     read_at = ("usage", "input_tokens")
     ends = ("completed", "max_output_tokens")
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._fields: set[str] = set()
-
     @classmethod
-    def detects(cls, replies: Sequence[base.RawReply]) -> bool:
+    def detects(cls, replies: Sequence[RawReply]) -> bool:
         """Whether a reply says that it is a response, or has a list `output` of typed items."""
         reply = replies[0]
-        listed = base.value_at(reply, ("output", 0, "type")) is not None
+        listed = fields.value_at(reply, ("output", 0, "type")) is not None
         return len(replies) == 1 and (reply.get("object") == "response" or listed)
 
     @classmethod
-    def starts(cls, chunk: base.RawReply) -> bool:
+    def starts(cls, chunk: RawReply) -> bool:
         """Whether the type of an event is one of this shape."""
         return str(chunk.get("type", "")).startswith("response.")
 
     @classmethod
-    def request(cls, question: base.ProbeQuestion) -> dict[str, Any]:
+    def request(cls, question: ProbeQuestion) -> dict[str, Any]:
         """A request with one input."""
         return {"input": question.prompt, "max_output_tokens": max(question.max_tokens, 16)}
 
     @classmethod
-    def requested(cls, body: base.RawReply) -> int | None:
+    def requested(cls, body: RawReply) -> int | None:
         """The number in `top_logprobs` if log-probabilities are included; else None."""
         super().requested(body)
-        included, top = body.get("include"), base.count_of(body.get("top_logprobs"), "top_logprobs")
+        included, top = body.get("include"), fields.count_of(body.get("top_logprobs"), "top_logprobs")
         if not isinstance(included, list | None):
             raise InvalidInputError("include must be a list.")
         return (top or 0) if LOG_PROBS in (included or ()) else None
 
     @classmethod
-    def asking(cls, body: base.RawReply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
+    def asking(cls, body: RawReply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
         """The fields that include log-probabilities, and how many."""
         included = body.get("include") or []
         more = [] if LOG_PROBS in included else [LOG_PROBS]
-        return {"include": [*included, *more], "top_logprobs": base.as_many(top, cls.requested({"input": "", **body}))}
+        return {
+            "include": [*included, *more],
+            "top_logprobs": fields.as_many(top, cls.requested({"input": "", **body})),
+        }
 
     @classmethod
-    def obstacle(cls, body: base.RawReply) -> str | None:
+    def obstacle(cls, body: RawReply) -> str | None:
         """The reason why a reply cannot be scored: it comes before its answer, which is made in the background."""
         return "The answer is written in the background; ask without it." if body.get("background") else None
 
     @classmethod
-    def prompt(cls, body: base.RawReply, choice: int) -> str | list[Any]:
+    def prompt(cls, body: RawReply, choice: int) -> str | list[Any]:
         """The instructions and the input as chat messages, where the input is a text."""
         if not isinstance(body.get("input"), str):
             raise InvalidInputError("The request's input is no plain text, so the answer is not read again.")
@@ -100,20 +101,20 @@ class OpenAIResponses(base.Shape):
         return super().prompt({**body, "input": [*before, {"role": "user", "content": body["input"]}]}, choice)
 
     @classmethod
-    def places(cls, reply: Any) -> Sequence[base.Place] | None:
+    def places(cls, reply: Any) -> Sequence[Place] | None:
         """The place of a reply; for events, of those with text of the answer and of the one that ends the response."""
         if not isinstance(reply, Mapping):
             return None
         event = reply.get("type")
         if isinstance(event, str):
             if event == ANSWER:
-                return [base.Place(0, (), goes_on=isinstance(reply.get("delta"), str) and bool(reply["delta"]))]
+                return [Place(0, (), goes_on=isinstance(reply.get("delta"), str) and bool(reply["delta"]))]
             ended = event in (*ENDS, FAILED) and isinstance(reply.get("response"), Mapping)
-            return [base.Place(0, ("response",), ended=True)] if ended else []
-        return [base.Place(0, (), ended=True)] if isinstance(reply.get("output"), list) else None
+            return [Place(0, ("response",), ended=True)] if ended else []
+        return [Place(0, (), ended=True)] if isinstance(reply.get("output"), list) else None
 
     @classmethod
-    def hiding(cls, reply: Any, hidden: base.HiddenFields) -> Iterator[Change]:
+    def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:
         """Changes that empty or shorten lists of log-probabilities, and restore the number that replies repeat."""
         both: list[tuple[Path, Any]] = [((), reply), (("response",), reply.get("response"))]
         for path, response in both:
@@ -125,10 +126,10 @@ class OpenAIResponses(base.Shape):
             if hidden.kept is None:
                 yield Replace(path, [])
             else:
-                yield from base.shorter_items(items, path, hidden.kept)
+                yield from fields.shorter_items(items, path, hidden.kept)
 
     @classmethod
-    def withholding(cls, reply: Any, place: base.Place, text: str) -> Iterator[Change]:
+    def withholding(cls, reply: Any, place: Place, text: str) -> Iterator[Change]:
         """Changes that put one message in place of the whole output."""
         items = (item for item in reply["output"] if isinstance(item, Mapping) and item.get("type") == "message")
         part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
@@ -137,42 +138,41 @@ class OpenAIResponses(base.Shape):
         yield Replace(("output_text",), text)
         yield from (Replace((name,), None) for name in ("input_messages", "output_messages"))
 
-    def whole(self, replies: Sequence[base.RawReply]) -> Iterator[base.Delta]:
-        """The one choice of a reply."""
-        yield self._delta_of(base.only(replies))
+    @classmethod
+    def require_whole(cls, replies: Sequence[RawReply]) -> None:
+        """One reply with a list `output`."""
+        as_list(fields.only(replies).get("output"), "output")
 
-    def chunk(self, chunk: base.RawReply) -> Iterator[base.Delta]:
-        """The delta that an event adds to the choice."""
-        event = text_or_empty(chunk.get("type"), "type")
-        response = optional(as_object, chunk.get("response"), "response")
-        if response is not None:
-            self._notice(response)
-        if event in ENDS:
-            if response is not None and response.get("output"):
-                # the last event holds the whole reply: sometimes without log-probabilities
-                whole, streamed = base.ChoiceSum(0), self.sums.get(0)
-                whole.add(self._delta_of(response))
-                if streamed is not None and not whole.steps:
-                    whole.steps = streamed.steps
-                self.sums[0] = whole
-            yield base.Delta(0, finish_reason=None if response is None else _end(response), ended=True)
-        kind = EVENTS.get(event)
-        if kind is None:
+    def deltas(self, reply: RawReply, position: int = 0) -> Iterator[Delta]:
+        """The one choice of a reply, or what an event adds to it."""
+        if "output" in reply and not self.starts(reply):
+            yield self._whole(reply)
             return
-        text = as_text(chunk.get("delta"), "delta")
-        logprobs = chunk.get("logprobs")
-        steps = steps_from_items([] if logprobs is None else logprobs, "logprobs")
-        if kind == "tool_call":
-            yield base.Delta(0, steps=steps, calls={0: ("", text)})
-        else:
-            yield base.Delta(0, {kind: text} if text else {}, steps)
+        event = text_or_empty(reply.get("type"), "type")
+        response = optional(as_object, reply.get("response"), "response")
+        if response is not None:
+            self.note(response)
+        if event in ENDS and response is not None and response.get("output"):
+            # the last event holds the whole reply: sometimes without log-probabilities
+            yield self._whole(response)._replace(repeats=True)
+        elif event in ENDS:
+            yield Delta(0, finish_reason=None if response is None else _end(response), ended=True)
+        elif event in EVENTS:
+            kind, text = EVENTS[event], as_text(reply.get("delta"), "delta")
+            logprobs = reply.get("logprobs")
+            steps = steps_from_items([] if logprobs is None else logprobs, "logprobs")
+            if kind == "tool_call":
+                yield Delta(0, steps=steps, calls={0: ("", text)})
+            else:
+                yield Delta(0, {kind: text} if text else {}, steps)
 
-    def _notice(self, reply: base.RawReply) -> None:
-        self._fields.update(reply)
-        self.note_reply(reply)
+    def note(self, reply: RawReply) -> None:
+        """Notice fields that only vLLM has."""
+        super().note(reply)
+        self.fields.update(reply)
 
-    def _delta_of(self, reply: base.RawReply) -> base.Delta:
-        self._notice(reply)
+    def _whole(self, reply: RawReply) -> Delta:
+        self.note(reply)
         texts: dict[SegmentKind, list[str]] = {}
         calls: dict[int, tuple[str, str]] = {}
         steps: list[StepList] = []
@@ -189,12 +189,12 @@ class OpenAIResponses(base.Shape):
                     steps.append(steps_from_items(part["logprobs"], f"output[{i}].content.logprobs"))
         said = {kind: "".join(parts) for kind, parts in texts.items() if any(parts)}
         finish = _end(reply)
-        return base.Delta(0, said, StepList.chained(steps), calls=calls, finish_reason=finish, ended=True)
+        return Delta(0, said, StepList.chained(steps), calls=calls, finish_reason=finish, ended=True)
 
     @property
-    def engine(self) -> base.Engine:
+    def engine(self) -> Engine:
         """The engine that sent the reply: vLLM if it has fields that only vLLM has."""
-        return "vllm" if VLLM_FIELDS & self._fields else "openai"
+        return "vllm" if VLLM_FIELDS & self.fields else "openai"
 
 
 def _lists(value: Any, path: Path = ()) -> Iterator[tuple[Path, list[Any]]]:
@@ -206,7 +206,7 @@ def _lists(value: Any, path: Path = ()) -> Iterator[tuple[Path, list[Any]]]:
             yield from _lists(member, (*path, name))
 
 
-def _parts(item: base.RawReply, where: str) -> Iterator[base.RawReply]:
+def _parts(item: RawReply, where: str) -> Iterator[RawReply]:
     for name in ("summary", "content"):
         parts = item.get(name)
         if item.get("type") == "reasoning" and name == "summary" and item.get("content"):
@@ -215,6 +215,6 @@ def _parts(item: base.RawReply, where: str) -> Iterator[base.RawReply]:
             yield as_object(part, f"{where}.{name}[{j}]")
 
 
-def _end(reply: base.RawReply) -> str | None:
+def _end(reply: RawReply) -> str | None:
     details = optional(as_object, reply.get("incomplete_details"), "incomplete_details") or {}
     return optional(as_text, details.get("reason", reply.get("status")), "status")

@@ -8,7 +8,8 @@ from functools import cache
 from types import MappingProxyType
 
 from semtoken.errors import InvalidInputError
-from semtoken.replies.formats.base import MISSING, Engine, RawReply, Shape, value_at
+from semtoken.replies.formats.base import Engine, Shape
+from semtoken.replies.formats.fields import MISSING, RawReply, value_at
 from semtoken.replies.formats.llama_cpp import LlamaCppCompletion
 from semtoken.replies.formats.ollama import OllamaChat, OllamaGenerate
 from semtoken.replies.formats.openai_choices import OpenAIChat, OpenAICompletions

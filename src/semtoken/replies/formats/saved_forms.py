@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 from semtoken.choices import SegmentKind
 from semtoken.core.engine_tokens.spellings import steps_from_columns, steps_from_items
 from semtoken.core.engine_tokens.top_steps import StepList, as_list, as_object, text_or_empty
-from semtoken.replies.formats.base import Delta, Engine, RawReply, Shape, end_in_words, value_at
+from semtoken.replies.formats.base import Delta, Engine, Shape
+from semtoken.replies.formats.fields import RawReply, end_in_words, value_at
 from semtoken.replies.formats.openai_choices import steps_of_logprobs
 from semtoken.support.splice import Path, encode
 
@@ -32,7 +33,7 @@ class LangChainMessage(Shape):
     marks = ((META,),)
     texts = {"reasoning": (("additional_kwargs", "reasoning_content"),), "answer": (("content",),)}  # noqa: RUF012
     numbers_at = ((META, "logprobs"), (META, "logprobs_result"))
-    end_at = (META, "finish_reason")
+    end_at = ((META, "finish_reason"),)
 
     @classmethod
     def choices(cls, reply: Any) -> Iterator[tuple[int, Path, RawReply]]:
@@ -63,7 +64,7 @@ class LangChainMessage(Shape):
     def steps(self, choice: RawReply) -> StepList:
         """The items, as OpenAI or Gemini gave them."""
         logprobs = self.numbers(choice)
-        self.note_reply(choice)
+        self.note(choice)
         if isinstance(logprobs, Mapping):
             return steps_of_logprobs(logprobs, f"{META}.logprobs")
         return steps_from_items(logprobs or [], f"{META}.logprobs")
@@ -89,7 +90,7 @@ class AISDKResult(Shape):
         ("experimental_providerMetadata", "openai", "logprobs"),
         ("logprobs",),
     )
-    end_at = ("finishReason",)
+    end_at = (("finishReason",),)
 
     def steps(self, choice: RawReply) -> StepList:
         """The items of the provider; a list for each message that the model wrote is chained."""
@@ -168,6 +169,11 @@ class Transcription(Shape):
     texts = {"answer": (("text",),)}  # noqa: RUF012
     numbers_at = (("logprobs",),)
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_text = self._has_steps = False
+        """Whether events have brought any."""
+
     @classmethod
     def detects(cls, replies: Sequence[RawReply]) -> bool:
         """Whether there is a text with a list of log-probabilities, and nothing of a client's result or an engine's."""
@@ -178,16 +184,20 @@ class Transcription(Shape):
         """Whether the type of an event is one of a transcript."""
         return str(chunk.get("type", "")).startswith(EVENTS)
 
-    def chunk(self, chunk: RawReply) -> Iterator[Delta]:
+    def deltas(self, reply: RawReply, position: int = 0) -> Iterator[Delta]:
         """What an event adds; the last one repeats the whole."""
-        self.note_reply(chunk)
-        steps = steps_from_items(chunk.get("logprobs") or [], "logprobs")
-        if chunk.get("type") == f"{EVENTS}delta":
-            yield Delta(0, {"answer": str(chunk.get("delta", ""))}, steps)
-        elif chunk.get("type") == f"{EVENTS}done":
-            known = self.sums[0] if self.sums else None
-            text = {} if known is not None and known.texts else self.said(chunk)
-            yield Delta(0, text, StepList() if known is not None and known.steps else steps, ended=True)
+        event = str(reply.get("type", ""))
+        if not event.startswith(EVENTS):
+            yield from super().deltas(reply, position)
+            return
+        self.note(reply)
+        steps = steps_from_items(reply.get("logprobs") or [], "logprobs")
+        if event == f"{EVENTS}delta":
+            yield Delta(0, {"answer": str(reply.get("delta", ""))}, steps)
+            self._has_text, self._has_steps = True, self._has_steps or bool(steps.steps)
+        elif event == f"{EVENTS}done":
+            text = {} if self._has_text else self.said(reply)
+            yield Delta(0, text, StepList() if self._has_steps else steps, ended=True)
 
 
 class KoboldResults(Shape):

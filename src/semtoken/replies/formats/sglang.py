@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from semtoken.core.engine_tokens.spellings import steps_from_triples
 from semtoken.core.engine_tokens.top_steps import StepList, as_list, as_object, optional, text_or_empty
-from semtoken.replies.formats.base import Delta, Engine, RawReply, Shape, index_of, merged
+from semtoken.replies.formats.base import Delta, Engine, Shape
+from semtoken.replies.formats.fields import RawReply, index_of, merged
 
 META = "meta_info"
 LISTS = ("output_token_logprobs", "output_top_logprobs")
@@ -36,7 +37,7 @@ class SGLangGenerate(Shape):
     tops_at = ((META, "output_top_logprobs"), (META, "input_top_logprobs"))
     tops_in = ()
     showing = (("output_ids",), (META, "output_token_ids_logprobs"), (META, "hidden_states"))
-    end_at = (META, "finish_reason")
+    end_at = ((META, "finish_reason"),)
     count_at = (META, "completion_tokens")
     read_at = (META, "prompt_tokens")
 
@@ -59,12 +60,14 @@ class SGLangGenerate(Shape):
         chosen, tops = (meta.get(name, meta.get(name.replace("output", "decode"))) for name in LISTS)  # as of 2024
         return StepList() if chosen is None else steps_from_triples(chosen, tops, META)
 
-    def chunk(self, chunk: RawReply) -> Iterator[Delta]:
-        """The delta of a chunk, whether or not the chunk repeats the text before it."""
-        index = index_of(chunk)
-        before, self._seen[index] = self._seen.get(index, {}), chunk
-        self._repeats = self._repeats and _begins(chunk, before)
-        yield from super().chunk(_behind(chunk, before) if self._repeats else chunk)
+    def deltas(self, reply: RawReply, position: int = 0) -> Iterator[Delta]:
+        """The delta of a reply or a chunk, whether or not the chunk repeats the text before it."""
+        index = index_of(reply, position)
+        before, self._seen[index] = self._seen.get(index), reply
+        if before is not None:
+            self._repeats = self._repeats and _begins(reply, before)
+            reply = _behind(reply, before) if self._repeats else reply
+        yield from super().deltas(reply, position)
 
 
 def _lists(chunk: RawReply) -> list[Sequence[Any] | None]:

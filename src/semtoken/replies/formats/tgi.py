@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from semtoken.core.engine_tokens.spellings import steps_from_columns
 from semtoken.core.engine_tokens.top_steps import StepList, as_object
-from semtoken.replies.formats.base import Delta, Engine, HiddenFields, Place, RawReply, Shape, end_in_words, value_at
+from semtoken.replies.formats.base import Delta, Engine, HiddenFields, Place, Shape
+from semtoken.replies.formats.fields import RawReply, value_at
 from semtoken.support.splice import Change, Drop, Keep, Path
 
 
@@ -33,13 +34,9 @@ class TGIGenerate(Shape):
     numbers_at = (("details",),)
     tops_at = (("details", "top_tokens"),)
     tops_in = ()
-    end_at = ("details", "finish_reason")
+    end_at = (("details", "finish_reason"),)
+    done_at = ("generated_text",)
     count_at = ("details", "generated_tokens")
-
-    @classmethod
-    def is_ended(cls, choice: RawReply) -> bool:
-        """Whether the whole text is there, as in the last chunk."""
-        return choice.get("generated_text") is not None
 
     @classmethod
     def _place(cls, path: Path, choice: RawReply, number: int) -> Place:
@@ -59,15 +56,16 @@ class TGIGenerate(Shape):
         tops = value_at(choice, ("details", "top_tokens")) or None
         return StepList() if tokens is None else steps_from_columns(tokens, tops, "details.tokens")
 
-    def _deltas(self, reply: RawReply, position: int) -> Iterator[Delta]:
+    def deltas(self, reply: RawReply, position: int = 0) -> Iterator[Delta]:
+        """The answer of a reply, or the token of an event."""
         if "token" not in reply:
-            yield from super()._deltas({**reply, "index": position}, position)
+            yield from super().deltas({**reply, "index": position}, position)
             return
         token = as_object(reply["token"], "token")
         text = "" if token.get("special") else str(token.get("text", ""))
         steps = steps_from_columns([token], [reply.get("top_tokens")], "token")
-        finish = end_in_words(value_at(reply, self.end_at))
-        yield Delta(0, {"answer": text} if text else {}, steps, finish_reason=finish, ended=self.is_ended(reply))
+        end = self.end_of(reply)
+        yield Delta(0, {"answer": text} if text else {}, steps, finish_reason=end, ended=self.is_ended(reply))
 
 
 class TGIStream(TGIGenerate):

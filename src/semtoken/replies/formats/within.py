@@ -15,7 +15,8 @@ from semtoken.core.engine_tokens.placing import pieces_of, text_of_pieces
 from semtoken.core.engine_tokens.spellings import BEST, NUMBER, TEXT, steps_from_items
 from semtoken.core.engine_tokens.token_names import MARKUP
 from semtoken.errors import InvalidInputError, SemtokenError
-from semtoken.replies.formats.base import RawReply, Shape, dotted
+from semtoken.replies.formats.base import Shape
+from semtoken.replies.formats.fields import RawReply, dotted
 from semtoken.replies.formats.openai_choices import OpenAIChat
 from semtoken.replies.formats.registry import shape_of
 from semtoken.support.questions import question_of

@@ -1,0 +1,234 @@
+"""`Reading`: one reply, whole or chunk by chunk, as the sum of what its shape finds in it -> Reply.
+
+A shape gives a `Delta` for each choice of a reply or of a chunk; `ChoiceSum.add` adds them up. A whole reply has one
+delta for each choice, a stream has many, and everything else is the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
+
+from semtoken.choices import SegmentKind
+from semtoken.core.engine_tokens.spellings import with_ids
+from semtoken.core.engine_tokens.top_steps import StepList, TopStep
+from semtoken.core.parts import ToolCall
+from semtoken.core.results import Distribution
+from semtoken.errors import BackendError, InvalidInputError
+from semtoken.replies.echo import Counts, prompt_length, without_prompt
+from semtoken.replies.formats.base import NOTHING, Delta, Engine, Shape
+from semtoken.replies.formats.fields import RawReply, prefill_of
+from semtoken.replies.segments import FORBIDDEN, RawChoice, Reply, ReplyChoice, assemble, is_cut
+from semtoken.support.questions import question_of
+
+MIXED = "The chunks name several replies: those of two streams may be mixed."
+SAID_AGAIN = (
+    "Chunks of the stream repeat the tokens before them, so the answer stands in it several times: a gateway collects "
+    "what it passes on. Ask without streaming, or the engine itself."
+)
+AFTER_THE_END = "More of the answer came after the server had said that it is complete: ask for one answer at a time."
+
+
+class Told(NamedTuple):
+    """What is known of a reply besides what it says itself."""
+
+    request: RawReply = NOTHING
+    temperature: float | None = None
+    """The temperature, where it is known apart from the request."""
+    engine: Engine | None = None
+    """The engine that sent it; recognised by its fields by default."""
+    line: Any = None
+    """What the reply was saved in, where its question may be found."""
+
+
+class ChoiceSum:
+    """The sum of all deltas of one choice."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.texts: dict[SegmentKind, list[str]] = {}
+        self.steps: list[StepList] = []
+        self.apart: dict[SegmentKind, list[StepList]] = {}
+        self.calls: dict[int, tuple[str, str]] = {}
+        self.ids: tuple[int, ...] | None = None
+        self.finish_reason: str | None = None
+        self.stop: str | int | None = None
+        self.counted: int | None = None
+        self.broken: str | None = None
+        self._ended = False
+
+    def add(self, delta: Delta) -> None:
+        """Add what a reply or a chunk has for the choice."""
+        if delta.repeats:
+            self.texts, self.calls, self._ended, self.broken = {}, {}, False, None
+            self.steps = [] if delta.steps.steps or delta.steps.fault else self.steps
+        for kind, text in delta.texts.items():
+            self.texts.setdefault(kind, []).append(text)
+        if delta.steps.steps or delta.steps.fault:
+            self.steps.append(delta.steps)
+        for kind, steps in delta.apart.items():
+            self.apart.setdefault(kind, []).append(steps)
+        for at, (name, arguments) in delta.calls.items():
+            known = self.calls.get(at, ("", ""))
+            self.calls[at] = (known[0] + name, known[1] + arguments)
+        if delta.ids is not None:
+            self.ids = (self.ids or ()) + delta.ids
+        if self._ended and (delta.written or delta.steps.steps):
+            self.broken = AFTER_THE_END
+        self._ended = self._ended or delta.ended
+        self.finish_reason = delta.finish_reason or self.finish_reason
+        self.stop = self.stop if delta.stop is None else delta.stop
+        self.counted = self.counted if delta.counted is None else delta.counted
+
+    @property
+    def n_listed(self) -> int:
+        """How many steps the engine has listed."""
+        return sum(len(part.steps) for part in chain(self.steps, *self.apart.values()))
+
+    def raw(self) -> RawChoice:
+        """The choice with texts and steps as its engine gave them."""
+        texts: dict[SegmentKind, str] = {kind: "".join(parts) for kind, parts in self.texts.items() if any(parts)}
+        if self.calls:
+            texts["tool_call"] = "\n".join(f"{name}({arguments})" for name, arguments in self.calls.values())
+        steps, flags = _with_ids(StepList.chained(self.steps), self.ids)
+        counted = self.counted
+        if self.ids is not None and len(self.ids) > len(steps.steps):
+            counted = max(counted or 0, len(self.ids))
+        return RawChoice(
+            self.index,
+            texts,
+            steps,
+            finish_reason=self.finish_reason,
+            flags=flags,
+            apart={kind: StepList.chained(parts) for kind, parts in self.apart.items()},
+            stops=(self.stop,) if isinstance(self.stop, str) else (),
+            at_token=isinstance(self.stop, int),
+            counted=counted,
+            broken=self.broken or (SAID_AGAIN if _repeat([part.steps for part in self.steps]) else None),
+            calls=tuple(ToolCall(name, arguments) for name, arguments in self.calls.values()),
+        )
+
+
+class Reading:
+    """A reply in progress: its shape, what is known besides, and the sum of each choice so far."""
+
+    def __init__(self, shape: type[Shape], told: Told) -> None:
+        self.shape = shape()
+        """The shape, with what the reply tells of itself."""
+        self.told = told
+        self.sums: dict[int, ChoiceSum] = {}
+
+    def add_whole(self, replies: Sequence[RawReply]) -> None:
+        """Read a whole reply (several: a batch).
+
+        `InvalidInputError` or `BackendError` says what is wrong with it.
+        """
+        self.shape.require_whole(replies)
+        for position, reply in enumerate(replies):
+            n_before = len(self.sums)
+            if len(self.add(reply, position)) != len(self.sums) - n_before:
+                raise InvalidInputError("Two choices of the reply have the same index.")
+        if not self.sums:
+            raise InvalidInputError("The reply holds no choices: there is nothing to read.")
+
+    def add(self, reply: RawReply, position: int = 0) -> list[Delta]:
+        """Read a reply, its place in a batch given, or the next chunk of a stream; returns what was added."""
+        deltas = []
+        for delta in self.shape.deltas(reply, position):
+            if delta.choice not in self.sums:
+                self.sums[delta.choice] = ChoiceSum(delta.choice)
+            self.sums[delta.choice].add(delta)
+            deltas.append(delta)
+        return deltas
+
+    def parsed_reply(self) -> Reply:
+        """All that has been read."""
+        choices = tuple(map(self.choice, sorted(self.sums)))
+        engine = self.engine
+        return Reply(self.shape.formats[engine], self.shape.model, self._distribution(choices, engine), choices)
+
+    def choice(self, index: int) -> ReplyChoice:
+        """The choice with this number in segments, as far as it has been read."""
+        asked = question_of(self.told.request, index) or question_of(self.told.line, index)
+        return assemble(self._raw_choice(index), self.shape.ask, asked)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that sent the reply: the one that is known, or that its fields tell."""
+        return self.told.engine or self.shape.engine
+
+    @property
+    def format(self) -> str:
+        """The name of the shape and engine, as far as has been read."""
+        return self.shape.formats[self.engine]
+
+    def distribution_of(self, choice: ReplyChoice) -> Distribution:
+        """Which distribution the log-probabilities of a choice come from."""
+        return self._distribution((choice,), self.engine)
+
+    def _distribution(self, choices: Sequence[ReplyChoice], engine: Engine) -> Distribution:
+        request, temperature, *_ = self.told
+        temperature = self.shape.temperature(request) if temperature is None else temperature
+        masked = any(FORBIDDEN in choice.flags for choice in choices)
+        return self.shape.distribution(engine, temperature, masked=masked)
+
+    def _raw_choice(self, index: int) -> RawChoice:
+        """The choice with what the shape, the request and the whole reply tell of it."""
+        shape, request, raw = self.shape, self.told.request, self.sums[index].raw()
+        known: dict[str, Any] = {"one_segment": True} if shape.one_segment else {}
+        if request:
+            known["stops"] = raw.stops or shape.stop_texts(request)
+            known["prefill"] = prefill_of(request) if shape.is_chat else ""
+            if raw.finish_reason == shape.ends[0] and not shape.has_stop_texts(request):
+                known["at_token"] = True  # nothing else could end it
+        if shape.counted is not None and len(self.sums) == 1:
+            known["counted"] = shape.counted
+        if flags := self._notes():
+            known["flags"] = (*raw.flags, *flags)
+        raw = replace(raw, **known) if known else raw
+        return self._behind_prompt(raw) if shape.echoes and raw.steps.missing[:1] == (0,) else raw
+
+    def _notes(self) -> list[str]:
+        """What a reader should know of all choices."""
+        shape, choices = self.shape, self.sums.values()
+        flags = [MIXED] if len(shape.ids) > 1 and max(shape.ids.values()) > 1 else []
+        if shape.counted is not None and len(choices) > 1:  # perhaps that of one choice, as llama-server counts
+            listed = sum(choice.n_listed for choice in choices)
+            if shape.counted - listed > len(choices) and not any(choice.calls for choice in choices):
+                flags.append(f"The reply counts {shape.counted} tokens in all choices and lists {listed}: some lack.")
+        return flags
+
+    def _behind_prompt(self, raw: RawChoice) -> RawChoice:
+        """The choice without the prompt that it may repeat: then its first token has no number."""
+        if self.told.request.get("echo") is False:
+            return raw
+        lengths = {at: sum(len(part.steps) for part in known.steps) for at, known in sorted(self.sums.items())}
+        at_limit = all(is_cut(known.finish_reason) for known in self.sums.values())
+        counts = Counts(self.shape.read, self.shape.counted)
+        try:
+            prompt = prompt_length([*lengths.values()], [*lengths].index(raw.index), counts, at_limit=at_limit)
+        except BackendError as error:
+            return replace(raw, steps=raw.steps._replace(missing=(), fault=str(error)))
+        if prompt is None:
+            return raw
+        steps, text = without_prompt(raw.steps, raw.texts.get("answer", ""), prompt)
+        return replace(raw, steps=steps, texts={"answer": text}, flags=())
+
+
+def _repeat(chunks: Sequence[tuple[TopStep, ...]]) -> bool:
+    """Whether each chunk has the steps of the one before and more, or the last has those of all others once more."""
+    if len(chunks) < 2:
+        return False
+    if all(len(before) < len(more) and more[: len(before)] == before for before, more in pairwise(chunks)):
+        return True
+    return 2 < 2 * len(chunks[-1]) == sum(map(len, chunks)) and tuple(chain(*chunks[:-1])) == chunks[-1]
+
+
+def _with_ids(steps: StepList, ids: Sequence[int] | None) -> tuple[StepList, tuple[str, ...]]:
+    if ids is None or not steps.steps:
+        return steps, ()
+    if len(ids) != len(steps.steps):
+        return steps, (f"{len(ids)} token ids do not fit {len(steps.steps)} steps; they are not used.",)
+    return StepList(with_ids(steps.steps, ids), steps.missing, steps.fault), ()
