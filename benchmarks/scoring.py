@@ -25,7 +25,7 @@ from rich.table import Table
 import semtoken as st
 from semtoken.choices import Preset
 from semtoken.clustering.vocabulary import Vocabulary, english_stopwords, neutral_mask, normalize
-from semtoken.core import Answer, scorer_for
+from semtoken.core import GrowingAnswer, scorer_for
 from semtoken.core.prefixes import PrefixIndex
 from semtoken.core.rows import normalized_rows
 from semtoken.core.rules import ScoringRules
@@ -164,9 +164,9 @@ def bytes_a_step(clusters: st.TokenClusters, steps: int) -> float:
     scorer = scorer_for(clusters.vocabulary, ScoringRules())
     ids = random.integers(0, size, steps).tolist()
     tracemalloc.start()
-    answer = Answer(scorer)
+    answer = GrowingAnswer(scorer)
     for token in ids:
-        answer.add(row, 0, token)
+        answer.add_row(row, 0, token)
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return held / steps

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from semtoken.core.parts import part as budgets
+from semtoken.core.parts import budget as budgets
 from semtoken.core.parts import parts_of
+from semtoken.core.parts.budget import Budget
 from semtoken.core.parts.code import find_identifiers
 from semtoken.core.parts.fields import ToolCall, find_fields, find_given_calls, find_tool_calls
 from semtoken.core.parts.json_values import find_json
 from semtoken.core.parts.lexing import tokens
-from semtoken.core.parts.part import Budget
 from semtoken.errors import BudgetExceededError, InvalidInputError
 from tests.core.answers import answer_of
 

@@ -11,6 +11,15 @@ import pytest
 from semtoken.core.engine_tokens import TopStep, TopToken, check_shared_vocabulary
 from semtoken.core.engine_tokens.passes import has_twice, merged_steps, steps_in_files
 from semtoken.core.engine_tokens.placing import SpelledText, find_text, pieces_of, place_of_answer
+from semtoken.core.engine_tokens.precision import (
+    BFLOAT16,
+    FLOAT16,
+    Precision,
+    Rounding,
+    fits_half,
+    unit_of,
+    written,
+)
 from semtoken.core.engine_tokens.spellings import (
     as_top_steps,
     steps_from_items,
@@ -19,21 +28,14 @@ from semtoken.core.engine_tokens.spellings import (
 )
 from semtoken.core.engine_tokens.token_names import KeptByName, SharedVocabulary
 from semtoken.core.engine_tokens.top_steps import (
-    BFLOAT16,
-    FLOAT16,
-    Precision,
-    Rounding,
     StepList,
     as_bytes,
     as_id,
-    fits_half,
     is_given,
     is_own,
     is_same_number,
     log_prob_or_none,
     text_or_empty,
-    unit_of,
-    written,
 )
 from semtoken.errors import InvalidInputError, InvalidLogits
 from tests.core.test_scoring import small_kind

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from semtoken.core.parts import Part, parts_of
+from semtoken.core.parts.budget import Budget
 from semtoken.core.parts.fields import subschema
 from semtoken.core.parts.json_values import JsonPlace, all_json, find_json, is_json
 from semtoken.core.parts.newness import new_phrases
-from semtoken.core.parts.part import Budget, Parts
+from semtoken.core.parts.part import Parts
 from semtoken.core.parts.prose import phrases
 from semtoken.core.scored_token import Flag
 from semtoken.errors import BudgetExceededError, InvalidInputError

@@ -20,7 +20,7 @@ from semtoken import ScoredAnswer, TokenClusters, Vocabulary, score_logits, scor
 from semtoken.core import GrowingAnswer, ScoringRules, scorer_for
 from semtoken.core.engine_tokens import TopStep, TopToken, as_top_steps, check_shared_vocabulary
 from semtoken.core.engine_tokens.checked_list import ListReader
-from semtoken.core.engine_tokens.top_steps import BFLOAT16, FLOAT16, ROUNDING, Precision, Rounding, written
+from semtoken.core.engine_tokens.precision import BFLOAT16, FLOAT16, ROUNDING, Precision, Rounding, written
 from semtoken.core.flags import borrowed_flags
 from semtoken.core.results import TokensLater
 from semtoken.core.scored_token import TokenMark

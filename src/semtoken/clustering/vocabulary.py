@@ -115,7 +115,7 @@ class Vocabulary:
             byte_tokens=self.byte_tokens[:size],
         )
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number of tokens, V."""
         return len(self.texts)

@@ -6,7 +6,7 @@ scorer.py          a vocabulary, clusters, names in lists, and rules -> which to
 columns.py         the one form of steps: the chosen tokens, and an entry for each token that may count
 rows.py            rows of logits -> columns; kernel.py reads them, compiled
 score.py           columns -> what agrees, at least and at most: the one interval
-growing.py         answers in progress, alone or several together
+growing.py         an answer in progress; batch.py: several together
 records.py         the records of the tokens of a scored answer
 flags.py           what a reader of the score should know
 api.py             the front functions
@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from semtoken.choices import FunctionWords, Preset
 from semtoken.core.api import LogitsStream, LogprobsStream, check_shape, score_logits, score_logprobs
-from semtoken.core.growing import AnswerBatch, GrowingAnswer
+from semtoken.core.batch import AnswerBatch
+from semtoken.core.growing import GrowingAnswer
 from semtoken.core.rows import NormalizedRows, normalized_rows
 from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import Scorer, scorer_for

@@ -76,10 +76,10 @@ def score_logits(
     one_of("distribution", distribution, get_args(Distribution))
     scorer = scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules)
     rows, ids = as_rows(logits), as_ids(token_ids)
+    at_once = ROWS_ON_DEVICE if is_tensor(rows) and rows.device.type != "cpu" else ROWS_AT_ONCE
     check_shape(tuple(rows.shape), ids, scorer.vocabulary)
     answer = GrowingAnswer(scorer)
     size, probable = scorer.vocabulary.size, True
-    at_once = ROWS_ON_DEVICE if is_tensor(rows) and rows.device.type != "cpu" else ROWS_AT_ONCE
     for first in range(0, len(ids), at_once):
         block = normalized_rows(rows[first : first + at_once], size)
         probable = probable and looks_like_probabilities(block.logits, block.log_normalizers, size)

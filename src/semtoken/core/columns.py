@@ -55,9 +55,7 @@ class Columns:
     def part(self, first: int, last: int) -> Columns:
         """The steps from `first` to before `last`."""
         low, high = np.searchsorted(self.owners, (first, last)).tolist()
-        columns = {name: getattr(self, name)[first:last] for name in OF_STEPS}
-        entries = {name: getattr(self, name)[low:high] for name in OF_ENTRIES}
-        return Columns(**columns, **entries, owners=self.owners[low:high] - first)
+        return self._of(slice(first, last), slice(low, high), self.owners[low:high] - first)
 
     def take(self, order: IdArray) -> Columns:
         """The steps in another order."""
@@ -65,15 +63,16 @@ class Columns:
         places[order] = np.arange(len(order))
         owners = places[self.owners]
         by_step = np.argsort(owners, kind="stable")
-        columns = {name: getattr(self, name)[order] for name in OF_STEPS}
-        entries = {name: getattr(self, name)[by_step] for name in OF_ENTRIES}
-        return Columns(**columns, **entries, owners=owners[by_step])
+        return self._of(order, by_step, owners[by_step])
 
     def without_open(self) -> Columns:
         """A copy without the entries of open prefix sets."""
-        columns = {name: getattr(self, name) for name in OF_STEPS}
-        entries = {name: getattr(self, name)[~self.open] for name in (*OF_ENTRIES, "owners")}
-        return Columns(**columns, **entries)
+        return self._of(slice(None), ~self.open, self.owners[~self.open])
+
+    def _of(self, steps: slice | IdArray, entries: slice | IdArray | BoolArray, owners: IdArray) -> Columns:
+        """Some of the steps and some of the entries, which then have these `owners`."""
+        columns = {name: getattr(self, name)[steps] for name in OF_STEPS}
+        return Columns(**columns, **{name: getattr(self, name)[entries] for name in OF_ENTRIES}, owners=owners)
 
     def with_entries(self, owners: IdArray, ids: IdArray, logs: FloatArray) -> Columns:
         """A copy with further entries, but for those that are there already."""

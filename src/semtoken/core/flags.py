@@ -105,12 +105,10 @@ def _all_special(agreed: Agreeing, step: ListedStep) -> bool:
     return all(special[list(may_be)].all() for may_be, _ in step.ambiguous)
 
 
-def proxy_flags(proxy_for: str | None) -> list[Flag]:
-    """The flag of an answer that was scored with the vocabulary of another model."""
-    if proxy_for is None:
-        return []
+def proxy_flag(proxy_for: str) -> Flag:
+    """The flag of an answer that was scored with the vocabulary of another model than the one of this name."""
     message = f"The vocabulary is another model's than {proxy_for}, with the same tokenizer: a proxy for its own."
-    return [Flag("shared_vocabulary", message)]
+    return Flag("shared_vocabulary", message)
 
 
 def text_flags(spelled: str, said: str) -> tuple[Flag, ...]:

@@ -5,7 +5,7 @@ that follows. A step is *open* until no later token can change its prefix set, a
 before it are no longer open. Vocabulary strings are short, so the settled part lags by a few tokens.
 
 `GrowingAnswer` is one answer, whether all logits of its steps are known or what an engine lists of them: the steps are
-kept as `ReducedRows` or `ReadLists`, and both give `Columns`. `AnswerBatch` adds rows to several answers together.
+kept as `ReducedRows` or `ReadLists`, and both give `Columns`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_not
-from typing import TypeAlias
 
 import numpy as np
 
@@ -25,8 +24,8 @@ from semtoken.core.engine_tokens import TopStep
 from semtoken.core.engine_tokens.checked_list import ListedStep, ListReader
 from semtoken.core.engine_tokens.listed_names import ListedNames, NameReader
 from semtoken.core.engine_tokens.passes import silent_zeros, without_copied_lists
-from semtoken.core.engine_tokens.top_steps import Precision, Rounding
-from semtoken.core.flags import borrowed_flags, listed_flags, proxy_flags
+from semtoken.core.engine_tokens.precision import Precision, Rounding
+from semtoken.core.flags import borrowed_flags, listed_flags, proxy_flag
 from semtoken.core.prefixes import NO_IDS, next_look
 from semtoken.core.records import any_rival, later_records
 from semtoken.core.results import Distribution, Running, ScoredAnswer
@@ -83,12 +82,12 @@ class ReadLists:
         """How far the numbers may be off, as far as those that have come tell."""
         return self._precision.rounding
 
-    def part(self, first: int, last: int) -> tuple[list[ListedStep], list[bool]]:
-        """The steps from `first` to before `last`, and whether only blanks come before each."""
+    def part(self, first: int, last: int, rounding: Rounding) -> list[ListedStep]:
+        """The steps from `first` to before `last`."""
         steps = self.steps[first:last]
-        if self.names is not None and not self.rounding.even:  # each of them may be off by another amount
+        if self.names is not None and not rounding.even:  # each of them may be off by another amount
             steps = [self.names.with_others(step, 0.0) for step in steps]
-        return steps, self.opening[first:last]
+        return steps
 
 
 class ReducedRows:
@@ -267,11 +266,12 @@ class GrowingAnswer:
 
     def agreeing(self, first: int, last: int) -> Agreeing:
         """Some steps, with the prefix sets that are decided by now."""
-        prefixes = self._prefixes[first:last]
+        prefixes, neutrality = self._prefixes[first:last], self._neutrality
         if self.lists is None:
-            return Agreeing(self.scorer, self.rows.part(first, last), prefixes, self._neutrality)
-        listed, opening = self.lists.part(first, last)
-        return Agreeing(self.scorer, None, prefixes, self._neutrality, self.lists.rounding, listed, opening)
+            return Agreeing(self.scorer, self.rows.part(first, last), prefixes, neutrality)
+        rounding, opening = self.lists.rounding, self.lists.opening[first:last]
+        listed = self.lists.part(first, last, rounding)
+        return Agreeing(self.scorer, None, prefixes, neutrality, rounding, listed, opening)
 
     def running(self) -> Running:
         """The score from the tokens so far. The cost does not grow with the length of the answer.
@@ -320,7 +320,8 @@ class GrowingAnswer:
         the engine gives, if it is known, which is used where there is no vocabulary. `notes` are further flags.
         """
         self.advance(complete=True)
-        agreed, ids, flags = self.agreeing(0, len(self.ids)), list(self.ids), list(proxy_flags(proxy_for))
+        agreed, ids = self.agreeing(0, len(self.ids)), list(self.ids)
+        flags = [] if proxy_for is None else [proxy_flag(proxy_for)]
         if self.lists is not None and self.lists.names is not None:
             agreed.scorer = self.scorer = self._frozen(said)
         if self.lists is not None:
@@ -376,133 +377,3 @@ def check_normalizers(
             f"{where}The logits of step {steps[place]} hold NaN or +inf, or not one finite value: "
             "there is no distribution to score."
         )
-
-
-MOST_WAITING = 256
-"""The most steps that wait, reduced and not yet taken in by their answers: a few hundred numbers of each sequence and
-step."""
-MOST_ROWS = 64
-"""The most whole rows that are kept for these steps, where a token does not decide what the text begins with: 40 MB of
-a large vocabulary."""
-
-
-AnswersStep: TypeAlias = tuple[Sequence[int], Sequence[int]]
-"""One decoding step of several answers: their numbers, and the tokens that were chosen."""
-
-
-class AnswerBatch:
-    """Unfinished answers by their numbers, to which rows are added for several of them together.
-
-    What a step costs in Python does not depend on how many answers it has: reduced steps wait as a few arrays until
-    somebody asks for one of the answers.
-    """
-
-    def __init__(self, scorer: Scorer) -> None:
-        self.scorer = scorer
-        self._answers: dict[int, GrowingAnswer] = {}
-        self._waiting: list[tuple[IdArray, Columns]] = []
-        self._rows: dict[int, WholeRow] = {}
-        """Rows that some of these steps need, by their place among all of them."""
-        self._n_waiting = 0
-        """How many steps of answers that is."""
-        self._last = np.full(64, -1)
-        """The last token of each answer, -1 for none."""
-        self._opens = np.ones(64, dtype=bool)
-        """Whether each has nothing but blanks so far."""
-
-    def __getitem__(self, number: int) -> GrowingAnswer:
-        """An answer, as far as it is known; an empty one under a new number."""
-        self._take_in()
-        return self._answer(number)
-
-    def __delitem__(self, number: int) -> None:
-        """Forget an answer; its number is new again."""
-        self._take_in()
-        self._reserve(number)
-        self._answers.pop(number, None)
-        self._last[number], self._opens[number] = -1, True
-
-    def add(self, steps: Sequence[AnswersStep], rows: NormalizedRows) -> None:
-        """Add one decoding step of some answers, or several.
-
-        `rows` are those of the answers of the first step, then those of the second one, and so on. `InvalidLogits` if
-        one holds no distribution; the message names the answer by its row.
-        """
-        if not len(rows.row_ids):
-            return
-        self._reserve(max(number for numbers, _ in steps for number in numbers))
-        if np.isfinite(rows.log_normalizers).all():
-            self._reduce(steps, rows, range(len(rows.row_ids)))
-            return
-        firsts = itertools.accumulate((len(numbers) for numbers, _ in steps), initial=0)
-        for (numbers, tokens), first in zip(steps, firsts, strict=False):
-            own, places = slice(first, first + len(numbers)), range(first, first + len(numbers))
-            lengths = [len(self[number].ids) for number in numbers]
-            check_normalizers(rows.log_normalizers[own], lengths, rows.numbers[own] if len(numbers) > 1 else None)
-            self._reduce([(numbers, tokens)], rows, places)
-
-    def _reduce(self, steps: Sequence[AnswersStep], rows: NormalizedRows, places: Sequence[int]) -> None:
-        """Reduce some steps, which then wait; `places` are those of their answers among the rows."""
-        columns = []
-        for numbers, tokens in steps:
-            which, chosen = np.array(numbers, dtype=np.int64), np.array(tokens, dtype=np.int64)
-            opening = self._opens[which]
-            columns.append((which, chosen, self._last[which], opening))
-            self._last[which] = chosen
-            self._opens[which] = opening & self.scorer.vocabulary.blank[chosen]
-        which, chosen, before, openings = map(np.concatenate, zip(*columns, strict=True))
-        taken = np.array(places, dtype=np.int64)
-        reduced, waiting = reduce_rows(self.scorer, rows, taken, chosen, before, openings)
-        for k, row in waiting.items():
-            self._rows[self._n_waiting + k] = row
-        self._waiting.append((which, reduced))
-        self._n_waiting += len(which)
-        if len(self._rows) >= MOST_ROWS or len(self._waiting) >= MOST_WAITING:
-            self._take_in()
-
-    def running(self, numbers: Sequence[int]) -> list[Running]:
-        """The scores of some unfinished answers, from their tokens so far."""
-        self._take_in()
-        return [self._answer(number).running() for number in numbers]
-
-    def finish(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredAnswer]:
-        """Score some complete answers, in the order of `lengths`.
-
-        That is the number of an answer -> how many of its tokens count; those after them are dropped from it.
-        """
-        self._take_in()
-        for number, length in lengths.items():
-            answer = self._answer(number)
-            if length < len(answer.ids):
-                answer.truncate(length)
-                self._last[number], self._opens[number] = answer.ids[-1] if answer.ids else -1, answer.opens
-        return [self._answer(number).finish(distribution) for number in lengths]
-
-    def _answer(self, number: int) -> GrowingAnswer:
-        if number not in self._answers:
-            self._answers[number] = GrowingAnswer(self.scorer)
-        return self._answers[number]
-
-    def _reserve(self, number: int) -> None:
-        """Make room for a number."""
-        missing = number + 1 - len(self._last)
-        if missing > 0:
-            more = max(missing, len(self._last))
-            self._last = np.append(self._last, np.full(more, -1))
-            self._opens = np.append(self._opens, np.ones(more, dtype=bool))
-
-    def _take_in(self) -> None:
-        """Have the answers take in the steps that wait."""
-        if not self._waiting:
-            return
-        (which, reduced), waiting_rows = zip(*self._waiting, strict=True), self._rows
-        self._waiting, self._rows, self._n_waiting = [], {}, 0
-        numbers = np.concatenate(which)
-        order = np.argsort(numbers, kind="stable")
-        steps, place = joined(reduced).take(order), np.argsort(order).tolist()
-        rows = {place[k]: row for k, row in waiting_rows.items()}
-        each, counts = np.unique(numbers, return_counts=True)
-        bounds = itertools.accumulate(counts.tolist(), initial=0)
-        for number, (low, high) in zip(each.tolist(), itertools.pairwise(bounds), strict=True):
-            own = {at - low: rows[at] for at in range(low, high) if at in rows}
-            self._answer(number).take_in(steps.part(low, high), own)

@@ -299,7 +299,7 @@ def reduce_rows(
     row_ids = rows.row_ids[taken]
     asked = scorer.endings.what_may_end(before, tokens)
     own = gather(rows.logits, row_ids, tokens) - normalizers
-    lists = [(np.arange(n), tokens), *(_companions(table, tokens) for table in _tables(scorer))]
+    lists = [(np.arange(n), tokens), *(_companions(table, tokens) for table in scorer.companions)]
     waiting: list[int] = []
     undecided = np.zeros(n, dtype=bool)
     lists.append(_likely(rows, taken, tokens, own, size))
@@ -328,14 +328,6 @@ def reduce_rows(
         open=undecided[owners] & ~np.isin(keys, certain),
     )
     return steps, {k: WholeRow.of(rows, int(taken[k]), size) for k in waiting}
-
-
-def _tables(scorer: Scorer) -> list[Companions]:
-    """What says which tokens may agree with one: under the rules, under the paper's, and by spelling."""
-    paper = [] if scorer.paper is None else [scorer.paper.cluster]
-    clusters = [scorer.cluster] if scorer.rules.clustering else []
-    spelled = [] if scorer.rules.spelling is None else [scorer.alike]
-    return list({id(table): table for table in [*clusters, *paper, *spelled, scorer.surface.alike]}.values())
 
 
 def _companions(companions: Companions, tokens: IdArray) -> tuple[IdArray, IdArray]:

@@ -167,7 +167,7 @@ class ScoringRules:
         for name, value in {"preset": preset, **switches}.items():
             object.__setattr__(self, name, value)
 
-    @property
+    @cached_property
     def effective_function_words(self) -> FunctionWords:
         """`function_words` as it is applied: `off` where the chosen token alone would count otherwise, so that the
         score is the sequence probability.
@@ -195,14 +195,14 @@ class ScoringRules:
         """What tells how a token is spelled, where tokens of the same spelling count whatever follows; else None."""
         return SPELLINGS.get(self.equality)
 
-    @property
+    @cached_property
     def lending(self) -> bool:
         """Whether clusters or function words count beside the chosen token, so that `borrowed_flags` apply. Other
         spellings of it, and beginnings of what follows, are no reason for a flag.
         """
         return self.clustering or self.effective_function_words != "off"
 
-    @property
+    @cached_property
     def shortest_prefix(self) -> int:
         """The number of characters from which on a token counts as a beginning of the text that follows."""
         return 1 if self.equality == "meaning" else SHORTEST_PREFIX

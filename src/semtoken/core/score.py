@@ -19,7 +19,7 @@ import numpy as np
 
 from semtoken.core.columns import Columns, of_lists
 from semtoken.core.engine_tokens.checked_list import ListedStep
-from semtoken.core.engine_tokens.top_steps import IN_FULL, ROUNDING, Rounding
+from semtoken.core.engine_tokens.precision import IN_FULL, ROUNDING, Rounding
 from semtoken.core.prefixes import NO_IDS
 from semtoken.core.scorer import CLUSTER, NEUTRAL, PREFIX, SOURCES, Scorer, among
 from semtoken.support.arrays import BoolArray, FloatArray, IdArray
@@ -114,16 +114,12 @@ class Agreeing:
         counts = np.fromiter(map(len, self.prefixes), dtype=np.int64, count=len(self.prefixes))
         return np.repeat(np.arange(len(counts)), counts), np.concatenate([NO_IDS, *self.prefixes])
 
-    def in_prefix_sets(self, owners: IdArray, ids: IdArray) -> BoolArray:
-        """Which tokens are in the prefix sets of their steps."""
-        steps, tokens = self.prefix_entries
-        size = self.scorer.vocabulary.size
-        return among(owners * size + ids, steps * size + tokens)
-
     @cached_property
     def begins(self) -> BoolArray:
         """Which entries are in the prefix sets of their steps."""
-        return self.in_prefix_sets(self.steps.owners, self.steps.ids)
+        owners, tokens = self.prefix_entries
+        size = self.scorer.vocabulary.size
+        return among(self.steps.owners * size + self.steps.ids, owners * size + tokens)
 
     def kinds(self, scorer: Scorer, *, neutrality: bool) -> IdArray:
         """Why each entry counts, see `Scorer.kinds`; 0 for those that do not."""
@@ -135,7 +131,7 @@ class Agreeing:
     def kinds_by_step(self, scorer: Scorer, *, neutrality: bool) -> list[list[int]]:
         """The same for the tokens of each list, in their order."""
         if scorer.open_ended:  # the lists themselves tell
-            alike = scorer.rules.spelling is not None
+            alike = scorer.by_spelling
             return [
                 [CLUSTER if token == step.token else PREFIX * (alike and token in step.spelled) for token in step.ids]
                 for step in self.listed
@@ -184,7 +180,7 @@ def _bounds_of_rows(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> Bo
 
 def _bounds_of_lists(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> Bounds:
     """The bounds of the steps' masses under the rules of a scorer, as if it were clear which token was chosen."""
-    alike, off = scorer.rules.spelling is not None, agreed.rounding.off
+    alike, off = scorer.by_spelling, agreed.rounding.off
     kinds = agreed.kinds_by_step(scorer, neutrality=neutrality)
     sizes = _sizes(agreed, scorer, neutrality=neutrality)
     errors = itertools.repeat((0.0, 0.0, None)) if agreed.rounding.even else _errors(agreed, kinds)
@@ -223,7 +219,7 @@ def _sums(steps: Columns, kinds: IdArray) -> tuple[FloatArray, FloatArray]:
 
     Sums are made relative to the likeliest entry that counts, so that no probability is too small for them.
     """
-    owners, logs, level = steps.owners, steps.logs, np.full(len(steps), -np.inf)
+    owners, logs, level = steps.owners, steps.logs, np.full(len(steps.tokens), -np.inf)
     counted = kinds > 0
     if len(owners) == len(level) and counted.all() and (owners[1:] > owners[:-1]).all():  # one of each step
         each = np.zeros((len(level), 4))
@@ -288,8 +284,7 @@ ANY_NUMBER = 2**53
 def _sizes(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> list[int]:
     """How many tokens are consistent with the chosen one of each step: cluster, prefix set and neutral tokens."""
     if scorer.open_ended:
-        alike = scorer.rules.spelling is not None
-        return [ANY_NUMBER if alike and step.many else 1 for step in agreed.listed]
+        return [ANY_NUMBER if scorer.by_spelling and step.many else 1 for step in agreed.listed]
     pairs = zip(agreed.listed, agreed.opening, strict=True)
     sizes = [scorer.related_count(step.token, opening, neutrality) for step, opening in pairs]
     owners, ids = agreed.prefix_entries

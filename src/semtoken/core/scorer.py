@@ -95,6 +95,10 @@ class Scorer:
             rules.signature if clusters is None or not rules.clustering else (f"{clusters.signature}|{rules.signature}")
         )
         """What decides the numbers, in one line: the rules, and the clusters that they read."""
+        self.open_ended = names is not None
+        """Whether there are other tokens than those of `vocabulary`: it holds those that lists have named."""
+        self.by_spelling = rules.spelling is not None
+        """Whether tokens count that are spelled as the chosen one is."""
         self.names = names
         """The tokens that lists have named, which are those of `vocabulary`; None where the vocabulary is known."""
         self.looks_ahead = rules.prefix_matching or clusters is not None
@@ -107,17 +111,12 @@ class Scorer:
         """Which tokens are neutral at a step that opens the answer, and at a later one (bool [2, V])."""
         return np.stack(self.rules.neutral_masks(self.vocabulary))
 
-    @property
-    def open_ended(self) -> bool:
-        """Whether there are other tokens than those of `vocabulary`: it holds those that lists have named."""
-        return self.names is not None
-
-    @property
+    @cached_property
     def index(self) -> PrefixIndex:
         """Finds the tokens that spell the beginning of a text."""
         return prefix_index(self.vocabulary)
 
-    @property
+    @cached_property
     def paper(self) -> Scorer | None:
         """The scorer of the same clusters under the paper's rules; None where there are no clusters."""
         return None if self.clusters is None else self._under(PAPER_RULES)
@@ -147,6 +146,14 @@ class Scorer:
         return self.rules.alike(self.vocabulary)
 
     @cached_property
+    def companions(self) -> list[Companions]:
+        """What says which tokens may agree with one: under the rules, under the paper's, and by spelling."""
+        clusters = [self.cluster] if self.rules.clustering else []
+        paper = [] if self.paper is None else [self.paper.cluster]
+        spelled = [self.alike] if self.by_spelling else []
+        return list({id(table): table for table in [*clusters, *paper, *spelled, self.surface.alike]}.values())
+
+    @cached_property
     def neutral_ids(self) -> IdArray:
         """The tokens that may be neutral, if the rules or the paper's ask for them; else none."""
         asked = self.knows_neutral or self.clusters is not None
@@ -162,7 +169,7 @@ class Scorer:
             return np.zeros(len(ids), dtype=bool)
         return np.asarray(self.neutral_masks[np.where(opening, 0, 1), ids])
 
-    @property
+    @cached_property
     def endings(self) -> Endings:
         """The classes of tokens from which it is seen whether a number, a string or an array before them ends."""
         return endings_of(self.vocabulary)
@@ -222,7 +229,7 @@ class Scorer:
         `neutrality`: whether neutral tokens count. `spelled`: which are spelled alike, where no vocabulary tells.
         """
         sources = np.zeros(len(ids), dtype=np.int64)
-        if self.rules.spelling is not None:
+        if self.by_spelling:
             sources[spelled if self.open_ended else self.alike.agree(token, ids)] = PREFIX
         if self.rules.prefix_matching:
             sources[begins & self.in_prefix_set(ids)] = PREFIX

@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from semtoken.choices import PartKind
 from semtoken.core.parts import Part, call_confidences
+from semtoken.core.parts.budget import MAX_SECONDS
 from semtoken.core.parts.json_values import is_json
 from semtoken.core.parts.nested import nested
-from semtoken.core.parts.part import MAX_SECONDS
 from semtoken.core.results import Running, ScoredAnswer, ScoredToken
 from semtoken.core.results.blocks import KEY, VERSION
 from semtoken.core.scorer import Scorer

@@ -18,9 +18,9 @@ from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
 from semtoken.clustering.vocabulary import Vocabulary, english_stopwords, neutral_mask, normalize
 from semtoken.core.engine_tokens.checked_list import OVERFULL, Entries, ListedStep, check_numbers, overfull
 from semtoken.core.engine_tokens.passes import BLANKS
+from semtoken.core.engine_tokens.precision import LEAST_GIVEN
 from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
 from semtoken.core.engine_tokens.top_steps import (
-    LEAST_GIVEN,
     STAND_INS,
     Name,
     TopStep,

@@ -1,7 +1,7 @@
 """Confidence of the parts of an answer: words, phrases, sentences, numbers, JSON fields, tool-call arguments, code.
 
-`parts_of` is what `ScoredAnswer.parts` calls. Finders say where parts stand (`prose`, `fields`, `code`); `answers`
-turns the log masses of their tokens into confidences. Nothing here asks a model.
+`parts_of` is what `ScoredAnswer.parts` calls. Finders say where parts stand (`prose`, `figures`, `fields`,
+`code`); `answers` turns the log masses of their tokens into confidences. Nothing here asks a model.
 
 Enter by `ScoredAnswer.parts(by)`; a finder of your own is a function that says where parts stand (`Finder`).
 """

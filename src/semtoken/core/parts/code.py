@@ -20,8 +20,9 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
 from semtoken.core.parts import lexing
+from semtoken.core.parts.budget import Budget
 from semtoken.core.parts.lexing import Token
-from semtoken.core.parts.part import Budget, FoundPart
+from semtoken.core.parts.part import FoundPart
 from semtoken.errors import BudgetExceededError, InvalidInputError
 
 DEFAULT_LANGUAGE = "python"

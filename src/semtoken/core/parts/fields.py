@@ -9,9 +9,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from semtoken.core.parts.budget import Budget
+from semtoken.core.parts.figures import is_figure, is_reference
 from semtoken.core.parts.json_values import JsonPlace, JsonText, JsonValue, all_json, escaped_name, unescaped_name
-from semtoken.core.parts.part import Budget, Ending, FoundPart, Part, PartEquality
-from semtoken.core.parts.prose import is_figure, is_reference
+from semtoken.core.parts.part import Ending, FoundPart, Part, PartEquality
 from semtoken.core.scored_token import Flag
 from semtoken.errors import InvalidInputError
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from semtoken.choices import PartKind
 from semtoken.core.parts.answers import AnswerWithTokens, answer_tokens, part_of
+from semtoken.core.parts.budget import MAX_CHARACTERS, MAX_PARTS, MAX_SECONDS, Budget
 from semtoken.core.parts.code import find_identifiers
 from semtoken.core.parts.fields import (
     UNALIGNED,
@@ -21,22 +22,17 @@ from semtoken.core.parts.fields import (
     missing_fields,
     subschema,
 )
+from semtoken.core.parts.figures import find_figures, find_references
 from semtoken.core.parts.json_values import find_json, is_json
 from semtoken.core.parts.part import (
-    MAX_CHARACTERS,
-    MAX_PARTS,
-    MAX_SECONDS,
     AnswerTokens,
-    Budget,
     FoundPart,
     Part,
     PartEquality,
     Parts,
 )
 from semtoken.core.parts.prose import (
-    find_figures,
     find_phrases,
-    find_references,
     find_sentences,
     find_words,
     negations,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, Literal
 
-from semtoken.core.parts.part import Budget
+from semtoken.core.parts.budget import Budget
 from semtoken.errors import BudgetExceededError
 
 JsonKind = Literal["string", "number", "boolean", "null", "object", "array", "key"]

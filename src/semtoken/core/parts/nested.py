@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from semtoken.core.parts.budget import Budget
 from semtoken.core.parts.json_values import JsonPlace, find_json, unescaped_name
-from semtoken.core.parts.part import Budget
 
 
 def nested(text: str, known: Mapping[str, Any]) -> Any:

@@ -1,24 +1,15 @@
-"""The plain records of this package: what is known of an answer's tokens, what a finder finds, what a user gets.
-
-Every finder reads a text once, so that its work grows as the text does. What they give may still grow faster: each
-field carries its path, and an object within a hundred others is part of all of them. `Budget` counts this and looks at
-the clock, and ends the work with `BudgetExceededError`: no text, whoever wrote it, holds up anybody else.
-"""
+"""The plain records of this package: what is known of an answer's tokens, what a finder finds, what a user gets."""
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 
 from semtoken.core.scored_token import Flag
-from semtoken.errors import BudgetExceededError
 from semtoken.support.arrays import BoolArray, FloatArray, IdArray
-from semtoken.support.inputs import real, whole
 from semtoken.support.text import card, element, note, number, shortened, table, with_bounds, with_noun
 
 PartEquality = Literal["exact", "surface", "meaning", "mixed"]
@@ -246,45 +237,3 @@ def _text(part: Part) -> str:
 def _what(part: Part) -> str:
     """The kind of a part; of a field, where it stands."""
     return part.kind if part.path is None else part.path or "(whole)"
-
-
-MAX_CHARACTERS = 500_000
-"""Characters of the longest text in which parts are looked for by default."""
-MAX_SECONDS = 10.0
-"""The longest time that this may take by default."""
-MAX_PARTS = 100_000
-"""The most parts of one kind that a text may have by default."""
-STEPS, STEPS_PER_CHARACTER = 1_000_000, 50
-"""How many steps of work any text may take, and how many more for each of its characters. A step is about a hundred
-bytes or a microsecond."""
-
-
-class Budget:
-    """The steps and the time left for finding the parts of one text; `BudgetExceededError` if it is too long."""
-
-    def __init__(self, text: str, *, max_characters: Any = MAX_CHARACTERS, max_seconds: Any = MAX_SECONDS) -> None:
-        most = whole(max_characters, "max_characters", low=0)
-        self._seconds = real(max_seconds, "max_seconds", low=0.0)
-        self._end = time.monotonic() + self._seconds
-        self._steps = STEPS + STEPS_PER_CHARACTER * len(text)
-        if len(text) > most:
-            raise BudgetExceededError(
-                f"The text has {len(text):,} characters; parts are looked for in {most:,} at most."
-            )
-
-    def spend(self, steps: int = 1) -> None:
-        """Subtract some steps; raise `BudgetExceededError` if no steps or no time are left."""
-        self._steps -= steps
-        if self._steps < 0:
-            raise BudgetExceededError("Its parts are too many or too deeply nested for a text of this length.")
-        if time.monotonic() > self._end:
-            self.timed_out()
-
-    @property
-    def seconds_left(self) -> float:
-        """Time that is left, in seconds; never 0."""
-        return max(self._end - time.monotonic(), math.ulp(1.0))
-
-    def timed_out(self) -> NoReturn:
-        """Raise `BudgetExceededError`, saying that the time is over."""
-        raise BudgetExceededError(f"Its parts could not be found within {self._seconds:g} seconds.")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from semtoken.core.engine_tokens import TopStep
-from semtoken.core.engine_tokens.top_steps import IN_FULL, Name, Precision
+from semtoken.core.engine_tokens.precision import IN_FULL, Precision
+from semtoken.core.engine_tokens.top_steps import Name
 from semtoken.core.results import Distribution
 
 SENTINELS = -1000.0  # -9999 and the like are no log-probabilities

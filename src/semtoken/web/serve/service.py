@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
-from semtoken.core.parts.part import MAX_SECONDS
+from semtoken.core.parts.budget import MAX_SECONDS
 from semtoken.core.results import ScoredAnswer
 from semtoken.errors import SemtokenError
 from semtoken.guarantees.apply import CalibratorInUse
