@@ -18,7 +18,6 @@ import pytest
 import semtoken
 from semtoken.cli.commands import PLACES
 from semtoken.errors import InvalidInputError
-from semtoken.guarantees import calibrator
 from semtoken.support.almanac import is_correct, load_questions
 from semtoken.support.checkpoints.sources import fetched_path
 from semtoken.web.page import static
@@ -92,24 +91,6 @@ def test_after_check_its_answers_can_be_labeled(folder: Path, output: Sequence[s
     for words in next_steps:
         told = run(folder, *words, stdin="y\nn\n" if words[0] == "label" else "")
     assert next_steps[-1][0] == "label" and "2 of 2 answers have a label (1 right, 1 wrong)" in told
-
-
-def test_a_calibrator_of_an_earlier_headline_is_fitted_again_by_the_command_that_is_named(folder: Path) -> None:
-    rows = [
-        {"question": str(i), "response": f"It is {i}.", "log_confidence": -i / 100, "correct": i < 250 or i % 2 == 0}
-        | {"headline": {"name": "new_phrases", "value": i / 100}, "signature": "preset:default", "distribution": "raw"}
-        for i in range(300)
-    ]
-    (folder / "LABELED.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run(folder, "calibrate", "LABELED.jsonl", "-o", "DIR")
-    file = folder / "DIR" / "calibrator.json"
-    assert '"headline": "new_phrases_or_field"' in file.read_text()
-    earlier = json.loads(file.read_text().replace('"headline": "new_phrases_or_field"', '"headline": "new_phrases"'))
-    del earlier["sha256"]
-    file.write_bytes(calibrator._dumped({"sha256": calibrator._digest(earlier), **earlier}))
-    [words] = steps(run(folder, "audit", "LABELED.jsonl", "--calibrator", "DIR", status=2))
-    run(folder, *words)
-    assert "no difference is shown" in run(folder, "audit", "LABELED.jsonl", "--calibrator", "DIR")
 
 
 def test_what_an_error_names_mends_it(folder: Path) -> None:
@@ -312,9 +293,6 @@ def test_a_fetched_model_is_asked_and_shown_as_the_commands_say_that_bring_it(fo
 
 RUN_BY: dict[Callable[..., None], tuple[str, ...]] = {
     test_after_a_run_of_the_benchmark_its_tables_are_shown: ("bench report {quote(str(folder))}",),
-    test_a_calibrator_of_an_earlier_headline_is_fitted_again_by_the_command_that_is_named: (
-        "calibrate LABELED.jsonl -o DIR --force",
-    ),
     test_a_question_set_that_the_hub_does_not_give_is_read_from_a_copy: ("bench run --dataset NAME=FILE",),
     test_after_check_its_answers_can_be_labeled: ("label {quote(str(output))}", "{again} -o answers.jsonl"),
     test_after_replies_from_standard_input_no_command_reads_them_again: ("label answers.jsonl",),

@@ -147,7 +147,7 @@ def same_bytes(one: Path, two: Path) -> bool:
 
 def same_calibrators(one: Path, two: Path) -> bool:
     """Both can be used, and are the same but for their dates."""
-    first, second = (json.loads((place / NAME).read_bytes()) | {"created": "", "sha256": ""} for place in (one, two))
+    first, second = (json.loads((place / NAME).read_bytes()) | {"created": "", "checksum": ""} for place in (one, two))
     return first == second and Calibrator.load(one).n == Calibrator.load(two).n
 
 

@@ -262,30 +262,6 @@ def test_whole_numbers_are_read_unless_no_float_holds_them(digits: int, before: 
         assert safe_files.parse_json(text) == json.loads(text)
 
 
-def test_json_is_read_alike_without_msgspec(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [
-        '{"a": [1, -0, 0.5, 1e-7, null, true], "a": {"\\u00e9": "\\ud83d\\ude00"}}',
-        "[1e400]",
-        '"\\ud800"',
-        "[1,]",
-        "nul",
-    ]
-    fast = [outcome(text) for text in texts]
-    monkeypatch.setitem(sys.modules, "msgspec", None)
-    safe_files._fast_decoder.cache_clear()
-    try:
-        assert [outcome(text) for text in texts] == fast
-    finally:
-        safe_files._fast_decoder.cache_clear()
-
-
-def outcome(text: str) -> str:
-    try:
-        return repr(safe_files.parse_json(text))
-    except ValueError as error:
-        return str(error)
-
-
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),

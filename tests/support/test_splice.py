@@ -22,11 +22,15 @@ OBJECTS = st.dictionaries(NAMES, VALUES, max_size=4)
 SPACES = st.sampled_from([(",", ":"), (", ", ": "), (" ,\n ", " :\t")])
 
 
+def _refuses(*_: Any) -> None:
+    raise splice._Unusual
+
+
 @pytest.fixture(params=[True, False], ids=["msgspec", "json"])
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With msgspec, and as where it is not installed."""
+    """By the lengths that msgspec tells, and as for a text that it refuses."""
     if not request.param:
-        monkeypatch.setattr(splice, "msgspec", None)
+        monkeypatch.setattr(splice, "_members_by_length", _refuses)
 
 
 @given(OBJECTS, NAMES, SPACES)

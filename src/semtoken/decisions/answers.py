@@ -142,6 +142,7 @@ def answer_from_masses(question: Question, masses: OptionMasses) -> Answer:
     Where no option has any probability in some order, the question has no answer, but a reason.
     """
     totals = masses.low.sum(axis=1, keepdims=True)
+    # Where a list names no option for sure, the upper ends are all that is known of the options.
     known = masses.low if (totals > 0).all() else np.where(totals > 0, masses.low, masses.high)
     totals = known.sum(axis=1, keepdims=True)
     if not (totals > 0).all():
@@ -170,6 +171,7 @@ def _bounds(masses: OptionMasses) -> tuple[tuple[float, float], ...]:
     others_high = high.sum(axis=1, keepdims=True) - high
     others_low = low.sum(axis=1, keepdims=True) - low
     with np.errstate(invalid="ignore", divide="ignore"):
+        # 0 / 0 is an option that may have nothing beside others that may have nothing.
         least = np.nan_to_num(low / (low + others_high), nan=0.0).mean(axis=0)
         greatest = np.nan_to_num(high / (high + others_low), nan=0.0).mean(axis=0)
     return tuple((float(a), float(b)) for a, b in zip(least, greatest, strict=True))

@@ -245,11 +245,10 @@ def audit(
     groups: dict[str, list[DecisionRecord]] = {key: [] for key in names}
     unknown: dict[str, None] = {}
     known = {fingerprint for fingerprint, _ in calibrator.sides}
-    wanted = set(names.values()) | {record.name for record in records if record.fingerprint not in known}
     for record in records:
         if record.fingerprint in groups:
             groups[record.fingerprint].append(record)
-        elif record.fingerprint not in known and record.name in wanted:
+        elif record.fingerprint not in known:
             unknown[record.name] = None
     if by is not None and not any(by in record.columns for record in records):
         raise InvalidInputError(f"No answer has the column {by!r:.60}.")
@@ -378,6 +377,7 @@ def _choices(
             if claim is None or not own:
                 continue
             scores, right = [record.log_confidence for record in own], [record.correct for record in own]
+            # A person picks one of the levels after seeing all of them, so they share delta (Bonferroni).
             delta = (claim.delta or 0.1) / len(ALPHAS)
             made = Threshold.fit(scores, right, guarantee=claim.kind.name, alpha=alpha, delta=delta)  # type: ignore[arg-type]
             chosen = [record.log_confidence for record in records if record.side == side.fitted.side]

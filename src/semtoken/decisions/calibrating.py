@@ -5,12 +5,13 @@ apart.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from semtoken.choices import Guarantee
@@ -175,6 +176,7 @@ class DecisionCalibrator:
         """
         side, scale = self.sides.get((record.fingerprint, record.side)), self.scales.get(record.fingerprint)
         if side is None:
+            # The question may be known, and only this side of it without labels.
             known = any(fingerprint == record.fingerprint for fingerprint, _ in self.sides)
             return {"decision": "abstain", "guarantee": NO_LABELS if known else OTHER_QUESTION, "labels": 0}
         scaled: dict[str, Any] = {}
@@ -214,22 +216,26 @@ class DecisionCalibrator:
 
     def _content(self) -> dict[str, Any]:
         """The values that `decisions.json` holds."""
-        listed = []
-        for place, ((fingerprint, which), side) in zip(self._places(), self.sides.items(), strict=True):
-            counts = {"n": side.n, "asked": side.asked, "accepted": side.n_accepted, "wrong": side.n_wrong_accepted}
-            values = {"name": side.name, **counts, "refusal": side.refusal}
-            fitted = None if side.calibrator is None else place
-            digest = None if side.calibrator is None else _digest(side.calibrator)
-            listed.append({"question": fingerprint, "side": which, **values, "calibrator": fitted, "sha256": digest})
-        return {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "sides": listed,
-            "scales": {key: asdict(scale) for key, scale in self.scales.items()},
-            "questions": {key: question.values() for key, question in self.questions.items()},
-            "sets": {key: asdict(sets) for key, sets in self.sets.items()},
-            "states": {key: sorted(states) for key, states in self.states.items()},
-        }
+        sides = [
+            _SavedSide(
+                question=fingerprint,
+                side=which,
+                name=side.name,
+                n=side.n,
+                asked=side.asked,
+                accepted=side.n_accepted,
+                wrong=side.n_wrong_accepted,
+                refusal=side.refusal,
+                calibrator=None if side.calibrator is None else place,
+                sha256=None if side.calibrator is None else _digest(side.calibrator),
+            )
+            for place, ((fingerprint, which), side) in zip(self._places(), self.sides.items(), strict=True)
+        ]
+        questions = {key: question.values() for key, question in self.questions.items()}
+        states = {key: sorted(states) for key, states in self.states.items()}
+        saved = _Saved(FORMAT, FORMAT_VERSION, sides, self.scales, questions, self.sets, states)
+        content: dict[str, Any] = msgspec.to_builtins(saved)
+        return content
 
     @classmethod
     def load(cls, directory: Path) -> DecisionCalibrator:
@@ -242,11 +248,55 @@ class DecisionCalibrator:
         if not isinstance(content, dict) or not is_sealed(content) or content.get("format") != FORMAT:
             raise ArtifactError(f"{path} was changed, or holds no calibrator of decisions.")
         try:
-            return _from(content, directory)
+            saved = msgspec.convert(content, _Saved)
+            sides = {(side.question, side.side): side.loaded(directory) for side in saved.sides}
+            names = {side.question: side.name for side in reversed(saved.sides)}
+            questions = {key: AskedQuestion.read(values, names.get(key)) for key, values in saved.questions.items()}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ArtifactError(
                 f"{path} holds no calibrator of decisions that this version reads: {error!r}."
             ) from error
+        states = {key: frozenset(states) for key, states in saved.states.items()}
+        return cls(sides, saved.scales, questions, saved.sets, states)
+
+
+class _SavedSide(msgspec.Struct):
+    """A `DecisionSide` in `decisions.json`, with the folder of its calibrator."""
+
+    question: str
+    side: str
+    name: str
+    n: int
+    asked: int
+    accepted: int
+    wrong: int
+    refusal: str
+    calibrator: str | None
+    """The name of the folder; None where nothing could be fitted."""
+    sha256: str | None
+    """The checksum of what is in it."""
+
+    def loaded(self, directory: Path) -> DecisionSide:
+        """The side with its calibrator; `ArtifactError` if that is another one than was saved."""
+        fitted = None
+        if self.calibrator is not None:
+            place = directory / Path(self.calibrator).name
+            fitted = Calibrator.load(place)
+            if _digest(fitted) != self.sha256:
+                raise ArtifactError(f"{place} is part of another calibrator than {directory / NAME}.")
+        return DecisionSide(self.name, self.side, self.n, self.asked, self.accepted, self.wrong, fitted, self.refusal)
+
+
+class _Saved(msgspec.Struct):
+    """What `decisions.json` holds; see `DecisionCalibrator`."""
+
+    format: str
+    format_version: int
+    sides: list[_SavedSide]
+    scales: Mapping[str, OptionScale]
+    questions: Mapping[str, Any]
+    sets: Mapping[str, PredictionSets]
+    states: Mapping[str, Collection[str]]
 
 
 def blocks_of(
@@ -262,36 +312,6 @@ def blocks_of(
 def _digest(calibrator: Calibrator) -> str:
     """SHA-256 of a side's calibrator, in hex digits."""
     return hashlib.sha256(to_bytes(calibrator)).hexdigest()
-
-
-def _from(content: Mapping[str, Any], directory: Path) -> DecisionCalibrator:
-    sides: dict[Key, DecisionSide] = {}
-    for side in content["sides"]:
-        place = side["calibrator"]
-        fitted = None if place is None else Calibrator.load(directory / Path(place).name)
-        if fitted is not None and _digest(fitted) != side["sha256"]:
-            raise ArtifactError(
-                f"{directory / Path(place).name} is part of another calibrator than {directory / NAME}."
-            )
-        counts = (side["n"], side["asked"], side["accepted"], side["wrong"])
-        sides[side["question"], side["side"]] = DecisionSide(
-            side["name"], side["side"], *counts, fitted, side["refusal"]
-        )
-    return DecisionCalibrator(
-        sides,
-        {key: OptionScale(**values | {"biases": tuple(values["biases"])}) for key, values in content["scales"].items()},
-        {
-            key: AskedQuestion.read(values, next((side.name for (own, _), side in sides.items() if own == key), None))
-            for key, values in content["questions"].items()
-        },
-        {
-            key: PredictionSets(
-                **{**values, "thresholds": tuple(values["thresholds"]), "labels": tuple(values["labels"])}
-            )
-            for key, values in content["sets"].items()
-        },
-        {key: frozenset(map(str, states)) for key, states in content["states"].items()},
-    )
 
 
 def _side(

@@ -129,6 +129,7 @@ def _read_as_replies(
     backend: Backend, prompts: Sequence[Sequence[int]], places: Sequence[Place], tokens: Sequence[IdArray]
 ) -> Generator[int, int | None, list[LogMasses]]:
     looked = _LookedUp(tokens)
+    # An engine reads replies only, so each place is given a reply of one token, whichever it is.
     sentinels = [[int(ids[0])] for ids in tokens]
     backend.read([[*prompts[number], *path] for number, path in places], sentinels, [looked], batch_size=AT_ONCE)
     yield 0
@@ -155,6 +156,7 @@ class _LookedUp(Observer):
 def _of_list(listed: IdArray, log_probs: FloatArray, ids: IdArray) -> LogMasses:
     """Bounds from a list of the best tokens: one that is not listed lies between nothing and the last of the list."""
     known = dict(zip(listed.tolist(), log_probs.tolist(), strict=True))
+    # No token outside the list can have more than what the list leaves over.
     left = np.log(max(1e-300, 1.0 - float(np.exp(log_probs).sum())))
     most = min(float(np.min(log_probs)), float(left))
     low = np.array([known.get(token, -np.inf) for token in ids.tolist()])
@@ -262,8 +264,24 @@ def as_question(question: Any, name: Any = None) -> Question:
 def decide(backend: Backend, inquiries: Sequence[DecisionRequest]) -> list[DecisionResponse]:
     """Answer questions about one state or several, all read together.
 
-    `InvalidInputError` if a prompt is longer than the model reads or cannot be made, `InvalidLogits` if the model gives
-    NaN.
+    Parameters
+    ----------
+    backend
+        A model in this process. One that reads trees reads what prompts share once.
+    inquiries : list of n DecisionRequest
+        Each has a state, questions, and the options by which they are read.
+
+    Returns
+    -------
+    list of n DecisionResponse
+        In their order. A question whose options cannot be told apart has no answer, but the reason.
+
+    Raises
+    ------
+    InvalidInputError
+        A prompt is longer than the model reads or cannot be made, or all are more than `MOST_TOKENS`.
+    InvalidLogits
+        The model gives NaN.
     """
     return run_to_end(answer_prepared(backend, [prepare(backend, inquiry) for inquiry in inquiries]))
 

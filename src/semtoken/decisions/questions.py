@@ -294,6 +294,7 @@ def orders_of(question: Question, wanted: int | None) -> tuple[tuple[int, ...], 
         orders = [places, places[::-1]] if n > 1 else [places]
         return tuple(orders[: wanted or len(orders)])
     count = n if wanted is None else min(wanted, n)
+    # Evenly spread, so that every option stands near the beginning in one of a few orders.
     starts = [i * n // count for i in range(count)]
     return tuple(places[start:] + places[:start] for start in starts)
 
@@ -352,8 +353,10 @@ def prompt_tokens(tokenizer: Any, text: str) -> list[int]:
     """
     if not getattr(tokenizer, "chat_template", None):
         return plain_tokens(tokenizer, continued_text(text))
+    # A model that thinks first would not give its answer with the next token.
     messages, options = [{"role": "user", "content": text}], {"add_generation_prompt": True, "enable_thinking": False}
     try:
+        # Newer tokenizers keep control tokens of a user's text as plain text by themselves.
         if hasattr(tokenizer, "_get_control_tokens"):
             ids = tokenizer.apply_chat_template(
                 messages, tokenize=True, return_dict=True, sanitize_control_tokens=True, **options

@@ -16,7 +16,7 @@ from functools import partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar
+from typing import IO, Any, TypeVar
 
 from semtoken.decisions.answers import (
     Answer,
@@ -67,20 +67,11 @@ def asker_of_model(backend: Backend) -> Asker:
     return lambda state, questions, options: dict(decide_about(backend, state, questions, options))  # type: ignore[arg-type]
 
 
-class DecisionSink(Protocol):
-    """An object to which the answers of a run are also given, such as a journal."""
-
-    def __call__(
-        self, answer: Answer, options: ReadingOptions, block: Mapping[str, Any], *, place: str, state: Any
-    ) -> None:
-        """Keep one answer: how it was read, what a calibrator said, where the state stands, and the state."""
-
-
 @dataclass(frozen=True)
 class DecisionJob:
     """A file of states, the questions about each, and the file of their answers.
 
-    With a `calibrator` each answer gets its probability and decision; `keep` is given each answer, too.
+    With a `calibrator` each answer gets its probability and decision.
     """
 
     source: Path
@@ -88,7 +79,6 @@ class DecisionJob:
     questions: Mapping[str, Question]
     options: ReadingOptions
     calibrator: DecisionCalibrator | None = None
-    keep: DecisionSink | None = None
 
     def lines_left(self) -> int:
         """How many lines of the input have no answer yet; a cut-off last line of the output does not count."""
@@ -136,8 +126,7 @@ class DecisionJob:
     def run_in_shards(self, load: Callable[[], Asker], executor: Executor, size: int = LINES_IN_SHARD) -> int:
         """Run the job in several processes or on machines that see the files at the same paths; returns how many lines.
 
-        `keep` gets none of them. Raises as `run`; what another process raised comes as `BackendError`. Written lines
-        stay.
+        Raises as `run`; what another process raised comes as `BackendError`. Written lines stay.
         """
         with self._alone():
             done = self._settled()
@@ -162,10 +151,6 @@ class DecisionJob:
     def _written(self, line: JsonLine, answers: Mapping[str, Answer]) -> bytes:
         values = {name: answer_values(answer, self.options) for name, answer in answers.items()}
         blocks = dict(zip(answers, blocks_of(self.calibrator, list(answers.values()), self.options), strict=True))
-        if self.keep is not None:
-            place = f"{self.source}:{line.number}"
-            for name, answer in answers.items():
-                self.keep(answer, self.options, blocks[name], place=place, state=line.value["state"])
         answered = {name: {**values[name], **blocks[name]} for name in answers}
         return dump_json({**line.value, "answers": answered}) + b"\n"
 
@@ -345,8 +330,8 @@ class DecisionWork(LinesWork):
     job: DecisionJob
 
     def resolved(self) -> DecisionWork:
-        """A copy with absolute paths and without `keep`, so that another process can do the work."""
-        job = replace(self.job, source=self.job.source.resolve(), target=self.job.target.resolve(), keep=None)
+        """A copy with absolute paths, so that another process can do the work."""
+        job = replace(self.job, source=self.job.source.resolve(), target=self.job.target.resolve())
         return replace(self, job=job, folder=self.folder.resolve())
 
     def open(

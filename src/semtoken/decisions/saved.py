@@ -62,6 +62,7 @@ class _SavedLine:
 def are_decisions(sources: Sequence[str]) -> bool:
     """Whether the first of some saved replies answers typed questions."""
     try:
+        # Standard input can be read only once, so it is not looked at.
         first = next(_lines([source for source in sources if source != STANDARD_INPUT]), None)
     except InvalidInputError:
         return False
@@ -161,6 +162,7 @@ def _answers(
         blocks = {name: plain(answer) for name, (answer, _) in answered.items()}
         values = {name: answer_values(answer, options) for name, (answer, options) in answered.items()}
         asked_with = line.value.get("request") or {}
+        # Without a state, replies with different ids count as being about different items.
         state = line.value.get("state", asked_with.get("state", asked_with.get("input", {"id": line.id})))
         if unasked := set(labels) - set(values):
             raise InvalidInputError(f"the label is of a question {min(unasked)!r:.60} that was not asked.")

@@ -147,6 +147,7 @@ def gate(
     limit = real(least, "least", low=0.0, high=1.0)
     given = [instance(call, ProposedCall, f"calls[{i}]") for i, call in enumerate(listed(calls, "calls"))]
     said = listed(answers, "answers")
+    # Nobody can tell which of the calls an answer is about.
     if len(said) != len(given):
         counts = f"{with_noun(len(given), 'call')} and {with_noun(len(said), 'answer')} to whether they may run"
         return [

@@ -136,6 +136,8 @@ class CalibratorInUse:
             "n_labels": self.calibrator.n,
         }
         ends = log_score_ends(answer, self.calibrator.fingerprint.method)
+        # A narrow interval has one probability for all readers; for a wide one the two ends may mean different
+        # decisions.
         if ends is not None and math.exp(ends[1]) - math.exp(ends[0]) > WIDE:
             fields["probability_correct_at_ends"] = [float(c) for c in self.calibrator.predict_proba(list(ends))]
         if self.calibrator.threshold is not None:

@@ -108,6 +108,7 @@ def _log_factors(alpha: float) -> tuple[FloatArray, FloatArray]:
     wrong answers against alpha, that is bets of the sizes (share - alpha) / (1 - alpha).
     """
     check_level(alpha, "alpha")
+    # A share of wrong answers cannot be larger than one, so large ratios meet halfway between alpha and it.
     larger = np.unique(np.minimum(RATIOS * alpha, (1 + alpha) / 2))
     return np.log(larger / alpha), np.log((1 - larger) / (1 - alpha))
 

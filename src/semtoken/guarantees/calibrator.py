@@ -1,19 +1,21 @@
 """From a score to a probability of being right, and the file of a calibrator, `calibrator.json`.
 
-The file holds plain values only, no code and nothing pickled, and is read with numpy alone. It must be, byte for byte,
-what `save` writes: it holds the SHA-256 of its other contents, so that any byte that was changed is found.
+The file holds the fields of `Calibrator` as plain values, no code and nothing pickled; msgspec reads and writes them,
+and the types of the fields say what it may hold. It must be, byte for byte, what `save` writes: it holds the SHA-256 of
+its other contents, so that any byte that was changed is found.
 """
 
 from __future__ import annotations
 
-import hashlib
+import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -23,14 +25,12 @@ from semtoken.core.results import Decision
 from semtoken.core.scored_token import Flag
 from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.guarantees import measures
-from semtoken.guarantees.curves import FITS, Curve, VennAbers, fit_venn_abers, from_parameters, to_parameters
+from semtoken.guarantees.curves import FITS, Curve, VennAbers, fit_venn_abers
 from semtoken.guarantees.fingerprint import (
     NOTHING_KNOWN,
     Fingerprint,
     clusters_hash,
-    fingerprint_from,
     fingerprint_of,
-    known_values,
     one_model,
     require_clusters,
 )
@@ -43,10 +43,18 @@ from semtoken.guarantees.labels import (
     require_enough,
 )
 from semtoken.guarantees.measures import Drift, drift
-from semtoken.guarantees.threshold import Threshold, threshold_from, threshold_values
+from semtoken.guarantees.threshold import Threshold
 from semtoken.methods.metrics.resampling import numbered
 from semtoken.support.arrays import FloatArray
-from semtoken.support.files.safe_files import MOST_FITTED, dump_json, parse_json, read_file, replacing_file
+from semtoken.support.files.safe_files import (
+    MOST_FITTED,
+    dump_json,
+    is_sealed,
+    parse_json,
+    read_file,
+    replacing_file,
+    seal,
+)
 from semtoken.support.inputs import instance, place, shown, whole
 from semtoken.support.text import card, heading, note
 from semtoken.version import __version__
@@ -66,7 +74,7 @@ class Calibrator:
 
     Fit one with `Calibrator.fit`, load one with `Calibrator.load`. A probability is a statement about answers of the
     kind that was labeled, not about others: `CalibratorMismatchError` if an answer was scored in another way than
-    those.
+    those. `InvalidInputError` if the fields do not belong together.
     """
 
     method: CurveName
@@ -89,6 +97,13 @@ class Calibrator:
     """When it was fitted: date and time in UTC."""
     labeled: tuple[str, ...] = ()
     """Hashes by which the labeled answers are known again, ascending; empty where bare scores were given."""
+
+    def __post_init__(self) -> None:
+        rising = bool((np.diff(self.scores) >= 0).all())
+        if not (0 < self.n_correct < self.n == len(self.scores) and rising and self.scores[-1] <= 0):
+            raise InvalidInputError("A calibrator's counts and scores are outside their ranges.")
+        if (self.curve is None) != (self.method == "venn-abers"):
+            raise InvalidInputError(f"The method {self.method!r} does not go with such a curve.")
 
     def __repr__(self) -> str:
         guarantee = "no threshold" if self.threshold is None else repr(self.threshold)
@@ -247,6 +262,8 @@ class Calibrator:
         """Whether some of these answers are among those that it was fitted on, by hashes; by scores without hashes."""
         if known and self.labeled:
             return len(set(known) & set(self.labeled)) > CHANCE_REPEATS * len(known)
+        # Scores of the same answers differ a little with precision and batch, so they are compared in order, not as a
+        # set.
         scores = np.sort(answers.log_confidence)
         return scores.size == self.n and bool(np.allclose(scores, self.scores, rtol=ALIKE, atol=ALIKE))
 
@@ -271,7 +288,7 @@ class Calibrator:
 
     @classmethod
     def load(cls, directory: str | Path, clusters: TokenClusters | None = None) -> Calibrator:
-        """Read a calibrator from the directory to which `save` wrote it, or from the file itself; needs numpy alone.
+        """Read a calibrator from the directory to which `save` wrote it, or from the file itself.
 
         `ArtifactError` if the file is missing, was changed, or holds something that is no calibrator,
         `CalibratorMismatchError` if it was fitted on scores with other clusters than those in use, where they are
@@ -337,10 +354,27 @@ def cross_validated(
     folds: int = 10,
     seed: int = 0,
 ) -> tuple[FloatArray, FloatArray]:
-    """Probabilities by calibrators that did not see the answers, and the base rates of the same folds, [n] each.
-    Answers of one group (to one question) are in one fold.
+    """Probabilities by calibrators that did not see the answers, and the base rates of the same folds.
+
+    Parameters
+    ----------
+    answers : LabeledScores
+        n labeled answers, none of them blank.
+    method
+        The kind of map, as for `Calibrator.fit`.
+    groups : array of shape (n,), optional
+        The numbers of the answers' questions, from 0. Answers of one group are in one fold. Default: each its own.
+    folds, seed : int
+        Into how many parts the groups are dealt, and the seed of that.
+
+    Returns
+    -------
+    two arrays of shape (n,)
+        The probability of being right in [1 / (m + 2), (m + 1) / (m + 2)], where m answers are in the other folds, and
+        the share of right ones among these.
     """
     group = np.arange(answers.n) if groups is None else groups
+    # Whole groups are dealt: an answer to the same question would tell the calibrator about the one that is held out.
     order = np.random.default_rng(seed).permutation(int(group.max()) + 1)
     probabilities, base = np.empty(answers.n), np.empty(answers.n)
     for of_fold in np.array_split(order, folds):
@@ -365,8 +399,10 @@ def _fitted_curve(answers: LabeledScores, method: CurveName) -> Curve | None:
 
 def _mean_probability(maps: Sequence[Curve], n: int, scores: FloatArray) -> FloatArray:
     """The mean of the maps, within what n labels can show."""
+    # The maps take finite numbers only; the caller puts NaN where an answer is blank.
     safe = np.where(np.isneginf(scores), 0.0, scores)
     mean = np.mean([curve(safe) for curve in maps], axis=0)
+    # n labels cannot show a probability nearer to 0 or 1 than this (Laplace's rule of succession).
     probabilities: FloatArray = np.clip(mean, 1 / (n + 2), (n + 1) / (n + 2))
     return probabilities
 
@@ -388,25 +424,25 @@ def read_calibrator(directory: str | Path) -> tuple[Calibrator, bytes]:
         raise ArtifactError(f"There is no calibrator {shown(str(path))}.") from error
 
 
-def to_bytes(calibrator: Calibrator) -> bytes:
-    """The bytes of a calibrator's file: plain values with their SHA-256, in one fixed layout."""
-    values = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "semtoken": __version__,
-        "created": calibrator.created,
-        "method": calibrator.method,
-        "n": calibrator.n,
-        "n_correct": calibrator.n_correct,
-        "curve": None if calibrator.curve is None else to_parameters(calibrator.curve),
-        "venn_abers": to_parameters(calibrator.venn_abers),
-        "fingerprint": known_values(calibrator.fingerprint),
-        "threshold": None if calibrator.threshold is None else threshold_values(calibrator.threshold),
-        "scores": list(calibrator.scores),
-    }
-    if calibrator.labeled:
-        values["labeled"] = list(calibrator.labeled)
-    return _dumped({"sha256": _digest(values), **values})
+CHANGED = "It was changed after it was written: its checksum does not match. Copy the file again."
+INFINITY = "inf"
+"""Stands in a file for the threshold that accepts everything, since JSON has no infinity."""
+
+
+def to_bytes(calibrator: Calibrator, version: str = __version__) -> bytes:
+    """The bytes of a calibrator's file, as a version of the package writes it: plain values with their SHA-256."""
+    values: dict[str, Any] = msgspec.to_builtins(calibrator)
+    _exchange(values["threshold"], math.inf, INFINITY)
+    head = {"format": FORMAT, "format_version": FORMAT_VERSION, "semtoken": version}
+    return dump_json(seal({**head, **values}), indent=1) + b"\n"
+
+
+def _exchange(threshold: Any, there: Any, wanted: Any) -> None:
+    """Exchange one value for another where a threshold of plain values may be infinite."""
+    for values in () if threshold is None else (threshold, *threshold["tests"]):
+        for name in ("uncertainty", "threshold"):
+            if values.get(name) == there:
+                values[name] = wanted
 
 
 def from_bytes(data: bytes) -> Calibrator:
@@ -422,37 +458,14 @@ def from_bytes(data: bytes) -> Calibrator:
             f"Its format version is {values.get('format_version')!r}; this release reads version {FORMAT_VERSION}. Use "
             "the release that wrote it, or calibrate again."
         )
-    rest = {name: value for name, value in values.items() if name != "sha256"}
-    if values.get("sha256") != _digest(rest) or _dumped(values) != data:
-        raise ArtifactError("It was changed after it was written: its checksum does not match. Copy the file again.")
-    return _calibrator(values)
-
-
-def _calibrator(values: Mapping[str, Any]) -> Calibrator:
+    if not is_sealed(values):
+        raise ArtifactError(CHANGED)
     try:
-        curve = None if values["curve"] is None else from_parameters(values["curve"])
-        venn_abers = from_parameters(values["venn_abers"])
-        n, right, method, scores = values["n"], values["n_correct"], values["method"], values["scores"]
-        fingerprint = fingerprint_from(values["fingerprint"])
-        threshold = None if values["threshold"] is None else threshold_from(values["threshold"])
-        created = str(values["created"])
-        ascending = np.asarray(scores, dtype=np.float64)
-        own = tuple(map(str, values.get("labeled", ())))
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, ArtifactError):
-            raise
-        raise ArtifactError("It lacks a field that a calibrator has.") from error
-    counts = type(n) is int and type(right) is int and 0 < right < n == ascending.size
-    ordered = ascending.ndim == 1 and bool((np.diff(ascending) >= 0).all()) and bool((ascending <= 0).all())
-    known = method in get_args(CurveName) and (curve is None) == (method == "venn-abers")
-    if not (counts and ordered and known and isinstance(venn_abers, VennAbers)):
-        raise ArtifactError("It holds numbers outside their ranges.")
-    return Calibrator(method, curve, venn_abers, n, right, tuple(scores), fingerprint, threshold, created, own)
-
-
-def _dumped(values: Mapping[str, Any]) -> bytes:
-    return dump_json(values, indent=1) + b"\n"
-
-
-def _digest(values: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_dumped(values)).hexdigest()
+        _exchange(values["threshold"], INFINITY, math.inf)
+        calibrator = msgspec.convert(values, Calibrator)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(f"It holds no calibrator that this release reads: {error}.") from error
+    # Also true of fields that no calibrator has, and of numbers that are spelled otherwise.
+    if to_bytes(calibrator, str(values.get("semtoken"))) != data:
+        raise ArtifactError(CHANGED)
+    return calibrator

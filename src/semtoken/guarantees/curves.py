@@ -1,21 +1,26 @@
-"""Maps from a log score to a probability, and how their parameters are fitted: fitting needs scipy."""
+"""Maps from a log score to a probability, and how their parameters are fitted: fitting needs scipy.
+
+A curve reads and writes itself (msgspec): the types of its fields say what a file may hold.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta, Struct
 
-from semtoken.errors import ArtifactError
+from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
 LOWEST, HIGHEST = -50.0, -1e-6
 """Log scores are clipped to this range."""
+ROUNDING = 1e-12
+"""What two isotonic fits may differ by that are the same."""
 
 
 def clipped(log_confidence: npt.ArrayLike) -> FloatArray:
@@ -28,30 +33,29 @@ def log_complement(logs: FloatArray) -> FloatArray:
     return np.asarray(np.log(-np.expm1(logs)))
 
 
-@dataclass(frozen=True)
-class Temperature:
+AtLeastZero: TypeAlias = Annotated[float, Meta(ge=0)]
+Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+"""A number in [0, 1]."""
+
+
+class Temperature(Struct, frozen=True, tag_field="kind", tag="temperature"):
     """A curve with one parameter: P = exp(log_confidence / temperature)."""
 
-    temperature: float
+    temperature: Annotated[float, Meta(ge=0.02, le=50)]
 
     def __call__(self, log_confidence: npt.ArrayLike) -> FloatArray:
         """The probability of being right for each log score, [n]."""
         return np.exp(clipped(log_confidence) / self.temperature)
 
-    def problem(self) -> str | None:
-        """Why the parameters cannot be used; None if they can."""
-        return None if 0.02 <= self.temperature <= 50 else f"temperature {self.temperature} is outside [0.02, 50]"
 
-
-@dataclass(frozen=True)
-class Sigmoid:
+class Sigmoid(Struct, frozen=True, tag_field="kind", tag="sigmoid"):
     """P = sigmoid(a ln c - b ln(1 - c) + m) with a, b >= 0: beta calibration; Platt on the logit where a = b.
 
     Kull, Silva Filho and Flach 2017, "Beta calibration".
     """
 
-    a: float
-    b: float
+    a: AtLeastZero
+    b: AtLeastZero
     m: float
 
     def __call__(self, log_confidence: npt.ArrayLike) -> FloatArray:
@@ -60,25 +64,26 @@ class Sigmoid:
         z = self.a * logs - self.b * log_complement(logs) + self.m
         return np.asarray(np.exp(-np.logaddexp(0.0, -z)))
 
-    def problem(self) -> str | None:
-        """Why the parameters cannot be used; None if they can."""
-        if not np.isfinite([self.a, self.b, self.m]).all():
-            return "a parameter is not finite"
-        return None if self.a >= 0 and self.b >= 0 else f"the slopes {self.a} and {self.b} must not be negative"
 
-
-@dataclass(frozen=True)
-class VennAbers:
+class VennAbers(Struct, frozen=True, tag_field="kind", tag="venn-abers"):
     """Two isotonic fits: the new answer taken as wrong (p0) and as right (p1); P = p1 / (1 - p0 + p1).
 
-    Vovk and Petej 2014, "Venn-Abers predictors". p0 steps at a labeled score, p1 just above one.
+    Vovk and Petej 2014, "Venn-Abers predictors". p0 steps at a labeled score, p1 just above one. `InvalidInputError` if
+    the edges do not rise, or the values fall.
     """
 
     p0_edges: tuple[float, ...]
-    p0_values: tuple[float, ...]
+    p0_values: tuple[Share, ...]
     """[k + 1] values of p0, which do not fall: below the first of k edges, then from each edge on."""
     p1_edges: tuple[float, ...]
-    p1_values: tuple[float, ...]
+    p1_values: tuple[Share, ...]
+
+    def __post_init__(self) -> None:
+        _require_steps(self.p0_edges, self.p0_values, "p0")
+        _require_steps(self.p1_edges, self.p1_values, "p1")
+        p0, p1 = self.pair(np.array([*self.p0_edges, *self.p1_edges, LOWEST, HIGHEST]))
+        if (p0 > p1 + ROUNDING).any():
+            raise InvalidInputError("p0 is above p1")
 
     def pair(self, log_confidence: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """The two probabilities p0 and p1 of the Venn-Abers predictor for each log score, [n] each."""
@@ -92,64 +97,17 @@ class VennAbers:
         p0, p1 = self.pair(log_confidence)
         return p1 / (1 - p0 + p1)
 
-    def problem(self) -> str | None:
-        """Why the parameters cannot be used; None if they can."""
-        for edges, values, name in ((self.p0_edges, self.p0_values, "p0"), (self.p1_edges, self.p1_values, "p1")):
-            if why := _problem_of_steps(edges, values, name):
-                return why
-        p0, p1 = self.pair(np.array([*self.p0_edges, *self.p1_edges, LOWEST, HIGHEST]))
-        return "p0 is above p1" if (p0 > p1).any() else None
-
 
 Curve: TypeAlias = Temperature | Sigmoid | VennAbers
 
-_KINDS: dict[str, type[Temperature] | type[Sigmoid] | type[VennAbers]] = {
-    "temperature": Temperature,
-    "sigmoid": Sigmoid,
-    "venn-abers": VennAbers,
-}
 
-
-def to_parameters(curve: Curve) -> dict[str, Any]:
-    """The type and parameters of a curve as plain values that JSON can hold."""
-    kind = next(name for name, of in _KINDS.items() if isinstance(curve, of))
-    return {"kind": kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in asdict(curve).items()}}
-
-
-def from_parameters(parameters: Any) -> Curve:
-    """A curve from the plain values of a file; `ArtifactError` if they are none, out of range, or steps that fall."""
-    kind = _KINDS.get(str(parameters.get("kind"))) if isinstance(parameters, Mapping) else None
-    if kind is None:
-        raise ArtifactError(f"A calibrator holds an unknown kind of curve: {parameters!s:.60}.")
-    names = list(kind.__dataclass_fields__)
-    try:
-        curve = kind(**{name: _numbers(parameters[name]) for name in names})
-    except (KeyError, TypeError, ValueError) as error:
-        raise ArtifactError(
-            f"A calibrator's curve {parameters['kind']!r} needs the numbers {', '.join(names)}."
-        ) from error
-    if problem := curve.problem():
-        raise ArtifactError(f"A calibrator's curve {parameters['kind']!r} cannot be used: {problem}.")
-    return curve
-
-
-def _numbers(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_numbers(item) for item in value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(value)
-    return float(value)
-
-
-def _problem_of_steps(edges: Sequence[float], values: Sequence[float], name: str) -> str | None:
-    edge, value = np.asarray(edges, dtype=np.float64), np.asarray(values, dtype=np.float64)
-    if value.size != edge.size + 1:
-        return f"{edge.size} edges need {edge.size + 1} {name}, not {value.size}"
-    if not np.isfinite(edge).all() or (np.diff(edge) <= 0).any():
-        return f"the edges of {name} must rise"
-    if not ((value >= 0) & (value <= 1)).all():
-        return f"{name} must lie in [0, 1]"
-    return f"{name} must not fall" if (np.diff(value) < 0).any() else None
+def _require_steps(edges: Sequence[float], values: Sequence[float], name: str) -> None:
+    if len(values) != len(edges) + 1:
+        raise InvalidInputError(f"{len(edges)} edges need {len(edges) + 1} {name}, not {len(values)}")
+    if (np.diff(edges) <= 0).any():
+        raise InvalidInputError(f"the edges of {name} must rise")
+    if (np.diff(values) < 0).any():
+        raise InvalidInputError(f"{name} must not fall")
 
 
 NEWTON_STEPS = 50
@@ -201,6 +159,7 @@ def fit_venn_abers(log_confidence: FloatArray, correct: FloatArray) -> VennAbers
     weights, means = counts.astype(np.float64), np.bincount(where, correct, minlength=scores.size) / counts
     p0 = [0.0, *(_with(means, weights, i, 0.0) for i in range(scores.size))]
     p1 = [*(_with(means, weights, i, 1.0) for i in range(scores.size)), 1.0]
+    # Each value is from a fit of its own, so rounding may let one fall by its last digit.
     return VennAbers(*_steps(scores, np.maximum.accumulate(p0)), *_steps(scores, np.maximum.accumulate(p1)))
 
 
@@ -217,6 +176,7 @@ def _logistic(features: FloatArray, target: FloatArray) -> list[float]:
 
     L-BFGS-B finds which slopes are zero; Newton steps on the others bring the last digits.
     """
+    # ln c and ln(1 - c) may differ by orders of magnitude, and the search stops by the size of its steps.
     scale = np.maximum(features.std(axis=0), 1e-12)
     centre = features.mean(axis=0)
     columns = np.column_stack([(features - centre) / scale, np.ones(target.size)])
@@ -243,6 +203,7 @@ def _logistic(features: FloatArray, target: FloatArray) -> list[float]:
 
 
 def _polished(w: FloatArray, columns: FloatArray, target: FloatArray, loss_and_slope: Any) -> FloatArray:
+    # A slope that the search left at zero is held there by its bound; the intercept has none.
     free = np.append(w[:-1] > 0, True)
     for _ in range(NEWTON_STEPS):
         loss, slope = loss_and_slope(w)
@@ -250,6 +211,7 @@ def _polished(w: FloatArray, columns: FloatArray, target: FloatArray, loss_and_s
         curvature = np.exp(-np.logaddexp(0.0, -z) - np.logaddexp(0.0, z))
         hessian = (columns[:, free] * curvature[:, None]).T @ columns[:, free]
         step = np.zeros_like(w)
+        # Least squares, since equal scores make the matrix singular.
         step[free] = np.linalg.lstsq(hessian, slope[free], rcond=1e-14)[0]
         following = w - step
         if (following[:-1] < 0).any() or loss_and_slope(following)[0] > loss + 1e-12 * abs(loss):

@@ -188,6 +188,7 @@ def fixed_sequence(
         accepted = int(inside.sum())
         wrong = accepted - int(correct[inside].sum())
         tests.append(Test(float(threshold), accepted, wrong, binomial_p_value(wrong, accepted, alpha)))
+        # The parts of delta were added up, so the last digits of the level may be off.
         if tests[-1].p_value <= level * (1 + ROUNDING):
             kept = float(threshold)
         else:
@@ -249,10 +250,8 @@ def batch_selection(
     """
     wrong = np.sort(uncertainty[correct == 0])
     p_values = (1 + np.searchsorted(wrong, new_uncertainty, side="right")) / (uncertainty.size + 1)
-    ascending = np.sort(p_values)
-    passed = np.flatnonzero(ascending * ascending.size <= alpha * np.arange(1, ascending.size + 1) + ROUNDING)
-    cut = ascending[passed[-1]] if passed.size else -1.0
-    return p_values, [int(i) for i in np.flatnonzero(p_values <= cut)]
+    adjusted = np.atleast_1d(require("scipy.stats", extra="calibrate").false_discovery_control(p_values))
+    return p_values, np.flatnonzero(adjusted <= alpha + ROUNDING).tolist()
 
 
 def shortage(n: int, alpha: float, delta: float) -> str:
@@ -317,6 +316,7 @@ def label_order(log_confidences: list[float], seed: int = 0) -> list[int]:
     seen: set[int] = set()
     i = 0
     while len(order) < n:
+        # The sequence is dense in [0, 1), so that every rank comes in the end.
         rank = int((_van_der_corput(i) + shift) % 1 * n)
         if rank not in seen:
             seen.add(rank)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core.results import ScoredAnswer
 from semtoken.core.results.headlines import without_question
 from semtoken.core.scored_token import Flag
-from semtoken.errors import ArtifactError, CalibratorMismatchError, InvalidInputError
+from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.support.inputs import instance, text, whole
 
 ELSEWHERE = "calibrated_elsewhere"
@@ -132,9 +132,6 @@ _SHOULD_AGREE = {
 READING_QUESTIONS = ("headline", "new_phrases", "mean_new_word")
 """The methods that are other numbers where it is not known what was asked."""
 NOTHING_KNOWN = Fingerprint()
-HEADLINE_IN_USE = "new_phrases_or_field"
-"""What heads sentences and JSON, where sentences that only repeat the question come last: a calibrator of the headline
-says which number that was when it was fitted."""
 
 
 def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint:
@@ -200,27 +197,9 @@ def require_clusters(fingerprint: Fingerprint, clusters: TokenClusters) -> None:
         )
 
 
-def fingerprint_from(values: Any) -> Fingerprint:
-    """A fingerprint from the plain values of a file; raises `ArtifactError` for unknown fields or wrong types."""
-    names = {field.name for field in fields(Fingerprint)}
-    if isinstance(values, dict):
-        values = dict(values)
-        if values.pop("headline", None) != HEADLINE_IN_USE and values.get("method") == "headline":
-            raise ArtifactError(
-                "The calibrator was fitted on the headline of an earlier release, and answers have another one now. "
-                "Score the labeled answers again and fit it again: `semtoken calibrate LABELED.jsonl -o DIR --force`"
-            )
-    if not isinstance(values, dict) or set(values) - names:
-        raise ArtifactError("The calibrator's fingerprint holds fields that this release does not know.")
-    if any(not isinstance(value, str | None | int) for value in values.values()):
-        raise ArtifactError("The calibrator's fingerprint must hold texts and numbers.")
-    return Fingerprint(**values)
-
-
 def known_values(fingerprint: Fingerprint) -> dict[str, Any]:
-    """The fields of a fingerprint that are known, as plain values for a file."""
-    values = {name: value for name, value in asdict(fingerprint).items() if value is not None}
-    return values | ({"headline": HEADLINE_IN_USE} if fingerprint.method == "headline" else {})
+    """The fields of a fingerprint that are known, for people."""
+    return {name: value for name, value in asdict(fingerprint).items() if value is not None}
 
 
 def _origin_of(answer: ScoredAnswer) -> tuple[str | None, str | None, Literal["exact", "top-k"]]:

@@ -210,6 +210,7 @@ def _more_labels(uncertainty: FloatArray, correct: FloatArray, alpha: float, del
     seen: dict[float, tuple[float, float]] = {}  # by share of a start: what its threshold accepts, and is wrong of that
     more = n
     while more <= MOST_LABELS:
+        # Steps of a tenth are enough: the number is shown with two digits.
         more = math.ceil(more * 1.1)
         plan = FixedSequences.of(more, alpha, delta, start)
         for share, part in zip(plan.shares, plan.parts, strict=True):
@@ -226,6 +227,7 @@ def _more_labels(uncertainty: FloatArray, correct: FloatArray, alpha: float, del
 
 def _other_alpha(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float) -> str:
     """The next higher alpha, in steps of 0.01, at which these labels give a guarantee."""
+    # A guarantee that half of the answers are wrong helps nobody, so the search ends there.
     for larger in (step / 100 for step in range(math.floor(100 * alpha) + 1, 51)):
         if exact.comes(uncertainty, correct, larger, delta):
             return f"An alpha of {larger:g} gets a guarantee from these labels: choose it, and fit on further ones."

@@ -190,6 +190,7 @@ class Claim:
         if self.delta is not None:
             return float(stats.binom.sf(seen.count - 1, seen.of, self.alpha))
         places = self.labels + 1
+        # The beta distribution takes no zero.
         rank = max(self.alpha * places, 1e-9)
         return float(stats.betabinom.sf(seen.count - 1, seen.of, rank, places - rank))
 
@@ -201,8 +202,26 @@ class Claim:
 def judge(tested: Sequence[tuple[Claim, Share]], level: float = LEVEL) -> list[Verdict]:
     """The verdict on each of some guarantees, from new labels that are looked at once.
 
-    `does not hold` comes for any of them with a probability of at most `level` while all are kept: their p-values are
-    adjusted together (Holm 1979). `InvalidInputError` if the level is outside (0, 1).
+    Parameters
+    ----------
+    tested : list of n (Claim, Share)
+        A guarantee, and how many of the new labeled answers that it is about count against it.
+    level : float in (0, 1)
+        `does not hold` comes for any of the guarantees with a probability of at most this while all are kept.
+
+    Returns
+    -------
+    list of n verdicts
+        `holds` only where the new labels alone show the guarantee with its own confidence.
+
+    Raises
+    ------
+    InvalidInputError
+        The level is outside (0, 1).
+
+    References
+    ----------
+    Holm 1979, "A simple sequentially rejective multiple test procedure": how the p-values are adjusted together.
     """
     check_level(level, "level")
     adjusted = holm([claim.against(seen) for claim, seen in tested])

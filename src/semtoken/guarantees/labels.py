@@ -221,6 +221,7 @@ def _keys(scored: Any, prompts: Sequence[Any] | None, n: int) -> list[Hashable]:
     if not all(isinstance(answer, ScoredAnswer) for answer in answers):
         return []
     return [
+        # Two prompts may have the same short answer, but not with the same numbers at all its tokens.
         (a.text, a.log_confidence, tuple((token.id, token.log_probability) for token in a.tokens))
         for a in answers
         if not a.empty
@@ -292,11 +293,6 @@ class AnswerRecord:
         nested = self.record.get("headline")
         fields = nested if isinstance(nested, Mapping) else {"name": self.record.get("headline_name")}
         value = fields.get("value") if isinstance(nested, Mapping) else self.record.get("headline_value")
-        if fields.get("name") == "phrase_and_mean":
-            raise InvalidInputError(
-                f"{self.where}: its headline is that of an earlier release, which is no longer in use. Score the file "
-                "again, with `semtoken score` or `semtoken check`."
-            )
         if fields.get("name") not in _HEADLINES:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float | None) or (value is not None and value < 0):

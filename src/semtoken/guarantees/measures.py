@@ -124,6 +124,7 @@ def reliability(probabilities: FloatArray, correct: FloatArray) -> tuple[Bin, ..
     Equal probabilities stay together.
     """
     wanted = max(1, min(BINS, probabilities.size // PER_BIN))
+    # A cut is one of the probabilities themselves, so that equal ones stay on one side of it.
     cuts = np.unique(np.quantile(probabilities, np.arange(1, wanted) / wanted, method="higher"))
     bins = np.searchsorted(cuts, probabilities, side="right")
     measured = []
@@ -150,9 +151,20 @@ def report(
 ) -> Report:
     """Measure probabilities on labeled answers.
 
-    `base` [n] is what one would say who knows the base rate only. `cross_validated`: the probabilities come from
-    calibrators that did not see these answers. `groups` [n] number the questions, which the bootstrap draws with all
-    their answers; default: each its own.
+    Parameters
+    ----------
+    probabilities : array of shape (n,)
+        The probability of being right, in (0, 1), of each answer.
+    base : array of shape (n,)
+        What one would say who knows the base rate only, in (0, 1).
+    correct : array of shape (n,)
+        1 right, 0 wrong.
+    cross_validated : bool
+        Whether the probabilities come from calibrators that did not see these answers; it is passed on.
+    groups : array of shape (n,), optional
+        The numbers of the questions, from 0, which the bootstrap draws with all their answers. Default: each its own.
+    seed, n_resamples : int
+        Of the bootstrap, whose percentiles are the ends of all intervals.
     """
     bins = reliability(probabilities, correct)
     losses = {
@@ -211,7 +223,7 @@ class Drift:
 
 
 def drift(fitted: FloatArray, recent: FloatArray, *, seed: int = 0) -> Drift:
-    """Compare two sets of scores; `InvalidInputError` if there are no recent ones.
+    """Compare two sets of scores, [n] and [m] of any range; `InvalidInputError` if there are no recent ones.
 
     The interval is the distance plus and minus the 95% quantile of how far resampled distribution functions lie from
     the given ones (a bootstrap band, valid whether or not the distributions are equal; cautious where they differ).
@@ -219,6 +231,7 @@ def drift(fitted: FloatArray, recent: FloatArray, *, seed: int = 0) -> Drift:
     if recent.size == 0:
         raise InvalidInputError("There are no recent scores to compare: all answers are blank, or there are none.")
     seed = whole(seed, "seed", low=0)
+    # Scores become the numbers of their places, so that a resampled distribution is one count and one sum.
     places = np.union1d(fitted, recent)
     first, second = np.searchsorted(places, fitted), np.searchsorted(places, recent)
     gap = _distribution(first, places.size) - _distribution(second, places.size)

@@ -137,4 +137,5 @@ def _svg(figure: Figure) -> str:
     target = io.StringIO()
     figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
     text = target.getvalue()
+    # The head names a document type, which is not allowed inside HTML.
     return text[text.index("<svg") :]

@@ -7,30 +7,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, TypeAlias, get_args
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
 from semtoken.choices import Guarantee
 from semtoken.core.results import Decision
-from semtoken.errors import ArtifactError, InvalidInputError
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees import exact
 from semtoken.guarantees.exact import Test
-from semtoken.guarantees.fingerprint import (
-    NOTHING_KNOWN,
-    Fingerprint,
-    fingerprint_from,
-    fingerprint_of,
-    known_values,
-    one_model,
-)
+from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_of, one_model
 from semtoken.guarantees.fitting import fit
 from semtoken.guarantees.judge import KINDS, Claim
 from semtoken.guarantees.labels import PRODUCT, chosen_method, labeled, log_confidences
 from semtoken.support.inputs import listed, real
 from semtoken.support.text import card, heading, note
+
+Level: TypeAlias = Annotated[float, Meta(gt=0, lt=1)]
+"""A number in (0, 1), as files are held to it."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,20 +38,20 @@ class Threshold:
     judged in the same way; `CalibratorMismatchError` if an answer was scored in another way than the labeled ones.
     """
 
-    uncertainty: float | None
+    uncertainty: Annotated[float, Meta(ge=0)] | None
     """The threshold in nats: -log_confidence, minus the log of the headline's confidence, or ln(1 + e^U) of another
     method's U. An answer at the threshold is still accepted, unless `strict`. None: no answer may be accepted."""
     guarantee: Guarantee
     """`selective_risk`, `miss_rate` or `joint_risk`; see `fit`."""
-    alpha: float
+    alpha: Level
     """The share that is guaranteed not to be exceeded."""
-    delta: float
+    delta: Level
     """How likely the labeled answers may mislead."""
     statement: str
     """The guarantee in one sentence with its numbers, or why nothing can be guaranteed."""
     n: int
     """How many labeled answers it was fitted on."""
-    n_wrong: int
+    n_wrong: Annotated[int, Meta(ge=0)]
     """How many of them are wrong."""
     strict: bool = False
     """Whether answers are accepted only below the threshold, and not at it."""
@@ -65,6 +62,10 @@ class Threshold:
     """The tests of the fixed sequence, in order."""
     fingerprint: Fingerprint = NOTHING_KNOWN
     """Where the labeled answers came from."""
+
+    def __post_init__(self) -> None:
+        if self.n_wrong > self.n:
+            raise InvalidInputError(f"A threshold cannot be fitted on {self.n_wrong} wrong answers of {self.n}.")
 
     def __repr__(self) -> str:
         return f"Threshold({self.statement!r})"
@@ -177,6 +178,7 @@ class Threshold:
         """
         self.fingerprint.require_same(fingerprint_of(answer))
         self.fingerprint.require_model(answer)
+        # A number is its own score, while an answer is read by the method that the threshold is about.
         score = log_confidences(answer if hasattr(answer, "__float__") else [answer], self.fingerprint.method)
         if score.size != 1:
             raise InvalidInputError(f"Give one answer; here are {score.size}.")
@@ -242,58 +244,10 @@ def select(labeled_answers: Any, correct: Any, new: Any, alpha: float = 0.1, *, 
     answers = labeled(labeled_answers, correct, by=method)
     fingerprint_of(labeled_answers).require_same(fingerprint_of(new))
     uncertainty = -log_confidences(new, method)
+    # A blank answer has no place in the order, so it is never chosen.
     finite = np.flatnonzero(np.isfinite(uncertainty))
     _, chosen = exact.batch_selection(answers.uncertainty, answers.correct, uncertainty[finite], alpha)
     return [int(finite[i]) for i in chosen]
-
-
-def threshold_values(threshold: Threshold) -> dict[str, Any]:
-    """A threshold as plain values for a file; an infinite one (accept everything) becomes the text "inf"."""
-    values = asdict(threshold) | {"fingerprint": known_values(threshold.fingerprint)}
-    values["uncertainty"] = _finite(threshold.uncertainty)
-    values["tests"] = [asdict(test) | {"threshold": _finite(test.threshold)} for test in threshold.tests]
-    return values
-
-
-def threshold_from(values: Any) -> Threshold:
-    """A threshold from the plain values of a file; `ArtifactError` if a field is missing or a number out of range."""
-    try:
-        tests = tuple(
-            Test(_number(t["threshold"]), int(t["accepted"]), int(t["wrong"]), _number(t["p_value"]))
-            for t in values["tests"]
-        )
-        level = values["uncertainty"]
-        threshold = Threshold(
-            **values
-            | {
-                "uncertainty": None if level is None else _number(level),
-                "tests": tests,
-                "fingerprint": fingerprint_from(values["fingerprint"]),
-            }
-        )
-        possible = threshold.uncertainty is None or threshold.uncertainty >= 0
-        usable = (
-            threshold.guarantee in get_args(Guarantee)
-            and 0 < threshold.alpha < 1
-            and isinstance(threshold.statement, str)
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ArtifactError("The calibrator's threshold has missing or unknown fields.") from error
-    if not (possible and usable and 0 <= threshold.n_wrong <= threshold.n):
-        raise ArtifactError("The calibrator's threshold holds a number outside its range.")
-    return threshold
-
-
-def _finite(value: float | None) -> float | str | None:
-    return "inf" if value is not None and math.isinf(value) else value
-
-
-def _number(value: Any) -> float:
-    if value == "inf":
-        return math.inf
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(value)
-    return float(value)
 
 
 MOST_GROUPS = 20
@@ -360,6 +314,7 @@ class GroupThresholds:
         """
         method = chosen_method(scored, score)
         scores, labels = log_confidences(scored, method), np.asarray(correct)
+        # Repeated answers are looked for over all groups, which the fits of single groups cannot see.
         labeled(scored, correct, by=method)
         origin = replace(fingerprint_of(scored), method=method, model=one_model(scored))
         places = places_of_groups(groups, scores.size)
@@ -439,6 +394,7 @@ class Bands:
             )
         answers = labeled(scored, correct, by=accept.fingerprint.method)
         made = fit(KINDS["discarded"], answers, limit, accept.delta)
+        # The sequence went from the doubtful end, with the signs of all scores turned.
         kept = None if made.uncertainty is None else max(0.0, -made.uncertainty)
         return cls(accept, kept, made.statement, accept.fingerprint)
 

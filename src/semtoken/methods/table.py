@@ -102,9 +102,27 @@ def method(
     overhead: Overhead = "low",
     monotone: bool = True,
 ) -> Callable[[Formula], Formula]:
-    """Add the decorated formula to `METHODS`; the arguments are the fields of `Method`.
+    """Add the decorated formula to `METHODS`.
 
-    Its name is that of the function unless one is given. `TypeError` if there is a method of that name.
+    Parameters
+    ----------
+    name : str
+        The name of the method; that of the function if none is given.
+    title, family : str
+        What tables call it, and beside which methods it stands there.
+    needs : tuple of str
+        The fields of `Generation` that the formula gets, in this order. Only these are recorded.
+    reference : str
+        The paper, with its year.
+    range : (float, float)
+        The smallest and the largest value; higher is riskier.
+    arguments, semantic_aware, single_sample, external_model_free, overhead, monotone
+        As the fields of `Method` with these names say.
+
+    Raises
+    ------
+    TypeError
+        There is a method of that name.
     """
 
     def enter(function: Formula) -> Formula:

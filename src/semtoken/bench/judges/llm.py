@@ -193,6 +193,7 @@ class _Asking:
             return
         self.failures.append(" ".join(str(reply).split())[:400])
         self.in_a_row += 1
+        # One wrong key fails every request; a server that is down fails a few in a row.
         self.is_over |= isinstance(reply, _Hopeless) or self.in_a_row >= GIVE_UP_AFTER
 
 

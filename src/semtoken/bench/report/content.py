@@ -408,6 +408,7 @@ def html_page(report: BenchReport) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    # Pictures are inside the page, so that it can be sent as one file.
     environment.filters["base64"] = lambda content: base64.b64encode(content).decode("ascii")
     page: str = environment.get_template("page.html.j2").render(
         report=report, facts=(("Settings", _json(report.settings)), ("Manifest", _json(report.manifest)))

@@ -237,26 +237,10 @@ def measure(
     rows = [
         row for part in ("methods", "ablations", "controls", "studies") for one in measuring for row in one.rows[part]
     ]
-    rows += [
-        dict(
-            zip(
-                FIGURE,
-                (
-                    "pre-computation",
-                    "",
-                    f"{own.settings.get('algorithm', 'unknown')} clustering",
-                    own.model,
-                    SECONDS,
-                    own.seconds,
-                    math.nan,
-                    math.nan,
-                ),
-                strict=True,
-            )
-        )
-        for own in results.clusterings
-        if own.variant == MAIN and own.seconds is not None
-    ]
+    for own in results.clusterings:
+        if own.variant == MAIN and own.seconds is not None:
+            setting = f"{own.settings.get('algorithm', 'unknown')} clustering"
+            rows.append(_figure(("pre-computation", "", setting, own.model, SECONDS), own.seconds))
     frame = require("pandas", extra="bench").DataFrame
     return Measured(
         cells=tuple(one.counted() for one in measuring),
@@ -264,6 +248,12 @@ def measure(
         tests=frame([row for one in measuring for row in one.tests], columns=list(TEST)),
         reference=reference,
     )
+
+
+def _figure(place: tuple[str, ...], value: Estimate | float) -> dict[str, Any]:
+    """A row of the table of figures; `place` as in `PLACE`."""
+    numbers = (value.value, value.low, value.high) if isinstance(value, Estimate) else (value, math.nan, math.nan)
+    return dict(zip(FIGURE, (*place, *numbers), strict=True))
 
 
 class PairedTests:
@@ -355,9 +345,7 @@ class _Measuring:
         return resample(metric, uncertainty, self.correct, n_resamples=self.n_resamples, seed=SEED)
 
     def _figure(self, part: str, table: str, setting: str, metric: str, value: Estimate | float) -> None:
-        numbers = (value.value, value.low, value.high) if isinstance(value, Estimate) else (value, math.nan, math.nan)
-        place = (table, self.cell.dataset, setting, self.cell.model, metric)
-        self.rows[part].append(dict(zip(FIGURE, (*place, *numbers), strict=True)))
+        self.rows[part].append(_figure((table, self.cell.dataset, setting, self.cell.model, metric), value))
 
     def _test(self, table: str, setting: str, metric: str, against: str, tested: PairedTest) -> None:
         place = (table, self.cell.dataset, setting, self.cell.model, metric, against)

@@ -88,6 +88,7 @@ class MethodChances:
 
     def risk_at(self, coverage: float) -> float:
         """The share of wrong answers if this share of the surest is given, including ties with the last of them."""
+        # Coverages are sums of shares, so the wanted one may be missed by a last digit.
         return float(self.curve.risk[np.searchsorted(self.curve.coverage, coverage - 1e-12)])
 
 

@@ -59,6 +59,7 @@ class LogProbabilities(PerStep):
         """The log-probabilities of one decoding step; `InvalidLogits` if a row holds no distribution."""
         log_probs: list[float] = step.log_probabilities().tolist()
         for answer, value in zip(step.answers, log_probs, strict=True):
+            # Minus infinity is a token of probability zero where the rest of its row is a distribution.
             if not np.isfinite(value) and not (value == -np.inf and _is_sound(step, answer)):
                 raise InvalidLogits(
                     f"The logits of step {len(self.recorded(answer))} hold NaN or +inf, or not one finite value: "

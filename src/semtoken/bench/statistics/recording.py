@@ -110,10 +110,35 @@ def record_greedy(
 ) -> list[Generation]:
     """Answer each prompt greedily, with log-probabilities, alternatives and STC scores from the same pass.
 
-    It fills those fields in `needs` that this pass can give; STC scores need a model with clusters and rules
-    (`ScoredModel`). The words of the `questions`, one for each prompt, do not count as new in an answer. Seconds go to
-    `shared_prefix`,
-    `greedy`, `likelihoods`, `alternatives`, `stc`, `stc_no_clustering` and `stc_no_prefix` of the timings.
+    Parameters
+    ----------
+    model
+        A backend; a `ScoredModel`, with rules and perhaps clusters, if STC scores are needed.
+    prompts : list of n prompts
+        Texts, chat messages or token ids.
+    needs
+        Fields of `Generation`. Those that this pass can give are filled.
+    decoding
+        How answers are generated.
+    timings
+        Gets the seconds of `shared_prefix`, `greedy`, `likelihoods`, `alternatives`, `stc`, `stc_no_clustering` and
+        `stc_no_prefix`.
+    progress
+        Called with (step, done, of how many).
+    questions : list of n texts, optional
+        Their words do not count as new in an answer.
+
+    Returns
+    -------
+    list of n Generation
+        In the order of the prompts.
+
+    Raises
+    ------
+    InvalidInputError
+        STC scores are needed, and the model is a backend without rules.
+    BackendError
+        The backend does not give what one of the fields is read from.
     """
     backend = backend_of(model)
     likelihoods = LogProbabilities()
@@ -144,6 +169,7 @@ def record_greedy(
 def _by_length(backend: Backend, prompts: Sequence[base.Prompt], batch_size: int) -> tuple[list[list[int]], list[int]]:
     """The prompts as token ids, those of similar length beside each other, and the place that each had."""
     encoded = encode_prompts(backend.tokenizer, prompts)
+    # Padding costs as much as tokens, so prompts of similar length are decoded together.
     order = [i for batch in in_batches_by_length([len(ids) for ids in encoded], batch_size) for i in batch]
     return [encoded[i] for i in order], order
 

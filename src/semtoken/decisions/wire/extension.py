@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,33 @@ class StrictForm(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+class RequestForm(StrictForm):
+    """The base of whole requests, which say what is asked in them."""
+
+    model: str | None = None
+
+    def asked(self) -> list[tuple[str | None, Question]]:
+        """The questions, each with what the client calls it; `WireError` or `InvalidInputError` if one cannot be
+        asked.
+        """
+        raise NotImplementedError
+
+    def about(self) -> str:
+        """The state as the model reads it; errors as those of `asked`."""
+        raise NotImplementedError
+
+
+@contextmanager
+def named(*place: str | int) -> Iterator[None]:
+    """Errors inside the block name this place in the request."""
+    try:
+        yield
+    except WireError:
+        raise
+    except InvalidInputError as error:
+        raise WireError(str(error), place) from error
+
+
 def validated(validate: Callable[[Any], Any], value: Any, place: Sequence[str | int] = ()) -> Any:
     """Check a part of a request; raises `WireError` with the first fault and its place."""
     try:
@@ -82,6 +110,16 @@ def body_of(data: bytes | Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise WireError("The body of the request must be a JSON object.", kind="dict_type")
     return body
+
+
+def parsed(data: bytes | Mapping[str, Any], form: type[RequestForm]) -> WireRequest:
+    """Parse and check a request that has a form; errors as those of `body_of`, `extension_of` and the form."""
+    body = body_of(data)
+    options = extension_of(body.pop(KEY, None))
+    request = validated(form.model_validate, body)
+    asked = request.asked()
+    names, questions = zip(*asked, strict=True)
+    return WireRequest(request.model, request.about(), questions, names, options, body)
 
 
 def extension_of(value: Any) -> ReadingOptions | None:
@@ -129,6 +167,7 @@ def answers_in(
         if probabilities is None:
             answers.append(unanswered(question, DECLINED))
             continue
+        # Each of n rounded numbers may be off by half of its last digit.
         rounding = ROUNDED * max(1.0, len(probabilities) / 2)
         if not (all(0 <= p <= 1 for p in probabilities) and math.isclose(sum(probabilities), 1, abs_tol=rounding)):
             raise InvalidInputError(f"The answer {key!a} has other numbers than probabilities that sum to 1.")
@@ -214,6 +253,7 @@ def _own_block(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _share(value: Any) -> float | None:
+    # By type, since true would pass for 1.
     return float(value) if type(value) in (int, float) and 0 <= value <= 1 else None
 
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 from semtoken.decisions.answers import Answer
 from semtoken.decisions.questions import Choice, Option, Predicate, Question, Score, as_text
 from semtoken.decisions.wire.extension import (
-    KEY,
+    RequestForm,
     StrictForm,
     WireError,
     WireRequest,
-    body_of,
-    extension_of,
+    named,
+    parsed,
     validated,
 )
 from semtoken.errors import InvalidInputError
@@ -41,12 +41,20 @@ class TextPart(_Loose):
     type: Literal["input_text", "output_text"]
     text: str
 
+    def read(self) -> str:
+        """What the model reads of it."""
+        return self.text
+
 
 class RefusalPart(_Loose):
     """A part of an assistant's message that declines to answer."""
 
     type: Literal["refusal"]
     refusal: str
+
+    def read(self) -> str:
+        """What the model reads of it."""
+        return self.refusal
 
 
 class JsonPart(_Loose):
@@ -55,15 +63,28 @@ class JsonPart(_Loose):
     type: Literal["input_json"]
     data: dict[str, Any] | list[dict[str, Any]]
 
+    def read(self) -> str:
+        """What the model reads of it."""
+        return as_text(self.data)
+
 
 class ImagePart(_Loose):
     """An image. This server refuses it, since it reads text only."""
 
     type: Literal["input_image"]
 
+    def read(self) -> str:
+        """Refuse it with `InvalidInputError`."""
+        raise InvalidInputError(NO_IMAGES)
+
 
 Part: TypeAlias = Annotated[TextPart | RefusalPart | JsonPart | ImagePart, Field(discriminator="type")]
 TextOrParts: TypeAlias = str | Annotated[list[Part], Field(max_length=MOST_ITEMS)]
+
+
+def _text(parts: Any) -> str:
+    """What the model reads of a text, or of the parts of one."""
+    return parts if isinstance(parts, str) else "\n".join(part.read() for part in parts)
 
 
 class InputMessage(_Loose):
@@ -72,6 +93,10 @@ class InputMessage(_Loose):
     type: Literal["message"] = "message"
     role: Literal["user", "developer", "system", "assistant"]
     content: TextOrParts
+
+    def read(self) -> dict[str, Any]:
+        """What the model reads of it."""
+        return {"role": self.role, "content": _text(self.content)}
 
 
 class FunctionCall(_Loose):
@@ -82,6 +107,10 @@ class FunctionCall(_Loose):
     name: str
     arguments: str
 
+    def read(self) -> dict[str, Any]:
+        """What the model reads of it."""
+        return {**self.model_dump(), "arguments": _as_json(self.arguments)}
+
 
 class CustomToolCall(_Loose):
     """A call of a custom tool."""
@@ -91,6 +120,10 @@ class CustomToolCall(_Loose):
     name: str
     input: str
 
+    def read(self) -> dict[str, Any]:
+        """What the model reads of it."""
+        return {**self.model_dump(), "input": _as_json(self.input)}
+
 
 class ToolOutput(_Loose):
     """The result of a call of a tool."""
@@ -98,6 +131,10 @@ class ToolOutput(_Loose):
     type: Literal["function_call_output", "custom_tool_call_output"]
     call_id: str
     output: TextOrParts
+
+    def read(self) -> dict[str, Any]:
+        """What the model reads of it."""
+        return {"type": self.type, "call_id": self.call_id, "output": _text(self.output)}
 
 
 _ITEM: TypeAdapter[Any] = TypeAdapter(
@@ -112,12 +149,21 @@ class PredicateForm(StrictForm):
     instructions: TextOrParts
     name: str | None = None
 
+    def read(self, instructions: str) -> Question:
+        """The question, with the text of its instructions."""
+        return Predicate(instructions, name=self.name)
+
 
 class ChoiceValue(StrictForm):
     """An option: a text, or true or false."""
 
     value: StrictStr | StrictBool
     description: str | None = None
+
+    def read(self) -> Option:
+        """The option of a question."""
+        name = self.value if isinstance(self.value, str) else "true" if self.value else "false"
+        return Option(self.value, name, self.description or "")
 
 
 class ChoiceForm(StrictForm):
@@ -127,6 +173,10 @@ class ChoiceForm(StrictForm):
     instructions: TextOrParts
     choices: list[ChoiceValue] = Field(min_length=2, max_length=255)
     name: str | None = None
+
+    def read(self, instructions: str) -> Question:
+        """The question, with the text of its instructions."""
+        return Choice(instructions, [choice.read() for choice in self.choices], self.name)
 
 
 class ScoreLevel(StrictForm):
@@ -144,20 +194,45 @@ class ScoreForm(StrictForm):
     levels: list[ScoreLevel] = Field(min_length=2, max_length=10)
     name: str | None = None
 
+    def read(self, instructions: str) -> Question:
+        """The question, with the text of its instructions."""
+        levels = [Option(number, level.label, level.description or "") for number, level in enumerate(self.levels)]
+        return Score(instructions, levels, self.name)
+
 
 QuestionForm: TypeAlias = Annotated[PredicateForm | ChoiceForm | ScoreForm, Field(discriminator="type")]
 _QUESTION: TypeAdapter[Any] = TypeAdapter(QuestionForm)
 
 
-class DecisionsRequest(StrictForm):
+class DecisionsRequest(RequestForm):
     """The body of a request to `/v1/decisions`: the state, and the questions about it."""
 
-    model: str | None = None
     input: str | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_ITEMS)]
     questions: list[QuestionForm] = Field(min_length=1, max_length=MOST_QUESTIONS)
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     prompt_cache_options: dict[str, Any] | None = None
+
+    def asked(self) -> list[tuple[str | None, Question]]:
+        """The questions with their names, where they have any."""
+        return [(form.name, _question(form, "questions", number)) for number, form in enumerate(self.questions)]
+
+    def about(self) -> str:
+        """The input as the model reads it: a text as it is, one message of the user as its text, all else as JSON.
+
+        JSON keeps the items apart whatever their texts hold.
+        """
+        if isinstance(self.input, str):
+            return as_text(self.input)
+        items = []
+        for number, given_item in enumerate(self.input):
+            # The type of a message may be left out, and pydantic needs one to choose among the items.
+            typed = {"type": "message", **given_item} if isinstance(given_item, Mapping) else given_item
+            items.append(validated(_ITEM.validate_python, typed, ("input", number)))
+        _check_calls(items)
+        if len(items) == 1 and isinstance(items[0], InputMessage) and items[0].role == "user":
+            return as_text(_text(items[0].content))
+        return as_text([item.read() for item in items])
 
 
 def parse(data: bytes | Mapping[str, Any]) -> WireRequest:
@@ -165,71 +240,19 @@ def parse(data: bytes | Mapping[str, Any]) -> WireRequest:
 
     `WireError` if the body does not have it, `InvalidInputError` if it holds images, which this server does not read.
     """
-    body = body_of(data)
-    options = extension_of(body.pop(KEY, None))
-    request = validated(DecisionsRequest.model_validate, body)
-    questions = tuple(_question(form, ("questions", i)) for i, form in enumerate(request.questions))
-    names = tuple(question.name for question in questions)
-    return WireRequest(request.model, _state(request.input), questions, names, options, body)
+    return parsed(data, DecisionsRequest)
 
 
 def read_question(given: Mapping[str, Any], name: str | None = None) -> Question:
     """Make one question from its dictionary, `{"type": "predicate", "instructions": ...}`; raises `WireError`."""
     question = {"name": name, **given} if name is not None else given
-    return _question(validated(_QUESTION.validate_python, question), ())
+    return _question(validated(_QUESTION.validate_python, question))
 
 
-def _question(form: Any, place: Sequence[str | int]) -> Question:
-    instructions = _text(form.instructions)
-    try:
-        if isinstance(form, PredicateForm):
-            return Predicate(instructions, name=form.name)
-        if isinstance(form, ChoiceForm):
-            return Choice(instructions, [_option(option) for option in form.choices], form.name)
-        levels = [Option(i, option.label, option.description or "") for i, option in enumerate(form.levels)]
-        return Score(instructions, levels, form.name)
-    except InvalidInputError as error:
-        raise WireError(str(error), place) from error
-
-
-def _option(given: ChoiceValue) -> Option:
-    value = given.value
-    name = value if isinstance(value, str) else "true" if value else "false"
-    return Option(value, name, given.description or "")
-
-
-def _text(parts: Any) -> str:
-    """What the model reads of a text, or of the parts of one."""
-    return parts if isinstance(parts, str) else "\n".join(map(_text_of_part, parts))
-
-
-def _text_of_part(part: Any) -> str:
-    match part:
-        case TextPart():
-            return part.text
-        case RefusalPart():
-            return part.refusal
-        case JsonPart():
-            return as_text(part.data)
-        case _:
-            raise InvalidInputError(NO_IMAGES)
-
-
-def _state(given: str | list[dict[str, Any]]) -> str:
-    """The input as the model reads it: a text as it is, one message of the user as its text, all else as JSON.
-
-    JSON keeps the items apart whatever their texts hold.
-    """
-    if isinstance(given, str):
-        return as_text(given)
-    items = []
-    for number, given_item in enumerate(given):
-        typed = {"type": "message", **given_item} if isinstance(given_item, Mapping) else given_item
-        items.append(validated(_ITEM.validate_python, typed, ("input", number)))
-    _check_calls(items)
-    if len(items) == 1 and isinstance(items[0], InputMessage) and items[0].role == "user":
-        return as_text(_text(items[0].content))
-    return as_text([_read(item) for item in items])
+def _question(form: PredicateForm | ChoiceForm | ScoreForm, *place: str | int) -> Question:
+    instructions = _text(form.instructions)  # an image in it is no fault of the question's form
+    with named(*place):
+        return form.read(instructions)
 
 
 def _check_calls(items: Sequence[Any]) -> None:
@@ -240,16 +263,6 @@ def _check_calls(items: Sequence[Any]) -> None:
             calls.add((f"{item.type}_output", item.call_id))
         elif isinstance(item, ToolOutput) and (item.type, item.call_id) not in calls:
             raise WireError(f"No call before has the call_id {item.call_id!r:.60}.", ("input", number, "call_id"))
-
-
-def _read(item: Any) -> dict[str, Any]:
-    if isinstance(item, InputMessage):
-        return {"role": item.role, "content": _text(item.content)}
-    if isinstance(item, ToolOutput):
-        return {"type": item.type, "call_id": item.call_id, "output": _text(item.output)}
-    inside = item.arguments if isinstance(item, FunctionCall) else item.input
-    name = "arguments" if isinstance(item, FunctionCall) else "input"
-    return {"type": item.type, "call_id": item.call_id, "name": item.name, name: _as_json(inside)}
 
 
 def _as_json(text: str) -> Any:
@@ -309,6 +322,7 @@ def written_question(question: Question, name: str | None) -> dict[str, Any]:
     named = {} if name is None else {"name": name}
     if question.kind == "predicate":
         yes, no = question.options
+        # This format has no place for when the answer is yes or no, so that follows the instructions.
         described = [f"{option.name}: {option.description}" for option in (yes, no) if option.description]
         text = "\n".join([question.instructions, *described])
         return {"type": "predicate", "instructions": text, **named}

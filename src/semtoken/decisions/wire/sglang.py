@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 from semtoken.decisions.answers import Answer
 from semtoken.decisions.questions import Choice, Option, Predicate, Question, Score, as_text
 from semtoken.decisions.wire.extension import (
-    KEY,
+    RequestForm,
     StrictForm,
     WireError,
     WireRequest,
-    body_of,
-    extension_of,
+    named,
     option_keys,
-    validated,
+    parsed,
 )
-from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
 
 require("pydantic", extra="serve")
@@ -43,6 +41,11 @@ class SGLangChoice(StrictForm):
     question: Content
     options: list[SGLangOption] = Field(min_length=2, max_length=255)
 
+    def read(self, text: str) -> Question:
+        """The question, with its text."""
+        options = [Option(option.name, option.name, as_text(option.description)) for option in self.options]
+        return Choice(text, options, self.id)
+
 
 class SGLangScore(StrictForm):
     """A question with the answer that is one of several levels."""
@@ -51,6 +54,10 @@ class SGLangScore(StrictForm):
     type: Literal["score"]
     question: Content
     levels: list[Content] = Field(min_length=2, max_length=10)
+
+    def read(self, text: str) -> Question:
+        """The question, with its text."""
+        return Score(text, [Option(number, as_text(level)) for number, level in enumerate(self.levels)], self.id)
 
 
 class SGLangYesNo(StrictForm):
@@ -62,19 +69,37 @@ class SGLangYesNo(StrictForm):
     yes: Content | None = None
     no: Content | None = None
 
+    def read(self, text: str) -> Question:
+        """The question, with its text."""
+        return Predicate(text, as_text(self.yes), as_text(self.no), self.id)
+
 
 Form: TypeAlias = SGLangChoice | SGLangScore | SGLangYesNo
 
 
-class SGLangRequest(StrictForm):
+class SGLangRequest(RequestForm):
     """The body of a request; how the chat template is filled is up to the server behind."""
 
-    model: str | None = None
     input: Content
     questions: list[Annotated[Form, Field(discriminator="type")]] = Field(min_length=1, max_length=MOST_QUESTIONS)
     prompt_format_version: int | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     return_prompt_token_ids: bool | None = None
+
+    def asked(self) -> list[tuple[str | None, Question]]:
+        """The questions by their ids; `WireError` if two have the same."""
+        if len({form.id for form in self.questions}) < len(self.questions):
+            raise WireError("Two questions have the same id.", ("questions",))
+        pairs: list[tuple[str | None, Question]] = []
+        for number, form in enumerate(self.questions):
+            text = as_text(form.question)
+            with named("questions", number):
+                pairs.append((form.id, form.read(text)))
+        return pairs
+
+    def about(self) -> str:
+        """The input as the model reads it."""
+        return as_text(self.input)
 
 
 def is_meant(body: Any) -> bool:
@@ -86,30 +111,7 @@ def is_meant(body: Any) -> bool:
 
 def parse(data: bytes | Mapping[str, Any]) -> WireRequest:
     """Parse and check a request in SGLang's shape; `WireError` if it is in another, or two questions have one id."""
-    body = body_of(data)
-    options = extension_of(body.pop(KEY, None))
-    request = validated(SGLangRequest.model_validate, body)
-    names = tuple(form.id for form in request.questions)
-    if len(set(names)) < len(names):
-        raise WireError("Two questions have the same id.", ("questions",))
-    questions = tuple(_question(form, ("questions", i)) for i, form in enumerate(request.questions))
-    return WireRequest(request.model, as_text(request.input), questions, names, options, body)
-
-
-def _question(form: Form, place: Sequence[str | int]) -> Question:
-    text = as_text(form.question)
-    try:
-        if isinstance(form, SGLangYesNo):
-            return Predicate(text, as_text(form.yes), as_text(form.no), form.id)
-        if isinstance(form, SGLangChoice):
-            return Choice(
-                text,
-                [Option(option.name, option.name, as_text(option.description)) for option in form.options],
-                form.id,
-            )
-        return Score(text, [Option(i, as_text(level)) for i, level in enumerate(form.levels)], form.id)
-    except InvalidInputError as error:
-        raise WireError(str(error), place) from error
+    return parsed(data, SGLangRequest)
 
 
 def reply(model: str, answers: Any, input_tokens: int) -> dict[str, Any]:

@@ -8,13 +8,12 @@ from typing import Any, Literal, TypeAlias
 from semtoken.decisions.answers import Answer
 from semtoken.decisions.questions import Choice, Option, Predicate, Question, Score, as_text
 from semtoken.decisions.wire.extension import (
-    KEY,
+    RequestForm,
     StrictForm,
     WireError,
     WireRequest,
-    body_of,
-    extension_of,
     option_keys,
+    parsed,
     validated,
 )
 from semtoken.errors import InvalidInputError
@@ -22,7 +21,7 @@ from semtoken.support.extras import require
 
 require("pydantic", extra="serve")
 
-from pydantic import Field, TypeAdapter  # noqa: E402
+from pydantic import Field  # noqa: E402
 
 MOST_QUESTIONS = 64
 MOST_ASSETS = 4
@@ -40,6 +39,12 @@ class NoulQuestion(StrictForm):
     instructions: Content | None = None
     criteria: dict[Literal["true", "false"], Content | None] | None = None
 
+    def read(self, name: str) -> Question:
+        """The question with this name."""
+        criteria = self.criteria or {}
+        yes, no = as_text(criteria.get("true")), as_text(criteria.get("false"))
+        return Predicate(as_text(self.instructions), yes, no, name)
+
 
 class ChoiceQuestion(StrictForm):
     """A question for one option, such as {"type": "choice", "instructions": "The tone?", "criteria": {"calm":
@@ -49,6 +54,11 @@ class ChoiceQuestion(StrictForm):
     type: Literal["choice"]
     criteria: dict[str, Content | None]
     instructions: Content | None = None
+
+    def read(self, name: str) -> Question:
+        """The question with this name."""
+        options = [Option(value, value, as_text(content)) for value, content in self.criteria.items()]
+        return Choice(as_text(self.instructions), options, name)
 
 
 class ScoreQuestion(StrictForm):
@@ -60,21 +70,35 @@ class ScoreQuestion(StrictForm):
     criteria: list[Content]
     instructions: Content | None = None
 
+    def read(self, name: str) -> Question:
+        """The question with this name."""
+        levels = [Option(number, as_text(level)) for number, level in enumerate(self.criteria)]
+        return Score(as_text(self.instructions), levels, name)
 
-_FORMS: Mapping[str, Any] = {
-    "noul": TypeAdapter(NoulQuestion),
-    "choice": TypeAdapter(ChoiceQuestion),
-    "score": TypeAdapter(ScoreQuestion),
+
+_FORMS: Mapping[str, type[NoulQuestion | ChoiceQuestion | ScoreQuestion]] = {
+    "noul": NoulQuestion,
+    "choice": ChoiceQuestion,
+    "score": ScoreQuestion,
 }
 
 
-class SystemOneRequest(StrictForm):
+class SystemOneRequest(RequestForm):
     """A whole request; its questions are checked later, one by one."""
 
-    model: str | None = None
     state: Content
     questions: dict[str, dict[str, Any]] = Field(min_length=1, max_length=MOST_QUESTIONS)
     assets: dict[str, dict[str, Any]] = Field(default_factory=dict, max_length=MOST_ASSETS)
+
+    def asked(self) -> list[tuple[str | None, Question]]:
+        """The questions by name; `InvalidInputError` if there are images beside them."""
+        if self.assets:
+            raise InvalidInputError(NO_IMAGES)
+        return [*read_questions(self.questions).items()]
+
+    def about(self) -> str:
+        """The state as the model reads it."""
+        return as_text(self.state)
 
 
 def parse(data: bytes | Mapping[str, Any]) -> WireRequest:
@@ -83,20 +107,7 @@ def parse(data: bytes | Mapping[str, Any]) -> WireRequest:
     `WireError` if the body does not have it (`as_detail` says so as transformers does), `InvalidInputError` if it holds
     images, which this server does not read.
     """
-    body = body_of(data)
-    options = extension_of(body.pop(KEY, None))
-    request = validated(SystemOneRequest.model_validate, body)
-    if request.assets:
-        raise InvalidInputError(NO_IMAGES)
-    questions = read_questions(request.questions)
-    return WireRequest(
-        request.model,
-        as_text(request.state),
-        tuple(questions.values()),
-        tuple(questions),
-        options,
-        body,
-    )
+    return parsed(data, SystemOneRequest)
 
 
 def read_questions(questions: Mapping[str, Any]) -> dict[str, Question]:
@@ -121,19 +132,11 @@ def read_question(name: str, question: Any) -> Question:
             f"Question {name!r}: `type` must be one of {', '.join(_FORMS)}, got {ascii(kind)[:60]}."
         )
     try:
-        given = validated(form.validate_python, question)
-        instructions = as_text(given.instructions)
-        if isinstance(given, NoulQuestion):
-            criteria = given.criteria or {}
-            return Predicate(instructions, as_text(criteria.get("true")), as_text(criteria.get("false")), name)
-        if isinstance(given, ChoiceQuestion):
-            options = [Option(value, value, as_text(content)) for value, content in given.criteria.items()]
-            return Choice(instructions, options, name)
-        return Score(instructions, [Option(i, as_text(level)) for i, level in enumerate(given.criteria)], name)
+        read: Question = validated(form.model_validate, question).read(name)
+        return read
     except WireError as error:
         where = ".".join(map(str, error.place))
-        example = {"noul": NoulQuestion, "choice": ChoiceQuestion, "score": ScoreQuestion}[str(kind)].__doc__
-        message = f"Question {name!r}: {where}: {error.message} (a {kind} question looks like {example})"
+        message = f"Question {name!r}: {where}: {error.message} (a {kind} question looks like {form.__doc__})"
         raise InvalidInputError(message) from error
     except InvalidInputError as error:
         raise InvalidInputError(f"Question {name!r}: {error}") from error

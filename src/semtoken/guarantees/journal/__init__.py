@@ -18,4 +18,3 @@ from __future__ import annotations
 from semtoken.support.extras import require
 
 require("sqlalchemy", extra="journal")
-require("msgspec", extra="journal")

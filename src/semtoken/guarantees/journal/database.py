@@ -177,6 +177,7 @@ def engine_of(url: sa.URL) -> sa.Engine:
     """Make an engine without connecting to the database yet; `MissingExtra` if the driver is not installed."""
     try:
         if url.get_backend_name() == "postgresql":
+            # Errors go to logs, so they must not quote parameters, which hold people's texts.
             return sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10}, hide_parameters=True)
         engine = sa.create_engine(url, connect_args={"timeout": SECONDS_FOR_LOCKS}, hide_parameters=True)
     except (ModuleNotFoundError, NoSuchModuleError) as error:

@@ -237,13 +237,12 @@ class Recording:
         person: str | None = None,
         model: str | None = None,
         identifier: str | None = None,
-        more: Mapping[str, Any] | None = None,
     ) -> JournalEntry:
         """Make the entry of a scored answer, for which `block` has what `CalibratorInUse.block` says of it.
 
         `prompt` is all that was asked, as plain values, `question` its text; by the tag `person` entries can be
         deleted. Where no question is given it is the answer's own. An entry with the same identifier is not written
-        twice. `more` replaces fields that follow from the answer.
+        twice.
         """
         answer = self.texts.apply(result.text)
         reason = block.get("reason")
@@ -261,8 +260,6 @@ class Recording:
             "reason": None if reason is None else storable(reason),
             "calibrator": None if applied is None or "probability_correct" not in block else applied.checksum,
         }
-        if more:
-            fields.update(more)
         asked = result.question if question is None else question
         return self._new_entry(fields, identifier, prompt, asked, person, model)
 
@@ -293,6 +290,7 @@ class Recording:
             id=name,
             at=time.time(),
             source=origin.source,
+            # An answer without a score cannot be decided, so a label of it says nothing of the guarantee.
             sampled=sampled and "unscored" not in given,
             seen_twice=twice and "unscored" not in given,
             model=_name(origin.model if model is None else model),

@@ -123,6 +123,7 @@ def queue(journal: Journal, reviewer: str, name: QueueName = "sample", *, limit:
         oldest = journal.entries(entries.c.sampled, *open_to_me, wanted, limit=OLDEST)
         return sorted(oldest, key=lambda row: _turn(person, row["id"]))[:limit]
     newest = _newest(journal)
+    # Answers that were chosen for their doubt are no fair sample, so none of them may be of the random one.
     recent = [entries.c.n > newest - RECENT, ~entries.c.sampled, *open_to_me, ~said.exists()]
     if name == "disagreement":
         recent.append(entries.c.n.in_(_disagreements(journal, newest - RECENT)))

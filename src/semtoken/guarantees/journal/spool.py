@@ -58,6 +58,7 @@ class Spool:
             if self._waiting + len(line) > self._most_bytes:
                 return "full"
             try:
+                # Not forced to the disk: that would cost each answer milliseconds, and only a power cut loses the line.
                 if os.write(self._file, line) == len(line):
                     self._waiting += len(line)
                     self._size += len(line)

@@ -170,6 +170,7 @@ class Journal:
         if not rows:
             return
         known = [{name: row.get(name) for name in COLUMNS} for row in rows]
+        # Both dialects have it under one name, and SQLAlchemy has none for all.
         insert = postgresql.insert if self.engine.dialect.name == "postgresql" else sqlite.insert
         with self.engine.begin() as connection:
             connection.execute(insert(entries).on_conflict_do_nothing(index_elements=["id"]), known)
@@ -222,6 +223,7 @@ class Journal:
         def matches(row: Mapping[str, Any]) -> bool:
             return (before is None or row.get("at", 0.0) < before) and (person is None or row.get("person") == person)
 
+        # The spools come first: what they hold would be written after the rows are deleted.
         waiting = why_still_spooled(spool or spool_folder(self.engine.url), matches)
         forget_set_aside(spool or spool_folder(self.engine.url), matches)
         with database_errors(self.engine.url):
@@ -236,6 +238,7 @@ class Journal:
 
     def _delete(self, *conditions: Any) -> int:
         deleted = 0
+        # A part at a time, so that a writer never waits for one long transaction.
         some = sa.select(entries.c.n).where(*conditions).limit(AT_ONCE)
         while True:
             with self.engine.begin() as connection:

@@ -93,6 +93,7 @@ def watch(journal: Journal, *, level: float = LEVEL) -> GuaranteeReport:
     about["undecided"] = sum(entry.correct is None for entry in labeled)
     last = max((entry.row["n"] for entry in labeled), default=0)
     missing = open_before(journal, newest.checksum, last, accepted=threshold.guarantee == "selective_risk")
+    # With every label in place the order is that of the random draw, in which nobody's choice of what to label counts.
     if not missing:
         labeled = sorted(labeled, key=lambda entry: int(entry.row["n"]))
     about |= {"order": "labels" if missing else "draw", "without_label": missing}

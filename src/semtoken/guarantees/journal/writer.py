@@ -86,6 +86,7 @@ def _refused_rows(journal: Journal, rows: Sequence[Mapping[str, Any]]) -> list[t
             raise
         if len(rows) == 1:
             return [(rows[0], cause(error))]
+        # One bad row refuses the whole transaction, so each is tried alone.
         return [bad for row in rows for bad in _refused_rows(journal, [row])]
     return []
 
@@ -330,6 +331,8 @@ class JournalWriter:
         assert self._spool is not None
         begun = monotonic()
         for file in self._spool.take():
+            # Written first and removed then: after a kill between the two it is written again, where every entry is
+            # known.
             n = self._write(file)
             self._spool.remove(file)
             self._written_now(n)

@@ -138,7 +138,12 @@ def rejection_areas(
 ) -> RejectionAreas:
     """The areas that `prr` is made of, quality rescaled to [0, 1] by its smallest and largest value.
 
-    All three are NaN when there is no answer or all have the same quality.
+    The arguments are those of `prr`.
+
+    Returns
+    -------
+    RejectionAreas
+        Three numbers in [0, 1]; all NaN when there is no answer or all have the same quality.
     """
     max_rejection = _checked_options(max_rejection, ties, random)
     answers = _rescaled(judged_answers(uncertainty, quality, target_name="quality", non_finite=non_finite))
@@ -153,7 +158,12 @@ def risk_coverage_curve(
 ) -> RiskCoverage:
     """Share of wrong answers among the n most certain, for every n.
 
-    The arguments are those of `auroc`; `correct` may also be a graded quality in [0, 1].
+    The arguments are those of `auroc`; `correct` may also be a graded quality in [0, 1], else `InvalidInputError`.
+
+    Returns
+    -------
+    RiskCoverage
+        Two arrays of shape (n,), for n judged answers: coverage in (0, 1], ascending, and risk in [0, 1].
 
     References
     ----------
@@ -197,6 +207,7 @@ def prepare_auroc(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, *, non_fin
         weights = weights[:, order]
         right_mass = np.add.reduceat(weights * right, starts, axis=1)  # [b, groups]
         wrong_mass = np.add.reduceat(weights * (1.0 - right), starts, axis=1)
+        # A wrong answer wins against the right ones of all groups before its own, and half of those inside it.
         right_below = np.cumsum(right_mass, axis=1) - right_mass
         won = np.sum(wrong_mass * (right_below + 0.5 * right_mass), axis=1)
         return _ratio(won, wrong_mass.sum(axis=1) * right_mass.sum(axis=1))
@@ -224,6 +235,7 @@ def prepare_prr(
 
     def weighted(weights: FloatArray) -> FloatArray:
         area, oracle, chance = _areas(rescaled, max_rejection, ties, random, weights)
+        # Rescaled qualities that are nearly equal leave rounding alone between the two areas, which is no gain.
         gain = oracle - chance
         ratio = _ratio(area - chance, np.where(np.abs(gain) < 1e-12, 0.0, gain))
         return np.minimum(ratio, 1.0)  # the best order reaches 1 up to rounding

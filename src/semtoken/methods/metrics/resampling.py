@@ -242,6 +242,7 @@ def resample(
     if not prepared.undefined:
         blocks = _multiplicities(groups, n_resamples, seed)
         values = np.concatenate([prepared.weighted(block) for block in blocks])
+    # Equal hashes mean that both metrics were resampled with the same draws of the same judgements.
     drawn = hashlib.sha256(f"{seed} ".encode() + prepared.answers.target.tobytes() + groups.tobytes())
     return ResampledMetric(
         value=prepared.value(),
@@ -284,6 +285,7 @@ def _multiplicities(groups: npt.NDArray[np.intp], n_resamples: int, seed: int) -
     rows = max(1, _CELLS_PER_BLOCK // groups.size)
     for start in range(0, n_resamples, rows):
         b = min(rows, n_resamples - start)
+        # Each row has numbers of its own, so that one count serves all rows of the block.
         drawn = generator.integers(n, size=(b, n)) + n * np.arange(b)[:, None]
         yield np.bincount(drawn.ravel(), minlength=b * n).reshape(b, n)[:, groups].astype(np.float64)
 

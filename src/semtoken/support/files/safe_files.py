@@ -27,11 +27,13 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, AnyStr, NoReturn, cast
+
+import msgspec
 
 from semtoken.errors import InvalidInputError
 from semtoken.support.files.temporary import make_locked, remove_abandoned, working_name
@@ -379,10 +381,10 @@ def parse_json(text: bytes | str) -> Any:
     """
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
-        decode = _fast_decoder()
-        if decode is not None and not _LONG_NUMBER.search(decoded[::_LOOKED_AT]):  # it shows as many digits in a row
-            with suppress(ValueError):  # what msgspec refuses is looked at again, for the reason
-                return decode(decoded)
+        # msgspec is as strict, except for huge whole numbers, which show as many digits in a row.
+        if not _LONG_NUMBER.search(decoded[::_LOOKED_AT]):
+            with suppress(ValueError):  # what it refuses is looked at again, for the reason
+                return msgspec.json.decode(decoded)
         value = json.loads(decoded, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
         dump_json(value)
         return value
@@ -393,16 +395,6 @@ def parse_json(text: bytes | str) -> Any:
         raise ValueError(f"not JSON: {error.msg} at {place}column {error.colno}") from error
     except RecursionError as error:
         raise ValueError("not usable JSON: nested too deeply") from error
-
-
-@functools.cache
-def _fast_decoder() -> Callable[[str], Any] | None:
-    """The decoder of msgspec, as strict as `parse_json` except for huge whole numbers; None if it is not installed."""
-    try:
-        from msgspec.json import decode
-    except ImportError:
-        return None
-    return decode
 
 
 def dump_json(value: Any, *, indent: int | None = None) -> bytes:

@@ -160,6 +160,7 @@ class ProxyHandler:
         client = Client(scope, receive, send)
         with self._metrics.in_flight.track_inprogress():
             try:
+                # Both last as long as the exchange: the clock of the request, and its place among those admitted.
                 with anyio.fail_after(self._settings.request_timeout), self._admission.admitted(client.address):
                     body, asked = await self._received(client)
                     with client.until_gone():

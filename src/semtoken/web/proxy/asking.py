@@ -217,6 +217,7 @@ class Asking:
             return answer, limit.most
         by_n_probs = asked.takes_n_probs(said) and not limit.by_n_probs
         other = Limit(limit.most, by_n_probs=True) if by_n_probs else Limit(lower_limit(said, limit.most) or 0)
+        # The refused answer is closed before the next request, so that two never wait on the upstream for one client.
         await attempt.aclose()
         answer = await self._upstream.send(stack, self._with(plain, asked, other), fresh=True)
         if other.most and await refusal(answer) is not None:

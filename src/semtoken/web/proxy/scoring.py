@@ -254,6 +254,7 @@ class ReplyScorer:
         except UnscoredChoice as failed:
             return self._unscored(failed) | {"final": True}
         answer = choice.segment("answer")
+        # What came piece by piece is taken only if it is what the whole reply holds, so that both have one number.
         same = answer is not None and answer.steps == tuple(written.steps)
         return self._final(choice, distribution, written.answer if same else None) | {"final": True}
 
