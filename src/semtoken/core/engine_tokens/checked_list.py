@@ -18,7 +18,6 @@ from semtoken.core.engine_tokens.top_steps import (
     TopToken,
     entries_of,
     is_given,
-    is_own,
 )
 from semtoken.errors import InvalidInputError, InvalidLogits, VocabularyMismatch
 
@@ -89,7 +88,7 @@ class Entries:
     listed: int = 0
 
     def __post_init__(self) -> None:
-        self.known = is_own(self.own.log_prob)
+        self.known = self.own.may_be_own
         """Whether the chosen token has a number of its own, which every entry yields to."""
         self.found = {self.chosen: self.own.probability} if self.known else {}
         """The probability of each token that is named clearly."""
@@ -100,7 +99,7 @@ class Entries:
         `candidates` are the tokens that its name may mean.
         """
         if not self.known:
-            if is_own(entry.log_prob):
+            if entry.may_be_own:
                 self.found.setdefault(self.chosen, entry.probability)
             return False
         if entry.close:

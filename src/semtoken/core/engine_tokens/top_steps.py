@@ -144,6 +144,8 @@ class Entry(NamedTuple):
     probability: float
     tells: bool
     """Whether its number says something; minus infinity does."""
+    may_be_own: bool
+    """Whether its number says something where it is that of the chosen token (`is_own`)."""
     is_chosen: bool | None
     """Whether it is the chosen token; None where only the ids, which are not given, would tell."""
     close: bool
@@ -163,7 +165,7 @@ def entries_of(step: TopStep, shift: float = 0.0) -> list[Entry]:
         is_chosen, close = may_be_one(chosen, name), is_same_number(log_prob, own)
         named_alike = is_chosen is not False and (close or not is_unnamed(name))
         tells, probability = is_given(log_prob) or log_prob == -math.inf, math.exp(min(log_prob + shift, 0.0))
-        entries.append(Entry(name, log_prob, probability, tells, is_chosen, close, named_alike))
+        entries.append(Entry(name, log_prob, probability, tells, is_own(log_prob), is_chosen, close, named_alike))
     return entries
 
 

@@ -79,7 +79,7 @@ def new_words(said: str, question: str = "") -> Ranges:
     What the text marks as thinking before the answer has none. A word of a script without blanks stands in the question
     wherever its letters do.
     """
-    return [(word.start, word.end) for word in _new(_words_of(said, question))]
+    return [(word.start, word.end) for word in _new(_words_of(said, text(question, "question")))]
 
 
 def _new(words: list[_Word]) -> list[_Word]:
@@ -142,12 +142,12 @@ def new_word_confidence(answer: AnswerWithTokens, question: str = "") -> float |
 
 
 def _words_of(said: str, question: str) -> list[_Word]:
-    asked, said = text(question, "question"), without_thinking(said)
-    known = {form for _, _, bare in _bare_words(asked) for form in _forms(bare)}
+    said = without_thinking(said)
+    known = {form for _, _, bare in _bare_words(question) for form in _forms(bare)}
     words = []
     for start, end, bare in _bare_words(said):
         written = said[start:end]
-        repeats = not known.isdisjoint(_forms(bare)) or (written in asked and is_unspaced(written))
+        repeats = not known.isdisjoint(_forms(bare)) or (written in question and is_unspaced(written))
         words.append(_Word(start, end, bare, repeats, _ENDS_SENTENCE.match(said, end) is not None))
     return words
 
