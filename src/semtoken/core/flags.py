@@ -31,7 +31,9 @@ def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[
     `BackendError` if the engine leaves out the blanks that tokens begin with.
     """
     steps = agreed.listed
-    odd = [(i, step) for i, step in enumerate(steps) if _is_odd(step)]  # most steps have nothing to flag
+    odd = [(i, step) for i, step in enumerate(steps) if _is_odd(step)]
+    if not (odd or silent or copied):  # as of most answers
+        return ()
     without_blank = [i for i, step in odd if step.without_blank]
     if any(step.with_blank for step in steps):
         without_blank = []

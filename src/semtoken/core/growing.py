@@ -333,7 +333,7 @@ class GrowingAnswer:
         low, estimate, high = LogMass(*[-math.inf] * 3) if blank else agreed.bounds.total
         response = ScoredAnswer(
             text=text,
-            tokens=later_records(agreed, ids, lambda least: self._with_others(agreed, said, least)),  # type: ignore[arg-type]
+            tokens=later_records(agreed, ids, lambda steps, least: self._with_others(steps, said, least)),  # type: ignore[arg-type]
             log_confidence=estimate,
             log_confidence_interval=None if self.lists is None else (low, high),
             preset=self.scorer.rules.preset,

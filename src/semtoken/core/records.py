@@ -22,15 +22,17 @@ RIVAL = 0.1
 """Another token of at least this probability is a rival of the chosen one."""
 
 
-def later_records(agreed: Agreeing, ids: Sequence[int], with_others: Callable[[float], Agreeing]) -> TokensLater:
-    """The tokens of an answer with these ids; `with_others` gives the steps with all listed tokens of a probability."""
+def later_records(
+    agreed: Agreeing, ids: Sequence[int], with_others: Callable[[Agreeing, float], Agreeing]
+) -> TokensLater:
+    """The tokens of an answer with these ids; `with_others` gives some steps all listed tokens of a probability."""
     by_spelling = agreed.scorer.rules == SURFACE_RULES
     return TokensLater(
         len(ids),
-        lambda: token_records(with_others(0.0), ids),
+        lambda: token_records(with_others(agreed, 0.0), ids),
         lambda: _marks(agreed, ids),
         by_spelling=by_spelling,
-        alternatives=(lambda places: alternatives(with_others(LEAST_LISTED), places)) if by_spelling else None,
+        alternatives=(lambda at: alternatives(with_others(agreed.at(at), LEAST_LISTED))) if by_spelling else None,
     )
 
 
@@ -101,8 +103,8 @@ def _likely(agreed: Agreeing, least: float) -> IdArray:
     return np.asarray(likely[np.lexsort((steps.ids[likely], -steps.logs[likely], steps.owners[likely]))])
 
 
-def alternatives(agreed: Agreeing, places: Sequence[int] | None = None) -> list[tuple[Alternative, ...]]:
-    """The most probable other tokens of all steps, or of those at some places, and how each relates to the chosen one.
+def alternatives(agreed: Agreeing) -> list[tuple[Alternative, ...]]:
+    """The most probable other tokens of each step, and how each relates to the chosen one.
 
     One that counts has the reason why it counts; one that does not is described as the paper's rules see it, as far as
     clusters are at hand.
@@ -126,7 +128,7 @@ def alternatives(agreed: Agreeing, places: Sequence[int] | None = None) -> list[
     )
     others = tuple(map(Alternative, *columns))
     ends = np.searchsorted(owners, np.arange(len(steps) + 1)).tolist()
-    return [others[ends[i] : ends[i + 1]] for i in (range(len(steps)) if places is None else places)]
+    return [others[first:last] for first, last in itertools.pairwise(ends)]
 
 
 def any_rival(agreed: Agreeing) -> bool:

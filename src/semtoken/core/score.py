@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from semtoken.core.columns import Columns, of_lists
+from semtoken.core.columns import Columns, joined, no_steps, of_lists
 from semtoken.core.engine_tokens.checked_list import ListedStep
 from semtoken.core.engine_tokens.precision import IN_FULL, ROUNDING, Rounding
 from semtoken.core.prefixes import NO_IDS
@@ -155,6 +155,15 @@ class Agreeing:
                     values[i] = others[cautious]
                 bounds.lower[i], bounds.upper[i] = cases.lower.min(), cases.upper.max()
         return bounds
+
+    def at(self, places: Sequence[int]) -> Agreeing:
+        """The steps at some places alone."""
+        prefixes = [self.prefixes[place] for place in places]
+        if self.rows is not None:
+            parts = [self.rows.part(place, place + 1) for place in places]
+            return replace(self, rows=joined(parts) if parts else no_steps(), prefixes=prefixes)
+        listed, opening = [self.listed[place] for place in places], [self.opening[place] for place in places]
+        return replace(self, listed=listed, prefixes=prefixes, opening=opening)
 
     def without_numbers(self, positions: Sequence[int]) -> Agreeing:
         """The same steps, some of which do not tell the probability of their token."""

@@ -113,6 +113,7 @@ def is_cut(finish_reason: str | None) -> bool:
 
 BROKEN = "have bytes that make no character: pieces of it are missing, or the engine gives wrong bytes."
 KINDS: tuple[SegmentKind, ...] = ("reasoning", "answer", "refusal", "tool_call")
+NO_LIST = StepList()
 FORBIDDEN = "The engine forbade tokens (a grammar, allowed tokens): these are probabilities among the others."
 
 
@@ -175,8 +176,8 @@ def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoi
     flags += [note for note in (lacking.note,) if note]
     segments: list[Segment] = []
     for kind in KINDS:
-        text, apart = raw.texts.get(kind, ""), raw.apart.get(kind, StepList())
-        steps = division.steps.get(kind, ()) + apart.steps
+        text, apart, steps = raw.texts.get(kind, ""), raw.apart.get(kind, NO_LIST), division.steps.get(kind, ())
+        steps += apart.steps
         if not (text or steps):
             continue
         problem = apart.problem or raw.steps.problem or (division.problem if kind == "answer" else lacking.problem)

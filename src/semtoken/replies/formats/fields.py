@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from semtoken.core.engine_tokens.top_steps import as_id, as_list, as_object, optional, text_or_empty
+from semtoken.core.engine_tokens.top_steps import as_id, as_list, as_object, text_or_empty
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.splice import Change, Keep, Path
 from semtoken.support.text import error_text
@@ -104,8 +104,8 @@ LONGEST_INDEX = 10_000  # choices of one reply
 
 def index_of(choice: RawReply, default: int = 0) -> int:
     """The index of a choice, `default` where it has none."""
-    index = choice.get("index")
-    choice_index = default if index is None else as_id(index, "index")
+    index = choice.get("index", default)
+    choice_index = default if index is None else index if type(index) is int and index >= 0 else as_id(index, "index")
     if choice_index > LONGEST_INDEX:
         raise InvalidInputError(f"index must be at most {LONGEST_INDEX}. Got {choice_index} instead.")
     return choice_index
@@ -181,8 +181,8 @@ USAGES = (
 
 def ids_of(choice: RawReply) -> tuple[int, ...] | None:
     """The token ids that vLLM lists beside the steps; None if it lists none."""
-    ids = optional(as_list, choice.get("token_ids"), "token_ids")
-    return None if ids is None else tuple(as_id(token, "token_ids") for token in ids)
+    ids = choice.get("token_ids")
+    return None if ids is None else tuple(as_id(token, "token_ids") for token in as_list(ids, "token_ids"))
 
 
 AGAIN = re.compile(r"([a-z_]{3,}?)\1+", re.IGNORECASE)
