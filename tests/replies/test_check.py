@@ -404,7 +404,7 @@ def test_a_calibrator_of_labeled_answers_decides_on_the_next_replies(tmp_path: P
     run("calibrate", tmp_path / f"labeled.{ending}", "-o", tmp_path / "calibrator", "--alpha", "0.4")
     run("check", source, "-o", decided, "--calibrator", tmp_path / "calibrator")
     found = [dict(record.fields) for record in read_records(decided)]
-    chances = [row["chance"] for row in found]
+    chances = [row["probability_correct"] for row in found]
     assert chances == sorted(chances) and {row["decision"] for row in found} == {"answer", "abstain"}
 
 

@@ -117,13 +117,13 @@ def test_labeled_fields_give_chances_and_decisions_and_answers_keep_theirs(folde
     run("calibrate", folder / "labeled.csv", "-o", folder / "calibrator", "--alpha", "0.4")
     run(*asked, folder / "decided.csv", "--calibrator", folder / "calibrator")
     decided = table(folder / "decided.csv")
-    chances = [float(row["chance"]) for row in decided]
+    chances = [float(row["probability_correct"]) for row in decided]
     assert chances == sorted(chances) and {row["decision"] for row in decided} == {"accept", "check"}
     applied = CalibratorInUse.load(folder / "calibrator")
     [answer] = st.score_reply(lines[0]["response"])
     with pytest.raises(CalibratorMismatchError):
         applied.block(answer)
-    assert field_records(answer, schema, applied)[0]["chance"] is not None
+    assert field_records(answer, schema, applied)[0]["probability_correct"] is not None
 
 
 def test_a_model_extracts_and_a_second_run_changes_nothing(folder: Path) -> None:
