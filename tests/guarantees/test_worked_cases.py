@@ -43,7 +43,7 @@ def risk_coverage(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def labels(given: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    return np.array(given["log_confidence"], dtype=float), np.array(given["correct"], dtype=float)
+    return np.array(given["log_score"], dtype=float), np.array(given["correct"], dtype=float)
 
 
 def venn_abers(given: dict[str, Any]) -> dict[str, Any]:
