@@ -25,6 +25,14 @@ def scored(by: str, step: dict[str, float], *tokens: str, rules: Any = MEANING) 
     return score_logprobs(steps, worked.clusters(), rules)
 
 
+@pytest.mark.parametrize("by", ["rows", "lists"])
+@pytest.mark.parametrize("places", [[], [1], [2, 0, 2]])
+def test_alternatives_at_some_places_are_those_of_the_tokens_there(by: str, places: list[int]) -> None:
+    answer = scored(by, {" tele": 0.6, " radio": 0.4}, " tele", "TV", " radio", rules="default")
+    assert list(answer.alternatives_at(places)) == [answer.tokens[place].alternatives for place in places]
+    assert [other.text for other in answer.tokens[0].alternatives] == [" radio"]
+
+
 def masses(token: ScoredToken) -> list[float]:
     sources = (token.cluster_probability, token.prefix_probability, token.neutral_probability)
     return [token.probability, *sources, token.agreeing_probability]
