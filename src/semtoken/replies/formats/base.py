@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from semtoken.choices import SegmentKind
-from semtoken.core.engine_tokens.spellings import steps_from_items
+from semtoken.core.engine_tokens.spellings import steps_from_items, steps_from_lists
 from semtoken.core.engine_tokens.top_steps import StepList
 from semtoken.core.results import Distribution
 from semtoken.errors import InvalidInputError
@@ -461,10 +461,12 @@ class Shape:
         return []
 
     def steps(self, choice: RawReply) -> StepList:
-        """The steps of a choice in a reply or a chunk: items in the usual form, unless a shape has another."""
-        items = self.numbers(choice)
-        self.note_probabilities(items)
-        return steps_from_items(items, dotted(self.numbers_at[0]))
+        """The steps of a choice in a reply or a chunk: items, or an object `logprobs`, unless a shape has others."""
+        logprobs, where = self.numbers(choice), dotted(self.numbers_at[0])
+        if isinstance(logprobs, Mapping):
+            return steps_of_logprobs(logprobs, where)
+        self.note_probabilities(logprobs)
+        return steps_from_items(logprobs, where)
 
     def apart(self, choice: RawReply) -> Mapping[SegmentKind, StepList]:
         """Steps that are listed under a segment of their own, as in `Delta`."""
@@ -507,3 +509,11 @@ class Shape:
         if engine not in RAW:
             return "unknown"
         return "processed" if masked or self.post_sampling else "raw"
+
+
+def steps_of_logprobs(logprobs: RawReply, where: str = "logprobs") -> StepList:
+    """The steps of an object `logprobs`: items, or lists as in legacy completions."""
+    content = logprobs.get("content")
+    if content is None and (logprobs.get("tokens") is not None or logprobs.get("top_logprobs")):
+        return steps_from_lists(logprobs, where)
+    return steps_from_items([] if content is None else content, f"{where}.content")

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from semtoken.choices import SegmentKind
-from semtoken.core.engine_tokens.spellings import steps_from_items, steps_from_lists
+from semtoken.core.engine_tokens.spellings import steps_from_items
 from semtoken.core.engine_tokens.top_steps import StepList, as_id, as_list, as_object, text_or_empty
 from semtoken.errors import InvalidInputError
 from semtoken.replies.formats import fields
-from semtoken.replies.formats.base import Engine, HiddenFields, Place, Shape
+from semtoken.replies.formats.base import Engine, HiddenFields, Place, Shape, steps_of_logprobs
 from semtoken.replies.formats.fields import RawReply
 from semtoken.support.splice import Change, Keep, Path, Replace
 
@@ -159,14 +159,6 @@ def _shorter(choice: Any, at: Path, kept: int) -> Iterator[Change]:
         except TypeError:  # no numbers: not ours to judge
             continue
         yield Keep((*at, "logprobs", "top_logprobs", i), best)
-
-
-def steps_of_logprobs(logprobs: RawReply, where: str = "logprobs") -> StepList:
-    """The steps of an object `logprobs`: items, or lists as in legacy completions."""
-    content = logprobs.get("content")
-    if content is None and (logprobs.get("tokens") is not None or logprobs.get("top_logprobs")):
-        return steps_from_lists(logprobs, where)
-    return steps_from_items([] if content is None else content, f"{where}.content")
 
 
 def _holds_numpy(logprobs: Mapping[str, Any]) -> bool:

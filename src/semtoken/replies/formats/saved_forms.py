@@ -15,7 +15,6 @@ from semtoken.core.engine_tokens.spellings import steps_from_columns, steps_from
 from semtoken.core.engine_tokens.top_steps import StepList, as_list, as_object, text_or_empty
 from semtoken.replies.formats.base import Delta, Engine, Shape
 from semtoken.replies.formats.fields import RawReply, end_in_words, value_at
-from semtoken.replies.formats.openai_choices import steps_of_logprobs
 from semtoken.support.splice import Path, encode
 
 META = "response_metadata"
@@ -62,12 +61,9 @@ class LangChainMessage(Shape):
         return [item for block in blocks if isinstance(block, list) for item in block]
 
     def steps(self, choice: RawReply) -> StepList:
-        """The items, as OpenAI or Gemini gave them."""
-        logprobs = self.numbers(choice)
+        """The items, as OpenAI or Gemini gave them; the message names its model."""
         self.note(choice)
-        if isinstance(logprobs, Mapping):
-            return steps_of_logprobs(logprobs, f"{META}.logprobs")
-        return steps_from_items(logprobs or [], f"{META}.logprobs")
+        return super().steps(choice)
 
     def calls(self, choice: RawReply) -> Mapping[int, tuple[str, str]]:
         """The calls of tools."""
@@ -92,13 +88,13 @@ class AISDKResult(Shape):
     )
     end_at = (("finishReason",),)
 
-    def steps(self, choice: RawReply) -> StepList:
-        """The items of the provider; a list for each message that the model wrote is chained."""
-        items = self.numbers(choice)
-        if isinstance(items, Mapping):
-            return steps_of_logprobs(items, "logprobs")
-        flat = [item for part in items for item in (part if isinstance(part, list) else [part])]
-        return steps_from_items(flat, "providerMetadata.logprobs")
+    @classmethod
+    def numbers(cls, choice: RawReply) -> Any:
+        """The log-probabilities of the provider; lists for each message that the model wrote are chained."""
+        listed = super().numbers(choice)
+        if not isinstance(listed, list):
+            return listed
+        return [item for part in listed for item in (part if isinstance(part, list) else [part])]
 
 
 ENDS = (None, "STOP", "MAX_TOKENS", "SAFETY", "RECITATION")
@@ -212,7 +208,3 @@ class KoboldResults(Shape):
     texts = {"answer": (("text",),)}  # noqa: RUF012
     numbers_at = (("logprobs",),)
     count_at = ("completion_tokens",)
-
-    def steps(self, choice: RawReply) -> StepList:
-        """Items of a chat, or the lists of legacy completions."""
-        return steps_of_logprobs(choice.get("logprobs") or {}, "logprobs")
