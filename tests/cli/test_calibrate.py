@@ -388,6 +388,19 @@ def test_drift_is_a_number_with_an_interval(semtoken: RunCommand, tmp_path: Path
     assert_told(semtoken("audit", unscored, "--calibrator", tmp_path / "made"), "log_confidence", status=2)
 
 
+def test_an_audit_names_the_models_of_a_file_that_are_not_the_calibrators(semtoken: RunCommand, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    semtoken("calibrate", write_lines(tmp_path / "labeled.jsonl", answers(300, model="prod")), "-o", made)
+    newer = answers(120, seed=7, model="prod")
+    of_one = write_lines(tmp_path / "one.jsonl", newer)
+    of_two = write_lines(tmp_path / "two.jsonl", [row | {"model": "other"} for row in newer[:50]] + newer[50:])
+    assert "another model" not in semtoken("audit", of_one, "--calibrator", made).stdout
+    said = "50 of the 120 answers came from another model than the calibrator's, 'prod': 50 from 'other'."
+    assert said in semtoken("audit", of_two, "--calibrator", made).stdout
+    found = json.loads(semtoken("audit", of_two, "--calibrator", made, "--json").stdout)
+    assert (found["models"], found["models_sentence"]) == ({"prod": 70, "other": 50}, said)
+
+
 def test_several_at_once_write_one_calibrator_with_its_own_report(
     semtoken: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,12 @@ def test_no_character_stops_a_command(encoding: str, replies: Path, tmp_path: Pa
     read = [json.loads(line) for line in as_json.stdout.decode(encoding).splitlines()]
     assert read == [json.loads(line) for line in exact.stdout.decode("utf-8").splitlines()]
     assert SAID in json.dumps(read, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-8"])
+def test_settings_that_are_shown_are_a_file_of_the_same_settings(encoding: str, tmp_path: Path) -> None:
+    shown = run(encoding, "config", "--calibration.abstain-text", SAID).stdout
+    assert tomllib.loads(shown.decode("utf-8"))["calibration"]["abstain_text"] == SAID
 
 
 def test_the_choice_of_an_error_handler_stays(replies: Path) -> None:

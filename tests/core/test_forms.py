@@ -72,7 +72,7 @@ def test_bytes_of_nothing_are_no_bytes() -> None:
     assert step.names == ((None, "a", b"a"), (None, "</s>", None))
 
 
-@pytest.mark.parametrize(("first", "rival", "name"), [("", "a", "\ufffd"), ("a", "", "é")])
+@pytest.mark.parametrize(("first", "rival", "name"), [("", "a", "\ufffdé"), ("a", "", "é")])
 def test_the_name_of_a_whole_character_behind_a_piece_of_it_is_borrowed(first: str, rival: str, name: str) -> None:
     """It is the chosen token before it that tells."""
     steps = [
@@ -80,6 +80,13 @@ def test_the_name_of_a_whole_character_behind_a_piece_of_it_is_borrowed(first: s
         for text, other in ((first, rival), ("é", "b"))
     ]
     assert as_top_steps(steps)[1].names == ((None, name, None), (None, "b", None))
+
+
+def test_behind_the_last_piece_of_a_character_names_are_their_own_again() -> None:
+    steps = as_top_steps([{"token": text, "logprob": -0.5} for text in ("", "", "é", "ü", "", "a", "ü")])
+    named = ["\ufffd", "\ufffd", "\ufffdé", "ü", "\ufffd", "a", "ü"]
+    assert [step.names[0][1] for step in steps] == named
+    assert [step.names[0][1] for step in as_top_steps(steps)] == named, "steps that were read before stay as they are"
 
 
 def test_names_of_files_may_have_ids() -> None:

@@ -340,3 +340,32 @@ def test_names_that_are_spelled_alike_count_in_a_stream_as_in_the_end(steps: lis
     for one in steps:
         running = stream.add(one)
     assert running.uncertainty == pytest.approx(0.2) == score_logprobs(steps).uncertainty
+
+
+@pytest.mark.parametrize("known", ["bytes", "texts", "ids"])
+def test_pieces_of_a_character_and_what_completes_it_belong_to_its_word(known: str) -> None:
+    """vLLM calls the first pieces by nothing, and the last one by the whole character."""
+    said = [
+        ("ب", -0.5),
+        ("", -0.25),
+        ("ش", -0.125),
+        ("ر", -1.0),
+        (" قل", -0.75),
+        ("", -0.0625),
+        ("", -0.5),
+        ("東", -2.0),
+    ]
+    steps = []
+    for number, (text, log_prob) in enumerate(said):
+        item: dict[str, Any] = {"token": text, "logprob": log_prob}
+        other = {"token": "the", "logprob": -4.0}
+        if known == "bytes":
+            item["bytes"], other["bytes"] = list(text.encode()), list(b"the")
+        if known == "ids":
+            item["id"], other["id"] = number, 100
+        steps.append({**item, "top_logprobs": [item, other]})
+    answer = score_logprobs(steps)
+    assert answer.text == "بشر قل東"
+    first = answer.parts("word")[0]
+    assert first.text == "بشر" and first.confidence == pytest.approx(math.exp(-0.5 - 0.25 - 0.125 - 1.0))
+    assert math.exp(answer.log_confidence) == pytest.approx(math.exp(sum(log_prob for _, log_prob in said)))

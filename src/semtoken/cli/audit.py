@@ -137,7 +137,10 @@ def _audit_journal(source: str, limits: AuditSection, in_use: SettingsInUse, *, 
 
 def _audit_answers(directory: Path, source: Path, limits: AuditSection, *, as_json: bool) -> int:
     """The guarantee, by the labels of a file, and how far its scores are from those of the fit."""
+    from collections import Counter
+
     from semtoken.guarantees import Calibrator
+    from semtoken.guarantees.fingerprint import models_sentence
     from semtoken.guarantees.judge import judge
     from semtoken.guarantees.labels import PRODUCT, read_answers, require_scores
     from semtoken.guarantees.measures import FEWEST_RECENT
@@ -146,6 +149,8 @@ def _audit_answers(directory: Path, source: Path, limits: AuditSection, *, as_js
     answers = read_answers(source)
     require_scores(answers)
     drift = calibrator.compare(answers)
+    models = dict(Counter(answer.model for answer in answers if answer.model is not None).most_common())
+    other_models = models_sentence(calibrator.fingerprint.model, models, "answers")
     labeled = [answer for answer in answers if answer.correct is not None]
     said, accepted, seen = "nothing was guaranteed", 0, None
     if (threshold := calibrator.threshold) is not None and labeled:
@@ -162,11 +167,14 @@ def _audit_answers(directory: Path, source: Path, limits: AuditSection, *, as_js
     if as_json:
         counts = {"labels": len(labeled), "accepted": accepted, "verdict": said}
         against = {} if seen is None else {"wrong": seen.count, "judged": seen.of}
-        _print_json({**counts, **against, **asdict(drift), **_flags(status)})
+        of_models = {"models": models, "models_sentence": other_models}
+        _print_json({**counts, **against, **of_models, **asdict(drift), **_flags(status)})
         return status
     if threshold is not None and seen is not None:
         out.print(untrusted(f"{said}: {threshold.statement}", style="bold"), soft_wrap=True)
         out.print(f"Accepted {accepted:,} of {len(labeled):,} labeled answers. {threshold.claim.kind.among} {seen}.")
+    if other_models:
+        out.print(untrusted(other_models), soft_wrap=True)
     out.print(
         f"Distance {drift.distance:.3f} [{drift.low:.3f}, {drift.high:.3f}] between {drift.n_recent:,} recent scores "
         f"and the {drift.n_fitted:,} that the calibrator was fitted on, by {calibrator.fingerprint.method or PRODUCT}.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import sys
@@ -32,7 +33,10 @@ def config(*, in_use: Read[SettingsInUse]) -> None:
                 source = f"{Path(source).name}:{lines[key]}" if key in lines else Path(source).name
             rows.append(f"{_setting(field.name, getattr(values, field.name))}  # {source}")
         sections.append("\n".join(rows))
-    sys.stdout.write("\n\n".join(sections) + "\n")
+    written = "\n\n".join(sections) + "\n"
+    if codecs.lookup(sys.stdout.encoding).name != "utf-8":  # TOML is UTF-8, and what is shown may become a file
+        written = "".join(c if c.isascii() else f"\\U{ord(c):08X}" for c in written)
+    sys.stdout.write(written)
 
 
 def _setting(key: str, value: Any) -> str:

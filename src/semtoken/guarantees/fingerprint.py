@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -204,3 +204,21 @@ def known_values(fingerprint: Fingerprint) -> dict[str, Any]:
 
 def _origin_of(answer: ScoredAnswer) -> tuple[str | None, str | None, Literal["exact", "top-k"]]:
     return answer.signature, answer.distribution, "exact" if answer.log_confidence_interval is None else "top-k"
+
+
+def models_sentence(fitted: str | None, models: Mapping[str, int], answers: str) -> str:
+    """What is wrong with the models that gave some answers; "" if nothing is.
+
+    `fitted` is the model that a calibrator was fitted on, as far as that is known, `models` how many answers each model
+    gave, and `answers` names these answers: "newest answers".
+    """
+    others = {name: n for name, n in models.items() if name != fitted}
+    listed = ", ".join(f"{n:,} from {name!r}" for name, n in others.items())
+    if fitted is None and len(models) > 1:
+        return f"The calibrator does not say which model it was fitted on, and answers came from several: {listed}."
+    if fitted is None or not others:
+        return ""
+    return (
+        f"{sum(others.values()):,} of the {sum(models.values()):,} {answers} came from another model than the "
+        f"calibrator's, {fitted!r}: {listed}."
+    )

@@ -8,7 +8,7 @@ have one spelling if they have it in both, and perhaps if they have it in one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -24,6 +24,7 @@ from semtoken.core.engine_tokens.top_steps import (
     STAND_INS,
     Name,
     TopStep,
+    ends_inside,
     entries_of,
     is_unnamed,
 )
@@ -139,6 +140,16 @@ class ListedNames:
         """The number of a new token without a usable name; `token` is its id, if the engine gives it."""
         return self._append(_UNKNOWN, token)
 
+    def piece(self, name: Name, *, nameless: bool) -> int | None:
+        """The number of a new token that is a piece of a character; None if its name does not say how it is spelled.
+
+        A `nameless` one follows another piece, so that its name may be that of the whole character.
+        """
+        if self.number(name) is None and not nameless:
+            return None
+        spelling = _UNKNOWN if nameless else self.spelled_by[name]
+        return self._append(spelling._replace(text=name[1] or REPLACEMENT), name[0])
+
     def _append(self, spelling: Spelling, token: int | None) -> int:
         number = len(self.spellings)
         self.spellings.append(spelling)
@@ -185,6 +196,8 @@ class ListedNames:
                 else spelling.in_files.encode("utf-8", "surrogatepass")
                 for spelling in self.spellings
             ]
+        for number, piece in _pieces_of_characters(texts, ids):
+            texts[number], pieces[number] = REPLACEMENT, piece
         for number in self._special(texts, said, ids):
             texts[number], pieces[number] = "", b""
         return Vocabulary(
@@ -204,6 +217,24 @@ class ListedNames:
         special = [number for number in may_be if number not in inside]
         spelled = "".join(texts[i] for i in ids if i not in special)
         return special if said is None or "".join(spelled.split()) == "".join(said.split()) else []
+
+
+def _pieces_of_characters(texts: Sequence[str], ids: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """The bytes of the chosen tokens that spell one character together, of which the last one's name tells which.
+
+    How many of them each token has is not known, but all touch the same character: one each, and the last one the rest.
+    """
+    run: list[int] = []
+    for number in ids:
+        run.append(number)
+        said = texts[number].removeprefix(REPLACEMENT)
+        if said == texts[number] or REPLACEMENT in said:
+            run.clear()
+        elif said and len(spelled := said.encode("utf-8", "surrogatepass")) >= len(run):
+            yield from zip(
+                run, (*(spelled[k : k + 1] for k in range(len(run) - 1)), spelled[len(run) - 1 :]), strict=True
+            )
+            run.clear()
 
 
 def _lower(spelled: Sequence[bytes]) -> str:
@@ -265,9 +296,8 @@ class NameReader:
             names.naming = names.naming._replace(texts=True)
             if not position:  # a list's texts are seen before it is read
                 self._naming = self._naming._replace(texts=True)
-        unnamed = not own[2] and is_unnamed(own)
-        chosen = names.without_name(own[0]) if unnamed and self._inside else names.number(own)
-        self._inside = unnamed
+        inside, self._inside = self._inside, ends_inside(own)
+        chosen = names.piece(own, nameless=inside) if is_unnamed(own) else names.number(own)
         if chosen is None and not names.naming.texts and all(name[0] is not None for name in step.names):
             chosen = names.without_name(own[0])  # lists of ids
         if chosen is None:

@@ -18,6 +18,7 @@ from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, bytes_i
 from semtoken.core.engine_tokens.top_steps import (
     Name,
     TopStep,
+    ends_inside,
     is_given,
     is_same_number,
     is_unnamed,
@@ -110,19 +111,28 @@ def without_borrowed_names(step: TopStep, before: TopStep | None) -> TopStep:
     """The step without the name of a whole character for the last of the tokens that spell pieces of it.
 
     vLLM calls the token that completes a character by the whole of it, and the pieces before it by nothing. Taken by
-    their names they would be other tokens.
+    their names they would be other tokens. That of the chosen one is kept behind a U+FFFD: with it the character is
+    complete, so that the names of the next step are its own.
     """
-    if before is not None and not before.names[0][2] and is_unnamed(before.names[0]):  # it ends inside a character
-        return step.renamed(map(_unborrowed, step.names))
-    return step
+    if before is None or before.names[0][2] or not ends_inside(before.names[0]):
+        return step
+    chosen, *others = step.names
+    said, renamed = _said(chosen), _unborrowed(chosen)
+    if renamed != chosen and REPLACEMENT not in said:
+        renamed = chosen[0], REPLACEMENT + said, None
+    return step.renamed((renamed, *map(_unborrowed, others)))
+
+
+def _said(name: Name) -> str:
+    _, text, spelled = without_no_bytes(name)
+    return (spelled or b"").decode("utf-8", "replace") if text is None else text
 
 
 def _unborrowed(name: Name) -> Name:
-    token_id, text, spelled = without_no_bytes(name)
-    said = (spelled or b"").decode("utf-8", "replace") if text is None else text
-    if not said or said[0].isascii():
-        return token_id, text, spelled
-    return token_id, REPLACEMENT if token_id is None else None, None
+    said = _said(name)
+    if not said or said[0].isascii() or is_unnamed(name):
+        return without_no_bytes(name)
+    return name[0], REPLACEMENT if name[0] is None else None, None
 
 
 def without_empty_bytes(step: TopStep, _: TopStep | None = None) -> TopStep:

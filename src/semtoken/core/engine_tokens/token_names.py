@@ -168,8 +168,8 @@ class TokenNames:
 
     def _of_string(self, text: str) -> tuple[int, ...]:
         """A string as decoded inside a text, or alone, or spelled as the tokenizer's own files spell it."""
-        if REPLACEMENT in text:
-            return self._by_text.get(text, ())
+        if REPLACEMENT in text:  # behind it, the character that a piece of it completes
+            return self._by_text.get(text, ()) or self._by_text.get(text[:1], ())
         tokens = self._of_bytes(text.encode("utf-8", "surrogatepass"))
         if tokens:
             return tokens

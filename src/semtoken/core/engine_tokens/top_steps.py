@@ -43,6 +43,12 @@ def is_unnamed(name: Name) -> bool:
     return not spelled and (text is None or REPLACEMENT in text)
 
 
+def ends_inside(name: Name) -> bool:
+    """Whether a token may end inside a character, as far as its name tells; see `without_borrowed_names`."""
+    _, text, spelled = name
+    return not spelled and (text is None or text.endswith(REPLACEMENT))
+
+
 def spelling(name: Name) -> bytes | None:
     """The bytes that a token spells; None if its engine does not give them."""
     _, text, spelled = name

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from semtoken.errors import SemtokenError
 from semtoken.guarantees.betting import LEVEL
 from semtoken.guarantees.calibrator import Calibrator
+from semtoken.guarantees.fingerprint import models_sentence
 from semtoken.guarantees.journal.database import database_errors, entries
 from semtoken.guarantees.journal.entries import answer_of
 from semtoken.guarantees.journal.labels import labeled_sample, open_before
@@ -153,15 +154,8 @@ def _models(journal: Journal, used: InUse) -> dict[str, Any]:
     query = sa.select(names, count).group_by(names).order_by(count.desc(), names)
     with database_errors(journal.engine.url), journal.engine.connect() as connection:
         models = {str(name): int(n) for name, n in connection.execute(query)}
-    fitted, all_of_them = used.calibrator.fingerprint.model, sum(models.values())
-    told = ""
-    if fitted is None and len(models) > 1:
-        told = "The calibrator does not say which model it was fitted on, and answers came from several: "
-        told += ", ".join(f"{n:,} from {name!r}" for name, n in models.items())
-    elif fitted is not None and (others := {name: n for name, n in models.items() if name != fitted}):
-        told = f"{sum(others.values()):,} of the {all_of_them:,} newest answers came from another model than the "
-        told += f"calibrator's, {fitted!r}: " + ", ".join(f"{n:,} from {name!r}" for name, n in others.items())
-    return {"models": models, "models_sentence": f"{told}." if told else ""}
+    told = models_sentence(used.calibrator.fingerprint.model, models, "newest answers")
+    return {"models": models, "models_sentence": told}
 
 
 def _moved(journal: Journal, used: InUse) -> dict[str, Any]:
