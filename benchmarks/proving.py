@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python benchmarks/proving.py smollm2 FOLDER ...
 
-Loading takes a new process, with all imports. Each use is asked of a model of which nothing is known or kept; the time
+Loading takes a new process, with all imports. The proof is made while nothing is known or kept of the model; the time
 is the least of the runs.
 """
 
@@ -18,19 +18,9 @@ from typing import Annotated, Any
 
 import typer
 
-USES: dict[str, tuple[str, ...]] = {
-    "loading": (),
-    "an answer": ("generates",),
-    "several answers": ("generates", "resumes"),
-    "given replies": ("padded", "continued"),
-    "the first request of serve": ("joined", "trees"),
-    "all ways": ("padded", "continued", "generates", "resumes", "joined", "trees"),
-}
-"""What is asked of a proof by each use."""
 
-
-def proving(backend: Any, ways: tuple[str, ...], repeats: int) -> tuple[int, float]:
-    """Tokens and least processor seconds of finding out some ways."""
+def proving(backend: Any, repeats: int) -> tuple[int, float]:
+    """Tokens and least processor seconds of a proof."""
     from semtoken.models.transformers import proof
 
     seconds, tokens = [], 0
@@ -39,43 +29,37 @@ def proving(backend: Any, ways: tuple[str, ...], repeats: int) -> tuple[int, flo
         with tempfile.TemporaryDirectory() as cache:
             os.environ["SEMTOKEN_CACHE"] = cache
             start = process_time()
-            if ways:
-                found = proof.Proof.of(backend.model, backend.vocabulary, backend._padding)
-                for way in ways:
-                    getattr(found, way)
-                tokens = found.tokens
+            tokens = proof.Proof.of(backend.model, backend.vocabulary, backend._padding).tokens
             seconds.append(process_time() - start)
     return tokens, min(seconds)
 
 
-def measured(model: str, repeats: int) -> dict[str, tuple[int, float]]:
-    """Loading and all uses of one model, in this process."""
+def measured(model: str, repeats: int) -> tuple[float, int, float]:
+    """Processor seconds of loading a model in this process; tokens and processor seconds of its proof."""
     from semtoken.models import load_backend
 
     backend = load_backend("transformers", model)
     loading = process_time()
-    _ = backend.vocabulary
-    return {"": (0, loading)} | {use: proving(backend, ways, repeats) for use, ways in USES.items()}
+    return loading, *proving(backend, repeats)
 
 
 def main(
     models: Annotated[list[str], typer.Argument(help="Names, folders or GGUF files.")],
-    repeats: Annotated[int, typer.Option(help="How often each use is asked for.")] = 3,
+    repeats: Annotated[int, typer.Option(help="How often the proof is made.")] = 3,
     inside: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Print a table of tokens, processor seconds and their share in loading."""
     if inside:
         print(json.dumps(measured(models[0], repeats)))
         return
-    print("| model | first asked for | tokens | processor s | of loading |\n| --- | --- | --- | --- | --- |")
+    print(
+        "| model | loading, processor s | tokens | proof, processor s | of loading |\n| --- | --- | --- | --- | --- |"
+    )
     for model in models:
         command = [sys.executable, __file__, model, "--inside", "--repeats", str(repeats)]
         ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-        found = json.loads(ran.stdout.splitlines()[-1])
-        _, loading = found.pop("")
-        print(f"| {model} | loaded in {loading:.2f} s | | | |")
-        for use, (tokens, seconds) in found.items():
-            print(f"| | {use} | {tokens} | {seconds:.3f} | {seconds / loading:.1%} |", flush=True)
+        loading, tokens, seconds = json.loads(ran.stdout.splitlines()[-1])
+        print(f"| {model} | {loading:.2f} | {tokens} | {seconds:.3f} | {seconds / loading:.1%} |", flush=True)
 
 
 if __name__ == "__main__":

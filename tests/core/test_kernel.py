@@ -16,7 +16,7 @@ from semtoken.core import AnswerBatch, normalized_rows, rows, scorer_for
 from semtoken.core.prefixes import PrefixIndex
 from semtoken.core.rules import ScoringRules
 from semtoken.errors import InvalidLogits
-from semtoken.support.arrays import as_rows, read_only
+from semtoken.support.arrays import as_rows
 from tests import tiny
 from tests.core.test_scoring import RULES, SOME_RULES, check_against_twin, draw_answer, random_logits, small_kind
 
@@ -42,9 +42,8 @@ def test_normalizers_are_those_of_float64(size: int, scale: float) -> None:
     logits[0, : size // 2] = -np.inf
     logits[1] -= 30000
     found = normalized_rows(logits, size, [5, 0, 1])
-    assert found.readable is not None and found.has_minus_infinity is not None
+    assert found.readable is not None
     np.testing.assert_allclose(found.log_normalizers, exact_normalizers(logits, size)[[5, 0, 1]], rtol=2e-7, atol=2e-7)
-    assert found.has_minus_infinity.tolist() == [False, size > 1, False]
 
 
 def test_bfloat16_is_read_as_the_float32_that_it_stands_for() -> None:
@@ -103,43 +102,6 @@ def test_the_most_probable_tokens_are_found_in_every_part_of_a_row(places: tuple
     logits[0, places[1]] = level + 11
     found = normalized_rows(logits, 5000).found
     assert found is not None and [i for i in found.likely_ids[0].tolist() if i >= 0] == list(places)
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_copies_of_rows_are_kept_in_memory_that_is_used_again(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "NUMBERS_EACH", 1)
-    monkeypatch.setattr("semtoken.support.compiled.usable_threads", lambda: threads)
-    logits = np.random.default_rng(4).standard_normal((5, 2100)).astype(np.float32)
-    kept = rows.KeptRows(2, 4, np.float32, 2050, np.array([7, 2049]))
-    assert kept.fits(2, 3, np.float32) and not kept.fits(2, 5, np.float32) and not kept.fits(1, 4, np.float32)
-    for round in range(2):
-        places = [kept.read(read_only(logits), np.array(some)) for some in ([3, 1, 0, 2], [4, 2])]
-        found, expected = kept.select([(places[0], [1, 3]), (places[1], [0])]), logits[[1, 2, 4]].copy()
-        logits += 1.0 + round
-        alone = normalized_rows(expected, 2050)
-        np.testing.assert_array_equal(found.logits[found.row_ids], expected[:, :2050])
-        np.testing.assert_array_equal(found.found.common, expected[:, [7, 2049]])
-        assert found.numbers.tolist() == [1, 2, 4]
-        for name in ("normalizers", "entropies", "minus_infinity"):
-            np.testing.assert_array_equal(getattr(found.found, name), getattr(alone.found, name))
-        part = found.of(slice(1, 3))
-        np.testing.assert_array_equal(part.found.entropies, alone.found.entropies[1:])
-        np.testing.assert_array_equal(part.found.likely_ids, alone.found.likely_ids[1:])
-
-
-@pytest.mark.parametrize("shift", [0.0, 2.0**22])
-def test_the_rows_of_a_step_that_is_kept_are_those_that_were_read(shift: float) -> None:
-    """Also where they are so far from 0 that sums lose digits, and are not the kernel's."""
-    logits = (np.random.default_rng(5).integers(-9, 9, (4, 2000)) + shift).astype(np.float32)
-    kept = rows.KeptRows(2, 3, np.float32, 2000, np.array([7]))
-    kept.read(read_only(logits), np.array([0, 0, 0]))
-    place = kept.read(read_only(logits), np.array([3, 1, 2]))
-    for found, chosen in ((kept.step(place, 2), [3, 1]), (kept.select([(place, [2, 0])]), [2, 3])):
-        alone = normalized_rows(logits[chosen], 2000)
-        assert (found.found is None) == (alone.found is None) == (shift > 0)
-        assert found.numbers.tolist() == chosen and found.has_minus_infinity is not None
-        np.testing.assert_array_equal(found.log_normalizers, alone.log_normalizers)
-        np.testing.assert_array_equal(found.logits[found.row_ids], alone.logits[alone.row_ids])
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
@@ -204,10 +166,6 @@ def test_answers_of_a_batch_score_as_each_alone(name: str, switches: dict[str, o
         for k, place in zip(running, places, strict=True):
             logits[place] = answers[k][0][done[k], : kind.twin.size]
         read = normalized_rows(logits, kind.twin.size)
-        if random.random() < 0.5:  # as those do who keep rows until their tokens are known
-            kept = rows.KeptRows(1, len(logits), logits.dtype, kind.twin.size, batch.scorer.neutral_ids)
-            read = kept.select([(kept.read(read_only(logits), np.arange(len(logits))), range(len(logits)))])
-            logits[:] = 0
         batch.add([(running, [answers[k][1][done[k]] for k in running])], read.of(places))
         for k in running:
             done[k] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -107,7 +108,7 @@ def _examine_model(model: str, in_use: SettingsInUse, as_json: bool) -> None:
     backend = load_backend("transformers", choice.model, revision=choice.revision)
     assert isinstance(backend, TransformersBackend)
     if as_json:
-        print(json_line(backend.proof.all()))
+        print(json_line(asdict(backend.proof)))
         return
     out.print(untrusted(f"{model}  {type(backend.model).__name__}", style="bold"))
     for line in backend.proof.lines():

@@ -15,8 +15,7 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.core import cgutils
-from numba.extending import intrinsic, overload
+from numba.extending import overload
 
 from semtoken.support.compiled import compile_and_keep
 
@@ -129,8 +128,8 @@ def _glance(values, reference):
 def _add_block(part, state):
     """Take a part of a row into its running sums; returns what no number of this part is beyond.
 
-    `state` is a reference, the sum of exp(value - reference), that of the same times value - reference, and whether
-    -inf and whether NaN or +inf was seen.
+    `state` is a reference, the sum of exp(value - reference), that of the same times value - reference, and whether NaN
+    or +inf was seen.
     """
     if state[0] > -np.inf:
         reference = np.float32(state[0])
@@ -142,10 +141,8 @@ def _add_block(part, state):
             return state[0] + (doubled + 0.001) * np.log(2.0)
     # The first part, and one with infinities or far greater numbers than those before.
     low, high = _extremes(part)
-    if low <= MINUS_INFINITE:
-        state[3] = 1.0
     if low < MINUS_INFINITE or high >= INFINITE:
-        state[4] = 1.0
+        state[3] = 1.0
         return np.inf
     peak = np.int32(high ^ ((high >> SIGN) & MAGNITUDE)).view(np.float32)
     if peak > state[0]:
@@ -186,44 +183,14 @@ def _find_likely(row, size, least, peaks, ids, values):
                     _insert(ids, values, j, value)
 
 
-@intrinsic
-def _copy(context, into, values):
-    """Write an array to the beginning of another one of its type, as C's `memcpy` does.
-
-    A loop takes half as long again, since it first reads the memory that it is about to write over.
-    """
-
-    def written(context, builder, signature, arguments):
-        target, source = (
-            context.make_array(kind)(context, builder, value)
-            for kind, value in zip(signature.args, arguments, strict=True)
-        )
-        count = builder.extract_value(source.shape, 0)
-        cgutils.raw_memcpy(builder, target.data, source.data, count, source.itemsize)
-        return context.get_dummy_value()
-
-    return numba.void(into, values), written
-
-
-@compiled
-def _gather(row, ids, values):
-    """The numbers of a row at some columns."""
-    for j in range(len(ids)):
-        values[j] = _number(row, ids[j])
-
-
 @compiled
 def normalize(
     rows,
     row_ids,
     size,
     log_least,
-    kept,
-    common_ids,
-    common,
     normalizers,
     entropies,
-    has_minus_infinity,
     likely_ids,
     likely,
 ):
@@ -239,32 +206,22 @@ def normalize(
         Columns beyond are no tokens.
     log_least
         Log-probability from which on a token is listed.
-    kept
-        [n, size], of the type of the rows: takes a copy of them. If it has no rows, nothing is copied.
-    common_ids, common
-        [k] columns, and float32 [n, k] which takes what they hold.
     normalizers
         float64 [n]; NaN for a row with NaN or +inf, or without a finite value.
     entropies
         float64 [n], in nats; NaN where the normaliser is.
-    has_minus_infinity
-        bool [n].
     likely_ids, likely
         int64 and float64 [n, k]: the most probable tokens and their logits in falling order, -1 where there are fewer.
     """
     peaks = np.empty((size + BLOCK - 1) // BLOCK)
-    state = np.empty(5)
+    state = np.empty(4)
     for k in range(len(row_ids)):
         row = rows[row_ids[k]]
-        state[:] = (-np.inf, 0.0, 0.0, 0.0, 0.0)
+        state[:] = (-np.inf, 0.0, 0.0, 0.0)
         for b in range(len(peaks)):
             part = row[b * BLOCK : min((b + 1) * BLOCK, size)]
-            if len(kept):
-                _copy(kept[k, b * BLOCK :], part)
             peaks[b] = _add_block(part, state)
-        sound = state[4] == 0 and state[1] > 0
+        sound = state[3] == 0 and state[1] > 0
         normalizers[k] = state[0] + np.log(state[1]) if sound else np.nan
         entropies[k] = max(np.log(state[1]) - state[2] / state[1], 0.0) if sound else np.nan
-        has_minus_infinity[k] = state[3] > 0
         _find_likely(row, size, normalizers[k] + log_least, peaks, likely_ids[k], likely[k])
-        _gather(row, common_ids, common[k])

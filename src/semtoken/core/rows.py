@@ -8,8 +8,8 @@ what may count once their tokens are known: the columns of a few tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -53,14 +53,10 @@ COMPILED_FROM = 16_384
 class KernelRows(NamedTuple):
     """What the kernel finds of n rows while it reads them, in the order of its arguments."""
 
-    common: npt.NDArray[np.float32]
-    """[n, k] the logits of columns that every step needs; k is 0 if they were not asked for."""
     normalizers: FloatArray
     """[n] log-sum-exp of the vocabulary's columns; NaN for a row that holds no distribution."""
     entropies: FloatArray
     """[n] in nats; NaN where the normaliser is."""
-    minus_infinity: BoolArray
-    """[n] whether some column of the vocabulary is -inf."""
     likely_ids: IdArray
     """[n, LISTED + 1] the most probable tokens of at least `LEAST_LISTED`, of which the chosen one may be one; -1 where
     there are fewer."""
@@ -68,26 +64,14 @@ class KernelRows(NamedTuple):
     """[n, LISTED + 1] their logits, falling."""
 
     @classmethod
-    def room(cls, shape: tuple[int, ...], common: int) -> KernelRows:
-        """Memory for rows that are laid out like that, if the logits of so many columns are taken along."""
-        return cls(
-            np.empty((*shape, common), dtype=np.float32),
-            np.zeros(shape),
-            np.zeros(shape),
-            np.zeros(shape, dtype=bool),
-            np.empty((*shape, LISTED + 1), dtype=np.int64),
-            np.empty((*shape, LISTED + 1)),
-        )
+    def room(cls, n: int) -> KernelRows:
+        """Memory for n rows."""
+        return cls(np.zeros(n), np.zeros(n), np.empty((n, LISTED + 1), dtype=np.int64), np.empty((n, LISTED + 1)))
 
     def at(self, places: Any) -> KernelRows:
         """The same of some of the rows."""
         some: list[Any] = [column[places] for column in self]
         return KernelRows(*some)
-
-    def flat(self) -> KernelRows:
-        """The rows of all steps, one after the other, where they were laid out as [steps, count]."""
-        flat: list[Any] = [column.reshape(self.normalizers.size, *column.shape[2:]) for column in self]
-        return KernelRows(*flat)
 
     @property
     def beyond(self) -> bool:
@@ -111,22 +95,12 @@ class NormalizedRows:
     """The rows as an array that the compiled kernel reads; else None."""
     found: KernelRows | None = None
     """What the kernel has found of them, if it has read them; else None."""
-    has_minus_infinity: BoolArray | None = None
-    """[n] whether some column of the vocabulary is -inf, if the kernel has looked at the rows; else None."""
-
-    @classmethod
-    def of_kernel(
-        cls, logits: Rows, row_ids: IdArray, numbers: IdArray, readable: Any, read: KernelRows
-    ) -> NormalizedRows:
-        """Rows that the kernel has read."""
-        return cls(logits, row_ids, numbers, read.normalizers, readable, read, read.minus_infinity)
 
     def of(self, places: slice | IdArray) -> NormalizedRows:
         """The rows at these places, in this order."""
         kernel_rows = None if self.found is None else self.found.at(places)
-        minus_infinity = None if self.has_minus_infinity is None else self.has_minus_infinity[places]
         each = (self.row_ids[places], self.numbers[places], self.log_normalizers[places])
-        return NormalizedRows(self.logits, *each, self.readable, kernel_rows, minus_infinity)
+        return NormalizedRows(self.logits, *each, self.readable, kernel_rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,10 +131,10 @@ def normalized_rows(rows: Rows, size: int, row_ids: Sequence[int] | IdArray | No
     chosen = np.arange(len(rows)) if row_ids is None else np.asarray(row_ids, dtype=np.int64)
     readable = readable_rows(rows, size)
     if readable is not None:
-        kernel_rows = KernelRows.room((len(chosen),), 0)
-        _read(readable, chosen, size, np.empty((0, size), dtype=readable.dtype), NO_COLUMNS, kernel_rows)
+        kernel_rows = KernelRows.room(len(chosen))
+        _read(readable, chosen, size, kernel_rows)
         if not kernel_rows.beyond:
-            return NormalizedRows.of_kernel(rows, chosen, chosen, readable, kernel_rows)
+            return NormalizedRows(rows, chosen, chosen, kernel_rows.normalizers, readable, kernel_rows)
     part = rows if np.array_equal(chosen, np.arange(len(rows))) else rows[chosen.tolist()]
     if is_tensor(part) and part.device.type == "cpu":
         part = widened(part)
@@ -181,75 +155,18 @@ def entropies_of(rows: NormalizedRows, size: int) -> FloatArray:
     return row_entropies(rows.logits[rows.row_ids.tolist()], rows.log_normalizers, size)
 
 
-def _read(
-    readable: npt.NDArray[Any],
-    row_ids: IdArray,
-    size: int,
-    kept: npt.NDArray[Any],
-    common: IdArray,
-    kernel_rows: KernelRows,
-) -> None:
+def _read(readable: npt.NDArray[Any], row_ids: IdArray, size: int, kernel_rows: KernelRows) -> None:
     """Have the kernel read some rows, in several threads where there are many numbers."""
     from semtoken.core.kernel import normalize
 
     if len(row_ids) * size < 2 * NUMBERS_EACH:  # one call: beside a model each slice more would cost microseconds
-        normalize(readable, row_ids, size, LOG_LEAST, kept, common, *kernel_rows)
+        normalize(readable, row_ids, size, LOG_LEAST, *kernel_rows)
         return
 
     def read(part: slice) -> None:
-        normalize(readable, row_ids[part], size, LOG_LEAST, kept[part], common, *kernel_rows.at(part))
+        normalize(readable, row_ids[part], size, LOG_LEAST, *kernel_rows.at(part))
 
     in_threads(read, len(row_ids), least=-(-NUMBERS_EACH // size))
-
-
-class KeptRows:
-    """Copies of the rows of several steps; each is read once when it comes, and the results are reduced together.
-
-    Beside a model every call of Python costs ten times as much as alone, since the processor's caches are empty then.
-    So a step is one call of the kernel, which writes to memory that is there: for `steps` that wait at one time, of
-    `count` rows of V = `size` at most. The logits of `common` tokens are needed whichever is chosen
-    (`Scorer.neutral_ids`); taken along while a row is at hand, they cost a tenth of what they do when a model has
-    run in between.
-    """
-
-    def __init__(self, steps: int, count: int, dtype: npt.DTypeLike, size: int, common: IdArray) -> None:
-        self._size, self._common, self._next = size, common, 0
-        self._numbers = np.zeros((steps, count), dtype=np.int64)
-        self._rows = np.empty((steps, count, size), dtype=dtype)
-        self._found = KernelRows.room((steps, count), len(common))
-        self._steps = [(rows, self._found.at(place)) for place, rows in enumerate(self._rows)]
-
-    def fits(self, steps: int, count: int, dtype: npt.DTypeLike) -> bool:
-        """Whether there is room for exactly this many steps, as many rows of each, and this type of numbers."""
-        return len(self._steps) == steps and self._numbers.shape[1] >= count and self._rows.dtype == dtype
-
-    def read(self, readable: npt.NDArray[Any], row_ids: IdArray) -> int:
-        """Read and copy some rows of a step, replacing those of the oldest step; returns the place of the step."""
-        place, self._next = self._next, (self._next + 1) % len(self._steps)
-        rows, kernel_rows = self._steps[place]
-        self._numbers[place, : len(row_ids)] = row_ids
-        _read(readable, row_ids, self._size, rows, self._common, kernel_rows)
-        return place
-
-    def step(self, place: int, count: int) -> NormalizedRows:
-        """The first rows of the step at a place, without a copy: they hold until another step takes their place."""
-        rows, kernel_rows = self._steps[place]
-        numbers = self._numbers[place, :count]
-        kernel_rows = kernel_rows.at(slice(count))
-        if kernel_rows.beyond:
-            return self.select([(place, range(count))])
-        return NormalizedRows.of_kernel(_logits_of(rows), np.arange(count), numbers, read_only(rows), kernel_rows)
-
-    def select(self, steps: Iterable[tuple[int, Sequence[int]]]) -> NormalizedRows:
-        """The rows of several steps one after another, from the place of each step and the numbers of its rows."""
-        width = self._numbers.shape[1]
-        at = np.array([place * width + k for place, rows in steps for k in rows], dtype=np.int64)
-        kept, numbers = self._rows.reshape(-1, self._size), self._numbers.ravel()[at]
-        kernel_rows = self._found.flat().at(at)
-        if kernel_rows.beyond:
-            again = normalized_rows(_logits_of(kept), self._size, at)
-            return replace(again, numbers=numbers, has_minus_infinity=kernel_rows.minus_infinity)
-        return NormalizedRows.of_kernel(_logits_of(kept), at, numbers, read_only(kept), kernel_rows)
 
 
 def readable_rows(rows: Rows, size: int) -> npt.NDArray[Any] | None:
@@ -272,15 +189,6 @@ def readable_rows(rows: Rows, size: int) -> npt.NDArray[Any] | None:
 @cache
 def _has_numba() -> bool:
     return find_spec("numba") is not None
-
-
-def _logits_of(readable: npt.NDArray[Any]) -> Rows:
-    """The logits that such an array holds, without a copy."""
-    if readable.dtype == np.float32:
-        return readable
-    import torch
-
-    return torch.from_numpy(readable.view(np.int16)).view(torch.bfloat16)
 
 
 # --- what may count of a row, once its token is known
@@ -366,10 +274,7 @@ def _neutral_masses(scorer: Scorer, rows: NormalizedRows, taken: IdArray, openin
     masses = np.full((n, 2), -np.inf)
     if not len(ids):
         return masses
-    if rows.found is not None and rows.found.common.shape[1]:
-        logits = rows.found.common[taken].astype(np.float64)
-    else:
-        logits = gather(rows.logits, np.repeat(rows.row_ids[taken], len(ids)), np.tile(ids, n)).reshape(n, -1)
+    logits = gather(rows.logits, np.repeat(rows.row_ids[taken], len(ids)), np.tile(ids, n)).reshape(n, -1)
     logs = logits - rows.log_normalizers[taken][:, None]
     counted = scorer.neutral_masks[:, ids][np.where(opening, 0, 1)]
     masses[:, 0] = _log_sums(np.where(counted, logs, -np.inf)) if scorer.knows_neutral else -np.inf

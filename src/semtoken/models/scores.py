@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from semtoken.core import AnswerBatch, GrowingAnswer, NormalizedRows, Scorer
+from semtoken.core import AnswerBatch, GrowingAnswer, Scorer
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.results import Distribution, Flag, Running, ScoredAnswer
 from semtoken.methods.observers.method_scores import MethodScores
@@ -36,19 +36,6 @@ class AnswerScores(Observer):
         self.scorer.vocabulary.check_ids(step.tokens)
         self._exact.add([(step.answers, step.tokens)], step.normalized)
         return None
-
-    def add_steps(self, steps: Sequence[tuple[Sequence[int], Sequence[int]]], rows: NormalizedRows) -> None:
-        """Add several decoding steps at once, given the answers and tokens of each; their rows are concatenated."""
-        first = 0
-        for answers, tokens in steps:
-            self.scorer.vocabulary.check_ids(tokens)
-            if self.methods.watches:
-                own = rows.of(slice(first, first + len(answers)))
-                self.methods.observe(
-                    Step(answers, tokens, self.scorer.vocabulary.size, own.logits, own.row_ids.tolist(), read=own)
-                )
-            first += len(answers)
-        self._exact.add(steps, rows)
 
     def _answer(self, answer: int) -> GrowingAnswer:
         return self._top[answer] if answer in self._top else self._exact[answer]

@@ -78,7 +78,7 @@ NOT_BEAMS = (
 class TransformersBackend(OwnTokens):
     """A causal language model of transformers with its tokenizer; see `semtoken.models.base.Backend`.
 
-    With `prove`, each way of reading the model is tried before it is first used (`Proof`). Otherwise nothing is known
+    With `prove`, the ways of reading the model are tried when it is first used (`Proof`). Otherwise nothing is known
     of it: every token is read in a pass over its whole text alone, which is slow. The `processor` of a model that reads
     images too turns messages with images into its inputs; `without_images` says why there is none.
     """
@@ -118,10 +118,10 @@ class TransformersBackend(OwnTokens):
 
     @cached_property
     def proof(self) -> Proof:
-        """Which ways of reading this model are equal to a plain pass; each is found out when it is asked for."""
+        """Which ways of reading this model are equal to a plain pass."""
         self._end_training_mode()
         proves = self._prove and not waits_for_tokens(self.model)
-        return Proof.of(self.model, self.vocabulary, self._padding) if proves else Proof.unproved()
+        return Proof.of(self.model, self.vocabulary, self._padding) if proves else Proof()
 
     @property
     def passes(self) -> Passes:
@@ -133,7 +133,7 @@ class TransformersBackend(OwnTokens):
         self._end_training_mode()
         self._forget_another_state()
         if prompts and all(isinstance(ids, ImagePrompt) for ids in prompts):
-            return Proof.unproved(generates="alone")
+            return Proof(generates="alone")
         return self.proof
 
     def _forget_another_state(self) -> None:
@@ -298,7 +298,7 @@ class TransformersBackend(OwnTokens):
     def generate_joining(self, arrivals: Callable[[], Sequence[Arrival]], observers: Sequence[Observer]) -> None:
         """Answer prompts as they come; see `JoiningBackend.generate_joining`."""
         require_readings(self, observers)
-        _ = self.joins, self.reads_trees  # found out before observers look
+        self._tried()  # before observers look
         inside = Inside(observers)
         rows = JoiningRows(self, observers, inside)
         with inside.watching(self.model):

@@ -2,8 +2,8 @@
 
 Batches, padding, caches and transformers' own `generate` are ways to need fewer passes. Whether a model gives
 the same numbers in each is no matter of its name or of its signature, so a few short passes (60 tokens at most) find
-out, each when a way is first asked for; what differs is not used. What was found is kept in the cache folder, by a hash
-of the weights.
+out when it is first used; what differs is not used. What was found is kept in the cache folder, by a hash of the
+weights.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
 from threading import Lock, RLock, get_ident
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Literal, TypeAlias, get_args
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -46,7 +47,7 @@ from semtoken.support.installation import cache_root
 
 Generates: TypeAlias = Literal["padded", "equal", "alone", "never"]
 """In which batches `generate` gives the numbers of a plain pass: of any lengths, of one length, of one row, in none."""
-VERSION = 4
+VERSION = 5
 """The version of the passes below. Proofs that another version kept are made again."""
 WINDOWS = ("sliding_window", "attention_window_size", "attention_chunk_size", "index_topk", "floor_scale")
 """Settings that say how many tokens a layer sees, or from which place on it weighs them otherwise."""
@@ -56,101 +57,49 @@ STEPS = 2
 """Passes of `generate` that are compared."""
 
 
-Value = TypeVar("Value")
-
-
-class _Way(Generic[Value]):
-    """A property of a `Proof` that is found out when it is first asked for, by a method of `_Prover`."""
-
-    def __init__(self, without: Value, stage: str) -> None:
-        self.without = without
-        """What holds where nothing is known of a model."""
-        self.stage = stage
-
-    def __set_name__(self, owner: type[Proof], name: str) -> None:
-        self.name = name
-
-    def __get__(self, proof: Proof, owner: type[Proof]) -> Value:
-        return proof.asked(self)
-
-
+@dataclass(frozen=True)
 class Proof:
-    """Which ways of reading a model give the numbers of one plain pass over the text alone.
-    Each is found out when it is first asked for; nothing may watch the model then. `ModelError` at that time if two
-    equal passes differ, or if what the model predicts depends on tokens that come later.
+    """Which ways of reading a model give the numbers of one plain pass over the text alone. Without anything else, no
+    other way is known to.
     """
 
-    takes = _Way[tuple[str, ...]]((), "reading")
+    takes: tuple[str, ...] = ()
     """Arguments that its passes are given."""
-    together = _Way(False, "reading")
-    """Rows of one length in one pass."""
-    padded = _Way(False, "reading")
+    padded: bool = False
     """Rows of different lengths, padded at the left, in one pass."""
-    continued = _Way(False, "reading")
+    continued: bool = False
     """Further tokens behind a cache of those before, some at a time and one by one."""
-    noise = _Way(0.0, "reading")
-    """Relative difference between two ways that are equal: rounding."""
-    follows = _Way(False, "windows")
-    """A plain pass over a long text sees no more of it than the cache keeps."""
-    pads = _Way(False, "windows")
-    """Padding changes nothing in a long text."""
-    joined = _Way(False, "joining")
+    joined: bool = False
     """Rows of several caches, put together while they are being written."""
-    trees = _Way(False, "trees")
+    trees: bool = False
     """Several texts as one tree of tokens."""
-    generates = _Way[Generates]("never", "generating")
+    generates: Generates = "never"
     """In which batches transformers' `generate` gives them."""
-    resumes = _Way(False, "resuming")
+    resumes: bool = False
     """`generate` behind a cache that it is handed: several samples of a prompt, shared beginnings, smaller batches."""
-
-    def __init__(self, prover: _Prover | None, known: _Known) -> None:
-        self._prover, self._known = prover, known
+    tokens: int = 0
+    """How many tokens were read to find out."""
 
     @classmethod
     def of(cls, model: Any, vocabulary: Vocabulary, padding: int) -> Proof:
-        """The proof of a model, with what is known of it or was kept."""
-        known = None
-        with suppress(TypeError):
-            known = _KNOWN.get(model)
-        state = state_key(model)
-        if known is None or known.state != state:
-            known = _Known(_kept(key := _key(model)), key, state)
-            with suppress(TypeError):
-                _KNOWN[model] = known
-        return cls(_Prover(model, vocabulary, padding), known)
+        """The proof of a model, which is made if none was kept; nothing may watch the model meanwhile.
 
-    @classmethod
-    def unproved(cls, **known: Any) -> Proof:
-        """That of a model of which nothing else is taken as known than what is given."""
-        return cls(None, _Known({way.name: way.without for way in WAYS} | known))
-
-    def asked(self, way: _Way[Value]) -> Value:
-        """What is known of a way, or is found out now."""
-        ways = self._known.ways
-        with self._known.lock:
-            if way.name not in ways and self._prover is not None:
+        `ModelError` if two equal passes differ, or if what the model predicts depends on tokens that come later.
+        """
+        with _PROVING:  # one thread finds out
+            state, (known, proof) = state_key(model), _KNOWN.get(model, ("", cls()))
+            if known == state:
+                return proof
+            file = _file_of(model)
+            kept = None if file is None else _kept(file)
+            if kept is None:
                 with warnings.catch_warnings(), torch.inference_mode():  # about arguments that are only tried
                     warnings.simplefilter("ignore")
-                    useful = way.stage == "windows" or self._prover.finite
-                    answers = getattr(self._prover, way.stage)(self) if useful else {}
-                ways |= {
-                    stage_way.name: answers.get(stage_way.name, stage_way.without)
-                    for stage_way in WAYS
-                    if stage_way.stage == way.stage
-                }
-                ways["tokens"] = self.tokens + self._prover.read
-                self._prover.read = 0
-                _keep(self._known)
-            return cast(Value, ways[way.name])
-
-    @property
-    def tokens(self) -> int:
-        """How many tokens were read to find out what is known by now."""
-        return int(self._known.ways.get("tokens", 0))
-
-    def all(self) -> dict[str, Any]:
-        """All ways by name, and how many tokens were read to find out."""
-        return {way.name: self.asked(way) for way in WAYS} | {"tokens": self.tokens}
+                    kept = _Prover(model, vocabulary, padding).proof()
+                if file is not None:
+                    _keep(file, kept)
+            _KNOWN[model] = (state, kept)
+            return kept
 
     def lines(self) -> list[str]:
         """What holds and what does not, in words, for people."""
@@ -171,28 +120,13 @@ class Proof:
         return [*said, f"transformers' generate: {how[self.generates]}"]
 
 
-WAYS: tuple[_Way[Any], ...] = tuple(way for way in vars(Proof).values() if isinstance(way, _Way))
+_KNOWN: WeakKeyDictionary[Any, tuple[str, Proof]] = WeakKeyDictionary()
+"""The proof of each model in this process, with the state that it is of; see `state_key`."""
+_PROVING = RLock()
 
 
-@dataclass
-class _Known:
-    """What is known of a model."""
-
-    ways: dict[str, Any]
-    """By name, and the number of tokens that were read."""
-    key: str | None = None
-    """What it is kept by; None where it is not kept."""
-    state: str = ""
-    """What the model was when it was asked; see `state_key`."""
-    lock: Any = field(default_factory=RLock)
-    """One thread finds out."""
-
-
-_KNOWN: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
-
-
-def _key(model: Any) -> str | None:
-    """What a proof is kept by; None where the weights are not all in memory."""
+def _file_of(model: Any) -> Path | None:
+    """The file that keeps the proof of a model; None where its weights are not all in memory."""
     if (weights := weights_hash(model)) is None:
         return None
     config = getattr(model, "config", None)
@@ -203,42 +137,53 @@ def _key(model: Any) -> str | None:
         str(config),
         str(getattr(model, "peft_config", "")),
     ]
-    return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]
+    return cache_root() / "proofs" / f"{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]}.json"
 
 
-def _kept(key: str | None) -> dict[str, Any]:
-    """What was kept of a model: the ways that were asked for, or nothing."""
-    if key is None:
-        return {}
+def _kept(file: Path) -> Proof | None:
+    """The proof in a file; None where it has none."""
     try:
-        given = json.loads((cache_root() / "proofs" / f"{key}.json").read_text(encoding="utf-8"))
-        ways = {"tokens": int(given["tokens"])} | {way.name: given[way.name] for way in WAYS if way.name in given}
+        given = json.loads(file.read_text(encoding="utf-8"))
+        proof = Proof(**given | {"takes": tuple(given["takes"])})
     except (OSError, ValueError, TypeError, KeyError):
-        return {}
-    if "takes" in ways:
-        ways["takes"] = tuple(ways["takes"])
-    typed = all(type(ways.get(way.name, way.without)) is type(way.without) for way in WAYS)
-    known = set(ways.get("takes", ())) <= ARGUMENTS and ways.get("generates", "never") in get_args(Generates)
-    return ways if typed and known else {}
+        return None
+    typed = all(type(getattr(proof, field.name)) is type(field.default) for field in fields(Proof))
+    return proof if typed and set(proof.takes) <= ARGUMENTS and proof.generates in get_args(Generates) else None
 
 
-def _keep(known: _Known) -> None:
-    if known.key is not None:
-        with suppress(OSError):  # a folder that cannot be written: the model is asked again next time
-            path = cache_root() / "proofs" / f"{known.key}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            replace_text(path, json.dumps(known.ways))
+def _keep(file: Path, proof: Proof) -> None:
+    with suppress(OSError):  # a folder that cannot be written: the model is asked again next time
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_text(file, json.dumps(asdict(proof)))
 
 
 @dataclass
 class _Prover:
-    """The passes over a model. Each of its stages takes the `Proof` that asks, and returns ways by name."""
+    """The passes over a model."""
 
     model: Any
     vocabulary: Vocabulary
     padding: int
     read: int = 0
-    """How many tokens were read since somebody counted them."""
+    """How many tokens were read."""
+
+    def proof(self) -> Proof:
+        """What was found out, each way only where those that it rests on hold."""
+        if not bool(torch.isfinite(self.expected).any(dim=-1).all()):
+            return Proof(tokens=self.read)  # the first answer says at which step there are no numbers
+        follows, pads = self._windows()
+        passes, _, differences = self.first
+        proof = Proof(tuple(sorted(passes.takes)))
+        if differences[1] > self.tolerance:  # rows of one length in one pass are not equal
+            self._require_causal()
+            proof = replace(proof, continued=follows and _holds(self._continues_alone))
+        else:
+            _, padded, continued = self.further
+            proof = replace(proof, padded=padded and pads, continued=continued and follows)
+            joins = proof.continued and proof.padded and is_repeatable(self.further[0])
+            proof = replace(proof, joined=joins and _holds(self._joins), trees=proof.continued and self._reads_trees())
+        proof = replace(proof, generates=self._generates(follows=follows, pads=pads))
+        return replace(proof, resumes=self._resumes(proof.generates), tokens=self.read)
 
     @cached_property
     def ids(self) -> list[int]:
@@ -259,11 +204,6 @@ class _Prover:
         except Exception as error:  # of a model of others
             raise ModelError(f"{self._name} cannot read {LENGTH} ordinary tokens: {one_line_of(error)}") from error
 
-    @cached_property
-    def finite(self) -> bool:
-        """Whether there are numbers to compare; otherwise the first answer says at which step they are not."""
-        return bool(torch.isfinite(self.expected).any(dim=-1).all())
-
     def _rounding(self, noise: float) -> float:
         """The largest relative difference that is rounding, given that of a row that is read as in a plain pass."""
         floor = float(torch.finfo(self.model.dtype).eps ** 0.75)
@@ -274,30 +214,19 @@ class _Prover:
         """The largest difference of what is equal, by the row without padding of the first pass."""
         return self._rounding(self.first[2][1])
 
-    def reading(self, proof: Proof) -> dict[str, Any]:
-        """Rows of a batch, padded or not, and behind a cache."""
-        passes, _, differences = self.first
-        ways: dict[str, Any] = {"takes": tuple(sorted(passes.takes))}
-        if differences[1] > self.tolerance:
-            self._require_causal()
-            return ways | {"continued": proof.follows and _holds(self._continues_alone)}
-        _, padded, continued = self.further
-        ways |= {"together": True, "padded": padded and proof.pads, "continued": continued and proof.follows}
-        return ways | {"noise": differences[1]}
-
-    def windows(self, proof: Proof) -> dict[str, Any]:
-        """What holds of texts longer than what a layer sees of them, asked with windows of 3 tokens in a copy of the
-        model.
+    def _windows(self) -> tuple[bool, bool]:
+        """Whether a plain pass over a long text sees no more of it than the cache keeps, and whether padding changes
+        nothing in one, asked with windows of 3 tokens in a copy of the model.
         """
         config = self.model.config.get_text_config()
         wide = {name: value for name in WINDOWS if type(value := getattr(config, name, None)) is int and value > LENGTH}
         if not wide:
-            return {"follows": True, "pads": True}
+            return True, True
         kept = {getattr(layer, "sliding_window", None) for layer in getattr(self.cache, "layers", ())}
         try:
             narrow = with_shared_weights(self.model)
         except Exception:  # as in `first`: then nothing is known of long texts
-            return {}
+            return False, False
         for holder in (narrow.config.get_text_config(), *narrow.modules()):
             for name in wide:
                 if name in vars(holder):
@@ -309,9 +238,9 @@ class _Prover:
             follows = difference(short[4], self.expected[4]) > self.tolerance or not kept & set(wide.values())
             passes = Passes(narrow, self.first[0].takes)
             logits = self._log_probs(passes.rows(row.ids[:1], mask=row.mask[:1]).logits[0, -1])
-            return {"follows": follows, "pads": difference(logits, short[4]) <= self.tolerance}
+            return follows, difference(logits, short[4]) <= self.tolerance
         except Exception:  # as in `first`: an attention that cannot be asked
-            return {"follows": True, "pads": True}
+            return True, True
 
     @property
     def _name(self) -> str:
@@ -409,23 +338,25 @@ class _Prover:
         cache = cache_of(output)
         return cache, padded, cache is not None and whole
 
-    def joining(self, proof: Proof) -> dict[str, Any]:
-        """Rows of the caches of both passes go on together."""
+    def _joins(self) -> bool:
+        """Whether rows of the caches of both passes go on together."""
+        parts = [(self.further[0], [0, 1]), (self._rows_of_cache([0]), [0])]
+        ids = np.array([[self.ids[4]], [self.ids[6]], [self.ids[2]]])
+        seen = np.array([[0, 0, 1, 1, 1, 1, 1], [1] * 7, [0, 0, 0, 0, 1, 1, 1]])
+        self.read += ids.size
+        output = self.first[0].rows(ids, mask=seen, cache=joined_caches(parts, 6))
+        return self._equal(output.logits[:, -1], (4, 6, 2))
 
-        def joins() -> bool:
-            parts = [(self.further[0], [0, 1]), (self._rows_of_cache([0]), [0])]
-            ids = np.array([[self.ids[4]], [self.ids[6]], [self.ids[2]]])
-            seen = np.array([[0, 0, 1, 1, 1, 1, 1], [1] * 7, [0, 0, 0, 0, 1, 1, 1]])
-            self.read += ids.size
-            output = self.first[0].rows(ids, mask=seen, cache=joined_caches(parts, 6))
-            return self._equal(output.logits[:, -1], (4, 6, 2))
+    def _reads_trees(self) -> bool:
+        """Whether a tree of tokens is read as its texts are: two tokens behind the same three."""
+        usable = (
+            self.first[0].takes == ARGUMENTS
+            and bool(getattr(inner_model(self.model), "_supports_attention_backend", False))
+            and getattr(self.model.config, "_attn_implementation", None) in ("eager", "sdpa")
+            and self.first[2][0] <= self.tolerance
+        )
 
-        return {"joined": proof.continued and proof.padded and is_repeatable(self.further[0]) and _holds(joins)}
-
-    def trees(self, proof: Proof) -> dict[str, Any]:
-        """Two tokens behind the same three."""
-
-        def reads_trees() -> bool:
+        def reads() -> bool:
             known = SharedPrefix((), self._rows_of_cache([1])).cut(2)
             ids = np.array([self.ids[2], self.ids[6], self.ids[3]])  # the second and the third follow the first
             seen = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 0, 1]], dtype=bool)
@@ -433,36 +364,27 @@ class _Prover:
             logits = self.first[0].nodes(ids, seen, np.array([2, 3, 3]), known, np.array([0, 2])).logits[0]
             return len(logits) == 2 and self._equal(logits, (2, 3))
 
-        plain = (
-            set(proof.takes) == ARGUMENTS
-            and bool(getattr(inner_model(self.model), "_supports_attention_backend", False))
-            and getattr(self.model.config, "_attn_implementation", None) in ("eager", "sdpa")
-        )
-        usable = plain and proof.continued and self.first[2][0] <= self.tolerance
         # a layer may have a window that seven tokens do not fill: its cache does not keep all
-        return {"trees": usable and keeps_all(self.cache) and _holds(reads_trees)}
+        return usable and keeps_all(self.cache) and _holds(reads)
 
     # --- transformers' own generate ------------------------------------------------------------------------------
 
-    def generating(self, proof: Proof) -> dict[str, Any]:
+    def _generates(self, *, follows: bool, pads: bool) -> Generates:
         """How `generate` may be used: with prompts of one length where padding changes long texts."""
-        follows, pads = proof.follows, proof.pads
+        if not follows:
+            return "never"
         differences = self._generated([2, 4])
         tolerance = self._rounding(differences[1])
         if max(differences[1::2]) <= tolerance:
-            padded = pads and max(differences) <= tolerance
-            return {"generates": ("padded" if padded else "equal") if follows else "never"}
-        _ = proof.together  # or the model is refused
-        alone = follows and max(self._generated([4])) <= self.tolerance
-        return {"generates": "alone" if alone else "never"}
+            return "padded" if pads and max(differences) <= tolerance else "equal"
+        return "alone" if max(self._generated([4])) <= self.tolerance else "never"
 
-    def resuming(self, proof: Proof) -> dict[str, Any]:
-        """Two samples each behind the cache of the first pass."""
-        if proof.generates not in ("padded", "equal"):
-            return {}
-        rows = [0, 0, 1, 1] if proof.generates == "padded" else [1, 1]
-        starts = [(3, 5)[row] for row in rows]
-        return {"resumes": max(self._generated(starts, rows)) <= self.tolerance}
+    def _resumes(self, generates: Generates) -> bool:
+        """Whether two samples each go on behind the cache of the first pass."""
+        if generates not in ("padded", "equal"):
+            return False
+        rows = [0, 0, 1, 1] if generates == "padded" else [1, 1]
+        return max(self._generated([(3, 5)[row] for row in rows], rows)) <= self.tolerance
 
     def _generated(self, starts: Sequence[int], rows: Sequence[int] = ()) -> list[float]:
         """Differences step by step and row by row of what `generate` reads when its choices are those of the text.

@@ -14,22 +14,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import Lock
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import torch
 from transformers import LogitsProcessor
 
 from semtoken.choices import Equality, Preset
-from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.core import ScoringRules, scorer_for
+from semtoken.core import Scorer, ScoringRules, scorer_for
 from semtoken.core.results import Answers, Distribution, Flag, Running, ScoredAnswer
-from semtoken.core.rows import KeptRows, readable_rows
 from semtoken.core.rules import as_rules
 from semtoken.core.scorer import as_tokens
 from semtoken.errors import BackendError, InvalidInputError, ModelError, VocabularyMismatch
@@ -154,9 +151,6 @@ TUNED = Flag(
 )
 GIVES: frozenset[Readable] = frozenset({"log_probability", "entropy", "best", "row", "logits"})
 """What a logits processor sees of a step."""
-ROWS_TOGETHER = 8
-"""Rows of logits that are kept and then taken in together, several steps of a small batch at once. Between two steps
-the model empties the processor's caches; steps that are taken in together find memory and code there."""
 
 
 class Recorder(LogitsProcessor):  # type: ignore[misc]
@@ -215,48 +209,21 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         missing = {reading.what for reading in MethodScores(self._methods).reads} - GIVES
         if missing:
             raise BackendError(not_given("recorder", missing))
-        self._rules = rules = as_rules(preset, equality)
-        self._tokens = as_tokens(vocabulary, clustering=rules.clustering)
+        self._rules = as_rules(preset, equality)
+        self._tokens = as_tokens(vocabulary, clustering=self._rules.clustering)
+        scorer_for(self._tokens, self._rules)  # or the rules are refused before anything is generated
         self._given_ends = end_token_ids(eos_token_id)
-        self._kept: KeptRows | None = None
-        """Copies of the logits of as many steps as are taken in at once, in memory that the next generation reuses."""
+        self._watches = False
         self._lock = Lock()
         """Held while a step is taken in, so that other threads may ask for what is known."""
         self.reset()
 
     def reset(self) -> None:
         """Forget an unfinished generation. `results` does so by itself."""
-        self._score_with(self._tokens)
-        self._finished: list[bool] = []
-        self._final: dict[int, Running] = {}
-        self._newest: torch.Tensor | None = None
-        """A copy of the sequences as they were given last."""
-        self._taken = 0
-        """Columns of the sequences whose steps the answers have taken in; at first those of the prompts."""
-        self._waiting: list[tuple[Any, list[int]]] = []
-        """The steps behind them: their logits or the place of these in `_kept`, and the answers that went on."""
-        self._together = 1
-        """Steps that are taken in at once."""
+        self._now: _Generation | None = None
         self._watched: torch.Tensor | None = None
-        self._seen_model = self._training = False
-        self._padded: tuple[Any, int] | None = None
-        """The model, and its padding, where the batch is padded."""
-        self._padded_behind = False
-        self._tuned: tuple[Any, int] | None = None
-        """The model with a tuned prompt before every text, and its padding."""
         self._passes = 0
         """Passes of the watched model since the last step."""
-        self._watches = False
-        self._prompt_length = 0
-        self._masked = False
-        self._scored: set[Distribution] = set()
-        """What the logits of the steps were."""
-        self._stop_ids = self._given_ends
-        self._lengths: list[int] | None = []
-        """Tokens of each answer until `generate` took it as ended; None where that is not known."""
-        self._unfinished: list[bool] = []
-        self._active = np.empty(0, dtype=np.int64)
-        """The answers that go on."""
 
     @contextmanager
     def watching(self, model: Any) -> Iterator[None]:
@@ -285,35 +252,28 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         """
         with self._lock:
             step = loop_step(len(input_ids))
-            if self._newest is None:
-                self._begin(input_ids)
-            else:
-                self._follow(input_ids)
-            if step is not None and not self._seen_model:
-                self._seen_model = True
-                self._training = any(module.training for module in step.model.modules())
-                self._padded = (step.model, step.padding) if step.padded else None
-                self._padded_behind = step.padded_behind
-                self._tuned = (step.owner, step.padding) if step.owner is not step.model else None
-            self._note(step)
             logits, distribution = self._logits(scores, step)
-            self._scored.add(distribution)
-            self._keep_row(logits)
-            if distribution != "raw" and self._kept is None and not self._masked:
-                self._masked = bool((scores[:, : self._scorer.vocabulary.size].amin(1) == -torch.inf).any())
+            if self._now is None:
+                scorer = self._scorer_of(logits.shape[1])
+                self._now = _Generation(input_ids, AnswerScores(scorer, self._methods), self._given_ends, step)
+            else:
+                self._now.follow(input_ids)
+            self._now.wait(step, logits, distribution, scores)
         return scores
 
-    def _note(self, step: LoopStep | None) -> None:
-        """Take in which answers go on."""
-        if step is None:
-            self._lengths = None
-            return
-        self._stop_ids |= step.stop_ids
-        self._unfinished = step.unfinished
-        if not all(step.unfinished):
-            self._active = np.array([i for i in self._active.tolist() if step.unfinished[i]], dtype=np.int64)
-        if self._lengths is not None:
-            self._lengths = [n + goes_on for n, goes_on in zip(self._lengths, step.unfinished, strict=True)]
+    def _scorer_of(self, columns: int) -> Scorer:
+        """The scorer of a model with so many logits, without the special tokens behind the last one, which it can never
+        write.
+        """
+        tokens, scorer = self._tokens, scorer_for(self._tokens, self._rules)
+        if columns >= scorer.vocabulary.size:
+            return scorer
+        if not isinstance(tokens, Vocabulary) or any(tokens.texts[columns:]):
+            raise VocabularyMismatch(
+                f"The model gives {columns:,} logits a step, the vocabulary has {scorer.vocabulary.size:,} tokens: it "
+                "belongs to another model."
+            )
+        return scorer_for(_first(tokens, columns), self._rules)
 
     def _logits(self, scores: torch.Tensor, step: LoopStep | None) -> tuple[torch.Tensor, Distribution]:
         """The logits to score, and what they are."""
@@ -325,96 +285,6 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         if step is None:
             return scores, "unknown"
         return scores, "raw" if step.first is self else "processed"
-
-    def _begin(self, input_ids: torch.Tensor) -> None:
-        self._finished = [False] * len(input_ids)
-        self._lengths, self._unfinished = [0] * len(input_ids), [True] * len(input_ids)
-        self._active = np.arange(len(input_ids))
-        self._prompt_length = self._taken = input_ids.shape[1]
-        self._newest = input_ids.clone()
-        self._together = max(1, ROWS_TOGETHER // len(input_ids))
-
-    def _keep_row(self, logits: torch.Tensor) -> None:
-        """Keep the logits of a step until its token is known: a copy, as others may change them."""
-        rows = as_rows(logits)
-        if rows.shape[1] < self._scorer.vocabulary.size:
-            self._leave_out(rows.shape[1])
-        size = self._scorer.vocabulary.size
-        readable = readable_rows(rows, size)
-        if readable is None:
-            self._keep_in(None)
-            self._waiting.append((logits.detach().clone(), self._active.tolist()))
-            return
-        kept, shape = self._kept, (len(readable), readable.dtype)
-        if kept is None or not kept.fits(self._together, *shape):
-            kept = KeptRows(self._together, *shape, size, self._scorer.neutral_ids)
-        self._keep_in(kept)
-        self._waiting.append((kept.read(readable, self._active), self._active.tolist()))
-
-    def _keep_in(self, kept: KeptRows | None) -> None:
-        """Keep rows elsewhere from now on."""
-        if kept is not self._kept:
-            self._take_in()
-            self._kept = kept
-
-    def _follow(self, input_ids: torch.Tensor) -> None:
-        """Note the sequences in which all tokens of the steps that wait are known."""
-        if tuple(input_ids.shape) != (len(self._finished), self._taken + len(self._waiting)):
-            raise BackendError(
-                "The recorder was called for another generation, or for several tokens at once (assisted decoding). "
-                "Call results() or reset() after each generate(), and decode one token at a time."
-            )
-        assert self._newest is not None
-        if not torch.equal(input_ids[:, : self._newest.shape[1]], self._newest):
-            raise BackendError(
-                f"The sequences changed places between two steps, or one of their tokens was edited. {NOT_BEAMS}"
-            )
-        self._newest = input_ids.clone()  # what was given may be edited in place
-        if len(self._waiting) >= self._together:
-            self._take_in()
-
-    def _take_in(self) -> None:
-        """Have the answers take in the steps whose tokens are known."""
-        if self._newest is None:
-            return
-        steps, rows, finished = [], [], list(self._finished)
-        columns = zip(*self._newest[:, self._taken :].tolist(), strict=True)
-        for (held, numbers), tokens in zip(self._waiting, columns, strict=False):
-            places = [k for k, i in enumerate(numbers) if not finished[i]]
-            active = [numbers[k] for k in places]
-            steps.append((active, [tokens[i] for i in active]))
-            rows.append((held, places))
-            for i in active:
-                finished[i] = tokens[i] in self._stop_ids
-        if not steps:
-            return
-        if self._kept is not None:
-            kept_rows = self._kept.select(rows)
-            if self._scored != {"raw"} and kept_rows.has_minus_infinity is not None:
-                self._masked = self._masked or bool(kept_rows.has_minus_infinity.any())
-            self._scores.add_steps(steps, kept_rows)
-        else:
-            for (active, chosen), (held, _) in zip(steps, rows, strict=True):
-                self._scores.observe(Step(active, chosen, self._scorer.vocabulary.size, as_rows(held), active))
-        self._taken += len(steps)
-        del self._waiting[: len(steps)]
-        if finished != self._finished:
-            self._finished = finished
-            self._active = np.flatnonzero(np.array(self._unfinished) & ~np.array(finished))
-
-    def _score_with(self, tokens: Vocabulary | TokenClusters) -> None:
-        self._scorer = scorer_for(tokens, self._rules)
-        self._scores = AnswerScores(self._scorer, self._methods)
-
-    def _leave_out(self, columns: int) -> None:
-        """Leave out the special tokens behind the model's last logit, which it can never write."""
-        tokens = self._tokens
-        if not isinstance(tokens, Vocabulary) or any(tokens.texts[columns:]) or self._scorer.vocabulary is not tokens:
-            raise VocabularyMismatch(
-                f"The model gives {columns:,} logits a step, the vocabulary has "
-                f"{self._scorer.vocabulary.size:,} tokens: it belongs to another model."
-            )
-        self._score_with(_first(tokens, columns))
 
     def running(self, sequences: Any = None) -> list[Running]:
         """The score of each unfinished answer from its tokens so far.
@@ -443,31 +313,23 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         """
         with self._lock:
             if sequences is not None:
-                self._follow_last(_sequences(sequences))
-            self._take_in()
-            return [self._running(i) for i in range(len(self._finished))]
+                return self._followed(_sequences(sequences)).running()
+            return [] if self._now is None else self._now.running()
 
-    def _running(self, i: int) -> Running:
-        if not self._finished[i] and self._unfinished[i]:
-            return self._scores.running(i)
-        if i not in self._final:
-            scored = self._scores.result(i)
-            score, length, log_confidence = scored.uncertainty, len(scored.tokens), scored.log_confidence
-            self._final[i] = Running(score, (score, score), length, length, (log_confidence, log_confidence))
-        return self._final[i]
-
-    def _follow_last(self, ids: torch.Tensor) -> None:
-        """Note the last token of the sequences, unless that was done."""
-        if self._newest is None or len(ids) != len(self._finished):
+    def _followed(self, ids: torch.Tensor) -> _Generation:
+        """The generation that wrote these sequences, which may have a token more than it was shown."""
+        rows = 0 if self._now is None else len(self._now.ids)
+        if self._now is None or len(ids) != rows:
             raise BackendError(
-                f"{len(self._finished)} sequences were recorded, {len(ids)} were given. Was the recorder passed to "
-                f"this generate() as logits_processor=[recorder]? {NOT_BEAMS}"
+                f"{rows} sequences were recorded, {len(ids)} were given. Was the recorder passed to this generate() as "
+                f"logits_processor=[recorder]? {NOT_BEAMS}"
             )
-        known = self._newest[:, : ids.shape[1]]
+        known = self._now.ids[:, : ids.shape[1]]
         if not torch.equal(ids[:, : known.shape[1]], known):
             raise BackendError(f"The sequences are not those that were recorded. {NOT_BEAMS}")
         if ids.shape[1] > known.shape[1]:
-            self._follow(ids)
+            self._now.follow(ids)
+        return self._now
 
     def results(
         self, sequences: Any, *, lengths: Sequence[int] | None = None, questions: Sequence[str | None] = ()
@@ -496,48 +358,105 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
             lengths = [whole(length, "lengths", low=0) for length in listed(lengths, "lengths")]
         questions = listed(questions, "questions")
         with self._lock:
-            self._follow_last(ids)
-            self._take_in()
-            written = ids[:, self._prompt_length :].tolist()
-            flagged = set()
-            if lengths is None:
-                lengths = [self._length(generated, i) for i, generated in enumerate(written)]
-                flagged = {i for i, generated in enumerate(written) if self._may_be_padded(generated)}
-            if len(lengths) != len(self._finished):
-                raise InvalidInputError(f"There are {len(self._finished)} answers and {len(lengths)} lengths.")
-            if questions and len(questions) != len(self._finished):
-                raise InvalidInputError(f"There are {len(self._finished)} answers and {len(questions)} questions.")
-            scored = self._scores.results(dict(enumerate(lengths)), self._distribution)
-            asked = questions or [None] * len(scored)
-            scored = [
-                self._scores.methods.scored(i, response.with_fields(question=question))
-                for i, (response, question) in enumerate(zip(scored, asked, strict=True))
-            ]
-            always = self._flags_of_the_model()
-            results = Answers(
-                result.with_fields(flags=(*result.flags, *always, *([UNKNOWN_END] if i in flagged else [])))
-                for i, result in enumerate(scored)
-            )
+            now = self._followed(ids)
+            if lengths is not None and len(lengths) != len(ids):
+                raise InvalidInputError(f"There are {len(ids)} answers and {len(lengths)} lengths.")
+            if questions and len(questions) != len(ids):
+                raise InvalidInputError(f"There are {len(ids)} answers and {len(questions)} questions.")
+            results = now.results(ids, lengths, questions or [None] * len(ids))
             self.reset()
         return results
 
-    def _flags_of_the_model(self) -> list[Flag]:
-        """What is known of the model that makes these numbers doubtful. Where a batch was padded, it is tried."""
-        flags = [TRAINING] if self._training else []
-        if self._padded_behind:
-            flags.append(PADDED_BEHIND)
-        elif self._padded is not None and not self._training and self._generates(*self._padded) != "padded":
-            flags.append(PADDED)
-        if self._tuned is not None and not self._training and self._generates(*self._tuned) == "never":
-            flags.append(TUNED)
-        return flags
 
-    def _generates(self, model: Any, padding: int) -> str:
-        """In which batches the `generate` of a model gives the numbers of a plain pass."""
-        try:
-            return Proof.of(model, self._scorer.vocabulary, padding).generates
-        except ModelError:
-            return "never"
+class _Generation:
+    """The answers of one call of `generate`, as far as they have come."""
+
+    def __init__(
+        self, ids: torch.Tensor, scores: AnswerScores, stop_ids: Collection[int], step: LoopStep | None
+    ) -> None:
+        self.ids = ids.clone()
+        """The sequences as they were given last: a copy, as those may be edited in place."""
+        self._prompt_length = ids.shape[1]
+        self._scores = scores
+        self._vocabulary = scores.scorer.vocabulary
+        self._stop_ids = frozenset(stop_ids)
+        self._lengths: list[int] | None = [0] * len(ids)
+        """Tokens of each answer until `generate` took it as ended; None where that is not known."""
+        self._going_on = list(range(len(ids)))
+        """The answers that got a token in the newest step, as far as `generate` says."""
+        self._ended: set[int] = set()
+        """The answers that a token of theirs ended."""
+        self._final: dict[int, Running] = {}
+        self._waiting: torch.Tensor | None = None
+        """The logits [B, columns] of the newest step, until its tokens are known."""
+        self._scored: set[Distribution] = set()
+        """What the logits of the steps were."""
+        self._masked = False
+        self._model = None if step is None else _ModelSeen(step)
+
+    def wait(self, step: LoopStep | None, logits: torch.Tensor, distribution: Distribution, seen: torch.Tensor) -> None:
+        """Keep the logits of a step until its tokens are known: a copy, as others may change them. `seen` is what the
+        processor was shown.
+        """
+        if step is None:
+            self._lengths = None
+        else:
+            self._stop_ids |= step.stop_ids
+            self._going_on = [i for i, goes_on in enumerate(step.unfinished) if goes_on]
+            if self._lengths is not None:
+                self._lengths = [n + goes_on for n, goes_on in zip(self._lengths, step.unfinished, strict=True)]
+        self._scored.add(distribution)
+        if distribution != "raw" and not self._masked:
+            self._masked = bool((seen[:, : self._vocabulary.size].amin(1) == -torch.inf).any())
+        self._waiting = logits.detach().clone()
+
+    def follow(self, ids: torch.Tensor) -> None:
+        """Take in the tokens that the sequences have got."""
+        if tuple(ids.shape) != (len(self.ids), self.ids.shape[1] + (self._waiting is not None)):
+            raise BackendError(
+                "The recorder was called for another generation, or for several tokens at once (assisted decoding). "
+                "Call results() or reset() after each generate(), and decode one token at a time."
+            )
+        if not torch.equal(ids[:, : self.ids.shape[1]], self.ids):
+            raise BackendError(
+                f"The sequences changed places between two steps, or one of their tokens was edited. {NOT_BEAMS}"
+            )
+        self.ids = ids.clone()
+        if self._waiting is None:
+            return
+        tokens, logits = ids[:, -1].tolist(), as_rows(self._waiting)
+        self._waiting = None
+        if rows := [i for i in self._going_on if i not in self._ended]:
+            chosen = [tokens[i] for i in rows]
+            self._scores.observe(Step(rows, chosen, self._vocabulary.size, logits, rows))
+            self._ended.update(i for i in rows if tokens[i] in self._stop_ids)
+
+    def running(self) -> list[Running]:
+        """The score of each answer from its tokens so far."""
+        return [self._running(i) for i in range(len(self.ids))]
+
+    def _running(self, i: int) -> Running:
+        if i not in self._ended and i in self._going_on:
+            return self._scores.running(i)
+        if i not in self._final:
+            scored = self._scores.result(i)
+            score, length, log_confidence = scored.uncertainty, len(scored.tokens), scored.log_confidence
+            self._final[i] = Running(score, (score, score), length, length, (log_confidence, log_confidence))
+        return self._final[i]
+
+    def results(self, ids: torch.Tensor, lengths: Sequence[int] | None, questions: Sequence[str | None]) -> Answers:
+        """The scored answers, of these lengths if somebody gives them."""
+        written = ids[:, self._prompt_length :].tolist()
+        unknown = set() if lengths is not None else {i for i, one in enumerate(written) if self._may_be_padded(one)}
+        if lengths is None:
+            lengths = [self._length(one, i) for i, one in enumerate(written)]
+        flags = [] if self._model is None else self._model.flags(self._vocabulary)
+        results = []
+        for i, response in enumerate(self._scores.results(dict(enumerate(lengths)), self._distribution)):
+            scored = self._scores.methods.scored(i, response.with_fields(question=questions[i]))
+            more = (*flags, *([UNKNOWN_END] if i in unknown else []))
+            results.append(scored.with_fields(flags=(*scored.flags, *more)))
+        return Answers(results)
 
     @property
     def _distribution(self) -> Distribution:
@@ -547,23 +466,51 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
 
     def _may_be_padded(self, ids: list[int]) -> bool:
         """Whether nobody has said where an answer ends, and its last tokens may be padding."""
-        if self._lengths is not None or len(self._finished) == 1 or not ids or self._stop_ids.intersection(ids):
+        if self._lengths is not None or len(self.ids) == 1 or not ids or self._stop_ids.intersection(ids):
             return False
-        return bool(self._scorer.vocabulary.special[ids[-1]]) or ids[-2:-1] == ids[-1:]
+        return bool(self._vocabulary.special[ids[-1]]) or ids[-2:-1] == ids[-1:]
 
     def _length(self, ids: list[int], i: int) -> int:
         """Tokens of an answer, its terminator included, without the padding behind it."""
         if self._lengths is not None:
             ids = ids[: self._lengths[i]]
         if self._stop_ids:
-            return answer_length(ids, self._stop_ids, (), self._scorer.vocabulary)
+            return answer_length(ids, self._stop_ids, (), self._vocabulary)
         if self._lengths is not None:
             return len(ids)
-        special = self._scorer.vocabulary.special
+        special = self._vocabulary.special
         length = len(ids)
         while length > 1 and special[ids[length - 1]] and special[ids[length - 2]]:
             length -= 1
         return length
+
+
+class _ModelSeen:
+    """What the first step of a generation shows of the model that writes."""
+
+    def __init__(self, step: LoopStep) -> None:
+        self._step = replace(step, logits=None, first=None)  # a whole prompt of logits would be kept with the first
+        self._training = any(module.training for module in step.model.modules())
+        self._padded, self._padded_behind = step.padded, step.padded_behind
+
+    def flags(self, vocabulary: Vocabulary) -> list[Flag]:
+        """What makes the numbers of this generation doubtful. Where a batch was padded, the model is tried."""
+        if self._training:
+            return [TRAINING, *([PADDED_BEHIND] if self._padded_behind else [])]
+        step = self._step
+        tuned = step.owner is not step.model and _generates(step.owner, vocabulary, step.padding) == "never"
+        if self._padded_behind:
+            return [PADDED_BEHIND, *([TUNED] if tuned else [])]
+        differs = self._padded and _generates(step.model, vocabulary, step.padding) != "padded"
+        return [flag for flag, holds in ((PADDED, differs), (TUNED, tuned)) if holds]
+
+
+def _generates(model: Any, vocabulary: Vocabulary, padding: int) -> str:
+    """In which batches the `generate` of a model gives the numbers of a plain pass."""
+    try:
+        return Proof.of(model, vocabulary, padding).generates
+    except ModelError:
+        return "never"
 
 
 def _sequences(given: Any) -> torch.Tensor:
