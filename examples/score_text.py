@@ -22,7 +22,7 @@ prompt = "Answer these questions:\n\nQuestion:\nWhat is the capital of Japan?\nA
 answers = stc.score([prompt] * 3, ["Tokyo\n", "Kyoto\n", "the capital of Japan is Tokyo\n"])
 
 for answer in answers:
-    rich.print(shaded_text(answer), f"  {answer.headline.line}")
+    rich.print(shaded_text(answer), f"  {answer.summary}")
 rich.print(token_table(answers[0]))
 if page is not None:
     Path(page).write_text("".join(map(shaded_html, answers)), encoding="utf-8")

@@ -65,7 +65,7 @@ def test_odd_arguments_are_refused(call: Callable[[], Any], tmp_path: Path) -> N
 def test_odd_arguments_of_calibrators_are_refused(calibrator: st.Calibrator) -> None:
     for seed in (-1, 1.5, "a", None):
         with pytest.raises(SemtokenError, match="seed"):
-            calibrator.compare(SCORES, seed=seed)  # type: ignore[arg-type]
+            calibrator.drift(SCORES, seed=seed)  # type: ignore[arg-type]
         with pytest.raises(SemtokenError, match="seed"):
             calibrator.report(SCORES, RIGHT, seed=seed)  # type: ignore[arg-type]
     with pytest.raises(SemtokenError, match="All answers are blank"):

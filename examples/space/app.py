@@ -28,7 +28,7 @@ def ask(question: str) -> tuple[list[tuple[str, float]], str, list[list[str]]]:
     shown = [(token.text, 1 - token.agreeing_probability) for token in answer.tokens]
     rows = []
     for doubt in doubts_of(answer)[:5]:
-        rivals = ", ".join(f"{text} ({percent(share)})" for text, share in doubt.rivals)
+        rivals = ", ".join(f"{text} ({percent(share)})" for text, share in doubt.alternatives)
         rows.append([doubt.text, percent(doubt.confidence), rivals])
     headline = answer.headline
     return shown, f"**{percent(headline.confidence)}**: {headline.sentence}", rows

@@ -17,20 +17,23 @@ if TYPE_CHECKING:
     from semtoken.clustering.tables import token_table
     from semtoken.clustering.token_clusters import TokenClusters
     from semtoken.clustering.vocabulary import Vocabulary
-    from semtoken.core import ScoringRules, score_logits, score_logprobs
+    from semtoken.core import LogprobsStream, ScoringRules, score_logits, score_logprobs
     from semtoken.core.results import Alternative, ScoredAnswer, ScoredToken, to_frame
     from semtoken.core.results.generation import Generation
+    from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.errors import SemtokenError
     from semtoken.guarantees import Calibrator, Threshold, select
     from semtoken.methods import metrics as metrics
     from semtoken.models.transformers.recorder import Recorder
-    from semtoken.replies import score_reply
+    from semtoken.replies import ReplyStream, read_reply, score_reply
+    from semtoken.replies.checking import rank_replies
     from semtoken.scored_model import ScoredModel
 
 _HOMES = {
     "ScoredModel": "semtoken.scored_model",
     "Recorder": "semtoken.models.transformers.recorder",
     "Calibrator": "semtoken.guarantees",
+    "DecisionCalibrator": "semtoken.decisions.calibrating",
     "Threshold": "semtoken.guarantees",
     "select": "semtoken.guarantees",
     "cluster_tokens": "semtoken.clustering.partition",
@@ -44,6 +47,10 @@ _HOMES = {
     "to_frame": "semtoken.core.results",
     "score_logits": "semtoken.core",
     "score_reply": "semtoken.replies",
+    "read_reply": "semtoken.replies",
+    "ReplyStream": "semtoken.replies",
+    "rank_replies": "semtoken.replies.checking",
+    "LogprobsStream": "semtoken.core",
     "score_logprobs": "semtoken.core",
     "token_table": "semtoken.clustering.tables",
     "Vocabulary": "semtoken.clustering.vocabulary",
@@ -53,8 +60,11 @@ _MODULES = {"methods": "semtoken.methods", "metrics": "semtoken.methods.metrics"
 __all__ = [
     "Alternative",
     "Calibrator",
+    "DecisionCalibrator",
     "Generation",
+    "LogprobsStream",
     "Recorder",
+    "ReplyStream",
     "ScoredAnswer",
     "ScoredModel",
     "ScoredToken",
@@ -67,6 +77,8 @@ __all__ = [
     "cluster_tokens",
     "methods",
     "metrics",
+    "rank_replies",
+    "read_reply",
     "score_logits",
     "score_logprobs",
     "score_reply",

@@ -186,7 +186,7 @@ def shaded_html(response: ScoredAnswer) -> str:
     any page, or show it in a notebook with `IPython.display.HTML`.
     """
     spans = "".join(map(_span, segments(response)))
-    caption = response.headline.line + (f"; {CUT_OFF}" if response.truncated else "")
+    caption = response.summary + (f"; {CUT_OFF}" if response.truncated else "")
     if response.probability_correct is None:
         caption += f". {RANKS}"
     return (

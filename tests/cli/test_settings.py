@@ -131,7 +131,7 @@ def test_mistakes_in_variables_and_words_are_refused(monkeypatch: pytest.MonkeyP
     assert "SEMTOKEN_LIMITS_CONNECTIONS" in invoke(["config"]).stderr
     monkeypatch.delenv("SEMTOKEN_LIMITS_CONNECTIONS")
     monkeypatch.setenv("SEMTOKEN_LIMITS_CONECTIONS", "7")
-    with pytest.raises(UsageError, match="Did you mean SEMTOKEN_LIMITS_CONNECTIONS"):
+    with pytest.raises(UsageError, match="did you mean 'SEMTOKEN_LIMITS_CONNECTIONS'"):
         read_settings()
 
 

@@ -160,5 +160,5 @@ def test_a_number_that_says_nothing_makes_an_interval_and_no_blank_answer() -> N
     step |= {"logprob": 0.0, "top_logprobs": []}
     [scored] = st.score_reply(empty, question=QUESTION)
     assert scored.headline.sentence.startswith("Its least sure part is “Oslo”")
-    low, high = scored.headline.confidence_bounds or (None, None)
+    low, high = scored.headline.confidence_interval or (None, None)
     assert low == 0 and high is not None and high > 0.5

@@ -39,7 +39,7 @@ def test_a_sentence_by_hand() -> None:
     assert found.name == "new_phrases" and "snow" in found.sentence and "40%" in found.sentence
     assert found.confidence == pytest.approx(by_hand(0.6, 0.4, 0.8, 0.7))
     assert found.value == pytest.approx(-math.log(found.confidence))
-    low, high = found.confidence_bounds or (0.0, 0.0)
+    low, high = found.confidence_interval or (0.0, 0.0)
     assert low == pytest.approx(found.confidence, rel=1e-4)
     assert high == pytest.approx(by_hand(0.8, 0.7, 0.9, 0.85), rel=1e-4)  # half of what else there is may agree
 

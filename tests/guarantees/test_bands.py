@@ -53,7 +53,7 @@ def test_an_answer_is_decided_by_its_group() -> None:
     assert (usual.guarantee, usual.alpha, usual.delta) == ("selective_risk", 0.1, 0.05)
     unknown = fitted.decide(-0.1, "c", probability_correct=0.5)
     assert (unknown.action, unknown.reason, unknown.probability_correct) == ("abstain", "no_threshold", 0.5)
-    assert "none of the labeled answers belongs to it" in unknown.statement
+    assert "none of the labeled answers belongs to it" in unknown.guarantee
     assert fitted.statement.count("\n") == 1
     for groups, told in ((["a"], "every answer needs one"), (["a", ""] * 60, "no group"), (range(120), "at most 20")):
         with pytest.raises(InvalidInputError, match=told):

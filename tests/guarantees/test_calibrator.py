@@ -322,7 +322,7 @@ def test_scores_that_know_nothing_do_not_beat_the_base_rate() -> None:
 def test_drift_is_the_kolmogorov_smirnov_distance() -> None:
     scores, correct = drawn(300)
     recent, _ = drawn(250, "long answers", 5)
-    found = st.Calibrator.fit(scores, correct).compare(recent)
+    found = st.Calibrator.fit(scores, correct).drift(recent)
     assert found.distance == pytest.approx(ks_2samp(scores, recent).statistic)
     assert found.low <= found.distance <= found.high
     assert found.low > 0.2
@@ -333,7 +333,7 @@ def test_all_is_drawn_with_seed_0_unless_another_is_told() -> None:
     calibrator = st.Calibrator.fit(scores, correct)
     every: list[Callable[..., Any]] = [
         lambda **seed: drift(scores, scores[:40] - 0.1, **seed),
-        lambda **seed: calibrator.compare(scores[:40], **seed),
+        lambda **seed: calibrator.drift(scores[:40], **seed),
         lambda **seed: calibrator.report(scores[1:], correct[1:], **seed).brier,
         lambda **seed: report(np.exp(scores), correct * 0 + 0.5, correct, cross_validated=False, **seed).brier,
         lambda **seed: label_order(scores.tolist(), **seed),

@@ -15,7 +15,7 @@ from semtoken.guarantees.labels import answer_record, log_confidences, log_score
 
 
 def answer(name: str, **more: Any) -> SimpleNamespace:
-    headline = SimpleNamespace(name=name, value=0.7, confidence_bounds=(0.4, 0.6))
+    headline = SimpleNamespace(name=name, value=0.7, confidence_interval=(0.4, 0.6))
     known = {"log_confidence": -0.5, "log_confidence_interval": (-0.9, -0.3), "scores": {"own": 2.0}}
     return SimpleNamespace(**known | {"score_bounds": {"own": (1.0, 3.0)}, "headline": headline} | more)
 
@@ -32,10 +32,10 @@ def test_which_number_and_which_bounds_count() -> None:
         assert log_confidences([one], by).tolist() == pytest.approx([score])
         assert log_score_ends(one, by) == pytest.approx(ends)
     exact = answer("new_phrases", score_bounds={})
-    exact.headline.confidence_bounds = None
+    exact.headline.confidence_interval = None
     assert log_score_ends(exact, "headline") is None and log_score_ends(exact, "own") is None
     certain = answer("new_phrases")
-    certain.headline.confidence_bounds = (0.0, 1.0)
+    certain.headline.confidence_interval = (0.0, 1.0)
     assert log_score_ends(certain, "headline") == (-math.inf, 0.0)
     with pytest.raises(CalibratorMismatchError):
         log_confidences([exact], "another")

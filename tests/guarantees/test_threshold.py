@@ -32,7 +32,7 @@ def test_decisions() -> None:
     )
     assert (doubtful.action, doubtful.reason) == ("abstain", "uncertain")
     assert (blank.action, blank.reason, blank.probability_correct) == ("abstain", "empty", None)
-    assert "At most 20% of the accepted answers are wrong".lower() in sure.statement.lower()
+    assert "At most 20% of the accepted answers are wrong".lower() in sure.guarantee.lower()
     assert threshold.decide(-threshold.uncertainty).action == "answer", "up to and including the threshold"
 
 

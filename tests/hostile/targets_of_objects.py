@@ -34,7 +34,7 @@ def of_calibrators(answer: semtoken.ScoredAnswer) -> list[Target]:
         return bool(calibrator.report(**arguments))
 
     def compare(**arguments: Any) -> list[float]:
-        return [calibrator.compare(**arguments).distance]
+        return [calibrator.drift(**arguments).distance]
 
     def decide(**arguments: Any) -> bool:
         return threshold.decide(**arguments).action == "answer"

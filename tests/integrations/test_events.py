@@ -14,7 +14,7 @@ FINAL = {
     "uncertainty": 0.25,
     "lower": 0.2,
     "upper": 0.3,
-    "headline": {"name": "new_phrases", "value": 0.9, "confidence": 0.4, "confidence_bounds": [0.35, 0.45]},
+    "headline": {"name": "new_phrases", "value": 0.9, "confidence": 0.4, "confidence_interval": [0.35, 0.45]},
     "probability_correct": 0.7,
     "decision": "abstain",
     "reason": "The score is above the threshold.",
@@ -79,7 +79,7 @@ FIELDS = (
 def test_codes_and_numbers_are_sent_and_no_texts_whatever_a_block_holds(odd: Any) -> None:
     for name in FIELDS:
         block = {**FINAL, name: odd, "final": True}
-        block["headline"] = odd if name == "headline" else {"name": odd, "confidence": 0.4, "confidence_bounds": odd}
+        block["headline"] = odd if name == "headline" else {"name": odd, "confidence": 0.4, "confidence_interval": odd}
         block["flags"] = odd if name == "flags" else [{"code": odd, "message": SECRET}, {"code": "fine"}, odd]
         choice = {"index": 0, "message": {"content": SECRET}, "finish_reason": "stop", "semtoken": block}
         replies: list[Any] = [{"id": odd, "model": odd, "choices": [choice, odd]}, {"choices": odd, "semtoken": block}]

@@ -323,7 +323,7 @@ def test_bounds_of_phrases_become_bounds_of_the_headline() -> None:
     # Paris lies, river Seine, north, country France: seven tokens in four phrases
     typical, least = 7 / 4, 2
     assert found.confidence == pytest.approx(math.exp(-0.4 * (typical + least) / 2))
-    assert found.confidence_bounds == pytest.approx(
+    assert found.confidence_interval == pytest.approx(
         (math.exp(-0.4 * (typical + least) / 2), math.exp(-0.1 * (typical + least) / 2))
     )
     assert found.sentence == "Its least sure part is “Paris lies” (45%)."
@@ -353,11 +353,11 @@ def test_a_calibrator_of_one_method_refuses_another(tmp_path: Path) -> None:
     fitted.save(tmp_path, threshold)
     found = semtoken.Calibrator.load(tmp_path)
     assert found.fingerprint.method == found.threshold.fingerprint.method == "trace"
-    chances = [found.chance(Scored("trace", risk)) for risk in (-3.0, 0.0, 3.0)]
-    assert chances == sorted(chances, reverse=True) and chances[0] - chances[2] > 0.4
+    probabilities = [found.predict_proba(Scored("trace", risk)) for risk in (-3.0, 0.0, 3.0)]
+    assert probabilities == sorted(probabilities, reverse=True) and probabilities[0] - probabilities[2] > 0.4
     accepted = [found.decide(Scored("trace", risk)).action for risk in (-4.0, 4.0)]
     assert accepted == ["answer", "abstain"]
-    for refuse in (found.chance, found.threshold.decide, lambda one: found.compare([one])):
+    for refuse in (found.predict_proba, found.threshold.decide, lambda one: found.drift([one])):
         with pytest.raises(
             CalibratorMismatchError, match=r"scores by the method trace.* has those by rauq.*--methods trace"
         ):
@@ -378,7 +378,7 @@ class Headed(Answer):
     def __init__(self, surprise: float, *, short: bool) -> None:
         super().__init__([-0.1], log_confidence=-surprise if short else -50.0 - surprise)
         name, value = ("stc", -math.expm1(-surprise)) if short else ("new_phrases", surprise)
-        self.headline = types.SimpleNamespace(name=name, value=value, confidence_bounds=None)
+        self.headline = types.SimpleNamespace(name=name, value=value, confidence_interval=None)
 
 
 def test_calibrators_thresholds_and_choices_go_by_the_headline_unless_another_is_named(tmp_path: Path) -> None:
@@ -394,14 +394,14 @@ def test_calibrators_thresholds_and_choices_go_by_the_headline_unless_another_is
     bare = semtoken.Calibrator.fit(-surprises, right)  # numbers have no headline
     assert bare.fingerprint.method is None
     for short in (True, False):  # a sentence counts by its headline, not by its product, which is near 0
-        assert found.chance(Headed(0.5, short=short)) == pytest.approx(bare.chance(-0.5))
+        assert found.predict_proba(Headed(0.5, short=short)) == pytest.approx(bare.predict_proba(-0.5))
         assert found.decide(Headed(0.01, short=short)).action == "answer"
         assert found.decide(Headed(30.0, short=short)).action == "abstain"
     chosen = semtoken.select(answers, right, answers, alpha=0.4)
     assert {bool(i % 2) for i in chosen} == {True, False} and max(surprises[chosen]) < np.median(surprises) * 3
     assert semtoken.Calibrator.fit(answers, right, score="stc").fingerprint.method is None
     with pytest.raises(CalibratorMismatchError, match="scores by the method headline"):
-        found.chance(Scored("trace", 1.0))
+        found.predict_proba(Scored("trace", 1.0))
 
 
 def test_a_payload_has_the_scores_of_its_lists(stc: Any) -> None:

@@ -64,7 +64,7 @@ def test_a_folder_is_ranked_by_its_doubt(tmp_path: Path) -> None:
     found = rank_replies([str(written(tmp_path, a=SURE, b=TORN, c=CUT))])
     assert [one.id for one in found.answers] == ["b", "c", "a"] and [one.rank for one in found.answers] == [1, 2, 3]
     assert [one.response.truncated for one in found.answers] == [False, True, False]
-    confidences = [one.response.headline.confidence for one in found.answers]
+    confidences = [one.confidence for one in found.answers]
     assert confidences == sorted(confidences) and confidences[0] == pytest.approx(2.718281828**-0.91, rel=1e-6)
 
 
@@ -73,7 +73,7 @@ def test_the_sentence_names_the_stretch_and_what_else_was_likely(tmp_path: Path)
     assert (
         one.doubt is not None and one.doubt.text == "Ankara" and one.doubt.confidence == pytest.approx(0.4066, abs=1e-4)
     )
-    assert one.sentence == "In doubt: “Ankara” (41%). Also likely there: “Istanbul” 50%, “Izmir” 5%."
+    assert one.explanation == "In doubt: “Ankara” (41%). Also likely there: “Istanbul” 50%, “Izmir” 5%."
     [sure] = st.score_reply(SURE)
     assert doubt_of(sure) is None
 
@@ -147,7 +147,7 @@ def test_recorded_replies_of_every_engine_are_scored_or_refused_with_a_reason() 
     found = rank_replies([str(RECORDED)])
     assert len(found.answers) > 20 and all(one.reason for one in found.refused)
     for one in found.answers:
-        assert 0 <= one.response.headline.confidence <= 1 and one.sentence
+        assert 0 <= one.confidence <= 1 and one.explanation
 
 
 def test_parts_and_alternatives_are_those_of_the_records_without_making_them() -> None:
@@ -404,8 +404,8 @@ def test_a_calibrator_of_labeled_answers_decides_on_the_next_replies(tmp_path: P
     run("calibrate", tmp_path / f"labeled.{ending}", "-o", tmp_path / "calibrator", "--alpha", "0.4")
     run("check", source, "-o", decided, "--calibrator", tmp_path / "calibrator")
     found = [dict(record.fields) for record in read_records(decided)]
-    chances = [row["probability_correct"] for row in found]
-    assert chances == sorted(chances) and {row["decision"] for row in found} == {"answer", "abstain"}
+    probabilities = [row["probability_correct"] for row in found]
+    assert probabilities == sorted(probabilities) and {row["decision"] for row in found} == {"answer", "abstain"}
 
 
 def test_a_request_beside_a_reply_says_what_was_asked(tmp_path: Path) -> None:

@@ -117,8 +117,8 @@ def test_labeled_fields_give_chances_and_decisions_and_answers_keep_theirs(folde
     run("calibrate", folder / "labeled.csv", "-o", folder / "calibrator", "--alpha", "0.4")
     run(*asked, folder / "decided.csv", "--calibrator", folder / "calibrator")
     decided = table(folder / "decided.csv")
-    chances = [float(row["probability_correct"]) for row in decided]
-    assert chances == sorted(chances) and {row["decision"] for row in decided} == {"accept", "check"}
+    probabilities = [float(row["probability_correct"]) for row in decided]
+    assert probabilities == sorted(probabilities) and {row["decision"] for row in decided} == {"accept", "check"}
     applied = CalibratorInUse.load(folder / "calibrator")
     [answer] = st.score_reply(lines[0]["response"])
     with pytest.raises(CalibratorMismatchError):

@@ -48,7 +48,7 @@ def test_a_saved_block_is_the_answer_that_was_scored(tokens: list[tuple[str, flo
         assert ends == pytest.approx([math.exp(end) for end in answer.log_confidence_interval], abs=1e-9)
         assert ends[0] <= ends[1] + ROUNDED
     assert back.headline.confidence == answer.headline.confidence
-    assert back.headline.confidence_bounds == answer.headline.confidence_bounds
+    assert back.headline.confidence_interval == answer.headline.confidence_interval
     assert back.headline.name == answer.headline.name and back.headline.sentence == answer.headline.sentence
     assert (back.signature, back.distribution, back.truncated) == (
         answer.signature,
@@ -77,9 +77,9 @@ def damaged(change: dict[str, Any], headline: dict[str, Any]) -> dict[str, Any]:
         ({"version": 999}, {}, "version"),
         ({"flags": [1]}, {}, "list of mappings"),
         ({}, {"confidence": 1.5}, "confidence"),
-        ({}, {"confidence_bounds": [0.1, 0.2, 0.3]}, "must be two numbers, got 3"),
-        ({}, {"confidence_bounds": [0.1]}, "must be two numbers, got 1"),
-        ({}, {"confidence_bounds": [-0.1, 0.5]}, "confidence_bounds"),
+        ({}, {"confidence_interval": [0.1, 0.2, 0.3]}, "must be two numbers, got 3"),
+        ({}, {"confidence_interval": [0.1]}, "must be two numbers, got 1"),
+        ({}, {"confidence_interval": [-0.1, 0.5]}, "confidence_interval"),
         ({}, {"name": "stc", "confidence": 0.001}, "does not belong to the uncertainty"),
     ],
 )

@@ -124,8 +124,8 @@ def proxied(line: Line) -> dict[str, Any]:
 
 
 def as_headline(fields: Mapping[str, Any]) -> Headline:
-    bounds = fields["confidence_bounds"]
-    return Headline(**{**fields, "confidence_bounds": None if bounds is None else tuple(bounds)})
+    bounds = fields["confidence_interval"]
+    return Headline(**{**fields, "confidence_interval": None if bounds is None else tuple(bounds)})
 
 
 WAYS: Mapping[str, Callable[[Line, Path], Headline]] = {
@@ -151,7 +151,7 @@ def test_every_way_has_the_number_of_the_question_as_an_argument(way: str, tmp_p
         found, expected = WAYS[way](line, tmp_path / name), scored.headline
         assert (found.name, found.sentence) == (expected.name, expected.sentence)
         assert (found.value, found.confidence) == pytest.approx((expected.value, expected.confidence), rel=CLOSE)
-        assert found.confidence_bounds == pytest.approx(expected.confidence_bounds, rel=CLOSE)
+        assert found.confidence_interval == pytest.approx(expected.confidence_interval, rel=CLOSE)
         assert scored.question == line["question"] and scored.facts()["question_known"]
 
 
@@ -197,7 +197,7 @@ def test_the_interval_of_the_proxy_holds_the_number_of_the_server_behind_it(serv
             httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=60).json()["choices"][0]["semtoken"]
             for url in (served, proxy)
         )
-    low, high = found["headline"]["confidence_bounds"]
+    low, high = found["headline"]["confidence_interval"]
     assert low - 1e-5 <= exact["headline"]["confidence"] <= high + 1e-5
     assert (
         exact["headline"]["name"] == found["headline"]["name"] and exact["question_known"] and found["question_known"]

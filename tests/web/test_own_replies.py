@@ -81,7 +81,7 @@ def test_parts_of_the_block_are_the_doubts(replies: list[dict[str, Any]], tmp_pa
         (lambda block: block.update(uncertainty="0.5"), "damaged: 'uncertainty' must be a number"),
         (lambda block: block.update(lower=block["upper"] + 1e-3, upper=1.0), "lies outside its bounds"),
         (lambda block: block["headline"].update(confidence=0.123456), "does not belong to the uncertainty"),
-        (lambda block: block["headline"].update(confidence_bounds=[0.1]), "damaged"),
+        (lambda block: block["headline"].update(confidence_interval=[0.1]), "damaged"),
         (lambda block: block.update(headline=[1]), "damaged: 'headline'"),
         (lambda block: block.update(flags=[1]), "damaged: 'flags' must be a list of mappings"),
         (lambda block: block["parts"][0].update(start="0"), "damaged: 'start' must be a whole number"),

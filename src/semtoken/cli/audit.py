@@ -148,7 +148,7 @@ def _audit_answers(directory: Path, source: Path, limits: AuditSection, *, as_js
     calibrator = Calibrator.load(directory)
     answers = read_answers(source)
     require_scores(answers)
-    drift = calibrator.compare(answers)
+    drift = calibrator.drift(answers)
     models = dict(Counter(answer.model for answer in answers if answer.model is not None).most_common())
     other_models = models_sentence(calibrator.fingerprint.model, models, "answers")
     labeled = [answer for answer in answers if answer.correct is not None]

@@ -243,7 +243,7 @@ def _print_json(records: Sequence[Mapping[str, Any]]) -> None:
 def _record(answer: RankedAnswer) -> dict[str, Any]:
     """An answer as plain values: its place, its scores, what is doubtful in it, and what the calibrator says."""
     place = {"rank": answer.rank, "id": answer.id, "where": answer.where, "question": answer.question}
-    return place | answer.response.to_dict() | {"doubt": answer.sentence} | dict(answer.calibration or {})
+    return place | answer.response.to_dict() | {"doubt": answer.explanation} | dict(answer.calibration or {})
 
 
 def _tell_next(sources: Sequence[str], questions: Path | None, format: str | None, output: Path | None) -> None:
@@ -308,7 +308,7 @@ def _print(answer: RankedAnswer) -> None:
     head = f"{answer.rank:>3}. {shortened(' '.join((answer.question or answer.id).split()), 100)}"
     out.print(untrusted(head, style="bold"), soft_wrap=True)
     out.print(untrusted(f"     {shortened(' '.join(answer.text.split()), 300)}"), soft_wrap=True)
-    out.print(untrusted(f"     {answer.sentence}", style="yellow"), soft_wrap=True)
+    out.print(untrusted(f"     {answer.explanation}", style="yellow"), soft_wrap=True)
     refused = (answer.calibration or {}).get(REFUSED)
     for message in (*(flag.message for flag in answer.response.flags), *([refused] if refused else [])):
         out.print(untrusted(f"     ! {message}", style="magenta"), soft_wrap=True)

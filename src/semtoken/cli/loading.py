@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from semtoken.choices import BackendName, DType, Equality, FunctionWords, Preset
 from semtoken.cli.console import phases, tell
-from semtoken.cli.models import check_there
 from semtoken.cli.settings import ExecutorSection, ScoringSection
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError, ModelError, SemtokenError, one_line_of
@@ -181,8 +180,10 @@ class ModelChoice:
             fitted = calibrator_of_rules(calibrator, self.rules)
             if self.backend == "transformers":  # all logits are known, not a list of the best
                 fitted.fingerprint.require_same(Fingerprint(scores="exact"))
-        check_there(self.model, self.revision)
         from semtoken import ScoredModel
+        from semtoken.cli.models import check_there
+
+        check_there(self.model, self.revision)
 
         if self.backend == "transformers" and not self.verbose:
             quiet_libraries()

@@ -20,6 +20,7 @@ from cyclopts.validators import Number
 
 from semtoken.choices import BackendName, Distribution, DType, Equality, Guarantee
 from semtoken.cli.statuses import UsageError
+from semtoken.support.text import did_you_mean
 
 NAME = "semtoken.toml"
 FORMER = "semtoken.yaml"
@@ -364,20 +365,13 @@ def _variables() -> dict[str, str]:
     sections = tuple(f"{PREFIX}{section.upper()}_" for section in SECTIONS)
     for name in os.environ:
         if name.startswith(sections) and name not in known:
-            raise UsageError(f"There is no setting {name}.{_closest(name, known)}")
+            raise UsageError(f"There is no setting {name}{did_you_mean(name, known) or '; see `semtoken config`'}.")
     return {key: name for name, key in known.items() if name in os.environ}
 
 
 def variable_of(key: str) -> str:
     """The variable of a key: SEMTOKEN_LIMITS_CONNECTIONS of limits.connections."""
     return PREFIX + key.replace(".", "_").upper()
-
-
-def _closest(name: str, known: Mapping[str, str]) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, known, n=1)
-    return f" Did you mean {close[0]}?" if close else " See `semtoken config`."
 
 
 def _key(word: str) -> str:

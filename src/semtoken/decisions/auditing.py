@@ -341,7 +341,7 @@ def _counted_side(side: DecisionSide, records: Sequence[DecisionRecord], usable:
         _fitted_share(side, kind),
         Share(sum(side.accepts(record) for record in chosen), len(records)),
         kind.count([side.accepts(record) for record in judged], [record.correct for record in judged]),
-        side.calibrator.compare([record.log_confidence for record in chosen]) if side.calibrator and chosen else None,
+        side.calibrator.drift([record.log_confidence for record in chosen]) if side.calibrator and chosen else None,
         float(np.mean(spreads)) if spreads else None,
     )
 

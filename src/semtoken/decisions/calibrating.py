@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from semtoken.choices import Guarantee
+from semtoken.core.results import Decision
 from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord
 from semtoken.decisions.options import OptionScale, PredictionSets, agreeing, labels_for_sets, least_to_a_person
 from semtoken.decisions.questions import ReadingOptions
@@ -32,7 +33,7 @@ from semtoken.support.files.safe_files import (
     replacing_folder,
     seal,
 )
-from semtoken.support.inputs import instance, listed
+from semtoken.support.inputs import instance, listed, place
 
 NAME = "decisions.json"
 FORMAT, FORMAT_VERSION = "semtoken.decisions", 2
@@ -201,12 +202,30 @@ class DecisionCalibrator:
             "labels": side.n,
         }
 
-    def save(self, directory: Path) -> None:
+    def decide(self, answer: Answer, options: ReadingOptions | None = None) -> Decision:
+        """Whether to act on the answer to a typed question, with the guarantee, or the reason why not.
+
+        Parameters
+        ----------
+        answer
+            As `ScoredModel.decide` gives it.
+        options
+            How the question was read, if not as by default.
+        """
+        if answer.refusal is not None:
+            return Decision("abstain", "empty", None, answer.refusal)
+        block = self.block(DecisionRecord.of(answer, options or ReadingOptions()))
+        accepted = block["decision"] == "answer"
+        doubt = "uncertain" if block.get("probability_correct") is not None else "no_threshold"
+        reason = "accepted" if accepted else doubt
+        return Decision(block["decision"], reason, block.get("probability_correct"), block["guarantee"])
+
+    def save(self, directory: str | Path) -> None:
         """Write a folder with `decisions.json` and a calibrator for each side, replacing one that is there."""
-        with replacing_folder(directory) as working:
-            for place, side in zip(self._places(), self.sides.values(), strict=True):
+        with replacing_folder(place(directory, "directory")) as working:
+            for folder, side in zip(self._places(), self.sides.values(), strict=True):
                 if side.calibrator is not None:
-                    side.calibrator.save(working / place)
+                    side.calibrator.save(working / folder)
             with replacing_file(working / NAME) as file:
                 file.write(dump_json(seal(self._content()), indent=1))
 
@@ -226,10 +245,10 @@ class DecisionCalibrator:
                 accepted=side.n_accepted,
                 wrong=side.n_wrong_accepted,
                 refusal=side.refusal,
-                calibrator=None if side.calibrator is None else place,
+                calibrator=None if side.calibrator is None else folder,
                 sha256=None if side.calibrator is None else _digest(side.calibrator),
             )
-            for place, ((fingerprint, which), side) in zip(self._places(), self.sides.items(), strict=True)
+            for folder, ((fingerprint, which), side) in zip(self._places(), self.sides.items(), strict=True)
         ]
         questions = {key: question.values() for key, question in self.questions.items()}
         states = {key: sorted(states) for key, states in self.states.items()}
@@ -238,8 +257,9 @@ class DecisionCalibrator:
         return content
 
     @classmethod
-    def load(cls, directory: Path) -> DecisionCalibrator:
+    def load(cls, directory: str | Path) -> DecisionCalibrator:
         """Read a calibrator that `save` wrote; `ArtifactError` if it is missing, or its file was changed."""
+        directory = place(directory, "directory")
         path = directory / NAME
         try:
             content = parse_json(read_file(path, MOST_FITTED))

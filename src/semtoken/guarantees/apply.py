@@ -142,7 +142,7 @@ class CalibratorInUse:
             fields["probability_correct_at_ends"] = [float(c) for c in self.calibrator.predict_proba(list(ends))]
         if self.calibrator.threshold is not None:
             decision = self.calibrator.threshold.decide(answer)
-            fields |= {"decision": decision.action, "reason": decision.reason, "guarantee": decision.statement}
+            fields |= {"decision": decision.action, "reason": decision.reason, "guarantee": decision.guarantee}
         if flags:
             fields[ELSEWHERE] = [flag.message for flag in flags]
         return fields

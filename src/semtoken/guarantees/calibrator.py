@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.choices import CurveName
+from semtoken.choices import CurveName, Guarantee
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core.results import Decision
 from semtoken.core.scored_token import Flag
@@ -129,6 +129,10 @@ class Calibrator:
         clusters: TokenClusters | None = None,
         fingerprint: Fingerprint | None = None,
         score: str | None = None,
+        alpha: float | None = None,
+        delta: float = 0.1,
+        guarantee: Guarantee = "selective_risk",
+        unlabeled: Any = None,
     ) -> Calibrator:
         """Fit a calibrator on labeled answers.
 
@@ -149,6 +153,8 @@ class Calibrator:
         score
             The method whose scores are calibrated, such as "mean_new_word"; default: the headline, or the product over
             the tokens for numbers and for answers without one.
+        alpha, delta, guarantee, unlabeled
+            With an alpha, such as 0.1, the calibrator also holds a threshold with a guarantee: see `Threshold.fit`.
 
         Raises
         ------
@@ -169,9 +175,22 @@ class Calibrator:
             origin = replace(origin, clusters=clusters_hash(clusters))
         calibrator = fitted(answers, curve)
         created = datetime.now(UTC).isoformat(timespec="seconds")
+        threshold = None
+        if alpha is not None:
+            levels: dict[str, Any] = {"guarantee": guarantee, "alpha": alpha, "delta": delta, "unlabeled": unlabeled}
+            threshold = Threshold.fit(scored, correct, prompts=prompts, fingerprint=origin, score=score, **levels)
         return replace(
-            calibrator, fingerprint=origin, created=created, labeled=tuple(sorted(identities(scored, prompts)))
+            calibrator,
+            fingerprint=origin,
+            threshold=threshold,
+            created=created,
+            labeled=tuple(sorted(identities(scored, prompts))),
         )
+
+    @property
+    def guarantee(self) -> str:
+        """What holds of the answers that it accepts, in one sentence; empty without a threshold."""
+        return "" if self.threshold is None else self.threshold.statement
 
     def predict_proba(self, answer: Any) -> Any:
         """Probability that an answer is right, in [1 / (n + 2), (n + 1) / (n + 2)]; NaN for a blank answer.
@@ -267,7 +286,7 @@ class Calibrator:
         scores = np.sort(answers.log_confidence)
         return scores.size == self.n and bool(np.allclose(scores, self.scores, rtol=ALIKE, atol=ALIKE))
 
-    def compare(self, scores: Any, *, seed: int = 0) -> Drift:
+    def drift(self, scores: Any, *, seed: int = 0) -> Drift:
         """How far recent scores are from those of the fit: a distance with an interval, without a verdict."""
         self.fingerprint.require_same(fingerprint_of(scores))
         recent = log_confidences(scores, self.fingerprint.method)

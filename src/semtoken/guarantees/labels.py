@@ -138,7 +138,7 @@ def log_score_ends(answer: Any, by: str | None) -> tuple[float, float] | None:
         bounds: tuple[float, float] | None = answer.log_confidence_interval
         return bounds
     if by == HEADLINE:
-        ends = getattr(answer.headline, "confidence_bounds", None)
+        ends = getattr(answer.headline, "confidence_interval", None)
         return None if ends is None else (log_of(ends[0]), log_of(ends[1]))
     low, high = getattr(answer, "score_bounds", {}).get(by, (None, None))
     return None if low is None else (-float(np.logaddexp(0.0, high)), -float(np.logaddexp(0.0, low)))

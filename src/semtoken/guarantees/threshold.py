@@ -189,7 +189,7 @@ class Threshold:
             action="answer" if accepted else "abstain",
             reason="accepted" if accepted else "empty" if blank else doubt,
             probability_correct=None if blank else probability_correct,
-            statement=self.statement,
+            guarantee=self.statement,
         )
 
 

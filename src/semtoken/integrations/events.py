@@ -84,7 +84,7 @@ def _score(block: Mapping[str, Any], uncertainty: float) -> Attributes:
     attributes: Attributes = {"gen_ai.evaluation.score.value": headline["confidence"], PRODUCT: uncertainty}
     if _matches(_CODE, headline.get("name")):
         attributes[f"{HEADLINE}.method"] = headline["name"]
-    bounds = headline.get("confidence_bounds")
+    bounds = headline.get("confidence_interval")
     if isinstance(bounds, list | tuple) and len(bounds) == len(ENDS) and all(map(_is_share, bounds)):
         attributes |= {f"{HEADLINE}.{end}": value for end, value in zip(ENDS, bounds, strict=True)}
     return attributes

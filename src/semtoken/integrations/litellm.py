@@ -62,7 +62,7 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
         headline = block.get("headline")
         if headline is None:
             return bool(block.get("upper", block["uncertainty"]) > self.threshold)
-        lowest, _ = headline.get("confidence_bounds") or (headline["confidence"], None)
+        lowest, _ = headline.get("confidence_interval") or (headline["confidence"], None)
         return bool(1.0 - lowest > self.threshold)
 
     async def async_post_call_success_deployment_hook(self, request_data: Any, response: Any, call_type: Any) -> Any:

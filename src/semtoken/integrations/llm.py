@@ -67,7 +67,7 @@ class SemtokenModel(llm.Model):  # type: ignore[misc]
             "new_word_confidence": answer.new_word_confidence(asked),
             "tokens": [{"text": token.text, "probability": token.agreeing_probability} for token in answer.tokens],
         }
-        block["headline"]["line"] = answer.headline.line
+        block["headline"]["line"] = answer.summary
         response.response_json = {KEY: block}
         yield answer.text.strip()
 

@@ -252,7 +252,7 @@ def task_figures(
         if not rows or not all(isinstance(value, int | float) and 0 <= value <= 1 for value, _ in rows):
             continue
         quality = np.array([float(value) for value, _ in rows])
-        confidence = np.array([answer.headline.confidence for _, answer in rows])
+        confidence = np.array([answer.confidence for _, answer in rows])
         figures = selective_figures(-confidence, quality)
         right = (quality == 1.0).astype(float)
         figures["ece"] = metrics.expected_calibration_error(confidence, right)

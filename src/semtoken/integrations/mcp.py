@@ -114,8 +114,8 @@ def _scored(answer: ScoredAnswer, question: str, calibrator: CalibratorInUse | N
     new_words = answer.new_word_confidence(question)
     return ScoreResult(
         text=answer.text,
-        confidence=answer.headline.confidence,
-        confidence_of=answer.headline.sentence,
+        confidence=answer.confidence,
+        confidence_of=answer.explanation,
         uncertainty=answer.uncertainty,
         lower=lower,
         upper=upper,

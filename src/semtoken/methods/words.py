@@ -137,7 +137,7 @@ def headline(
 ) -> float:
     """The number on top of every answer: -log_confidence of a short one, `new_phrases` of a sentence and of JSON.
 
-    exp(-U) is `ScoredAnswer.headline.confidence`. A sentence has 12 tokens or more, or a final stop. Of JSON the only
+    exp(-U) is `ScoredAnswer.confidence`. A sentence has 12 tokens or more, or a final stop. Of JSON the only
     phrase is its least sure field, so that exp(-U) is the confidence of that field.
 
     Parameters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 
 from semtoken.choices import Equality, Preset, SegmentKind
@@ -25,12 +26,15 @@ from semtoken.replies.formats.within import Found, opened, replies_within
 from semtoken.replies.reading import Reading, Told
 from semtoken.replies.segments import FORBIDDEN, Reply, ReplyChoice, Segment
 from semtoken.replies.stream import ReplyStream
+from semtoken.support.files.safe_files import LARGEST_REPLIES, read_file
 from semtoken.support.inputs import one_of, real, text
 from semtoken.support.splice import parse_reply, plain
 
 UNFINISHED = ('"done":false', '"done": false')
 """What the first line of a stream of Ollama's holds."""
 UNFINISHED_BYTES = tuple(mark.encode() for mark in UNFINISHED)
+FILE_ENDINGS = (".json", ".jsonl", ".ndjson", ".sse", ".txt")
+"""What a text that is the path of a reply ends with; no reply of an API ends so."""
 STREAM_STARTS = ("data:", "event:", "id:", "retry:", ":")
 
 
@@ -181,7 +185,7 @@ def score_reply(
     Parameters
     ----------
     reply
-        Whatever `read_reply` reads, or what it made of it.
+        Whatever `read_reply` reads, what it made of it, or the path of a file that holds it.
     tokenizer
         That of the model that answered, as `vocabulary` in `score_logprobs`: None is enough for `default`, `surface`
         and `exact`, since spellings are read from the lists.
@@ -226,7 +230,9 @@ def score_reply(
         text(question, "question")
     wanted = require_one_pass(methods)
     parsed_reply = (
-        reply if isinstance(reply, Reply) else read_reply(reply, format, temperature=temperature, request=request)
+        reply
+        if isinstance(reply, Reply)
+        else read_reply(_opened(reply), format, temperature=temperature, request=request)
     )
     known = distribution or parsed_reply.distribution
     scored = Answers()
@@ -240,6 +246,12 @@ def score_reply(
         except SemtokenError as error:
             raise type(error)(f"Choice {choice.index}: {error}") from error
     return scored
+
+
+def _opened(reply: Any) -> Any:
+    """The bytes of a file where a path was given, anything else as it is."""
+    is_path = isinstance(reply, Path) or (isinstance(reply, str) and reply.endswith(FILE_ENDINGS) and "\n" not in reply)
+    return read_file(Path(reply), LARGEST_REPLIES) if is_path else reply
 
 
 def score_choice(

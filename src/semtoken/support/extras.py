@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -117,6 +116,8 @@ DATASETS = "semtoken.datasets"
 @cache
 def installed(group: str) -> dict[str, Any]:
     """Load all objects of an entry-point group, by name; one that fails gives a warning, and keeps no other out."""
+    from importlib.metadata import entry_points  # slow, and no help screen needs it
+
     loaded: dict[str, Any] = {}
     for point in sorted(entry_points(group=group), key=lambda entry_point: entry_point.name):
         try:

@@ -95,9 +95,9 @@ def test_decisions_and_answers_without_a_score() -> None:
     assert UncertaintyGate().holds_back({"uncertainty": 0.1, "decision": "abstain"})
     assert not UncertaintyGate().holds_back({"uncertainty": 0.9})
     assert UncertaintyGate(0.5).holds_back({"uncertainty": 0.4, "upper": 0.6})
-    sentence = {"uncertainty": 1.0, "headline": {"confidence": 0.6, "confidence_bounds": None}}
+    sentence = {"uncertainty": 1.0, "headline": {"confidence": 0.6, "confidence_interval": None}}
     assert not UncertaintyGate(0.5).holds_back(sentence) and UncertaintyGate(0.3).holds_back(sentence)
-    sentence["headline"] = {"confidence": 0.6, "confidence_bounds": [0.4, 0.7]}
+    sentence["headline"] = {"confidence": 0.6, "confidence_interval": [0.4, 0.7]}
     assert UncertaintyGate(0.5).holds_back(sentence)
     assert not UncertaintyGate(0.5).holds_back(None)
     assert UncertaintyGate(0.5, unscored="hold").holds_back({"reason": "no log-probabilities"})

@@ -58,7 +58,7 @@ class Headline:
     is not a probability of being right: a calibrator gives that."""
     sentence: str
     """What the confidence is, in one sentence for people."""
-    confidence_bounds: tuple[float, float] | None = None
+    confidence_interval: tuple[float, float] | None = None
     """An interval around the exact confidence, where only the best tokens of each step are known; None where it is
     exact."""
 
@@ -68,7 +68,7 @@ class Headline:
 
         It has no percent sign, which would call it a probability of being right.
         """
-        return with_bounds(self.confidence, self.confidence_bounds or (self.confidence, self.confidence), digits=2)
+        return with_bounds(self.confidence, self.confidence_interval or (self.confidence, self.confidence), digits=2)
 
     @property
     def line(self) -> str:

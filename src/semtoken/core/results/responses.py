@@ -148,8 +148,13 @@ class Decision:
     """Why: `accepted`, `uncertain`, `empty`, or `no_threshold` where nothing can be guaranteed."""
     probability_correct: float | None
     """Calibrated probability of being right, in [0, 1]; None without a calibrator or for a blank answer."""
-    statement: str
-    """The guarantee in one sentence."""
+    guarantee: str
+    """What holds of the answers that are accepted in this way, in one sentence, or why nothing is guaranteed."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the answer is given."""
+        return self.action == "answer"
 
 
 @dataclass(frozen=True, repr=False)
@@ -225,8 +230,8 @@ class ScoredAnswer:
         text = concatenate([cards.plain(self.text)]) if phrases is None else cards.mark_phrases(self.text, doubtful)
         notes = [f"{CUT_OFF.capitalize()}."] if self.truncated else []
         notes += [flag.message for flag in self.flags]
-        guarantee = "" if self.decision is None else self.decision.statement
-        lead, said = self.headline.line.split(": ", 1)
+        guarantee = "" if self.decision is None else self.decision.guarantee
+        lead, said = self.summary.split(": ", 1)
         return card(
             element("p", text, dir="auto", style="font-size:1.2em;margin:.2em 0;white-space:pre-wrap"),
             *cards.calibration_lines(
@@ -309,8 +314,32 @@ class ScoredAnswer:
 
     @property
     def confidence(self) -> float:
-        """That of the headline, in [0, 1]; higher is surer."""
+        """How sure the model was, in [0, 1]: the number to rank answers by, short and long ones together.
+
+        Higher is surer. It is not a probability of being right, which a calibrator gives, and not the complement of
+        `uncertainty`, which is the product over all tokens.
+        """
         return self.headline.confidence
+
+    @property
+    def confidence_interval(self) -> tuple[float, float]:
+        """An interval (low, high) around the exact confidence; both ends are the confidence where it is exact."""
+        return self.headline.confidence_interval or (self.headline.confidence, self.headline.confidence)
+
+    @property
+    def explanation(self) -> str:
+        """What the confidence is, in one sentence for people."""
+        return self.headline.sentence
+
+    @property
+    def summary(self) -> str:
+        """The confidence with its interval and what it is, as one line of text."""
+        return self.headline.line
+
+    @property
+    def confidence_method(self) -> str:
+        """The method of the confidence, a key of `semtoken.methods.METHODS`: `stc` or `new_phrases`."""
+        return self.headline.name
 
     @property
     def sequence_uncertainty_interval(self) -> tuple[float, float]:
@@ -509,7 +538,7 @@ class ScoredAnswer:
         """
         headline, (low, high) = self.headline, self.sequence_uncertainty_interval
         log_low, log_high = self.log_confidence_interval or (self.log_confidence, self.log_confidence)
-        confidence_low, confidence_high = headline.confidence_bounds or (headline.confidence, headline.confidence)
+        confidence_low, confidence_high = headline.confidence_interval or (headline.confidence, headline.confidence)
         return {
             "headline": headline.name,
             "headline_value": headline.value,

@@ -184,7 +184,7 @@ def _one_of_each_question(rows: Sequence[Row]) -> list[Row]:
 def _compared(calibrator: Calibrator, answers: Sequence[AnswerRecord]) -> tuple[Drift | None, str]:
     """How far scores are from those of the fit, or None if they cannot be compared, and a sentence about it."""
     try:
-        moved = calibrator.compare(answers)
+        moved = calibrator.drift(answers)
     except SemtokenError as error:
         return None, f"The scores cannot be compared: {error}"
     between = f"{moved.distance:.2f} (95% interval {moved.low:.2f} to {moved.high:.2f})"

@@ -6,7 +6,6 @@ import json
 import os
 import warnings
 from contextlib import nullcontext
-from difflib import get_close_matches
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from semtoken.support.checkpoints.sources import check_folder, is_known
 from semtoken.support.checkpoints.strangers import check_size, check_template
 from semtoken.support.extras import only_errors, quiet_gguf, require
 from semtoken.support.inputs import shown
+from semtoken.support.text import did_you_mean
 
 FURTHER_OPTIONS = frozenset(
     {
@@ -180,10 +180,9 @@ def check_options(model_or_path: str, options: dict[str, Any], source: dict[str,
         raise ModelError(f"The model {model_or_path!r} cannot be loaded: {one_line_of(error)}") from error
     for name in sorted(unknown):
         if not hasattr(config, name):
-            near = get_close_matches(name, known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
             raise InvalidInputError(
-                f"{name!r} is no option of STC, of transformers' from_pretrained or of the model.{hint}"
+                f"{name!r} is no option of ScoredModel, of transformers' from_pretrained or of the model"
+                f"{did_you_mean(name, known)}."
             )
 
 

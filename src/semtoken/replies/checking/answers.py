@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from semtoken.choices import Distribution
 from semtoken.core.results import ScoredAnswer
@@ -41,7 +41,7 @@ class RankedAnswer:
     response: ScoredAnswer
     doubts: tuple[Doubt, ...]
     """The stretches of the answer, the most doubtful first."""
-    sentence: str
+    explanation: str
     """What is doubtful, and what the model would have said instead."""
     calibration: Mapping[str, Any] | None = None
     """Probability, decision and guarantee, as `CalibratorInUse.block` gives them; None without a calibrator."""
@@ -55,6 +55,11 @@ class RankedAnswer:
     """The answer's place by doubt, from 1, the most doubtful of the answers at hand."""
     place: int = 0
     """How many answers had been read by then, this one included: it says in which order they were read."""
+
+    @property
+    def confidence(self) -> float:
+        """How sure the model was, in [0, 1]: the number by which answers are ranked."""
+        return self.response.confidence
 
     @property
     def doubt(self) -> Doubt | None:
@@ -74,8 +79,8 @@ class RefusedReply:
 
 
 @dataclass(frozen=True)
-class RankedReplies:
-    """The result of a check: scored answers, and replies that could not be scored."""
+class RankedReplies(Sequence[RankedAnswer]):
+    """The result of a check: a sequence of scored answers, and the replies that could not be scored."""
 
     answers: tuple[RankedAnswer, ...]
     """The most doubtful first."""
@@ -84,6 +89,18 @@ class RankedReplies:
     """A sentence on how replies and questions were joined; empty where no file of questions was given."""
     passed_over: tuple[str, ...] = ()
     """Files of the folders whose names are not those of replies, such as pictures and notes."""
+
+    @overload
+    def __getitem__(self, place: int) -> RankedAnswer: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[RankedAnswer, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> RankedAnswer | tuple[RankedAnswer, ...]:
+        return self.answers[place]
+
+    def __len__(self) -> int:
+        return len(self.answers)
 
     @property
     def n_from_block(self) -> int:
@@ -127,7 +144,7 @@ class CheckSettings:
 
 
 def rank_replies(
-    sources: Sequence[str],
+    sources: str | Path | Sequence[str],
     *,
     questions: Path | None = None,
     format: str | None = None,
@@ -150,7 +167,7 @@ def rank_replies(
     Parameters
     ----------
     sources
-        As `semtoken.replies.checking.replies.saved_replies` reads them.
+        A file, a folder, a pattern, or a list of them, as `semtoken.replies.checking.replies.saved_replies` reads them.
     questions
         A file with the questions, where they were not saved beside the replies.
     format
@@ -200,7 +217,8 @@ def rank_replies(
         temperature,
         answering_model,
     )
-    named = [text(source, f"sources[{i}]") for i, source in enumerate(listed(sources, "sources"))]
+    given = [str(sources)] if isinstance(sources, str | Path) else listed(sources, "sources")
+    named = [text(source, f"sources[{i}]") for i, source in enumerate(given)]
     replies: Iterable[FoundReply] = found_replies(named)
     asked, joined = None, ""
     if questions is not None:
@@ -351,6 +369,6 @@ def _cut_off(finish_reason: str | None) -> bool | None:
 
 
 def _ranked(answers: Sequence[RankedAnswer]) -> tuple[RankedAnswer, ...]:
-    keys = [(answer.response.headline.confidence, -answer.response.n_tokens) for answer in answers]
+    keys = [(answer.confidence, -answer.response.n_tokens) for answer in answers]
     order = sorted(range(len(answers)), key=keys.__getitem__)
     return tuple(replace(answers[i], rank=rank, place=i + 1) for rank, i in enumerate(order, start=1))

@@ -35,7 +35,7 @@ class Doubt:
     """The number of its last character, plus one."""
     confidence: float
     """How sure the model was of it, in [0, 1]."""
-    rivals: tuple[tuple[str, float], ...]
+    alternatives: tuple[tuple[str, float], ...]
     """What else was likely at its least certain token, with probabilities: the stretch up to there and the other token.
     The other token may be the beginning of a longer word."""
     path: str | None = None
@@ -75,15 +75,15 @@ def sentence_of(response: ScoredAnswer, doubt: Doubt | None) -> str:
         return _without_doubt(response) + cut
     where = f"{doubt.path} " if doubt.path else ""
     said = f"In doubt: {where}“{shortened(doubt.text)}” ({percent(doubt.confidence)})."
-    if not doubt.rivals:
+    if not doubt.alternatives:
         return said + cut
-    others = ", ".join(f"“{shortened(text, 40)}” {percent(share)}" for text, share in doubt.rivals)
+    others = ", ".join(f"“{shortened(text, 40)}” {percent(share)}" for text, share in doubt.alternatives)
     return f"{said} Also likely there: {others}.{cut}"
 
 
 def _without_doubt(response: ScoredAnswer) -> str:
     """What there is to say of an answer none of whose parts is in doubt: its tokens between them may be."""
-    if not level_of(response.headline.confidence):
+    if not level_of(response.confidence):
         return "No part stands out: the model was fairly sure of each."
     marks = [mark for mark in response.marks if response.text[mark.start : mark.end].strip()]
     weakest = min(marks, key=lambda mark: mark.log_agreeing_probability, default=None)

@@ -98,11 +98,11 @@ def _headline(given: Any, uncertainty: float) -> Headline:
     confidence = real(given["confidence"], "headline.confidence", low=0.0, high=1.0)
     if name == "stc" and abs(1 - confidence - uncertainty) > ROUNDED:
         raise InvalidInputError(f"the confidence {confidence:g} does not belong to the uncertainty {uncertainty:g}.")
-    bounds = given.get("confidence_bounds")
+    bounds = given.get("confidence_interval")
     if bounds is not None:
-        ends = [real(end, "headline.confidence_bounds", low=0.0, high=1.0) for end in listed(bounds, "bounds")]
+        ends = [real(end, "headline.confidence_interval", low=0.0, high=1.0) for end in listed(bounds, "bounds")]
         if len(ends) != 2:
-            raise InvalidInputError(f"'headline.confidence_bounds' must be two numbers, got {len(ends)}.")
+            raise InvalidInputError(f"'headline.confidence_interval' must be two numbers, got {len(ends)}.")
         bounds = (ends[0], ends[1])
     number = math.inf if value is None else real(value, "headline.value")
     return Headline(name, number, confidence, text(given["sentence"], "headline.sentence"), bounds)

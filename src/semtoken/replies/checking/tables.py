@@ -36,7 +36,7 @@ def _row(answer: RankedAnswer) -> dict[str, Any]:
         "id": answer.id,
         "question": answer.question,
         "answer": answer.text,
-        "doubt": answer.sentence,
+        "doubt": answer.explanation,
         **response.headline.columns,
         "uncertainty": facts["uncertainty"],
         "uncertainty_lower": facts["uncertainty_low"],
@@ -110,7 +110,7 @@ def markdown_of_fields(rows: Sequence[Mapping[str, Any]], shown: int) -> str:
 def markdown(checked: RankedReplies, shown: Sequence[RankedAnswer]) -> str:
     """A page of Markdown: a table of the answers shown, and what could not be scored."""
     title = f"The {len(shown):,} most doubtful of {len(checked.answers):,} answers"
-    listed = [(str(answer.rank), answer.question or "", answer.text, answer.sentence) for answer in shown]
+    listed = [(str(answer.rank), answer.question or "", answer.text, answer.explanation) for answer in shown]
     refused = [(reply.where, reply.reason) for reply in checked.refused]
     return _page(title, "| | question | answer | what is doubtful |", listed, refused)
 
@@ -161,13 +161,13 @@ def _slim(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _mark(doubt: Doubt) -> dict[str, Any]:
     mark: dict[str, Any] = {"start": doubt.start, "end": doubt.end, "confidence": round(doubt.confidence, 4)}
-    if doubt.rivals:
-        mark["rivals"] = [[_whole(text), round(share, 4)] for text, share in doubt.rivals]
+    if doubt.alternatives:
+        mark["rivals"] = [[_whole(text), round(share, 4)] for text, share in doubt.alternatives]
     return mark if doubt.path is None else mark | {"path": doubt.path}
 
 
 def _page_fields(answer: RankedAnswer) -> dict[str, Any]:
-    shown: dict[str, Any] = {"shown": f"{answer.response.headline.line}."}
+    shown: dict[str, Any] = {"shown": f"{answer.response.summary}."}
     if answer.response.flags:
         shown["flags"] = [{"code": flag.code, "message": flag.message} for flag in answer.response.flags]
     return shown if answer.calibration is None else shown | {"calibration": dict(answer.calibration)}

@@ -176,7 +176,7 @@ def _trial(prompt: str, reply: ProbeReply, vocabulary: Tokens | None) -> Trial:
         result = score_reply(reply.parsed_reply, vocabulary)[0]
     except SemtokenError as error:
         return Trial(prompt, reason=str(error))
-    bounds = result.headline.confidence_bounds or (result.confidence, result.confidence)
+    bounds = result.confidence_interval
     return Trial(prompt, result.text, result.confidence, bounds, len(result.tokens))
 
 

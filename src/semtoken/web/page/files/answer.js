@@ -111,7 +111,7 @@ function Headline({ answer }) {
   const confidence = confidenceOf(answer);
   if (typeof confidence !== "number") return html`<p>${S.uncertain(shown(answer.uncertainty))}</p>`;
   const said = answer.headline?.sentence ?? answer.headline_sentence;
-  const [lead, rest] = S.headline(confidence, answer.headline?.confidence_bounds, said);
+  const [lead, rest] = S.headline(confidence, answer.headline?.confidence_interval, said);
   return html`<p><strong>${lead}</strong><span class="dim">${rest}</span></p>`;
 }
 
@@ -269,7 +269,7 @@ export function Card({ answer, question, title, compared, guaranteed }) {
       setCopied(S.notCopied);
     }
   };
-  const bounds = answer.headline?.confidence_bounds;
+  const bounds = answer.headline?.confidence_interval;
   const doubts = (answer.parts ?? []).filter((one) => one.form_only && level(one.confidence) !== "").length;
   return html`<article class="card" ref=${card} onKeyDown=${(event) => event.key === "Escape" && open !== null && close()}>
     ${title && html`<p class="dim">${title}</p>`}
