@@ -28,13 +28,12 @@ for module in ("httpx", "diskcache", "fastapi", "uvicorn"):
 from tests.bench.unreliable import KEY, Unreliable, completion, running  # noqa: E402
 
 SYSTEM = """# Task
-Evaluate whether the proposed answer to the question is correct based on real-world factual knowledge. Reference answers
-are provided to assist in your evaluation.
+Evaluate whether the proposed answer to the question is correct based on real-world factual knowledge. Reference answers are provided to assist in your evaluation.
 
 # Output
 Respond strictly with a single token:
 - `True' if the proposed answer is correct.
-- `False' if the proposed answer is incorrect or only partially correct."""
+- `False' if the proposed answer is incorrect or only partially correct."""  # noqa: E501
 USER = """Question:
 who is it
 

@@ -145,7 +145,7 @@ def test_a_guarantee_is_about_its_own_answers(journal: Journal, guarantee: Guara
 
 @pytest.mark.parametrize(("low", "said"), [(0.0, "no difference is shown"), (0.001, "questions or model have changed")])
 def test_scores_have_moved_where_the_interval_leaves_out_zero(low: float, said: str) -> None:
-    assert said in _compared(SimpleNamespace(compare=lambda answers: Drift(0.3, low, 0.5, 400, 30)), [])[1]  # type: ignore[arg-type]
+    assert said in _compared(SimpleNamespace(drift=lambda answers: Drift(0.3, low, 0.5, 400, 30)), [])[1]  # type: ignore[arg-type]
 
 
 def test_the_exit_status_of_a_watch(journal: Journal, tmp_path: Path) -> None:

@@ -44,10 +44,10 @@ def of_calibrators(answer: semtoken.ScoredAnswer) -> list[Target]:
 
     new = LOGS[:8].copy()
     return [
-        Target("Calibrator.probability_correct", calibrator.probability_correct, {"answer": new}, 0, 1, nan=True),
+        Target("Calibrator.predict_proba", calibrator.predict_proba, {"answer": new}, 0, 1, nan=True),
         Target(
             "Calibrator.predict_proba_interval",
-            calibrator.probability_correct_interval,
+            calibrator.predict_proba_interval,
             {"answer": new},
             0,
             1,

@@ -84,7 +84,7 @@ def test_a_whole_character_is_no_name_of_its_last_piece(name: str) -> None:
         if token.bytes is not None and token.id is None:
             assert token.bytes in vocabulary.pieces or token.bytes.startswith((b"<", b"\n\n"))
         if token.text is not None and not token.text.isascii() and token.id is None:
-            assert token.text == "\N{REPLACEMENT CHARACTER}"
+            assert token.text.startswith("\N{REPLACEMENT CHARACTER}")
 
 
 @pytest.mark.parametrize("name", SILENT)

@@ -50,7 +50,7 @@ def test_numbers_are_those_of_the_server(served: str, almanac: Any, tmp_path: Pa
         assert response.headline.sentence == expected.headline.sentence
         assert response.sequence_uncertainty_interval == pytest.approx(expected.sequence_uncertainty_interval, abs=1e-4)
         assert (response.n_tokens, response.truncated) == (expected.n_tokens, expected.truncated)
-        assert found[str(i)].sentence == "Which words are in doubt was not saved with the reply."
+        assert found[str(i)].explanation == "Which words are in doubt was not saved with the reply."
 
 
 def test_log_probabilities_come_before_the_block(served: str, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_parts_of_the_block_are_the_doubts(replies: list[dict[str, Any]], tmp_pa
     worst = min(
         (part["confidence"], part["text"]) for reply in replies for part in reply["choices"][0]["semtoken"]["parts"]
     )
-    assert f"In doubt: “{worst[1]}”" in answers[0].sentence
+    assert f"In doubt: “{worst[1]}”" in answers[0].explanation
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ def calibrated(setting: Setting, pairs: Sequence[tuple[Item, Answer]]) -> Iterat
     chances = np.array([chance for _, chance in told if chance is not None])
     right = np.array([one.correct for one, chance in told if chance is not None], dtype=float)
     if len(chances) >= 10:
-        yield figure(setting, "ECE, chance", len(right), lambda at: ece(chances[at], right[at]))
+        yield figure(setting, "ECE, probability", len(right), lambda at: ece(chances[at], right[at]))
 
 
 def loosest(fit: Sequence[DecisionRecord], alpha: float) -> float:

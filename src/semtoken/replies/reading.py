@@ -1,4 +1,4 @@
-"""`Reading`: one reply, whole or chunk by chunk, as the sum of what its shape finds in it -> Reply.
+"""`ReplyReading`: one reply, whole or chunk by chunk, as the sum of what its shape finds in it -> Reply.
 
 A shape gives a `Delta` for each choice of a reply or of a chunk; `ChoiceSum.add` adds them up. A whole reply has one
 delta for each choice, a stream has many, and everything else is the same for both.
@@ -111,7 +111,7 @@ class ChoiceSum:
         )
 
 
-class Reading:
+class ReplyReading:
     """A reply in progress: its shape, what is known besides, and the sum of each choice so far."""
 
     def __init__(self, shape: type[Shape], told: Told) -> None:

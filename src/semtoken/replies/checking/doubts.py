@@ -132,7 +132,7 @@ def parts_to_check(response: ScoredAnswer) -> list[Part]:
 
 
 def rivals_of(response: ScoredAnswer, parts: Sequence[Part]) -> list[tuple[tuple[str, float], ...]]:
-    """What else was likely at the least certain token of each part, with probabilities; see `Doubt.rivals`."""
+    """What else was likely at the least certain token of each part, with probabilities; see `Doubt.alternatives`."""
     weakest = [part.weakest_token for part in parts if part.weakest_token is not None]
     listed = iter(response.alternatives_at(weakest))
     return [() if part.weakest_token is None else _rivals(response, part, next(listed)) for part in parts]

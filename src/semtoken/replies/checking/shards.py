@@ -137,5 +137,7 @@ def _plain(answer: RankedAnswer) -> dict[str, Any]:
 
 def _answer(plain: dict[str, Any]) -> RankedAnswer:
     response = ScoredAnswer.from_summary(plain["response"], NO_TOKENS)
-    doubts = tuple(Doubt(**doubt | {"rivals": tuple(map(tuple, doubt["rivals"]))}) for doubt in plain["doubts"])
+    doubts = tuple(
+        Doubt(**doubt | {"alternatives": tuple(map(tuple, doubt["alternatives"]))}) for doubt in plain["doubts"]
+    )
     return RankedAnswer(**plain | {"response": response, "doubts": doubts, "fields": tuple(plain["fields"])})
