@@ -110,7 +110,8 @@ def scores() -> list[Target]:
                 "segment": "answer",
                 "temperature": None,
                 "proxy_for": None,
-                **more,
+                "tokenizer": CLUSTERS,
+                "preset": "default",
                 "distribution": None,
             },
             0,
@@ -404,7 +405,7 @@ def of_calibration() -> list[Target]:
     return [
         Target("CascadeThreshold.fit", two_thresholds, both, weight=0.3, booleans=all_booleans),
         Target("CascadeThreshold.decide", decided, {"answer": scored(), "model": "first"}),
-        Target("Calibrator.fit", calibrator, {**fitted, "method": "blend"}, weight=0.1, booleans=booleans),
+        Target("Calibrator.fit", calibrator, {**fitted, "curve": "blend"}, weight=0.1, booleans=booleans),
         Target("Threshold.fit", threshold, {**fitted, **levels, "start": None}, weight=0.3, booleans=booleans),
         Target("select", semtoken.select, chosen, 0, weight=0.3, booleans=booleans),
     ]

@@ -33,7 +33,7 @@ def of_calibrators(answer: semtoken.ScoredAnswer) -> list[Target]:
     def report(**arguments: Any) -> bool:
         return bool(calibrator.report(**arguments))
 
-    def compare(**arguments: Any) -> list[float]:
+    def drift(**arguments: Any) -> list[float]:
         return [calibrator.drift(**arguments).distance]
 
     def decide(**arguments: Any) -> bool:
@@ -55,7 +55,7 @@ def of_calibrators(answer: semtoken.ScoredAnswer) -> list[Target]:
         ),
         Target("Calibrator.flags", calibrator.flags, {"answer": answer, "known": None}),
         Target("Calibrator.report", report, {"scored": LOGS, "correct": RIGHT, "seed": 0}, weight=0.1),
-        Target("Calibrator.compare", compare, {"scores": LOGS, "seed": 0}, 0, 1, nan=True, weight=0.2),
+        Target("Calibrator.drift", drift, {"scores": LOGS, "seed": 0}, 0, 1, nan=True, weight=0.2),
         Target("Calibrator.load", Calibrator.load, {"directory": "nowhere", "clusters": None}, refuses=True),
         Target("Threshold.accepts", threshold.accepts, {"scored": new}),
         Target("Threshold.decide", decide, {"answer": answer, "probability_correct": None}),
@@ -152,10 +152,17 @@ def of_models() -> list[Target]:
     asked = {"prompts": ["The capital of"], "max_new_tokens": 2, **how}
     sampling = {"do_sample": True, "temperature": 1.0, "top_k": 5, "top_p": 0.9}
     return [
-        Target("STC.generate", generated, asked, 0, 1, weight=0.1),
-        Target("STC.generate by chance", generated, {**asked, **sampling}, 0, 1, weight=0.1),
-        Target("STC.score", scored, {"prompts": ["The"], "responses": ["TV"], "batch_size": 2}, 0, 1, weight=0.1),
-        Target("STC.decide", stc.decide, {"state": "s", "questions": [], "reading": "labels", "orders": 1}, weight=0.1),
+        Target("ScoredModel.generate", generated, asked, 0, 1, weight=0.1),
+        Target("ScoredModel.generate by chance", generated, {**asked, **sampling}, 0, 1, weight=0.1),
+        Target(
+            "ScoredModel.score", scored, {"prompts": ["The"], "responses": ["TV"], "batch_size": 2}, 0, 1, weight=0.1
+        ),
+        Target(
+            "ScoredModel.decide",
+            stc.decide,
+            {"state": "s", "questions": [], "reading": "labels", "orders": 1},
+            weight=0.1,
+        ),
         Target("Recorder.results", recorded, {"sequences": sequences, "lengths": None, "questions": ()}, refuses=True),
         Target("resolve", lambda model: bool(resolve(model)), {"model": "almanac"}),
         Target("load_backend", lambda name: bool(load_backend(name)), {"name": "nobody"}, refuses=True, weight=0.1),

@@ -60,9 +60,11 @@ def of_passes() -> list[Target]:
     question = {"late": {"type": "predicate", "instructions": "Is it late?"}}
     sampled = {"num_return_sequences": 2, "do_sample": True, "logits_processor": [], "eos_token_id": 3}
     return [
-        Target("STC.generate with options", generated, sampled, 0, 1, weight=0.1),
-        Target("STC.decide by names", typed, {"state": "s", "questions": question, "reading": "labels"}, weight=0.1),
-        Target("STC.disputed", disputed, asked | more, 0, weight=0.1),
+        Target("ScoredModel.generate with options", generated, sampled, 0, 1, weight=0.1),
+        Target(
+            "ScoredModel.decide by names", typed, {"state": "s", "questions": question, "reading": "labels"}, weight=0.1
+        ),
+        Target("ScoredModel.disputed", disputed, asked | more, 0, weight=0.1),
         Target("competing", rivals, asked | {"step": 0}, 0, 1, weight=0.1),
         Target("with_choices", lambda **given: len(with_choices(stc, **given)), _choices(answer), 0, weight=0.1),
         Target("only_in_form", in_form, {"part": part, "answer": answer, "found": []}),
@@ -131,4 +133,4 @@ def of_loading() -> list[Target]:
 
     how = {"backend": "transformers", "device": None, "dtype": "auto", "clusters": None, "revision": None}
     more = {"preset": "default", "methods": (), "calibrator": None, "threshold": None, "states": False}
-    return [Target("STC.from_pretrained", loaded, {"model_or_path": "almanac"} | how | more, weight=0.02)]
+    return [Target("ScoredModel.from_pretrained", loaded, {"model_or_path": "almanac"} | how | more, weight=0.02)]

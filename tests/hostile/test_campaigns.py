@@ -113,10 +113,20 @@ LEFT_OUT = {
     **dict.fromkeys(("sampling_params", "score_outputs"), ENGINE),
     **dict.fromkeys(("examine", "static_page", "extension_of", "check_shape", "normalized_rows"), STEP),
     **dict.fromkeys(("check_shared_vocabulary", "shapes_at"), STEP),
-    **dict.fromkeys(("scorer_of", "decoding", "observer", "result", "STC.results", "fingerprint"), STEP),
+    **dict.fromkeys(("scorer_of", "decoding", "observer", "result", "ScoredModel.results", "fingerprint"), STEP),
     **dict.fromkeys(
         ("neutral_masks", "alike", "in_cluster", "call_confidences"),
         "takes objects of this library alone",
+    ),
+    **dict.fromkeys(
+        ("add", "LogprobsStream.finish", "feed", "ReplyStream.finish", "choice"),
+        "a step of a stream, which is attacked as a whole under the name of its class",
+    ),
+    **dict.fromkeys(
+        ("DecisionCalibrator.accepts", "DecisionCalibrator.decide", "block"), "takes objects of this library alone"
+    ),
+    **dict.fromkeys(
+        ("DecisionCalibrator.save", "DecisionCalibrator.load"), "campaigns `damage` and `kills` are for its files"
     ),
     "field_confidences": "takes a JSON schema, as `parts_of` does, which is attacked",
     "alternatives_at": "takes the places of tokens that the answer has",
