@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 from semtoken import ScoredAnswer
-from semtoken.guarantees.labels import chosen_method, log_scores
+from semtoken.guarantees.labels import chosen_method, log_confidences
 from semtoken.methods.metrics.resampling import Difference, resample
 
 FEWEST_TO_LEARN, FEWEST_OF_EITHER_TO_LEARN = 150, 30
@@ -243,7 +243,7 @@ def _folds(correct: FloatArray, seed: int) -> Iterator[tuple[Places, Places]]:
 LARGEST = 1000.0
 
 NUMBERS: dict[str, Callable[[ScoredAnswer], float]] = {
-    "headline": lambda answer: min(-float(log_scores([answer], chosen_method([answer], None))[0]), LARGEST),
+    "headline": lambda answer: min(-float(log_confidences([answer], chosen_method([answer], None))[0]), LARGEST),
     "probability": lambda answer: min(-answer.log_probability, LARGEST),
     "perplexity": lambda answer: min(-answer.log_probability / len(answer.tokens), LARGEST),
     "max_token_entropy": lambda answer: float(answer.scores["max_token_entropy"]),
