@@ -272,7 +272,7 @@ class DecisionCalibrator:
             sides = {(side.question, side.side): side.loaded(directory) for side in saved.sides}
             names = {side.question: side.name for side in reversed(saved.sides)}
             questions = {key: AskedQuestion.read(values, names.get(key)) for key, values in saved.questions.items()}
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
             raise ArtifactError(
                 f"{path} holds no calibrator of decisions that this version reads: {error!r}."
             ) from error

@@ -482,7 +482,7 @@ def from_bytes(data: bytes) -> Calibrator:
     try:
         _exchange(values["threshold"], INFINITY, math.inf)
         calibrator = msgspec.convert(values, Calibrator)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
         raise ArtifactError(f"It holds no calibrator that this release reads: {error}.") from error
     # Also true of fields that no calibrator has, and of numbers that are spelled otherwise.
     if to_bytes(calibrator, str(values.get("semtoken"))) != data:

@@ -383,7 +383,7 @@ def parse_json(text: bytes | str) -> Any:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
         # msgspec is as strict, except for huge whole numbers, which show as many digits in a row.
         if not _LONG_NUMBER.search(decoded[::_LOOKED_AT]):
-            with suppress(ValueError):  # what it refuses is looked at again, for the reason
+            with suppress(ValueError, msgspec.MsgspecError):  # what it refuses is looked at again, for the reason
                 return msgspec.json.decode(decoded)
         value = json.loads(decoded, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
         dump_json(value)
