@@ -229,3 +229,11 @@ def test_a_mismatch_names_the_first_difference() -> None:
     with pytest.raises(VocabularyMismatch, match=rf"made for {bpe.size} tokens.*has {pieces.size}.*token 2 is"):
         bpe.require_same(pieces, mine="made for", theirs="has")
     bpe.require_same(bpe, mine="made for", theirs="has")
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_tokens_of_a_text_are_all_that_normalize_to_it(kind: str) -> None:
+    vocabulary = pair(kind)[1]
+    for norm in {*map(normalize, vocabulary.texts), "of no token"}:
+        same = [token for token, text in enumerate(vocabulary.texts) if normalize(text) == norm]
+        assert vocabulary.tokens_of(norm).tolist() == same

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from semtoken.errors import InvalidInputError
-from semtoken.support.files.images import read_image, scans_in
+from semtoken.support.files.images import path_of, read_image, scans_in
 
 
 def read_back(picture: Any, path: Path, **options: Any) -> Any:
@@ -122,3 +122,19 @@ def test_a_pdf_page_is_drawn_within_the_limit_of_pixels(tmp_path: Path) -> None:
     (tmp_path / "wide.pdf").write_bytes(content.getvalue())
     with pytest.raises(InvalidInputError, match=r"30,00\d x 30,00\d pixels"):
         read_image({"type": "image", "path": str(tmp_path / "wide.pdf")})
+
+
+@pytest.mark.parametrize(
+    ("source", "path"),
+    [
+        ({"url": "scans/one.png"}, "scans/one.png"),
+        ({"path": "./one.png"}, "./one.png"),
+        ({"image_url": {"url": "one.png"}}, "one.png"),
+        ({"url": "https://example.org/one.png"}, None),
+        ({"url": "data:image/png;base64,AAAA"}, None),
+        ({"image": Image.new("L", (1, 1))}, None),
+        ({}, None),
+    ],
+)
+def test_only_what_is_no_address_is_the_path_of_a_file(source: dict[str, Any], path: str | None) -> None:
+    assert path_of({"type": "image"} | source) == path
