@@ -74,7 +74,7 @@ def main(log: Path, words: list[str]) -> None:
             file.write(what + "\n")
 
     with watched(see):
-        semtoken.cli.app.app(words, prog_name="semtoken")
+        sys.exit(semtoken.cli.app.launch(words))
 
 
 if __name__ == "__main__":
