@@ -77,7 +77,8 @@ def commands(folder: Path) -> list[Killed]:
     TokenClusters(labels, vocabulary).save_pretrained(some)
     source = folder / "in.jsonl"
     source.write_text("".join(json.dumps({"prompt": f"The capital {i} of", "id": i}) + "\n" for i in range(LINES)))
-    scoring = ["score", str(source), "--model", model, "--clusters", str(some), "--max-tokens", "8"]
+    scoring = ["score", str(source), "--model", model, "--preset", "paper", "--clusters", str(some)]
+    scoring += ["--max-tokens", "8"]
     return [
         Killed("bench run", lambda place: ["bench", "run", str(settings), "--output", str(place)], same_run),
         Killed(
