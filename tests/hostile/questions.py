@@ -60,7 +60,8 @@ class Way:
 WAYS: Mapping[str, Way] = {
     "passed": Way("decisions"),
     "only passed": Way("decisions", ("--decisions.route", "pass")),
-    **{name: Way(name, ("--decisions.route", name)) for name in ASKED_AS_TEXTS},
+    **{name: Way(name, ("--decisions.route", name)) for name in ("chat", "completions")},
+    **{name: Way(name) for name in ("responses", "completion", "generate")},
     "found out": Way("completions"),
     "model": Way("model"),
     "model as texts": Way("model", ("--decisions.route", "chat")),
