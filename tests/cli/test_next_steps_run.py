@@ -291,7 +291,7 @@ def test_a_fetched_model_is_asked_and_shown_as_the_commands_say_that_bring_it(fo
 
 def test_a_settings_file_of_a_former_name_becomes_one_that_is_read(folder: Path) -> None:
     (folder / "semtoken.yaml").write_text("limits: {distance: 0.1}", encoding="utf-8")
-    [words] = steps(run(folder, "config", status=1))
+    [words] = steps(run(folder, "config", status=2))
     command = shlex.join([sys.executable, "-m", "semtoken"]) + f" {' '.join(words)}"
     subprocess.run(command, shell=True, cwd=folder, env=environment(folder), check=True)
     assert "[limits]" in run(folder, "config")

@@ -44,7 +44,7 @@ CASE = "x-case"
 """The header with the number of a request, which proxies pass on."""
 RIGHT = 0.3
 """Share of requests that are not bent."""
-ASKED_AS_TEXTS = ("chat", "completions", "responses", "completion", "generate")
+ASKED_AS_TEXTS = ("chat", "completions")
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,7 @@ class Way:
 WAYS: Mapping[str, Way] = {
     "passed": Way("decisions"),
     "only passed": Way("decisions", ("--decisions.route", "pass")),
-    **{name: Way(name, ("--decisions.route", name)) for name in ("chat", "completions")},
-    **{name: Way(name) for name in ("responses", "completion", "generate")},
+    **{name: Way(name, ("--decisions.route", name)) for name in ASKED_AS_TEXTS},
     "found out": Way("completions"),
     "model": Way("model"),
     "model as texts": Way("model", ("--decisions.route", "chat")),
@@ -616,7 +615,7 @@ def started(plan: Plan, stack: ExitStack) -> Iterator[tuple[str, str, subprocess
 
 def attack(seed: int, requests: int, first: int = 0) -> Outcome:
     """Ask so many requests, and judge every reply."""
-    outcome = Outcome("questions", "odd typed questions by eleven ways: right numbers, or a refusal in words")
+    outcome = Outcome("questions", "odd typed questions by eight ways: right numbers, or a refusal in words")
     plan, seen, checked = Plan(seed), Counter[str](), 0
     slowest, numbers = 0.0, range(first, first + requests)
     with ExitStack() as stack:
