@@ -1,7 +1,8 @@
 """The candidates and rules of PROTOCOL-5.md for every recorded answer, one line an answer.
 
-    python research/experiments/headline/first.py MODEL RECORDINGS NAME SCORES.parquet
+    python research/experiments/headline/first.py MODEL RECORDINGS NAME SCORES.parquet [--without-questions]
 
+The texts of the questions are their authors'; `--without-questions` leaves them out of the file.
 RECORDINGS is where `record.py` and `unasked.py` wrote; NAME is a set in it, such as chat-sentence-new.
 """
 
@@ -22,7 +23,7 @@ from transformers import AutoTokenizer
 
 from semtoken import Vocabulary
 from semtoken.clustering.vocabulary import is_function_word, plain_word
-from semtoken.core.parts.newness import new_words
+from semtoken.core.parts.newness import new_phrases, new_words
 from semtoken.core.parts.prose import find_phrases
 
 EXPERIMENTS = Path(__file__).parents[1]
@@ -102,6 +103,7 @@ def frame(recording: Recording, unasked: np.ndarray, shuffled: list[str]) -> pd.
         lines.append(
             verdicts(record)
             | {"question": record["question"], "echo": echoes(record), "n_tokens": len(answer.log_probs)}
+            | {"repeats": bool(answer.text.strip()) and not new_phrases(answer.text, record["question"])}
             | {"probability": -math.fsum(answer.log_probs), "default": -math.fsum(answer.agreeing)}
             | found
             | {f"{name} ~ shuffled": control[name] for name in ("weakest_new_phrase", "mean_new_word")}
@@ -121,6 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("model", "recordings", "name", "scores"):
         parser.add_argument(name, type=str if name == "name" else Path)
+    parser.add_argument("--without-questions", action="store_true")
     options = parser.parse_args()
     vocabulary = Vocabulary.from_tokenizer(AutoTokenizer.from_pretrained(options.model))
     recording = Recording.read(options.recordings, options.name, vocabulary)
@@ -130,6 +133,8 @@ def main() -> None:
     n_steps = len(recording.arrays["log_prob"])
     unasked = np.load(path) if path.exists() else np.full(n_steps, np.nan)  # then weighted_by_question is NaN
     found = frame(recording, unasked, shuffled)
+    if options.without_questions:
+        found = found.drop(columns="question")
     plain = {name: np.float32 for name in found if found[name].dtype == np.float64}
     found.astype(plain).to_parquet(options.scores, index=False, compression="zstd")
     print(f"{options.scores}: {len(found):,} answers, {int(found['contains'].sum())} right")

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from echoes import SUM, echoes, in_use
-from tables import RESAMPLES, aurocs, interval
+from echoes import SUM, in_use
+from tables import aurocs, counts_of_resamples, interval
 
 FOLDER = Path(__file__).parent / "sixth"
 ENOUGH = 50
@@ -28,27 +28,28 @@ Floats = npt.NDArray[np.float64]
 def risks(scores: pd.DataFrame) -> dict[str, Floats]:
     """Each number's risk of every answer: of sentences as named, of short answers the product; echoes last."""
     sentence = scores["rule c"].to_numpy(bool)
-    last = echoes(scores) & sentence
+    last = repeats(scores)
     of_sentences = {
         "in use": scores[SUM] / 2,
         "half of mean new word + weakest phrase": scores["mean_new_word_and_weakest_phrase"] / 2,
         "mean new phrase": scores["mean_new_phrase"],
         "mean new word": scores["mean_new_word"],
         "product": scores["default"],
-        "probability": scores["probability"],
     }
-    found = {
-        name: np.where(last, np.inf, np.where(sentence, number, scores["default"])).astype(float)
-        for name, number in of_sentences.items()
-    }
-    found["probability"] = np.where(last, np.inf, scores["probability"]).astype(float)
+    risk = {name: np.where(sentence, number, scores["default"]) for name, number in of_sentences.items()}
+    risk["probability"] = scores["probability"].to_numpy()
+    found = {name: np.where(last, np.inf, number).astype(float) for name, number in risk.items()}
     return found | {"in use, echoes not last": in_use(scores)}
 
 
-def differences(scores: pd.DataFrame, random: np.random.Generator) -> dict[str, Floats]:
+def repeats(scores: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Which answers are echoes: sentences without a new content word."""
+    return scores["repeats"].to_numpy(bool) & scores["rule c"].to_numpy(bool)
+
+
+def areas(scores: pd.DataFrame, random: np.random.Generator) -> dict[str, Floats]:
     """[1 + resamples] AUROC of each number in the sample itself and in the same resamples of its answers."""
-    right, n = scores["contains"].to_numpy(bool), len(scores)
-    counts = np.concatenate([np.ones((1, n)), random.multinomial(n, np.full(n, 1 / n), size=RESAMPLES)])
+    right, counts = scores["contains"].to_numpy(bool), counts_of_resamples(len(scores), random)
     return {name: aurocs(risk, right, counts) for name, risk in risks(scores).items()}
 
 
@@ -65,11 +66,11 @@ def main() -> None:
         sets = [pd.read_parquet(path) for path in sorted(FOLDER.glob(f"{model}-*.parquet"))]
         scores = pd.concat(sets, ignore_index=True)
         right = int(scores["contains"].sum())
-        last = echoes(scores) & scores["rule c"].to_numpy(bool)
+        last = repeats(scores)
         lengths = " + ".join(str(len(one)) for one in sets)
         print(f"{model}: {lengths} answers, {right} right, {last.sum()} echoes, {scores['contains'][last].sum()} right")
         decides = decides and right >= ENOUGH
-        found[model] = differences(scores, random)
+        found[model] = areas(scores, random)
     passing = {}
     for name in (*CANDIDATES, *REPORTED):
         apart = {model: values[name] - values["in use"] for model, values in found.items()}

@@ -41,9 +41,12 @@ MARGIN, TIE = 0.005, 0.002
 Floats = npt.NDArray[np.float64]
 
 
-def counts_of_resamples(n: int) -> Floats:
-    """[1 + resamples, n] how often each answer is drawn; the first row is the sample itself."""
-    drawn = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=RESAMPLES)
+def counts_of_resamples(n: int, random: np.random.Generator | None = None) -> Floats:
+    """[1 + resamples, n] how often each answer is drawn; the first row is the sample itself.
+
+    Without `random` the draws are those of seed 0. Several sets that are compared together share a generator.
+    """
+    drawn = (random or np.random.default_rng(0)).multinomial(n, np.full(n, 1 / n), size=RESAMPLES)
     return np.concatenate([np.ones((1, n)), drawn])
 
 
