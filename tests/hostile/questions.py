@@ -615,7 +615,7 @@ def started(plan: Plan, stack: ExitStack) -> Iterator[tuple[str, str, subprocess
 
 def attack(seed: int, requests: int, first: int = 0) -> Outcome:
     """Ask so many requests, and judge every reply."""
-    outcome = Outcome("questions", "odd typed questions by eight ways: right numbers, or a refusal in words")
+    outcome = Outcome("questions", f"odd typed questions by {len(WAYS)} ways: right numbers, or a refusal in words")
     plan, seen, checked = Plan(seed), Counter[str](), 0
     slowest, numbers = 0.0, range(first, first + requests)
     with ExitStack() as stack:

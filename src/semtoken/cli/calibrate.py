@@ -252,8 +252,8 @@ def _fit_decisions(
     if as_json:
         for side in fitted.sides.values():
             counts = {"labels": side.n, "accepted": side.n_accepted, "wrong": side.n_wrong_accepted}
-            told = {"guarantees": side.guarantees, "statement": side.statement}
-            print(json.dumps({"question": side.name, "side": side.side, **counts, **told}))
+            guarantee = {"guarantees": side.guarantees, "statement": side.statement}
+            print(json.dumps({"question": side.name, "side": side.side, **counts, **guarantee}))
     else:
         _tell_fitted(fitted)
     if require and missing:

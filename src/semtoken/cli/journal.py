@@ -94,8 +94,8 @@ def show(
     if counts.first is not None and counts.last is not None:
         out.print(f"From {when(counts.first)[:16]} to {when(counts.last)[:16]} UTC.")
     for use in journal.in_use():
-        told = (f"calibrator {use.checksum[:12]}", f"since {when(use.since)[:16]}", f"{use.calibrator.n} labels")
-        out.print(untrusted("  ".join((*told, _guarantee(use)))), soft_wrap=True)
+        facts = (f"calibrator {use.checksum[:12]}", f"since {when(use.since)[:16]}", f"{use.calibrator.n} labels")
+        out.print(untrusted("  ".join((*facts, _guarantee(use)))), soft_wrap=True)
     for row in rows:
         out.print(untrusted(f"{when(row['at'])[:19].replace('T', ' ')}  {_row_text(row)}"), soft_wrap=True)
         if row["answer"] is not None:

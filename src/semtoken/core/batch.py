@@ -45,7 +45,7 @@ class AnswerBatch:
         self._last = np.full(64, -1)
         """The last token of each answer, -1 for none."""
         self._opens = np.ones(64, dtype=bool)
-        """Whether each has nothing but blanks so far."""
+        """True for each answer that has nothing but blanks so far."""
 
     def __getitem__(self, number: int) -> GrowingAnswer:
         """An answer, as far as it is known; an empty one under a new number."""

@@ -74,7 +74,7 @@ class ReadLists:
         return first
 
     def is_blank(self, token: int) -> bool:
-        """Whether a token is white space or a special one."""
+        """Return True for a token that is white space or a special one."""
         return self._reader.is_blank(token)
 
     @property

@@ -56,8 +56,8 @@ class SideAudit:
     def statement(self) -> str:
         """The verdict as a sentence."""
         n, claim = self.wrong.of, self.claim
-        told = f"cannot be told from {n} labels" if self.verdict == "cannot be told" else self.verdict
-        lines = [f"{self.fitted.what}: {told}."]
+        verdict = f"cannot be told from {n} labels" if self.verdict == "cannot be told" else self.verdict
+        lines = [f"{self.fitted.what}: {verdict}."]
         if claim is not None:
             lines.append(f"Accepted {self.fired}, where it was fitted {self.fired_fitted}.")
             lines.append(f"{claim.kind.among} {self.wrong}, where it was fitted {self.wrong_fitted}.")
@@ -156,12 +156,12 @@ class QuestionAudit:
         if not guaranteed or (self.nothing and not broken):
             return f"{self.name}: nothing was measured. {self.nothing}"
         kind, alpha = guaranteed[0][1].kind, guaranteed[0][1].alpha
-        told = f"{self.name}: {run_sentence(kind, alpha, sum(side.fired.count for side, _ in guaranteed), self.n)}"
+        counts = f"{self.name}: {run_sentence(kind, alpha, sum(side.fired.count for side, _ in guaranteed), self.n)}"
         if broken:
-            return f"{told}: this does not hold. {'; '.join(f'{kind.among} {side.wrong}' for side in broken)}."
+            return f"{counts}: this does not hold. {'; '.join(f'{kind.among} {side.wrong}' for side in broken)}."
         if self.verdict == "cannot be told":
-            return f"{told}: cannot be told from {sum(side.wrong.of for side, _ in guaranteed)} labels."
-        return f"{told}."
+            return f"{counts}: cannot be told from {sum(side.wrong.of for side, _ in guaranteed)} labels."
+        return f"{counts}."
 
     @property
     def choice_lines(self) -> list[str]:

@@ -274,7 +274,7 @@ def decide(backend: Backend, inquiries: Sequence[DecisionRequest]) -> list[Decis
     Returns
     -------
     list of n DecisionResponse
-        In their order. A question whose options cannot be told apart has no answer, but the reason.
+        In their order. A question with two options that look the same has no answer, but the reason.
 
     Raises
     ------

@@ -31,7 +31,7 @@ SAID_AGAIN = (
 AFTER_THE_END = "More of the answer came after the server had said that it is complete: ask for one answer at a time."
 
 
-class Told(NamedTuple):
+class Context(NamedTuple):
     """What is known of a reply besides what it says itself."""
 
     request: RawReply = NOTHING
@@ -114,10 +114,10 @@ class ChoiceSum:
 class ReplyReading:
     """A reply in progress: its shape, what is known besides, and the sum of each choice so far."""
 
-    def __init__(self, shape: type[Shape], told: Told) -> None:
+    def __init__(self, shape: type[Shape], context: Context) -> None:
         self.shape = shape()
         """The shape, with what the reply tells of itself."""
-        self.told = told
+        self.context = context
         self.sums: dict[int, ChoiceSum] = {}
 
     def add_whole(self, replies: Sequence[RawReply]) -> None:
@@ -151,13 +151,13 @@ class ReplyReading:
 
     def choice(self, index: int) -> ReplyChoice:
         """The choice with this number in segments, as far as it has been read."""
-        asked = question_of(self.told.request, index) or question_of(self.told.line, index)
+        asked = question_of(self.context.request, index) or question_of(self.context.line, index)
         return assemble(self._raw_choice(index), self.shape.ask, asked)
 
     @property
     def engine(self) -> Engine:
         """The engine that sent the reply: the one that is known, or that its fields tell."""
-        return self.told.engine or self.shape.engine
+        return self.context.engine or self.shape.engine
 
     @property
     def format(self) -> str:
@@ -169,14 +169,14 @@ class ReplyReading:
         return self._distribution((choice,), self.engine)
 
     def _distribution(self, choices: Sequence[ReplyChoice], engine: Engine) -> Distribution:
-        request, temperature, *_ = self.told
+        request, temperature, *_ = self.context
         temperature = self.shape.temperature(request) if temperature is None else temperature
         masked = any(FORBIDDEN in choice.flags for choice in choices)
         return self.shape.distribution(engine, temperature, masked=masked)
 
     def _raw_choice(self, index: int) -> RawChoice:
         """The choice with what the shape, the request and the whole reply tell of it."""
-        shape, request, raw = self.shape, self.told.request, self.sums[index].raw()
+        shape, request, raw = self.shape, self.context.request, self.sums[index].raw()
         known: dict[str, Any] = {"one_segment": True} if shape.one_segment else {}
         if request:
             known["stops"] = raw.stops or shape.stop_texts(request)
@@ -202,7 +202,7 @@ class ReplyReading:
 
     def _behind_prompt(self, raw: RawChoice) -> RawChoice:
         """The choice without the prompt that it may repeat: then its first token has no number."""
-        if self.told.request.get("echo") is False:
+        if self.context.request.get("echo") is False:
             return raw
         lengths = {at: sum(len(part.steps) for part in known.steps) for at, known in sorted(self.sums.items())}
         at_limit = all(is_cut(known.finish_reason) for known in self.sums.values())

@@ -15,7 +15,7 @@ from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.replies.formats.base import NOTHING, Delta
 from semtoken.replies.formats.fields import RawReply, raise_error
 from semtoken.replies.formats.registry import format_named, shape_of_chunk
-from semtoken.replies.reading import ReplyReading, Told
+from semtoken.replies.reading import Context, ReplyReading
 from semtoken.replies.segments import Reply, ReplyChoice, ReplyEvent
 from semtoken.support.splice import parse_reply, plain
 from semtoken.support.sse import PINGS, Event, EventReader
@@ -47,8 +47,8 @@ class ReplyStream:
     ) -> None:
         asked = {} if request is None else as_object(request, "request")
         known = None if format is None else format_named(format)
-        self._told = Told(asked, temperature, None if known is None else known.engine)
-        self._reading = None if known is None else ReplyReading(known.shape, self._told)
+        self._context = Context(asked, temperature, None if known is None else known.engine)
+        self._reading = None if known is None else ReplyReading(known.shape, self._context)
         """What has been read; None before the first chunk that tells its shape."""
         self._events = EventReader()
         self._keepers: dict[int, SegmentKeeper] = {}
@@ -175,7 +175,7 @@ class ReplyStream:
             shape = shape_of_chunk(chunk)
             if shape is None:
                 return []
-            self._reading = ReplyReading(shape, self._told)
+            self._reading = ReplyReading(shape, self._context)
         divided = self._reading.shape.divided
         return [event for delta in self._reading.add(chunk) for event in self._keeper(delta.choice, divided).add(delta)]
 

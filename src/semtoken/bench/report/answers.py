@@ -95,7 +95,7 @@ def _lines(cell: Cell, judge: str, applied: CalibratorInUse) -> tuple[str, ...]:
 
 
 def guarantee_of(calibrators: Sequence[CellCalibrator]) -> str:
-    """What the calibrator in use guarantees, in one sentence; `calibrators` holds at least one."""
+    """Say in one sentence what the calibrator in use guarantees; `calibrators` holds at least one."""
     threshold = calibrators[0].applied.calibrator.threshold
     return "The calibrator holds no guarantee." if threshold is None else threshold.statement
 

@@ -40,7 +40,7 @@ RESULT_FIELDS = (
     "signature",
     "question_known",
 )
-"""What a scored line gains beside `response`; the names are those of `ScoredAnswer`."""
+"""The fields that a scored line gains beside `response`, by their names in `ScoredAnswer`."""
 HEADLINE_FIELDS = tuple(f"headline_{name}" for name in ("confidence", "sentence", "name", "value"))
 """What is written of the headline, before all else; scores by further methods are written after `score_`."""
 CALIBRATOR_FIELDS = (

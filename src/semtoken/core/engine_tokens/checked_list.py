@@ -80,7 +80,7 @@ class Entries:
     chosen: int
     """The id of the chosen token."""
     own: Entry
-    """Its own name and number."""
+    """The name and number that the chosen token itself came with."""
     ambiguous: list[tuple[tuple[int, ...], float]] = field(default_factory=list)
     unmapped: float = 0.0
     alike: float = 0.0
@@ -89,7 +89,7 @@ class Entries:
 
     def __post_init__(self) -> None:
         self.known = self.own.may_be_own
-        """Whether the chosen token has a number of its own, which every entry yields to."""
+        """True if the chosen token has a number of its own; it then goes before that of every entry."""
         self.found = {self.chosen: self.own.probability} if self.known else {}
         """The probability of each token that is named clearly."""
 
@@ -177,7 +177,7 @@ class ListReader:
         return first
 
     def is_blank(self, token: int) -> bool:
-        """Whether a token is white space or a special one."""
+        """Return True for a token that is white space or a special one."""
         return bool(self._vocabulary.blank[token])
 
     def _clear(self, step: TopStep) -> ListedStep | None:

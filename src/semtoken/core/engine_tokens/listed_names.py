@@ -286,7 +286,7 @@ class NameReader:
         return first
 
     def is_blank(self, token: int) -> bool:
-        """Whether a token is white space or a special one."""
+        """Return True for a token that is white space or a special one."""
         return self.names.spellings[token].blank
 
     def _read(self, step: TopStep, position: int) -> ListedStep:
