@@ -312,8 +312,10 @@ def _print(answer: RankedAnswer) -> None:
     refused = (answer.calibration or {}).get(REFUSED)
     for message in (*(flag.message for flag in answer.response.flags), *([refused] if refused else [])):
         out.print(untrusted(f"     ! {message}", style="magenta"), soft_wrap=True)
-    headline = answer.response.headline  # the sentence above names the part that is in doubt, where one is
-    number = (headline.line if answer.doubt is None else f"confidence {headline.shown}") + _decided(answer)
+    headline = answer.response.headline
+    if answer.doubt is None and headline.sentence:  # a doubt names its part itself
+        out.print(untrusted(f"     {headline.sentence}"), soft_wrap=True)
+    number = f"confidence {headline.shown}{_decided(answer)}"
     out.print(untrusted(f"     {number} · {answer.where}", style="dim"), soft_wrap=True)
     print_scores(answer.response)
 
