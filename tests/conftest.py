@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -45,6 +46,22 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """When all test files are imported."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def _chromium() -> Iterator[Any]:
+    from tests.browsers import chromium
+
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def browser(_chromium: Any) -> Iterator[Any]:
+    """The one Chromium of all tests. What a test opened is closed after it, since open pages go on drawing."""
+    yield _chromium
+    for context in _chromium.contexts:
+        context.close()
 
 
 class _Warned(logging.Handler):

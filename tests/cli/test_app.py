@@ -124,7 +124,7 @@ def test_unexpected_errors_keep_their_traceback(semtoken: RunCommand, monkeypatc
 
 @pytest.mark.parametrize(
     "arguments",
-    [["ask", "who?", "--device", "cpu"], ["cluster", "make", "model"], ["bench", "compare"]],
+    [["cluster", "make", "model"], ["bench", "compare"]],  # others are in test_next_steps.py
     ids=" ".join,
 )
 def test_a_missing_extra_is_told_with_its_install_line(arguments: list[str], tmp_path: Path) -> None:

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 import tomllib
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from semtoken.cli import main
 from tests.replies.test_check import reply
 
 SAID = "Łódź ∎ \N{CJK UNIFIED IDEOGRAPH-6771} \N{GRINNING FACE}"
 
 
-def run(encoding: str, *words: object) -> subprocess.CompletedProcess[bytes]:
-    """A command whose standard streams have an encoding, as on Windows where they are pipes or files."""
-    environment = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
-    command = [sys.executable, "-m", "semtoken", *map(str, words)]
-    return subprocess.run(command, capture_output=True, check=False, env=environment)
+def run(encoding: str, *words: object) -> tuple[object, bytes, str]:
+    """A command whose standard streams have an encoding, as on Windows where they are pipes or files: its status and
+    what it printed.
+    """
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
+    err = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="backslashreplace", write_through=True)
+    given = patch.object(sys, "argv", ["semtoken", *map(str, words)])
+    with given, patch.dict(os.environ), redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code, out.buffer.getvalue(), err.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -33,23 +42,26 @@ def replies(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("encoding", ["cp1252", "cp437", "ascii"])
 def test_no_character_stops_a_command(encoding: str, replies: Path, tmp_path: Path) -> None:
-    ranked = run(encoding, "check", replies)
-    assert ranked.returncode == 0 and b"Traceback" not in ranked.stderr, ranked.stderr
-    assert "?" in ranked.stdout.decode(encoding)
-    missing = run(encoding, "check", tmp_path / f"{SAID[:4]}.json")
-    assert missing.returncode == 1 and missing.stderr.count(b"Error: ") == 1 and b"Traceback" not in missing.stderr
-    as_json, exact = (run(name, "check", replies, "--json") for name in (encoding, "utf-8"))
-    assert as_json.returncode == 0, as_json.stderr
-    read = [json.loads(line) for line in as_json.stdout.decode(encoding).splitlines()]
-    assert read == [json.loads(line) for line in exact.stdout.decode("utf-8").splitlines()]
+    status, ranked, told = run(encoding, "check", replies)
+    assert not status and "Traceback" not in told, told
+    assert "?" in ranked.decode(encoding)
+    status, _, told = run(encoding, "check", tmp_path / f"{SAID[:4]}.json")
+    assert status == 1 and told.count("Error: ") == 1 and "Traceback" not in told
+    (status, as_json, _), (_, exact, _) = (run(name, "check", replies, "--json") for name in (encoding, "utf-8"))
+    assert not status
+    read = [json.loads(line) for line in as_json.decode(encoding).splitlines()]
+    assert read == [json.loads(line) for line in exact.decode("utf-8").splitlines()]
     assert SAID in json.dumps(read, ensure_ascii=False)
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-8"])
-def test_settings_that_are_shown_are_a_file_of_the_same_settings(encoding: str, tmp_path: Path) -> None:
-    shown = run(encoding, "config", "--calibration.abstain-text", SAID).stdout
+def test_settings_that_are_shown_are_a_file_of_the_same_settings(encoding: str) -> None:
+    _, shown, _ = run(encoding, "config", "--calibration.abstain-text", SAID)
     assert tomllib.loads(shown.decode("utf-8"))["calibration"]["abstain_text"] == SAID
 
 
 def test_the_choice_of_an_error_handler_stays(replies: Path) -> None:
-    assert rb"\u0141" in run("cp1252:backslashreplace", "check", replies).stdout
+    environment = os.environ | {"PYTHONIOENCODING": "cp1252:backslashreplace", "PYTHONUTF8": "0"}
+    command = [sys.executable, "-m", "semtoken", "check", str(replies)]
+    done = subprocess.run(command, capture_output=True, check=True, env=environment)
+    assert rb"\u0141" in done.stdout

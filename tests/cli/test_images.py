@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Iterator
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ import pytest
 from PIL import Image
 
 from semtoken import ScoredModel
-from tests import browsers
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
 from tests.models.image_models import that_writes
 
@@ -37,16 +36,22 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-@pytest.fixture
-def scans(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with scans of 1,700 x 2,200 pixels, which differ, and notes beside them."""
-    folder = tmp_path / "scans"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("drawn")
     draw = np.random.default_rng(0)
     for name in ("a.png", "b.JPG"):
         noise = draw.integers(0, 255, (220, 170, 3), dtype=np.uint8)
         Image.fromarray(noise).resize((1700, 2200)).save(folder / name)
     (folder / "notes.txt").write_text("no image")
+    return folder
+
+
+@pytest.fixture
+def scans(drawn: Path, tmp_path: Path) -> Path:
+    """The folder of scans, for a test to change, beside the schema of their fields."""
+    folder = shutil.copytree(drawn, tmp_path / "scans")
     (tmp_path / "invoice.schema.json").write_text(json.dumps(SCHEMA))
     return folder
 
@@ -166,12 +171,6 @@ def test_a_folder_needs_a_schema_and_a_table(
     (tmp_path / "empty").mkdir()
     told = semtoken("score", "empty", "--schema", "invoice.schema.json", "-o", "fields.csv")
     assert_told(told, "empty holds no image")
-
-
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    with browsers.chromium() as found:
-        yield found
 
 
 def test_the_page_shows_the_scan_beside_a_field_and_asks_for_nothing(

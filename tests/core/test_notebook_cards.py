@@ -21,7 +21,7 @@ from semtoken.core.results import Alternative, Answers, Decision, Flag, ScoredAn
 from semtoken.core.results.headlines import RANKS
 from semtoken.support.text import MOST_ROWS, element
 from tests import worked
-from tests.browsers import chromium, needed
+from tests.browsers import needed
 
 NASTY = "</p><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x1b[31m\u202e"
 ALLOWED = {
@@ -205,16 +205,15 @@ def test_attributes_are_escaped() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("colours", ["background:#fff;color:#111", "background:#111;color:#ddd"])
-def test_cards_are_accessible_in_light_and_dark(tmp_path: Path, colours: str) -> None:
+def test_cards_are_accessible_in_light_and_dark(tmp_path: Path, browser: Any, colours: str) -> None:
     axe = needed("axe_playwright_python.sync_playwright")
     cards = "".join(make()._repr_html_() for make in SHOWN.values()).replace("<details>", "<details open>")
     page = (
         f"<!doctype html><html lang=en><title>cards</title><body style='{colours}'><main><h1>cards</h1>{cards}</main>"
     )
     (tmp_path / "cards.html").write_text(page, "utf-8")
-    with chromium() as browser:
-        opened = browser.new_page(viewport={"width": 390, "height": 800})
-        opened.goto((tmp_path / "cards.html").as_uri())
-        found = axe.Axe().run(opened)
-        assert opened.evaluate("document.documentElement.scrollWidth") <= 390
+    opened = browser.new_page(viewport={"width": 390, "height": 800})
+    opened.goto((tmp_path / "cards.html").as_uri())
+    found = axe.Axe().run(opened)
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 390
     assert found.violations_count == 0, found.generate_report()

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,13 +61,28 @@ def semtoken(folder: Path, command: str, url: str | None = None) -> tuple[int, s
     return done.exit_code, done.stdout, done.stderr
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def decided(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example's folder with calls, and with the answers to them of the server that knows."""
+    folder = tmp_path_factory.mktemp("gate")
     for name in ("semtoken.toml", "questions.yaml"):
-        (tmp_path / name).write_text((EXAMPLE / name).read_text("utf-8"), "utf-8")
-    calls(tmp_path / "fitting.jsonl", 600, 1)
-    calls(tmp_path / "labeled.jsonl", 400, 2)
-    return tmp_path
+        (folder / name).write_text((EXAMPLE / name).read_text("utf-8"), "utf-8")
+    calls(folder / "fitting.jsonl", 500, 1)
+    calls(folder / "labeled.jsonl", 300, 2)
+    keys: list[str | None] = []
+    with model(knows=True, keys=keys) as url:
+        for asked, answers in (("fitting", "answers"), ("labeled", "kept")):
+            code, _, said = semtoken(
+                folder, f"semtoken decide questions.yaml {asked}.jsonl -o {answers}.jsonl {TO_IT}", url
+            )
+            assert code == 0, said
+    assert set(keys) == {"Bearer secret"}
+    return folder
+
+
+@pytest.fixture
+def folder(decided: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(decided, tmp_path / "gate")
 
 
 def test_the_example_workflow_fails_when_the_model_is_exchanged(folder: Path) -> None:
@@ -75,8 +91,6 @@ def test_the_example_workflow_fails_when_the_model_is_exchanged(folder: Path) ->
     assert set(step["env"]) == {"OPENAI_BASE_URL", "OPENAI_API_KEY"}
     keys: list[str | None] = []
     with model(knows=True, keys=keys) as url:
-        code, _, said = semtoken(folder, f"semtoken decide questions.yaml fitting.jsonl -o answers.jsonl {TO_IT}", url)
-        assert code == 0, said
         code, shown, said = semtoken(folder, "semtoken calibrate answers.jsonl -o may-run --require --json")
         assert code == 0, shown + said
         code, shown, said = semtoken(folder, step["run"], url)
@@ -106,9 +120,6 @@ def test_what_is_required_and_missing_ends_with_1_and_writes_nothing(folder: Pat
 
 
 def test_limits_end_an_audit_with_1(folder: Path) -> None:
-    with model(knows=True, keys=[]) as url:
-        semtoken(folder, f"semtoken decide questions.yaml fitting.jsonl -o answers.jsonl {TO_IT}", url)
-        semtoken(folder, f"semtoken decide questions.yaml labeled.jsonl -o kept.jsonl {TO_IT}", url)
     semtoken(folder, "semtoken calibrate answers.jsonl -o may-run")
     assert semtoken(folder, "semtoken audit kept.jsonl --calibrator may-run")[0] == 0
     settings = (folder / "semtoken.toml").read_text("utf-8")

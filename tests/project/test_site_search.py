@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.browsers import chromium
-
 pytestmark = pytest.mark.slow
 FIRST = 5
 PATIENCE = 20  # looks at a list that is still empty, on a machine that is busy
@@ -100,9 +98,9 @@ def results(page: Any, address: str, words: str) -> list[str]:
     return [link.removeprefix(address).partition("?")[0] for link in page.evaluate(LINKS)][:FIRST]
 
 
-def test_the_search_finds_the_page(site: Path) -> None:
+def test_the_search_finds_the_page(site: Path, browser: Any) -> None:
     files = ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(site)))
-    with files, chromium() as browser:
+    with files:
         threading.Thread(target=files.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{files.server_port}/"
         page = browser.new_page()

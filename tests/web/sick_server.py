@@ -40,6 +40,23 @@ class Faults:
     models: tuple[str, ...] = ("almanac",)
 
 
+@cache
+def greedy_rows(almanac: Any, prompt: str, length: int) -> list[tuple[int, Any]]:
+    """Each token of the answer with its row of logits. All servers answer alike, and many are asked the same."""
+    import torch
+
+    ids = almanac.tokenizer(prompt).input_ids
+    found = []
+    with torch.inference_mode():
+        for _ in range(length):
+            row = almanac.model(torch.tensor([ids])).logits[0, -1].double()
+            found.append((int(row.argmax()), row))
+            ids.append(found[-1][0])
+            if b"\n" in almanac.scorer.vocabulary.pieces[ids[-1]]:
+                break
+    return found
+
+
 def sick_app(almanac: Any, faults: Faults) -> FastAPI:
     """The server. `almanac` is an STC; answers are greedy and end at a newline."""
     import torch
@@ -49,19 +66,6 @@ def sick_app(almanac: Any, faults: Faults) -> FastAPI:
     noise = iter(range(1, 10**6))
     asked: list[dict[str, Any]] = []
     beside: dict[str, Any] = {"model": "almanac"} | ({"prompt_logprobs": None} if faults.vllm else {})
-
-    @cache
-    def rows(prompt: str, length: int) -> list[tuple[int, Any]]:
-        ids = tokenizer(prompt).input_ids
-        found = []
-        with torch.inference_mode():
-            for _ in range(length):
-                row = almanac.model(torch.tensor([ids])).logits[0, -1].double()
-                found.append((int(row.argmax()), row))
-                ids.append(found[-1][0])
-                if b"\n" in pieces[ids[-1]]:
-                    break
-        return found
 
     def token(number: int, log_prob: float, body: dict[str, Any], *, chosen: bool) -> dict[str, Any]:
         spelled = pieces[number]
@@ -117,7 +121,8 @@ def sick_app(almanac: Any, faults: Faults) -> FastAPI:
         if reason := refusal(body):
             return JSONResponse({"error": {"message": reason, "type": "invalid_request_error"}}, 400)
         prompt = tokenizer.apply_chat_template(body["messages"], tokenize=False)
-        steps = rows(prompt.removeprefix("<s>"), body.get("max_tokens") or body.get("max_completion_tokens") or 16)
+        length = body.get("max_tokens") or body.get("max_completion_tokens") or 16
+        steps = greedy_rows(almanac, prompt.removeprefix("<s>"), length)
         wanted = body.get("logprobs") and not faults.silent
         items = [item(number, row, body) for number, row in steps] if wanted else None
         texts = [tokenizer.decode([number]) for number, _ in steps]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from semtoken.web.page.facts import calibrator_card, reliability_card
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
-from tests.browsers import chromium, needed
+from tests.browsers import needed
 from tests.web.conftest import proxy_of
 from tests.web.servers import running
 
@@ -35,17 +34,10 @@ HOSTILE = "</script><img src=x onerror=alert(1)><!--<script>"
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def answers() -> list[dict[str, Any]]:
+def answers(almanac: Any) -> list[dict[str, Any]]:
     """Answers of the embedded model, with the scores of their tokens."""
-    stc = st.ScoredModel.from_pretrained("almanac", device="cpu")
     questions = load_questions("dev")[:60]
-    scored = stc.generate([q.prompt() for q in questions], 16, stop_at_newline=True)
+    scored = almanac.generate([q.prompt() for q in questions], 16, stop_at_newline=True)
     return [one.to_dict() | {"prompt": q.question} for q, one in zip(questions, scored, strict=True)]
 
 
@@ -171,7 +163,7 @@ def test_labels_are_given_by_keys_and_saved(browser: Any, answers: list[dict[str
     assert {record["prompt"] for record in saved} == {row[1].split("\n")[0] for row in rows(page)[:2]}
 
 
-@pytest.mark.parametrize("width", [1280, 500])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 500])
 def test_200_of_300_answers_are_labeled_by_keyboard_and_none_is_lost_or_out_of_sight(
     browser: Any, answers: list[dict[str, Any]], tmp_path: Path, width: int
 ) -> None:
@@ -302,7 +294,7 @@ def assert_accessible(page: Any, view: str) -> None:
     assert tabs.evaluate("list => list.scrollWidth - list.clientWidth") == 0, view
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_every_view_is_accessible_and_fits_a_phone(
     browser: Any, everything: dict[str, Any], tmp_path: Path, scheme: str
 ) -> None:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.browsers import chromium
 from tests.web.test_review import start  # noqa: F401
 
 pytestmark = pytest.mark.slow
 PATIENCE = 60_000  # milliseconds, on a machine that is busy
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
 
 
 def reviewing(browser: Any, url: str, person: str, **options: Any) -> Any:
