@@ -98,13 +98,8 @@ def read_reply(
 
 def _read_export(value: RawReply, temperature: float | None, asked: RawReply) -> Reply:
     """Read the reply that a value is or holds; of several side by side the choices follow each other."""
-    parsed_replies = []
-    for found in replies_within(value) or [Found((), value, None)]:
-        reply = found.reply
-        if isinstance(reply, Mapping):
-            parsed_replies.append(_read_replies([reply], None, temperature, asked, found.shape, found.line))
-        else:
-            parsed_replies.append(_read_stream(reply if isinstance(reply, list) else [reply], None, temperature, asked))
+    found = replies_within(value) or [Found((), value, None)]
+    parsed_replies = [read_found(one, temperature, asked) for one in found]
     first = parsed_replies[0]
     if len(parsed_replies) == 1:
         return first
@@ -114,6 +109,14 @@ def _read_export(value: RawReply, temperature: float | None, asked: RawReply) ->
         )
     every = [choice for parsed_reply in parsed_replies for choice in parsed_reply.choices]
     return replace(first, choices=tuple(replace(choice, index=i) for i, choice in enumerate(every)))
+
+
+def read_found(found: Found, temperature: float | None = None, request: RawReply | None = None) -> Reply:
+    """Read a reply that was found in what it was saved in; arguments and errors as in `read_reply`."""
+    reply, asked = found.reply, {} if request is None else request
+    if isinstance(reply, Mapping):
+        return _read_replies([reply], None, temperature, asked, found.shape, found.line)
+    return _read_stream(reply if isinstance(reply, list) else [reply], None, temperature, asked)
 
 
 def _read_replies(

@@ -22,9 +22,10 @@ from semtoken.replies.checking.fields import field_records
 from semtoken.replies.checking.questions import JoinedQuestion, join_questions, read_questions
 from semtoken.replies.checking.replies import FoundReply, SavedReply, found_replies, passed_over
 from semtoken.replies.checking.saved_blocks import NO_TOKENS, answer_of_block, blocks_of_reply, doubts_of_block
-from semtoken.replies.score import score_reply
+from semtoken.replies.formats.within import Found
+from semtoken.replies.score import read_found, score_reply
 from semtoken.replies.segments import is_cut
-from semtoken.support.inputs import instance, listed, shown, text
+from semtoken.support.inputs import instance, listed, real, shown, text
 
 NOT_SAVED = "Which words are in doubt was not saved with the reply."
 
@@ -203,6 +204,8 @@ def rank_replies(
     """
     if calibrator is not None:
         instance(calibrator, CalibratorInUse, "calibrator")
+    if temperature is not None:
+        real(temperature, "temperature", low=0)
     if schema is not None and not isinstance(schema, Mapping):
         raise InvalidInputError(f"'schema' must be a JSON Schema as a dictionary, got {shown(schema)}.")
     settings = CheckSettings(
@@ -291,9 +294,7 @@ def _path(given: Any) -> Path:
 
 def _answers(reply: SavedReply, settings: CheckSettings) -> list[RankedAnswer | RefusedReply]:
     """The answer of each choice, or why it has none; `SemtokenError` if no choice has one."""
-    parsed_reply = reply.asked_in(
-        read_reply(reply.reply, settings.format, temperature=settings.temperature, request=reply.request)
-    )
+    parsed_reply = reply.asked_in(_parsed(reply, settings))
     outcomes: list[RankedAnswer | RefusedReply] = []
     failed: list[SemtokenError] = []
     for choice in parsed_reply.choices:
@@ -308,6 +309,12 @@ def _answers(reply: SavedReply, settings: CheckSettings) -> list[RankedAnswer | 
     if len(failed) == len(outcomes):
         raise failed[0]
     return outcomes
+
+
+def _parsed(reply: SavedReply, settings: CheckSettings) -> Reply:
+    if reply.shape is not None and settings.format is None:
+        return read_found(Found((), reply.reply, reply.shape), settings.temperature, reply.request)
+    return read_reply(reply.reply, settings.format, temperature=settings.temperature, request=reply.request)
 
 
 def _answer(reply: SavedReply, name: str, parsed_reply: Reply, settings: CheckSettings) -> RankedAnswer:

@@ -18,8 +18,9 @@ from typing import Any
 from semtoken.errors import InvalidInputError
 from semtoken.replies import Reply
 from semtoken.replies.checking.ids import IDS, identifiers, is_id_name, telling
+from semtoken.replies.formats.base import Shape
 from semtoken.replies.formats.registry import foreign, is_whole
-from semtoken.replies.formats.within import branches, replies_within
+from semtoken.replies.formats.within import Found, branches, replies_within
 from semtoken.replies.score import is_batch, is_stream_text
 from semtoken.support.files.elements import DECODER, Elements
 from semtoken.support.files.outputs import REPLY_SUFFIXES
@@ -65,6 +66,8 @@ class SavedReply:
     """What was sent, where it was saved beside the reply."""
     line: Any = None
     """All that was saved, in which each choice of the reply may have a question of its own."""
+    shape: type[Shape] | None = None
+    """The shape of the reply, where it is known by now."""
 
     def asked_in(self, parsed_reply: Reply) -> Reply:
         """What was read of the reply, with the question of each choice, which its line may say."""
@@ -90,6 +93,8 @@ class FoundReply:
     """The request that lies beside its file."""
     is_alone: bool = True
     """Whether its file holds nothing else."""
+    inside: Sequence[Found] | None = None
+    """The replies within `value`; None where they have not been looked for."""
     fault: str = ""
     """Why it cannot be read, if it cannot."""
 
@@ -268,7 +273,8 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
         return
     whole = _parsed(text)
     opening = text.lstrip().partition("\n")[0]
-    if isinstance(whole, Mapping) and (side_by_side := branches(whole)):
+    inside = _inside(whole) if isinstance(whole, Mapping) else None
+    if inside and (side_by_side := branches(whole, inside)):
         for number, (key, value) in enumerate(side_by_side, start=1):
             called = key if isinstance(key, str) else f"{name}-{number}"
             yield FoundReply(f"{where}[{number}]", called, value, is_alone=isinstance(key, str))
@@ -278,7 +284,7 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
         several = len(listed) > 1
         for number, value in enumerate(listed, start=1):
             place, called = (f"{where}[{number}]", f"{name}-{number}") if several else (where, name)
-            yield FoundReply(place, called, value, is_alone=not several)
+            yield FoundReply(place, called, value, is_alone=not several, inside=inside if value is whole else None)
         return
     lines = text.split("\n")  # `splitlines` would cut texts, such as at U+2028
     if any(line.lstrip().startswith("{") and isinstance(_parsed(line), Mapping) for line in lines):
@@ -373,18 +379,24 @@ def _behind_each_other(text: str) -> list[Any]:
     return values
 
 
+def _inside(value: Any) -> list[Found] | None:
+    """The replies within a value; None where it holds different ones, which is said once it is read."""
+    try:
+        return replies_within(value)
+    except InvalidInputError:
+        return None
+
+
 def _saved(found: FoundReply) -> SavedReply:
     """The reply in what was found, with its question, its request and what may identify it."""
     value = found.parsed()
     if not isinstance(value, Mapping):
         own_ids = _own_ids(value)
         return SavedReply(found.where, value, _called(found, {}, own_ids), name=found.name, own_ids=own_ids)
-    try:
-        replies = replies_within(value)
-    except InvalidInputError:  # which is said once it is read
-        replies = []
+    replies = found.inside if found.inside is not None else _inside(value) or ()
+    shape = None
     if len(replies) == 1:
-        reply, line = replies[0].reply, replies[0].line
+        reply, line, shape = replies[0].reply, replies[0].line, replies[0].shape
     else:
         reply, line = value if replies else _leading(value), value
     question = question_of(line)
@@ -396,7 +408,7 @@ def _saved(found: FoundReply) -> SavedReply:
     own_ids = _own_ids(reply)
     request = value["request"] if reply is not value and isinstance(value.get("request"), Mapping) else None
     called = _called(found, ids, own_ids)
-    return SavedReply(found.where, reply, called, question, found.name, ids, own_ids, request, line)
+    return SavedReply(found.where, reply, called, question, found.name, ids, own_ids, request, line, shape)
 
 
 def _called(found: FoundReply, ids: Mapping[str, str], own_ids: Mapping[str, str]) -> str:

@@ -67,12 +67,11 @@ def replies_within(value: Any) -> list[Found]:
     return _resolved(value, found, 0)
 
 
-def branches(value: Any) -> list[tuple[str | int, Any]]:
-    """The elements or members of a value that hold replies side by side, with their numbers or names; else none."""
-    try:
-        found = replies_within(value)
-    except InvalidInputError:
-        return []
+def branches(value: Any, found: Sequence[Found]) -> list[tuple[str | int, Any]]:
+    """The elements or members of a value that hold replies side by side, with their numbers or names; else none.
+
+    `found` are the replies within the value.
+    """
     shared = _shared(found, 0) if len(found) > 1 else None
     if shared is None:
         return []
