@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import gguf
@@ -28,8 +30,8 @@ TENSORS = {
 }
 
 
-def write_gguf(checkpoint: Path, target: Path) -> Path:
-    """The float32 weights and the byte-level BPE of a Llama checkpoint in one file."""
+def write_gguf(checkpoint: Path, target: Path, renamed: Mapping[str, str] = MappingProxyType({})) -> Path:
+    """The float32 weights and the byte-level BPE of a Llama checkpoint in one file; some tokens get another text."""
     config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
     heads = config["num_attention_heads"]
     writer = gguf.GGUFWriter(target, "llama")
@@ -43,7 +45,7 @@ def write_gguf(checkpoint: Path, target: Path) -> Path:
     writer.add_rope_freq_base(config.get("rope_theta", 10_000.0))
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
-    _add_tokenizer(writer, checkpoint, config)
+    _add_tokenizer(writer, checkpoint, config, renamed)
     model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
     for name, tensor in model.state_dict().items():
         writer.add_tensor(_renamed(name), _permuted(name, tensor.numpy(), config))
@@ -54,13 +56,13 @@ def write_gguf(checkpoint: Path, target: Path) -> Path:
     return target
 
 
-def _add_tokenizer(writer: Any, checkpoint: Path, config: dict[str, Any]) -> None:
+def _add_tokenizer(writer: Any, checkpoint: Path, config: dict[str, Any], renamed: Mapping[str, str]) -> None:
     saved = json.loads((checkpoint / "tokenizer.json").read_text(encoding="utf-8"))
     special = {token["id"] for token in saved["added_tokens"] if token["special"]}
     tokens = sorted(saved["model"]["vocab"], key=saved["model"]["vocab"].get)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(tokens)
+    writer.add_token_list([renamed.get(token, token) for token in tokens])
     writer.add_token_types([CONTROL if i in special else NORMAL for i in range(len(tokens))])
     writer.add_token_merges([" ".join(pair) for pair in saved["model"]["merges"]])
     writer.add_bos_token_id(config["bos_token_id"])

@@ -66,6 +66,28 @@ def test_tokens_of_a_hidden_reasoning_are_none_of_the_answer(usage: dict[str, An
         assert len(told) == 1 and told[0].startswith(f"The reply counts {counted} tokens and lists 5")
 
 
+def test_a_tool_call_that_lacks_tokens_has_no_number_and_the_answer_before_it_keeps_its_own() -> None:
+    """As in streams of llama-server, which list a token only if it adds to the arguments."""
+    called = [{"type": "function", "function": {"name": "show", "arguments": '{"a":1}'}}]
+    call = ['{"', "name", '":"', "show", '","', "arguments", '":', '{"', "a", '":', "1", "}}"]
+    words = ["Wait", ".", "<tool_call>", *call]
+
+    def problems(words: list[str], text: str, **usage: int) -> dict[str, bool]:
+        one = choice(words, text) | {"finish_reason": "tool_calls"}
+        one["message"]["tool_calls"] = called
+        segments = read_reply(reply(one, usage=usage)).choices[0].segments
+        return {segment.kind: "omit the name of the function" in (segment.problem or "") for segment in segments}
+
+    n = len(words)
+    for text, begin in (("Wait.", 0), ("", 2)):
+        kinds = {"answer", "tool_call"} if text else {"tool_call"}
+        for left_out in range(n - 4):
+            kept = words[begin:3] + words[3 + left_out :]
+            found = problems(kept, text, completion_tokens=n - begin)
+            assert found == {kind: kind == "tool_call" and left_out > 1 for kind in kinds}
+            assert not any(problems(kept, text).values())  # without a count nothing shows it
+
+
 def lacking(counted: int, reason: str = "stop", words: list[str] | None = None) -> str:
     """What is said of a reply that counts more than it lists: its notes and its problem."""
     [found] = read_reply(reply(choice(words, finish_reason=reason), usage={"completion_tokens": counted})).choices

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
 import pytest
 
 from semtoken import ScoredAnswer, ScoredModel, TokenClusters, score_reply
+from semtoken.errors import BackendError
 from semtoken.replies import ReplyStream
 from semtoken.support.almanac import almanac_path, load_questions
 from semtoken.web.doctor.examination import examine
@@ -19,21 +22,35 @@ from tests.web.conftest import proxy_of
 xllamacpp = pytest.importorskip("xllamacpp", reason="xllamacpp, which brings llama.cpp's server, has no wheel here")
 
 CLOSE = 1e-4  # a token
+RENAMED, CALL = "urderer", "<tool_call>\n"
+TEMPLATE = """\
+{% if tools %}{{ tools | tojson }}
+{% endif %}{% for message in messages %}{{ message.role }}: {{ message.content }}{% for call in message.tool_calls %}
+<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>{% endfor %}
+{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"""
+"""The form in which Qwen's models call tools, from which the server makes a grammar for the calls."""
 PROMPTS = [question.prompt() for question in load_questions("test")[:4]]
 
 
-@pytest.fixture(scope="module")
-def llama_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Its address. Keys and values in float32, as the twin keeps them."""
+def started(folder: Path, template: str = "", renamed: Mapping[str, str] = MappingProxyType({})) -> Any:
+    """A server, which ends with the object. Keys and values in float32, as the twin keeps them."""
     settings = xllamacpp.CommonParams()
-    settings.model.path = str(write_gguf(almanac_path(), tmp_path_factory.mktemp("gguf") / "almanac.gguf"))
+    settings.model.path = str(write_gguf(almanac_path(), folder / "almanac.gguf", renamed))
     settings.hostnames, settings.port, settings.verbosity = ["127.0.0.1"], 0, 0
-    settings.use_jinja = True
+    settings.use_jinja, settings.chat_template = True, template
     settings.n_ctx = settings.n_batch = 512
     settings.n_parallel = settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
     settings.cache_type_k = settings.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     settings.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
-    server = xllamacpp.Server(settings)
+    return xllamacpp.Server(settings)
+
+
+@pytest.fixture(scope="module")
+def llama_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Its address."""
+    server = started(tmp_path_factory.mktemp("gguf"))
     yield server.listening_address
 
 
@@ -104,6 +121,38 @@ def test_a_stream_with_tools_has_a_number_too(llama_server: str, almanac_cluster
             )
         figures = httpx.get(f"{url}/metrics").text
     assert 'refusals_total{endpoint="chat",given="n_probs"} 1.0' in figures
+
+
+def test_a_streamed_tool_call_has_no_number_since_its_name_has_none(tmp_path: Path, almanac: ScoredModel) -> None:
+    """The stream leaves out the tokens that add nothing to the call's arguments; the whole reply has them all."""
+    cities = {"type": "string", "enum": ["Lima", "Quito"]}
+    schema = {"type": "object", "properties": {"city": cities}, "required": ["city"]}
+    ids = {name: almanac.tokenizer.convert_tokens_to_ids(name) for name in (RENAMED, "Ċ", "Ġ")}
+    body = {
+        "messages": [{"role": "user", "content": "What is the capital of Peru?"}],
+        "tools": [{"type": "function", "function": {"name": "show", "parameters": schema}}],
+        "tool_choice": "required",
+        "max_tokens": 40,
+        "temperature": 0,
+        "n_probs": 20,
+        "logit_bias": [[ids[RENAMED], 100], [ids["Ċ"], -100], [ids["Ġ"], -100]],  # a call at once, without blanks
+    }
+
+    server = started(tmp_path, TEMPLATE, {RENAMED: CALL.replace("\n", "Ċ")})
+
+    def sent(**more: Any) -> httpx.Response:
+        return httpx.post(f"{server.listening_address}/v1/chat/completions", json=body | more, timeout=60)
+
+    (whole,) = score_reply(sent().json(), segment="tool_call")
+    assert whole.text.startswith(CALL + '{"name":"show","arguments":{"city":"')
+    stream = ReplyStream(request=body)
+    stream.feed(sent(stream=True).content)
+    reply = stream.finish()
+    (called,) = reply.choices[0].calls[:1]
+    assert called.name == "show" and json.loads(called.arguments)["city"] in cities["enum"]
+    assert "show" not in "".join(step.chosen.text or "" for step in reply.choices[0].segments[0].steps)
+    with pytest.raises(BackendError, match="omit the name of the function"):
+        score_reply(reply, segment="tool_call")
 
 
 def test_the_doctor_finds_what_it_gives(llama_server: str, almanac_clusters: TokenClusters) -> None:

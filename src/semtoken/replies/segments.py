@@ -180,8 +180,9 @@ def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoi
         steps += apart.steps
         if not (text or steps):
             continue
-        problem = apart.problem or raw.steps.problem or (division.problem if kind == "answer" else lacking.problem)
-        segments.append(Segment(kind, text, steps, problem or lacking.problem or _silence(kind, steps, raw, ask)))
+        problem = apart.problem or raw.steps.problem or (division.problem if kind == "answer" else None)
+        problem = problem or lacking.problem or _silence(kind, steps, raw, ask)
+        segments.append(Segment(kind, text, steps, problem or (lacking.of_calls if kind == "tool_call" else None)))
     if not segments:
         segments.append(Segment("answer", "", (), _silence("answer", (), raw, ask)))
     broken = raw.broken or broken_end(raw.finish_reason)
@@ -286,6 +287,14 @@ class Lacking(NamedTuple):
 
     problem: str | None = None
     note: str | None = None
+    of_calls: str | None = None
+    """A reason not to score the tool calls, as `problem` is for all parts."""
+
+
+UNSENT = (
+    "tokens of the tool calls are missing. Streams of llama-server omit the name of the function and the JSON around "
+    "the arguments: ask without `stream`."
+)
 
 
 def lacking_steps(raw: RawChoice, division: Division) -> Lacking:
@@ -298,11 +307,13 @@ def lacking_steps(raw: RawChoice, division: Division) -> Lacking:
             f"{merged} of {listed} items stand for a character of several tokens and tell the number of its last piece "
             f"alone; the model wrote {count}, so numbers are missing. llama-server merges them so."
         )
-    unlisted = raw.texts.get("tool_call") or (raw.texts.get("reasoning") and not division.steps.get("reasoning"))
+    unlisted = raw.texts.get("reasoning") and not division.steps.get("reasoning")
     short = 0 if raw.counted is None or unlisted or not raw.steps.steps else raw.counted - listed
     if short <= 0:
         return Lacking()
     said = f"The reply counts {raw.counted} tokens and lists {listed}"
+    if raw.texts.get("tool_call"):
+        return Lacking(of_calls=f"{said}: {UNSENT}") if short > 1 else Lacking()
     if short == 1 and not is_cut(raw.finish_reason):
         return Lacking(note=f"{said}: the terminator has no log-probability here and does not count.")
     if raw.texts.get("answer", "").isascii():
