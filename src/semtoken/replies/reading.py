@@ -31,7 +31,7 @@ SAID_AGAIN = (
 AFTER_THE_END = "More of the answer came after the server had said that it is complete: ask for one answer at a time."
 
 
-class Context(NamedTuple):
+class ReplyContext(NamedTuple):
     """What is known of a reply besides what it says itself."""
 
     request: RawReply = NOTHING
@@ -114,7 +114,7 @@ class ChoiceSum:
 class ReplyReading:
     """A reply in progress: its shape, what is known besides, and the sum of each choice so far."""
 
-    def __init__(self, shape: type[Shape], context: Context) -> None:
+    def __init__(self, shape: type[Shape], context: ReplyContext) -> None:
         self.shape = shape()
         """The shape, with what the reply tells of itself."""
         self.context = context

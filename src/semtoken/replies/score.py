@@ -23,7 +23,7 @@ from semtoken.replies.formats.base import Shape
 from semtoken.replies.formats.fields import RawReply, raise_error
 from semtoken.replies.formats.registry import format_named, shape_of_reply
 from semtoken.replies.formats.within import Found, opened, replies_within
-from semtoken.replies.reading import Context, ReplyReading
+from semtoken.replies.reading import ReplyContext, ReplyReading
 from semtoken.replies.segments import FORBIDDEN, Reply, ReplyChoice, Segment
 from semtoken.replies.stream import ReplyStream
 from semtoken.support.files.safe_files import LARGEST_REPLIES, read_file
@@ -132,7 +132,7 @@ def _read_replies(
         raise_error(reply)
     given = None if format is None else format_named(format)
     shape = given.shape if given is not None else known_shape or shape_of_reply(replies)
-    reading = ReplyReading(shape, Context(asked, temperature, None if given is None else given.engine, line))
+    reading = ReplyReading(shape, ReplyContext(asked, temperature, None if given is None else given.engine, line))
     reading.add_whole(replies)
     return reading.parsed_reply()
 

@@ -15,7 +15,7 @@ from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.replies.formats.base import NOTHING, Delta
 from semtoken.replies.formats.fields import RawReply, raise_error
 from semtoken.replies.formats.registry import format_named, shape_of_chunk
-from semtoken.replies.reading import Context, ReplyReading
+from semtoken.replies.reading import ReplyContext, ReplyReading
 from semtoken.replies.segments import Reply, ReplyChoice, ReplyEvent
 from semtoken.support.splice import parse_reply, plain
 from semtoken.support.sse import PINGS, Event, EventReader
@@ -47,7 +47,7 @@ class ReplyStream:
     ) -> None:
         asked = {} if request is None else as_object(request, "request")
         known = None if format is None else format_named(format)
-        self._context = Context(asked, temperature, None if known is None else known.engine)
+        self._context = ReplyContext(asked, temperature, None if known is None else known.engine)
         self._reading = None if known is None else ReplyReading(known.shape, self._context)
         """What has been read; None before the first chunk that tells its shape."""
         self._events = EventReader()
