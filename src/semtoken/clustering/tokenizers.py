@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -33,6 +34,9 @@ def read_tokens(tokenizer: Any) -> RawTokens:
     """Texts and pieces of every token, by decoding each one alone and behind an ordinary letter.
     `VocabularyError` if this is no tokenizer, it is empty, or it has no token for a single letter.
     """
+    clean_up = _cleans_up(tokenizer)
+    if not clean_up:
+        tokenizer = _backend(tokenizer)
     size, decode, token_string = _adapt(tokenizer)
     if size == 0:
         raise VocabularyError("The tokenizer has no tokens.")
@@ -41,7 +45,6 @@ def read_tokens(tokenizer: Any) -> RawTokens:
     if max(known, default=0) >= size:  # ids that no token has stand before the last one
         size = max(known) + 1
         holes = set(range(size)) - known
-    clean_up = _cleans_up(tokenizer)
     kwargs = {"clean_up_tokenization_spaces": False} if clean_up else {}
     texts = tuple("" if i in holes else decode([i]) for i in range(size))
     anchor = next((i for i, text in enumerate(texts) if len(text) == 1 and text.isascii() and text.isalpha()), None)
@@ -99,6 +102,17 @@ def _adapt(tokenizer: Any) -> tuple[int, Callable[..., str], Callable[[int], str
         return str(tokenizer.decode(ids, skip_special_tokens=True, **kwargs))
 
     return len(tokenizer), decode, _token_strings(tokenizer)
+
+
+def _backend(tokenizer: Any) -> Any:
+    """The `tokenizers.Tokenizer` of a transformers tokenizer that only passes ids on to it, which takes ten times as long;
+    any other tokenizer as it is.
+    """
+    passes_on = getattr(sys.modules.get("transformers"), "PreTrainedTokenizerFast", None)
+    if passes_on is None or not isinstance(tokenizer, passes_on):
+        return tokenizer
+    own = [name for name in ("decode", "_decode") if getattr(type(tokenizer), name) is not getattr(passes_on, name)]
+    return tokenizer if own else tokenizer.backend_tokenizer
 
 
 def _token_strings(tokenizer: Any) -> Callable[[int], str | bytes | None]:
