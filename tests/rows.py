@@ -11,19 +11,20 @@ import pytest
 
 
 def each(
-    names: str, rows: Iterable[Any], ids: Sequence[str] | Callable[[Any], str] | None = None
+    names: str | Sequence[str], rows: Iterable[Any], ids: Sequence[str] | Callable[[Any], Any] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate a test that is called with every row; at the end it fails with all rows that failed, each by its name.
 
     It is written as `pytest.mark.parametrize` is. A test of pytest's own for each row costs 6 ms, which is more than
     most rows need. Fixtures are shared by the rows, so this is for tests that change none of theirs.
     """
-    arguments = [name.strip() for name in names.split(",")]
+    arguments = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    title = ", ".join(arguments)
     table = [row if len(arguments) > 1 else (row,) for row in rows]
 
     def name(index: int) -> str:
         if callable(ids):
-            return ids(*table[index])
+            return "-".join(str(ids(value)) for value in table[index])
         return ids[index] if ids is not None else repr(table[index])[:200]
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
@@ -31,16 +32,16 @@ def each(
 
         @functools.wraps(test)
         def every_row(*args: Any, **fixtures: Any) -> None:
-            assert table, f"No rows of {names}"
+            assert table, f"No rows of {title}"
             failed: list[BaseException] = []
             for index, row in enumerate(table):
                 try:
                     test(*args, **fixtures, **dict(zip(arguments, row, strict=True)))
                 except (Exception, pytest.fail.Exception) as error:
-                    error.add_note(f"This is row {index} of {names}: {name(index)}")
+                    error.add_note(f"This is row {index} of {title}: {name(index)}")
                     failed.append(error)
             if failed:
-                raise BaseExceptionGroup(f"{len(failed)} of {len(table)} rows of {names} fail", failed)
+                raise BaseExceptionGroup(f"{len(failed)} of {len(table)} rows of {title} fail", failed)
 
         kept = [parameter for parameter in signature.parameters.values() if parameter.name not in arguments]
         every_row.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]

@@ -26,6 +26,7 @@ for module in ("httpx", "diskcache", "fastapi", "uvicorn"):
     pytest.importorskip(module)
 
 from tests.bench.unreliable import KEY, Unreliable, completion, running  # noqa: E402
+from tests.rows import each  # noqa: E402
 
 SYSTEM = """# Task
 Evaluate whether the proposed answer to the question is correct based on real-world factual knowledge. Reference answers are provided to assist in your evaluation.
@@ -243,7 +244,7 @@ def test_the_environment_may_name_the_address(monkeypatch: pytest.MonkeyPatch, t
     assert Endpoint().folder == tmp_path / "user" / "verdicts"
 
 
-@pytest.mark.parametrize(
+@each(
     ("reply", "value"),
     [
         *((reply, 1.0) for reply in ("True", " true\n", "`True'", '"TRUE".', "'True',")),

@@ -15,6 +15,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS, score
 from tests import tiny
 from tests.bench import statistics_models as models
+from tests.rows import each
 
 DECODING = AnswerSettings(max_new_tokens=6, batch_size=3, n_samples=3)
 
@@ -73,7 +74,7 @@ def test_a_second_run_records_the_same(helpers: dict[str, Any]) -> None:
         assert one.sample_texts == two.sample_texts
 
 
-@pytest.mark.parametrize("name", list(METHODS))
+@each("name", list(METHODS))
 def test_a_method_alone_gets_what_it_needs_and_only_that(name: str, helpers: dict[str, Any]) -> None:
     timings = Timings()
     method = METHODS[name]

@@ -18,6 +18,7 @@ from semtoken.cli.bench_run import resolve
 from tests.bench.runs import tiny_settings
 from tests.cli.run import Result
 from tests.cli.run import invoke as launched
+from tests.rows import each
 
 
 def invoke(*arguments: object) -> Result:
@@ -66,7 +67,7 @@ def test_flags_alone(settings: Path) -> None:
     assert {path.name for path in Path("x").iterdir()} >= {"plan.json", "manifest.json", "run.log", "stages"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "words"),
     [
         (["-m", "almanac", "-d", "almanac"], "Name the run's folder with --out"),

@@ -20,6 +20,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS
 from semtoken.support.almanac import almanac_clusters_path, almanac_path
 from semtoken.support.checkpoints import CATALOGUE
+from tests.rows import each
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "bench"
 BASIC: dict[str, Any] = {"models": ["almanac"], "datasets": ["almanac"]}
@@ -71,7 +72,7 @@ def test_yaml_and_toml_say_the_same(tmp_path: Path) -> None:
     assert one.primary_judge == "rouge" and one.sensitivity.n_clusters == (100, 200)
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "words"),
     [
         ({"model": ["x"]}, "model: there is no such setting"),
@@ -176,7 +177,7 @@ CASES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "touched"), CASES, ids=[str(changes) for changes, _ in CASES])
+@each(("changes", "touched"), CASES, ids=[str(changes) for changes, _ in CASES])
 def test_a_setting_changes_what_depends_on_it_and_nothing_else(
     changes: dict[str, Any], touched: tuple[str, ...]
 ) -> None:

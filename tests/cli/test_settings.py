@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,42 +44,51 @@ def test_the_command_line_goes_before_variables_and_these_before_the_file(
     assert "limits.read_seconds" not in found.sources
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_each_key_can_be_set_in_each_of_the_three_places(
-    in_folder: Path, monkeypatch: pytest.MonkeyPatch, key: str
-) -> None:
-    section, _, name = key.partition(".")
+WORDS = {
+    "model.backend": "vllm",
+    "model.dtype": "float32",
+    "scoring.equality": "exact",
+    "executor.kind": "ray",
+    "endpoint.distribution": "raw",
+    "endpoint.token_ids": "yes",
+    "decisions.route": "chat",
+    "guarantee.kind": "miss_rate",
+}
+"""A value of each key that takes certain words alone."""
+FILES = ("calibration.decisions", "journal.spool", "journal.url", "decisions.questions", "decisions.labeled")
+
+
+def other_value(key: str) -> Any:
+    """Another value than the default."""
     default = key_of(Settings(), key)
-    kinds = {
-        bool: ("true" if default is False else "false", default is False),
-        int: ("7", 7),
-        float: ("0.5", 0.5),
-        tuple: ('["a b"]', ("a b",)),
-        type(None): ("0.5", 0.5),
-    }
-    words = {
-        "model.backend": "vllm",
-        "model.dtype": "float32",
-        "scoring.equality": "exact",
-        "executor.kind": "ray",
-        "endpoint.distribution": "raw",
-        "endpoint.token_ids": "yes",
-        "decisions.route": "chat",
-        "guarantee.kind": "miss_rate",
-    }
-    written, value = kinds.get(type(default), (f'"{words.get(key, "x")}"', words.get(key, "x")))
+    if isinstance(default, bool):
+        return not default
+    numbers = {int: 7, float: 0.5, type(None): 0.5}
+    return ("a b",) if isinstance(default, tuple) else numbers.get(type(default)) or WORDS.get(key, "x")
+
+
+def test_each_key_can_be_set_in_each_of_the_three_places(in_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {key: other_value(key) for key in KEYS}
+
+    def found(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        settings = read_settings(*args, **kwargs).settings
+        return {key: key_of(settings, key) for key in KEYS}
+
     file = in_folder / "named.toml"
-    file.write_text(f"[{section}]\n{name} = {written}\n")
-    given = "a b" if isinstance(value, tuple) else written.strip('"')
-    of_file = key_of(read_settings(file).settings, key)
-    if key in ("calibration.decisions", "journal.spool", "journal.url", "decisions.questions", "decisions.labeled"):
-        assert of_file == str(in_folder / "x")
-    else:
-        assert of_file == value
-    assert key_of(read_settings(typed=[f"--{key}={given}"]).settings, key) == value
-    if not isinstance(value, tuple):  # the blanks of a variable part a list
-        monkeypatch.setenv(variable_of(key), given)
-        assert key_of(read_settings().settings, key) == value
+    sections: dict[str, str] = {}
+    for key, value in values.items():
+        section, _, name = key.partition(".")
+        sections[section] = sections.get(section, f"[{section}]\n") + f"{name} = {json.dumps(value)}\n"
+    file.write_text("\n".join(sections.values()))
+    assert found(file) == values | {key: str(in_folder / "x") for key in FILES}
+
+    given = {key: "a b" if value == ("a b",) else json.dumps(value).strip('"') for key, value in values.items()}
+    assert found(typed=[f"--{key}={word}" for key, word in given.items()]) == values
+    single = [key for key in KEYS if values[key] != ("a b",)]  # the blanks of a variable part a list
+    for key in single:
+        monkeypatch.setenv(variable_of(key), given[key])
+    of_variables = found()
+    assert {key: of_variables[key] for key in single} == {key: values[key] for key in single}
 
 
 MISTAKES = {

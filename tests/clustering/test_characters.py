@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import codecs
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.clustering.tokenizers import character_ranges
+from tests.rows import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("pieces", "expected"),
     [
         ([b"caf", b"\xc3", b"\xa9"], [(0, 3), (3, 4), (3, 4)]),

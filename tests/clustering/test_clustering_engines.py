@@ -24,6 +24,7 @@ from tests.clustering.clustering_reference import (
     reference_tree,
     tables,
 )
+from tests.rows import each
 
 
 def sparse(table, metric, needed, room, tiles=CpuTiles, **options):
@@ -56,8 +57,8 @@ def test_little_room_takes_more_passes_to_the_same_merges(kind, metric):
     assert numbers[0] == 1 < numbers[1] <= numbers[2]
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("seed", range(4))
+@each("metric", METRICS)
+@each("seed", range(4))
 def test_whatever_float32_leaves_open_is_decided_as_in_float64(metric, seed):
     """Few distances, each of them many times and never quite the same: nearly every decision is in doubt."""
     rng = np.random.default_rng(seed)

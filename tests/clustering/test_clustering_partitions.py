@@ -17,11 +17,12 @@ from tests.clustering.clustering_reference import (
     reference_tree,
     tables,
 )
+from tests.rows import each
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("linkage", LINKAGES)
-@pytest.mark.parametrize("kind", KINDS)
+@each("metric", METRICS)
+@each("linkage", LINKAGES)
+@each("kind", KINDS)
 def test_same_partition_and_heights_as_scipy(kind, linkage, metric):
     table = tables(kind, 0)
     tree = reference_tree(table, linkage, metric)

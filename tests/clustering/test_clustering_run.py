@@ -17,6 +17,7 @@ from semtoken.clustering.partition import TableParts, cluster_table, cluster_tok
 from semtoken.clustering.progress import run_all
 from semtoken.errors import InvalidInputError
 from tests.clustering.clustering_reference import METRICS, assert_same_partition, tables
+from tests.rows import each
 
 LINKAGES = ("complete", "average", "single")
 
@@ -69,8 +70,8 @@ def test_empty_list_of_numbers():
         cluster_tokens(tables("random", 0, n=30), [])
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, "bfloat16"])
+@each("value", [np.nan, np.inf, -np.inf])
+@each("dtype", [np.float32, np.float16, "bfloat16"])
 def test_rows_that_are_not_finite_are_named(value, dtype):
     table = np.ones((20, 3), np.float32)
     table[[4, 11], 1] = value

@@ -20,6 +20,7 @@ from semtoken.core.parts.json_values import find_json
 from semtoken.core.parts.lexing import tokens
 from semtoken.errors import BudgetExceededError, InvalidInputError
 from tests.core.answers import answer_of
+from tests.rows import each
 
 PATIENCE = 600.0  # the machine may be busy
 CALL = '{"name": "f", "arguments": {"a": 1}}'
@@ -38,7 +39,7 @@ def fields_of(text: str, budget: Budget) -> Iterable[Any]:
     return find_fields(text, find_json(text, budget), keys=True, containers=True, budget=budget)
 
 
-@pytest.mark.parametrize(
+@each(
     ("find", "text"),
     [
         (fields_of, lambda n: "[" * n),
@@ -96,9 +97,7 @@ def test_values_that_a_server_respelled_are_not_looked_for_without_end() -> None
         list(find_given_calls(text, calls, Budget(text, max_seconds=PATIENCE)))
 
 
-@pytest.mark.parametrize(
-    "by", ["word", "phrase", "sentence", "number", "reference", "field", "identifier", "tool_call"]
-)
+@each("by", ["word", "phrase", "sentence", "number", "reference", "field", "identifier", "tool_call"])
 def test_limits_hold_for_every_kind(by: Any) -> None:
     answer = answer_of([b'[{"name": "f1", "arguments": {"a": 1}}]. See /a/b'], [-0.1])
     assert parts_of(answer, by)

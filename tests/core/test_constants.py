@@ -16,6 +16,7 @@ from semtoken.core.flags import _rivals
 from semtoken.core.results import Running
 from semtoken.errors import SemtokenError
 from tests.core.test_scoring import small_kind
+from tests.rows import each
 
 
 def scored(zeros: int, others: int, empty_lists: bool) -> Any:
@@ -105,8 +106,8 @@ def test_a_running_answer_exceeds_a_limit_by_more_than_rounding(beyond: float, e
     assert Running(0.5, (0.5, 0.5), 1, 1, (-3.0, -0.7 - beyond)).exceeds(0.7) == exceeds
 
 
-@pytest.mark.parametrize("by", ["rows", "lists"])
-@pytest.mark.parametrize(("others", "told"), [(7, 7), (8, 8), (9, 8), (12, 8)])
+@each("by", ["rows", "lists"])
+@each(("others", "told"), [(7, 7), (8, 8), (9, 8), (12, 8)])
 def test_eight_other_tokens_of_a_step_are_told_at_most(by: str, others: int, told: int) -> None:
     clusters = small_kind("byte-level").clusters
     ids = [i for i, piece in enumerate(clusters.vocabulary.pieces) if piece.isalpha() and len(piece) > 1][: others + 1]

@@ -16,6 +16,7 @@ from semtoken.core.engine_tokens.checked_list import check_number
 from semtoken.decisions.spellings import masses_from_top_tokens
 from semtoken.errors import InvalidLogits, VocabularyMismatch
 from tests.core.test_scoring import small_kind
+from tests.rows import each
 
 KIND = small_kind("byte-level")
 PIECES = KIND.clusters.vocabulary.pieces
@@ -38,11 +39,9 @@ def test_a_log_probability_is_above_zero_by_rounding_alone(number: float, refuse
         check_number(TopToken(number, 1), 0)
 
 
-@pytest.mark.parametrize("by", ["vocabulary", "names"])
-@pytest.mark.parametrize("repeated", [False, True])
-@pytest.mark.parametrize(
-    ("total", "flagged"), [(0.999, False), (1.0009, False), (1.0011, True), (1.049, True), (1.051, None)]
-)
+@each("by", ["vocabulary", "names"])
+@each("repeated", [False, True])
+@each(("total", "flagged"), [(0.999, False), (1.0009, False), (1.0011, True), (1.049, True), (1.051, None)])
 def test_a_list_may_add_up_to_little_more_than_one(total: float, flagged: bool | None, repeated: bool, by: str) -> None:
     one = step(0.6, total - 0.6, repeated=repeated)
     if flagged is None:
@@ -79,8 +78,8 @@ def test_other_tokens_keep_their_ids_whether_named_or_not(
     assert (token.id, [(one.id, one.probability) for one in token.alternatives]) == (5, [(7, pytest.approx(0.3))])
 
 
-@pytest.mark.parametrize("by", ["vocabulary", "names"])
-@pytest.mark.parametrize("number", [-100.0, -999.0, -1000.0, -9999.0])
+@each("by", ["vocabulary", "names"])
+@each("number", [-100.0, -999.0, -1000.0, -9999.0])
 def test_a_stand_in_for_the_number_of_the_chosen_token_leaves_open_what_the_list_does(number: float, by: str) -> None:
     """The others have .6, so that the chosen one may have .4; as the number of another one it says nothing at all."""
     own, other, last = (TopToken(0.0, i, None, PIECES[i]) for i in PLAIN[:3])

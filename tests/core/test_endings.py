@@ -12,12 +12,13 @@ from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core import AnswerBatch, ScoringRules, normalized_rows, scorer_for
 from semtoken.core.endings import Endings
 from semtoken.core.results import ValueEnds
+from tests.rows import each
 
 PIECES = (b"7", b"x", b'"', b"]", b"\n", b",", b"true", b'"]')
 NUMBER, STRING, ARRAY = 1, 2, 4
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "token", "ends"),
     [
         (b"7", b"7", 0),  # the number goes on
@@ -43,7 +44,7 @@ def test_what_may_end_at_a_token(before: bytes | None, token: bytes, ends: int) 
     assert endings.what_may_end(np.array([place]), np.array([PIECES.index(token)])).tolist() == [ends]
 
 
-@pytest.mark.parametrize("asked", range(8))
+@each("asked", range(8))
 def test_only_the_ends_that_are_asked_for_are_given(asked: int) -> None:
     """A digit has .2, a quotation mark .1, a bracket .2, a comma .1; .4 is not listed."""
     texts = tuple(piece.decode() for piece in PIECES)

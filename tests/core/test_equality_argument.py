@@ -15,6 +15,7 @@ from semtoken.core.api import LogitsStream, LogprobsStream
 from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import load_questions
 from tests import worked
+from tests.rows import each
 
 IDS = worked.ids(*worked.ANSWER)
 ROWS = worked.logits(*worked.STEPS)
@@ -50,8 +51,8 @@ DOORS: dict[str, Callable[..., st.ScoredAnswer]] = {
 }
 
 
-@pytest.mark.parametrize("preset", ["default", "paper"])
-@pytest.mark.parametrize("door", DOORS)
+@each("preset", ["default", "paper"])
+@each("door", DOORS)
 def test_exact_is_the_probability_of_the_very_tokens(door: str, preset: Any) -> None:
     exact = DOORS[door](preset=preset, equality="exact")
     assert math.exp(exact.log_confidence) == pytest.approx(SEQUENCE)

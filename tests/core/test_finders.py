@@ -9,6 +9,7 @@ from semtoken.core.parts.code import _of_code
 from semtoken.core.parts.prose import LONGEST_PIECE, _pieces, find_phrases
 from semtoken.errors import InvalidInputError
 from tests.core.answers import answer_of
+from tests.rows import each
 
 
 def found(text: str, by: str, **options: object) -> list[tuple[str, str]]:
@@ -81,7 +82,7 @@ def test_sentences_do_not_end_at_abbreviations() -> None:
     assert texts("Das ist z. B. gut. Ja.", "sentence", language="de") == ["Das ist z. B. gut.", "Ja."]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("in 1945.", [("1945", "number")]),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from semtoken.core.flags import borrowed_flags, text_flags
+from tests.rows import each
 
 
 def answer(confidence: float, cluster: float = 0.0, words: float = 0.0, tokens: tuple[Any, ...] = ()) -> Any:
@@ -15,8 +16,8 @@ def answer(confidence: float, cluster: float = 0.0, words: float = 0.0, tokens: 
     return SimpleNamespace(uncertainty=1 - confidence, borrowed=borrowed, tokens=tokens)
 
 
-@pytest.mark.parametrize("source", ["cluster", "function_words"])
-@pytest.mark.parametrize(
+@each("source", ["cluster", "function_words"])
+@each(
     ("confidence", "mass", "flagged"),
     [(0.5, 0.25, True), (0.5, 0.249, False), (0.101, 0.09, True), (0.099, 0.09, False), (1.0, 0.5, True)],
 )

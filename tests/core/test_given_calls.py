@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from semtoken.core.parts import call_confidences, parts_of
 from semtoken.core.parts.fields import ToolCall, find_given_calls
 from semtoken.core.parts.part import FoundPart
 from tests.core.answers import answer_of
+from tests.rows import each
 
 
 def places(text: str, *calls: tuple[str, str]) -> list[tuple[str | None, int, int, list[str]]]:
@@ -41,8 +41,8 @@ def test_equal_values_are_found_one_after_the_other(pieces: list[str]) -> None:
     assert all((start, end) == (0, 0) for _, start, end, flags in found if flags == ["unaligned"])
 
 
-@pytest.mark.parametrize("ascii_only", [True, False])
-@pytest.mark.parametrize("value", ["Zürich", 'a "b" é', "line\nö", "plain", ""])
+@each("ascii_only", [True, False])
+@each("value", ["Zürich", 'a "b" é', "line\nö", "plain", ""])
 def test_a_string_is_found_with_whichever_escapes_the_model_wrote(value: str, ascii_only: bool) -> None:
     spelled = json.dumps(value, ensure_ascii=ascii_only)
     given_by_server = '{"city":"' + "".join(f"\\u{ord(letter):04x}" for letter in value) + '"}'

@@ -19,6 +19,7 @@ from semtoken.errors import InvalidLogits
 from semtoken.support.arrays import as_rows
 from tests import tiny
 from tests.core.test_scoring import RULES, SOME_RULES, check_against_twin, draw_answer, random_logits, small_kind
+from tests.rows import each
 
 numba = pytest.importorskip("numba")
 
@@ -34,8 +35,8 @@ def exact_normalizers(logits: npt.NDArray[np.float32], size: int) -> npt.NDArray
     return np.asarray(np.logaddexp.reduce(logits[:, :size].astype(np.float64), axis=1))
 
 
-@pytest.mark.parametrize("size", [1, 15, 1023, 1024, 1025, 5000])
-@pytest.mark.parametrize("scale", [0.01, 5.0, 5000.0])
+@each("size", [1, 15, 1023, 1024, 1025, 5000])
+@each("scale", [0.01, 5.0, 5000.0])
 def test_normalizers_are_those_of_float64(size: int, scale: float) -> None:
     random = np.random.default_rng(size)
     logits = (random.standard_normal((6, size + 3)) * scale).astype(np.float32)
@@ -53,9 +54,9 @@ def test_bfloat16_is_read_as_the_float32_that_it_stands_for() -> None:
     np.testing.assert_array_equal(found.log_normalizers, wide.log_normalizers)
 
 
-@pytest.mark.parametrize("size", [1, 15, 1024, 1025, 5000])
-@pytest.mark.parametrize("scale", [0.01, 5.0, 5000.0])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@each("size", [1, 15, 1024, 1025, 5000])
+@each("scale", [0.01, 5.0, 5000.0])
+@each("dtype", [torch.float32, torch.bfloat16])
 def test_entropies_are_those_of_float64(size: int, scale: float, dtype: torch.dtype) -> None:
     random = torch.Generator().manual_seed(size)
     logits = (torch.randn(6, size + 3, generator=random) * scale).to(dtype)
@@ -74,8 +75,8 @@ def test_a_row_without_a_distribution_has_no_entropy() -> None:
         assert not np.isfinite(rows.entropies_of(normalized_rows(logits, 2000, [row]), 2000)).any()
 
 
-@pytest.mark.parametrize("bits", [0x7F800000, 0x7FC00000, 0xFFC00000, 0xFF800001, 0x7F800001])
-@pytest.mark.parametrize("place", [0, 700, 1999])
+@each("bits", [0x7F800000, 0x7FC00000, 0xFFC00000, 0xFF800001, 0x7F800001])
+@each("place", [0, 700, 1999])
 def test_infinities_and_every_nan_are_seen(bits: int, place: int) -> None:
     logits = np.random.default_rng(0).standard_normal((3, 2000)).astype(np.float32)
     logits.view(np.uint32)[1, place] = bits
@@ -93,8 +94,8 @@ def test_the_most_probable_tokens_stand_in_order() -> None:
         assert [i for i in ids.tolist() if i >= 0] == expected[:9]
 
 
-@pytest.mark.parametrize("level", [-30.0, 0.0, 30.0])
-@pytest.mark.parametrize("places", [(5, 4999), (1023, 1024), (4000, 2500), (3071, 3072)])
+@each("level", [-30.0, 0.0, 30.0])
+@each("places", [(5, 4999), (1023, 1024), (4000, 2500), (3071, 3072)])
 def test_the_most_probable_tokens_are_found_in_every_part_of_a_row(places: tuple[int, int], level: float) -> None:
     """A row is read in parts of 1,024 numbers, and only those that may hold a probable token are looked at again."""
     logits = np.random.default_rng(6).standard_normal((1, 5000)).astype(np.float32) + np.float32(level)
@@ -150,8 +151,8 @@ def test_what_tells_is_what_the_text_surely_begins_with(name: str) -> None:
         assert found.tolist() == (index.beginnings(heads[0]) if decided else index.candidates(heads)).tolist()
 
 
-@pytest.mark.parametrize("name", ["byte-level", "wordpiece"])
-@pytest.mark.parametrize("switches", RULES[::7])
+@each("name", ["byte-level", "wordpiece"])
+@each("switches", RULES[::7])
 def test_answers_of_a_batch_score_as_each_alone(name: str, switches: dict[str, object]) -> None:
     """Answers begin, end and rest at different steps, change their rows, and are looked at on the way."""
     kind, random = small_kind(name), np.random.default_rng(5)

@@ -14,6 +14,7 @@ from semtoken.core import LogprobsStream, ScoringRules
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError, InvalidInputError
 from tests import worked
+from tests.rows import each
 
 MEANING = ScoringRules(equality="meaning", function_words="off")
 WHOLE_WORDS = ScoringRules(equality="meaning", function_words="whole-word")
@@ -35,8 +36,8 @@ def bounds(scored: ScoredAnswer, place: int = 0) -> tuple[float, float]:
     return pair
 
 
-@pytest.mark.parametrize("n", [1, MANY])
-@pytest.mark.parametrize(
+@each("n", [1, MANY])
+@each(
     ("step", "rules", "expected"),
     [
         # All but the chosen token and its cluster is listed, and adds up to more than everything.

@@ -13,6 +13,7 @@ from semtoken import ScoredAnswer, Vocabulary, score_logprobs
 from semtoken.core import LogprobsStream, ScoringRules
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.errors import InvalidInputError, VocabularyMismatch
+from tests.rows import each
 
 EXACT = ScoringRules(equality="exact")
 
@@ -177,9 +178,9 @@ def test_a_text_without_a_number_may_be_another_token_than_the_same_text_in_the_
     assert agreeing(score_logprobs([one])) == pytest.approx((0.0, 0.7), abs=1e-4)
 
 
-@pytest.mark.parametrize("vocabulary", [CITIES, None])
-@pytest.mark.parametrize("spelled", [None, b"Oslo"])
-@pytest.mark.parametrize("preset", [ScoringRules(), EXACT])
+@each("vocabulary", [CITIES, None])
+@each("spelled", [None, b"Oslo"])
+@each("preset", [ScoringRules(), EXACT])
 def test_the_text_of_the_chosen_token_with_another_number(
     preset: ScoringRules, spelled: bytes | None, vocabulary: Vocabulary | None
 ) -> None:
@@ -290,7 +291,7 @@ def test_another_token_that_is_listed_twice_counts_once(vocabulary: Vocabulary |
         assert agreeing(score_logprobs([one], vocabulary)) == pytest.approx((0.6, 0.8), abs=1e-4)
 
 
-@pytest.mark.parametrize(
+@each(
     "listed",
     [
         (token(0.6, "\n", b"\n", id=5), token(0.6, "\n", b"\n"), token(0.3, "a", b"a", id=6)),
@@ -301,7 +302,7 @@ def test_another_token_that_is_listed_twice_counts_once(vocabulary: Vocabulary |
         (in_bytes(0.6, "Oslo"), token(0.6, "Oslo", b"Oslo", id=0), token(0.3, "Rome", id=1)),
     ],
 )
-@pytest.mark.parametrize("vocabulary", [words("Oslo", "Rome", " Oslo", "", "", "\n", "a"), None])
+@each("vocabulary", [words("Oslo", "Rome", " Oslo", "", "", "\n", "a"), None])
 def test_a_list_may_name_the_chosen_token_in_another_way(
     listed: tuple[TopToken, ...], vocabulary: Vocabulary | None
 ) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from semtoken.core.parts import parts_of
 from semtoken.core.parts.json_values import find_json, is_json
 from tests.core.answers import answer_of
+from tests.rows import each
 
 WRITTEN = [
     "6,826.94",
@@ -32,8 +33,8 @@ WRITTEN = [
 KEYS = st.sampled_from(["total", "a b", "x/y", "é"])
 
 
-@pytest.mark.parametrize("written", WRITTEN)
-@pytest.mark.parametrize("form", ['{{"a": 1, "v": {}, "z": "Lima"}}', '{{\n  "a": 1,\n  "v": {},\n  "z": "Lima"\n}}\n'])
+@each("written", WRITTEN)
+@each("form", ['{{"a": 1, "v": {}, "z": "Lima"}}', '{{\n  "a": 1,\n  "v": {},\n  "z": "Lima"\n}}\n'])
 def test_a_field_is_shown_whole_and_the_rest_is_found(written: str, form: str) -> None:
     text = form.format(written)
     pieces = re.findall(rb".{1,3}", text.encode(), re.DOTALL)

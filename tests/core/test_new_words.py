@@ -13,6 +13,7 @@ from semtoken.core.parts.newness import new_phrases, new_words
 from semtoken.core.parts.prose import LONG
 from semtoken.support.text import number
 from tests import tiny
+from tests.rows import each
 
 QUESTION = "What is the capital of Peru?"
 
@@ -43,7 +44,7 @@ def test_it_is_the_geometric_mean_of_the_new_words() -> None:
     assert answer("Peru is the capital").new_word_confidence(QUESTION) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "text", "new"),
     [
         ("挪威的首都是哪里？", "挪威的首都是奥斯陆。", ["奥斯陆"]),
@@ -78,7 +79,7 @@ def test_what_leads_depends_on_the_answer() -> None:
 VINSON = "The Vinson Massif is the highest mountain of which continent?"
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "text", "new"),
     [
         (VINSON, "The Vinson Massif is the highest mountain of a continent.", []),

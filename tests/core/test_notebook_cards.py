@@ -22,6 +22,7 @@ from semtoken.core.results.headlines import RANKS
 from semtoken.support.text import MOST_ROWS, element
 from tests import worked
 from tests.browsers import needed
+from tests.rows import each
 
 NASTY = "</p><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x1b[31m\u202e"
 ALLOWED = {
@@ -125,7 +126,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@each("name", SHOWN)
 def test_a_card_is_whole_and_harmless(name: str) -> None:
     card = SHOWN[name]()._repr_html_()
     seen = Seen(card)  # asserts
@@ -133,7 +134,7 @@ def test_a_card_is_whole_and_harmless(name: str) -> None:
     assert "http" not in card and "\x1b" not in card and "\u202e" not in card
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@each("name", SHOWN)
 def test_a_repr_is_one_short_line(name: str) -> None:
     shown = SHOWN[name]()
     for one in shown if isinstance(shown, list) else [shown]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.engine_tokens.placing import SpelledText, find_text, find_texts, pieces_of, place_of_answer
+from tests.rows import each
 
 
 def is_blank(piece: SpelledText) -> bool:
@@ -115,7 +116,7 @@ def test_the_last_answer_behind_a_closing_mark_is_taken() -> None:
         assert (found.start, found.end, found.problem) == (4, 5, None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("texts", "answer", "place"),
     [
         (["a", 2, "b"], "axyb", (0, 3)),

@@ -10,6 +10,7 @@ from semtoken.core import score_logprobs
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.errors import InvalidInputError, InvalidLogits, SemtokenError
 from tests.core.test_scoring import small_kind
+from tests.rows import each
 
 
 @pytest.mark.parametrize("token", [-1, 10**9])
@@ -20,8 +21,8 @@ def test_ids_outside_the_vocabulary_are_no_tokens(token: int) -> None:
         score_logprobs([TopStep(one, [one])], clusters)
 
 
-@pytest.mark.parametrize("place", [0, 1, 17, 39])
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@each("place", [0, 1, 17, 39])
+@each("bad", [np.nan, np.inf])
 def test_a_row_without_a_distribution_is_named_by_its_step(place: int, bad: float) -> None:
     clusters = small_kind("byte-level").clusters
     logits = np.zeros((40, clusters.vocabulary.size), dtype=np.float32)

@@ -15,6 +15,7 @@ from semtoken.core import ScoringRules
 from semtoken.core.results import Decision, Flag
 from semtoken.errors import InvalidInputError
 from tests import tiny, worked
+from tests.rows import each
 
 SCORED = score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), "paper")
 IMPOSSIBLE = score_logits(
@@ -65,8 +66,8 @@ def test_offsets_of_a_real_tokenizer() -> None:
     assert all(scored.text[t.start : t.end] == t.text for t in whole)
 
 
-@pytest.mark.parametrize("switches", SWITCHES)
-@pytest.mark.parametrize("seed", range(3))
+@each("switches", SWITCHES)
+@each("seed", range(3))
 def test_the_three_masses_add_up(seed: int, switches: dict[str, Any]) -> None:
     content = [t for t in random_answer(seed, **switches).tokens if not t.neutral]
     assert content
@@ -114,8 +115,8 @@ def test_alternatives_that_do_not_count_are_described_as_the_paper_sees_them() -
     assert not any(a.counted for token in scored.tokens for a in token.alternatives)
 
 
-@pytest.mark.parametrize("switches", SWITCHES)
-@pytest.mark.parametrize("seed", range(3))
+@each("switches", SWITCHES)
+@each("seed", range(3))
 def test_alternatives_are_the_most_probable_tokens(seed: int, switches: dict[str, Any]) -> None:
     """The first eight of at least 1%, found by sorting the whole row; those that count are part of its mass."""
     rows = random_rows(seed)
@@ -163,8 +164,8 @@ def test_the_three_equalities_of_the_worked_example() -> None:
         SCORED.uncertainty_under("same")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("switches", SWITCHES)
-@pytest.mark.parametrize("seed", range(3))
+@each("switches", SWITCHES)
+@each("seed", range(3))
 def test_rules_change_what_is_counted_and_nothing_else(seed: int, switches: dict[str, Any]) -> None:
     """Every equality is in every result; the score under it is that of rules that count it."""
     scored, other = random_answer(seed, **switches), random_answer(seed, preset="paper")
@@ -185,8 +186,8 @@ def test_borrowed_mass_of_a_token() -> None:
     assert (the.own, the.cluster, the.prefix, the.function_words) == pytest.approx((0.50, 0, 0, 0.50))
 
 
-@pytest.mark.parametrize("switches", SWITCHES)
-@pytest.mark.parametrize("seed", range(3))
+@each("switches", SWITCHES)
+@each("seed", range(3))
 def test_borrowed_mass_adds_up_to_the_confidence(seed: int, switches: dict[str, Any]) -> None:
     scored = random_answer(seed, **switches)
     borrowed = scored.borrowed

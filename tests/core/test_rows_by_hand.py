@@ -12,6 +12,7 @@ from semtoken import ScoredAnswer, ScoredToken, score_logits, score_logprobs
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core import LogitsStream, LogprobsStream, ScoringRules
 from tests import worked
+from tests.rows import each
 
 MEANING = ScoringRules(equality="meaning")
 
@@ -38,8 +39,8 @@ def masses(token: ScoredToken) -> list[float]:
     return [token.probability, *sources, token.agreeing_probability]
 
 
-@pytest.mark.parametrize("by", ["rows", "lists"])
-@pytest.mark.parametrize(
+@each("by", ["rows", "lists"])
+@each(
     ("step", "expected"),
     [
         ({" tele": 0.95, " radio": 0.05}, [0.95, 0.95, 0.0, 0.0, 0.95]),
@@ -65,7 +66,7 @@ def test_of_an_answer_of_function_words_alone_only_what_shares_a_cluster_counts(
     assert masses(found.tokens[0]) == pytest.approx([0.5, 0.7, 0.0, 0.0, 0.7])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each("seed", range(20))
 def test_what_adds_up_to_everything_is_not_lifted_above_it_by_rounding(seed: int) -> None:
     """All tokens agree, by their cluster or their spelling; the sum is rounded up for some of the seeds."""
     row = np.random.default_rng(seed).normal(0, 2, (1, 40))

@@ -14,6 +14,7 @@ from semtoken import TokenClusters, Vocabulary, score_logits, score_logprobs
 from semtoken.core.rules import ScoringRules
 from semtoken.errors import InvalidInputError
 from tests import worked
+from tests.rows import each
 from tests.worked import END, STEPS, ids, logits
 
 TEXTS = (END, "\n", " the", "the", " The", " a", "ing", "a", " television")
@@ -237,9 +238,9 @@ def test_one_content_token_brings_neutrality_back() -> None:
     assert not scored.neutral_only
 
 
-@pytest.mark.parametrize("preset", ["paper", "default"])
-@pytest.mark.parametrize("words", ["paper", "whole-word", "off"])
-@pytest.mark.parametrize("answer", [(END,), ("\n",), ("\n", END)])
+@each("preset", ["paper", "default"])
+@each("words", ["paper", "whole-word", "off"])
+@each("answer", [(END,), ("\n",), ("\n", END)])
 def test_an_empty_answer_is_as_uncertain_as_can_be(preset: Any, words: Any, answer: tuple[str, ...]) -> None:
     steps = [{token: 1.0} for token in answer]
     scored = score_logits(logits(*steps), ids(*answer), worked.clusters(), ScoringRules(preset, words))

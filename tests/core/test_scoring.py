@@ -24,6 +24,7 @@ from semtoken.core.rules import ScoringRules
 from semtoken.errors import InvalidInputError
 from tests import tiny, worked
 from tests.reference import Answer, Twin, softmax
+from tests.rows import each
 
 MEANING: dict[str, Any] = {"equality": "meaning"}
 RULES = (
@@ -80,7 +81,7 @@ def test_worked_example(rules: dict[str, Any]) -> None:
     assert not scored.neutral_only
 
 
-@pytest.mark.parametrize(
+@each(
     ("switches", "clustered"),
     [
         # Without clusters " television" still counts at step 2, as it spells the beginning of what follows.
@@ -213,8 +214,8 @@ def test_equals_the_twin_on_one_sort_of_token(name: str, data: st.DataObject) ->
     check_against_twin(kind, ids, data.draw(st.integers(0, 2**32 - 1), label="seed"), 0, data.draw(SOME_RULES))
 
 
-@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@pytest.mark.parametrize(
+@each("name", list(tiny.TOKENIZERS))
+@each(
     "text",
     [
         "the television 17",
@@ -503,7 +504,7 @@ def test_a_scorer_needs_no_cache() -> None:
 # --- without clusters --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     "switches",
     [
         {},
@@ -514,8 +515,8 @@ def test_a_scorer_needs_no_cache() -> None:
         {"preset": "default", "function_words": "whole-word"},
     ],
 )
-@pytest.mark.parametrize("name", tiny.TOKENIZERS)
-@pytest.mark.parametrize("seed", range(3))
+@each("name", tiny.TOKENIZERS)
+@each("seed", range(3))
 def test_rules_that_read_no_clusters_need_none(name: str, switches: dict[str, Any], seed: int) -> None:
     """What clusters add to a result is the mass of `meaning`, and the score is the same."""
     kind, rules = small_kind(name), ScoringRules(**switches)

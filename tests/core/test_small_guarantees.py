@@ -19,6 +19,7 @@ from semtoken.core.parts.prose import phrases
 from semtoken.core.scored_token import Flag
 from semtoken.errors import BudgetExceededError, InvalidInputError
 from tests.core.answers import answer_of
+from tests.rows import each
 
 
 def letters(text: str) -> Any:
@@ -126,7 +127,7 @@ def test_the_end_of_a_string_counts_where_the_string_is_a_figure(value: str, con
     assert parts_of(answer, "field")[0].confidence == confidence
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "pointer", "expected"),
     [
         ({"properties": {"a/b": {"type": "null"}}}, "/a~1b", {"type": "null"}),

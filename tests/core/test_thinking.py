@@ -13,6 +13,7 @@ from semtoken.core.results.headlines import headline_of
 from semtoken.core.scored_token import TokenMark
 from semtoken.methods.observers.method_scores import phrase_log_probs
 from semtoken.support.text import thinking_end, unclear_mark
+from tests.rows import each
 
 SHORT = [("Oslo", 0.8), (".", 0.9)]
 SENTENCE = [
@@ -52,7 +53,7 @@ def test_without_an_answer_there_is_no_confidence() -> None:
         assert headline(cut).confidence == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("opening", "closing"),
     [
         ("<think>", "</think>"),
@@ -64,7 +65,7 @@ def test_without_an_answer_there_is_no_confidence() -> None:
         ("<|channel|>", "<|channel|>final <|constrain|>json<|message|>"),
     ],
 )
-@pytest.mark.parametrize("thought", ["", "Bergen? ", "They write a < b and </b>.\n\n", "a <|end|> b"])
+@each("thought", ["", "Bergen? ", "They write a < b and </b>.\n\n", "a <|end|> b"])
 def test_each_way_to_mark_thinking_ends_where_its_answer_begins(opening: str, closing: str, thought: str) -> None:
     text = f"{opening}{thought}{closing}"
     assert thinking_end(f"{text}Oslo") == len(text)

@@ -27,6 +27,7 @@ from semtoken.core.scored_token import TokenMark
 from semtoken.errors import BackendError, InvalidInputError, InvalidLogits, VocabularyMismatch
 from tests import tiny
 from tests.core.test_scoring import Kind, small_kind
+from tests.rows import each
 
 RULES: tuple[dict[str, Any], ...] = tuple(
     {"preset": ScoringRules(**switches)}
@@ -254,7 +255,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each("form", FORMS)
 def test_every_form_gives_the_score_by_hand(form: str) -> None:
     scored = score_logprobs(FORMS[form], clusters(), MEANING)
     low, high = by_hand()
@@ -418,7 +419,7 @@ def test_nothing_but_zeros_is_refused() -> None:
     assert score_logprobs([TopStep(TopToken(0.0, 6), (TopToken(0.0, 6), TopToken(-30.0, 1)))] * 6, clusters(), MEANING)
 
 
-@pytest.mark.parametrize(
+@each(
     "steps",
     [
         [(1, 2, 3, 4)],
@@ -539,7 +540,7 @@ def rounding_of(*numbers: float) -> Rounding:
     return precision.rounding
 
 
-@pytest.mark.parametrize(
+@each(
     ("numbers", "off"),
     [
         ((-1.2345, -0.0012), 1e-4),

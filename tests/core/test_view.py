@@ -27,6 +27,7 @@ from semtoken.display import (
 )
 from semtoken.support.text import visible
 from tests import worked
+from tests.rows import each
 
 
 def token(text: str, start: int, end: int, agreeing: float = 1.0, *, neutral: bool = False) -> ScoredToken:
@@ -170,7 +171,7 @@ def test_bounds_are_shown_where_they_are_no_point() -> None:
     assert with_bounds(0.25, (0.2499, 0.2501)) == "0.250"
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "shown"),
     [
         *((0.0, "0.000"), (1.0, "1.000"), (0.2134, "0.213"), (0.00051, "0.001"), (0.9994, "0.999")),

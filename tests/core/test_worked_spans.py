@@ -12,6 +12,7 @@ import pytest
 from semtoken.core.parts import parts_of
 from semtoken.core.parts.json_values import find_json
 from tests.core.answers import answer_of
+from tests.rows import each
 
 CASES = json.loads((Path(__file__).parent / "data" / "span_cases.json").read_text(encoding="utf-8"))["cases"]
 
@@ -33,7 +34,7 @@ def same(part: Any, expected: dict[str, Any]) -> None:
     assert part.confidence == part.product  # these cases do not say how probable the end of a value was
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c["kind"] == "json"], ids=lambda case: case["name"])
+@each("case", [c for c in CASES if c["kind"] == "json"], ids=lambda case: case["name"])
 def test_json(case: dict[str, Any]) -> None:
     answer = tokens_of(case)
     expected = case["expected"]

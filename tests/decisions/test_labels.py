@@ -11,12 +11,13 @@ import pytest
 from semtoken.decisions.labels import place_of
 from semtoken.decisions.saved import decision_records
 from semtoken.errors import InvalidInputError
+from tests.rows import each
 
 LISTED = [{"value": 0, "label": "calm", "probability": 0.4}, {"value": 1, "label": "angry", "probability": 0.6}]
 YES_NO, LEVELS = ([True, False], ["Yes", "No"]), ([0, 1, 2], ["calm", "Annoyed", "furious"])
 
 
-@pytest.mark.parametrize(
+@each(
     ("label", "options", "place"),
     [
         *((text, YES_NO, 0) for text in (True, "yes", "YES", " true ", "1", 1, 1.0, "1.0", "y")),

@@ -16,6 +16,7 @@ from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError, answers_in, block_beside, extension_of
 from semtoken.decisions.wire.shapes import says_no_route, wants_another_shape
 from semtoken.errors import InvalidInputError
+from tests.rows import each
 
 TEXTS = [f"option {k}" for k in range(256)]
 
@@ -135,7 +136,7 @@ CONFIDENCES = {  # of 0.7, 0.2 and 0.1, half of all mass: (0.7 - 1/3) / (2/3) = 
 }
 
 
-@pytest.mark.parametrize(("told", "meaning"), CONFIDENCES.items())
+@each(("told", "meaning"), CONFIDENCES.items())
 def test_what_another_confidence_means_is_told_to_a_hundredth(told: float, meaning: str | None) -> None:
     answer = Answer(Choice("Which?", TEXTS[:3]), (0.7, 0.2, 0.1), 0.5)
     found = block_beside({"confidence": told}, answer, {})

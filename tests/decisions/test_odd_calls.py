@@ -13,6 +13,7 @@ from semtoken import ScoredModel
 from semtoken.decisions import Choice, Option, Predicate, Score
 from semtoken.errors import InvalidInputError, SemtokenError
 from tests.decisions.models import tiny
+from tests.rows import each
 
 
 class Unspeakable:
@@ -91,13 +92,13 @@ def outcome(call: Callable[[], Any]) -> str:
     return "made"
 
 
-@pytest.mark.parametrize("what", MADE)
+@each("what", MADE)
 def test_questions(what: str) -> None:
     found = {name: outcome(lambda odd=odd: MADE[what](odd())) for name, odd in ODD.items()}  # type: ignore[misc]
     assert "refused" in found.values()
 
 
-@pytest.mark.parametrize("what", ASKED)
+@each("what", ASKED)
 def test_decide(what: str) -> None:
     stc = ScoredModel(tiny())
     left_out = {"endless"} | ({"unspeakable", "unspeakable inside"} if what in WIRE else set())

@@ -22,6 +22,7 @@ from semtoken.decisions.spellings import OptionReader, OptionSpelling, spellings
 from semtoken.decisions.wire import systemone
 from semtoken.errors import InvalidInputError
 from tests.decisions.models import tiny, tokenizer
+from tests.rows import each
 
 QUESTIONS = {
     "spam": {"type": "noul", "instructions": "Is it spam?"},
@@ -393,8 +394,8 @@ def test_a_rare_spelling_that_others_go_on_from_is_in_the_bounds() -> None:
     assert high.tolist() == pytest.approx([0.5 * 0.75 + 0.001, 0.3])
 
 
-@pytest.mark.parametrize("exact", [True, False])
-@pytest.mark.parametrize(
+@each("exact", [True, False])
+@each(
     "texts", [["New York", "New York City", "York"], ["1", "12", "1 the"], ["a", "b"], ["Th", "THE"], ["so", "so not"]]
 )
 def test_an_option_is_gone_on_from_by_what_begins_or_holds_the_rest_of_another(texts: list[str], exact: bool) -> None:

@@ -24,6 +24,7 @@ from semtoken.errors import BackendError
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from tests.decisions.server_replies import MASSES, PROBABILITIES, QUESTIONS, SERVERS, Documented
+from tests.rows import each
 from tests.web.servers import running
 
 SHAPES = {shape.name: shape for shape in QUESTION_SHAPES}
@@ -40,7 +41,7 @@ def documented(server: Documented, paths: list[str]) -> Iterator[str]:
         yield url
 
 
-@pytest.mark.parametrize("name", SERVERS)
+@each("name", SERVERS)
 def test_an_address_of_a_whole_api_is_enough(name: str) -> None:
     server, paths, said = SERVERS[name], list[str](), list[str]()
     with documented(server, paths) as url:
@@ -58,8 +59,8 @@ def test_an_address_of_a_whole_api_is_enough(name: str) -> None:
     assert all(f"/v1{shape.path}" in shape.what for shape in QUESTION_SHAPES)
 
 
-@pytest.mark.parametrize("spoken", SHAPES)
-@pytest.mark.parametrize("name", SERVERS)
+@each("spoken", SHAPES)
+@each("name", SERVERS)
 def test_the_proxy_completes_every_server_for_every_client(name: str, spoken: str) -> None:
     server, shape, paths = SERVERS[name], SHAPES[spoken], list[str]()
     body = {"model": "m", **shape.body("The card was charged twice.", QUESTIONS)}
@@ -84,9 +85,9 @@ def test_the_proxy_completes_every_server_for_every_client(name: str, spoken: st
         assert "confidence_note" not in team["semtoken"]
 
 
-@pytest.mark.parametrize("path", ["/api/alpha/decisions", "/client/v4/accounts/1/ai/run/@cf/cloudflare/clef"])
-@pytest.mark.parametrize("spoken", ["systemone", "decisions"])
-@pytest.mark.parametrize("wrapped", [True, False])
+@each("path", ["/api/alpha/decisions", "/client/v4/accounts/1/ai/run/@cf/cloudflare/clef"])
+@each("spoken", ["systemone", "decisions"])
+@each("wrapped", [True, False])
 def test_the_addresses_of_openrouter_and_cloudflare_are_asked_in_their_shape(
     path: str, spoken: str, wrapped: bool
 ) -> None:

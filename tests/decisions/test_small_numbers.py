@@ -27,6 +27,7 @@ from semtoken.guarantees.judge import KINDS, Claim, Share, judge
 from semtoken.guarantees.measures import Drift
 from semtoken.replies import read_reply
 from semtoken.replies.formats import served_shapes
+from tests.rows import each
 from tests.tiny import byte_level_bpe
 
 
@@ -198,8 +199,8 @@ def test_a_limit_is_exceeded_where_the_whole_interval_lies_beyond_it(limits: dic
     assert exceeded(one, DecisionLimits(**limits)) == []
 
 
-@pytest.mark.parametrize("alpha", [0.1, 0.25])
-@pytest.mark.parametrize("fitted", [3, 7, 19, 60])
+@each("alpha", [0.1, 0.25])
+@each("fitted", [3, 7, 19, 60])
 def test_sets_do_not_hold_where_so_many_misses_are_rarer_than_one_in_twenty(fitted: int, alpha: float) -> None:
     """A fit on n labels misses a share of Beta(a, n + 1 - a), a = alpha (n + 1): probabilities of k misses in
     gammas."""
@@ -221,7 +222,7 @@ def test_sets_do_not_hold_where_so_many_misses_are_rarer_than_one_in_twenty(fitt
             at_least -= probability_correct(missed, n)
 
 
-@pytest.mark.parametrize(
+@each(
     ("wrong", "of", "alpha", "delta", "verdict"),
     [  # none of n wrong: at most 1 - delta^(1/n) are, with confidence 1 - delta; all of n: a probability of alpha^n
         (0, 22, 0.1, 0.1, "holds"),  # 1 - 0.1^(1/22) = 0.0994

@@ -24,6 +24,7 @@ from semtoken.decisions.tool_calls import (
     proposed_calls,
 )
 from semtoken.errors import InvalidInputError
+from tests.rows import each
 
 MAY_RUN = Predicate("May this tool call run as it is?", name="may_run")
 YES, NO = Answer(MAY_RUN, (0.97, 0.03)), Answer(MAY_RUN, (0.03, 0.97))
@@ -168,7 +169,7 @@ def test_calls_in_the_text_of_an_answer(written: str, calibrator: DecisionCalibr
     assert gate([call], [YES], calibrator)[0].runs
 
 
-@pytest.mark.parametrize(
+@each(
     "written",
     [
         "One could write " + spelled(NOTES),

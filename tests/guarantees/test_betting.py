@@ -14,10 +14,11 @@ from scipy.stats import binom
 
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.betting import LEVEL, _start_shares, change_evidence, find_change, wrong_share
+from tests.rows import each
 
 
-@pytest.mark.parametrize("alpha", [0.05, 0.1, 0.3, 0.9])
-@pytest.mark.parametrize("share", [1.0, 0.5, 0.0])
+@each("alpha", [0.05, 0.1, 0.3, 0.9])
+@each("share", [1.0, 0.5, 0.0])
 def test_a_kept_guarantee_wins_nothing_on_average(alpha: float, share: float) -> None:
     """All 2^12 streams with their probabilities: mean wealth 1 at the limit, below 1 under it, after every label."""
     streams = np.array(list(itertools.product([False, True], repeat=12)))

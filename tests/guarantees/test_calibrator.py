@@ -29,6 +29,7 @@ from semtoken.guarantees.measures import drift, report
 from semtoken.stream import stream_generate
 from semtoken.support.almanac import load_questions
 from tests.guarantees.worlds import WORLDS
+from tests.rows import each
 
 METHODS: tuple[CurveName, ...] = ("blend", "beta", "venn-abers", "platt", "temperature")
 
@@ -65,8 +66,8 @@ def response(log_confidence: float, text: str = "Paris", **changes: Any) -> Scor
     return replace(answer, **changes)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("n", [30, 200])
+@each("method", METHODS)
+@each("n", [30, 200])
 def test_chances_lie_within_what_n_labels_can_show(method: CurveName, n: int) -> None:
     calibrator = st.Calibrator.fit(*drawn(n), curve=method)
     scores = -np.geomspace(1e-12, 1e4, 400)

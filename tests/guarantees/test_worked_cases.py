@@ -12,6 +12,7 @@ import pytest
 
 from semtoken import metrics
 from semtoken.guarantees import curves, exact, measures
+from tests.rows import each
 
 CASES = json.loads((Path(__file__).parent / "worked_cases.json").read_text())["cases"]
 
@@ -104,7 +105,7 @@ def close(found: Any, expected: Any, tolerance: float) -> None:
         assert found == expected
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@each("case", CASES, ids=lambda case: case["name"])
 def test_worked_case(case: dict[str, Any]) -> None:
     close(COMPUTED[case["kind"]](case["input"]), case["expected"], case["tolerance"])
 

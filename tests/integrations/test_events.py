@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from semtoken.integrations.events import ReplyWatch, evaluation, evaluations_of
+from tests.rows import each
 
 FINAL = {
     "version": 1,
@@ -75,7 +74,7 @@ FIELDS = (
 )
 
 
-@pytest.mark.parametrize("odd", ODD, ids=repr)
+@each("odd", ODD, ids=repr)
 def test_codes_and_numbers_are_sent_and_no_texts_whatever_a_block_holds(odd: Any) -> None:
     for name in FIELDS:
         block = {**FINAL, name: odd, "final": True}

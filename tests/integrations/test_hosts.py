@@ -13,12 +13,13 @@ import pytest
 from semtoken.errors import MissingExtra
 from semtoken.integrations import hosts
 from semtoken.integrations.hosts import HOSTS, Host, require_host, version_of
+from tests.rows import each
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "integrations"
 
 
-@pytest.mark.parametrize("host", HOSTS.values(), ids=lambda host: host.name)
+@each("host", HOSTS.values(), ids=lambda host: host.name)
 def test_every_host_has_a_module_a_page_and_a_live_test(host: Host) -> None:
     assert (ROOT / "src/semtoken/integrations" / f"{host.name}.py").is_file()
     assert (ROOT / "tests/integrations/live" / f"test_{host.name}.py").is_file()

@@ -9,6 +9,7 @@ import pytest
 
 from semtoken.errors import InvalidInputError
 from semtoken.integrations.selective import auroc_figures, risk_coverage_figures, selective_figures
+from tests.rows import each
 
 
 def risk_by_counting(uncertainty: list[float], right: list[float], share: float) -> float:
@@ -20,7 +21,7 @@ def risk_by_counting(uncertainty: list[float], right: list[float], share: float)
     raise AssertionError
 
 
-@pytest.mark.parametrize("seed", range(8))
+@each("seed", range(8))
 def test_risks_are_those_of_counting(seed: int) -> None:
     random = np.random.default_rng(seed)
     uncertainty = random.integers(0, 6, 23).astype(float).tolist()

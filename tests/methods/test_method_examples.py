@@ -6,9 +6,8 @@ import doctest
 import importlib
 import pkgutil
 
-import pytest
-
 from semtoken import methods, metrics
+from tests.rows import each
 
 MODULES = [
     f"{package.__name__}.{module.name}"
@@ -17,7 +16,7 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize("name", MODULES)
+@each("name", MODULES)
 def test_docstring_examples(name: str) -> None:
     module = importlib.import_module(name)
     assert doctest.testmod(module, raise_on_error=False).failed == 0

@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from semtoken import methods
 from semtoken.errors import InvalidInputError
+from tests.rows import each
 
 log_probability = st.floats(-12, 0)
 answers = st.lists(st.lists(log_probability, min_size=1, max_size=6), min_size=1, max_size=6)
@@ -201,7 +202,7 @@ def test_eigenscore_is_a_log_determinant(seed: int, size: int, features: int) ->
     assert methods.eigenscore(states, variant="gram_no_division_ln") == pytest.approx(undivided / size, abs=1e-9)
 
 
-@pytest.mark.parametrize(("ahead", "back"), list(itertools.product(range(3), repeat=2)))
+@each(("ahead", "back"), list(itertools.product(range(3), repeat=2)))
 def test_ccp_of_one_alternative(ahead: int, back: int) -> None:
     """p = (.6, .3): the alternative agrees, contradicts or is left out."""
     combined = 1 if {ahead, back} == {0, 2} else ahead if back == 1 else back
@@ -212,7 +213,7 @@ def test_ccp_of_one_alternative(ahead: int, back: int) -> None:
     assert value == pytest.approx(only_ahead)
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "message"),
     [
         (lambda: methods.perplexity([]), "'greedy_logprobs' is empty"),

@@ -20,6 +20,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.methods.metrics import UndefinedMetric
 from semtoken.methods.metrics.calibration import prepare_calibration_error
 from semtoken.methods.metrics.ranking import prepare_aurc, prepare_auroc, prepare_prr
+from tests.rows import each
 
 # Few distinct values: ties are the rule.
 answers = st.lists(
@@ -195,7 +196,7 @@ def test_non_finite_uncertainties_are_counted_and_logged(caplog: pytest.LogCaptu
     assert "2 of 3 uncertainties are NaN or +inf" in caplog.text
 
 
-@pytest.mark.parametrize(
+@each(
     ("metric", "u", "labels", "reason"),
     [
         (metrics.auroc, [], [], "no judged answer"),
@@ -241,7 +242,7 @@ def test_one_answer_has_a_risk() -> None:
     assert metrics.risk_coverage_curve([0.3], [0]).risk.tolist() == [1.0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "message"),
     [
         (lambda: metrics.auroc([0.1], [1, 0]), "'uncertainty' has 1 values and 'correct' has 2"),
@@ -385,8 +386,8 @@ def test_the_paired_test_rarely_finds_what_is_not_there() -> None:
     assert found <= 20  # 5% expected; P(more than 20 of 200) is under 0.1%
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("metric", ["auroc", "prr", "aurc"])
+@each("seed", range(4))
+@each("metric", ["auroc", "prr", "aurc"])
 def test_few_answers_are_exchanged_in_all_ways_as_scipy_does(metric: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     correct = rng.permutation([1, 1, 1, 0, 0, 0, 0, 0])

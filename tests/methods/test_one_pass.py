@@ -28,6 +28,7 @@ from semtoken.methods.observers.method_scores import MethodScores, one_pass_meth
 from semtoken.methods.observers.steps import Observer, Step
 from semtoken.support.almanac import load_questions
 from semtoken.support.arrays import entropy_bounds, row_divergences, row_entropies
+from tests.rows import each
 
 CASES = json.loads((Path(__file__).parents[1] / "methods" / "data" / "one_pass_cases.json").read_text("utf-8"))
 WITHOUT_ATTENTION = [name for name in one_pass_methods() if name != "rauq"]
@@ -52,7 +53,7 @@ def numbers_of(case: dict[str, Any]) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize("case", CASES["cases"], ids=lambda case: case["name"])
+@each("case", CASES["cases"], ids=lambda case: case["name"])
 def test_worked_cases(case: dict[str, Any]) -> None:
     assert numbers_of(case) == pytest.approx(case["expected"], rel=CASES["tolerance"], abs=CASES["tolerance"])
 

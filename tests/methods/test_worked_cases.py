@@ -15,6 +15,7 @@ import pytest
 from research.experiments.published.against import plain, published
 
 from semtoken import methods, metrics
+from tests.rows import each
 
 CASES = json.loads((Path(__file__).parent / "data" / "method_cases.json").read_text())
 
@@ -49,7 +50,7 @@ def compute(case: dict[str, Any]) -> Any:
     return function(**inputs, **options)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c['method']}-{c['variant']}-{c['case']}")
+@each("case", CASES, ids=lambda c: f"{c['method']}-{c['variant']}-{c['case']}")
 def test_worked_case(case: dict[str, Any]) -> None:
     expected = case["expected"]
     if isinstance(expected, dict):
@@ -59,9 +60,7 @@ def test_worked_case(case: dict[str, Any]) -> None:
     np.testing.assert_allclose(compute(case), expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in CASES if c["method"] == "prr"], ids=lambda c: f"{c['variant']}-{c['case']}"
-)
+@each("case", [c for c in CASES if c["method"] == "prr"], ids=lambda c: f"{c['variant']}-{c['case']}")
 def test_areas_behind_prr(case: dict[str, Any]) -> None:
     ties = "stable" if case["case"].startswith("ties") else "average"
     random = "monte_carlo" if "monte_carlo" in case["variant"] else "expected"

@@ -22,6 +22,7 @@ from semtoken.models.transformers import TransformersBackend
 from tests import tiny
 from tests.decisions.models import tokenizer as chat_tokenizer
 from tests.models.plain_pass import PROMPTS, SIZES, Written, tiny_model, with_wide_weights
+from tests.rows import each
 
 STATE = "the capital of France is Paris , the capital of Japan is Tokyo , and a television set is a TV . " * 8
 QUESTION = Choice("Where is it?", ["Oslo", "Paris", "Tokyo"], "place")
@@ -102,8 +103,8 @@ def shared(backend: TransformersBackend) -> list[float]:
     return [float(value) for n in range(len(prompts)) for value in seen.of(n)]
 
 
-@pytest.mark.parametrize("asked", [decided, joined, shared])
-@pytest.mark.parametrize("change", CHANGES)
+@each("asked", [decided, joined, shared])
+@each("change", CHANGES)
 def test_what_was_read_before_a_change_is_not_used_after_it(
     change: Callable[[Any], None], asked: Callable[[TransformersBackend], Any]
 ) -> None:

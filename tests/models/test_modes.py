@@ -14,6 +14,7 @@ import semtoken as st
 from semtoken.errors import BackendError, InvalidInputError
 from tests import tiny
 from tests.models.plain_pass import PROMPTS, tiny_model
+from tests.rows import each
 
 DRAFTING: dict[str, Any] = {"assistant_early_exit": 1, "prompt_lookup_num_tokens": 2, "use_mtp": True}
 """Settings by which tokens are proposed by something else than a step of the model."""
@@ -44,8 +45,8 @@ def with_settings(settings: dict[str, Any]) -> GenerationConfig:
     return config
 
 
-@pytest.mark.parametrize("where", ["options", "config", "model"])
-@pytest.mark.parametrize("name", [*DRAFTING, *OTHERS])
+@each("where", ["options", "config", "model"])
+@each("name", [*DRAFTING, *OTHERS])
 def test_every_other_way_of_decoding_is_refused(stc: st.ScoredModel, name: str, where: str) -> None:
     settings = {name: (DRAFTING | OTHERS)[name]} | ({"top_k": 4} if name == "penalty_alpha" else {})
     before = stc.model.generation_config

@@ -14,6 +14,7 @@ from semtoken import Recorder, score_logits
 from semtoken.core import rows
 from semtoken.errors import BackendError, InvalidLogits
 from tests.core.test_scoring import small_kind
+from tests.rows import each
 
 pytest.importorskip("numba")
 KIND = "byte-level"
@@ -50,9 +51,9 @@ def fed(recorder: Recorder, logits: Any, ids: torch.Tensor, asked: tuple[int, ..
             assert [one.n_tokens for one in known] == ends
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("asked", [(), (0, 1, 9, 10, 14), tuple(range(STEPS))])
-@pytest.mark.parametrize("answers", [1, 2, 3, 5, 9])
+@each("dtype", [torch.float32, torch.bfloat16])
+@each("asked", [(), (0, 1, 9, 10, 14), tuple(range(STEPS))])
+@each("answers", [1, 2, 3, 5, 9])
 def test_every_answer_is_scored_from_its_own_rows(answers: int, asked: tuple[int, ...], dtype: torch.dtype) -> None:
     clusters = small_kind(KIND).clusters
     logits, ids = made_up(answers)

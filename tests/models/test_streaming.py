@@ -14,6 +14,7 @@ from semtoken.errors import BackendError, InvalidInputError, InvalidLogits
 from semtoken.stream import AnswerStream, stream_generate
 from tests import tiny
 from tests.models.test_transformers import PROMPTS, assert_same, scorer
+from tests.rows import each
 
 
 class Calls:
@@ -36,8 +37,8 @@ def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "semtoken-stream"]
 
 
-@pytest.mark.parametrize("kind", list(tiny.TOKENIZERS))
-@pytest.mark.parametrize("prompt", PROMPTS)
+@each("kind", list(tiny.TOKENIZERS))
+@each("prompt", PROMPTS)
 def test_the_end_is_what_generate_gives(kind: str, prompt: str) -> None:
     stc = scorer(kind)
     [expected] = stc.generate(prompt, max_new_tokens=12)

@@ -20,6 +20,7 @@ from semtoken.errors import (
 )
 from semtoken.models.probing.p_true import p_true_log_probs
 from tests import tiny
+from tests.rows import each
 
 PROMPTS = ["The capital of France is", "who is it", "A TV or a television set , Television and"]
 TOKENIZERS = [*tiny.TOKENIZERS]
@@ -58,9 +59,9 @@ def assert_same(scored: st.ScoredAnswer, expected: st.ScoredAnswer) -> None:
     assert scored.log_confidence == pytest.approx(expected.log_confidence, abs=1e-3)
 
 
-@pytest.mark.parametrize("kind", TOKENIZERS)
-@pytest.mark.parametrize("preset", ["paper", "default"])
-@pytest.mark.parametrize("function_words", ["paper", "whole-word", "off"])
+@each("kind", TOKENIZERS)
+@each("preset", ["paper", "default"])
+@each("function_words", ["paper", "whole-word", "off"])
 def test_generate_and_score_equal_the_full_logits(kind: str, preset: str, function_words: str) -> None:
     rules = st.ScoringRules(preset, function_words)  # type: ignore[arg-type]
     stc = scorer(kind, preset=rules)

@@ -11,6 +11,7 @@ import semtoken as st
 from semtoken.errors import SemtokenError
 from semtoken.support.sse import EventReader
 from tests.replies.recorded import STREAMED, clusters, recording
+from tests.rows import each
 
 NEAR = 1e-9
 
@@ -57,7 +58,7 @@ def other_reply(name: str) -> list[bytes]:
     return found
 
 
-@pytest.mark.parametrize("name", STREAMED)
+@each("name", STREAMED)
 def test_a_broken_stream_gives_no_other_number_silently(name: str) -> None:
     events = events_of(name)
     whole = outcome(events)

@@ -15,6 +15,7 @@ from semtoken.replies import ReplyStream, read_reply, score_reply
 from semtoken.replies.formats import ALL, Place
 from semtoken.replies.formats.openai_responses import OpenAIResponses
 from semtoken.replies.formats.registry import shape_at
+from tests.rows import each
 
 WORDS = ["The", " best", " town", " is", " Oslo"]
 
@@ -41,7 +42,7 @@ def test_choices_have_numbers_up_to_ten_thousand() -> None:
     assert [one.index for one in read_reply(reply(choice(index=None), choice(index=1))).choices] == [0, 1]
 
 
-@pytest.mark.parametrize(
+@each(
     ("usage", "counted"),
     [
         ({"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 1}}, 8),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from semtoken import score_reply
 from semtoken.errors import SemtokenError
 from tests.replies.recorded import NAMES, recording
+from tests.rows import each
 
 Item = dict[str, Any]
 SAID = (("Os", 0.8), ("lo", 0.9))
@@ -53,9 +54,9 @@ def streamed(whole: dict[str, Any]) -> str:
     return "".join(f"data: {json.dumps(event)}\n\n" for event in [*events]) + "data: [DONE]\n\n"
 
 
-@pytest.mark.parametrize("past", range(1, 7))
-@pytest.mark.parametrize("told", ["by the reply", "by the request", "by nobody"])
-@pytest.mark.parametrize("in_chunks", [False, True])
+@each("past", range(1, 7))
+@each("told", ["by the reply", "by the request", "by nobody"])
+@each("in_chunks", [False, True])
 def test_tokens_past_a_stop_string_do_not_count(past: int, told: str, in_chunks: bool) -> None:
     """The number is the same whoever names the stop string; a flag says so while it is not known."""
     stop = "\nQ:"[:past]
@@ -141,8 +142,8 @@ def test_a_prefill_in_the_message_does_not_count(given: str, ended: bool) -> Non
         assert any("prefill" in flag.message for flag in found.flags)
 
 
-@pytest.mark.parametrize("text", [f"{GIVEN} Paris, France.", '{"capital": "Uruguay"}', "29 wrong tokens, and more"])
-@pytest.mark.parametrize("count", [0, 1, 2])
+@each("text", [f"{GIVEN} Paris, France.", '{"capital": "Uruguay"}', "29 wrong tokens, and more"])
+@each("count", [0, 1, 2])
 def test_an_answer_never_rests_on_its_terminator_alone(text: str, count: int) -> None:
     """Neither where the message begins with what the list lacks, nor where the list is another message's."""
     items = [item(*one) for one in REST[:count]] + [END]

@@ -14,6 +14,7 @@ from semtoken.core.engine_tokens.top_steps import TopToken
 from semtoken.web.doctor import Diagnosis, examine
 from semtoken.web.doctor.numbers import judge
 from tests.engines.held.doctoring import Consultation, consultations, replayed, told
+from tests.rows import each
 
 RECORDED = consultations()
 KINDS = {"vllm-processed": "processed", "transformers-serve": "unknown"}
@@ -25,13 +26,13 @@ def examined(recorded: Consultation) -> Diagnosis:
         return examine(url, "smollm2", quick=True)
 
 
-@pytest.mark.parametrize("engine", RECORDED)
+@each("engine", RECORDED)
 def test_the_doctor_says_what_it_said_of_the_engine(engine: str) -> None:
     found = told(examined(RECORDED[engine]))
     assert json.loads(json.dumps(found)) == RECORDED[engine].found
 
 
-@pytest.mark.parametrize("engine", RECORDED)
+@each("engine", RECORDED)
 def test_two_requests_tell_raw_from_processed(engine: str) -> None:
     found = examined(RECORDED[engine])
     # mlx-lm refuses 20 log-probabilities a token; the sampled answer of the other begins with a merged character.

@@ -32,6 +32,7 @@ from tests.engines.held.exchanges import (
 )
 from tests.engines.held.requests import KILLED
 from tests.engines.held.table import CLOSE, TABLE, flags_of, furthest, table
+from tests.rows import each
 
 EXCHANGES = recorded()
 HELD = [path for path in EXCHANGES if any(choice.ids for choice in load(path).choices)]
@@ -49,7 +50,7 @@ def agrees(exchange: Exchange) -> None:
         assert differences(parsed_reply, index, listed[index], choice.own) == pytest.approx(choice.furthest, abs=1e-12)
 
 
-@pytest.mark.parametrize("path", HELD, ids=lambda path: path.stem)
+@each("path", HELD, ids=lambda path: path.stem)
 def test_numbers_are_those_that_were_held_against_the_model(path: Path) -> None:
     agrees(load(path))
 
@@ -67,7 +68,7 @@ def end_of_read(exchange: Exchange, text: str) -> int:
 _NUMBER = re.compile(r'(\\?"logprob\\?": ?-\d\.\d\d)(\d)')
 
 
-@pytest.mark.parametrize("path", HELD, ids=lambda path: path.stem)
+@each("path", HELD, ids=lambda path: path.stem)
 def test_any_one_digit_that_is_altered_is_noticed(path: Path) -> None:
     """Whole replies and streams, the chosen tokens' numbers and their rivals': five of each exchange.
 
@@ -88,7 +89,7 @@ def test_any_one_digit_that_is_altered_is_noticed(path: Path) -> None:
         assert abs(found - recorded_sum) > 1e-9
 
 
-@pytest.mark.parametrize("path", HELD, ids=lambda path: path.stem)
+@each("path", HELD, ids=lambda path: path.stem)
 def test_numbers_are_what_semtoken_calls_them(path: Path) -> None:
     exchange = load(path)
     parsed_reply, _ = reading(exchange.reply)
@@ -110,7 +111,7 @@ def test_numbers_are_what_semtoken_calls_them(path: Path) -> None:
         assert far <= CLOSE[exchange.engine]
 
 
-@pytest.mark.parametrize("path", HELD, ids=lambda path: path.stem)
+@each("path", HELD, ids=lambda path: path.stem)
 def test_the_score_s_log_probability_is_the_model_s_own(path: Path) -> None:
     exchange = load(path)
     parsed_reply, _ = reading(exchange.reply)
@@ -127,7 +128,7 @@ def test_the_score_s_log_probability_is_the_model_s_own(path: Path) -> None:
             assert scored.log_probability == pytest.approx(expected, abs=len(own) * CLOSE[exchange.engine])
 
 
-@pytest.mark.parametrize("path", [path for path in HELD if not isinstance(load(path).reply, str)], ids=lambda p: p.stem)
+@each("path", [path for path in HELD if not isinstance(load(path).reply, str)], ids=lambda p: p.stem)
 def test_one_altered_digit_is_noticed(path: Path) -> None:
     """Of the item that is furthest from the model, moved further away by the fourth decimal."""
     exchange = load(path)
@@ -151,7 +152,7 @@ def test_one_altered_digit_is_noticed(path: Path) -> None:
             agrees(altered)
 
 
-@pytest.mark.parametrize("path", sorted(set(EXCHANGES) - set(HELD)), ids=lambda path: path.stem)
+@each("path", sorted(set(EXCHANGES) - set(HELD)), ids=lambda path: path.stem)
 def test_replies_that_do_not_tell_all_tokens_get_no_number(path: Path) -> None:
     """Characters of several tokens in llama-server's lists, the best tokens in place of the chosen ones, drafts that
     streams leave out, engines that were killed, and no list at all in the replies of `transformers serve`.

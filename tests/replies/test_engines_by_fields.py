@@ -9,6 +9,7 @@ import pytest
 
 from semtoken import score_reply
 from semtoken.replies import read_reply
+from tests.rows import each
 
 ITEMS = [{"token": "Oslo", "logprob": math.log(0.8), "bytes": None, "top_logprobs": []}]
 
@@ -39,8 +40,8 @@ def test_an_engine_is_named_by_what_only_it_has(
     assert (parsed_reply.format, parsed_reply.distribution) == (name, distribution)
 
 
-@pytest.mark.parametrize("field", ["finish_reason", "stop_reason"])
-@pytest.mark.parametrize(
+@each("field", ["finish_reason", "stop_reason"])
+@each(
     ("said", "flagged", "reason"),
     [
         ("stop", False, "stop"),

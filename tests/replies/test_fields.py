@@ -17,6 +17,7 @@ from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.replies.checking.fields import NO_JSON, field_records, read_schema
 from tests.cli.run import invoke
 from tests.replies.test_check import reply
+from tests.rows import each
 
 SCHEMA = {
     "type": "object",
@@ -48,8 +49,8 @@ def table(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
 
 
-@pytest.mark.parametrize("types", [["string", "null"], ["null", "string"], ["string", "number"], "string"])
-@pytest.mark.parametrize("value", ['"x"', "5", "true", "null"])
+@each("types", [["string", "null"], ["null", "string"], ["string", "number"], "string"])
+@each("value", ['"x"', "5", "true", "null"])
 def test_a_field_of_another_type_than_its_schema_lists_is_told(types: Any, value: str) -> None:
     text = f'{{"a": {value}}}'
     content = [{"token": letter, "logprob": -0.01, "top_logprobs": []} for letter in text]

@@ -18,6 +18,7 @@ from semtoken.errors import SemtokenError
 from semtoken.replies import ReplyStream, read_reply, score_reply
 from semtoken.support.sse import EventReader
 from tests.replies.recorded import STREAMED, clusters, recording
+from tests.rows import each
 
 LINES = st.sampled_from(
     [
@@ -150,8 +151,8 @@ def test_most_recorded_streams_are_scored() -> None:
     assert len(SCORED) >= 8
 
 
-@pytest.mark.parametrize("name", SCORED)
-@pytest.mark.parametrize("how", HARMLESS)
+@each("name", SCORED)
+@each("how", HARMLESS)
 def test_what_the_standard_allows_changes_nothing(name: str, how: str) -> None:
     stream = recording(name).stream
     assert stream is not None
@@ -182,7 +183,7 @@ def test_a_damaged_stream_has_no_number(name: str, data: st.DataObject) -> None:
     assert numbers(b"".join(damaged)) is None
 
 
-@pytest.mark.parametrize("name", SCORED)
+@each("name", SCORED)
 def test_a_stream_that_ends_early_has_no_number(name: str) -> None:
     """The rest of the answer is not known, so no interval could hold its uncertainty."""
     events = events_of(name)

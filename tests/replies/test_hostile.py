@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.replies import Reply, ReplyStream, known_formats, read_reply, score_reply
 from tests.replies.recorded import NAMES, STREAMED, clusters, recording
+from tests.rows import each
 
 JUNK = st.recursive(
     st.none()
@@ -120,7 +121,7 @@ def test_any_bytes(junk: bytes) -> None:
     must_end_well(b"data: " + junk)
 
 
-@pytest.mark.parametrize(
+@each(
     ("reply", "words"),
     [
         ("", "not JSON"),

@@ -17,6 +17,7 @@ from semtoken.replies.formats.openai_choices import OpenAIChat, OpenAICompletion
 from semtoken.replies.formats.openai_responses import OpenAIResponses
 from semtoken.replies.formats.tgi import TGIGenerate
 from semtoken.support.splice import Drop, Keep, Replace
+from tests.rows import each
 
 
 def token(text: str, number: float, **more: Any) -> dict[str, Any]:
@@ -154,7 +155,7 @@ SHAPES: dict[str, tuple[str, Any, float]] = {
 }
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@each("name", SHAPES)
 def test_its_numbers_are_read(name: str) -> None:
     format, reply, log_confidence = SHAPES[name]
     assert read_reply(reply).format == format
@@ -235,7 +236,7 @@ def test_a_clipped_number_of_the_chosen_token_is_no_number() -> None:
     assert found.sequence_uncertainty_interval[0] < 0.5 and found.sequence_uncertainty_interval[1] == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("reply", "told"),
     [
         ({"promptFeedback": {"blockReason": "SAFETY"}}, "refused the prompt"),

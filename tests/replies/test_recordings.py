@@ -11,6 +11,7 @@ import pytest
 from semtoken.core.engine_tokens import TopToken
 from semtoken.replies import Reply, Segment, known_formats, read_reply
 from tests.replies.recorded import NAMES, clusters, recording
+from tests.rows import each
 
 SILENT = [name for name in NAMES if not recording(name).expected.steps]
 """Log-probabilities were not asked for, or were dropped."""
@@ -30,13 +31,13 @@ def tokens(name: str) -> list[TopToken]:
     return [t for segment in segments(name) for step in segment.steps for t in (step.chosen, *step.top)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_the_format_is_told_from_the_fields(name: str) -> None:
     assert read(name).format == recording(name).expected.format
     assert read(name).format in known_formats()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_no_step_is_lost_and_every_list_is_one_of_probabilities(name: str) -> None:
     steps = [step for segment in segments(name) for step in segment.steps]
     for step in steps:
@@ -47,7 +48,7 @@ def test_no_step_is_lost_and_every_list_is_one_of_probabilities(name: str) -> No
     assert len(steps) == recording(name).expected.steps
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in SILENT])
+@each("name", [name for name in NAMES if name not in SILENT])
 def test_chosen_tokens_spell_the_part_they_belong_to(name: str) -> None:
     vocabulary = clusters().vocabulary
     for segment in segments(name):
@@ -65,7 +66,7 @@ def test_chosen_tokens_spell_the_part_they_belong_to(name: str) -> None:
             assert spelled.startswith(segment.text)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_ids_are_those_of_the_names(name: str) -> None:
     vocabulary = clusters().vocabulary
     named = [token for token in tokens(name) if token.id is not None]
@@ -76,7 +77,7 @@ def test_ids_are_those_of_the_names(name: str) -> None:
             assert token.bytes == vocabulary.pieces[token.id]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_whole_character_is_no_name_of_its_last_piece(name: str) -> None:
     """vLLM calls the token b"\\xa9" after b"\\xc3" "é", which is a token of its own."""
     vocabulary = clusters().vocabulary
@@ -95,7 +96,7 @@ def test_dropped_log_probabilities_are_told(name: str) -> None:
     assert '"logprobs"' in segment.problem
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "kinds"),
     [
         ("vllm-chat-reasoning", {"reasoning": "India is", "answer": " is Delhi is is is"}),
@@ -120,7 +121,7 @@ def test_hidden_reasoning_is_flagged() -> None:
     assert [step.chosen.text for step in answer.steps] == ["India", "<|im_end|>"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "temperature", "expected"),
     [
         ("vllm-chat", None, "raw"),
@@ -216,7 +217,7 @@ def test_objects_of_the_official_client_read_as_their_json(name: str) -> None:
     assert read_reply(parsed) == read_reply(reply)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_text_bytes_and_dicts_read_alike(name: str) -> None:
     reply = recording(name).reply
     text = json.dumps(reply)

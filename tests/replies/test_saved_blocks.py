@@ -18,6 +18,7 @@ from semtoken.replies import read_reply, score_reply
 from semtoken.replies.checking.saved_blocks import ROUNDED, answer_of_block, doubts_of_block
 from semtoken.web.block import BlockOptions, score_block
 from tests.replies.test_check import reply
+from tests.rows import each
 
 steps = st.lists(
     st.tuples(st.sampled_from(["Lima", " is", " nice", "."]), st.floats(-3, -0.01)), min_size=1, max_size=4
@@ -63,7 +64,7 @@ def damaged(change: dict[str, Any], headline: dict[str, Any]) -> dict[str, Any]:
     return block | change | {"headline": block["headline"] | headline}
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "headline", "words"),
     [
         ({"uncertainty": 0.99, "lower": 0.2, "upper": 0.3}, {}, "lies outside its bounds"),

@@ -14,6 +14,7 @@ from semtoken.replies import ReplyStream
 from semtoken.replies.checking import rank_replies
 from semtoken.support.sse import EventReader
 from tests.replies.test_ends_of_answers import item
+from tests.rows import each
 
 NUMBER = math.log(0.72)
 PINGS = (
@@ -58,8 +59,8 @@ def test_data_on_several_lines_stays_one_event() -> None:
     assert score_reply(text)[0].log_confidence == pytest.approx(NUMBER, abs=1e-6)
 
 
-@pytest.mark.parametrize("ping", PINGS)
-@pytest.mark.parametrize("place", [0, 1, 3])
+@each("ping", PINGS)
+@each("place", [0, 1, 3])
 def test_pings_say_nothing_wherever_they_come(ping: str, place: int) -> None:
     parts = events(chunks("Os", "lo")).split("\n\n")
     text = "\n\n".join([*parts[:place], ping.rstrip("\n"), *parts[place:]])

@@ -13,6 +13,7 @@ from semtoken.errors import BackendError, InvalidInputError, SemtokenError, Voca
 from semtoken.replies import read_reply
 from semtoken.support.almanac import PROMPT, almanac_clusters_path, almanac_path
 from tests.replies.recorded import clusters, recording
+from tests.rows import each
 
 PLAIN = PROMPT.format(question="Mumbai lies in what country?")
 PROMPT_OF = {"vllm-completions-prompt": "Answer:\n", "vllm-completions-echo": "Answer:\n"}
@@ -30,7 +31,7 @@ def exact() -> st.ScoredModel:
     return st.ScoredModel.from_pretrained(str(almanac_path()), clusters=clusters())
 
 
-@pytest.mark.parametrize("name", RAW)
+@each("name", RAW)
 def test_the_interval_holds_the_exact_uncertainty(name: str, exact: st.ScoredModel) -> None:
     for result in st.score_reply(recording(name).reply, clusters()):
         [expected] = exact.score(PROMPT_OF.get(name, PLAIN), [result.token_ids])

@@ -12,6 +12,7 @@ import pytest
 from semtoken.errors import InvalidInputError
 from semtoken.replies import Reply, ReplyChoice, ReplyStream, read_reply, score_reply
 from tests.replies.recorded import clusters
+from tests.rows import each
 
 
 def item(text: str, log_prob: float = -0.25, **more: Any) -> dict[str, Any]:
@@ -122,7 +123,7 @@ RESPONSE = {
 }
 
 
-@pytest.mark.parametrize(
+@each(
     ("format", "reply"),
     [
         ("openai-chat", chat({"content": "Oslo"}, {"content": ITEMS})),
@@ -166,7 +167,7 @@ def test_what_a_message_lacks_is_the_reasoning_of_engines_that_divide_it(format:
         assert [(event.kind, len(event.steps)) for event in events] == [("reasoning", 1), ("answer", 1)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("message", "tokens", "parts"),
     [
         ({"content": "Oslo"}, ["\n", "Oslo"], [("answer", "Oslo", 2)]),
@@ -541,7 +542,7 @@ PROBABILITIES = [{"content": "Oslo", "probs": [{"tok_str": "Oslo", "prob": 0.5},
 FORBIDDEN = [item("Oslo", top_logprobs=[item("Oslo"), item("Rome", -9999.0)])]
 
 
-@pytest.mark.parametrize(
+@each(
     ("format", "reply", "distribution"),
     [
         ("llama-cpp", llama("Oslo"), "raw"),

@@ -17,6 +17,7 @@ from semtoken.replies import Reply, ReplyEvent, ReplyStream, read_reply
 from semtoken.replies.formats.base import Delta
 from semtoken.replies.stream import SegmentKeeper
 from tests.replies.recorded import STREAMED, recording
+from tests.rows import each
 
 LOSSY = {
     "llama-cpp-python-chat-awkward": "the engine drops characters of several tokens from its streams",
@@ -56,7 +57,7 @@ def whole(name: str) -> tuple[Reply, list[ReplyEvent]]:
     return streamed([recording(name).stream])
 
 
-@pytest.mark.parametrize("name", [name for name in STREAMED if name not in LOSSY])
+@each("name", [name for name in STREAMED if name not in LOSSY])
 def test_a_stream_is_its_reply(name: str) -> None:
     found, expected = whole(name)[0], read_reply(recording(name).reply)
     assert without_numbers(found) == without_numbers(expected)
@@ -94,14 +95,14 @@ def test_every_split_of_the_bytes_gives_the_same(name: str, data: st.DataObject)
     assert streamed(parts) == whole(name)
 
 
-@pytest.mark.parametrize("name", STREAMED)
+@each("name", STREAMED)
 def test_byte_by_byte(name: str) -> None:
     stream = recording(name).stream
     assert stream is not None
     assert streamed(bytes([byte]) for byte in stream.encode()) == whole(name)
 
 
-@pytest.mark.parametrize("name", STREAMED)
+@each("name", STREAMED)
 def test_events_are_the_segments_in_pieces(name: str) -> None:
     parsed_reply, events = whole(name)
     for choice in parsed_reply.choices:
@@ -129,7 +130,7 @@ def chunks_of(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
-@pytest.mark.parametrize("name", STREAMED)
+@each("name", STREAMED)
 def test_chunks_as_dicts_lists_and_iterators(name: str) -> None:
     chunks = chunks_of(name)
     expected = whole(name)[0]

@@ -17,6 +17,7 @@ import pytest
 import semtoken as st
 from semtoken.errors import SemtokenError
 from tests.replies.recorded import NAMES, STREAMED, clusters, recording
+from tests.rows import each
 
 NEAR = 1e-4
 VOCABULARY = clusters().vocabulary
@@ -52,12 +53,12 @@ def check_readings(reply: Any) -> bool:
     return both
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_recorded_replies(name: str) -> None:
     check_readings(recording(name).reply)
 
 
-@pytest.mark.parametrize("name", STREAMED)
+@each("name", STREAMED)
 def test_recorded_streams(name: str) -> None:
     check_readings(recording(name).stream)
 

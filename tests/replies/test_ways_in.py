@@ -8,14 +8,13 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from semtoken import score_logprobs, score_reply
 from semtoken.core.engine_tokens import TopStep
 from semtoken.core.results import ScoredAnswer
 from semtoken.errors import SemtokenError
 from semtoken.replies import ReplyStream, read_reply
 from tests.replies.recorded import NAMES, clusters, recording
+from tests.rows import each
 
 
 def chats() -> list[str]:
@@ -96,8 +95,8 @@ def test_there_are_answers_and_errors_among_the_recordings() -> None:
     assert len(CHATS) >= 6
 
 
-@pytest.mark.parametrize("name", CHATS)
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "reply"])
+@each("name", CHATS)
+@each("way", [way for way in WAYS if way != "reply"])
 def test_every_way_in_gives_the_same(name: str, way: str) -> None:
     reply = recording(name).reply
     assert outcome(way, reply) == outcome("reply", reply)
@@ -116,8 +115,8 @@ BROKEN: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way not in ("reply", "text of the reply", "records")])
-@pytest.mark.parametrize("fault", BROKEN)
+@each("way", [way for way in WAYS if way not in ("reply", "text of the reply", "records")])
+@each("fault", BROKEN)
 def test_every_way_in_fails_with_the_same_error(fault: str, way: str) -> None:
     reply = copy.deepcopy(recording("vllm-chat").reply)
     reply["choices"][0].pop("token_ids", None)

@@ -11,6 +11,7 @@ import pytest
 from semtoken.errors import InvalidInputError
 from semtoken.replies.formats import ALL, HiddenFields, Place, ProbeQuestion, Shape, served_shapes, shape_at, shapes_at
 from semtoken.support.splice import Document
+from tests.rows import each
 
 SHAPES = {shape.name: shape for shape in served_shapes()}
 SAID = [{"role": "user", "content": "Where?"}]
@@ -18,7 +19,7 @@ QUESTION = ProbeQuestion("Where?", max_tokens=3, top=5, temperature=0.5)
 INCLUDED = ["message.output_text.logprobs"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "path", "body"),
     [
         (
@@ -75,7 +76,7 @@ def test_a_question_has_one_token_by_default_and_a_response_at_least_16() -> Non
     assert SHAPES["responses"].request(ProbeQuestion("Where?", 20))["max_output_tokens"] == 20
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "body", "number"),
     [
         ("chat", {"messages": [], "logprobs": True, "top_logprobs": 0}, 0),
@@ -92,7 +93,7 @@ def test_none_none_but_the_chosen_and_all_are_told_apart(name: str, body: dict[s
     assert SHAPES[name].requested(body) == number
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "body", "prompts"),
     [
         ("chat", {"messages": SAID, "n": 2}, [SAID, SAID]),
@@ -121,7 +122,7 @@ def test_the_prompt_of_each_choice(name: str, body: dict[str, Any], prompts: lis
     assert [SHAPES[name].prompt(body, choice) for choice in range(len(prompts))] == prompts
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "body", "told"),
     [
         ("chat", {"messages": []}, "no messages"),
@@ -161,7 +162,7 @@ ITEMS = [{"token": "Oslo", "logprob": -0.2, "top_logprobs": []}]
 META = {"id": "1", "finish_reason": {"type": "stop"}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "reply", "shown"),
     [
         (
@@ -225,7 +226,7 @@ def test_an_answer_that_is_withheld_is_nowhere_in_its_reply(
 BEST = [{"token": text, "logprob": -1.0} for text in "abc"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "event", "none", "two"),
     [
         (
@@ -289,7 +290,7 @@ def test_clients_see_as_many_numbers_as_they_asked_for(
         assert json.loads(Document(json.dumps(event)).changed(SHAPES[name].hiding(event, HiddenFields(kept)))) == shown
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "event", "place"),
     [
         ("chat", {"choices": [{"index": 1, "delta": {"content": "a"}}]}, Place(1, ("choices", 0), goes_on=True)),

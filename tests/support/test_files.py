@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from semtoken.errors import InvalidInputError
 from semtoken.support.files import safe_files, temporary
+from tests.rows import each
 
 NAMES = ("a", "b", "c")
 
@@ -230,7 +231,7 @@ def test_what_a_killed_process_left_goes_when_the_same_is_written_again(kind: st
     assert sorted(path.name for path in tmp_path.iterdir()) == ["killed", "other"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "fault"),
     [
         (b'{"a": ', "not JSON: .* at column"),
@@ -250,8 +251,8 @@ def test_json_that_cannot_be_written_again_is_refused(text: bytes, fault: str) -
         safe_files.parse_json(text)
 
 
-@pytest.mark.parametrize("digits", [1, 19, 20, 21, 285, 299, 300, 301, 308, 309, 310, 315, 330])
-@pytest.mark.parametrize("before", ["", "[1, 22, ", '{"a": "' + 7 * "9" + '", "b": -'])
+@each("digits", [1, 19, 20, 21, 285, 299, 300, 301, 308, 309, 310, 315, 330])
+@each("before", ["", "[1, 22, ", '{"a": "' + 7 * "9" + '", "b": -'])
 def test_whole_numbers_are_read_unless_no_float_holds_them(digits: int, before: str) -> None:
     number = digits * "9"
     text = before + number + {"": "", "[": "]", "{": "}"}[before[:1]]

@@ -26,6 +26,7 @@ from semtoken.web.doctor.examination import find_most
 from semtoken.web.doctor.numbers import compare_temperatures
 from tests import tiny
 from tests.cli.run import Result, invoke
+from tests.rows import each
 from tests.web.servers import Received, raw_upstream, running
 from tests.web.sick_server import Faults, sick_app
 
@@ -218,7 +219,7 @@ class TestConnections:
         with pytest.raises(InvalidInputError, match="address"):
             examine(url)
 
-    @pytest.mark.parametrize(
+    @each(
         "body",
         [
             b"<html>hello</html>",

@@ -26,6 +26,7 @@ from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
 from tests.decisions.models import tiny
+from tests.rows import each
 from tests.web.servers import Received, answering, raw_upstream, response, running
 from tests.web.test_serve_decisions import DECISIONS, STATE, SYSTEM_ONE
 
@@ -192,9 +193,9 @@ class TestPassedOn:
 
 
 class TestAskedAsTexts:
-    @pytest.mark.parametrize("path", BODIES)
-    @pytest.mark.parametrize("how", [{"reading": "labels"}, {"reading": "words", "orders": 2}], ids=str)
-    @pytest.mark.parametrize("k", [20, 300])
+    @each("path", BODIES)
+    @each("how", [{"reading": "labels"}, {"reading": "words", "orders": 2}], ids=str)
+    @each("k", [20, 300])
     def test_the_exact_answer_lies_within_the_bounds(self, served: str, path: str, how: Any, k: int) -> None:
         body = BODIES[path] | {"semtoken": how}
         must_know = k == 300 and how["reading"] == "labels"  # words take several tokens that this model never says

@@ -15,6 +15,7 @@ from semtoken.support.sse import EventReader
 from semtoken.web.proxy.asking import REMEMBERED_SECONDS, LearnedLimits, Limit, lower_limit, read_request
 from semtoken.web.proxy.scoring import Editor
 from semtoken.web.wire import ApiError
+from tests.rows import each
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -203,7 +204,7 @@ class TestRequests:
         assert asked is not None
         assert json.loads(asked.asking(Limit(5), token_ids=True))["return_tokens_as_token_ids"] is True
 
-    @pytest.mark.parametrize(
+    @each(
         "body",
         [
             b"",

@@ -19,6 +19,7 @@ from semtoken.support.almanac import PROMPT, Question
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from tests import tiny
+from tests.rows import each
 from tests.web.conftest import proxy_of
 from tests.web.servers import LAST_CHUNK, Received, Upstream, answering, chunk, raw_upstream, response, stream_head
 from tests.web.test_proxy_transport import final_figure, without_block
@@ -108,9 +109,9 @@ class TestInFrontOfServe:
         with pytest.raises(InvalidInputError, match="name the upstream's tokenizer with --tokenizer"):
             proxy_app(ProxySettings(served, token_ids=True))
 
-    @pytest.mark.parametrize("path", ["chat/completions", "completions"])
-    @pytest.mark.parametrize("stream", [True, False])
-    @pytest.mark.parametrize("logprobs", [None, 0, 3, 20])
+    @each("path", ["chat/completions", "completions"])
+    @each("stream", [True, False])
+    @each("logprobs", [None, 0, 3, 20])
     def test_every_other_byte_is_the_upstreams(
         self, served: str, proxy: str, path: str, stream: bool, logprobs: int | None
     ) -> None:
@@ -272,7 +273,7 @@ class TestReplies:
         assert 0 <= block["lower"] < block["upper"] <= 1 - np.exp(PERU["logprob"]) + ROUNDING
         assert block["distribution"] == "unknown"
 
-    @pytest.mark.parametrize(
+    @each(
         ("message", "logprobs", "words"),
         [
             ({"content": "Lima"}, None, "no log-probabilities"),

@@ -28,6 +28,7 @@ from semtoken.web.running import FewOfAKind, address_of, listen, server_for
 from semtoken.web.wire import ApiError
 from tests.replies import recorded
 from tests.replies.test_honest_streams import DAMAGE, by_the_standard, events_of
+from tests.rows import each
 from tests.web.conftest import proxy_of
 from tests.web.servers import LAST_CHUNK, Received, Upstream, answering, chunk, raw_upstream, response, stream_head
 from tests.web.test_proxy_scores import LIMA, reply
@@ -158,7 +159,7 @@ class TestRefusals:
 
 
 class TestPaths:
-    @pytest.mark.parametrize(
+    @each(
         "path",
         [
             "/v1/../admin",
@@ -529,8 +530,8 @@ def expected(stream: bytes) -> list[tuple[float, float]] | None:
         return None
 
 
-@pytest.mark.parametrize("name", STREAMED)
-@pytest.mark.parametrize(
+@each("name", STREAMED)
+@each(
     "how",
     [
         lambda stream: stream,

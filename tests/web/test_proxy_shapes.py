@@ -22,6 +22,7 @@ from semtoken.replies.formats import ProbeQuestion, Shape, known_formats
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from tests.replies.recorded import NAMES, STREAMED, recording
+from tests.rows import each
 from tests.web.servers import LAST_CHUNK, Received, Upstream, chunk, raw_upstream, response, running, stream_head
 from tests.web.test_proxy_calibrator import made
 from tests.web.test_proxy_transport import without_block
@@ -115,7 +116,7 @@ def events_of(stream: str) -> list[Any]:
 
 
 class TestWholeReplies:
-    @pytest.mark.parametrize("name", NAMES)
+    @each("name", NAMES)
     def test_the_score_is_that_of_the_library(self, proxy: str, almanac_clusters: TokenClusters, name: str) -> None:
         answer = post(proxy, name, plain(shape_of(name)))
         assert answer.status_code == 200, answer.text
@@ -126,12 +127,12 @@ class TestWholeReplies:
             for number, block in enumerate(blocks):
                 check(block, found, number)
 
-    @pytest.mark.parametrize("name", NAMES)
+    @each("name", NAMES)
     def test_who_asked_for_numbers_gets_every_byte(self, proxy: str, name: str) -> None:
         answer = post(proxy, name, asked_for(shape_of(name), K))
         assert without_block(answer.content) == json.dumps(recording(name).reply, ensure_ascii=False).encode()
 
-    @pytest.mark.parametrize("name", NAMES)
+    @each("name", NAMES)
     def test_who_did_not_gets_none(self, proxy: str, name: str) -> None:
         answer = json.loads(without_block(post(proxy, name, plain(shape_of(name))).content))
         recorded = recording(name)
@@ -147,7 +148,7 @@ class TestWholeReplies:
 
 
 class TestStreams:
-    @pytest.mark.parametrize("name", STREAMED)
+    @each("name", STREAMED)
     def test_the_last_block_is_that_of_the_library(
         self, proxy: str, almanac_clusters: TokenClusters, name: str
     ) -> None:
@@ -168,12 +169,12 @@ class TestStreams:
             for number, index in enumerate(sorted(finals)):
                 check(finals[index], found, number)
 
-    @pytest.mark.parametrize("name", STREAMED)
+    @each("name", STREAMED)
     def test_who_asked_for_numbers_gets_every_byte(self, proxy: str, name: str) -> None:
         got = post(proxy, name, asked_for(shape_of(name), K) | {"stream": True, "semtoken": {}}).content
         assert without_block(got) == (recording(name).stream or "").encode()
 
-    @pytest.mark.parametrize("name", STREAMED)
+    @each("name", STREAMED)
     def test_who_did_not_gets_none(self, proxy: str, name: str) -> None:
         got = post(proxy, name, plain(shape_of(name)) | {"stream": True}).content
         recorded = recording(name)
@@ -268,8 +269,8 @@ class TestRequests:
 class TestMethods:
     """Scores by further methods of one pass, from the log-probabilities of the upstream."""
 
-    @pytest.mark.parametrize("stream", [False, True])
-    @pytest.mark.parametrize("name", ["vllm-chat-awkward-ids", "llama-cpp", "sglang", "openai-responses"])
+    @each("stream", [False, True])
+    @each("name", ["vllm-chat-awkward-ids", "llama-cpp", "sglang", "openai-responses"])
     def test_they_stand_beside_the_uncertainty(self, proxy: str, name: str, stream: bool) -> None:
         body = plain(shape_of(name)) | {"semtoken": {"methods": ["perplexity", "sequence_probability"]}}
         answer = post(proxy, name, body | ({"stream": True} if stream else {}))

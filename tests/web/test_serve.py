@@ -35,6 +35,7 @@ from semtoken.web.serve.app import ServeLimits, serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
 from tests import tiny
+from tests.rows import each
 from tests.web.servers import running
 
 QUESTION = "Which city is the capital of Peru?"
@@ -285,7 +286,7 @@ class TestOtherPages:
 
 
 class TestErrors:
-    @pytest.mark.parametrize(
+    @each(
         ("fields", "param"),
         [
             ({"temperature": 3}, "temperature"),

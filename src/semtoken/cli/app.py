@@ -107,17 +107,18 @@ def _run(words: Words) -> int:
     """Bind the words to the parameters of the command, with the settings that it reads, and call it."""
     from cyclopts import CycloptsError
 
-    from semtoken.cli.settings import read_settings
+    from semtoken.cli.settings import SECTIONS, read_settings
 
     try:
         command, bound, given = program().parse_args(words.command, exit_on_error=False, print_error=False)
     except CycloptsError as error:
         raise UsageError(one_line_of(error)) from error
-    in_use = read_settings(words.config, words.settings)
     place = " ".join(words.place)
+    unread = set(SECTIONS) - set(place_of(words.place).reads)
     for word in words.settings:
-        if word[2:].partition(".")[0] not in place_of(words.place).reads:
+        if word[2:].partition(".")[0] in unread:
             raise UsageError(f"{word.partition('=')[0]} has no effect on `semtoken {place}`: leave it out.")
+    in_use = read_settings(words.config, words.settings)
     for name, kind in given.items():
         bound.arguments[name] = words.verbose if kind is bool else in_use
     bound.apply_defaults()

@@ -105,8 +105,8 @@ def _adapt(tokenizer: Any) -> tuple[int, Callable[..., str], Callable[[int], str
 
 
 def _backend(tokenizer: Any) -> Any:
-    """The `tokenizers.Tokenizer` of a transformers tokenizer that only passes ids on to it, which takes ten times as long;
-    any other tokenizer as it is.
+    """The `tokenizers.Tokenizer` inside a transformers tokenizer that only passes ids on to it, and takes twice as long
+    for that; any other tokenizer as it is.
     """
     passes_on = getattr(sys.modules.get("transformers"), "PreTrainedTokenizerFast", None)
     if passes_on is None or not isinstance(tokenizer, passes_on):
