@@ -1,12 +1,14 @@
-"""Typed questions through the proxy in front of a server that names tokens by ids, and lists those that are asked for.
+"""Typed questions through the proxy and from `decide`, to a server that lists the tokens which it is asked for.
 
 The server answers as vLLM does, from a row of logits that the test knows, so probabilities are sums by hand.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -20,6 +22,7 @@ from starlette.routing import Route
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
+from tests.cli.run import invoke
 from tests.decisions.models import tokenizer
 from tests.web.servers import running
 
@@ -41,9 +44,9 @@ def log_probs(seed: int, likely: int) -> Any:
 
 
 @contextmanager
-def vllm(row: Any, lists: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def vllm(row: Any, lists: str, root: str = "") -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """A server, and what it was asked. It "heeds" the ids that it is asked to list, "ignores" or "refuses" them, or
-    shows some of them only: it "cuts".
+    shows some of them only: it "cuts". `root` is where its model was loaded from, as it says.
     """
     asked: list[dict[str, Any]] = []
 
@@ -68,7 +71,11 @@ def vllm(row: Any, lists: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         given = {"token_ids": [best[0]]} if body.get("return_token_ids") else {}
         return JSONResponse({"id": "1", "object": "chat.completion", "model": "m", "choices": [choice | given]})
 
-    with running(Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"])]), strict=False) as url:
+    async def models(_: Request) -> JSONResponse:
+        return JSONResponse({"object": "list", "data": [{"id": "m", "owned_by": "vllm", "root": root}]})
+
+    routes = [Route("/v1/chat/completions", chat, methods=["POST"]), Route("/v1/models", models)]
+    with running(Starlette(routes=routes), strict=False) as url:
         yield url, asked
 
 
@@ -130,3 +137,28 @@ def test_a_server_without_the_field_is_read_by_its_best_tokens(lists: str) -> No
     for answer in found:
         low, high = answer["semtoken"]["bounds"][0]
         assert low <= share <= high < low + 0.1
+
+
+@pytest.mark.parametrize("lists", ["heeds", "ignores", "refuses", "cuts"])
+def test_decide_asks_for_the_tokens_of_the_options_by_the_tokenizer_that_the_server_names(
+    lists: str, tmp_path: Path
+) -> None:
+    TOKENIZER.save_pretrained(tmp_path / "model")
+    (tmp_path / "model" / "config.json").write_text("{}")
+    (tmp_path / "questions.yaml").write_text(json.dumps({"side": LABELS}))
+    (tmp_path / "items.jsonl").write_text('{"state": "x"}\n{"state": "y"}\n')
+    a, b = (TOKENIZER.convert_tokens_to_ids(name) for name in "AB")
+    row = log_probs(3, a)
+    with vllm(row, lists, str(tmp_path / "model")) as (url, asked):
+        files = [str(tmp_path / name) for name in ("questions.yaml", "items.jsonl", "out.jsonl")]
+        assert invoke(["decide", *files[:2], "--base-url", f"{url}/v1", "-o", files[2]]).exit_code == 0
+    share = float(np.exp(row[a]) / np.exp(row[[a, b]]).sum())
+    for line in Path(files[2]).read_text().splitlines():
+        answer = json.loads(line)["answers"]["side"]
+        if lists == "heeds":
+            assert answer["probabilities"] == pytest.approx([share, 1 - share], rel=1e-6)
+        else:
+            low, high = answer["bounds"][0]
+            assert low <= share <= high
+    assert set(asked[0]["logprob_token_ids"]) == {a, b}
+    assert sum("logprob_token_ids" in body for body in asked) == (2 if lists == "heeds" else 1)

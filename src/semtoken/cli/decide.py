@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -110,12 +111,15 @@ class AskedServer:
     key_env: str | None
     """None: no key is sent."""
     top: int
+    token_ids: bool
+    """Whether vLLM is asked for the tokens of the options, by their ids, where its tokenizer is on this machine."""
 
     @classmethod
     def of(cls, server: NamedServer, endpoint: EndpointSection, name: str | None) -> AskedServer:
         """The server with what `[endpoint]` says of it."""
         key = endpoint.key_env if server.takes_key else None
-        return cls(server.url, name or endpoint.model or None, key, endpoint.top_logprobs)
+        ids = endpoint.token_ids in ("auto", "yes")
+        return cls(server.url, name or endpoint.model or None, key, endpoint.top_logprobs, ids)
 
     def announce(self, what: str, in_use: SettingsInUse) -> None:
         """Say what is sent where, before anything is sent, and of a key that stays here how to send it."""
@@ -129,10 +133,12 @@ class AskedServer:
 
     def ask(self) -> Asker:
         """The function that asks this server questions."""
-        from semtoken.decisions.remote import asker_of_endpoint
+        from semtoken.decisions.remote import ModelTokens, asker_of_endpoint
+        from semtoken.web.proxy.upstream_tokenizer import tokens_of_server
 
         key = None if self.key_env is None else key_from(self.key_env)
-        return asker_of_endpoint(self.url, self.name, key=key, top=self.top, say=tell)
+        tokens = partial(tokens_of_server, self.url) if self.token_ids else ModelTokens
+        return asker_of_endpoint(self.url, self.name, key=key, top=self.top, tokens=tokens, say=tell)
 
 
 @dataclass(frozen=True)

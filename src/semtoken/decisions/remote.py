@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, TypeAlias
@@ -77,9 +78,26 @@ Masses: TypeAlias = tuple[FloatArray, FloatArray]
 """Least and greatest mass of each option, in the order of the question."""
 Asker: TypeAlias = Callable[[Any, Mapping[str, Question], ReadingOptions], dict[str, Answer]]
 """Asks questions, given by name, about a state, and returns their answers by name."""
+NAMED_TOKENS = "logprob_token_ids"
+"""The field of vLLM in which a request names the tokens whose log-probabilities it wants in place of the best ones."""
 BEST, FEWER = 20, 5
 """Most log-probabilities that common APIs give for each token, and that others, such as TGI, give."""
 _LIMIT_OF_LISTS = re.compile(r"(top_logprobs|top_n_tokens|n_probs|logprobs)\D{0,80}\d")
+
+
+@dataclass(frozen=True, eq=False)
+class ModelTokens:
+    """The tokens of a server's model, as far as they are known."""
+
+    vocabulary: Vocabulary | None = None
+    tokenizer: Any = None
+    """Says how the model spells an option; without it, no tokens can be named to the server."""
+
+    def reader(self, text: AskedText) -> OptionReader | None:
+        """What to ask the server for, so that the masses of the options are exact; None where that cannot be had."""
+        if self.vocabulary is None or self.tokenizer is None:
+            return None
+        return text.reader(self.vocabulary, self.tokenizer)
 
 
 @dataclass(frozen=True)
@@ -103,20 +121,28 @@ class AskedText:
         top: int | None = None,
         model: str | None = None,
         extra: Mapping[str, Any] | None = None,
+        reader: OptionReader | None = None,
     ) -> dict[str, Any]:
-        """The body of a request, with the fields in `extra`; where `top` is None, the caller adds log-probabilities."""
+        """The body of a request, with the fields in `extra`; where `top` is None, the caller adds log-probabilities.
+
+        With a `reader` it asks for the tokens of the options, by their ids.
+        """
         text = without_markup(prompt_text(state, self.shown))
         is_predicate = self.shown.question.kind == "predicate"
         length = 1 if is_predicate else tokens_to_read(self.shown.answers, MOST_TOKENS)  # more of it cannot matter
         question = ProbeQuestion(
             text if shape.is_chat else continued_text(text),
             max_tokens=length,
-            top=top,
+            top=top if reader is None else None,
             temperature=1.0 if length == 1 else 0.0,  # 1 changes no list; further ones are read behind the likeliest
             extra=extra or {},
             model=model,
         )
-        return shape.body(question)
+        body = shape.body(question)
+        if reader is None:
+            return body
+        ids = {} if top is None else shape.asking(body, top, token_ids=True)
+        return {NAMED_TOKENS: reader.first_tokens.tolist(), **body, **ids}
 
     def reader(self, vocabulary: Vocabulary, tokenizer: Any) -> OptionReader | None:
         """What to ask a server for that lists chosen tokens by id, so that the masses of the options are exact.
@@ -218,6 +244,7 @@ def asker_of_endpoint(
     *,
     key: str | None = None,
     top: int = BEST,
+    tokens: Callable[[], ModelTokens] = ModelTokens,
     say: Callable[[str], None] = logger.warning,
 ) -> Asker:
     """A function that asks a server questions, in the format that its address stands for.
@@ -227,7 +254,9 @@ def asker_of_endpoint(
     token, so probabilities may be intervals. Another address that ends with /decisions or /systemone, such as
     OpenRouter's, or holds /ai/run/, as Cloudflare's do, is asked in the first shape that it takes. The address of a
     whole API, such as `http://localhost:8000/v1`, stands for the first of these that answers. If the server refuses the
-    fields of the first way, `say` is called once, with a sentence that names the other way.
+    fields of the first way, `say` is called once, with a sentence that names the other way. `tokens` is called once,
+    before the first text is sent: of a server that lists the tokens which it is asked for, as vLLM does, the
+    probabilities of options of one token are then exact.
 
     `InvalidInputError` if nothing that can be asked has such an address; the function raises `BackendError` if the
     server gives no answers. Several threads may call it at a time.
@@ -238,20 +267,20 @@ def asker_of_endpoint(
     for own in (OPENAI, SYSTEM_ONE):
         if path.endswith(f"/v1{own.path}"):
             root = urlunsplit(parts._replace(path=path.removesuffix(own.path)))
-            return _FirstThatAnswers(_ways(root, server, top, first=own), say)
+            return _FirstThatAnswers(_ways(root, server, top, tokens, first=own), say)
     if path.endswith((OPENAI.path, SYSTEM_ONE.path)) or "/ai/run/" in path:  # OpenRouter, Cloudflare and others
         shapes = (SYSTEM_ONE, OPENAI, SGLANG)
         return _FirstThatAnswers(([_AskTyped(url, server, shape, may_refuse=True) for shape in shapes], False), say)
     shape = shape_at(path)
     if shape is not None:
-        return _AskTexts(url, server, shape, top)
+        return _AskTexts(url, server, shape, top, tokens)
     if not (path == "" or path.endswith("/v1")):
         raise InvalidInputError(
             f"An endpoint ends with /v1, /v1/decisions or /v1/systemone, or it is that of an API for texts such as "
             f"/v1/chat/completions; got {url!r:.80}."
         )
     root = urlunsplit(parts._replace(path=path or "/v1"))
-    return _FirstThatAnswers(_ways(root, server, top), say)
+    return _FirstThatAnswers(_ways(root, server, top, tokens), say)
 
 
 @dataclass(frozen=True)
@@ -325,6 +354,18 @@ class _AskTexts:
     shape: type[Shape]
     top: int
     """Log-probabilities that are asked for of each token; fewer, once the server refused so many."""
+    tokens: Callable[[], ModelTokens]
+    lists_named: bool = True
+    """Whether the server lists the tokens that it is asked for, as far as is known."""
+    _known: ModelTokens | None = None
+    _looking: Lock = field(default_factory=Lock)
+
+    def known_tokens(self) -> ModelTokens:
+        """The tokens of the server's model, looked for once: by one thread, while the others wait."""
+        with self._looking:
+            if self._known is None:
+                self._known = self.tokens()
+        return self._known
 
     @property
     def what(self) -> str:
@@ -336,9 +377,8 @@ class _AskTexts:
         asked = asked_texts(told, list(questions.values()), options)
         masses = []
         for text in asked.texts:
-            reply = self._reply(text, told)
             try:
-                masses.append(text.masses(read_reply(reply)))
+                masses.append(self._named(text, told) or self._listed(text, told))
             except SemtokenError as error:
                 name = list(questions)[text.number]
                 raise BackendError(
@@ -346,23 +386,43 @@ class _AskTexts:
                 ) from error
         return dict(zip(questions, asked.answers(masses), strict=True))
 
-    def _reply(self, text: AskedText, state: str) -> Any:
+    def _named(self, text: AskedText, state: str) -> Masses | None:
+        """The masses from the tokens of the options; None where the server lists others, or refuses to."""
+        reader = self.known_tokens().reader(text) if self.lists_named else None
+        if reader is None:
+            return None
+        masses = None
+        with suppress(BackendError):
+            reply = self.server.post(self.url, text.request(self.shape, state, top=self.top, reader=reader))
+            masses = text.named_masses(read_reply(reply), reader)
+        self.lists_named = masses is not None
+        return masses
+
+    def _listed(self, text: AskedText, state: str) -> Masses:
+        """The masses from the best tokens."""
         try:
-            return self.server.post(self.url, text.request(self.shape, state, top=self.top))
+            reply = self.server.post(self.url, text.request(self.shape, state, top=self.top))
         except _TooManyListed:
             if self.top <= FEWER:
                 raise
             self.top = FEWER
-        return self.server.post(self.url, text.request(self.shape, state, top=self.top))
+            reply = self.server.post(self.url, text.request(self.shape, state, top=self.top))
+        return text.masses(read_reply(reply))
 
 
 def _ways(
-    root: str, server: _Server, top: int, first: QuestionShape | None = None
+    root: str,
+    server: _Server,
+    top: int,
+    tokens: Callable[[], ModelTokens],
+    first: QuestionShape | None = None,
 ) -> tuple[list[_AskTyped | _AskTexts], bool]:
     """The ways to ask below an address that ends with /v1, and whether the first has to be there."""
     shapes = sorted(QUESTION_SHAPES, key=lambda shape: (shape is not first, shape.path != (first or OPENAI).path))
     by_name = {shape.name: shape for shape in known_shapes()}
-    texts = [_AskTexts(root + by_name[name].path, server, by_name[name], top) for name in ("chat", "completions")]
+    texts = [
+        _AskTexts(root + by_name[name].path, server, by_name[name], top, tokens) for name in ("chat", "completions")
+    ]
     return [*(_AskTyped(root + shape.path, server, shape) for shape in shapes), *texts], first is not None
 
 

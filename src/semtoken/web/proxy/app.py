@@ -24,6 +24,7 @@ from starlette.routing import BaseRoute, Match  # noqa: E402
 
 from semtoken.core.scorer import Tokens, scorer_for  # noqa: E402
 from semtoken.decisions.calibrating import DecisionCalibrator  # noqa: E402
+from semtoken.decisions.remote import ModelTokens  # noqa: E402
 from semtoken.errors import InvalidInputError  # noqa: E402
 from semtoken.guarantees.apply import CalibratorInUse  # noqa: E402
 from semtoken.methods.observers.method_scores import FROM_BEST, methods_reading  # noqa: E402
@@ -34,7 +35,7 @@ from semtoken.web.limits import Admission, Gate, HostGuard, Workers  # noqa: E40
 from semtoken.web.page.facts import page_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request  # noqa: E402
-from semtoken.web.proxy.decisions import ModelTokens, ProxyDecisions  # noqa: E402
+from semtoken.web.proxy.decisions import ProxyDecisions  # noqa: E402
 from semtoken.web.proxy.distributions import LearnedDistributions  # noqa: E402
 from semtoken.web.proxy.exchange import (  # noqa: E402
     BrokenOff,

@@ -14,11 +14,10 @@ import anyio
 import anyio.to_thread
 from starlette.responses import Response
 
-from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.decisions import Answer, ReadingOptions
 from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
 from semtoken.decisions.questions import READ_AS_USUAL
-from semtoken.decisions.remote import AskedText, Masses, asked_texts
+from semtoken.decisions.remote import NAMED_TOKENS, AskedText, Masses, ModelTokens, asked_texts
 from semtoken.decisions.spellings import OptionReader
 from semtoken.decisions.wire import WireError, WireRequest
 from semtoken.decisions.wire.extension import KEY, answers_in, block_beside
@@ -50,8 +49,6 @@ LONGEST_ERROR = 2**16
 FIRST_CHOICES = ("chat", "completions")
 """The shapes in which questions are asked where nobody chose one, in order."""
 NO_LISTS = "the upstream refuses to give log-probabilities, so nothing can be read from its answers."
-NAMED_TOKENS = "logprob_token_ids"
-"""The field of vLLM in which a request names the tokens whose log-probabilities it wants in place of the best ones."""
 NESTED = "the upstream's reply is nested too deeply."
 NO_FIELDS = "the fields of request_fields under [decisions] make a request that is none of this API."
 
@@ -93,15 +90,6 @@ class AbsentRoutes:
 
 def _refused(shape: QuestionShape, model: str | None) -> str:
     return f"{shape.name} {model}"
-
-
-@dataclass(frozen=True, eq=False)
-class ModelTokens:
-    """The tokens of the upstream's model, as far as they are known."""
-
-    vocabulary: Vocabulary | None = None
-    tokenizer: Any = None
-    """Says how the model spells an option; without it, no tokens can be named to the upstream."""
 
 
 @dataclass
@@ -200,10 +188,9 @@ class TextQuestions:
         return text.masses(await self._reply_to(shape, text), self.tokens.vocabulary)
 
     def _reader(self, text: AskedText) -> OptionReader | None:
-        vocabulary, tokenizer = self.tokens.vocabulary, self.tokens.tokenizer
-        if vocabulary is None or tokenizer is None or not self.settings.token_ids or NAMED_TOKENS in self.absent:
+        if not self.settings.token_ids or NAMED_TOKENS in self.absent:
             return None
-        return text.reader(vocabulary, tokenizer)
+        return self.tokens.reader(text)
 
     async def _reply_to(self, shape: type[Shape], text: AskedText, reader: OptionReader | None = None) -> Reply:
         asked = await anyio.to_thread.run_sync(self._request, shape, text, reader)
@@ -225,9 +212,8 @@ class TextQuestions:
         return parsed_reply
 
     def _request(self, shape: type[Shape], text: AskedText, reader: OptionReader | None) -> AnswerRequest:
-        named = {} if reader is None else {NAMED_TOKENS: reader.first_tokens.tolist()}
-        extra = {**named, **self.settings.decision_fields}
-        body = text.request(shape, self.asked.state, model=self.asked.model, extra=extra)
+        extra = self.settings.decision_fields
+        body = text.request(shape, self.asked.state, model=self.asked.model, extra=extra, reader=reader)
         request = read_request(shape, encode(body).encode())
         if request is None:
             raise InvalidInputError(NO_FIELDS)

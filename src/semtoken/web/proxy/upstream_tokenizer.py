@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from semtoken.clustering.vocabulary import Vocabulary
+from semtoken.decisions.remote import ModelTokens
 from semtoken.errors import SemtokenError
 from semtoken.support.http_client import HttpClient, Retries
 
@@ -39,6 +41,13 @@ def vllm_model(base: str) -> str | None:
         return None
     name = first.get("root") or first.get("id")
     return name if isinstance(name, str) else None
+
+
+def tokens_of_server(url: str) -> ModelTokens:
+    """The tokens of the model behind a server's address, if that is vLLM's and its tokenizer is here; else none."""
+    model = vllm_model(url.partition("/v1")[0].rstrip("/"))
+    tokenizer = None if model is None else loaded_tokenizer(model)
+    return ModelTokens() if tokenizer is None else ModelTokens(Vocabulary.from_tokenizer(tokenizer), tokenizer)
 
 
 def loaded_tokenizer(name: str) -> Any:
