@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from semtoken.choices import BackendName, Equality, Preset, Reading
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core import Scorer, ScoringRules, scorer_for
+from semtoken.core.given_tokens import as_clusters
 from semtoken.core.results import Answers, ScoredAnswer
 from semtoken.core.results.generation import DEPTH
 from semtoken.core.rules import as_rules
-from semtoken.core.scorer import as_clusters
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees import Calibrator, Fingerprint, Threshold
 from semtoken.guarantees.apply import origin_of, with_decision

@@ -8,7 +8,7 @@ import pytest
 
 from semtoken.clustering.token_clusters import TokenClusters, vocabulary_of
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.core.scorer import as_clusters, as_tokens
+from semtoken.core.given_tokens import as_clusters, as_tokens
 from semtoken.errors import ArtifactError, InvalidInputError, SemtokenError
 from tests import tiny, worked
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import pytest
 
 import semtoken as st
-from semtoken.core.scorer import as_tokens
+from semtoken.core.given_tokens import as_tokens
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.labels import read_answers
 from semtoken.replies.checking import Doubt, doubt_of, rank_replies

@@ -150,7 +150,7 @@ def _check_output(output: Path | None, schema: Path | None) -> None:
 
 def _reading(tokenizer: str | None, methods: str | None, format: str | None, in_use: SettingsInUse) -> dict[str, Any]:
     """How replies are read and scored: options of `rank_replies`."""
-    from semtoken.core.scorer import as_tokens
+    from semtoken.core.given_tokens import as_tokens
 
     endpoint, scoring = in_use.settings.endpoint, in_use.settings.scoring
     wanted = as_methods(methods, of_replies=True) if methods else methods_of(scoring, of_replies=True)

@@ -69,7 +69,7 @@ def doctor(
             "Name the server, --base-url http://127.0.0.1:8000/v1, or a model with --model. --report prints facts on "
             "this installation."
         )
-    from semtoken.core.scorer import as_tokens
+    from semtoken.core.given_tokens import as_tokens
     from semtoken.web.doctor import examine
 
     endpoint = in_use.settings.endpoint

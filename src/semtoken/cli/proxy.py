@@ -118,7 +118,8 @@ def _application(
     journal: str | None,
     settings: Settings,
 ) -> Any:
-    from semtoken.core.scorer import as_tokens, scorer_for
+    from semtoken.core.given_tokens import as_tokens
+    from semtoken.core.scorer import scorer_for
     from semtoken.guarantees import Fingerprint
     from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.web.calibrators import CalibratorSlot, SharedPlace, reload_on_hangup

@@ -2,6 +2,7 @@
 
 prefixes.py        which tokens spell the beginning of the text that follows
 endings.py         how probable it was that a number, a string or an array ends where it does
+given_tokens.py    what a user gives to say which tokens there are -> a vocabulary, or clusters
 scorer.py          a vocabulary, clusters, names in lists, and rules -> which tokens agree, and why
 columns.py         the one form of steps: the chosen tokens, and an entry for each token that may count
 rows.py            rows of logits -> columns; kernel.py reads them, compiled

@@ -11,11 +11,12 @@ from semtoken.core.engine_tokens import TopStep, as_top_steps
 from semtoken.core.engine_tokens.passes import as_scored
 from semtoken.core.engine_tokens.token_names import check_shared_vocabulary
 from semtoken.core.flags import text_flags
+from semtoken.core.given_tokens import Tokens, as_tokens
 from semtoken.core.growing import GrowingAnswer
 from semtoken.core.results import Distribution, Running, ScoredAnswer
 from semtoken.core.rows import normalized_rows
 from semtoken.core.rules import ScoringRules, as_rules
-from semtoken.core.scorer import Tokens, as_tokens, scorer_for
+from semtoken.core.scorer import scorer_for
 from semtoken.errors import InvalidInputError, InvalidLogits, VocabularyMismatch
 from semtoken.support.arrays import as_ids, as_rows, is_tensor, looks_like_probabilities
 from semtoken.support.inputs import one_of

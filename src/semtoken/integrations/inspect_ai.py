@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from semtoken.choices import Equality, Preset
+from semtoken.core.given_tokens import Tokens, as_tokens
 from semtoken.core.results.blocks import KEY, blocks_of, numbers_of, risk_of
 from semtoken.core.rules import as_rules
-from semtoken.core.scorer import Tokens, as_tokens
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.integrations.hosts import require_host
 from semtoken.integrations.selective import COVERAGES, auroc_figures, prr_figures, risk_coverage_figures

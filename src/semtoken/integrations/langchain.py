@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 from semtoken.choices import Equality
+from semtoken.core.given_tokens import as_tokens
 from semtoken.core.results import ScoredAnswer
 from semtoken.core.results.blocks import KEY, numbers_of
 from semtoken.core.rules import as_rules
-from semtoken.core.scorer import as_tokens
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.integrations.hosts import require_host
 from semtoken.replies import score_reply

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from semtoken.choices import Equality
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core import Preset, score_logits
+from semtoken.core.given_tokens import as_clusters
 from semtoken.core.rules import as_rules
-from semtoken.core.scorer import as_clusters
 from semtoken.errors import BackendError
 from semtoken.integrations.hosts import require_host
 from semtoken.models.prompt_ids import end_ids

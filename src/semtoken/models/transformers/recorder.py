@@ -26,9 +26,9 @@ from transformers import LogitsProcessor
 from semtoken.choices import Equality, Preset
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core import Scorer, ScoringRules, scorer_for
+from semtoken.core.given_tokens import as_tokens
 from semtoken.core.results import Answers, Distribution, Flag, Running, ScoredAnswer
 from semtoken.core.rules import as_rules
-from semtoken.core.scorer import as_tokens
 from semtoken.errors import BackendError, InvalidInputError, ModelError, VocabularyMismatch
 from semtoken.methods.observers.method_scores import MethodScores, require_one_pass
 from semtoken.methods.observers.steps import Readable, Step, not_given

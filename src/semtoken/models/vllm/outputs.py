@@ -15,9 +15,9 @@ from semtoken.choices import Equality, Preset
 from semtoken.core import GrowingAnswer, scorer_for
 from semtoken.core.api import score_logprobs
 from semtoken.core.engine_tokens import TopStep, TopToken
+from semtoken.core.given_tokens import Tokens
 from semtoken.core.results import Distribution, ScoredAnswer
 from semtoken.core.rules import ScoringRules, as_rules
-from semtoken.core.scorer import Tokens
 from semtoken.errors import BackendError, InsufficientMemory
 from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.support.extras import require

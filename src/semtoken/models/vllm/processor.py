@@ -21,9 +21,9 @@ from typing import Any, ClassVar
 
 from semtoken.choices import Preset
 from semtoken.core import scorer_for
+from semtoken.core.given_tokens import Tokens, as_tokens
 from semtoken.core.results import Distribution, ScoredAnswer
 from semtoken.core.rules import ScoringRules, as_rules
-from semtoken.core.scorer import Tokens, as_tokens
 from semtoken.errors import BackendError, InvalidInputError, VocabularyMismatch
 from semtoken.models.vllm.watched import PLACEHOLDER, WatchedRequest, WatchedRequests, WatchedRow
 from semtoken.support.extras import require

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, overload
 
 from semtoken.choices import Distribution
+from semtoken.core.given_tokens import Tokens
 from semtoken.core.results import ScoredAnswer
 from semtoken.core.rules import ScoringRules
-from semtoken.core.scorer import Tokens
 from semtoken.errors import CalibratorMismatchError, InvalidInputError, SemtokenError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.labels import HEADLINE

@@ -8,7 +8,7 @@ from typing import Any
 
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.engine_tokens import TopStep, check_shared_vocabulary
-from semtoken.core.scorer import Tokens
+from semtoken.core.given_tokens import Tokens
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.replies import score_reply
 from semtoken.replies.formats import ProbeQuestion, Shape, served_shapes

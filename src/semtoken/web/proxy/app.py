@@ -22,7 +22,8 @@ from fastapi import FastAPI, Response  # noqa: E402
 from prometheus_client import CONTENT_TYPE_LATEST  # noqa: E402
 from starlette.routing import BaseRoute, Match  # noqa: E402
 
-from semtoken.core.scorer import Tokens, scorer_for  # noqa: E402
+from semtoken.core.given_tokens import Tokens  # noqa: E402
+from semtoken.core.scorer import scorer_for  # noqa: E402
 from semtoken.decisions.calibrating import DecisionCalibrator  # noqa: E402
 from semtoken.decisions.remote import ModelTokens  # noqa: E402
 from semtoken.errors import InvalidInputError  # noqa: E402
