@@ -370,3 +370,26 @@ def test_pieces_of_a_character_and_what_completes_it_belong_to_its_word(known: s
     first = answer.parts("word")[0]
     assert first.text == "بشر" and first.confidence == pytest.approx(math.exp(-0.5 - 0.25 - 0.125 - 1.0))
     assert math.exp(answer.log_confidence) == pytest.approx(math.exp(sum(log_prob for _, log_prob in said)))
+
+
+def test_phrases_of_pieces_without_names_are_not_known_and_the_bounds_hold_all_of_them() -> None:
+    """The text has two phrases; how the six pieces are spelled decides which of them are in the second one."""
+    said, piece = "The old town of \u6771\u4eac", token(0.5, "\ufffd")
+    names = [step(token(probability, text)) for text, probability in (("The old town", 0.9), (" of ", 0.8))]
+    steps = [*names, *[step(piece)] * 6]
+    scored = score_logprobs(steps, text=said)
+    assert "unnamed_pieces" in codes(scored)
+    assert scored.confidence_interval == (pytest.approx(0.9 * 0.8 * 0.5**6, rel=1e-3), 1.0)
+    bytes_known = [*names, *[step(token(0.5, None, bytes([one]))) for one in "\u6771\u4eac".encode()]]
+    exact = score_logprobs(bytes_known, text=said)
+    assert "unnamed_pieces" not in codes(exact) and exact.text == said
+    assert scored.confidence_interval[0] < exact.confidence < scored.confidence_interval[1]
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_last_tokens_without_names_are_no_text_if_the_others_spell_the_answer(n: int) -> None:
+    """They are a terminator, or the beginning of a character that was cut off."""
+    own = [step(token(0.9, "It is")), step(token(0.8, " in Oslo.")), *[step(token(0.7, "\ufffd"))] * n]
+    ended, open_ended = score_logprobs(own, text="It is in Oslo."), score_logprobs(own, text="It is in Oslo.\u6771")
+    assert (ended.text, "unnamed_pieces" in codes(ended)) == ("It is in Oslo.", False)
+    assert (open_ended.text, "unnamed_pieces" in codes(open_ended)) == ("It is in Oslo." + "\ufffd" * n, True)

@@ -13,10 +13,12 @@ import math
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from semtoken.errors import InvalidInputError
+from semtoken.core.engine_tokens.token_names import bytes_in_files
+from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.replies import score_reply
 from tests.engines.held.exchanges import (
     SUMS,
@@ -38,6 +40,7 @@ EXCHANGES = recorded()
 HELD = [path for path in EXCHANGES if any(choice.ids for choice in load(path).choices)]
 SILENT_ABOUT_PROCESSING = "vllm-processed"
 """An engine that is set to give processed numbers and does not say so."""
+CLOSE_BY_NAMES = 1e-5
 DRAFTS = "llama-server-draft"
 """An engine that gives a 0 for each token that it takes from a draft."""
 
@@ -53,6 +56,42 @@ def agrees(exchange: Exchange) -> None:
 @each("path", HELD, ids=lambda path: path.stem)
 def test_numbers_are_those_that_were_held_against_the_model(path: Path) -> None:
     agrees(load(path))
+
+
+def by_names(reply: dict[str, Any], *, whole: bool) -> dict[str, Any]:
+    """The reply as gateways pass it on that keep only names, or only the text that each token has alone."""
+    reply = copy.deepcopy(reply)
+    for choice in reply["choices"]:
+        for item in choice["logprobs"]["content"]:
+            for token in (item, *item.get("top_logprobs", ())):
+                token.pop("id", None)
+                spelled = bytes_in_files(token["token"]) if token.get("bytes") is None else bytes(token["bytes"])
+                if not whole and spelled is not None:
+                    token |= {"token": spelled.decode("utf-8", "replace"), "bytes": None}
+    return reply
+
+
+@pytest.mark.parametrize("path", HELD, ids=lambda path: path.stem)
+def test_bounds_by_names_hold_the_number_by_ids(path: Path) -> None:
+    """A token that is a piece of a character has no text of its own, and the terminator of an answer has none."""
+    reply = load(path).reply
+    try:
+        exact = score_reply(reply)
+    except SemtokenError:
+        return
+    if not isinstance(reply, dict) or '"content": [{' not in json.dumps(reply.get("choices")):
+        return  # a stream, or another shape
+    for whole in (True, False):
+        try:
+            named = score_reply(by_names(reply, whole=whole))
+        except SemtokenError:
+            continue
+        for one, other in zip(exact, named, strict=True):
+            (low, high), (least, most) = one.confidence_interval, other.confidence_interval
+            assert least <= high + CLOSE_BY_NAMES and low - CLOSE_BY_NAMES <= most
+            assert least <= other.confidence <= most
+            wide = any(flag.code == "unnamed_pieces" for flag in other.flags)
+            assert wide or other.confidence == pytest.approx(one.confidence, abs=CLOSE_BY_NAMES)
 
 
 def end_of_read(exchange: Exchange, text: str) -> int:

@@ -326,19 +326,18 @@ class TestCounts:
         ("chosen", "entry", "told"),
         [
             ({"token": "\ufffd"}, {"token": "\ufffd"}, True),
-            ({"token": "\ufffd", "id": 7}, {"token": "\ufffd"}, False),
+            ({"token": "\ufffd", "id": 7}, {"token": "\ufffd"}, True),
             ({"token": "\ufffd"}, {"token": "b", "id": 8}, True),
             ({"token": "a"}, {"token": "\ufffd"}, False),
         ],
     )
-    def test_pieces_of_characters_without_ids_are_told(
+    def test_pieces_of_characters_without_a_vocabulary_are_told(
         self, chosen: dict[str, Any], entry: dict[str, Any], told: bool
     ) -> None:
         steps = [{**chosen, "logprob": -0.5, "top_logprobs": [{**entry, "logprob": -1.5}]} for _ in range(2)]
-        [choice] = read_reply(chat({"content": "a\ufffd"}, {"content": [item("a"), *steps]})).choices
-        assert [flag.split(":")[0] for flag in choice.flags if "pieces of characters" in flag] == [
-            "2 tokens are pieces of characters that the engine does not name"
-        ] * told
+        [scored] = score_reply(chat({"content": "a" + 2 * chosen["token"]}, {"content": [item("a"), *steps]}))
+        pieces = [flag.message for flag in scored.flags if flag.code == "unnamed_pieces"]
+        assert [message.split(" chose")[0] for message in pieces] == ["2 of 3 steps (the first is step 1)"] * told
 
     def test_more_tokens_of_a_reasoning_than_of_all_count_nothing(self) -> None:
         """The count is no number of tokens then, so that the message does not name it."""

@@ -12,6 +12,7 @@ from semtoken.core.engine_tokens.passes import ZEROS_IN_A_ROW
 from semtoken.core.engine_tokens.top_steps import is_own
 from semtoken.core.records import RIVAL
 from semtoken.core.results import Alternative, ScoredAnswer, ScoredToken
+from semtoken.core.results.headlines import UNNAMED_PIECES
 from semtoken.core.rules import SAME_LETTERS
 from semtoken.core.score import Agreeing
 from semtoken.core.scored_token import Flag
@@ -21,6 +22,7 @@ from semtoken.support.text import number
 SLIGHTLY_OVERFULL = 1.001
 LEAST_TELLING = -99.0  # stand-ins for a number that is not known are below
 UNMAPPED = "list names that fit no token of the vocabulary"
+_UNNAMED = REPLACEMENT.encode()
 NAMES_WITHOUT_BLANK = 20  # so many, and none with a blank: the engine leaves blanks out
 
 
@@ -32,7 +34,9 @@ def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[
     """
     steps = agreed.listed
     odd = [(i, step) for i, step in enumerate(steps) if _is_odd(step)]
-    if not (odd or silent or copied):  # as of most answers
+    pieces = agreed.scorer.vocabulary.pieces if agreed.scorer.open_ended else ()
+    unnamed = [i for i, step in enumerate(steps) if pieces and _UNNAMED in pieces[step.token]]
+    if not (odd or silent or copied or unnamed):  # as of most answers
         return ()
     without_blank = [i for i, step in odd if step.without_blank]
     if any(step.with_blank for step in steps):
@@ -82,6 +86,11 @@ def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[
         ("ambiguous_names", unclear, "list names that fit several tokens"),
         ("special_names", any_special, "chose a special token whose name does not tell which, and it may matter"),
         ("names_without_blanks", without_blank, "list names that are other tokens' if the engine leaves out blanks"),
+        (
+            UNNAMED_PIECES,
+            unnamed,
+            "chose pieces of characters without a name, so the interval is wide: ask for token ids, and name the model",
+        ),
         ("unmapped_names", unmapped, "name tokens by ids alone" if agreed.scorer.open_ended else UNMAPPED),
     )
     return tuple(

@@ -31,7 +31,7 @@ from semtoken.core.engine_tokens.placing import (
     text_of_pieces,
 )
 from semtoken.core.engine_tokens.token_names import MARKUP
-from semtoken.core.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep, is_unnamed, spelling
+from semtoken.core.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep, spelling
 from semtoken.core.parts import ToolCall
 from semtoken.core.results import Distribution
 from semtoken.support.text import may_hold_marks, thinking_end, unclear_mark
@@ -328,9 +328,6 @@ def _step_notes(steps: Sequence[TopStep]) -> Iterator[str]:
     """What a reader of a score should know of the steps, under names of their own."""
     if has_twice(steps):
         yield "Some items of the list are there twice, with the same numbers: a chunk may have come twice."
-    pieces = sum(step.names[0][0] is None and is_unnamed(step.names[0]) for step in steps)
-    if pieces:
-        yield f"{pieces} tokens are pieces of characters that the engine does not name: ask for token ids."
     if any(min(step.log_probs) <= NOT_GIVEN and min(step.log_probs[1:], default=0.0) <= NOT_GIVEN for step in steps):
         yield FORBIDDEN
 

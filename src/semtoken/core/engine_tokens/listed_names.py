@@ -208,7 +208,14 @@ class ListedNames:
         )
 
     def _special(self, texts: Sequence[str], said: str | None, ids: Sequence[int]) -> list[int]:
-        """Tokens that may be special ones and are: no text follows them, and the answer does not spell them."""
+        """Tokens that may be special ones and are: no text follows them, and the answer does not spell them.
+
+        So are last tokens without names, if the others spell the whole answer: a terminator, or the beginning of a
+        character that was cut off.
+        """
+        ends = next((k for k in range(len(ids), 0, -1) if texts[ids[k - 1]] != REPLACEMENT), 0)
+        if said and ends < len(ids) and "".join(texts[i] for i in ids[:ends]).rstrip() == said.rstrip():
+            return [*ids[ends:]]
         may_be = [number for number, spelling in enumerate(self.spellings) if spelling.markup]
         if not may_be:
             return []

@@ -36,6 +36,8 @@ UNASKED = " What was asked is not known."
 QUESTION_UNKNOWN = "question:unknown"
 """Ends the signature of such an answer: its headline is another number than with the question."""
 NEW_PHRASES = "new_phrases"
+UNNAMED_PIECES = "unnamed_pieces"
+"""The flag of an answer with pieces of characters that its engine does not name, so that its phrases are not known."""
 LONGEST_PART = 60
 
 
@@ -80,6 +82,14 @@ class Headline:
         """A copy whose sentence quotes nothing, for an answer that is held back."""
         quotes = self.name == NEW_PHRASES and self.sentence != ECHO_SAID
         return replace(self, sentence=HELD_BACK) if quotes else self
+
+    def of_unknown_text(self, log_low: float) -> Headline:
+        """A copy with bounds that hold whatever phrases the text has.
+
+        `log_low` is the least log product of all tokens. No phrase is less sure than all tokens together, and so no
+        mean of phrases is.
+        """
+        return replace(self, confidence_interval=(min(self.confidence, math.exp(log_low)), 1.0))
 
     @property
     def columns(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from semtoken.core.results.generation import HiddenState
 from semtoken.core.results.headlines import (
     QUESTION_UNKNOWN,
     RANKS,
+    UNNAMED_PIECES,
     Headline,
     headline_of,
     headline_of_field,
@@ -298,14 +299,11 @@ class ScoredAnswer:
         # all JSON with fields ends so, and next to no other text: of that nothing is parsed
         if self.text.rstrip().endswith(("}", "]")) and (field := least_sure_field(self)) is not None:
             return headline_of_field(field)
-        return headline_of(
-            self.text,
-            lambda: self.marks,
-            self.n_tokens,
-            self.log_confidence,
-            self.log_confidence_interval,
-            self.question,
-        )
+        interval = self.log_confidence_interval
+        found = headline_of(self.text, lambda: self.marks, self.n_tokens, self.log_confidence, interval, self.question)
+        if interval is not None and any(flag.code == UNNAMED_PIECES for flag in self.flags):
+            return found.of_unknown_text(interval[0])
+        return found
 
     @property
     def uncertainty(self) -> float:
