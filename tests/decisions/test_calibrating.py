@@ -56,6 +56,24 @@ def test_an_overconfident_server_does_not(fitted: DecisionCalibrator) -> None:
     assert all(one.drift is not None and one.drift.low > 0.1 for one in found)
 
 
+def test_an_answer_of_another_model_abstains_and_can_be_audited(fitted: DecisionCalibrator, tmp_path: Path) -> None:
+    labeled = [replace(record, model="prod") for record in world(2000, 1)]
+    DecisionCalibrator.fit(labeled, alpha=0.2).save(tmp_path / "fitted")
+    made = DecisionCalibrator.load(tmp_path / "fitted")
+    assert made.model == "prod" and made.checksum != fitted.checksum
+    record = max(world(300, 9), key=lambda one: one.log_confidence)
+    for name in ("prod", None):  # a server that does not name its model may have any
+        assert made.block(replace(record, model=name)) == fitted.block(record)
+    assert fitted.block(replace(record, model="other")) == fitted.block(record)
+    block = made.block(replace(record, model="other"))
+    assert set(block) == {"decision", "guarantee", "labels"} and block["decision"] == "abstain"
+    assert "'prod'" in block["guarantee"] and "'other' gave this one" in block["guarantee"]
+    others = [replace(one, model="other") for one in world(2000, 2)]
+    assert sides_of(audit(made, others)) == sides_of(audit(made, world(2000, 2)))
+    with pytest.raises(InvalidInputError, match="different models: 'other' and 'prod'"):
+        DecisionCalibrator.fit([*others, *labeled])
+
+
 def test_guarantees_are_of_a_tenth_unless_told_otherwise() -> None:
     made = DecisionCalibrator.fit(world(300, 5))
     assert {(one.threshold.guarantee, one.threshold.alpha, one.threshold.delta) for one in made.sides.values()} == {  # type: ignore[union-attr]

@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from semtoken.decisions import ReadingOptions
+from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.remote import asker_of_endpoint
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.shapes import QUESTION_SHAPES
@@ -63,10 +64,11 @@ def test_an_address_of_a_whole_api_is_enough(name: str) -> None:
 @each("name", SERVERS)
 def test_the_proxy_completes_every_server_for_every_client(name: str, spoken: str) -> None:
     server, shape, paths = SERVERS[name], SHAPES[spoken], list[str]()
+    calibrator = DecisionCalibrator({}, model="prod")  # the servers name another model
     body = {"model": "m", **shape.body("The card was charged twice.", QUESTIONS)}
     with (
         documented(server, paths) as upstream,
-        running(proxy_app(ProxySettings(upstream), page=False), wait=False) as url,
+        running(proxy_app(ProxySettings(upstream), page=False, decision_calibrator=calibrator), wait=False) as url,
     ):
         httpx.post(f"{url}/v1{shape.path}", json=body, timeout=60)
         tried = len(paths)
@@ -78,6 +80,7 @@ def test_the_proxy_completes_every_server_for_every_client(name: str, spoken: st
     assert paths[-1] in server.routes and len(paths) == tried + 1  # what was refused is not asked again
     given = reply.json()["answers"]
     team = given["team"] if isinstance(given, dict) else given[0]
+    assert "'m' gave this one" in team["semtoken"]["guarantee"] and team["semtoken"]["decision"] == "abstain"
     if paths[0] == f"/v1{shape.path}" and len(paths) == 2 and server.confidence:
         assert server.confidence in team["semtoken"]["confidence_note"]
         assert team["semtoken"]["confidence"] == pytest.approx(0.625)

@@ -46,6 +46,8 @@ class Answer:
     """Why the question has no answer; None where it has one."""
     choice: Value | None = None
     """The value of the option that the server chose, where it says so; None: the most probable one."""
+    model: str | None = None
+    """The model that gave the answer, as the server names it; None where it does not."""
 
     @property
     def best(self) -> int:
@@ -241,6 +243,8 @@ class DecisionRecord:
     """Share of the probability that fell on any option, in [0, 1]; None where the server does not tell."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """Further short values of the line, by which answers can be grouped."""
+    model: str | None = None
+    """The model that gave the answer, as its server named it; None where it did not."""
 
     @classmethod
     def of(cls, answer: Answer, options: ReadingOptions, name: str = "") -> DecisionRecord:
@@ -260,6 +264,7 @@ class DecisionRecord:
             bounds=answer.bounds,
             choice=answer.choice,
             option_mass=answer.option_mass,
+            model=answer.model,
         )
 
     @property
@@ -305,6 +310,7 @@ def answer_values(answer: Answer, options: ReadingOptions) -> dict[str, Any]:
         "probabilities": list(answer.probabilities),
         "value": answer.value,
         "confidence": answer.confidence,
+        **({} if answer.model is None else {"model": answer.model}),
         **{key: value for key, value in plain(answer).items() if value is not None},
     }
 
@@ -360,8 +366,9 @@ def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
             except ValueError as error:
                 raise ValueError(f"{name!r:.60}: {error}") from error
         choice, mass = _read_choice(given.get("value"), values, probabilities, name), given.get("option_mass")
+        model = given.get("model") if isinstance(given.get("model"), str) else None
         about = (given["question"], given["kind"], values, probabilities, label, spread, state, asked, bounds)
-        yield DecisionRecord(name, *about, choice, None if mass is None else float(mass), columns)
+        yield DecisionRecord(name, *about, choice, None if mass is None else float(mass), columns, model)
 
 
 def _read_choice(given: Any, values: Sequence[Any], probabilities: Sequence[float], name: str) -> Any:

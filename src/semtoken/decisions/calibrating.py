@@ -19,10 +19,11 @@ from semtoken.core.results import Decision
 from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord
 from semtoken.decisions.options import OptionScale, PredictionSets, agreeing, labels_for_sets, least_to_a_person
 from semtoken.decisions.questions import ReadingOptions
-from semtoken.errors import ArtifactError, InvalidInputError
+from semtoken.errors import ArtifactError, CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees import Calibrator, Threshold
 from semtoken.guarantees.calibrator import to_bytes
 from semtoken.guarantees.exact import labels_needed, percent
+from semtoken.guarantees.fingerprint import Fingerprint, models_named
 from semtoken.support.files.safe_files import (
     MOST_FITTED,
     dump_json,
@@ -112,6 +113,8 @@ class DecisionCalibrator:
     """Which options belong to the set of an answer, by fingerprint; only where a scale could be fitted, too."""
     states: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Which states it was fitted on (`short`), by fingerprint: an audit does not count them again."""
+    model: str | None = None
+    """The model that gave the labeled answers, as far as they name it: answers of another one get no probability."""
 
     @classmethod
     def fit(
@@ -126,9 +129,10 @@ class DecisionCalibrator:
         """Fit on the labeled ones of some answers, each about another state.
 
         Each side of each question needs 30 labels, 5 of either kind. `InvalidInputError` if no side of any question has
-        enough, with how many are missing, or a question was answered twice about one state. For what the thresholds
-        guarantee see `semtoken.guarantees.Threshold.fit`. For a predicate each side has its own: `selective_risk`
-        speaks of the accepted answers of that side, `miss_rate` of its wrong ones, `joint_risk` of all.
+        enough, with how many are missing, a question was answered twice about one state, or several models gave the
+        labeled answers. For what the thresholds guarantee see `semtoken.guarantees.Threshold.fit`. For a predicate each
+        side has its own: `selective_risk` speaks of the accepted answers of that side, `miss_rate` of its wrong ones,
+        `joint_risk` of all.
         """
         groups: dict[Key, list[DecisionRecord]] = {}
         asked: dict[str, int] = {}
@@ -137,6 +141,12 @@ class DecisionCalibrator:
             if record.label is not None:
                 groups.setdefault((record.fingerprint, record.side), []).append(record)
                 asked[record.fingerprint] = asked.get(record.fingerprint, 0) + 1
+        models = models_named([record for own in groups.values() for record in own])
+        if len(models) > 1:
+            raise InvalidInputError(
+                f"These answers were given by different models: {models[0]!r} and {models[1]!r}. The probabilities of "
+                "one are not those of another: fit a calibrator for the answers of each."
+            )
         sides = {key: _side(own, asked[key[0]], guarantee, alpha, delta, start) for key, own in groups.items()}
         if not any(side.calibrator for side in sides.values()):
             why = "; ".join(f"{side.what}: {side.refusal}" for side in sides.values())
@@ -152,6 +162,7 @@ class DecisionCalibrator:
             {key: question for key, question in told.items() if question is not None},
             {key: _sets(own, alpha) for key in scales if len(own := by_question[key]) >= labels_for_sets(alpha)},
             {key: frozenset(short(r.state) for r in own if r.state) for key, own in by_question.items()},
+            models[0] if models else None,
         )
 
     @property
@@ -173,8 +184,13 @@ class DecisionCalibrator:
 
     def block(self, record: DecisionRecord) -> dict[str, Any]:
         """Probability, decision, guarantee and number of labels of one answer, and calibrated probabilities of all
-        options where labels suffice for them. An answer to an unknown question abstains, with the reason.
+        options where labels suffice for them. An answer to an unknown question, or of another model than the labeled
+        ones, abstains with the reason.
         """
+        try:
+            Fingerprint(model=self.model).require_model(record)
+        except CalibratorMismatchError as error:
+            return {"decision": "abstain", "guarantee": str(error), "labels": 0}
         side, scale = self.sides.get((record.fingerprint, record.side)), self.scales.get(record.fingerprint)
         if side is None:
             # The question may be known, and only this side of it without labels.
@@ -252,7 +268,7 @@ class DecisionCalibrator:
         ]
         questions = {key: question.values() for key, question in self.questions.items()}
         states = {key: sorted(states) for key, states in self.states.items()}
-        saved = _Saved(FORMAT, FORMAT_VERSION, sides, self.scales, questions, self.sets, states)
+        saved = _Saved(FORMAT, FORMAT_VERSION, sides, self.scales, questions, self.sets, states, self.model)
         content: dict[str, Any] = msgspec.to_builtins(saved)
         return content
 
@@ -277,7 +293,7 @@ class DecisionCalibrator:
                 f"{path} holds no calibrator of decisions that this version reads: {error!r}."
             ) from error
         states = {key: frozenset(states) for key, states in saved.states.items()}
-        return cls(sides, saved.scales, questions, saved.sets, states)
+        return cls(sides, saved.scales, questions, saved.sets, states, saved.model)
 
 
 class _SavedSide(msgspec.Struct):
@@ -307,7 +323,7 @@ class _SavedSide(msgspec.Struct):
         return DecisionSide(self.name, self.side, self.n, self.asked, self.accepted, self.wrong, fitted, self.refusal)
 
 
-class _Saved(msgspec.Struct):
+class _Saved(msgspec.Struct, omit_defaults=True):
     """What `decisions.json` holds; see `DecisionCalibrator`."""
 
     format: str
@@ -317,6 +333,7 @@ class _Saved(msgspec.Struct):
     questions: Mapping[str, Any]
     sets: Mapping[str, PredictionSets]
     states: Mapping[str, Collection[str]]
+    model: str | None = None
 
 
 def blocks_of(

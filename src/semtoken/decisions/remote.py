@@ -15,7 +15,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, TypeAlias
 from urllib.parse import urlunsplit
@@ -205,12 +205,14 @@ class AskedTexts:
     refusals: Mapping[int, str] = field(default_factory=dict)
     """Why a question cannot be asked, by its number."""
 
-    def answers(self, masses: Sequence[Masses]) -> list[Answer]:
-        """Answer the questions from the probabilities that were read for each prompt."""
+    def answers(self, masses: Sequence[Masses], model: str | None = None) -> list[Answer]:
+        """Answer the questions from the probabilities that were read for each prompt of a `model`, as far as known."""
         known = in_all_orders(zip((text.number for text in self.texts), masses, strict=True))
         whys = {number: NOT_LISTED for number, bounds in known.items() if not bounds.low.any()} | dict(self.refusals)
         return [
-            unanswered(question, whys[number]) if number in whys else answer_from_masses(question, known[number])
+            unanswered(question, whys[number])
+            if number in whys
+            else replace(answer_from_masses(question, known[number]), model=model)
             for number, question in enumerate(self.questions)
         ]
 
@@ -375,31 +377,35 @@ class _AskTexts:
     def __call__(self, state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, Answer]:
         told = as_text(state)
         asked = asked_texts(told, list(questions.values()), options)
-        masses = []
+        read = []
         for text in asked.texts:
             try:
-                masses.append(self._named(text, told) or self._listed(text, told))
+                read.append(self._named(text, told) or self._listed(text, told))
             except SemtokenError as error:
                 name = list(questions)[text.number]
                 raise BackendError(
                     f"{shown_address(self.url)} gave no answer to the question {name!r}: {error}"
                 ) from error
-        return dict(zip(questions, asked.answers(masses), strict=True))
+        model = next((name for _, name in read if name), None)
+        return dict(zip(questions, asked.answers([masses for masses, _ in read], model), strict=True))
 
-    def _named(self, text: AskedText, state: str) -> Masses | None:
-        """The masses from the tokens of the options; None where the server lists others, or refuses to."""
+    def _named(self, text: AskedText, state: str) -> tuple[Masses, str | None] | None:
+        """The masses from the tokens of the options, with the model that the reply names; None where the server lists
+        others, or refuses to.
+        """
         reader = self.known_tokens().reader(text) if self.lists_named else None
         if reader is None:
             return None
-        masses = None
+        named = None
         with suppress(BackendError):
-            reply = self.server.post(self.url, text.request(self.shape, state, top=self.top, reader=reader))
-            masses = text.named_masses(read_reply(reply), reader)
-        self.lists_named = masses is not None
-        return masses
+            reply = read_reply(self.server.post(self.url, text.request(self.shape, state, top=self.top, reader=reader)))
+            masses = text.named_masses(reply, reader)
+            named = None if masses is None else (masses, reply.model)
+        self.lists_named = named is not None
+        return named
 
-    def _listed(self, text: AskedText, state: str) -> Masses:
-        """The masses from the best tokens."""
+    def _listed(self, text: AskedText, state: str) -> tuple[Masses, str | None]:
+        """The masses from the best tokens, with the model that the reply names."""
         try:
             reply = self.server.post(self.url, text.request(self.shape, state, top=self.top))
         except _TooManyListed:
@@ -407,7 +413,8 @@ class _AskTexts:
                 raise
             self.top = FEWER
             reply = self.server.post(self.url, text.request(self.shape, state, top=self.top))
-        return text.masses(read_reply(reply))
+        parsed_reply = read_reply(reply)
+        return text.masses(parsed_reply), parsed_reply.model
 
 
 def _ways(

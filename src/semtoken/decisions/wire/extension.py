@@ -155,6 +155,8 @@ def answers_in(
     `read` raises.
     """
     answers = []
+    model = reply.get("model") if isinstance(reply, Mapping) else None
+    named = model if isinstance(model, str) and model else None
     for question, (name, key) in zip(questions, places, strict=True):
         try:
             given = reply[name][key]
@@ -175,7 +177,7 @@ def answers_in(
         mass, spread = _mass(own, given, reply, key), _share(own.get("order_spread"))
         bounds = _bounds(own.get("bounds"), len(probabilities)) or rounded_bounds(probabilities)
         choice = _choice(given, question, probabilities)
-        answers.append(Answer(question, tuple(probabilities), mass, spread, bounds, choice=choice))
+        answers.append(Answer(question, tuple(probabilities), mass, spread, bounds, choice=choice, model=named))
     return answers
 
 

@@ -116,7 +116,8 @@ class TextQuestions:
         failed.
         """
         texts = asked_texts(self.asked.state, self.asked.questions, options)
-        return texts.answers(await self._masses(texts.texts))
+        masses = await self._masses(texts.texts)
+        return texts.answers(masses, self.model)
 
     async def _masses(self, texts: Sequence[AskedText]) -> list[Masses]:
         """The masses of all texts, in the first shape in which the upstream answers."""
