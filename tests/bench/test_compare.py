@@ -31,13 +31,12 @@ def command(*arguments: str) -> Result:
 def test_the_figures_are_those_of_a_run_and_a_report(tmp_path: Path) -> None:
     paths = {name: tmp_path / f"it.{name}" for name in ("json", "csv", "md")}
     options = [text for path in paths.values() for text in ("--output", str(path))]
-    done = command("--limit", "60", "--methods", METHODS, "--judge", "rouge", *options)
+    done = command("--limit", "60", "--methods", METHODS, *options)
     assert done.exit_code == 0, done.output
     settings = {
         "models": ["almanac"],
         "datasets": ["almanac"],
         "methods": ["headline", "stc", *METHODS.split(",")],
-        "judges": ["rouge"],
         "limit": 60,
     }
     assert run_benchmark(check_settings(settings, "the test"), tmp_path / "run") == []
@@ -48,7 +47,7 @@ def test_the_figures_are_those_of_a_run_and_a_report(tmp_path: Path) -> None:
 
     assert untimed(paths["csv"].read_text()) == untimed(report.csv["figures"])
     content = json.loads(paths["json"].read_text())
-    assert content["n"] == 60 and content["settings"]["judges"][0]["kind"] == "rouge"
+    assert content["n"] == 60 and content["settings"]["judges"][0]["kind"] == "exact"
     assert content["settings"]["preset"] == "paper"
     assert len(content["tests"]) == len(report.measured.tests)
     told = paths["md"].read_text()
@@ -68,7 +67,6 @@ def test_four_questions_carry_no_conclusion() -> None:
     [
         (["--methods", "perplexity,guess"], "there is no method guess"),
         (["--output", f"{__file__}/it.csv"], "it.csv cannot be written: Not a directory"),
-        (["--judge", "guess"], "guess"),
         (["none.jsonl"], "none.jsonl"),
     ],
 )

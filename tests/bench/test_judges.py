@@ -293,7 +293,8 @@ def test_the_command_judges_writes_and_compares(tmp_path: Path) -> None:
     source = answers(tmp_path / "in.jsonl", *ROWS)
     people = tmp_path / "people.csv"
     people.write_text("id,right\na,1\nb,1\n")
-    result = run(source, "-j", "exact", "-j", "contains", "--imported", people, "--column", "right")
+    imported = json.dumps({"kind": "imported", "path": str(people), "column": "right"})
+    result = run(source, "-j", "exact", "-j", "contains", "-j", imported)
     assert result.exit_code == 0, result.output
     written = [json.loads(line) for line in (tmp_path / "in.judged.jsonl").read_text().splitlines()]
     assert written == [

@@ -278,11 +278,12 @@ def test_a_damaged_or_pickled_folder_is_told(server: Unreliable, tmp_path: Path)
 
 
 def command(source: Path, server: Unreliable, cache: Path) -> list[str]:
-    options = ("-j", "llm", "--llm-model", "judge-1", "--base-url", server.url, "--endpoint.key-env", "MY_KEY")
+    settings = {"kind": "llm", "model": "judge-1", "base_url": server.url, "key_env": "MY_KEY"}
+    judge = json.dumps(settings | {"cache": str(cache), "concurrency": 2})
     # A shell starts background jobs with SIGINT ignored, and children inherit that.
     heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     program = (sys.executable, "-c", f"{heeding}; from semtoken.cli import main; main()")
-    return [*program, "bench", "judge", str(source), *options, "--cache", str(cache), "--concurrency", "2"]
+    return [*program, "bench", "judge", str(source), "-j", judge]
 
 
 @pytest.mark.slow

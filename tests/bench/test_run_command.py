@@ -128,8 +128,15 @@ def test_a_backend_that_there_is_not_is_refused_as_an_option_and_in_a_file(setti
     assert not Path("x").exists()
 
 
+def with_nli(settings: Path, nli: str) -> Path:
+    """The same settings, in a file of this folder, with an NLI model."""
+    path = Path(settings.name)
+    path.write_text(yaml.safe_dump(yaml.safe_load(settings.read_text()) | {"nli": nli}))
+    return path
+
+
 def test_a_model_that_several_steps_need_fails_with_one_message(settings: Path) -> None:
-    result = invoke(settings, "--methods", "ccp,semantic_entropy", "--nli", "/nowhere", "-o", "x")
+    result = invoke(with_nli(settings, "/nowhere"), "--methods", "ccp,semantic_entropy", "-o", "x")
     assert result.exit_code == 1
     *progress, first, second = result.stderr.splitlines()
     assert all("whole run" in line for line in progress)
@@ -219,6 +226,6 @@ def test_an_estimate_is_that_of_the_run_where_all_questions_are_tried(settings: 
 
 
 def test_an_estimate_whose_trial_fails_names_the_step(settings: Path) -> None:
-    result = invoke(settings, "--methods", "semantic_entropy", "--nli", "/nowhere", "--estimate")
+    result = invoke(with_nli(settings, "/nowhere"), "--methods", "semantic_entropy", "--estimate")
     assert result.exit_code == 1
     assert "Entailment failed: The NLI model cannot be loaded" in result.stderr

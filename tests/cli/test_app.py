@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 
 import semtoken.choices
-from semtoken import Threshold, __version__, cluster_tokens, token_table
+from semtoken import Threshold, __version__
 from semtoken.cli import SPINS, wait_briefly
 from semtoken.cli.commands import leaves
 from semtoken.cli.help import command_at
@@ -47,10 +47,6 @@ def test_choices_are_those_of_the_library() -> None:
     """What the command line offers is what the library takes, in every command."""
     library: dict[str, Any] = {
         "--preset": inspect.signature(ScoringRules).parameters["preset"],
-        "--algorithm": inspect.signature(cluster_tokens).parameters["algorithm"],
-        "--linkage": inspect.signature(cluster_tokens).parameters["linkage"],
-        "--metric": inspect.signature(cluster_tokens).parameters["metric"],
-        "--embedding": inspect.signature(token_table).parameters["kind"],
         "--parts": inspect.signature(parts_of).parameters["by"],
         "--guarantee": inspect.signature(Threshold.fit).parameters["guarantee"],
         "--reading": inspect.signature(ReadingOptions).parameters["reading"],

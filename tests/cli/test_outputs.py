@@ -29,7 +29,7 @@ WRITING = [
 def files_read(place: tuple[str, ...]) -> Iterator[Any]:
     """The arguments and options of a command that name a file or folder that it reads."""
     for one in command_at(place).assemble_argument_collection():
-        if one.name not in ("--output", "--cache") and "Path" in str(one.hint):
+        if one.name != "--output" and "Path" in str(one.hint):
             yield one
 
 

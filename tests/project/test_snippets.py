@@ -502,7 +502,7 @@ INSTEAD = {
 NOT_RUN = {
     r"semtoken (serve|proxy|doctor)\b": "serves or asks until it is stopped; tests/web runs it",
     r"semtoken fetch\b": "downloads",
-    r"-j llm|--column llm": "needs a language model as a judge",
+    r"-j llm": "needs a language model as a judge",
     r"paper\.yaml|runs/(qwen|paper)": "hours on GPUs",
     r"--imported people\.csv": "needs labels of people; tests/bench/test_judges.py gives some",
     r"--checksum 3f9c21": "names a calibrator of the author's journal; tests/guarantees/test_watch.py puts one back",

@@ -154,20 +154,8 @@ def judge(
     base_url: Annotated[
         str | None, Parameter(metavar="URL", help="Address of the judging server's API. Default: OpenAI's.")
     ] = None,
-    concurrency: Annotated[
-        int | None, Parameter(metavar="N", help="Requests at one time. Default: 8.", validator=Number(gte=1))
-    ] = None,
-    requests_per_minute: Annotated[
-        float | None, Parameter(metavar="N", help="Limit of requests.", validator=Number(gt=0))
-    ] = None,
-    cache: Annotated[
-        Path | None, Parameter(metavar="DIR", help="Folder of earlier replies. Default: in your cache.")
-    ] = None,
     imported: Annotated[
         Path | None, Parameter(metavar="FILE", help="Verdicts from elsewhere: .csv or .jsonl with id and correct.")
-    ] = None,
-    column: Annotated[
-        str | None, Parameter(metavar="NAME", help="The column of verdicts in that file. Default: correct.")
     ] = None,
     overwrite: Annotated[bool, Parameter(name="--force", help="Replace the output if it exists.")] = False,
     in_use: Read[SettingsInUse],
@@ -189,11 +177,8 @@ def judge(
             "model": llm_model,
             "base_url": base_url,
             "key_env": in_use.settings.endpoint.key_env if "endpoint.key_env" in in_use.sources else None,
-            "concurrency": concurrency,
-            "requests_per_minute": requests_per_minute,
-            "cache": cache,
         },
-        "imported": {"path": imported and str(imported), "column": column},
+        "imported": {"path": imported and str(imported)},
     }
     target = output or (file if str(file) == STANDARD else file.with_suffix(".judged.jsonl"))
     _check_target(target, file, overwrite=overwrite)

@@ -42,23 +42,9 @@ Controls = Annotated[
     bool,
     Parameter(help="Also score controls: STC without its parts, with shuffled clusters, with clusters by spelling."),
 ]
-Nli = Annotated[
-    str | None,
-    Parameter(
-        metavar="NAME",
-        help="NLI model: almanac, a directory or a hub id. Default: microsoft/deberta-large-mnli; of almanac almanac.",
-    ),
-]
-Similarity = Annotated[
-    str | None,
-    Parameter(metavar="NAME", help="Similarity cross-encoder. Default: cross-encoder/stsb-roberta-large."),
-]
 BenchMethods = Annotated[
     str | None,
     Parameter(metavar="LIST", help="Methods, comma-separated: stc,perplexity or file.py:function. Default: all."),
-]
-Seed = Annotated[
-    int, Parameter(help="Seed of the choice of questions and of the sampled answers.", validator=Number(gte=0))
 ]
 
 
@@ -105,14 +91,7 @@ def run(
             validator=Number(gte=1),
         ),
     ] = None,
-    seed: Annotated[
-        int | None,
-        Parameter(help="Seed of that choice and of the sampled answers.", validator=Number(gte=0)),
-    ] = None,
     controls: Controls = False,
-    nli: Nli = None,
-    similarity: Similarity = None,
-    batch_size: Annotated[int | None, Parameter(help="Prompts processed together.", validator=Number(gte=1))] = None,
     device: Device = None,
     dry_run: Annotated[bool, Parameter(help="Show what is done and what is left, and stop.")] = False,
     estimate: Annotated[bool, Parameter(help="Try a few questions, say what the run will take, and stop.")] = False,
@@ -130,18 +109,18 @@ def run(
 
     if dry_run and estimate:
         raise UsageError("--dry-run and --estimate are two looks at a run: give one of them.")
-    of_process = in_use.settings.model.backend
-    backend = of_process if "model.backend" in in_use.sources else None
-    of_models = {"clusters": clusters, "batch_size": batch_size, "device": device, "backend": backend}
+    of_process = {
+        key: getattr(in_use.settings.model, key)
+        for key in ("backend", "batch_size")
+        if f"model.{key}" in in_use.sources
+    }
+    of_models = {"clusters": clusters, "device": device, **of_process}
     flags: dict[str, Any] = {
         "models": [{"name": name} for name in model] if model else None,
         "datasets": [_dataset(text) for text in dataset] if dataset else None,
         "methods": [name.strip() for name in methods.split(",") if name.strip()] if methods else None,
         "judges": list(judge) or None,
         "limit": limit,
-        "seed": seed,
-        "nli": nli,
-        "similarity": similarity,
         "controls": controls or None,
         "of_models": {name: value for name, value in of_models.items() if value is not None} or None,
     }
@@ -175,8 +154,6 @@ def resolve(path: Path | None, flags: Mapping[str, Any]) -> RunSettings:
     content = {} if path is None else read_settings(path)
     given = dict(flags)
     of_models = given.pop("of_models", {})
-    if "seed" in given and isinstance(decoding := content.setdefault("decoding", {}), dict):
-        content["decoding"] = {**decoding, "seed": given["seed"]}
     content.update(given)
     models = content.get("models")
     if of_models and isinstance(models, list):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,11 +13,9 @@ from cyclopts.validators import Number
 from rich.table import Table
 from rich.text import Text
 
-from semtoken.choices import Algorithm, Embedding, Linkage, Metric
 from semtoken.cli.console import err, out, phases, plain_table, tell
 from semtoken.cli.model import name_and_revision
 from semtoken.cli.models import check_there
-from semtoken.cli.parameters import Json
 from semtoken.cli.settings import Read
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
@@ -59,15 +55,6 @@ def make(
             validator=Number(gte=1),
         ),
     ] = (),
-    algorithm: Annotated[Algorithm, Parameter(help="agglomerative or kmeans.")] = "agglomerative",
-    linkage: Annotated[
-        Linkage | None,
-        Parameter(help="Of agglomerative clustering: complete, average or single. Default: complete."),
-    ] = None,
-    metric: Annotated[Metric, Parameter(help="Distance of two tokens: cosine or euclidean.")] = "cosine",
-    embedding: Annotated[
-        Embedding, Parameter(help="What is clustered: concatenated, input or output.")
-    ] = "concatenated",
     memory_budget: Annotated[
         str | None,
         Parameter(metavar="SIZE", help="Memory that clustering may use, such as 8G. Default: most of what is free."),
@@ -77,12 +64,10 @@ def make(
     """Make the clusters of a model's tokens, which the preset paper reads.
 
     A minute for 49,000 tokens, an hour for many more. Reads only the two embedding matrices and the tokenizer; the
-    defaults are the paper's settings.
+    settings are the paper's; `TokenClusters.from_model` takes others.
 
     Example: `semtoken cluster make Qwen/Qwen2.5-3B`
     """
-    if linkage is not None and algorithm != "agglomerative":
-        raise UsageError("--linkage has no effect on k-means: leave it out.")
     model, revision = name_and_revision(model)
     budget = None if memory_budget is None else parse_bytes(memory_budget)
     _targets(output, list(n_clusters) or [1])  # before anything is read
@@ -93,10 +78,9 @@ def make(
     if not verbose:
         quiet_libraries()
     numbers = list(n_clusters) or [default_settings(vocabulary_of(model, None, revision=revision)).n_clusters]
-    wanted = ClusterSettings(numbers[0], algorithm, linkage or "complete", metric, embedding, 0)
     for k, target in _targets(output, numbers).items():
         with phases("clustering") as progress:
-            clusters = _make(model, replace(wanted, n_clusters=k), target, revision, budget, progress)
+            clusters = _make(model, ClusterSettings(k), target, revision, budget, progress)
         _report(clusters)
 
 
@@ -210,7 +194,6 @@ def show(
             help="Look into the clusters kept for this model. Default: almanac, built in.",
         ),
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Show the tokens that share a cluster with a word.
 
@@ -226,13 +209,6 @@ def show(
     groups = dict.fromkeys(int(token_clusters.labels[i]) for i in ids)
     texts = token_clusters.vocabulary.texts
     tokens = {label: [i for i in ids if token_clusters.labels[i] == label] for label in groups}
-    if as_json:
-        rows = [
-            {"tokens": [texts[i] for i in own], "cluster": [texts[i] for i in token_clusters.cluster_ids(own[0])]}
-            for own in tokens.values()
-        ]
-        print(json.dumps(rows, ensure_ascii=False))
-        return
     for own in tokens.values():
         members = [texts[i] for i in token_clusters.cluster_ids(own[0])]
         title = ", ".join(repr(texts[i]) for i in own)

@@ -15,11 +15,11 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from semtoken.cli.bench import Scores
-from semtoken.cli.bench_run import BenchMethods, Controls, Judges, Seed, run_bars
+from semtoken.cli.bench_run import BenchMethods, run_bars
 from semtoken.cli.console import out, print_findings, tell
 from semtoken.cli.loading import calibrator_of_rules
 from semtoken.cli.model import PaperModelOptions
-from semtoken.cli.parameters import Force, MaxTokens
+from semtoken.cli.parameters import Force
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.errors import InvalidInputError, MissingExtra
 from semtoken.support.almanac import ALMANAC
@@ -60,10 +60,6 @@ def compare(
         ),
     ] = DEFAULT_LIMIT,
     methods: BenchMethods = None,
-    judge: Judges = (),
-    controls: Controls = False,
-    seed: Seed = 0,
-    max_tokens: MaxTokens = 256,
     calibrator: Annotated[
         Path | None, Parameter(metavar="DIR", help="Test the probabilities and the guarantee of a calibrator, too.")
     ] = None,
@@ -104,18 +100,9 @@ def compare(
         "models": [{name: value for name, value in of_model.items() if value is not None}],
         "datasets": [questions],
         "methods": [HEADLINE, "stc", *named] if named else None,
-        "judges": list(judge) or None,
-        "controls": controls or None,
         "preset": model.preset,
         "equality": model.equality,
         "limit": limit or None,
-        "seed": seed,
-        "decoding": {
-            "max_new_tokens": max_tokens,
-            "n_samples": 5,
-            "temperature": 0.5,
-            "seed": seed,
-        },
     }
     settings = check_settings({name: value for name, value in content.items() if value is not None}, "The options")
     _require_similarity(settings)
