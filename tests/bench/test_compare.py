@@ -54,9 +54,11 @@ def test_the_figures_are_those_of_a_run_and_a_report(tmp_path: Path) -> None:
     assert "| STC " in told and "minus the headline" in told
 
 
-def test_four_questions_carry_no_conclusion() -> None:
-    done = command("--limit", "4", "--methods", "perplexity")
+def test_four_questions_carry_no_conclusion(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    done = command("--limit", "4", "--methods", "perplexity", "--preset", "default", "--output", str(figures))
     assert done.exit_code == 0, done.output
+    assert json.loads(figures.read_text())["settings"]["preset"] == "default"
     assert "cannot carry a conclusion" in done.output
     assert "No table is shown for so few answers" in done.output
     assert "1.000" not in done.output and "has the highest" not in done.output

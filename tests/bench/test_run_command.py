@@ -57,11 +57,18 @@ def test_a_plan_a_run_and_a_plan_again(settings: Path, tmp_path: Path) -> None:
     assert "28 of 42 answers x steps" in more.stdout  # P(True) and the scores are left
 
 
+def test_controls_are_scored_beside_the_methods(settings: Path) -> None:
+    result = invoke(settings, "--methods", "stc", "--controls", "--limit", 4, "-o", "x")
+    assert result.exit_code == 0, result.output
+    assert any("control" in path.name or "control" in path.read_text("utf-8") for path in Path("x").glob("*.json"))
+
+
 def test_flags_alone(settings: Path) -> None:
     model = yaml.safe_load(settings.read_text())["models"][0]["name"]
     questions = settings.parent / "questions.jsonl"
     result = invoke(
-        "-m", model, "-d", questions, "--methods", "perplexity", "--judge", "exact", "-o", "x", "--limit", 4
+        *("-m", model, "-d", questions, "--methods", "perplexity", "--judge", "exact", "-o", "x", "--limit", 4),
+        *("--device", "cpu"),
     )
     assert result.exit_code == 0, result.output
     assert {path.name for path in Path("x").iterdir()} >= {"plan.json", "manifest.json", "run.log", "stages"}

@@ -160,7 +160,6 @@ messages = [{{"role": "user", "content": "Which country is Kyoto in?"}}]
     "docs/choosing.md": Page(f"{MODEL}answers = stc.generate([prompt] * 3)\nanswer = answers[0]\n"),
     "docs/clusters.md": Page(
         setup="""
-import hashlib, json
 import numpy as np
 from semtoken import TokenClusters
 from transformers import AutoTokenizer
@@ -170,7 +169,6 @@ input_rows_bf16 = output_rows_bf16 = rows
 made = TokenClusters.from_pretrained("almanac")
 labels, vocabulary = made.labels, made.vocabulary
 tokenizer = AutoTokenizer.from_pretrained("path/to/model")
-config = {"a": 1, "config_sha256": ""}
 """,
         instead={
             'clusters.members("TV")': 'clusters.members("USA")',

@@ -159,12 +159,12 @@ def _fit_answers(
         answers = read_answers(Path(source), field)
         require_labels(answers, field)
     require_scores(answers)
-    further = [] if unlabeled is None else read_answers(unlabeled, field)
+    further = [] if unlabeled is None else _to_place(unlabeled, field, answers, aim["guarantee"])
     if aim["guarantee"] == "selective_risk":
         missing = shortage(sum(answer.can_be_labeled for answer in answers), aim["alpha"], aim["delta"])
         if missing:
             tell(missing)
-    answers, known = _judged(_one_of_each(answers), judge or "exact", Fingerprint())
+    answers, known = _judged(_one_of_each(answers), judge, Fingerprint())
     parts = _parts(answers, further, group_by)
     settings = aim | {"delta": aim["delta"] / len(parts)}
     places = {name: output / _folder_name(name) for name in parts}
@@ -331,17 +331,21 @@ def _one_of_each(answers: Sequence[AnswerRecord]) -> list[AnswerRecord]:
     return [same[zlib.crc32(question.encode("utf-8", "replace")) % len(same)] for question, same in several.items()]
 
 
-def _judged(answers: Sequence[AnswerRecord], judge: str, known: Fingerprint) -> tuple[list[AnswerRecord], Fingerprint]:
-    """Labels for answers that have accepted ones and no label."""
+def _judged(
+    answers: Sequence[AnswerRecord], judge: str | None, known: Fingerprint
+) -> tuple[list[AnswerRecord], Fingerprint]:
+    """Labels for answers that have accepted ones and no label, by a judge (None: exact)."""
     from semtoken.support.almanac import Question
 
     open_ones = [i for i, answer in enumerate(answers) if answer.correct is None and answer.references]
     if not open_ones:
+        if judge is not None:
+            raise UsageError("--judge has no effect: no answer without a label has accepted ones. Leave it out.")
         return list(answers), replace(known, judge="labels in the file")
     from semtoken.bench.judges import AnswerToJudge
     from semtoken.bench.judges.kinds import judge_from
 
-    chosen = judge_from(judge)
+    chosen = judge_from(judge or "exact")
     items = [
         AnswerToJudge(Question(str(i), answers[i].question, answers[i].references), answers[i].text) for i in open_ones
     ]
@@ -351,6 +355,23 @@ def _judged(answers: Sequence[AnswerRecord], judge: str, known: Fingerprint) -> 
         for i, answer in enumerate(answers)
     ]
     return judged, replace(known, judge=chosen.name)
+
+
+def _to_place(path: Path, field: str, answers: Sequence[AnswerRecord], guarantee: str) -> list[AnswerRecord]:
+    """The answers of --unlabeled, which place thresholds; `UsageError` if they cannot, since it would do nothing."""
+    from semtoken.guarantees.fitting import FEWEST_UNLABELED
+    from semtoken.guarantees.labels import read_answers
+
+    if guarantee != "selective_risk":
+        raise UsageError(f"--unlabeled has no effect on --guarantee {guarantee}: leave it out.")
+    further = read_answers(path, field)
+    n = len(further) + sum(answer.correct is None for answer in answers)
+    if n < FEWEST_UNLABELED:
+        raise UsageError(
+            f"--unlabeled has no effect: at least {FEWEST_UNLABELED} answers without labels place the thresholds, and "
+            f"there are {n}. Give more, or leave it out."
+        )
+    return further
 
 
 def _fitted(

@@ -184,6 +184,31 @@ class TokenClusters:
 
         The directory appears whole or not at all; clusters that it held are replaced. `InvalidInputError` if the place
         cannot be written or holds other files.
+
+        `clusters.safetensors` has about 14 bytes for each of the V tokens:
+
+        | Array | Type | Shape | Meaning |
+        |---|---|---|---|
+        | `labels` | int32 | [V] | cluster of each token |
+        | `classes` | uint8 | [V] | bit 0: neutral (a function word or white space); bit 1: stands for one raw byte |
+        | `piece_bytes` | uint8 | [sum of lengths] | bytes that each token adds inside a text, one after the other |
+        | `piece_lengths` | uint16 or uint32 | [V] | number of these bytes for each token |
+        | `text_ids` | int32 | [m] | tokens whose text, decoded by itself, differs from what the piece implies |
+        | `text_bytes`, `text_lengths` | as above | | texts of those tokens in UTF-8, packed like the pieces |
+
+        A piece implies the text that it decodes to as UTF-8 with replacement characters, without one leading space if
+        `drops_blank` is set (SentencePiece and WordPiece). In `config.json` are:
+
+        | Key | Meaning |
+        |---|---|
+        | `format`, `format_version` | `"semtoken.clusters"`, 2; any other is rejected |
+        | `sha256` | of `clusters.safetensors`; a damaged file is rejected |
+        | `config_sha256` | of the config without this entry, as ASCII JSON with sorted keys; so, too |
+        | `signature`, `n_clusters` | for people |
+        | `vocabulary` | `size`; `fingerprint` (SHA-256 of texts and pieces); `byte_errors`, `clean_up`: how texts are |
+        | | joined; `drops_blank`; `neutral`, a hash of the neutral tokens |
+        | `provenance` | `model` (a directory's name), `hub_id`, `commit`, `content_hash` of the matrices, settings, |
+        | | versions, time, report of the clustering |
         """
         artifacts.save(directory, self._arrays(), self._config(), self._card())
 

@@ -1,0 +1,442 @@
+"""A walk of the surface: each option of each command is on a page with its command, and has an effect or is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import chdir
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from semtoken.cli.commands import leaves, program
+from semtoken.cli.help import COMMON, command_at, rows
+from tests.cli.conftest import write_lines
+from tests.cli.run import invoke
+from tests.guarantees.worlds import WORLDS
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+DEAD = "http://127.0.0.1:9/v1"
+"""An address where nothing listens."""
+
+
+class ElsewhereTried(NamedTuple):
+    """A test that tries options, since they need a server, a download or minutes; some of its words are theirs."""
+
+    file: str
+
+
+PRESET = ElsewhereTried("tests/clustering/test_default_without_clusters.py")
+DOWNLOADS = ElsewhereTried("tests/hostile/fetching.py")
+REPLACES = ElsewhereTried("tests/cli/test_outputs.py")
+JOURNAL = ElsewhereTried("tests/guarantees/test_store.py")
+SERVED = ElsewhereTried("tests/cli/test_effects.py")
+PLANS = ElsewhereTried("tests/bench/test_run_command.py")
+
+WALK: dict[str, tuple[str, dict[str, str | ElsewhereTried]]] = {
+    "ask": (
+        "'Who wrote Emma?'",
+        {
+            "--model": "nowhere",
+            "--device": "nowhere",
+            "--preset": "paper",
+            "--clusters": "almanac",
+            "--tokens": "",
+            "--alternatives": "",
+            "--parts": "word",
+            "--calibrator": "cal",
+            "--image": "none.png",
+            "--max-tokens": "1",
+            "--no-chat-template": "",
+            "--json": "",
+        },
+    ),
+    "score": (
+        "prompts.jsonl -o scored.jsonl",
+        {
+            "--output": "other.csv",
+            "--model": "nowhere",
+            "--device": "nowhere",
+            "--preset": "paper",
+            "--clusters": "almanac",
+            "--tokens": "",
+            "--parts": "word",
+            "--schema": "schema.json",
+            "--calibrator": "cal",
+            "--methods": "perplexity",
+            "--max-tokens": "1",
+            "--no-chat-template": "",
+            "--strict": "",
+            "--force": REPLACES,
+        },
+    ),
+    "check": (
+        "replies -o table.csv",
+        {
+            "--output": "ranked.csv",
+            "--limit": "1",
+            "--questions": "none.jsonl",
+            "--schema": "schema.json",
+            "--labels": "labels.csv",
+            "--calibrator": "cal",
+            "--tokenizer": "nowhere",
+            "--methods": "perplexity",
+            "--tokens": "",
+            "--journal": "new.db",
+            "--format": "gemini",
+            "--strict": "",
+            "--json": "",
+            "--force": REPLACES,
+        },
+    ),
+    "decide": (
+        "questions.yaml items.jsonl -o decided.jsonl",
+        {
+            "--output": "decided.csv",
+            "--model": "nowhere",
+            "--device": "nowhere",
+            "--base-url": DEAD,
+            "--reading": "words",
+            "--orders": "0",
+            "--calibrator": "cal",
+            "--force": REPLACES,
+        },
+    ),
+    "label": ("labeled.jsonl", {"--output": "mine.jsonl", "--limit": "2"}),
+    "calibrate": (
+        "labeled.jsonl -o made --alpha 0.02",
+        {
+            "--output": "elsewhere",
+            "--alpha": "0.2",
+            "--delta": "0.2",
+            "--guarantee": "miss_rate",
+            "--labels": "labels.csv",
+            "--questions": "questions.yaml",
+            "--label-field": "other",
+            "--judge": "exact",
+            "--by": "mine",
+            "--group-by": "group",
+            "--unlabeled": "unlabeled.jsonl",
+            "--require": "",
+            "--force": REPLACES,
+            "--json": "",
+        },
+    ),
+    "audit": (
+        "newer.jsonl --calibrator cal",
+        {
+            "--calibrator": "none",
+            "--base-url": DEAD,
+            "--model": "its-name",
+            "--labels": "labels.csv",
+            "--questions": "questions.yaml",
+            "--rewordings": "questions.yaml",
+            "--output": "kept.jsonl",
+            "--json": "",
+        },
+    ),
+    "proxy": (
+        f"--base-url {DEAD} --port TAKEN",
+        {
+            "--base-url": "nowhere",
+            "--tokenizer": "nowhere",
+            "--calibrator": "none",
+            "--journal": "nowhere://",
+            "--host": "256.1.1.1",
+            "--port": "70000",
+            "--workers": "0",
+        },
+    ),
+    "serve": (
+        "--port 0 --journal nowhere://",
+        {
+            "--model": "nowhere",
+            "--device": "nowhere",
+            "--preset": PRESET,
+            "--clusters": "almanac",
+            "--calibrator": "none",
+            "--journal": "elsewhere://",
+            "--host": "256.1.1.1",
+            "--port": "70000",
+            "--served-model-name": SERVED,
+            "--mcp": "",
+        },
+    ),
+    "doctor": (
+        f"--base-url {DEAD}",
+        {
+            "--base-url": "http://127.0.0.1:10/v1",
+            "--model": SERVED,
+            "--tokenizer": "nowhere",
+            "--quick": SERVED,
+            "--report": "",
+            "--json": SERVED,
+        },
+    ),
+    "fetch": ("gemma3-270m", {"--source": DOWNLOADS, "--accept-license": "", "--force": DOWNLOADS}),
+    "journal show": ("journal.db", {"--limit": "1", "--json": ""}),
+    "journal export": (
+        "journal.db -o exported.jsonl",
+        {"--output": "exported.csv", "--labeled": "", "--checksum": "0000", "--force": REPLACES},
+    ),
+    "journal delete": ("journal.db --older-than 2y --yes", {"--older-than": "0h", "--person": JOURNAL, "--yes": ""}),
+    "config": ("", {}),
+    "bench run": (
+        "-m almanac -d almanac-dev --methods stc -o planned --dry-run",
+        {
+            "--output": "replies",
+            "--model": "nowhere",
+            "--clusters": "none",
+            "--dataset": "almanac",
+            "--methods": "stc,p_true",
+            "--judge": "luck",
+            "--limit": "3",
+            "--controls": PLANS,
+            "--device": PLANS,
+            "--dry-run": PLANS,
+            "--estimate": "",
+        },
+    ),
+    "bench report": (
+        "run --n-resamples 20",
+        {
+            "--output": "report",
+            "--judge": "nobody",
+            "--n-resamples": "0",
+            "--no-texts": "",
+            "--scores": "none.csv",
+            "--reference": "perplexity",
+            "--calibrator": "none",
+        },
+    ),
+    "bench judge": (
+        "judged.jsonl",
+        {
+            "--judge": "contains",
+            "--output": "verdicts.csv",
+            "--llm-model": "nobody",
+            "--base-url": "ftp://nowhere",
+            "--imported": "people.csv",
+            "--force": REPLACES,
+        },
+    ),
+    "bench compare": (
+        "almanac-dev --limit 4 --methods perplexity",
+        {
+            "--model": "nowhere",
+            "--device": "nowhere",
+            "--preset": ElsewhereTried("tests/bench/test_compare.py"),
+            "--clusters": "none",
+            "--limit": "5",
+            "--methods": "luck",
+            "--calibrator": "none",
+            "--scores": "none.csv",
+            "--output": "figures.csv",
+            "--force": REPLACES,
+        },
+    ),
+    "cluster make": (
+        "nowhere",
+        {"--output": "labels.csv", "--n-clusters": "0", "--memory-budget": "much"},
+    ),
+    "cluster show": ("USA", {"--clusters": "nowhere", "--model": "nowhere"}),
+}
+"""Command -> words with which it ends by itself, and for each option a value that has to change what comes of them."""
+
+PLACES = {" ".join(place): place for place in leaves()}
+
+
+def options_of(place: tuple[str, ...]) -> dict[str, set[str]]:
+    """The options of a command by their first names, with all names of each."""
+    named = [row.names for row in rows(command_at(place)) if not row.is_argument]
+    return {names.split()[0].rstrip(","): {name.split()[0] for name in names.split(", ")} for names in named}
+
+
+def test_the_walk_has_every_option_of_every_command() -> None:
+    assert set(WALK) == set(PLACES)
+    for command, (_, options) in WALK.items():
+        assert set(options) == set(options_of(PLACES[command])), command
+
+
+def test_there_are_at_most_150_options() -> None:
+    """Those of every command among them: --config, --verbose, --help, --version."""
+    assert len(COMMON) + sum(len(options) for _, options in WALK.values()) <= 150
+
+
+def command_lines() -> Iterator[str]:
+    """The code of the pages: each line of a block, and each piece of a sentence between back quotes."""
+    for page in PAGES:
+        text = page.read_text("utf-8").replace("\\\n", " ")
+        yield from (piece for line in text.splitlines() for piece in re.split(r"\||&&", line))
+        yield from re.findall(r"`(semtoken [^`]*)`", text)
+
+
+@pytest.fixture(scope="module")
+def shown() -> list[tuple[str, set[str]]]:
+    """What the pages show of `semtoken`: the words after it, and the names of options among them."""
+    lines = [line.partition("semtoken ")[2] for line in command_lines()]
+    return [(line, set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", line))) for line in lines if line]
+
+
+@pytest.mark.parametrize("command", WALK)
+def test_every_option_is_on_a_page_with_its_command(command: str, shown: list[tuple[str, set[str]]]) -> None:
+    found = set().union(*(names for line, names in shown if re.match(rf"{command}\b", line)))
+    missing = {first for first, names in options_of(PLACES[command]).items() if not names & found}
+    assert not missing
+
+
+def test_the_lines_of_the_page_of_commands_are_understood() -> None:
+    block = (ROOT / "docs" / "cli.md").read_text("utf-8").partition("```text\n")[2].partition("```")[0]
+    for line in block.splitlines():
+        program().parse_args(shlex.split(line)[1:], exit_on_error=False, print_error=False)
+
+
+@pytest.mark.parametrize("command", WALK)
+def test_what_is_tried_elsewhere_is(command: str) -> None:
+    for option, value in WALK[command][1].items():
+        if isinstance(value, ElsewhereTried):
+            text = (ROOT / value.file).read_text("utf-8")
+            assert re.search(rf"{option}\b", text), option
+
+
+TIMES = re.compile(
+    rb"\d+\.\d+ s\b|\d[\d,.]* a second|, about [^\n]* left|\d+% of the time|\d{4}-\d\d-\d\d[T ][\d:.+]*Z?|"
+    rb'"(seconds|checksum)": [^,\n]+'
+)
+"""What is different each time: seconds, dates, and the checksum of what has a date."""
+
+
+def outcome(words: list[str]) -> tuple[object, ...]:
+    """What comes of a command line: its status, what it prints, and the files that it leaves, without times."""
+    done = invoke(words, stdin="")
+    files = {
+        path.as_posix(): TIMES.sub(b"", path.read_bytes())
+        for path in sorted(Path().rglob("*"))
+        if path.is_file()
+        and ".db" not in path.name
+        and path.suffix not in (".parquet", ".png", ".svg")
+        and "cache" not in path.parts
+    }
+    texts = (TIMES.sub(b"", text.encode()) for text in (done.stdout, done.stderr))
+    return done.exit_code, *texts, files
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the commands read."""
+    folder = tmp_path_factory.mktemp("walk")
+    scores, correct = WORLDS["good model"].draw(np.random.default_rng(0), 84)
+    records = [
+        {
+            "id": i,
+            "question": f"What is number {i}?",
+            "response": f"It is {i}.",
+            "log_confidence": float(score),
+            "mine": 2 * float(score),
+            "signature": "k:4|preset:default|words:paper",
+            "distribution": "raw",
+            "group": "ab"[i % 2],
+            "correct": bool(right),
+            "other": not right,
+        }
+        for i, (score, right) in enumerate(zip(scores, correct, strict=True))
+    ]
+    unlabeled = [{key: value for key, value in one.items() if key != "correct"} for one in records[80:]]
+    write_lines(folder / "labeled.jsonl", [*records[:60], *(one | {"correct": None} for one in unlabeled)])
+    write_lines(folder / "newer.jsonl", records[60:80])
+    write_lines(
+        folder / "unlabeled.jsonl", [unlabeled[0] | {"id": 100 + i, "log_confidence": -i / 50} for i in range(50)]
+    )
+    write_lines(folder / "prompts.jsonl", [{"id": "1", "prompt": "Who wrote Emma?"}, "not JSON\n"])
+    write_lines(folder / "items.jsonl", [{"state": "The user asks for Oslo, and the call is weather(Oslo)."}])
+    write_lines(folder / "judged.jsonl", [{"id": "1", "question": "q", "answers": ["Ann"], "answer": "it is Ann"}])
+    (folder / "schema.json").write_text('{"type": "object", "properties": {"a": {"type": "string"}}}')
+    (folder / "labels.csv").write_text("id,correct\n1,1\n")
+    (folder / "people.csv").write_text("id,correct\n1,1\n")
+    (folder / "replies").mkdir()
+    for name in ("norway.json", "peru.json"):
+        shutil.copy(ROOT / "examples" / "replies" / name, folder / "replies")
+    (folder / "replies" / "broken.json").write_text('{"choices": []}')
+    shutil.copy(ROOT / "examples" / "gate" / "questions.yaml", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(material: Path) -> Path:
+    """The same with what commands make of it: a calibrator and a journal."""
+    with chdir(material):
+        for line in ("calibrate labeled.jsonl -o cal --alpha 0.3", "check replies --journal journal.db"):
+            assert invoke(shlex.split(line)).exit_code == 0, line
+    return material
+
+
+LONG = ("ask", "score", "bench report", "bench compare")
+"""Commands whose every run takes seconds."""
+COMMANDS = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in WALK if WALK[name][1]]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_has_an_effect_or_is_refused(
+    command: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin() -> None:
+        """Work in a new copy of the folder, always at the same place."""
+        monkeypatch.chdir(made)
+        shutil.rmtree(tmp_path / "here", ignore_errors=True)
+        monkeypatch.chdir(shutil.copytree(made, tmp_path / "here"))
+
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "160")
+    if command == "fetch":
+        (tmp_path / "cache").write_text("no folder: nothing can be fetched")
+    if command == "bench report":
+        made_by = "bench run -m almanac -d almanac-dev --methods stc,perplexity -n 8 -o run"
+        begin()
+        assert invoke(shlex.split(made_by)).exit_code == 0
+        shutil.copytree("run", made / "run")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        line, options = WALK[command]
+        base = shlex.split(f"{command} {line}".replace("TAKEN", str(taken.getsockname()[1])))
+        begin()
+        without = outcome(base)
+        begin()
+        assert outcome(base) == without, "what comes of it is not the same each time"
+        for option, value in options.items():
+            if isinstance(value, ElsewhereTried):
+                continue
+            names = options_of(PLACES[command])[option]
+            words = [*base]
+            if at := next((place for place, word in enumerate(base) if word in names), 0):
+                del words[at : at + (2 if value else 1)]
+                words += [option, value] if value else []
+            else:
+                words += [option, *filter(None, [value])]
+            begin()
+            assert outcome(words) != without, words
+
+
+@pytest.mark.slow
+def test_what_a_server_is_called_and_how_the_doctor_examines_it() -> None:
+    serve = [sys.executable, "-m", "semtoken", "serve", "--port", "0", "--served-model-name", "mine"]
+    with subprocess.Popen(serve, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        told = next(line for line in server.stderr if "serves" in line)
+        found = re.search(r"'mine' at (http://\S+/v1)", told)
+        try:
+            assert found is not None, told
+            doctor = ["doctor", "--base-url", found[1]]
+            whole, quick = invoke(doctor), invoke([*doctor, "--quick"])
+            assert whole.exit_code == quick.exit_code == 0 and len(quick.stdout) < len(whole.stdout)
+            assert json.loads(invoke([*doctor, "--quick", "--json"]).stdout)["model"] == "mine"
+            assert invoke([*doctor, "--quick", "--model", "another"]).exit_code != 0
+        finally:
+            server.terminate()
