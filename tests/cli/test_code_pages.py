@@ -54,6 +54,26 @@ def test_no_character_stops_a_command(encoding: str, replies: Path, tmp_path: Pa
     assert SAID in json.dumps(read, ensure_ascii=False)
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_a_journal_is_shown_and_exported(encoding: str, replies: Path, tmp_path: Path) -> None:
+    """Polish names and U+220E in answers and in the names of files."""
+    journal, table = tmp_path / "Żółć \u220e.db", tmp_path / "Łódź \u220e.jsonl"
+    for words in (
+        ("check", replies, "--journal", journal, "--journal.texts", "true"),
+        ("journal", "show", journal),
+        ("journal", "export", journal, "-o", table),
+        ("journal", "export", journal, "-o", table.with_suffix(".csv")),
+        ("journal", "delete", journal, "--person", "Żaneta \u220e", "--yes"),
+    ):
+        status, _, told = run(encoding, *words)
+        assert not status and "Traceback" not in told, told
+    rows = [json.loads(line) for line in table.read_text("utf-8").splitlines()]
+    assert len(rows) == 2 and all(SAID in row["answer"] for row in rows)
+    assert table.with_suffix(".csv").read_text("utf-8").count(f",{SAID} and {SAID}.,") == 2
+    status, _, told = run(encoding, "journal", "show", tmp_path / "nie \u220e ma.db")
+    assert status == 1 and told.count("Error: ") == 1 and "Traceback" not in told
+
+
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-8"])
 def test_settings_that_are_shown_are_a_file_of_the_same_settings(encoding: str) -> None:
     _, shown, _ = run(encoding, "config", "--calibration.abstain-text", SAID)

@@ -12,7 +12,7 @@ import pytest
 from semtoken import ScoredAnswer, Vocabulary, score_logprobs
 from semtoken.core import LogprobsStream, ScoringRules
 from semtoken.core.engine_tokens import TopStep, TopToken
-from semtoken.errors import InvalidInputError, VocabularyMismatch
+from semtoken.errors import BackendError, InvalidInputError, VocabularyMismatch
 from tests.rows import each
 
 EXACT = ScoringRules(equality="exact")
@@ -387,9 +387,43 @@ def test_phrases_of_pieces_without_names_are_not_known_and_the_bounds_hold_all_o
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_last_tokens_without_names_are_no_text_if_the_others_spell_the_answer(n: int) -> None:
-    """They are a terminator, or the beginning of a character that was cut off."""
+def test_one_last_token_without_a_name_is_no_text_if_the_others_spell_the_answer(n: int) -> None:
+    """It is a terminator, or the first piece of a character that was cut off; of several a stream may have lost one."""
     own = [step(token(0.9, "It is")), step(token(0.8, " in Oslo.")), *[step(token(0.7, "\ufffd"))] * n]
     ended, open_ended = score_logprobs(own, text="It is in Oslo."), score_logprobs(own, text="It is in Oslo.\u6771")
-    assert (ended.text, "unnamed_pieces" in codes(ended)) == ("It is in Oslo.", False)
+    lost = "\ufffd" * n * (n > 1)
+    assert (ended.text, "unnamed_pieces" in codes(ended)) == (f"It is in Oslo.{lost}", bool(lost))
     assert (open_ended.text, "unnamed_pieces" in codes(open_ended)) == ("It is in Oslo." + "\ufffd" * n, True)
+
+
+def test_a_last_piece_without_the_pieces_before_it_is_the_fault_of_the_list() -> None:
+    """vLLM names the last piece of a character by all of it: behind the first piece it is one, elsewhere it is none."""
+    first, last = token(0.5, "", b"", id=2), token(0.6, "\u00e9", "\u00e9".encode(), id=3)
+    assert score_logprobs([step(first), step(last)], HALVES).text == "\u00e9"
+    for steps in ([step(last)], [step(last), step(first)], [step(token(0.5, "Oslo", id=0)), step(last)]):
+        with pytest.raises(BackendError, match="the pieces before it are missing or out of order"):
+            score_logprobs(steps, HALVES)
+    with pytest.raises(VocabularyMismatch):
+        score_logprobs([step(token(0.5, "Rome", b"Rome", id=3))], HALVES)
+
+
+def test_the_last_piece_of_a_character_is_known_by_that_character() -> None:
+    """Brute force over three-byte characters: of all pieces in the vocabulary those that end it behind the others."""
+    pieces = [b"\xe6", b"\x9d", b"\xb1", b"\x9d\xb1", b"\xe6\x9d", b"\x8f", b"\x8f\xb0", b"\xb0", b"a"]
+    vocabulary = words(*pieces)
+    for character in "\u6771\u53f0":
+        spelled = character.encode()
+        ends = [i for i, piece in enumerate(pieces) if spelled != piece and spelled.endswith(piece)]
+        steps = [step(token(0.5, "\ufffd", id=0)), step(token(0.6, character))]
+        if len(ends) == 1:
+            assert score_logprobs(steps, vocabulary).token_ids[-1] == ends[0]
+        else:
+            with pytest.raises(InvalidInputError, match=f"may be any of {len(ends)} tokens"):
+                score_logprobs(steps, vocabulary)
+
+
+@pytest.mark.parametrize("name", ["Oslo\ufffd", "O\ufffdslo", "Lima \ufffd", "\ufffdx\ufffd"])
+def test_a_text_with_a_broken_character_is_no_token_that_begins_alike(name: str) -> None:
+    vocabulary = words("O", "L", "Oslo", "Lima", b"\xc3", b"\xa9")
+    with pytest.raises(InvalidInputError, match="is not in the vocabulary"):
+        score_logprobs([step(token(0.5, name))], vocabulary)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.core.engine_tokens.token_names import NameMatches, TokenNames, token_names
+from semtoken.core.engine_tokens.token_names import NameMatches, TokenNames, ends_character, token_names
 from semtoken.core.engine_tokens.top_steps import (
     ABOVE_ZERO,
     STAND_INS,
@@ -19,7 +19,7 @@ from semtoken.core.engine_tokens.top_steps import (
     entries_of,
     is_given,
 )
-from semtoken.errors import InvalidInputError, InvalidLogits, VocabularyMismatch
+from semtoken.errors import BackendError, InvalidInputError, InvalidLogits, SemtokenError, VocabularyMismatch
 
 OVERFULL = 1.05  # a list whose probabilities add up to more holds no probabilities
 OUTSIDE = 0.01  # probability beyond the vocabulary; rows that pad a model's head get next to none
@@ -335,12 +335,16 @@ def check_number(token: TopToken, position: int) -> None:
         )
 
 
-def _misnamed(token: TopToken, names: TokenNames, position: int) -> VocabularyMismatch:
-    known = (
-        repr(names.vocabulary.texts[token.id])
-        if token.id is not None and 0 <= token.id < names.vocabulary.size
-        else f"beyond its {names.vocabulary.size:,} tokens"
-    )
+def _misnamed(token: TopToken, names: TokenNames, position: int) -> SemtokenError:
+    vocabulary, known, piece = names.vocabulary, f"beyond its {names.vocabulary.size:,} tokens", b""
+    if token.id is not None and 0 <= token.id < vocabulary.size:
+        known, piece = repr(vocabulary.texts[token.id]), vocabulary.pieces[token.id]
+    spelled = _bytes_of(token[1:]) or b""
+    if ends_character(piece) and spelled.endswith(piece):
+        return BackendError(
+            f"At step {position} the engine names token {token.id} by all of {spelled.decode('utf-8', 'replace')!r}, "
+            "of which it is the last piece: the pieces before it are missing or out of order. Ask again."
+        )
     return VocabularyMismatch(
         f"At step {position} the engine names token {token.id} {token.name}; in the vocabulary it is "
         f"{known}. It belongs to another model."

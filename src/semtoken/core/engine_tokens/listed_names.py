@@ -210,12 +210,12 @@ class ListedNames:
     def _special(self, texts: Sequence[str], said: str | None, ids: Sequence[int]) -> list[int]:
         """Tokens that may be special ones and are: no text follows them, and the answer does not spell them.
 
-        So are last tokens without names, if the others spell the whole answer: a terminator, or the beginning of a
-        character that was cut off.
+        So is a last token without a name, if the others spell the whole answer: a terminator, or the first piece of a
+        character that was cut off. Several are no terminator: some streams lose whole characters.
         """
-        ends = next((k for k in range(len(ids), 0, -1) if texts[ids[k - 1]] != REPLACEMENT), 0)
-        if said and ends < len(ids) and "".join(texts[i] for i in ids[:ends]).rstrip() == said.rstrip():
-            return [*ids[ends:]]
+        *others, last = [*ids] or [-1]
+        if said and texts[last] == REPLACEMENT and "".join(texts[i] for i in others).rstrip() == said.rstrip():
+            return [last]
         may_be = [number for number, spelling in enumerate(self.spellings) if spelling.markup]
         if not may_be:
             return []

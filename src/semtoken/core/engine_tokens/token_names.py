@@ -40,6 +40,11 @@ def bytes_in_files(text: str) -> bytes | None:
     return bytes([int(byte[1], 16)]) if byte else spelled_bytes(text)
 
 
+def ends_character(piece: bytes) -> bool:
+    """Whether bytes begin inside a character, which a token before them has begun."""
+    return bool(piece) and 0x80 <= piece[0] < 0xC0
+
+
 @dataclass(frozen=True, slots=True)
 class NameMatches:
     """The tokens of a vocabulary that a name from an engine may stand for."""
@@ -168,8 +173,8 @@ class TokenNames:
 
     def _of_string(self, text: str) -> tuple[int, ...]:
         """A string as decoded inside a text, or alone, or spelled as the tokenizer's own files spell it."""
-        if REPLACEMENT in text:  # behind it, the character that a piece of it completes
-            return self._by_text.get(text, ()) or self._by_text.get(text[:1], ())
+        if REPLACEMENT in text:
+            return self._by_text.get(text, ()) or self._of_pieces(text)
         tokens = self._of_bytes(text.encode("utf-8", "surrogatepass"))
         if tokens:
             return tokens
@@ -177,6 +182,16 @@ class TokenNames:
         if piece is None:
             return ()
         return self._of_bytes(piece) if SENTENCEPIECE_BLANK in text else self._by_piece.get(piece, ())
+
+    def _of_pieces(self, text: str) -> tuple[int, ...]:
+        """Pieces of characters: any behind U+FFFD alone, and those that end the character that stands behind one."""
+        whole = text.lstrip(REPLACEMENT)
+        if not whole:
+            return self._by_text.get(REPLACEMENT, ())
+        if not text.startswith(REPLACEMENT) or REPLACEMENT in whole:
+            return ()
+        spelled, first = whole.encode("utf-8", "surrogatepass"), len(whole[0].encode("utf-8", "surrogatepass"))
+        return tuple(token for k in range(1, first) for token in self._by_piece.get(spelled[k:], ()))
 
     def shares(self, text: str | None) -> bool:
         """Whether several tokens are spelled like this, alone or inside a text."""
