@@ -132,7 +132,7 @@ class TestErrors:
         assert len(read_lines(source.with_name("in.scored.jsonl").read_text())) == 4
 
 
-MANY = 240
+MANY = 80
 CHILD = "from semtoken.cli import main; main()"
 
 

@@ -16,7 +16,7 @@ from tests import tiny
 
 SMALL = list(tiny.TOKENIZERS)
 LARGE = ["mistral-sentencepiece", "mistral-tekken"]
-KINDS = [*SMALL, *LARGE]
+KINDS = [*SMALL, "mistral-sentencepiece", pytest.param("mistral-tekken", marks=pytest.mark.slow)]
 
 
 @cache
@@ -112,7 +112,7 @@ def test_added_tokens_have_a_text() -> None:
         assert not vocabulary.special[token] and not vocabulary.neutral[token]
 
 
-@pytest.mark.parametrize("kind", ["byte-level", "mistral-tekken"])
+@pytest.mark.parametrize("kind", ["byte-level", pytest.param("mistral-tekken", marks=pytest.mark.slow)])
 def test_parts_of_a_character_are_broken_and_join(kind: str) -> None:
     tokenizer, vocabulary = pair(kind)
     ids = tokenizer.encode("한ꙮ", add_special_tokens=False)
