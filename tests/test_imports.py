@@ -53,6 +53,15 @@ def test_import_alone_loads_not_even_numpy() -> None:
     assert "numpy" not in loaded_by("import semtoken")
 
 
+def test_the_help_of_every_command_loads_nothing_heavy() -> None:
+    code = """
+from semtoken.cli.commands import leaves
+from semtoken.cli.help import help_of
+for place in leaves(): help_of(place)
+"""
+    assert loaded_by(code).isdisjoint((*HEAVY, "numpy", "rich"))
+
+
 def test_every_public_name_is_there() -> None:
     for name in semtoken.__all__:
         assert getattr(semtoken, name) is not None

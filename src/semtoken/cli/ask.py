@@ -20,7 +20,6 @@ from semtoken.cli.parameters import Calibrator, Json, MaxTokens, NoChatTemplate,
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import BudgetExceededError, InvalidInputError
-from semtoken.models.prompts import how_to_ask
 from semtoken.support.almanac import ALMANAC
 
 if TYPE_CHECKING:
@@ -86,6 +85,8 @@ def ask(
     named = in_use.sources.get("calibration.abstain_text") == "command line"  # that of a file may be meant for servers
     abstain_text = settings.calibration.abstain_text if named or calibrator is not None else None
     applied = load_calibrator_for(stc, calibrator, model.model, abstain_text)
+    from semtoken.models.prompts import how_to_ask
+
     asking = how_to_ask(model.model, stc.tokenizer, raw=no_chat_template)
 
     def show(number: int, result: ScoredAnswer) -> None:
@@ -116,11 +117,11 @@ def ask(
         from semtoken.core.results.headlines import RANKS
         from semtoken.display import legend
 
-        out.print(legend())
+        out().print(legend())
         if applied is None:
-            out.print(RANKS, style="dim", soft_wrap=True)
+            out().print(RANKS, style="dim", soft_wrap=True)
         if applied is not None and applied.calibrator.threshold is not None:
-            out.print(applied.calibrator.threshold.statement, soft_wrap=True, markup=False)
+            out().print(applied.calibrator.threshold.statement, soft_wrap=True, markup=False)
 
 
 def _record(
@@ -185,29 +186,29 @@ def _print(
 
     from semtoken.display import parts_table, shaded_text, token_table
 
-    out.print(Text(question, style="bold"))
+    out().print(Text(question, style="bold"))
     hidden = applied is not None and applied.shown(result) != result.text
     first, colon, rest = summary(result, hidden=hidden).partition(":")
-    out.print(Text("  ").append(first, style="bold").append(f"{colon}{rest}", style="dim"), soft_wrap=True)
+    out().print(Text("  ").append(first, style="bold").append(f"{colon}{rest}", style="dim"), soft_wrap=True)
     if applied is not None:
-        out.print(Text(f"  {applied.sentence(result)}"), soft_wrap=True)
+        out().print(Text(f"  {applied.sentence(result)}"), soft_wrap=True)
     shown = Text(applied.shown(result)) if applied is not None and hidden else shaded_text(result)
-    out.print(Text("  ").append_text(shown))
+    out().print(Text("  ").append_text(shown))
     if hidden:
         tokens, parts, disputes = False, None, None
     print_scores(result)
     if disputes is not None:
         told = [dispute_line(dispute) for dispute in disputes if dispute.disagreement >= LEAST_DISAGREEMENT]
         for line in told or ["what else the model considered says the same"]:
-            out.print(Text(f"  {line}"), soft_wrap=True)
+            out().print(Text(f"  {line}"), soft_wrap=True)
     if tokens:
-        out.print(Padding(token_table(result), (0, 0, 0, 2)))
+        out().print(Padding(token_table(result), (0, 0, 0, 2)))
     if parts is not None:
         try:
-            out.print(Padding(parts_table(result.parts(parts)), (0, 0, 0, 2)))
+            out().print(Padding(parts_table(result.parts(parts)), (0, 0, 0, 2)))
         except BudgetExceededError as error:
-            out.print(Text(f"  without its parts: {error}", style="dim"), soft_wrap=True)
-    out.print()
+            out().print(Text(f"  without its parts: {error}", style="dim"), soft_wrap=True)
+    out().print()
 
 
 def summary(result: ScoredAnswer, *, hidden: bool = False) -> str:

@@ -126,12 +126,12 @@ def _audit_journal(source: str, limits: AuditSection, in_use: SettingsInUse, *, 
     if as_json:
         _print_json({**report.to_dict(), **_flags(status)})
         return status
-    out.print(untrusted(report.sentence, style=STYLES[report.state]), soft_wrap=True)
+    out().print(untrusted(report.sentence, style=STYLES[report.state]), soft_wrap=True)
     if report.undecided:
-        out.print(f"Of {report.undecided} further answers people said that they cannot tell.")
+        out().print(f"Of {report.undecided} further answers people said that they cannot tell.")
     for sentence in filter(None, (report.models_sentence, report.moved_sentence)):
-        out.print(untrusted(sentence), soft_wrap=True)
-    out.print(agreement(journal).sentence, soft_wrap=True)
+        out().print(untrusted(sentence), soft_wrap=True)
+    out().print(agreement(journal).sentence, soft_wrap=True)
     return status
 
 
@@ -171,23 +171,23 @@ def _audit_answers(directory: Path, source: Path, limits: AuditSection, *, as_js
         _print_json({**counts, **against, **of_models, **asdict(drift), **_flags(status)})
         return status
     if threshold is not None and seen is not None:
-        out.print(untrusted(f"{said}: {threshold.statement}", style="bold"), soft_wrap=True)
-        out.print(f"Accepted {accepted:,} of {len(labeled):,} labeled answers. {threshold.claim.kind.among} {seen}.")
+        out().print(untrusted(f"{said}: {threshold.statement}", style="bold"), soft_wrap=True)
+        out().print(f"Accepted {accepted:,} of {len(labeled):,} labeled answers. {threshold.claim.kind.among} {seen}.")
     if other_models:
-        out.print(untrusted(other_models), soft_wrap=True)
-    out.print(
+        out().print(untrusted(other_models), soft_wrap=True)
+    out().print(
         f"Distance {drift.distance:.3f} [{drift.low:.3f}, {drift.high:.3f}] between {drift.n_recent:,} recent scores "
         f"and the {drift.n_fitted:,} that the calibrator was fitted on, by {calibrator.fingerprint.method or PRODUCT}.",
         soft_wrap=True,
     )
     if drift.n_recent < FEWEST_RECENT:
-        out.print(f"That says nothing: it takes {FEWEST_RECENT} recent scores, of different questions.")
+        out().print(f"That says nothing: it takes {FEWEST_RECENT} recent scores, of different questions.")
     elif drift.low == 0:
-        out.print("The interval holds 0: no difference is shown.")
+        out().print("The interval holds 0: no difference is shown.")
     if drift.is_beyond(most):
-        out.print(f"That is further than the limit of {most}.")
+        out().print(f"That is further than the limit of {most}.")
     if too_few:
-        out.print(f"Accepted are fewer than the limit of {limits.min_accepted:g}.")
+        out().print(f"Accepted are fewer than the limit of {limits.min_accepted:g}.")
     return status
 
 

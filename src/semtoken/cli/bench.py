@@ -124,7 +124,7 @@ def _show(made: BenchReport) -> None:
     for _, rows in overview.groups:
         for row in rows:
             shown.add_row(*(Text(row[i].text) for i in wanted))
-    out.print(shown)
+    out().print(shown)
 
 
 def judge(
@@ -194,7 +194,7 @@ def judge(
         with counting(f"judging: {chosen_judge.name}", len(items)) as progress:
             verdicts[chosen_judge.name] = chosen_judge.judge(items, progress)
     write_verdicts(target, items, verdicts)
-    console = err if str(target) == STANDARD else out
+    console = err() if str(target) == STANDARD else out()
     console.print(_counts_table(verdicts))
     if len(chosen) > 1:
         console.print()

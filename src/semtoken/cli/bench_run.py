@@ -176,12 +176,12 @@ def show_plan(settings: RunSettings, folder: Path) -> None:
     check_folder(folder)
     plan = make_plan(settings, read_datasets(settings))
     pending = survey(folder, settings, plan)
-    out.print(_plan_table(pending))
+    out().print(_plan_table(pending))
     left, total = (
         sum(pending_work.units for pending_work in pending),
         sum(pending_work.work.cell.n_questions for pending_work in pending),
     )
-    out.print(f"{total - left:,} of {total:,} answers x steps are in {folder}. Nothing was changed.", soft_wrap=True)
+    out().print(f"{total - left:,} of {total:,} answers x steps are in {folder}. Nothing was changed.", soft_wrap=True)
     for model, reason in plan.problems.items():
         tell(f"{model} will be left out: {reason}", style="yellow")
 
@@ -192,7 +192,7 @@ def show_estimate(settings: RunSettings) -> None:
     from semtoken.bench.run import read_datasets
 
     cost = estimate(settings, {dataset.label: len(dataset.questions) for dataset in read_datasets(settings)})
-    out.print(
+    out().print(
         f"About {duration(cost.seconds)} for {cost.questions:,} questions, {duration(cost.setup_seconds)} to load "
         f"and cluster, and {cost.n_bytes / 1e6:,.0f} MB on disk; from up to {TRIAL} questions of each data set.",
         soft_wrap=True,
@@ -327,7 +327,7 @@ def duration(seconds: float) -> str:
 @contextmanager
 def run_bars() -> Iterator[RunBars | RunLines]:
     """Bars for a run, on stderr where a person looks; plain lines elsewhere."""
-    if not err.is_terminal:
+    if not err().is_terminal:
         yield RunLines()
         return
     from rich.progress import (
@@ -346,5 +346,5 @@ def run_bars() -> Iterator[RunBars | RunLines]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=err, transient=True, speed_estimate_period=3600) as progress:
+    with Progress(*columns, console=err(), transient=True, speed_estimate_period=3600) as progress:
         yield RunBars(progress)

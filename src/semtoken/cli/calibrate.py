@@ -422,19 +422,19 @@ def _show(calibrator: Calibrator, report: Report) -> None:
 
     from semtoken.guarantees.labels import PRODUCT
 
-    out.print(f"Calibrated by {calibrator.fingerprint.method or PRODUCT}.")
+    out().print(f"Calibrated by {calibrator.fingerprint.method or PRODUCT}.")
     columns = ("probability given", "right", "95% interval", "answers")
     table = plain_table(*columns, "", numbers=columns, gap=1)
     for b in report.bins:
         bar = "█" * round(20 * b.right)
         table.add_row(f"{b.probability_correct:.0%}", f"{b.right:.0%}", f"{b.low:.0%} to {b.high:.0%}", f"{b.n:,}", bar)
-    out.print(table)
+    out().print(table)
     gain = report.log_loss_gain
     verdict = "better than" if gain.high < 0 else "worse than" if gain.low > 0 else "not shown to be better than"
-    out.print(
+    out().print(
         f"Log loss {report.log_loss.value:.3f}, {gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] against always "
         f"giving {report.base_rate:.1%}: {verdict} the base rate. ECE {report.calibration_error:.3f}.",
         soft_wrap=True,
     )
     if calibrator.threshold is not None:
-        out.print(Text(calibrator.threshold.statement, style="bold"), soft_wrap=True)
+        out().print(Text(calibrator.threshold.statement, style="bold"), soft_wrap=True)

@@ -296,7 +296,7 @@ def _show_answers(shown: Sequence[RankedAnswer], checked: RankedReplies, *, cali
         if tokens:
             _print_tokens(answer)
     if shown and not calibrated:
-        out.print(untrusted(RANKS, style="dim"), soft_wrap=True)
+        out().print(untrusted(RANKS, style="dim"), soft_wrap=True)
     tell(f"{len(shown):,} of {len(checked.answers):,} answers, the most doubtful first. {NOTE}")
     _conclude(checked)
 
@@ -306,17 +306,17 @@ def _print(answer: RankedAnswer) -> None:
     from semtoken.support.text import shortened
 
     head = f"{answer.rank:>3}. {shortened(' '.join((answer.question or answer.id).split()), 100)}"
-    out.print(untrusted(head, style="bold"), soft_wrap=True)
-    out.print(untrusted(f"     {shortened(' '.join(answer.text.split()), 300)}"), soft_wrap=True)
-    out.print(untrusted(f"     {answer.explanation}", style="yellow"), soft_wrap=True)
+    out().print(untrusted(head, style="bold"), soft_wrap=True)
+    out().print(untrusted(f"     {shortened(' '.join(answer.text.split()), 300)}"), soft_wrap=True)
+    out().print(untrusted(f"     {answer.explanation}", style="yellow"), soft_wrap=True)
     refused = (answer.calibration or {}).get(REFUSED)
     for message in (*(flag.message for flag in answer.response.flags), *([refused] if refused else [])):
-        out.print(untrusted(f"     ! {message}", style="magenta"), soft_wrap=True)
+        out().print(untrusted(f"     ! {message}", style="magenta"), soft_wrap=True)
     headline = answer.response.headline
     if answer.doubt is None and headline.sentence:  # a doubt names its part itself
-        out.print(untrusted(f"     {headline.sentence}"), soft_wrap=True)
+        out().print(untrusted(f"     {headline.sentence}"), soft_wrap=True)
     number = f"confidence {headline.shown}{_decided(answer)}"
-    out.print(untrusted(f"     {number} · {answer.where}", style="dim"), soft_wrap=True)
+    out().print(untrusted(f"     {number} · {answer.where}", style="dim"), soft_wrap=True)
     print_scores(answer.response)
 
 
@@ -327,9 +327,9 @@ def _print_tokens(answer: RankedAnswer) -> None:
     from semtoken.display import token_table
 
     if answer.from_block:
-        out.print("     The reply holds no log-probabilities, so its tokens cannot be shown.", style="dim")
+        out().print("     The reply holds no log-probabilities, so its tokens cannot be shown.", style="dim")
         return
-    out.print(Padding(token_table(answer.response), (0, 0, 0, 5)))
+    out().print(Padding(token_table(answer.response), (0, 0, 0, 5)))
 
 
 def _decided(answer: RankedAnswer) -> str:
@@ -422,13 +422,13 @@ def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: boo
     missing = Counter(row["path"] for row in rows if row["path"] and not row["present"])
     many = {path for path, count in missing.items() if count > FEW_MISSING}
     for path in sorted(many, key=lambda path: (-missing[path], path)):
-        out.print(untrusted(f"{path} is missing in {missing[path]:,} documents", style="bold"), soft_wrap=True)
+        out().print(untrusted(f"{path} is missing in {missing[path]:,} documents", style="bold"), soft_wrap=True)
     listed = [row for row in rows if row["present"] or row["path"] not in many]
     for row in listed[:top]:
         where = f"{row['rank']:>3}. {row['document']}{row['path']}"
         value = shortened(" ".join(row["value"].split()), 80)
-        out.print(untrusted(f"{where}: {value}", style="bold"), soft_wrap=True)
-        out.print(untrusted(f"     {sentence_of_field(row)}", style="yellow"), soft_wrap=True)
+        out().print(untrusted(f"{where}: {value}", style="bold"), soft_wrap=True)
+        out().print(untrusted(f"     {sentence_of_field(row)}", style="yellow"), soft_wrap=True)
     documents = {row["document"] for row in rows}
     doubtful = [row for row in rows if row["decision"] == CHECK]
     told = (
@@ -471,11 +471,11 @@ def check_decisions(
             "" if row.get("probability_correct") is None else f" · probability {100 * row['probability_correct']:.0f}%"
         )
         decided = f" · {row['decision']}" if "decision" in row else ""
-        out.print(untrusted(f"{row['rank']:>3}. {row['id']} · {row['question']}: {row['value']}", style="bold"))
+        out().print(untrusted(f"{row['rank']:>3}. {row['id']} · {row['question']}: {row['value']}", style="bold"))
         line = f"     {row['probability']:.3f}{probability_correct}{decided}{right} · {row['where']}"
-        out.print(untrusted(line, style="dim"), soft_wrap=True)
+        out().print(untrusted(line, style="dim"), soft_wrap=True)
         for flag in row["flags"]:
-            out.print(untrusted(f"     {flag}", style="yellow"), soft_wrap=True)
+            out().print(untrusted(f"     {flag}", style="yellow"), soft_wrap=True)
     tell(f"{min(top, len(rows)):,} of {len(rows):,} answers to typed questions, the most doubtful first.")
     if output is not None:
         write_records(output, rows)

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.table import Table
-from rich.text import Text
 
 from semtoken.cli.console import err, out, phases, plain_table, tell
 from semtoken.cli.model import name_and_revision
@@ -23,6 +21,8 @@ from semtoken.support.almanac import ALMANAC
 from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from semtoken import TokenClusters
     from semtoken.clustering.token_clusters import ClusterSettings
 
@@ -147,27 +147,27 @@ def parse_bytes(text: str) -> int:
 def _report(clusters: TokenClusters) -> None:
     """What came out, and what it took."""
     if least := clusters.provenance.get("least_cosine"):
-        out.print(
+        out().print(
             "Input and output embeddings are one matrix that was quantised twice (the cosine of every row is at least "
             f"{least:.3f}), so the output's copy was clustered, at half the cost."
         )
-    out.print(f"{clusters.n_clusters:,} clusters of {clusters.vocabulary.size:,} tokens", style="bold")
+    out().print(f"{clusters.n_clusters:,} clusters of {clusters.vocabulary.size:,} tokens", style="bold")
     report: Mapping[str, Any] = clusters.provenance.get("clustering", {})
     cuts = [cut for cut in report.get("cuts", ()) if cut["n_clusters"] == clusters.n_clusters]
     if cuts:
-        out.print(_sizes(cuts[0]))
+        out().print(_sizes(cuts[0]))
         singletons, largest = cuts[0]["singletons"], cuts[0]["largest"]
-        out.print(f"{singletons:.1%} of the clusters hold one token; the largest holds {largest:,}.")
+        out().print(f"{singletons:.1%} of the clusters hold one token; the largest holds {largest:,}.")
     if seconds := report.get("seconds"):
         parts = [f"{name} {value:.1f}" for name, value in seconds.items() if name != "total"]
         total = seconds.get("total", sum(seconds.values()))
         peak = report.get("peak_memory")
-        out.print(
+        out().print(
             f"{total:.1f} seconds"
             + (f" ({', '.join(parts)})" if parts else "")
             + (f"; at most {peak / 2**30:.1f} GiB of memory." if peak else ".")
         )
-    err.print(clusters.signature, style="dim", soft_wrap=True, markup=False)
+    err().print(clusters.signature, style="dim", soft_wrap=True, markup=False)
 
 
 def _sizes(cut: Mapping[str, Any]) -> Table:
@@ -212,8 +212,8 @@ def show(
     for own in tokens.values():
         members = [texts[i] for i in token_clusters.cluster_ids(own[0])]
         title = ", ".join(repr(texts[i]) for i in own)
-        out.print(Text(f"{title}  cluster of {len(members):,}", style="bold"))
-        out.print(Text("  " + "  ".join(map(repr, members))))
+        out().print(f"{title}  cluster of {len(members):,}", style="bold", markup=False)
+        out().print("  " + "  ".join(map(repr, members)), markup=False)
 
 
 def _load(clusters: str | None, model: str, revision: str | None) -> TokenClusters:

@@ -168,12 +168,12 @@ def _show(made: BenchReport) -> None:
     from rich.text import Text
 
     (cell,) = made.measured.cells
-    out.print(Text(_summary(cell)), soft_wrap=True)
+    out().print(Text(_summary(cell)), soft_wrap=True)
     print_findings(made)
     if cell.fewest < TOO_FEW:
         tell("No table is shown for so few answers: ask more questions.", style="yellow")
         return
-    out.print(rich_table(_table(made, cell), out.width))
+    out().print(rich_table(_table(made, cell), out().width))
 
 
 def _summary(cell: MeasuredCell) -> str:

@@ -5,29 +5,45 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
-from rich.text import Text
 
 from semtoken.support.text import visible
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table
+    from rich.text import Text
 
     from semtoken.bench.report.content import BenchReport
     from semtoken.core.results import ScoredAnswer
     from semtoken.models.probing import Dispute
 
-out = Console(highlight=False, emoji=False)
 SETTLED, FEWEST_PIECES = 10.0, 3
 """No time left is told before so many seconds and pieces: until then it is no estimate."""
-err = Console(stderr=True, highlight=False, emoji=False)
+
+
+@cache
+def out() -> Console:
+    """Standard output, for results; rich is imported when something is printed, and not for a help screen."""
+    from rich.console import Console
+
+    return Console(highlight=False, emoji=False)
+
+
+@cache
+def err() -> Console:
+    """Standard error, for everything else."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, emoji=False)
 
 
 def untrusted(text: str, style: str = "") -> Text:
     """Text of others for tables and lines, without markup."""
+    from rich.text import Text
+
     return Text(visible(text), style=style)
 
 
@@ -44,29 +60,33 @@ def plain_table(*columns: str, numbers: Collection[str] = (), gap: int = 2) -> T
 def json_line(value: Any) -> str:
     """A value as JSON on one line, with no character that a terminal would obey or cannot write."""
     line = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    known = line.encode(out.encoding, "ignore").decode(out.encoding)
+    known = line.encode(out().encoding, "ignore").decode(out().encoding)
     return "".join(c if c.isprintable() and (c.isascii() or c in known) else json.dumps(c)[1:-1] for c in line)
 
 
 def tell(message: str, style: str = "") -> None:
     """A message to the person at the terminal, on stderr, with no line breaks of ours."""
-    err.print(visible(message), style=style, markup=False, soft_wrap=True)
+    err().print(visible(message), style=style, markup=False, soft_wrap=True)
 
 
 def print_findings(made: BenchReport) -> None:
     """The sentences of a report that say what came of a run."""
+    from rich.text import Text
+
     for section in made.sections:
         if section.name in ("headline", "calibrator", "controls"):
             for line in section.lines:
-                out.print(Text(f"- {line}"), soft_wrap=True)
+                out().print(Text(f"- {line}"), soft_wrap=True)
 
 
 def print_scores(answer: ScoredAnswer) -> None:
     """A line with an answer's scores by further methods, where any were asked for."""
     if answer.scores:
+        from rich.text import Text
+
         bounds = {name: f" ({low:.4g} to {high:.4g})" for name, (low, high) in answer.score_bounds.items()}
         told = [f"{name} {value:.4g}{bounds.get(name, '')}" for name, value in answer.scores.items()]
-        out.print(Text("  " + " · ".join(told), style="dim"), soft_wrap=True)
+        out().print(Text("  " + " · ".join(told), style="dim"), soft_wrap=True)
 
 
 def dispute_line(dispute: Dispute) -> str:
@@ -87,9 +107,9 @@ def _bar(*, count: bool) -> Progress:
         done,
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
-        console=err,
+        console=err(),
         transient=True,
-        disable=not err.is_terminal,
+        disable=not err().is_terminal,
     )
 
 

@@ -7,8 +7,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
-from rich.table import Table
-from rich.text import Text
 
 from semtoken.cli.console import err, json_line, out, plain_table, tell, untrusted
 from semtoken.cli.model import model_choice
@@ -19,6 +17,8 @@ from semtoken.support.http_client import checked_base_url
 from semtoken.support.text import number, visible
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from semtoken.web.doctor import Diagnosis
     from semtoken.web.doctor.diagnosis import Page
 
@@ -76,7 +76,7 @@ def doctor(
     if not server.takes_key:
         tell(f"No key is sent to an address of a file that was found; to send it: --config {in_use.file}")
     tell(f"Sending short questions of its own to {checked_base_url(server.url)}.")
-    status = nullcontext() if as_json or not err.is_terminal else err.status("looking at models")
+    status = nullcontext() if as_json or not err().is_terminal else err().status("looking at models")
     with status as shown:
 
         def progress(what: str) -> None:
@@ -110,31 +110,33 @@ def _examine_model(model: str, in_use: SettingsInUse, as_json: bool) -> None:
     if as_json:
         print(json_line(asdict(backend.proof)))
         return
-    out.print(untrusted(f"{model}  {type(backend.model).__name__}", style="bold"))
+    out().print(untrusted(f"{model}  {type(backend.model).__name__}", style="bold"))
     for line in backend.proof.lines():
-        out.print(untrusted(f"  {line}"))
+        out().print(untrusted(f"  {line}"))
     images = "read, each prompt alone" if backend.processor is not None else "not read"
-    out.print(untrusted(f"  images in messages: {images}"))
+    out().print(untrusted(f"  images in messages: {images}"))
 
 
 def _print(diagnosis: Diagnosis) -> None:
-    out.print(untrusted(f"{diagnosis.base_url}  {diagnosis.model}", style="bold"))
-    out.print(_pages(diagnosis))
-    out.print(_facts(diagnosis))
+    from rich.table import Table
+
+    out().print(untrusted(f"{diagnosis.base_url}  {diagnosis.model}", style="bold"))
+    out().print(_pages(diagnosis))
+    out().print(_facts(diagnosis))
     if diagnosis.trials:
-        out.print(_trials(diagnosis))
+        out().print(_trials(diagnosis))
     conclusions = Table.grid(padding=(0, 1))
     for verdict in diagnosis.verdicts:
         sign, style = SIGNS[verdict.level]
-        conclusions.add_row(Text(sign, style=style), untrusted(verdict.text))
-    out.print(conclusions)
+        conclusions.add_row(untrusted(sign, style), untrusted(verdict.text))
+    out().print(conclusions)
 
 
 def _pages(diagnosis: Diagnosis) -> Table:
     table = plain_table("endpoint", "answers", "log-probabilities a token", "shape")
     for page in diagnosis.pages:
         answers = "yes" if page.answers else page.reason or "no"
-        table.add_row(page.path, untrusted(answers), Text(_counts(page)), page.format or "")
+        table.add_row(page.path, untrusted(answers), untrusted(_counts(page)), page.format or "")
     return table
 
 
@@ -179,5 +181,7 @@ def _trials(diagnosis: Diagnosis) -> Table:
         else:
             low, high = trial.bounds
             text = visible((trial.text or "").strip().replace("\n", "↵"))
-            table.add_row(trial.prompt, Text(text[:40]), number(trial.confidence), f"{number(low)} and {number(high)}")
+            table.add_row(
+                trial.prompt, untrusted(text[:40]), number(trial.confidence), f"{number(low)} and {number(high)}"
+            )
     return table

@@ -44,8 +44,9 @@ def help_of(place: Sequence[str]) -> str:
         summaries = {"Commands": SUBCOMMANDS[place[0]]}
         return _overview(f"{place[0]} COMMAND [OPTIONS]", PLACES[place[0]].summary, summaries, (), "")
     command = command_at(place)
-    arguments = [row for row in rows(command) if row.is_argument]
-    options = [row for row in rows(command) if not row.is_argument]
+    shown = list(rows(command))
+    arguments = [row for row in shown if row.is_argument]
+    options = [row for row in shown if not row.is_argument]
     words = [*place, *(["[OPTIONS]"] if options else []), *(row.names for row in arguments)]
     pieces = [f"Usage: semtoken {' '.join(words)}"]
     text, examples = text_and_examples(command)

@@ -86,23 +86,23 @@ def show(
         for row in rows:
             print(json_line(record_of(row, given.get(row["n"], {}))))
         return
-    out.print(
+    out().print(
         f"{counts.entries:,} entries, {counts.sampled:,} of them in the random sample; {counts.labels:,} labels by "
         f"{counts.reviewers} people; {counts.bytes / 2**20:,.1f} MiB.",
         soft_wrap=True,
     )
     if counts.first is not None and counts.last is not None:
-        out.print(f"From {when(counts.first)[:16]} to {when(counts.last)[:16]} UTC.")
+        out().print(f"From {when(counts.first)[:16]} to {when(counts.last)[:16]} UTC.")
     for use in journal.in_use():
         facts = (f"calibrator {use.checksum[:12]}", f"since {when(use.since)[:16]}", f"{use.calibrator.n} labels")
-        out.print(untrusted("  ".join((*facts, _guarantee(use)))), soft_wrap=True)
+        out().print(untrusted("  ".join((*facts, _guarantee(use)))), soft_wrap=True)
     for row in rows:
-        out.print(untrusted(f"{when(row['at'])[:19].replace('T', ' ')}  {_row_text(row)}"), soft_wrap=True)
+        out().print(untrusted(f"{when(row['at'])[:19].replace('T', ' ')}  {_row_text(row)}"), soft_wrap=True)
         if row["answer"] is not None:
             said = f"{row['question'] or ''} -> {row['answer']}"
-            out.print(untrusted(f"    {' '.join(said.split())[:300]}", style="dim"), soft_wrap=True)
+            out().print(untrusted(f"    {' '.join(said.split())[:300]}", style="dim"), soft_wrap=True)
     if any(row["confidence"] is not None and row["probability_correct"] is None for row in rows):
-        out.print(untrusted(RANKS, style="dim"), soft_wrap=True)
+        out().print(untrusted(RANKS, style="dim"), soft_wrap=True)
 
 
 def _guarantee(use: Any) -> str:
@@ -227,7 +227,7 @@ def _ask(question: str) -> None:
     from semtoken.cli.console import err
 
     try:
-        agreed = Confirm.ask(question, console=err, default=False)
+        agreed = Confirm.ask(question, console=err(), default=False)
     except EOFError:
         agreed = False
     if not agreed:

@@ -103,7 +103,7 @@ def _ask_all(
     while waiting and (limit is None or len(labels) < limit):
         _show(answers[waiting[0]])
         try:
-            key = Prompt.ask("right?", choices=[*KEYS, "s", "u", "q"], console=err)
+            key = Prompt.ask("right?", choices=[*KEYS, "s", "u", "q"], console=err())
         except EOFError:
             return
         if key == "q":
@@ -126,13 +126,13 @@ def _ask_all(
 def _show(answer: AnswerRecord) -> None:
     from rich.text import Text
 
-    out.print()
+    out().print()
     if answer.extracted_from:
-        out.print(Text(visible(answer.extracted_from), style="dim"), soft_wrap=True)
-    out.print(Text(visible(answer.question), style="bold"), soft_wrap=True)
-    out.print(Text(f"  {visible(answer.text)}"), soft_wrap=True)
+        out().print(Text(visible(answer.extracted_from), style="dim"), soft_wrap=True)
+    out().print(Text(visible(answer.question), style="bold"), soft_wrap=True)
+    out().print(Text(f"  {visible(answer.text)}"), soft_wrap=True)
     if answer.references:
-        out.print(Text(f"  accepted: {visible('; '.join(map(str, answer.references)))}", style="dim"), soft_wrap=True)
+        out().print(Text(f"  accepted: {visible('; '.join(map(str, answer.references)))}", style="dim"), soft_wrap=True)
 
 
 def _save(answers: Sequence[AnswerRecord], labels: Mapping[int, bool], target: Path) -> None:

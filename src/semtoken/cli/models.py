@@ -100,7 +100,7 @@ def fetch(
     quiet_libraries()
     if entry.terms is not None and not accept_license and (force or fetched_path(name) is None):
         accept_license = _ask(entry)
-    with err.status(f"Fetching {name}") as status:
+    with err().status(f"Fetching {name}") as status:
         folder = fetch_model(
             name, origin=source or "auto", accept_terms=accept_license, report=status.update, force=force
         )
@@ -110,19 +110,19 @@ def fetch(
 
 def _ask(entry: CatalogueModel) -> bool:
     """Show the terms and ask; without a person at the terminal, the answer is no."""
-    if not (err.is_terminal and out.is_terminal):
+    if not (err().is_terminal and out().is_terminal):
         return False
     from semtoken.support.checkpoints.fetch import package_terms
 
-    with err.status("Getting the terms of use"):
+    with err().status("Getting the terms of use"):
         text = html.unescape(re.sub(r"(?s)<(script|style).*?</\1>|<[^<>]+>", " ", package_terms(entry)))
     lines = (" ".join(line.split()) for line in text.splitlines())
-    with out.pager():
-        out.print("\n".join(line for line in lines if line), markup=False)
+    with out().pager():
+        out().print("\n".join(line for line in lines if line), markup=False)
     from rich.prompt import Confirm
 
     return Confirm.ask(
-        f"{entry.title} comes under the {entry.licence}. Do you accept them?", console=err, default=False
+        f"{entry.title} comes under the {entry.licence}. Do you accept them?", console=err(), default=False
     )
 
 
@@ -134,5 +134,5 @@ def _list() -> None:
         here = "yes" if fetched_path(entry.name) else "no"
         sizes = f"{entry.size / 1e6:.0f} MB", f"{entry.vocabulary:,}"
         table.add_row(entry.name, entry.title, entry.licence, *sizes, here)
-    out.print(table)
+    out().print(table)
     tell("Get one with `semtoken fetch NAME`. Any other model: --model DIRECTORY, FILE.gguf or HUB_ID.", style="dim")

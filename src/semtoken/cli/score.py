@@ -20,7 +20,6 @@ from semtoken.cli.parameters import Calibrator, MaxTokens, Methods, NoChatTempla
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
-from semtoken.models.prompts import how_to_ask
 
 if TYPE_CHECKING:
     from semtoken import ScoredAnswer, ScoredModel
@@ -250,6 +249,7 @@ def _facts(stc: ScoredModel) -> dict[str, Any]:
 def batch_scorer(stc: ScoredModel, model: str, generation: Mapping[str, Any], *, raw: bool = False) -> ScoreItems:
     """Make the function that scores a batch; bare questions are put into the model's form, unless they stay `raw`."""
     from semtoken.bench.score_file import score_items
+    from semtoken.models.prompts import how_to_ask
 
     asking = how_to_ask(model, stc.tokenizer, raw=False)
     stop = generation["stop_at_newline"]

@@ -9,8 +9,6 @@ from typing import Any
 
 from semtoken.cli.console import tell
 from semtoken.errors import HOW_TO_SCORE, InvalidInputError, SemtokenError
-from semtoken.support.files.record_files import STANDARD, as_file, read_rows
-from semtoken.support.files.safe_files import replace_text
 from semtoken.support.text import with_noun
 
 Rows = list[dict[str, Any]]
@@ -18,6 +16,8 @@ Rows = list[dict[str, Any]]
 
 def are_scored(paths: Sequence[str]) -> bool:
     """Whether the first of some files holds answers with their scores, as `semtoken score` writes them."""
+    from semtoken.support.files.record_files import read_rows
+
     first = Path(paths[0])
     if not first.is_file() or first.suffix not in (".jsonl", ".csv", ".parquet"):
         return False
@@ -33,6 +33,8 @@ def write_scored_page(paths: Sequence[Path], output: Path, calibrator: Path | No
 
     Answers are ranked by their headlines, or by the method that the calibrator was fitted with.
     """
+    from semtoken.support.files.record_files import STANDARD, as_file, read_rows
+    from semtoken.support.files.safe_files import replace_text
     from semtoken.web.page import static_page
     from semtoken.web.page.images import rows_with_images
 

@@ -16,7 +16,6 @@ from semtoken.cli.model import ModelOptions
 from semtoken.cli.parameters import Calibrators, Host, JournalUrl, Port, by_kind
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
-from semtoken.models.prompts import how_to_ask, template_of
 from semtoken.support.files.safe_files import MEBIBYTE
 
 if TYPE_CHECKING:
@@ -52,6 +51,7 @@ def serve(
             raise UsageError(f"{', '.join(useless)}: --mcp listens on no port and records nothing; leave it out.")
         _serve_agents(model, of_answers)
         return
+    from semtoken.models.prompts import how_to_ask, template_of
     from semtoken.web.calibrators import CalibratorSlot, reload_on_hangup
     from semtoken.web.limits import hosts_for
     from semtoken.web.running import listen, run
