@@ -110,7 +110,7 @@ class TestErrors:
 
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
         assert_told(semtoken("ask", "who?", "--model", "nobody/nothing"), "neither a directory here nor found")
-        assert_told(semtoken("ask", "who?", "--model", "smolm2"), "Did you mean 'smollm2'?")
+        assert_told(semtoken("ask", "who?", "--model", "smolm2"), "(did you mean 'smollm2'?)")
 
     def test_clusters_of_another_tokenizer(self, semtoken: RunCommand, model: str, tmp_path: object) -> None:
         import numpy as np

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from semtoken.cli.console import counting, json_line, out, print_scores, tell, untrusted
-from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, recording_of
+from semtoken.cli.journal_options import AnswerKeeper, JournalChoice
 from semtoken.cli.loading import as_methods, check_executor, load_executor, methods_of, rules_of
 from semtoken.cli.parameters import (
     Calibrator,
@@ -125,7 +125,7 @@ def check(
         schema,
         calibrator,
         _reading(tokenizer, methods, format, in_use),
-        recording_of(journal, in_use.settings.journal) if journal is not None else JournalChoice(),
+        JournalChoice(journal, in_use.settings.journal),
         in_use.settings.executor,
         tokens=tokens,
         strict=strict,
@@ -191,7 +191,7 @@ def _check_replies(
     applied = None if calibrator is None else CalibratorInUse.load(calibrator)
     wanted = None if schema is None else read_schema(schema)
     files = output is not None and "-" not in sources and not (tokens or as_json)
-    check_executor(executor, recording.journal, files=files)
+    check_executor(executor, recording.url, files=files)
     distributed = load_executor(executor)
     with recording.keeper("check") as keeper:
         with few_collections(OBJECTS_OF_REPLIES), counting("checking replies", None) as progress:
@@ -208,7 +208,7 @@ def _check_replies(
             raise InvalidInputError(f"{_not_scored(checked)}\nNothing was written.")
         if keeper is not None:
             _keep(keeper, checked, applied)
-            tell(f"{len(checked.answers):,} answers are in the journal {recording.journal}.")
+            tell(f"{len(checked.answers):,} answers are in the journal {recording.url}.")
     if wanted is not None:
         rows = field_table(checked)
         fields = [row for row in rows if row["error"] is None]

@@ -22,31 +22,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JournalChoice:
-    """Which journal to use, and what to keep in it; see `[journal]` of the settings."""
+    """Which journal to use, if any, and what to keep in it."""
 
-    journal: str | None = None
-    texts: bool = False
-    withhold: tuple[str, ...] = ()
-    withhold_with: str = ""
-    sample: float | None = None
-    seed: str = ""
-    spool: Path | None = None
+    url: str | None
+    """Where it is; None or empty: nothing is recorded."""
+    rules: JournalSection
+    """`[journal]` of the settings, whose own `url` counts only for servers, which give it themselves."""
+
+    @property
+    def spool(self) -> Path | None:
+        """The folder for entries that the database does not have yet, if it was named."""
+        return Path(self.rules.spool) if self.rules.spool else None
 
     def open(self, source: str, **about: Any) -> tuple[Journal, Recording] | None:
         """Open the journal, with what makes its entries; None without one. `about` goes to `AnswerOrigin`."""
         from semtoken.support.extras import require
 
-        if self.journal is None:
+        if not self.url:
             return None
         require("sqlalchemy", extra="journal")
         from semtoken.guarantees.journal.entries import AnswerOrigin, Recording, text_rule
         from semtoken.guarantees.journal.spool import check_spool, spool_folder
         from semtoken.guarantees.journal.store import Journal
 
-        texts = text_rule(self.texts, self.withhold, self.withhold_with or None)
-        journal = Journal.open(self.journal)
+        texts = text_rule(self.rules.texts, self.rules.withhold, self.rules.withhold_with or None)
+        journal = Journal.open(self.url)
         check_spool(self.spool or spool_folder(journal.engine.url))
-        rule, salt = journal.sampling(self.sample, self.seed or None)
+        rule, salt = journal.sampling(self.rules.sample, self.rules.seed or None)
         return journal, Recording(AnswerOrigin(source, **about), rule, salt, texts)
 
     @contextmanager
@@ -88,17 +90,6 @@ class JournalChoice:
 
         journal, recording = opened
         return AnswerRecorder(recording, JournalWriter(journal, self.spool, apart=True), GuaranteeWatch(journal))
-
-
-def recording_of(url: str | None, settings: JournalSection) -> JournalChoice:
-    """What is recorded where: in the journal that is named, by the rules of `[journal]`; nothing without a name."""
-    url = url or settings.url
-    if not url:
-        return JournalChoice()
-    spool = Path(settings.spool) if settings.spool else None
-    return JournalChoice(
-        url, settings.texts, settings.withhold, settings.withhold_with, settings.sample, settings.seed, spool
-    )
 
 
 class AnswerKeeper:

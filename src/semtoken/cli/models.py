@@ -13,15 +13,16 @@ from semtoken.choices import ModelOrigin
 from semtoken.cli.console import err, out, plain_table, tell
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import ModelError, first_line_of
+from semtoken.support.almanac import ALMANAC
 from semtoken.support.checkpoints.sources import (
     CATALOGUE,
     CatalogueModel,
     catalogue_entry,
     fetched_path,
-    meant_by,
     resolve,
 )
 from semtoken.support.extras import quiet_libraries
+from semtoken.support.text import did_you_mean
 
 HUB_TIMEOUT = 10.0
 
@@ -62,7 +63,8 @@ def _check_on_hub(model: str, revision: str | None) -> None:
     except Exception as error:  # whatever the network and the HTTP client of the installed hub version raise
         reason = first_line_of(error)
         raise ModelError(
-            f"'{model}' is neither a directory here nor found on the Hugging Face hub ({reason}). {meant_by(model)}"
+            f"'{model}' is neither a directory here nor found on the Hugging Face hub ({reason})"
+            f"{did_you_mean(model, (ALMANAC, *CATALOGUE))}. `semtoken fetch` lists the models that have a short name."
         ) from error
 
 

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from semtoken.cli.console import tell
-from semtoken.cli.journal_options import recording_of
+from semtoken.cli.journal_options import JournalChoice
 from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
 from semtoken.cli.loading import decision_slot, load_calibrator, methods_of, rules_of
 from semtoken.cli.parameters import BaseUrl, Calibrators, Host, JournalUrl, Port, Tokenizer, by_kind, named_server
@@ -142,7 +142,7 @@ def _application(
     calibrators = CalibratorSlot(load(of_answers), partial(load, of_answers), shared=shared)
     deciding = decision_slot(of_decisions)
     reload_on_hangup(calibrators, deciding)
-    recording = recording_of(journal, settings.journal)
+    recording = JournalChoice(journal or settings.journal.url, settings.journal)
     recorder = recording.recorder("proxy", engine=asking.shown_upstream, k=asking.top_logprobs)
     app = proxy_app(
         asking,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from semtoken.cli.console import tell
-from semtoken.cli.journal_options import recording_of
+from semtoken.cli.journal_options import JournalChoice
 from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
 from semtoken.cli.loading import ModelChoice, decision_slot, load_calibrator_for
 from semtoken.cli.model import ModelOptions
@@ -67,7 +67,8 @@ def serve(
     deciding = decision_slot(of_decisions)
     reload_on_hangup(slot, deciding)
     known = stc.fingerprint(model.model)
-    recorder = recording_of(journal, settings.journal).recorder("serve", model=known.model, engine=known.engine)
+    recording = JournalChoice(journal or settings.journal.url, settings.journal)
+    recorder = recording.recorder("serve", model=known.model, engine=known.engine)
     called, stops = served_model_name or _name_of(model.model), asking.stop_at_newline
     most, seconds = settings.serve.max_logprobs, settings.limits.part_seconds
     offer = Offer(called, template_of(asking), stops, most, slot, deciding, seconds)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -36,7 +35,7 @@ from semtoken.support.checkpoints.sources import resolve
 from semtoken.support.extras import require
 from semtoken.support.files import artifacts
 from semtoken.support.inputs import instance, shown
-from semtoken.support.text import card, folded, heading, note, one_line, table
+from semtoken.support.text import card, did_you_mean, folded, heading, note, one_line, table
 
 LabelArray = npt.NDArray[np.int32]
 
@@ -319,9 +318,8 @@ class TokenClusters:
         for test in tests if text.strip() else tests[:1]:
             if ids := [i for i in range(len(texts)) if test(i)]:
                 return ids
-        near = get_close_matches(normalize(text), list(dict.fromkeys(self.vocabulary.normalized)), n=5)
-        hint = f"Similar tokens: {', '.join(map(repr, near))}." if near else "No token is similar."
-        raise InvalidInputError(f"No single token is spelled {text!r}; longer words are made of several. {hint}")
+        hint = did_you_mean(normalize(text), dict.fromkeys(self.vocabulary.normalized))
+        raise InvalidInputError(f"No single token is spelled {text!r}{hint}; longer words are made of several.")
 
     @property
     def signature(self) -> str:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from semtoken.support.almanac import ALMANAC, almanac_clusters_path, almanac_pat
 from semtoken.support.checkpoints.strangers import check_config, check_header, check_normalizer
 from semtoken.support.files.safe_files import dump_json, is_sealed, parse_json, replace_text, seal
 from semtoken.support.installation import cache_root
+from semtoken.support.text import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -108,18 +108,11 @@ CATALOGUE: Mapping[str, CatalogueModel] = {
 def catalogue_entry(name: str) -> CatalogueModel:
     """The catalogue's entry for a model; `InvalidInputError` if it has none, and the message lists its models."""
     if name not in CATALOGUE:
-        raise InvalidInputError(f"There is no model '{name}' in the catalogue. It has: {', '.join(CATALOGUE)}.")
+        raise InvalidInputError(
+            f"There is no model '{name}' in the catalogue{did_you_mean(name, CATALOGUE)}. "
+            f"It has: {', '.join(CATALOGUE)}."
+        )
     return CATALOGUE[name]
-
-
-def meant_by(name: str) -> str:
-    """A sentence on the name that somebody who mistyped one may have meant.
-
-    >>> meant_by("smolm2")
-    "Did you mean 'smollm2'?"
-    """
-    near = get_close_matches(name, [ALMANAC, *CATALOGUE], n=1)
-    return f"Did you mean '{near[0]}'?" if near else "`semtoken fetch` lists the models that have a short name."
 
 
 FACTS = "semtoken.json"
