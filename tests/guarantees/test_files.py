@@ -59,9 +59,9 @@ def test_every_changed_byte_is_found(saved: Path) -> None:
     assert from_bytes(data) == st.Calibrator.load(saved.parent)
     generator = np.random.default_rng(0)
     for i, byte in enumerate(data):
-        for changed in {byte ^ 1, byte ^ 32, int(generator.integers(256))} - {byte}:
-            with pytest.raises(ArtifactError):
-                from_bytes(data[:i] + bytes([changed]) + data[i + 1 :])
+        changed = byte ^ (1, 32, int(generator.integers(1, 256)))[i % 3]
+        with pytest.raises(ArtifactError):
+            from_bytes(data[:i] + bytes([changed]) + data[i + 1 :])
 
 
 @pytest.mark.parametrize("change", [lambda d: d[:-1], lambda d: d + b"\n", lambda d: b"", lambda d: d[: len(d) // 2]])

@@ -146,7 +146,7 @@ def tie(scores: np.ndarray, reference: np.ndarray, share: float, where: str) -> 
 
 
 @pytest.mark.parametrize("where", ["surest", "doubtful"])
-@pytest.mark.parametrize("n", [50, 600, 5000])
+@pytest.mark.parametrize("n", [50, 600, pytest.param(5000, marks=pytest.mark.slow)])
 def test_ties_take_no_guarantee(n: int, where: str) -> None:
     """3% wrong whatever the score and at most 10% allowed: the guarantee comes at every share of equal scores."""
     generator = np.random.default_rng(4)

