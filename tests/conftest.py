@@ -48,8 +48,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def _chromium() -> Iterator[Any]:
+    """Playwright runs an event loop in this thread until it is closed, so no test beside could call `asyncio.run`."""
     from tests.browsers import chromium
 
     with chromium() as found:
@@ -58,7 +59,7 @@ def _chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def browser(_chromium: Any) -> Iterator[Any]:
-    """The one Chromium of all tests. What a test opened is closed after it, since open pages go on drawing."""
+    """The one Chromium of a file. What a test opened is closed after it, since open pages go on drawing."""
     yield _chromium
     for context in _chromium.contexts:
         context.close()
