@@ -91,3 +91,9 @@ def test_of_json_the_least_sure_field_leads(
 def test_json_without_a_field_is_an_answer_like_others() -> None:
     answer = json_reply([("[", 0.9), ("]", 0.8)])
     assert answer.headline.name == "stc" and answer.confidence == pytest.approx(0.72)
+
+
+@pytest.mark.parametrize("log_confidence", [0.0, -0.0])
+def test_an_answer_that_is_certain_has_an_uncertainty_of_0_without_a_sign(log_confidence: float) -> None:
+    found = headline_of("Oslo", list, 1, log_confidence)
+    assert (repr(found.value), found.confidence) == ("0.0", 1.0)

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from semtoken.core.engine_tokens import TopStep, TopToken
-from semtoken.core.engine_tokens.passes import has_twice, merged_steps, steps_in_files, without_copied_list
+from semtoken.core.engine_tokens.passes import (
+    NAMELESS,
+    as_scored,
+    has_twice,
+    merged_steps,
+    steps_in_files,
+    without_copied_list,
+)
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.replies import ReplyStream, read_reply, score_reply
 from semtoken.replies.formats import ALL, Place
@@ -87,6 +94,17 @@ def test_a_tool_call_that_lacks_tokens_has_no_number_and_the_answer_before_it_ke
             found = problems(kept, text, completion_tokens=n - begin)
             assert found == {kind: kind == "tool_call" and left_out > 1 for kind in kinds}
             assert not any(problems(kept, text).values())  # without a count nothing shows it
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_an_entry_without_a_name_goes_and_all_others_keep_their_numbers(place: int) -> None:
+    """A gateway dropped the names of a list, so that the chosen token is there once more, by its number alone."""
+    others = [((None, word, None), -1.0 - k) for k, word in enumerate(WORDS[:4])]
+    entries = [*others[:place], (NAMELESS, -0.5), *others[place:]]
+    for number, left in ((-0.5, others), (-0.625, entries)):
+        own = [((None, "Rome", None), number)]
+        [step] = as_scored([TopStep.of_columns(*map(tuple, zip(*own, *entries, strict=True)))])
+        assert list(zip(step.names, step.log_probs, strict=True)) == own + left
 
 
 def lacking(counted: int, reason: str = "stop", words: list[str] | None = None) -> str:

@@ -151,3 +151,9 @@ def test_what_may_identify_a_line() -> None:
     assert not any(map(is_id_name, ("question", "answer", "seconds", "title")))
     assert may_identify("doc", ["inv-1", "inv-2"]) and not may_identify("doc", ["inv-1", "inv-1"])
     assert not may_identify("cost", ["1.5", "2.5"]) and not may_identify("at", ["2026-01-01T1", "2026-01-01T2"])
+
+
+@pytest.mark.parametrize("n", [1, 199, 200])
+def test_an_identifier_has_200_characters_at_most(n: int) -> None:
+    assert identifiers({"name": "x" * n}) == {"name": "x" * n} and not identifiers({"name": "x" * n + "\n"})
+    assert not identifiers({"name": "x" * (n + 200)})
