@@ -13,6 +13,7 @@ import pytest
 from semtoken import ScoredAnswer, TokenClusters, Vocabulary, score_logits, to_frame
 from semtoken.core import ScoringRules
 from semtoken.core.results import Decision, Flag
+from semtoken.core.results.generation import HiddenState, state_from
 from semtoken.errors import InvalidInputError
 from tests import tiny, worked
 from tests.rows import each
@@ -350,3 +351,13 @@ def test_signature_tells_scores_apart() -> None:
         worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), ScoringRules(function_words="off")
     )
     assert other.signature != SCORED.signature
+
+
+@pytest.mark.parametrize("read", [str, lambda value: value], ids=["as CSV", "as JSON"])
+@pytest.mark.parametrize("given", [True, False])
+def test_a_hidden_state_comes_out_as_it_went_in(given: bool, read: Any) -> None:
+    state = HiddenState(np.array([0.5, -2.0]), 0.65, "Which?", "w1", "v1", given)
+    fields = {name: read(value) for name, value in json.loads(json.dumps(state.to_fields())).items()}
+    found = state_from(fields, "line 1")
+    assert found is not None and found.values.tolist() == [0.5, -2.0]
+    assert {**vars(found), "values": 0} == {**vars(state), "values": 0}

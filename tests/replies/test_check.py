@@ -115,6 +115,17 @@ def test_several_whole_replies_in_a_file_are_read_one_by_one(tmp_path: Path, con
     assert [one.reply for one in saved_replies([str(path)])] == [SURE, TORN, CUT]
 
 
+def test_a_reply_is_not_named_by_what_is_in_it(tmp_path: Path) -> None:
+    """The server's names for a message and its usage are those of parts of a reply; its own id names it."""
+    lines = [
+        reply([("Oslo", -0.1)]) | {"id": f"own-{k}", "message": {"id": f"inner-{k}"}, "usage": {"id": f"other-{k}"}}
+        for k in range(2)
+    ]
+    (tmp_path / "replies.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found = rank_replies([str(tmp_path / "replies.jsonl")])
+    assert {answer.id for answer in found.answers} == {"own-0", "own-1"}
+
+
 def test_an_error_beside_an_empty_body_is_the_reason(tmp_path: Path) -> None:
     line = {"custom_id": "7", "response": {"status_code": 400, "body": None}, "error": {"message": "too long"}}
     path = written(tmp_path, a=line, b=SURE)
