@@ -105,7 +105,7 @@ def recorder(clusters: st.TokenClusters, repeats: int) -> Iterator[Measured]:
             for step in range(steps):
                 found(ids[:, : step + 1], rows)
             if results:
-                found.results(ids)
+                found.answers(ids)
 
         def softmax(steps: int = steps, rows: torch.Tensor = rows) -> None:
             for _ in range(steps):

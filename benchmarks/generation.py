@@ -84,7 +84,7 @@ class TimedObserver:
     def results(self, sequences: torch.Tensor) -> None:
         """Score the answers."""
         start = time.perf_counter()
-        self.recorder.results(sequences)
+        self.recorder.answers(sequences)
         self.seconds += time.perf_counter() - start
 
 

@@ -27,5 +27,5 @@ inputs = tokenizer(prompts, return_tensors="pt", padding=True, return_token_type
 
 recorder = st.Recorder(tokenizer)
 sequences = model.generate(**inputs, max_new_tokens=6, do_sample=False, logits_processor=[recorder])
-for answer in recorder.results(sequences, questions=prompts):
+for answer in recorder.answers(sequences, questions=prompts):
     print(f"{answer.text!r}  {answer.summary}")

@@ -106,7 +106,7 @@ def test_odd_arguments_of_a_model_are_refused(stc: st.ScoredModel) -> None:
     recorder = st.Recorder(stc.tokenizer)
     for sequences in (None, [[1, 2]], np.array(0.3), "text"):
         with pytest.raises(SemtokenError, match="'sequences' must be what generate returned"):
-            recorder.results(sequences)
+            recorder.answers(sequences)
 
 
 def test_what_a_function_of_the_user_raises_is_the_users_own(stc: st.ScoredModel) -> None:

@@ -119,7 +119,7 @@ def test_a_model_in_python(unclustered: list[str], model: str, rules: st.Scoring
     recorder = st.Recorder(stc.tokenizer, preset=rules)
     inputs = stc.tokenizer(asked[0], return_tensors="pt")
     sequences = stc.model.generate(**inputs, max_new_tokens=4, do_sample=False, logits_processor=[recorder])
-    recorded = recorder.results(sequences)
+    recorded = recorder.answers(sequences)
     for answer in [*answers, *recorded]:
         assert not names_clusters(answer.signature + answer.to_json() + answer._repr_html_())
         assert all(token.log_meaning_probability is None for token in answer.tokens)

@@ -248,7 +248,7 @@ def test_a_generation_ends_once_it_can_only_be_rejected() -> None:
         recorder = st.Recorder(clusters)
         criteria = [] if threshold is None else [stop_when_rejected(recorder, threshold)]
         settings = {"min_new_tokens": 10, "max_new_tokens": 10, "do_sample": False, "stopping_criteria": criteria}
-        return recorder.results(model.generate(**inputs, logits_processor=[recorder], **settings))
+        return recorder.answers(model.generate(**inputs, logits_processor=[recorder], **settings))
 
     whole = answers(None)
     limit = float(np.quantile([-one.log_confidence for one in whole], 0.2))

@@ -146,7 +146,7 @@ def of_models() -> list[Target]:
         return len(stc.decide(**arguments))
 
     def recorded(sequences: Any, lengths: Any, questions: Any) -> int:
-        return len(Recorder(stc.tokenizer).results(sequences, lengths=lengths, questions=questions))
+        return len(Recorder(stc.tokenizer).answers(sequences, lengths=lengths, questions=questions))
 
     how = {"batch_size": 2, "stop_at_newline": False, "stop_strings": (), "stop_above_product": None}
     asked = {"prompts": ["The capital of"], "max_new_tokens": 2, **how}
@@ -163,7 +163,7 @@ def of_models() -> list[Target]:
             {"state": "s", "questions": [], "reading": "labels", "orders": 1},
             weight=0.1,
         ),
-        Target("Recorder.results", recorded, {"sequences": sequences, "lengths": None, "questions": ()}, refuses=True),
+        Target("Recorder.answers", recorded, {"sequences": sequences, "lengths": None, "questions": ()}, refuses=True),
         Target("resolve", lambda model: bool(resolve(model)), {"model": "almanac"}),
         Target("load_backend", lambda name: bool(load_backend(name)), {"name": "nobody"}, refuses=True, weight=0.1),
     ]

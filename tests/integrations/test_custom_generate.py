@@ -57,6 +57,6 @@ def test_a_pipeline_takes_the_recorder(stc: ScoredModel) -> None:
     recorder = Recorder(TokenClusters.from_pretrained("almanac"))
     pipe = transformers.pipeline("text-generation", model=str(almanac_path()), dtype="float32", device="cpu")
     [[answer]] = pipe([prompt], return_tensors=True, logits_processor=[recorder], max_new_tokens=12, do_sample=False)
-    [found] = recorder.results(torch.tensor([answer["generated_token_ids"]]))
+    [found] = recorder.answers(torch.tensor([answer["generated_token_ids"]]))
     [expected] = stc.generate(prompt, 12)
     assert found.uncertainty == pytest.approx(expected.uncertainty, abs=1e-5)

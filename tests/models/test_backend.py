@@ -212,7 +212,7 @@ class TestLoading:
         sequences = stc.model.generate(
             **inputs, max_new_tokens=5, do_sample=False, logits_processor=[recorder], pad_token_id=0
         )
-        assert recorder.results(sequences)[0].token_ids == stc.generate(PROMPTS[0], 5)[0].token_ids
+        assert recorder.answers(sequences)[0].token_ids == stc.generate(PROMPTS[0], 5)[0].token_ids
 
 
 @pytest.mark.parametrize(

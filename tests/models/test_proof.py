@@ -233,7 +233,7 @@ class TestRecorder:
         inputs = tokenizer(prompts, return_tensors="pt", padding=True, return_token_type_ids=False)
         settings = {"max_new_tokens": 3, "pad_token_id": 1, "suppress_tokens": list(range(len(tokenizer), 640))}
         made = model.generate(**inputs, **settings, logits_processor=[recorder], do_sample=False)
-        return {flag.code for answer in recorder.results(made) for flag in answer.flags}
+        return {flag.code for answer in recorder.answers(made) for flag in answer.flags}
 
     def test_a_padded_batch_is_flagged_where_it_changes_the_numbers(self) -> None:
         bart = tiny_model("Bart", **KINDS["Bart"])
@@ -252,7 +252,7 @@ class TestRecorder:
             made = model.generate(
                 **inputs, max_new_tokens=3, do_sample=False, suppress_tokens=padded, logits_processor=[recorder]
             )
-            codes = [{flag.code for flag in answer.flags} for answer in recorder.results(made)]
+            codes = [{flag.code for flag in answer.flags} for answer in recorder.answers(made)]
             assert all(("padded_batch" in one) is flagged for one in codes)
 
     def test_a_tuned_prompt_is_flagged_where_generate_gives_other_numbers(self) -> None:
@@ -269,7 +269,7 @@ class TestRecorder:
             made = model.generate(
                 **inputs, max_new_tokens=4, do_sample=False, suppress_tokens=padded, logits_processor=[recorder]
             )
-            [answer] = recorder.results(made)
+            [answer] = recorder.answers(made)
             start = inputs["input_ids"].shape[1]
             with torch.no_grad():
                 logits = model(made).logits[0, -made.shape[1] :, : len(tokenizer)]

@@ -74,7 +74,7 @@ def test_generates_own_end_need_not_be_told(stc: st.ScoredModel, newline: int, t
     recorder = st.Recorder(stc.clusters, eos_token_id=stc.tokenizer.eos_token_id if told else None)
     for pad in (stc.tokenizer.pad_token_id, stc.tokenizer.eos_token_id, newline, 5):
         sequences = generated(stc, recorder, eos_token_id=newline, pad_token_id=pad)
-        results = recorder.results(sequences)
+        results = recorder.answers(sequences)
         assert [list(result.token_ids) for result in results] == lines(stc, sequences, newline)
         assert len({len(result.token_ids) for result in results}) > 1  # some were padded
         assert {result.distribution for result in results} == {"raw"}
@@ -97,12 +97,12 @@ def test_ends_of_any_kind_are_known(stc: st.ScoredModel) -> None:
     start = inputs(stc, PROMPTS)["input_ids"].shape[1]
     end = stc.tokenizer.eos_token_id
     sequences = generated(stc, recorder, stopping_criteria=[AfterTokens(start)], eos_token_id=end, pad_token_id=end)
-    results = recorder.results(sequences)
+    results = recorder.answers(sequences)
     limits = [min(3 + row % 3, len(line)) for row, line in enumerate(lines(stc, sequences, end))]
     assert [len(result.token_ids) for result in results] == limits
     assert_right(stc, results)
     sequences = generated(stc, recorder, stop_strings=["\n"], tokenizer=stc.tokenizer, pad_token_id=end)
-    results = recorder.results(sequences)
+    results = recorder.answers(sequences)
     assert all("\n" not in result.text[:-1] for result in results)
     assert_right(stc, results)
 
@@ -135,10 +135,10 @@ def test_changed_logits_are_said_to_be_and_watching_sees_the_models_own(
         ids = {"eos_token_id": stc.tokenizer.eos_token_id, "pad_token_id": stc.tokenizer.pad_token_id}
         options = {"generation_config": GenerationConfig(**ids, **settings, max_new_tokens=10, do_sample=False)}
     recorder = st.Recorder(stc.clusters)
-    results = recorder.results(generated(stc, recorder, **options))
+    results = recorder.answers(generated(stc, recorder, **options))
     assert {result.distribution for result in results} == {"processed"}
     with recorder.watching(stc.model):
-        results = recorder.results(generated(stc, recorder, **options))
+        results = recorder.answers(generated(stc, recorder, **options))
     assert {result.distribution for result in results} == {"raw"}
     assert_right(stc, results)
     own = stc.generate(PROMPTS, 10, **options)
@@ -154,13 +154,13 @@ def test_guidance_without_a_cache(stc: st.ScoredModel, cached: bool) -> None:
     recorder = st.Recorder(stc.clusters)
     with recorder.watching(stc.model):
         stc.model(**inputs(stc, PROMPTS[:1]))  # a pass before it is none of the generation's
-        assert_right(stc, recorder.results(generated(stc, recorder, max_new_tokens=8, **options)))
+        assert_right(stc, recorder.answers(generated(stc, recorder, max_new_tokens=8, **options)))
 
 
 def test_sampling_comes_later(stc: st.ScoredModel) -> None:
     recorder = st.Recorder(stc.clusters)
     torch.manual_seed(3)
-    results = recorder.results(generated(stc, recorder, do_sample=True, temperature=2.0, top_k=50, top_p=0.9))
+    results = recorder.answers(generated(stc, recorder, do_sample=True, temperature=2.0, top_k=50, top_p=0.9))
     assert {result.distribution for result in results} == {"raw"}
     assert_right(stc, results)
 
@@ -174,11 +174,11 @@ class Lower(LogitsProcessor):
 
 def test_processors_of_the_caller(stc: st.ScoredModel) -> None:
     recorder = st.Recorder(stc.clusters)
-    [*after] = recorder.results(generated(stc, recorder, Lower()))
+    [*after] = recorder.answers(generated(stc, recorder, Lower()))
     assert {result.distribution for result in after} == {"raw"}
     assert_right(stc, after)
     for processors in ([Lower(), recorder], [Lower(), Lower(), recorder]):
-        assert {one.distribution for one in recorder.results(generated(stc, *processors))} == {"processed"}
+        assert {one.distribution for one in recorder.answers(generated(stc, *processors))} == {"processed"}
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -194,7 +194,7 @@ def test_an_edited_token_is_noticed_at_once(stc: st.ScoredModel, rows: int, in_p
     with pytest.raises(BackendError, match="edited"):
         recorder(ids[:, :10], logits)
     with pytest.raises(BackendError, match="not those that were recorded"):
-        recorder.results(ids[:, :10])
+        recorder.answers(ids[:, :10])
 
 
 class TestALoopOfOnesOwn:
@@ -219,7 +219,7 @@ class TestALoopOfOnesOwn:
         for pad in (stc.tokenizer.pad_token_id, newline, 7):
             ids = self.run(stc, recorder, newline, pad)
             written = lines(stc, ids, newline)
-            results = recorder.results(ids)
+            results = recorder.answers(ids)
             assert {result.distribution for result in results} == {"unknown"}
             for result, line in zip(results, written, strict=True):
                 flagged = any(flag.code == "unknown_end" for flag in result.flags)
@@ -229,7 +229,7 @@ class TestALoopOfOnesOwn:
         recorder = st.Recorder(stc.clusters, eos_token_id=newline)
         with recorder.watching(stc.model):
             ids = self.run(stc, recorder, newline, 7)
-        results = recorder.results(ids)
+        results = recorder.answers(ids)
         assert [list(result.token_ids) for result in results] == lines(stc, ids, newline)
         assert {(result.distribution, result.flags) for result in results} == {("raw", ())}
         assert_right(stc, results)
@@ -237,7 +237,7 @@ class TestALoopOfOnesOwn:
     def test_lengths_are_told(self, stc: st.ScoredModel, newline: int) -> None:
         recorder = st.Recorder(stc.clusters)
         ids = self.run(stc, recorder, newline, 7)
-        results = recorder.results(ids, lengths=list(map(len, lines(stc, ids, newline))))
+        results = recorder.answers(ids, lengths=list(map(len, lines(stc, ids, newline))))
         assert not any(result.flags for result in results)
         assert_right(stc, results)
 
@@ -258,7 +258,7 @@ def test_a_pass_that_need_not_be_that_of_the_step_is_not_called_the_models_own(s
                 logits = 2 * own - unguided
             token = recorder(ids, logits).argmax(-1)
             ids, other = torch.cat([ids, token[:, None]], 1), torch.cat([other, token[:, None]], 1)
-    [result] = recorder.results(ids)
+    [result] = recorder.answers(ids)
     assert result.distribution == "unknown"
 
 
@@ -274,7 +274,7 @@ def _sample(model: Any, input_ids: Any, logits_processor: Any, generation_config
 
 def test_nothing_is_claimed_of_a_copy_of_the_loop(stc: st.ScoredModel) -> None:
     recorder = st.Recorder(stc.clusters)
-    [result] = recorder.results(generated(stc, recorder, prompts=PROMPTS[:1], custom_generate=_sample))
+    [result] = recorder.answers(generated(stc, recorder, prompts=PROMPTS[:1], custom_generate=_sample))
     assert result.distribution == "unknown"
 
 
@@ -284,7 +284,7 @@ def test_where_transformers_names_its_variables_otherwise_nothing_is_claimed(
     monkeypatch.setattr("semtoken.models.transformers.recorder.LOOP", "_another_name")
     recorder = st.Recorder(stc.clusters)
     sequences = generated(stc, recorder, eos_token_id=newline)
-    for result, line in zip(recorder.results(sequences), lines(stc, sequences, newline), strict=True):
+    for result, line in zip(recorder.answers(sequences), lines(stc, sequences, newline), strict=True):
         assert result.distribution == "unknown"
         assert list(result.token_ids) == line or any(flag.code == "unknown_end" for flag in result.flags)
 
@@ -308,13 +308,13 @@ def test_a_recorder_gives_the_scores_that_stc_gives(stc: st.ScoredModel) -> None
     sequences = generated(stc, recorder)
     questions = [prompt.rpartition("Question:")[2] for prompt in PROMPTS]
     with pytest.raises(InvalidInputError, match="4 answers and 1 questions"):
-        recorder.results(sequences, questions=questions[:1])
-    for result, one in zip(recorder.results(sequences, questions=questions), expected, strict=True):
+        recorder.answers(sequences, questions=questions[:1])
+    for result, one in zip(recorder.answers(sequences, questions=questions), expected, strict=True):
         assert result.scores.keys() == set(names)
         for name in set(names) - {"mean_new_word"}:
             assert result.scores[name] == pytest.approx(one.scores[name], rel=1e-3, abs=1e-4), name
     sequences = generated(stc, recorder)
-    [cut, *_] = recorder.results(sequences, lengths=[1] * len(PROMPTS))
+    [cut, *_] = recorder.answers(sequences, lengths=[1] * len(PROMPTS))
     assert cut.n_tokens == 1 and cut.scores["max_token_entropy"] <= expected[0].scores["max_token_entropy"] + 1e-4
 
 

@@ -61,7 +61,7 @@ def test_every_answer_is_scored_from_its_own_rows(answers: int, asked: tuple[int
     recorder = Recorder(clusters, eos_token_id=END)
     for _ in range(2):  # it can be used again
         fed(recorder, logits, ids, asked)
-        for i, result in enumerate(recorder.results(ids)):
+        for i, result in enumerate(recorder.answers(ids)):
             written = ids[i, PROMPT:].tolist()
             length = written.index(END) + 1 if END in written else STEPS
             assert result == score_logits(logits[:length, i], written[:length], clusters, distribution="unknown")
@@ -72,7 +72,7 @@ def test_a_vocabulary_alone_is_enough() -> None:
     logits, ids = made_up(2)
     recorder = Recorder(vocabulary)
     fed(recorder, logits, ids)
-    for i, result in enumerate(recorder.results(ids)):
+    for i, result in enumerate(recorder.answers(ids)):
         assert result == score_logits(logits[:, i], ids[i, PROMPT:].tolist(), vocabulary, distribution="unknown")
 
 
@@ -82,7 +82,7 @@ def test_rows_of_another_type_go_on() -> None:
     mixed = [given.to(kind) for given, kind in zip(logits, [torch.float32, torch.bfloat16, torch.float64] * 7)]  # noqa: B905
     recorder = Recorder(clusters)
     fed(recorder, mixed, ids)
-    for i, result in enumerate(recorder.results(ids)):
+    for i, result in enumerate(recorder.answers(ids)):
         exact = score_logits(torch.stack([row[i].double() for row in mixed]), ids[i, PROMPT:], clusters)
         assert result.uncertainty == pytest.approx(exact.uncertainty, abs=1e-6)
 
@@ -95,7 +95,7 @@ def test_far_logits_and_masked_tokens(answers: int) -> None:
     logits[5, :, :7] = -torch.inf
     recorder = Recorder(clusters)
     fed(recorder, logits, ids)
-    for i, result in enumerate(recorder.results(ids)):
+    for i, result in enumerate(recorder.answers(ids)):
         assert result.distribution == "processed"
         exact = score_logits(logits[:, i].double(), ids[i, PROMPT:], clusters)
         assert result.log_confidence == pytest.approx(exact.log_confidence, abs=1e-3)
@@ -108,7 +108,7 @@ def test_a_row_without_a_distribution_is_named(bad: int) -> None:
     recorder = Recorder(small_kind(KIND).clusters)
     with pytest.raises(InvalidLogits, match=rf"step {bad} hold NaN"):
         fed(recorder, logits, ids)
-        recorder.results(ids)
+        recorder.answers(ids)
 
 
 def test_sequences_that_change_places_are_refused() -> None:
@@ -128,4 +128,4 @@ def test_another_sequence_is_refused_at_the_end_at_the_latest() -> None:
     with pytest.raises(BackendError, match="changed places"):
         for step, given in enumerate(logits[:5]):
             recorder((ids if step < 2 else other)[:, : PROMPT + step], given)
-        recorder.results(other[:, : PROMPT + 5])
+        recorder.answers(other[:, : PROMPT + 5])

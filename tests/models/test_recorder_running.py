@@ -68,7 +68,7 @@ def test_every_token_gives_what_a_stream_of_its_logits_gives(kind: str) -> None:
     sequences = one(stc, recorder, stopping_criteria=[watch])
     last = recorder.running(sequences)
     assert last == watch.seen[-1]
-    [result] = recorder.results(sequences)
+    [result] = recorder.answers(sequences)
     for [found], expected in zip(watch.seen, streamed(stc, PROMPTS[0], result.token_ids), strict=True):
         assert_close(found, expected)
     assert_same(result, st.score_logits(full_logits(stc, PROMPTS[0], result.token_ids), result.token_ids, stc.clusters))
@@ -86,7 +86,7 @@ def test_the_last_running_score_of_a_finished_answer_is_its_result(function_word
     recorder = st.Recorder(stc.clusters, st.ScoringRules(function_words=function_words), eos_token_id=ends)
     watch = Watch(recorder)
     sequences = recorded(stc, recorder, eos_token_id=ends, stopping_criteria=[watch])
-    results = recorder.results(sequences)
+    results = recorder.answers(sequences)
     assert len({len(result.tokens) for result in results}) > 1
     for found, result in zip(watch.seen[-1], results, strict=True):
         assert found.n_tokens == found.n_settled == len(result.tokens)
@@ -97,8 +97,8 @@ def test_the_last_running_score_of_a_finished_answer_is_its_result(function_word
 def test_asking_changes_no_result() -> None:
     stc = scorer(padding=0)
     recorder = st.Recorder(stc.clusters)
-    plain = recorder.results(recorded(stc, recorder))
-    asked = recorder.results(recorded(stc, recorder, stopping_criteria=[Watch(recorder)]))
+    plain = recorder.answers(recorded(stc, recorder))
+    asked = recorder.answers(recorded(stc, recorder, stopping_criteria=[Watch(recorder)]))
     assert asked == plain
 
 
@@ -106,7 +106,7 @@ def test_a_criterion_stops_an_answer_that_is_too_uncertain() -> None:
     stc = scorer(padding=0)
     recorder = st.Recorder(stc.clusters)
     watch = Watch(recorder, threshold=0.9)
-    [result] = recorder.results(one(stc, recorder, max_new_tokens=60, stopping_criteria=[watch]))
+    [result] = recorder.answers(one(stc, recorder, max_new_tokens=60, stopping_criteria=[watch]))
     lows = [running.sequence_uncertainty_interval[0] for [running] in watch.seen]
     assert len(result.tokens) == len(lows) < 60
     assert lows[-1] > 0.9 and max(lows[:-1], default=0.0) <= 0.9
@@ -118,7 +118,7 @@ def test_a_streamer_knows_all_but_the_newest_token() -> None:
     recorder = st.Recorder(stc.clusters)
     streamer = Asking(stc.tokenizer, recorder)
     sequences = one(stc, recorder, streamer=streamer)
-    [result] = recorder.results(sequences)
+    [result] = recorder.answers(sequences)
     expected = streamed(stc, PROMPTS[0], result.token_ids)
     counts = [running.n_tokens for [running] in streamer.seen]
     assert counts == sorted(counts) and counts[-1] == len(result.tokens) - 1
@@ -154,7 +154,7 @@ def test_another_thread_may_ask_at_any_time() -> None:
         lows = [running[i].sequence_uncertainty_interval[0] for running in seen if running]
         assert lows == sorted(lows)
     expected = stc.generate(PROMPTS, max_new_tokens=40)
-    for result, answer in zip(recorder.results(sequences), expected, strict=True):
+    for result, answer in zip(recorder.answers(sequences), expected, strict=True):
         assert_same(result, answer)
 
 

@@ -178,7 +178,7 @@ def test_half_precision_is_scored_in_float32(dtype: torch.dtype) -> None:
     assert answer.log_confidence == pytest.approx(
         expected.log_confidence, abs=1e-5 + 1e-4 * abs(expected.log_confidence)
     )
-    assert_same(recorder.results(output)[0], expected)
+    assert_same(recorder.answers(output)[0], expected)
 
 
 def recorded(stc: st.ScoredModel, recorder: st.Recorder, **options: Any) -> Any:
@@ -192,7 +192,7 @@ def test_the_recorder_gives_the_numbers_of_generate_and_can_be_used_again() -> N
     recorder = st.Recorder(stc.clusters)
     expected = stc.generate(PROMPTS, max_new_tokens=12)
     for _ in range(2):
-        for result, answer in zip(recorder.results(recorded(stc, recorder)), expected, strict=True):
+        for result, answer in zip(recorder.answers(recorded(stc, recorder)), expected, strict=True):
             assert_same(result, answer)
             assert result.distribution == "raw"
 
@@ -200,11 +200,11 @@ def test_the_recorder_gives_the_numbers_of_generate_and_can_be_used_again() -> N
 def test_the_recorder_says_when_it_saw_a_processed_distribution() -> None:
     stc = scorer(padding=0)
     recorder = st.Recorder(stc.clusters)
-    masked = recorder.results(recorded(stc, recorder, no_repeat_ngram_size=1))
+    masked = recorder.answers(recorded(stc, recorder, no_repeat_ngram_size=1))
     assert {result.distribution for result in masked} == {"processed"}
     with recorder.watching(stc.model):
         sequences = recorded(stc, recorder, no_repeat_ngram_size=1)
-    for result, prompt in zip(recorder.results(sequences), PROMPTS, strict=True):
+    for result, prompt in zip(recorder.answers(sequences), PROMPTS, strict=True):
         assert result.distribution == "raw"
         logits = full_logits(stc, prompt, result.token_ids)
         assert_same(result, st.score_logits(logits, result.token_ids, stc.clusters))
@@ -235,23 +235,23 @@ def test_beams_are_refused() -> None:
         stc.generate(PROMPTS)
     recorder = st.Recorder(stc.clusters)
     with pytest.raises(BackendError, match="beam"):
-        recorder.results(recorded(stc, recorder, num_beams=3))
+        recorder.answers(recorded(stc, recorder, num_beams=3))
 
 
 def test_results_of_another_generation_are_refused() -> None:
     stc = scorer(padding=0)
     recorder = st.Recorder(stc.clusters)
     with pytest.raises(BackendError, match="0 sequences were recorded"):
-        recorder.results(torch.zeros(1, 5, dtype=torch.long))
+        recorder.answers(torch.zeros(1, 5, dtype=torch.long))
     sequences = recorded(stc, recorder)
     other = sequences.clone()
     other[0, -3] = (other[0, -3] + 1) % stc.clusters.vocabulary.size
     with pytest.raises(BackendError):
-        recorder.results(other)
+        recorder.answers(other)
     with pytest.raises(BackendError, match="another generation"):
         recorded(stc, recorder)
     recorder.reset()
-    assert len(recorder.results(recorded(stc, recorder))) == 3
+    assert len(recorder.answers(recorded(stc, recorder))) == 3
 
 
 def test_bad_input_never_yields_a_number() -> None:

@@ -202,7 +202,7 @@ def test_special_tokens_behind_the_head_are_never_written() -> None:
     [expected] = st.ScoredModel(backend).generate(PROMPTS[:1], 4)
     for _ in range(2):
         made = model.generate(**inputs, max_new_tokens=4, do_sample=False, logits_processor=[recorder])
-        [found] = recorder.results(made)
+        [found] = recorder.answers(made)
         assert found.token_ids == expected.token_ids
         assert found.log_confidence == pytest.approx(expected.log_confidence, abs=1e-5)
 

@@ -77,3 +77,21 @@ def test_a_calibrator_of_decisions_decides_on_an_answer(tmp_path: Path) -> None:
 
 def test_all_names_of_the_top_load() -> None:
     assert all(getattr(st, name) is not None for name in st.__all__)
+
+
+def test_a_model_answers_with_a_decision_and_so_does_your_own_generate(tmp_path: Path) -> None:
+    question = "Answer these questions:\n\nQuestion:\nWhat is the capital of Japan?\nAnswer:\n"
+    known = st.ScoredModel.from_pretrained("almanac").fingerprint("almanac")
+    probabilities = np.random.default_rng(0).beta(2, 0.5, 600)
+    correct = np.random.default_rng(1).random(600) < probabilities
+    st.Calibrator.fit(np.log(probabilities), correct, alpha=0.1, fingerprint=known).save(tmp_path)
+    model = st.ScoredModel.from_pretrained("almanac", calibrator=tmp_path)
+    [answer] = model.generate([question], max_new_tokens=8)
+    assert answer.summary.startswith(f"confidence {answer.confidence:.2f}") and answer.decision is not None
+    assert 0 < (answer.probability_correct or 0) < 1 and answer.decision.action in ("answer", "abstain")
+
+    inputs = model.tokenizer(question, return_tensors="pt", return_token_type_ids=False)
+    recorder = st.Recorder(model.tokenizer)
+    sequences = model.model.generate(**inputs, max_new_tokens=8, do_sample=False, logits_processor=[recorder])
+    [own] = recorder.answers(sequences)
+    assert own.text == answer.text and own.confidence == pytest.approx(answer.confidence, abs=1e-6)

@@ -42,7 +42,7 @@ def generate(
     recorder = Recorder(semtoken_vocabulary, semtoken_preset, eos_token_id=ends)
     with recorder.watching(model):  # the model's own logits, whatever penalties are asked for
         output = model.generate(logits_processor=[*(logits_processor or []), recorder], **kwargs)
-    results = recorder.results(output)
+    results = recorder.answers(output)
     if hasattr(output, "sequences"):
         output["semtoken"] = results
     else:

@@ -164,7 +164,7 @@ def raw(setting: Setting, pairs: Sequence[tuple[Item, Answer]]) -> Iterator[dict
     yield mean(setting, "mean of the highest probability", best)
     if setting.kind == "predicate":
         yield figure(setting, "AUROC", n, lambda at: auroc(p[at, 0], labels[at] == 0))
-    mass = np.array([answer.allowed_mass for _, answer in kept])
+    mass = np.array([answer.option_mass for _, answer in kept])
     yield mean(setting, "allowed mass", mass)
     spread = np.array([answer.order_spread for _, answer in kept if answer.order_spread is not None])
     if len(spread):

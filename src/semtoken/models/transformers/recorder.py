@@ -131,7 +131,7 @@ def _step(found: dict[str, Any], rows: int) -> LoopStep | None:
 UNKNOWN_END = Flag(
     "unknown_end",
     "Nothing says where this answer ends, and its last tokens may be padding: give the recorder `eos_token_id`, or "
-    "`results` the lengths.",
+    "`answers` the lengths.",
 )
 TRAINING = Flag(
     "training_mode", "The model was in training mode, in which each pass gives other numbers. Call model.eval() before."
@@ -158,7 +158,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
 
     >>> recorder = Recorder(tokenizer)  # doctest: +SKIP
     >>> sequences = model.generate(**inputs, logits_processor=[recorder])  # doctest: +SKIP
-    >>> results = recorder.results(sequences)  # doctest: +SKIP
+    >>> answers = recorder.answers(sequences)  # doctest: +SKIP
 
     A processor sees logits after transformers' own penalties and masks. Where the generation uses any
     (`repetition_penalty`, `no_repeat_ngram_size`, `suppress_tokens`, `guidance_scale`, ...), be it by the settings of
@@ -219,7 +219,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         self.reset()
 
     def reset(self) -> None:
-        """Forget an unfinished generation. `results` does so by itself."""
+        """Forget an unfinished generation. `answers` does so by itself."""
         self._now: _Generation | None = None
         self._watched: torch.Tensor | None = None
         self._passes = 0
@@ -331,7 +331,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
             self._now.follow(ids)
         return self._now
 
-    def results(
+    def answers(
         self, sequences: Any, *, lengths: Sequence[int] | None = None, questions: Sequence[str | None] = ()
     ) -> list[ScoredAnswer]:
         """The scored answers of the generation that just ended, one for each of its sequences.
@@ -415,7 +415,7 @@ class _Generation:
         if tuple(ids.shape) != (len(self.ids), self.ids.shape[1] + (self._waiting is not None)):
             raise BackendError(
                 "The recorder was called for another generation, or for several tokens at once (assisted decoding). "
-                "Call results() or reset() after each generate(), and decode one token at a time."
+                "Call answers() or reset() after each generate(), and decode one token at a time."
             )
         if not torch.equal(ids[:, : self.ids.shape[1]], self.ids):
             raise BackendError(
