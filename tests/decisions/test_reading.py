@@ -326,8 +326,7 @@ def test_wire_dictionaries_and_objects_ask_the_same() -> None:
     assert answer.probability == pytest.approx(found["a"].probability, abs=1e-5)
 
 
-@pytest.mark.parametrize("most", [1, 7, 16])
-@pytest.mark.parametrize("reading", ["labels", "words"])
+@pytest.mark.parametrize(("reading", "most"), [("labels", 1), ("labels", 16), ("words", 7)])
 def test_state_and_questions_are_read_in_pieces_of_the_size_that_is_sent(reading: str, most: int) -> None:
     backend, seen = tiny(), []
     questions = [Choice(f"Which city is number {n}?", ["New York", "New York City", "Paris"]) for n in range(4)]
