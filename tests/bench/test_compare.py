@@ -70,6 +70,7 @@ def test_four_questions_carry_no_conclusion(tmp_path: Path) -> None:
         (["--methods", "perplexity,guess"], "there is no method guess"),
         (["--output", f"{__file__}/it.csv"], "it.csv cannot be written: Not a directory"),
         (["none.jsonl"], "none.jsonl"),
+        (["--scores", "none.csv"], "There is no file of scores none.csv"),
     ],
 )
 def test_it_refuses_before_it_begins(arguments: list[str], words: str) -> None:

@@ -87,6 +87,8 @@ def compare(
     """
     if wrong := [path for path in output if path.suffix not in (".csv", ".md", ".json")]:
         raise InvalidInputError(f"{wrong[0]}: the ending says what to write: .csv, .md or .json.")
+    if scores is not None and not scores.is_file():
+        raise InvalidInputError(f"There is no file of scores {scores}.")
     model = choice.with_settings(in_use.settings, verbose=verbose)
     from semtoken.bench.settings import check_settings
     from semtoken.guarantees.labels import HEADLINE
