@@ -9,6 +9,7 @@ import resource
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +204,17 @@ def test_a_file_whose_size_is_not_known_beforehand_is_read_whole() -> None:
     assert b"VmRSS" in read_file(Path("/proc/self/status"))
     with pytest.raises(InvalidInputError, match="larger"):
         read_file(Path("/proc/self/status"), 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "n"), [("[]", 1), ("[[], {}]", 3), ("a: [1, {b: []}]", 7), ("a: &x [1, 2]\nb: *x", 9)]
+)
+def test_every_value_of_yaml_counts_empty_ones_and_repeated_ones_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, n: int
+) -> None:
+    """Names of members count as values do."""
+    (tmp_path / "a.yaml").write_text(text)
+    for most in (n - 1, n):
+        monkeypatch.setattr("semtoken.support.files.texts.MOST_VALUES", most)
+        with nullcontext() if most == n else pytest.raises(InvalidInputError, match=f"more than {most} values"):
+            read_yaml(tmp_path / "a.yaml")

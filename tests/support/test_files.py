@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from semtoken.errors import InvalidInputError
 from semtoken.support.files import safe_files, temporary
+from semtoken.support.files.texts import is_utf8
 from tests.rows import each
 
 NAMES = ("a", "b", "c")
@@ -300,3 +301,13 @@ def test_lines_carry_their_number_and_fault(tmp_path: Path) -> None:
     path.write_bytes(b'\xef\xbb\xbf{"a": 1}\n\n  \n[2]\noops\n"\xff"')
     found = [(line.number, line.value, line.fault[:8]) for line in safe_files.read_json_lines(path)]
     assert found == [(1, {"a": 1}, ""), (4, [2], ""), (5, None, "not JSON"), (6, None, "not UTF-")]
+
+
+@given(st.binary(max_size=8) | st.text(max_size=6).map(str.encode))
+def test_utf8_is_what_decodes_and_has_neither_a_mark_nor_a_zero(data: bytes) -> None:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        assert not is_utf8(data)
+    else:
+        assert is_utf8(data) == (not text.startswith("\ufeff") and "\0" not in text)
