@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import io
 import re
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semtoken.errors import InvalidInputError
-from semtoken.support.files.record_files import SUFFIXES, read_records, read_rows, write_records
+from semtoken.support.files.record_files import SUFFIXES, as_file, read_records, read_rows, write_records
 
 pytest.importorskip("pyarrow")
 
@@ -143,3 +144,15 @@ def test_a_failed_write_leaves_the_former_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="half a character"):
         write_records(path, [{"a": "\ud800"}])
     assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]
+
+
+def test_standard_input_can_be_read_again_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given = b'{"a": 1}\n{"a": 2}\n'
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+    with as_file(Path("-")) as file:
+        for _ in range(2):
+            assert file.read_bytes() == given
+            assert [record.fields["a"] for record in read_records(file)] == [1, 2]
+    assert not file.parent.exists()
+    with as_file(tmp_path / "own") as file:
+        assert file == tmp_path / "own"
