@@ -440,7 +440,7 @@ def feed(answer: core.GrowingAnswer, ids: list[int], seed: int) -> int:
 def test_a_long_answer_holds_few_numbers_a_step() -> None:
     clusters = large_clusters()
     answer = core.GrowingAnswer(scorer_for(clusters, ScoringRules()))
-    steps = 96
+    steps = 48
     ids = [int(i) for i in np.random.default_rng(1).integers(0, LARGE, steps)]
     most = feed(answer, ids, seed=1)
     assert most < steps * 300 + LARGE  # far from steps * LARGE; a row may be open for a piece of a character
