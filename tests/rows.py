@@ -34,14 +34,19 @@ def each(
         def every_row(*args: Any, **fixtures: Any) -> None:
             assert table, f"No rows of {title}"
             failed: list[BaseException] = []
+            skipped: list[str] = []
             for index, row in enumerate(table):
                 try:
                     test(*args, **fixtures, **dict(zip(arguments, row, strict=True)))
+                except pytest.skip.Exception as reason:  # the other rows are tried all the same
+                    skipped.append(f"{name(index)}: {reason}")
                 except (Exception, pytest.fail.Exception) as error:
                     error.add_note(f"This is row {index} of {title}: {name(index)}")
                     failed.append(error)
             if failed:
                 raise BaseExceptionGroup(f"{len(failed)} of {len(table)} rows of {title} fail", failed)
+            if skipped:
+                pytest.skip(f"{len(skipped)} of {len(table)} rows of {title} were left out; {skipped[0]}")
 
         kept = [parameter for parameter in signature.parameters.values() if parameter.name not in arguments]
         every_row.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
