@@ -30,8 +30,7 @@ def ask(question: str) -> tuple[list[tuple[str, float]], str, list[list[str]]]:
     for doubt in doubts_of(answer)[:5]:
         rivals = ", ".join(f"{text} ({percent(share)})" for text, share in doubt.alternatives)
         rows.append([doubt.text, percent(doubt.confidence), rivals])
-    headline = answer.headline
-    return shown, f"**{percent(headline.confidence)}**: {headline.sentence}", rows
+    return shown, f"**Confidence {answer.confidence:.2f}.** {answer.explanation}", rows
 
 
 with gr.Blocks(title="How sure is the model?") as demo:

@@ -343,6 +343,7 @@ def test_frame_of_answers_has_a_row_an_answer() -> None:
     assert frame["text"].tolist() == [SCORED.text, "vision"]
     assert "tokens" not in frame
     assert frame["log_confidence"].isna().tolist() == [False, True]
+    assert not frame.map(lambda cell: isinstance(cell, list | tuple | dict)).any(axis=None)
 
 
 def test_signature_tells_scores_apart() -> None:

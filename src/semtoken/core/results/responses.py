@@ -650,7 +650,8 @@ def to_frame(responses: list[ScoredAnswer]) -> pd.DataFrame:
 
 
 def _flat(response: ScoredAnswer) -> dict[str, Any]:
-    row = {name: value for name, value in response.to_dict().items() if not name.endswith(("tokens", "_bounds"))}
+    nested = ("tokens", "_interval", "_bounds")
+    row = {name: value for name, value in response.to_dict().items() if not name.endswith(nested)}
     low, high = response.sequence_uncertainty_interval
     flags = ",".join(flag.code for flag in response.flags)
     under, borrowed = row.pop("uncertainty_under"), row.pop("borrowed")
