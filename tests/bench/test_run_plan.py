@@ -121,11 +121,11 @@ def test_the_papers_example_says_what_the_defaults_say() -> None:
 
 def test_flags_override_a_file(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
-    path.write_text("models: [almanac]\ndatasets: [nq]\nlimit: 9\ndecoding: {temperature: 0.7}\n")
-    flags = {"datasets": [{"name": "almanac"}], "seed": 3, "of_models": {"batch_size": 5}}
+    path.write_text("models: [almanac]\ndatasets: [nq]\nlimit: 9\nseed: 3\ndecoding: {temperature: 0.7}\n")
+    flags = {"datasets": [{"name": "almanac"}], "limit": 4, "of_models": {"batch_size": 5}}
     found = resolve(path, flags)
     assert [one.name for one in found.datasets] == ["almanac"]
-    assert (found.limit, found.seed, found.decoding.seed, found.decoding.temperature) == (9, 3, 3, 0.7)
+    assert (found.limit, found.seed, found.decoding.seed, found.decoding.temperature) == (4, 3, 0, 0.7)
     assert found.models[0].batch_size == 5
 
 
