@@ -101,6 +101,7 @@ LEFT_OUT = {
     "from_model": "calls `vocabulary_of`, `ClusterSettings` and `cluster_table`, which are attacked",
     "Vocabulary.parts": "takes ids that `checked_ids` has seen",
     "watching": "takes a model of torch",
+    "results": "gathers the steps that `ScoredModel.score` and `serve` have added, which are attacked",
     **dict.fromkeys(
         ("embedded_folder", "almanac_path", "almanac_clusters_path", "almanac_nli_path", "almanac_sts_path"), FOLDER
     ),
