@@ -101,7 +101,6 @@ LEFT_OUT = {
     "from_model": "calls `vocabulary_of`, `ClusterSettings` and `cluster_table`, which are attacked",
     "Vocabulary.parts": "takes ids that `checked_ids` has seen",
     "watching": "takes a model of torch",
-    "results": "gathers the steps that `ScoredModel.score` and `serve` have added, which are attacked",
     **dict.fromkeys(
         ("embedded_folder", "almanac_path", "almanac_clusters_path", "almanac_nli_path", "almanac_sts_path"), FOLDER
     ),
@@ -114,7 +113,7 @@ LEFT_OUT = {
     **dict.fromkeys(("sampling_params", "score_outputs"), ENGINE),
     **dict.fromkeys(("examine", "static_page", "extension_of", "check_shape", "normalized_rows"), STEP),
     **dict.fromkeys(("check_shared_vocabulary", "shapes_at"), STEP),
-    **dict.fromkeys(("scorer_of", "decoding", "observer", "result", "ScoredModel.results", "fingerprint"), STEP),
+    **dict.fromkeys(("scorer_of", "decoding", "observer", "result", "results", "fingerprint"), STEP),
     **dict.fromkeys(
         ("neutral_masks", "alike", "in_cluster", "call_confidences"),
         "takes objects of this library alone",
