@@ -28,7 +28,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from semtoken.guarantees.labels import AnswerRecord, read_answers
+from semtoken.guarantees.answer_records import AnswerRecord, read_answers
 from semtoken.methods.metrics.resampling import resample
 
 FEWEST, FEWEST_OF_EITHER = 150, 30

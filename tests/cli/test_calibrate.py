@@ -16,8 +16,8 @@ import pytest
 
 import semtoken as st
 from semtoken.cli.calibrate import _one_of_each
+from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.exact import label_order
-from semtoken.guarantees.labels import AnswerRecord
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
 from tests.guarantees.worlds import WORLDS
 

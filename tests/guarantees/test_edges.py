@@ -15,9 +15,10 @@ from scipy.stats import binom, binomtest
 import semtoken as st
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees import curves, measures
+from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.fitting import _round_up
-from semtoken.guarantees.labels import AnswerRecord, identities
+from semtoken.guarantees.labels import identities
 from semtoken.guarantees.threshold import Bands, GroupThresholds
 from tests.guarantees.test_calibrator import drawn, response
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
-from semtoken.guarantees.labels import answer_record, log_confidences, log_score_ends, read_answers
+from semtoken.guarantees.answer_records import answer_record, read_answers
+from semtoken.guarantees.labels import log_confidences, log_score_ends
 
 
 def answer(name: str, **more: Any) -> SimpleNamespace:

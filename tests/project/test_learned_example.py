@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from semtoken import Calibrator
-from semtoken.guarantees.labels import read_answers
+from semtoken.guarantees.answer_records import read_answers
 from semtoken.support.almanac import load_questions
 from tests.cli.run import invoke
 

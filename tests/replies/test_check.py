@@ -20,7 +20,7 @@ import pytest
 import semtoken as st
 from semtoken.core.given_tokens import as_tokens
 from semtoken.errors import InvalidInputError
-from semtoken.guarantees.labels import read_answers
+from semtoken.guarantees.answer_records import read_answers
 from semtoken.replies.checking import Doubt, doubt_of, rank_replies
 from semtoken.replies.checking.answers import CheckSettings
 from semtoken.replies.checking.doubts import in_message

@@ -15,8 +15,8 @@ import pytest
 
 import semtoken as st
 from semtoken.core.results.headlines import RANKS
+from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.apply import CalibratorInUse
-from semtoken.guarantees.labels import AnswerRecord
 from semtoken.support.almanac import PROMPT, load_questions
 from semtoken.support.text import number
 from semtoken.web.page import static_page

@@ -256,7 +256,7 @@ def test_a_model_that_was_exchanged_behind_the_proxy_gets_no_probability(
 
 def test_a_calibrator_is_fitted_on_the_answers_of_one_model(tmp_path: Path) -> None:
     from semtoken.errors import CalibratorMismatchError, InvalidInputError
-    from semtoken.guarantees.labels import answer_record
+    from semtoken.guarantees.answer_records import answer_record
 
     generator = np.random.default_rng(0)
     scores = -generator.exponential(1, 60)

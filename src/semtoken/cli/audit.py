@@ -140,9 +140,10 @@ def _audit_answers(directory: Path, source: Path, limits: AuditSection, *, as_js
     from collections import Counter
 
     from semtoken.guarantees import Calibrator
+    from semtoken.guarantees.answer_records import read_answers, require_scores
     from semtoken.guarantees.fingerprint import models_sentence
     from semtoken.guarantees.judge import judge
-    from semtoken.guarantees.labels import PRODUCT, read_answers, require_scores
+    from semtoken.guarantees.labels import PRODUCT
     from semtoken.guarantees.measures import FEWEST_RECENT
 
     calibrator = Calibrator.load(directory)

@@ -25,8 +25,8 @@ from semtoken.errors import InvalidInputError
 if TYPE_CHECKING:
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.guarantees import Calibrator, Report
+    from semtoken.guarantees.answer_records import AnswerRecord
     from semtoken.guarantees.fingerprint import Fingerprint
-    from semtoken.guarantees.labels import AnswerRecord
 
 Rate = Annotated[float | None, Parameter(metavar="RATE", validator=Number(gt=0, lt=1))]
 
@@ -144,8 +144,8 @@ def _fit_answers(
 ) -> int | None:
     """Fit a calibrator of answers, or one for each group of them, and write all of them or none."""
     from semtoken.guarantees import Fingerprint
+    from semtoken.guarantees.answer_records import read_answers, require_labels, require_scores
     from semtoken.guarantees.exact import shortage
-    from semtoken.guarantees.labels import read_answers, require_labels, require_scores
     from semtoken.support.files.safe_files import locked
 
     label_field, judge, by, group_by, unlabeled = how
@@ -359,8 +359,8 @@ def _judged(
 
 def _to_place(path: Path, field: str, answers: Sequence[AnswerRecord], guarantee: str) -> list[AnswerRecord]:
     """The answers of --unlabeled, which place thresholds; `UsageError` if they cannot, since it would do nothing."""
+    from semtoken.guarantees.answer_records import read_answers
     from semtoken.guarantees.fitting import FEWEST_UNLABELED
-    from semtoken.guarantees.labels import read_answers
 
     if guarantee != "selective_risk":
         raise UsageError(f"--unlabeled has no effect on --guarantee {guarantee}: leave it out.")

@@ -15,7 +15,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.support.text import visible
 
 if TYPE_CHECKING:
-    from semtoken.guarantees.labels import AnswerRecord
+    from semtoken.guarantees.answer_records import AnswerRecord
 
 KEYS = {"y": True, "n": False}
 NO_DOCUMENT = "The file does not hold what the fields were extracted from: give `semtoken check` the --questions."
@@ -46,8 +46,9 @@ def label(
 
     Example: `semtoken label answers.jsonl`
     """
+    from semtoken.guarantees.answer_records import read_answers, require_scores
     from semtoken.guarantees.exact import label_order
-    from semtoken.guarantees.labels import chosen_method, log_confidences, read_answers, require_scores
+    from semtoken.guarantees.labels import chosen_method, log_confidences
 
     target = output or file.with_suffix(".labeled.jsonl")
     answers = read_answers(file)
@@ -79,7 +80,7 @@ def _documents_first(order: Sequence[int], answers: Sequence[AnswerRecord]) -> l
 
 def _labels_so_far(answers: Sequence[AnswerRecord], target: Path) -> dict[int, bool]:
     """Labels of the input, and those of an earlier run."""
-    from semtoken.guarantees.labels import read_answers
+    from semtoken.guarantees.answer_records import read_answers
 
     labels = {i: answer.correct for i, answer in enumerate(answers) if answer.correct is not None}
     if not target.exists():

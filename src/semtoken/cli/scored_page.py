@@ -83,7 +83,8 @@ def _scored(rows: Rows) -> Rows:
 
 def _rank(rows: Rows, file: Path, by: str) -> None:
     """Give each row its `risk` by a method."""
-    from semtoken.guarantees.labels import chosen_method, log_confidences, read_answers
+    from semtoken.guarantees.answer_records import read_answers
+    from semtoken.guarantees.labels import chosen_method, log_confidences
 
     answers = read_answers(file)
     scores = -log_confidences(answers, chosen_method(answers, by))
@@ -93,8 +94,8 @@ def _rank(rows: Rows, file: Path, by: str) -> None:
 
 def _calibrate(rows: Rows, file: Path, directory: Path) -> dict[str, Any]:
     """Add probabilities and decisions to the rows of a file; returns what the page says of the calibrator."""
+    from semtoken.guarantees.answer_records import read_answers
     from semtoken.guarantees.apply import CalibratorInUse
-    from semtoken.guarantees.labels import read_answers
     from semtoken.web.page.facts import calibrator_card, reliability_card
 
     applied = CalibratorInUse.load(directory)

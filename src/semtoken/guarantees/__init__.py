@@ -1,8 +1,9 @@
 """From a ranking to a decision: probabilities, thresholds with a guarantee, and the file that carries both.
 
     labels.py          scored answers and labels -> checked arrays, or a refusal with the number that is missing
+    answer_records.py  answers in files, which stand in for scored ones
     curves.py          maps from log_confidence to a probability (numpy alone), and how they are fitted
-    exact.py        the exact arithmetic of the guarantees; threshold.py makes thresholds of it, one
+    exact.py           the exact arithmetic of the guarantees; threshold.py makes thresholds of it, one
                        for each of a few groups, or bands to accept, look at and discard, and decides
     calibrator.py      `Calibrator`: fit, probability, bounds, report, compare, save, load, and calibrator.json
     measures.py        Brier score, log loss, reliability; how far recent scores are from the labeled ones

@@ -1,21 +1,18 @@
-"""Labeled answers: read from files, or from results and lists, and checked before anything is fitted on them."""
+"""Scores and labels of answers, checked before anything is fitted on them."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from semtoken.core.results import HiddenState, ScoredAnswer
-from semtoken.core.results.generation import state_from
-from semtoken.errors import HOW_TO_SCORE, CalibratorMismatchError, InvalidInputError
+from semtoken.core.results import ScoredAnswer
+from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.support.arrays import FloatArray, real_numbers
-from semtoken.support.files.record_files import VERDICTS, read_rows
 
 PRODUCT = "stc"
 """The method whose score is `ScoredAnswer.log_confidence`."""
@@ -23,8 +20,6 @@ HEADLINE = "headline"
 """The name that stands for the headline of each answer, `ScoredAnswer.headline`, which counts unless another method
 is asked for.
 """
-_HEADLINES = (PRODUCT, "new_phrases")
-"""The methods that head answers."""
 FEWEST_LABELS, FEWEST_OF_EITHER = 30, 5
 """Fewest labeled answers, and fewest right and wrong ones, to fit a calibrator: with fewer it makes the probabilities
 worse than the score alone.
@@ -127,7 +122,7 @@ def given_score(answer: Any, name: str) -> float | None:
     except (TypeError, ValueError):
         score = math.nan
     if math.isnan(score):
-        where = answer.where if isinstance(answer, AnswerRecord) else "An answer"
+        where = getattr(answer, "where", "An answer")
         raise InvalidInputError(f"{where}: the score by {name} must be a number, got {value!r:.40}.")
     return score
 
@@ -243,198 +238,3 @@ def identities(scored: Any, prompts: Sequence[Any] | None = None) -> tuple[str, 
         key = f"{prompt}\0{getattr(answer, 'text', '')}\0{tokens}"
         hashes.append(hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=8).hexdigest())
     return tuple(hashes) if any(asked) or any(getattr(answer, "text", "") for answer in answers) else ()
-
-
-@dataclass(frozen=True)
-class RecordedHeadline:
-    """The headline of an answer as it was written to a file."""
-
-    name: str
-    value: float
-    """The uncertainty by the method of that name; infinite where the file has null."""
-
-
-@dataclass(frozen=True)
-class AnswerRecord:
-    """One line of a file of answers. It stands in for a `ScoredAnswer` wherever calibrators take one."""
-
-    where: str
-    """File and line, for messages."""
-    record: Mapping[str, Any]
-    """All fields of the line."""
-    log_confidence: float | None
-    """The log score, at most 0; -inf for a blank answer, None for one that is not scored yet."""
-    correct: bool | None
-    """Whether it is right; None where there is no label."""
-    log_confidence_interval: tuple[float, float] | None = None
-    """Bounds of the log score where only the k best tokens of each step were known; None where it is exact."""
-
-    @property
-    def uncertainty_width(self) -> float:
-        """Width of the interval around its uncertainty, in [0, 1]; 0 where that is exact."""
-        low, high = self.log_confidence_interval or (0.0, 0.0)
-        return math.exp(high) - math.exp(low)
-
-    @property
-    def scores(self) -> Mapping[str, float | None]:
-        """The uncertainty by each method, as `semtoken score` and `semtoken ask --json` write it."""
-        nested = self.record.get("scores")
-        told = dict(nested) if isinstance(nested, Mapping) else {}
-        return told | {n.removeprefix("score_"): v for n, v in self.record.items() if n.startswith("score_")}
-
-    @property
-    def state(self) -> HiddenState | None:
-        """The hidden state at its end, as `semtoken score` writes it on request; None where there is none."""
-        return state_from(self.record, self.where)
-
-    @property
-    def headline(self) -> RecordedHeadline | None:
-        """The number on top, as `semtoken score` and `semtoken ask --json` write it; None where there is none."""
-        nested = self.record.get("headline")
-        fields = nested if isinstance(nested, Mapping) else {"name": self.record.get("headline_name")}
-        value = fields.get("value") if isinstance(nested, Mapping) else self.record.get("headline_value")
-        if fields.get("name") not in _HEADLINES:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float | None) or (value is not None and value < 0):
-            raise InvalidInputError(
-                f"{self.where}: the headline's value must be a number from 0 on, got {value!r:.40}."
-            )
-        return RecordedHeadline(str(fields["name"]), math.inf if value is None else float(value))
-
-    @property
-    def question(self) -> str:
-        """The question as it stands in the file."""
-        for name in ("question", "prompt"):
-            if isinstance(value := self.record.get(name), str):
-                return value
-        messages = self.record.get("messages")
-        return "" if messages is None else str(messages)
-
-    @property
-    def text(self) -> str:
-        """The answer, under whichever name the file has it."""
-        return next(
-            (v for n in ("response", "text", "answer", "value") if isinstance(v := self.record.get(n), str)), ""
-        )
-
-    @property
-    def document(self) -> str | None:
-        """The document that a field of extracted JSON belongs to; None for what is no field."""
-        name = self.record.get("document")
-        return name if isinstance(name, str) and name else None
-
-    @property
-    def extracted_from(self) -> str:
-        """The text that a field was extracted from, as far as the file has it; "" where it does not."""
-        asked = self.record.get("asked")
-        return asked if isinstance(asked, str) else ""
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """Answers that count as right; none where the file names none."""
-        given = self.record.get("answers")
-        return (given,) if isinstance(given, str) and given else tuple(given) if isinstance(given, list) else ()
-
-    @property
-    def model(self) -> str | None:
-        """The model that answered; None where the file does not say."""
-        name = self.record.get("model")
-        return name if isinstance(name, str) and name else None
-
-    @property
-    def can_be_labeled(self) -> bool:
-        """Whether it has a label, or answers to judge it by."""
-        return self.correct is not None or bool(self.references)
-
-    @property
-    def signature(self) -> str | None:
-        """The line that names clusters and rules; None where the file has none."""
-        return self.record.get("signature") or None
-
-    @property
-    def distribution(self) -> str | None:
-        """`raw`, `processed` or `unknown`."""
-        return self.record.get("distribution") or None
-
-
-def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
-    """The answers of a `.jsonl` or `.csv` file, as `semtoken score` and `semtoken ask --json` write it.
-
-    It may be any file with `log_confidence`, `question` or `prompt`, `response`, `answers` (accepted ones) and a label:
-    true, false, 1, 0, yes, no; empty or null for none. Lines with an `error` are left out. `InvalidInputError` if the
-    file cannot be read or holds no answers, or a line cannot be used; the message names it.
-    """
-    scored = ((where, record) for _, where, record in read_rows(path) if not record.get("error"))
-    answers = [answer_record(where, record, label) for where, record in scored]
-    if not answers:
-        raise InvalidInputError(f"{path} holds no answers.")
-    return answers
-
-
-def require_scores(answers: Sequence[AnswerRecord]) -> None:
-    """Raise `InvalidInputError`, which names the answer, if one has no score."""
-    if unscored := [answer for answer in answers if answer.log_confidence is None]:
-        raise InvalidInputError(f"{unscored[0].where}: 'log_confidence' is missing. {HOW_TO_SCORE}")
-
-
-def require_labels(answers: Sequence[AnswerRecord], label: str = "correct") -> None:
-    """Raise `InvalidInputError` if no answer has the field of labels, nor accepted answers to judge by."""
-    if any(answer.can_be_labeled for answer in answers):
-        return
-    fields = ", ".join(f"'{name}'" for name in answers[0].record)
-    raise InvalidInputError(
-        f"No answer has a label: the field '{label}' is missing or empty in all {len(answers):,} of them, and none has "
-        f"'answers' to judge by. The first one has the fields {fields}. Name the right field with --label-field, or "
-        "make labels with `semtoken label`."
-    )
-
-
-def answer_record(where: str, record: Mapping[str, Any], label: str = "correct") -> AnswerRecord:
-    """An answer from plain values (see `read_answers`); `InvalidInputError` names `where` one cannot be used."""
-    return AnswerRecord(where, record, _score(where, record), _label(where, record.get(label)), _bounds(where, record))
-
-
-def _bounds(where: str, record: Mapping[str, Any]) -> tuple[float, float] | None:
-    """The interval of a log score, as one field or as two; None where the score is exact."""
-    ends = record.get("log_confidence_interval")
-    if not (isinstance(ends, list) and len(ends) == 2):
-        ends = [record.get("log_score_lower"), record.get("log_score_upper")]
-        if ends == [None, None]:
-            return None
-    try:
-        low, high = (-math.inf if end is None else float(end) for end in ends)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"{where}: the bounds of 'log_confidence' must be numbers, got {ends!r:.40}."
-        ) from error
-    return low, high
-
-
-def _score(where: str, record: Mapping[str, Any]) -> float | None:
-    """JSON has no infinity: a blank answer's log score is null."""
-    if "log_confidence" not in record:
-        if "uncertainty" in record:
-            raise InvalidInputError(
-                f"{where}: there is an 'uncertainty' but no 'log_confidence'. Calibrators need `log_confidence`: the "
-                "uncertainty "
-                "of long answers is 1 to all digits."
-            )
-        return None
-    value = record["log_confidence"]
-    if value is None or value == "":
-        return -math.inf
-    try:
-        score = float(value)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{where}: 'log_confidence' must be a number, got {value!r:.40}.") from error
-    if math.isnan(score) or score > 0:
-        raise InvalidInputError(f"{where}: 'log_confidence' must be at most 0, got {score:g}.")
-    return score
-
-
-def _label(where: str, value: Any) -> bool | None:
-    text = "" if value is None else str(value).strip().lower()
-    if text not in VERDICTS:
-        raise InvalidInputError(f"{where}: a label must be true or false (1 or 0, yes or no), got {value!r:.40}.")
-    verdict = VERDICTS[text]
-    return None if verdict is None else bool(verdict)

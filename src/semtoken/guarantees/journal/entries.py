@@ -22,9 +22,9 @@ import msgspec
 
 from semtoken.core.results import ScoredAnswer
 from semtoken.errors import InvalidInputError
+from semtoken.guarantees.answer_records import AnswerRecord, answer_record
 from semtoken.guarantees.apply import REFUSED, CalibratorInUse
 from semtoken.guarantees.fingerprint import ELSEWHERE
-from semtoken.guarantees.labels import AnswerRecord, answer_record
 
 Withhold: TypeAlias = Callable[[str], str]
 """Takes a text and returns what may be kept of it."""

@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeAlias, get_args
 import sqlalchemy as sa
 
 from semtoken.errors import InvalidInputError, SemtokenError
+from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.journal.database import database_errors, entries, labels
 from semtoken.guarantees.journal.entries import answer_of, verdict
 from semtoken.guarantees.journal.store import Journal
-from semtoken.guarantees.labels import AnswerRecord
 from semtoken.guarantees.measures import wilson
 
 QueueName: TypeAlias = Literal["sample", "doubtful", "disagreement"]

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 import sqlalchemy as sa
 
 from semtoken.errors import SemtokenError
+from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.betting import LEVEL
 from semtoken.guarantees.calibrator import Calibrator
 from semtoken.guarantees.fingerprint import models_sentence
@@ -20,7 +21,6 @@ from semtoken.guarantees.journal.entries import answer_of
 from semtoken.guarantees.journal.labels import labeled_sample, open_before
 from semtoken.guarantees.journal.store import InUse, Journal, Row
 from semtoken.guarantees.judge import Claim, watched
-from semtoken.guarantees.labels import AnswerRecord
 from semtoken.guarantees.measures import FEWEST_RECENT, Drift
 
 State: TypeAlias = Literal["kept", "unknown", "broken", "no_guarantee"]

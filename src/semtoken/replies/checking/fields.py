@@ -13,8 +13,8 @@ from semtoken.core.parts.fields import NEARLY_JSON, allowed_values, subschema
 from semtoken.core.parts.part import level_of
 from semtoken.core.results import ScoredAnswer
 from semtoken.errors import BudgetExceededError, InvalidInputError
+from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.apply import REFUSED, CalibratorInUse
-from semtoken.guarantees.labels import AnswerRecord
 from semtoken.replies.checking.doubts import LEAST_RIVAL, rivals_of
 from semtoken.support.files.images import Scans
 from semtoken.support.files.record_files import read_rows

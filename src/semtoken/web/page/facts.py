@@ -10,11 +10,12 @@ import numpy as np
 
 from semtoken.core.scorer import Scorer
 from semtoken.errors import InvalidInputError
+from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.calibrator import Calibrator
 from semtoken.guarantees.curves import LOWEST
 from semtoken.guarantees.fingerprint import known_values
-from semtoken.guarantees.labels import HEADLINE, PRODUCT, AnswerRecord
+from semtoken.guarantees.labels import HEADLINE, PRODUCT
 from semtoken.methods import METHODS
 
 POINTS = 41
