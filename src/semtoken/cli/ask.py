@@ -78,6 +78,8 @@ def ask(
         raise UsageError("--alternatives and --no-chat-template read text only: leave them out with --image.")
     if missing := [path for path in image if not path.is_file()]:
         raise InvalidInputError(f"There is no image {missing[0]}.")
+    from semtoken.models.prompts import how_to_ask
+
     settings = in_use.settings
     model = choice.with_settings(settings, verbose=verbose)
     asked = _read(questions) or list(EXAMPLES_OF_ALMANAC if model.model == ALMANAC else EXAMPLES)
@@ -85,8 +87,6 @@ def ask(
     named = in_use.sources.get("calibration.abstain_text") == "command line"  # that of a file may be meant for servers
     abstain_text = settings.calibration.abstain_text if named or calibrator is not None else None
     applied = load_calibrator_for(stc, calibrator, model.model, abstain_text)
-    from semtoken.models.prompts import how_to_ask
-
     asking = how_to_ask(model.model, stc.tokenizer, raw=no_chat_template)
 
     def show(number: int, result: ScoredAnswer) -> None:

@@ -85,8 +85,8 @@ def print_scores(answer: ScoredAnswer) -> None:
         from rich.text import Text
 
         bounds = {name: f" ({low:.4g} to {high:.4g})" for name, (low, high) in answer.score_bounds.items()}
-        told = [f"{name} {value:.4g}{bounds.get(name, '')}" for name, value in answer.scores.items()]
-        out().print(Text("  " + " · ".join(told), style="dim"), soft_wrap=True)
+        scores = [f"{name} {value:.4g}{bounds.get(name, '')}" for name, value in answer.scores.items()]
+        out().print(Text("  " + " · ".join(scores), style="dim"), soft_wrap=True)
 
 
 def dispute_line(dispute: Dispute) -> str:

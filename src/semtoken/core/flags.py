@@ -34,8 +34,8 @@ def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[
     """
     steps = agreed.listed
     odd = [(i, step) for i, step in enumerate(steps) if _is_odd(step)]
-    pieces = agreed.scorer.vocabulary.pieces if agreed.scorer.open_ended else ()
-    unnamed = [i for i, step in enumerate(steps) if pieces and _UNNAMED in pieces[step.token]]
+    pieces = agreed.scorer.vocabulary.pieces
+    unnamed = [i for i, step in enumerate(steps) if _UNNAMED in pieces[step.token]] if agreed.scorer.open_ended else []
     if not (odd or silent or copied or unnamed):  # as of most answers
         return ()
     without_blank = [i for i, step in odd if step.without_blank]

@@ -94,7 +94,7 @@ class ModelTokens:
     """Says how the model spells an option; without it, no tokens can be named to the server."""
 
     def reader(self, text: AskedText) -> OptionReader | None:
-        """What to ask the server for, so that the masses of the options are exact; None where that cannot be had."""
+        """The tokens to ask the server for, so that the masses of the options are exact; None where none are enough."""
         if self.vocabulary is None or self.tokenizer is None:
             return None
         return text.reader(self.vocabulary, self.tokenizer)
@@ -375,19 +375,19 @@ class _AskTexts:
         return f"texts from {self.shape.path}"
 
     def __call__(self, state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, Answer]:
-        told = as_text(state)
-        asked = asked_texts(told, list(questions.values()), options)
-        read = []
+        state_text = as_text(state)
+        asked = asked_texts(state_text, list(questions.values()), options)
+        found = []
         for text in asked.texts:
             try:
-                read.append(self._named(text, told) or self._listed(text, told))
+                found.append(self._named(text, state_text) or self._listed(text, state_text))
             except SemtokenError as error:
                 name = list(questions)[text.number]
                 raise BackendError(
                     f"{shown_address(self.url)} gave no answer to the question {name!r}: {error}"
                 ) from error
-        model = next((name for _, name in read if name), None)
-        return dict(zip(questions, asked.answers([masses for masses, _ in read], model), strict=True))
+        model = next((name for _, name in found if name), None)
+        return dict(zip(questions, asked.answers([masses for masses, _ in found], model), strict=True))
 
     def _named(self, text: AskedText, state: str) -> tuple[Masses, str | None] | None:
         """The masses from the tokens of the options, with the model that the reply names; None where the server lists
@@ -398,7 +398,7 @@ class _AskTexts:
             return None
         named = None
         with suppress(BackendError):
-            reply = read_reply(self.server.post(self.url, text.request(self.shape, state, top=self.top, reader=reader)))
+            reply = self._reply(text, state, reader)
             masses = text.named_masses(reply, reader)
             named = None if masses is None else (masses, reply.model)
         self.lists_named = named is not None
@@ -407,14 +407,16 @@ class _AskTexts:
     def _listed(self, text: AskedText, state: str) -> tuple[Masses, str | None]:
         """The masses from the best tokens, with the model that the reply names."""
         try:
-            reply = self.server.post(self.url, text.request(self.shape, state, top=self.top))
+            reply = self._reply(text, state)
         except _TooManyListed:
             if self.top <= FEWER:
                 raise
             self.top = FEWER
-            reply = self.server.post(self.url, text.request(self.shape, state, top=self.top))
-        parsed_reply = read_reply(reply)
-        return text.masses(parsed_reply), parsed_reply.model
+            reply = self._reply(text, state)
+        return text.masses(reply), reply.model
+
+    def _reply(self, text: AskedText, state: str, reader: OptionReader | None = None) -> Reply:
+        return read_reply(self.server.post(self.url, text.request(self.shape, state, top=self.top, reader=reader)))
 
 
 def _ways(

@@ -52,8 +52,8 @@ class AnswerRecord:
     def scores(self) -> Mapping[str, float | None]:
         """The uncertainty by each method, as `semtoken score` and `semtoken ask --json` write it."""
         nested = self.record.get("scores")
-        told = dict(nested) if isinstance(nested, Mapping) else {}
-        return told | {n.removeprefix("score_"): v for n, v in self.record.items() if n.startswith("score_")}
+        scores = dict(nested) if isinstance(nested, Mapping) else {}
+        return scores | {n.removeprefix("score_"): v for n, v in self.record.items() if n.startswith("score_")}
 
     @property
     def state(self) -> HiddenState | None:
@@ -93,8 +93,7 @@ class AnswerRecord:
     @property
     def document(self) -> str | None:
         """The document that a field of extracted JSON belongs to; None for what is no field."""
-        name = self.record.get("document")
-        return name if isinstance(name, str) and name else None
+        return self._name("document")
 
     @property
     def extracted_from(self) -> str:
@@ -111,7 +110,11 @@ class AnswerRecord:
     @property
     def model(self) -> str | None:
         """The model that answered; None where the file does not say."""
-        name = self.record.get("model")
+        return self._name("model")
+
+    def _name(self, field: str) -> str | None:
+        """A field that holds a name; None where it is missing, empty or holds something else."""
+        name = self.record.get(field)
         return name if isinstance(name, str) and name else None
 
     @property
@@ -189,8 +192,7 @@ def _score(where: str, record: Mapping[str, Any]) -> float | None:
         if "uncertainty" in record:
             raise InvalidInputError(
                 f"{where}: there is an 'uncertainty' but no 'log_confidence'. Calibrators need `log_confidence`: the "
-                "uncertainty "
-                "of long answers is 1 to all digits."
+                "uncertainty of long answers is 1 to all digits."
             )
         return None
     value = record["log_confidence"]

@@ -45,9 +45,20 @@ def vllm_model(base: str) -> str | None:
 
 def tokens_of_server(url: str) -> ModelTokens:
     """The tokens of the model behind a server's address, if that is vLLM's and its tokenizer is here; else none."""
-    model = vllm_model(url.partition("/v1")[0].rstrip("/"))
+    model = vllm_model(root_of(url))
     tokenizer = None if model is None else loaded_tokenizer(model)
     return ModelTokens() if tokenizer is None else ModelTokens(Vocabulary.from_tokenizer(tokenizer), tokenizer)
+
+
+def root_of(url: str) -> str:
+    """The address of a server, below which its `/v1` stands.
+
+    >>> root_of("http://v1.example/llm/v1/chat/completions"), root_of("http://v1.example/")
+    ('http://v1.example/llm', 'http://v1.example')
+    """
+    parts = urlsplit(url)
+    path = re.split(r"/v1(?=/|$)", parts.path)[0].rstrip("/")
+    return parts._replace(path=path, query="", fragment="").geturl()
 
 
 def loaded_tokenizer(name: str) -> Any:
