@@ -18,7 +18,7 @@ from starlette.routing import Route
 from semtoken import ScoredModel
 from semtoken.cli.proxy import _ids_and_tokenizer
 from semtoken.support.almanac import almanac_path
-from semtoken.web.proxy.upstream_tokenizer import tokenizer_here, vllm_model
+from semtoken.web.proxy.upstream_tokenizer import root_of, tokenizer_here, vllm_model
 from tests.engines.servers import running as process
 from tests.replies.recorded import DATA
 from tests.web.servers import running
@@ -111,3 +111,9 @@ def test_only_what_is_on_this_machine_is_read(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(almanac_path().parent)
     for name in (almanac_path().name, f"./{almanac_path().name}", "../../etc/passwd", "no-org/no-model", str(tmp_path)):
         assert tokenizer_here(name) is None
+
+
+@pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/", "/v1/decisions", "/v1/chat/completions?a=1"])
+@pytest.mark.parametrize("server", ["http://127.0.0.1:8000", "http://v1.example", "https://v1.example/v1beta"])
+def test_the_root_of_a_server_is_what_stands_before_its_own_v1(server: str, path: str) -> None:
+    assert root_of(server + path) == server
