@@ -186,6 +186,19 @@ def test_an_answer_about_the_same_state_is_no_further_evidence() -> None:
         DecisionCalibrator.fit([*world(100, 1), world(100, 1)[0]])
 
 
+def test_saving_replaces_a_calibrator_and_loses_nothing_else(fitted: DecisionCalibrator, tmp_path: Path) -> None:
+    for _ in range(2):
+        fitted.save(tmp_path / "made")
+    (tmp_path / "made" / "notes.txt").write_text("mine")
+    with pytest.raises(InvalidInputError, match=r"holds 'notes\.txt', .* would be lost"):
+        fitted.save(tmp_path / "made")
+    assert (tmp_path / "made" / "notes.txt").read_text() == "mine"
+    assert DecisionCalibrator.load(tmp_path / "made").checksum == fitted.checksum
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidInputError, match="cannot be written"):
+        fitted.save(tmp_path / "file")
+
+
 def test_a_saved_calibrator_says_the_same_and_a_changed_one_nothing(fitted: DecisionCalibrator, tmp_path: Path) -> None:
     fitted.save(tmp_path / "made")
     loaded = DecisionCalibrator.load(tmp_path / "made")

@@ -5,6 +5,8 @@ apart.
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -33,11 +35,14 @@ from semtoken.support.files.safe_files import (
     replacing_file,
     replacing_folder,
     seal,
+    writing_errors,
 )
 from semtoken.support.inputs import instance, listed, place
 
 NAME = "decisions.json"
 FORMAT, FORMAT_VERSION = "semtoken.decisions", 2
+_OWN_NAME = re.compile(rf"{re.escape(NAME)}|\d{{3,}}-(true|false|answer)")
+"""What a saved calibrator's folder holds."""
 
 OTHER_QUESTION = "Nothing: the calibrator knows no question with these words, options, reading and orders."
 NO_LABEL = 'No answer has a label. Say in each line what is right for each question: "labels": {"refund": false}.'
@@ -102,9 +107,13 @@ class DecisionSide:
 
 @dataclass(frozen=True)
 class DecisionCalibrator:
-    """Calibrators of questions, by fingerprint and side."""
+    """Probabilities of being right, and thresholds with a guarantee, for answers to typed questions.
+
+    Fit one with `fit`, load one with `load`, and use `decide` to accept an answer or abstain.
+    """
 
     sides: Mapping[Key, DecisionSide]
+    """What was fitted to each side of each question, by the question's fingerprint and the side."""
     scales: Mapping[str, OptionScale] = field(default_factory=dict)
     """What makes the probabilities of all options calibrated, by fingerprint; only for questions with enough labels."""
     questions: Mapping[str, AskedQuestion] = field(default_factory=dict)
@@ -126,13 +135,27 @@ class DecisionCalibrator:
         delta: float = 0.1,
         start: float | None = None,
     ) -> DecisionCalibrator:
-        """Fit on the labeled ones of some answers, each about another state.
+        """Fit to labeled answers, each about another state.
 
-        Each side of each question needs 30 labels, 5 of either kind. `InvalidInputError` if no side of any question has
-        enough, with how many are missing, a question was answered twice about one state, or several models gave the
-        labeled answers. For what the thresholds guarantee see `semtoken.guarantees.Threshold.fit`. For a predicate each
-        side has its own: `selective_risk` speaks of the accepted answers of that side, `miss_rate` of its wrong ones,
-        `joint_risk` of all.
+        Parameters
+        ----------
+        records
+            Answers to one or more questions; those without a label are skipped. A side of a question gets a calibrator
+            if it has 30 labels, 5 of either kind.
+        guarantee, alpha, delta, start
+            As for `semtoken.guarantees.Threshold.fit`. Each side of a predicate has a guarantee of its own:
+            `selective_risk` is about the accepted answers of that side, `miss_rate` about its wrong ones, and
+            `joint_risk` about all of its answers.
+
+        Returns
+        -------
+        DecisionCalibrator
+
+        Raises
+        ------
+        InvalidInputError
+            No side of any question has enough labels (the message gives the reason for each), a question was answered
+            twice about one state, several models gave the labeled answers, or a level is outside (0, 1).
         """
         groups: dict[Key, list[DecisionRecord]] = {}
         asked: dict[str, int] = {}
@@ -178,7 +201,10 @@ class DecisionCalibrator:
         return hashlib.sha256(b"\n".join([said.encode(), *fitted])).hexdigest()
 
     def accepts(self, record: DecisionRecord) -> bool:
-        """Whether an answer is accepted; one to a question that was not fitted never is."""
+        """Whether the threshold of its side accepts an answer; never for a question that was not fitted.
+
+        It does not compare models: `decide` and `block` do.
+        """
         side = self.sides.get((record.fingerprint, record.side))
         return side is not None and side.accepts(record)
 
@@ -227,6 +253,12 @@ class DecisionCalibrator:
             As `ScoredModel.decide` gives it.
         options
             How the question was read, if not as by default.
+
+        Returns
+        -------
+        Decision
+            With the probability of being right where the side has a calibrator. It abstains on a question that was not
+            fitted, and on an answer of another model.
         """
         if answer.refusal is not None:
             return Decision("abstain", "empty", None, answer.refusal)
@@ -237,8 +269,19 @@ class DecisionCalibrator:
         return Decision(block["decision"], reason, block.get("probability_correct"), block["guarantee"])
 
     def save(self, directory: str | Path) -> None:
-        """Write a folder with `decisions.json` and a calibrator for each side, replacing one that is there."""
-        with replacing_folder(place(directory, "directory")) as working:
+        """Write a folder with `decisions.json` and a calibrator for each side, replacing one that is there.
+
+        Raises `InvalidInputError` if the place cannot be written, or holds other files.
+        """
+        target = place(directory, "directory")
+        with writing_errors(target):
+            there = os.listdir(target) if target.exists() else []
+        if others := [name for name in there if not _OWN_NAME.fullmatch(name)]:
+            raise InvalidInputError(
+                f"{target} holds {min(others)!r:.60}, which is no part of a calibrator and would be lost. Choose a new "
+                "or empty directory."
+            )
+        with replacing_folder(target) as working:
             for folder, side in zip(self._places(), self.sides.values(), strict=True):
                 if side.calibrator is not None:
                     side.calibrator.save(working / folder)
@@ -274,7 +317,10 @@ class DecisionCalibrator:
 
     @classmethod
     def load(cls, directory: str | Path) -> DecisionCalibrator:
-        """Read a calibrator that `save` wrote; `ArtifactError` if it is missing, or its file was changed."""
+        """Read a calibrator from the folder to which `save` wrote it.
+
+        Raises `ArtifactError` if it is missing, or one of its files was changed.
+        """
         directory = place(directory, "directory")
         path = directory / NAME
         try:

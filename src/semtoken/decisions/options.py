@@ -109,7 +109,7 @@ def agreeing(probabilities: FloatArray, chosen: int, probability_correct: float)
     """Probabilities [options] in which the chosen option has its probability of being right, and the others share the
     rest.
 
-    >>> agreeing(np.array([0.5, 0.3, 0.2]), 0, 0.8).tolist()
+    >>> agreeing(np.array([0.5, 0.3, 0.2]), 0, 0.8).round(3).tolist()
     [0.8, 0.12, 0.08]
     """
     if len(probabilities) == 1:

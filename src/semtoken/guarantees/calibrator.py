@@ -156,6 +156,11 @@ class Calibrator:
         alpha, delta, guarantee, unlabeled
             With an alpha, such as 0.1, the calibrator also holds a threshold with a guarantee: see `Threshold.fit`.
 
+        Returns
+        -------
+        Calibrator
+            A higher score never gets a lower probability.
+
         Raises
         ------
         CalibratorMismatchError
@@ -163,6 +168,15 @@ class Calibrator:
         InvalidInputError
             Too few labels, one kind only, lengths that differ, NaN, repeated answers, or answers scored in different
             ways; the message says how many are missing.
+
+        Examples
+        --------
+        >>> log_scores = [-0.01 * i for i in range(100)]  # natural logs, at most 0
+        >>> calibrator = Calibrator.fit(log_scores, [i < 60 or i % 3 == 0 for i in range(100)])
+        >>> calibrator.n, calibrator.n_correct
+        (100, 74)
+        >>> bool(calibrator.predict_proba(-0.1) > calibrator.predict_proba(-0.9))
+        True
         """
         if not isinstance(curve, str) or curve not in get_args(CurveName):
             raise InvalidInputError(f"curve must be one of {', '.join(get_args(CurveName))}. Got {curve!r} instead.")
@@ -193,10 +207,25 @@ class Calibrator:
         return "" if self.threshold is None else self.threshold.statement
 
     def predict_proba(self, answer: Any) -> Any:
-        """Probability that an answer is right, in [1 / (n + 2), (n + 1) / (n + 2)]; NaN for a blank answer.
+        """The calibrated probability that an answer is right.
 
-        `answer` is a scored answer or its log score, or a list of either; for a list the probabilities are an array
-        [n].
+        Parameters
+        ----------
+        answer
+            A scored answer or its log score (a natural logarithm, at most 0), or m of either.
+
+        Returns
+        -------
+        float, or float array of shape (m,) for several answers
+            In [1 / (n + 2), (n + 1) / (n + 2)] for n labeled answers (Laplace's rule of succession); NaN for an empty
+            answer.
+
+        Raises
+        ------
+        CalibratorMismatchError
+            The answer was scored in another way than the labeled ones, or comes from another model.
+        InvalidInputError
+            A number that is no log score.
         """
         scores, single = self._scores(answer)
         probabilities = np.where(np.isneginf(scores), np.nan, self._probabilities(scores))
@@ -205,8 +234,18 @@ class Calibrator:
     def predict_proba_interval(self, answer: Any) -> Any:
         """Bounds of the probability: the calibrated probabilities if this answer is counted as wrong, and as right.
 
-        Not a confidence interval: the width says how much one answer more would move the probability. Venn-Abers gives
-        the two ends (low, high), widened to hold `probability_correct`; for a list of answers they are an array [n, 2].
+        It is not a confidence interval: the width shows how much one more labeled answer would move the probability.
+
+        Parameters
+        ----------
+        answer
+            As for `predict_proba`, which also lists the errors.
+
+        Returns
+        -------
+        (low, high), or float array of shape (m, 2) for several answers
+            The two probabilities of Venn-Abers (Vovk and Petej 2014), in [0, 1], widened to hold that of
+            `predict_proba`; NaN for an empty answer.
         """
         scores, single = self._scores(answer)
         low, high = self.venn_abers.pair(scores)
@@ -216,8 +255,24 @@ class Calibrator:
         return (float(bounds[0, 0]), float(bounds[0, 1])) if single else bounds
 
     def decide(self, answer: Any) -> Decision:
-        """What the threshold says of an answer, with its probability; `InvalidInputError` if this calibrator holds
-        none.
+        """Decide by the threshold of this calibrator whether to give an answer.
+
+        Parameters
+        ----------
+        answer
+            One scored answer, or its log score.
+
+        Returns
+        -------
+        Decision
+            To answer or to abstain, with the reason, the probability of being right and the guarantee.
+
+        Raises
+        ------
+        CalibratorMismatchError
+            As in `predict_proba`.
+        InvalidInputError
+            This calibrator holds no threshold, or this is not one answer.
         """
         if self.threshold is None:
             raise InvalidInputError("This calibrator holds no threshold. Fit one with `Threshold.fit`.")
@@ -227,7 +282,11 @@ class Calibrator:
         return self.threshold.decide(answer, float(probability_correct))
 
     def flags(self, answer: Any, known: Fingerprint | None = None) -> tuple[Flag, ...]:
-        """Flags that say why the probabilities may not hold for an answer; empty if nothing speaks against them."""
+        """Flags for what may keep the probabilities from holding for an answer; empty if nothing is known.
+
+        `known` is what you know of the answer's origin besides what it tells. Raises `CalibratorMismatchError` if the
+        answer was scored in another way than the labeled ones, or comes from another model.
+        """
         other = fingerprint_of(answer, known)
         self.fingerprint.require_same(other)
         self.fingerprint.require_model(answer)
@@ -252,10 +311,17 @@ class Calibrator:
         seed
             The seed of the folds and of the bootstrap.
 
+        Returns
+        -------
+        Report
+            Calibration errors and scores with their intervals, beside those of the base rate.
+
         Raises
         ------
+        CalibratorMismatchError
+            The answers were scored in another way than those of the fit.
         InvalidInputError
-            All answers are blank, or some are labeled ones of this calibrator and they are too few to cross-validate.
+            All answers are empty, or some are labeled ones of this calibrator and they are too few to cross-validate.
         """
         seed = whole(seed, "seed", low=0)
         method = self.fingerprint.method
@@ -287,15 +353,36 @@ class Calibrator:
         return scores.size == self.n and bool(np.allclose(scores, self.scores, rtol=ALIKE, atol=ALIKE))
 
     def drift(self, scores: Any, *, seed: int = 0) -> Drift:
-        """How far recent scores are from those of the fit: a distance with an interval, without a verdict."""
+        """How far recent scores are from those of the fit: a distance with an interval, without a verdict.
+
+        Parameters
+        ----------
+        scores
+            Scored answers without labels, or their log scores; empty ones do not count.
+        seed : int
+            The seed of the bootstrap.
+
+        Returns
+        -------
+        Drift
+            The Kolmogorov-Smirnov distance in [0, 1] with its 95% interval; 0 if nothing has moved.
+
+        Raises
+        ------
+        CalibratorMismatchError
+            The answers were scored in another way than those of the fit.
+        InvalidInputError
+            A number that is no log score, or no answer that is not empty.
+        """
         self.fingerprint.require_same(fingerprint_of(scores))
         recent = log_confidences(scores, self.fingerprint.method)
         return drift(np.array(self.scores), recent[np.isfinite(recent)], seed=seed)
 
     def save(self, directory: str | Path, threshold: Threshold | None = None) -> Path:
-        """Write `calibrator.json` into a directory, with the threshold if there is one; returns the file.
+        """Write `calibrator.json` into a directory, which is made if it is missing.
 
-        `InvalidInputError` if the place cannot be written, or this is no threshold.
+        `threshold` takes the place of the calibrator's own. Returns the path of the file. Raises `InvalidInputError` if
+        the place cannot be written, or this is no threshold.
         """
         if threshold is not None:
             instance(threshold, Threshold, "threshold")
@@ -309,9 +396,9 @@ class Calibrator:
     def load(cls, directory: str | Path, clusters: TokenClusters | None = None) -> Calibrator:
         """Read a calibrator from the directory to which `save` wrote it, or from the file itself.
 
-        `ArtifactError` if the file is missing, was changed, or holds something that is no calibrator,
-        `CalibratorMismatchError` if it was fitted on scores with other clusters than those in use, where they are
-        given.
+        Give the `clusters` in use, if any, to check that it was fitted on scores with the same ones. Raises
+        `ArtifactError` if the file is missing, was changed, or holds something that is no calibrator, and
+        `CalibratorMismatchError` if it was fitted with other clusters.
         """
         calibrator, _ = read_calibrator(directory)
         if clusters is not None:

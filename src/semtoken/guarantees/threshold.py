@@ -122,11 +122,25 @@ class Threshold:
         score
             The method whose scores decide, such as "mean_new_word"; default as in `Calibrator.fit`.
 
+        Returns
+        -------
+        Threshold
+            Its `uncertainty` is None where the labels support no guarantee; its `statement` says why.
+
         Raises
         ------
+        CalibratorMismatchError
+            An answer has no score by that method, or the unlabeled ones were scored in another way.
         InvalidInputError
             Labels or scores that cannot be used, repeated answers, levels outside (0, 1), too few unlabeled scores, a
             start outside (0, 1] or for another guarantee than `selective_risk`.
+
+        Examples
+        --------
+        >>> log_scores = [-0.01 * i for i in range(100)]  # the surest 60 are right, and a third of the others
+        >>> threshold = Threshold.fit(log_scores, [i < 60 or i % 3 == 0 for i in range(100)], alpha=0.2)
+        >>> threshold.accepts([-0.05, -0.95]).tolist()
+        [True, False]
         """
         if not isinstance(guarantee, str) or guarantee not in get_args(Guarantee):
             raise InvalidInputError(
@@ -163,7 +177,24 @@ class Threshold:
         return Claim(KINDS[self.guarantee], self.alpha, self.delta, self.n)
 
     def accepts(self, scored: Any) -> npt.NDArray[np.bool_]:
-        """Which answers pass, bool [n]; a blank one never does."""
+        """Which answers pass; an empty one never does.
+
+        Parameters
+        ----------
+        scored
+            n scored answers or log scores. They are taken as scored like the labeled ones; `decide` checks it.
+
+        Returns
+        -------
+        bool array of shape (n,)
+
+        Raises
+        ------
+        CalibratorMismatchError
+            An answer has no score by the threshold's method.
+        InvalidInputError
+            A number that is no log score.
+        """
         uncertainty = -log_confidences(scored, self.fingerprint.method)
         if self.uncertainty is None:
             return np.zeros(uncertainty.shape, dtype=bool)
@@ -172,9 +203,26 @@ class Threshold:
         return accepted
 
     def decide(self, answer: Any, probability_correct: float | None = None) -> Decision:
-        """Decide whether to give an answer, which is a scored one or its log score.
+        """Decide whether to give an answer.
 
-        The decision holds its calibrated probability of being right, where that is given (`Calibrator.predict_proba`).
+        Parameters
+        ----------
+        answer
+            One scored answer, or its log score.
+        probability_correct
+            Its calibrated probability of being right (`Calibrator.predict_proba`), for the decision to hold; it does
+            not affect what is decided.
+
+        Returns
+        -------
+        Decision
+
+        Raises
+        ------
+        CalibratorMismatchError
+            The answer was scored in another way than the labeled ones, or comes from another model.
+        InvalidInputError
+            A number that is no log score, or more than one answer.
         """
         self.fingerprint.require_same(fingerprint_of(answer))
         self.fingerprint.require_model(answer)
@@ -311,6 +359,15 @@ class GroupThresholds:
         delta
             How likely the labels may mislead in any of the groups: each group's test has its share of it, delta divided
             by the number of groups.
+
+        Returns
+        -------
+        GroupThresholds
+
+        Raises
+        ------
+        CalibratorMismatchError, InvalidInputError
+            As in `Threshold.fit`; also if an answer has no group, or there are too many groups.
         """
         method = chosen_method(scored, score)
         scores, labels = log_confidences(scored, method), np.asarray(correct)
@@ -329,7 +386,24 @@ class GroupThresholds:
         return "\n".join(f"{name}: {threshold.statement}" for name, threshold in self.thresholds.items())
 
     def accepts(self, scored: Any, groups: Sequence[Any]) -> npt.NDArray[np.bool_]:
-        """Which answers pass by the threshold of their group, bool [n]; none of a group that was not fitted does."""
+        """Which answers pass by the threshold of their group; none of a group that was not fitted does.
+
+        Parameters
+        ----------
+        scored
+            n scored answers or log scores.
+        groups : [n]
+            The group of each.
+
+        Returns
+        -------
+        bool array of shape (n,)
+
+        Raises
+        ------
+        CalibratorMismatchError, InvalidInputError
+            As in `Threshold.accepts`; also if an answer has no group, or there are more than 20 groups.
+        """
         answers = listed(scored, "scored")
         accepted = np.zeros(len(answers), dtype=bool)
         for name, own in places_of_groups(groups, len(answers)).items():
@@ -338,7 +412,10 @@ class GroupThresholds:
         return accepted
 
     def decide(self, answer: Any, group: Any, probability_correct: float | None = None) -> Decision:
-        """Decide whether to give an answer of a group; see `Threshold.decide`."""
+        """Decide whether to give an answer of a group, as `Threshold.decide` does.
+
+        It abstains on an answer of a group that was not fitted.
+        """
         threshold = self.thresholds.get(str(group).strip())
         if threshold is None:
             note = f"Nothing is guaranteed for the group {str(group)!r:.60}: none of the labeled answers belongs to it."
@@ -384,6 +461,15 @@ class Bands:
             The share of wrong answers among the accepted, and of right ones among the discarded; their sum is below 1.
         delta
             How likely the labels may mislead, for each end.
+
+        Returns
+        -------
+        Bands
+
+        Raises
+        ------
+        CalibratorMismatchError, InvalidInputError
+            As in `Threshold.fit`; also if the two shares do not leave room for both ends.
         """
         accept = Threshold.fit(scored, correct, alpha=alpha, delta=delta, score=score)
         limit = exact.check_level(discard_alpha, "discard_alpha")
@@ -399,7 +485,11 @@ class Bands:
         return cls(accept, kept, made.statement, accept.fingerprint)
 
     def band(self, scored: Any) -> list[Band]:
-        """The band of each answer, [n]. A blank answer is discarded, and so is one that both ends would take."""
+        """The band of each of n scored answers or log scores: `accept`, `look` or `discard`.
+
+        An empty answer is discarded, and so is one that both ends would take. The errors are those of
+        `Threshold.accepts`.
+        """
         accepted, uncertainty = self.accept.accepts(scored), -log_confidences(scored, self.fingerprint.method)
         limit = np.inf if self.discard_from is None else self.discard_from
         ends: list[tuple[bool, bool]] = list(zip(accepted.tolist(), (uncertainty >= limit).tolist(), strict=True))
