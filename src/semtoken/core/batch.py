@@ -71,6 +71,7 @@ class AnswerBatch:
         if np.isfinite(rows.log_normalizers).all():
             self._reduce(steps, rows, range(len(rows.row_ids)))
             return
+        # Step by step, so that everything before the broken row is scored, and the message has the number of its step.
         firsts = itertools.accumulate((len(numbers) for numbers, _ in steps), initial=0)
         for (numbers, tokens), first in zip(steps, firsts, strict=False):
             own, places = slice(first, first + len(numbers)), range(first, first + len(numbers))

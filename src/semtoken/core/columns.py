@@ -86,6 +86,7 @@ class Columns:
             "open": np.concatenate([self.open, np.zeros(len(ids), dtype=bool)]),
         }
         size = int(every["ids"].max()) + 1
+        # One key for each pair of step and token. The first of equal keys is the entry that was there before.
         first = np.unique(every["owners"] * size + every["ids"], return_index=True)[1]
         columns = {name: getattr(self, name) for name in OF_STEPS}
         return Columns(**columns, **{name: column[first] for name, column in every.items()})
@@ -100,6 +101,7 @@ def joined(parts: Sequence[Columns]) -> Columns:
     if len(parts) == 1:
         return parts[0]
     starts = np.cumsum([0, *map(len, parts)]).tolist()
+    # There is one start more than parts, the number of all steps.
     owners = [part.owners + start for part, start in zip(parts, starts, strict=False)]
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in (*OF_STEPS, *OF_ENTRIES)}
     return Columns(**columns, owners=np.concatenate(owners))

@@ -35,6 +35,7 @@ def uncertainty(logits: npt.ArrayLike, token_ids: Sequence[int], decode: Decode)
     masses = [
         math.fsum(chances[step, token] for token in agreeing(chosen, texts)) for step, chosen in enumerate(token_ids)
     ]
+    # Sums of floating-point numbers may exceed 1 by rounding, and no uncertainty is negative.
     return 1.0 - min(math.prod(masses), 1.0)
 
 
@@ -72,9 +73,11 @@ def sequence_uncertainty_interval(steps: Sequence[Listed]) -> tuple[float, float
 
 def mass_bounds(chosen: str, log_prob: float, best: Mapping[str, float]) -> tuple[float, float]:
     """The least and the greatest probability of what agrees with a chosen token, each in [0, 1]."""
+    # An engine may list the chosen token once more with another number: its own is the one that counts.
     others = {text: math.exp(value) for text, value in best.items() if text != chosen}
     own = math.exp(log_prob)
     agreed = own + math.fsum(chance for text, chance in others.items() if same(chosen, text))
+    # Rounded probabilities may add up to a little more than 1.
     unlisted = max(1.0 - own - math.fsum(others.values()), 0.0)
     if not same(chosen, chosen):  # no other token can be spelled like it
         return own, own

@@ -46,6 +46,7 @@ class Endings:
         # One more entry, the last, for no token at all.
         last = np.array([piece[-1] if piece else 0 for piece in (*vocabulary.pieces, b"")], dtype=np.uint8)
         after_digit, after_value = np.isin(last, list(_DIGIT)), np.isin(last, list(_VALUE_END))
+        # In indented JSON a line end comes between the last item and the bracket.
         closes_array, closes_line = self.closes.copy(), self.closes.copy()
         for token in np.flatnonzero(self.closes).tolist():
             closes_array[token] = b"]" in vocabulary.pieces[token]

@@ -67,6 +67,7 @@ def as_clusters(given: TokenClusters | str | Path, *, revision: str | None = Non
         try:
             return clusters_for_model(given, revision=revision)  # the hub id of a model
         except SemtokenError:
+            # What was asked for first is clusters, so that is the error to report.
             raise error from None
 
 
@@ -97,6 +98,7 @@ def _shipped(name: str | Path) -> Path | None:
     from semtoken.support.almanac import ALMANAC, almanac_clusters_path
     from semtoken.support.checkpoints.sources import CATALOGUE
 
+    # A folder of the user's goes before a name of the catalog.
     if isinstance(name, Path) or Path(name).is_dir():
         return None
     if name == ALMANAC:

@@ -68,6 +68,7 @@ class ReadLists:
         """Read the next steps; returns the number of the first one that was read, which may be one read before."""
         own_lists = without_copied_lists(steps, self._last)
         position, first = len(self.steps), self._reader.add(own_lists)
+        # A step whose list is in order is returned as the same object.
         self.copied += [i for i, pair in enumerate(zip(own_lists, steps, strict=True), position) if is_not(*pair)]
         self._precision.add([number for step in own_lists for number in step.log_probs])
         self._last = steps[-1]
@@ -178,6 +179,7 @@ class GrowingAnswer:
         if self.lists is None:
             self.lists = ReadLists(self.scorer)
         first = self.lists.add(steps)
+        # What the sums hold came from the first reading.
         if first < len(self.ids):  # steps that were there before were read once more
             self._n_settled, self._settled = 0, CERTAIN
         tokens, new = [step.token for step in self.lists.steps[first:]], len(self.ids)
@@ -190,6 +192,7 @@ class GrowingAnswer:
             self._has_content = self._has_content or not neutral
             self._prefixes.append(NO_IDS)
             if self.scorer.rules.prefix_matching:
+                # A step's own token seldom decides what the text begins with: the next one is worth the first look.
                 self._open.append(OpenStep(position, position + 2))
 
     def add_row(self, rows: Rows, row: int, token: int) -> None:
@@ -201,6 +204,8 @@ class GrowingAnswer:
         check_normalizers(rows.log_normalizers, range(len(self.ids), len(self.ids) + len(tokens)))
         chosen = np.array(tokens, dtype=np.int64)
         before = np.array([*(self.ids[-1:] or [-1]), *tokens[:-1]], dtype=np.int64)
+        # An index of -1 reads the last token here, which the second half makes up for: nothing comes before the first
+        # step.
         blank = self.scorer.vocabulary.blank[before] | (before < 0)
         opening = np.logical_and.accumulate(blank) & self.opens
         self.take_in(*reduce_rows(self.scorer, rows, np.arange(len(tokens)), chosen, before, opening))
@@ -236,6 +241,7 @@ class GrowingAnswer:
                 still_open.append(step)
                 continue
             heads, decided = self.scorer.index.look(self.ids, step.position, complete=complete)
+            # Once anything is known of the text, few tokens can be in the prefix set, and the row of all tokens can go.
             if step.row is not None and (decided or all(heads)):
                 self.rows.take(step.position, step.row, self.scorer.index.candidates(heads))
                 step = replace(step, row=None)
@@ -290,6 +296,7 @@ class GrowingAnswer:
         self._settled = LogMass.total([self._settled, *new[: settled - first]])
         self._n_settled = settled
         later = [
+            # Until a step is decided, tokens to come may make all that is missing from its mass count.
             mass if neutrality and position not in undecided else mass._replace(upper=0.0)
             for position, mass in enumerate(new[settled - first :], start=settled)
         ]
@@ -297,6 +304,7 @@ class GrowingAnswer:
         if self.opens:
             total = total._replace(lower=-math.inf)  # an answer of blanks alone has the uncertainty 1
         return Running(
+            # Adding 0.0 turns -0.0 into 0.0, here and below.
             uncertainty=-math.expm1(self._settled.estimate) + 0.0,
             sequence_uncertainty_interval=(-math.expm1(total.upper) + 0.0, -math.expm1(total.lower) + 0.0),
             n_settled=self._n_settled,
@@ -323,6 +331,7 @@ class GrowingAnswer:
         agreed, ids = self.agreeing(0, len(self.ids)), list(self.ids)
         flags = [] if proxy_for is None else [proxy_flag(proxy_for)]
         if self.lists is not None and self.lists.names is not None:
+            # Which names are special tokens shows at the end, by the text that follows them or does not.
             agreed.scorer = self.scorer = self._frozen(said)
         if self.lists is not None:
             silent = silent_zeros(agreed.listed, lambda: agreed.bounds.certain)
@@ -330,6 +339,7 @@ class GrowingAnswer:
             flags = [*listed_flags(agreed, silent, self.lists.copied), *flags]
         text = self.scorer.vocabulary.decode(ids)
         blank = not text.strip()
+        # A blank answer has the log score -inf, as in the published code.
         low, estimate, high = LogMass(*[-math.inf] * 3) if blank else agreed.bounds.total
         response = ScoredAnswer(
             text=text,

@@ -21,6 +21,7 @@ from semtoken.support.compiled import compile_and_keep
 
 BLOCK = 1024  # numbers of a row that are looked at together: they stay in the innermost cache
 LOWEST = np.float32(-87.0)  # exp of less is no normal float32, and nothing beside a sum that is at least 1
+# From 88.7 on, exp is beyond float32.
 HIGHEST = np.float32(86.0)
 FAR = np.int32(4)  # powers of two that numbers may be beyond what came before them, and still be summed with it
 SIGN, MAGNITUDE = np.int32(31), np.int32(0x7FFFFFFF)
@@ -44,6 +45,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def compiled_fast(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function whose sums may be taken in any order, so that they can be vectorised."""
+    # Not those flags that assume finite numbers: NaN and infinities have to be found.
     result: Callable[..., Any] = compile_and_keep(function, fastmath={"reassoc", "contract"})
     return result
 
@@ -115,6 +117,7 @@ def _glance(values, reference):
     total, weighted, greatest, unsound = np.float32(0), np.float32(0), np.int32(0), np.float32(0)
     for j in range(len(values)):
         value = np.float32(_number(values, j))
+        # Zero, but NaN if the value is infinite or NaN, without a branch in the loop.
         unsound += value * np.float32(0)
         beyond = min(max(value - reference, LOWEST), HIGHEST)
         bits = np.int32(_exp_bits(beyond))
@@ -138,6 +141,7 @@ def _add_block(part, state):
         if unsound == 0 and doubled < FAR:
             state[1] += total
             state[2] += weighted
+            # The 0.001 is more than the error of `_exp_bits`, so that no part with a likely token is passed over.
             return state[0] + (doubled + 0.001) * np.log(2.0)
     # The first part, and one with infinities or far greater numbers than those before.
     low, high = _extremes(part)
@@ -146,6 +150,7 @@ def _add_block(part, state):
         return np.inf
     peak = np.int32(high ^ ((high >> SIGN) & MAGNITUDE)).view(np.float32)
     if peak > state[0]:
+        # The sums so far were relative to the old reference.
         if state[1] > 0:
             fallen = state[0] - peak
             state[2] = (state[2] + fallen * state[1]) * np.exp(fallen)
@@ -223,5 +228,6 @@ def normalize(
             peaks[b] = _add_block(part, state)
         sound = state[3] == 0 and state[1] > 0
         normalizers[k] = state[0] + np.log(state[1]) if sound else np.nan
+        # H = ln Z - sum p (x - r), with Z = sum exp(x - r): the reference r falls out of the entropy.
         entropies[k] = max(np.log(state[1]) - state[2] / state[1], 0.0) if sound else np.nan
         _find_likely(row, size, normalizers[k] + log_least, peaks, likely_ids[k], likely[k])

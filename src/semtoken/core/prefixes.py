@@ -25,7 +25,7 @@ from semtoken.support.arrays import BoolArray, IdArray
 FIRST_WINDOW = 4  # tokens decoded at first; doubled until the prefix set is decided
 EAGER_LOOKS = 16  # tokens behind a step of an answer in progress at each of which it is looked at again
 CLEAN_UP_REACH = 8  # characters at the end that a later token may still change by cleaning up blanks
-LAST_CHARACTER = chr(0x10FFFF)
+LAST_CHARACTER = chr(0x10FFFF)  # sorts behind whatever a text goes on with
 NO_IDS: IdArray = np.empty(0, dtype=np.int64)
 
 
@@ -34,6 +34,7 @@ def next_look(waited: int) -> int:
 
     It is looked at after each token at first, and later whenever their number has doubled.
     """
+    # Each look decodes what has come since, so looking after every token would take the square of the answer's length.
     return waited + 1 if waited < EAGER_LOOKS else 2 * waited
 
 
@@ -151,10 +152,12 @@ class PrefixIndex:
             decided = self.is_decided(heads, complete=complete and last)
             if decided or last:
                 return heads, decided
+            # Few suffixes need more, such as those that begin with a run of blanks.
             window *= 2
 
     def is_decided(self, heads: Sequence[str], *, complete: bool) -> bool:
         """Whether later tokens cannot change the prefix set of a suffix that is known up to `heads`."""
+        # Nothing is decided by an empty head: blanks are stripped, so that any text may still follow.
         return complete or (len(heads) == 1 and bool(heads[0]) and not self.can_continue(heads[0]))
 
     def heads(self, token_ids: Sequence[int], *, complete: bool) -> tuple[str, ...]:

@@ -27,15 +27,18 @@ def uncertainty(logits: npt.ArrayLike, token_ids: Sequence[int], labels: Sequenc
     or sampled answer; `token_ids` [n] are its tokens, its terminator included; `labels` [V] are the clusters of all
     tokens, from the embeddings of the model; `decode` is the tokenizer's own.
     """
+    # The published code gives a blank answer the log score -inf.
     if not decode(token_ids).strip():
         return 1.0
     texts = [decode([token]) for token in range(len(labels))]
+    # Heads of models are padded: columns behind the last token are no tokens.
     chances = softmax(np.asarray(logits, dtype=np.float64)[:, : len(labels)])
     product = 1.0
     for step, chosen in enumerate(token_ids):
         if not is_neutral(texts[chosen]):  # a function word says nothing about the answer: its probability is 1
             rest = decode(token_ids[step:])
             product *= math.fsum(chances[step, token] for token in agreeing(chosen, rest, texts, labels))
+    # Sums of floating-point numbers may exceed 1 by rounding, and no uncertainty is negative.
     return 1.0 - min(product, 1.0)
 
 

@@ -86,6 +86,7 @@ def _value_ends(agreed: Agreeing) -> list[ValueEnds | None]:
     asked = endings.what_may_end(np.concatenate([[-1], steps.tokens[:-1]]).astype(np.int64), steps.tokens)
     value_ends: list[ValueEnds | None] = [None] * len(steps)
     for i in np.flatnonzero(asked).tolist():
+        # Rows of logits bring exact masses; of lists the entries tell.
         if not math.isnan(steps.ends[i, 0]):
             value_ends[i] = endings.from_masses(int(asked[i]), steps.ends[i].tolist())
             continue
@@ -99,6 +100,7 @@ def _value_ends(agreed: Agreeing) -> list[ValueEnds | None]:
 def _likely(agreed: Agreeing, least: float) -> IdArray:
     """The entries of other tokens than the chosen one with at least a probability: of each step the most probable."""
     steps = agreed.steps
+    # The slack keeps a token of exactly the least probability, whichever way its log was rounded.
     likely = np.flatnonzero((steps.logs >= math.log(least) - 1e-12) & (steps.ids != steps.tokens[steps.owners]))
     return np.asarray(likely[np.lexsort((steps.ids[likely], -steps.logs[likely], steps.owners[likely]))])
 
@@ -138,6 +140,7 @@ def any_rival(agreed: Agreeing) -> bool:
     steps, texts = agreed.steps, agreed.scorer.vocabulary.normalized
     likely = _likely(agreed, RIVAL)
     likely = likely[agreed.kinds(agreed.scorer, neutrality=agreed.neutrality)[likely] == CLUSTER]
+    # Where the chosen token is neutral, the step counts as 1 with its rivals and without.
     likely = likely[~agreed.bounds.certain[steps.owners[likely]]]
     pairs = zip(steps.ids[likely].tolist(), steps.tokens[steps.owners[likely]].tolist(), strict=True)
     return any(texts[rival][:SAME_LETTERS] != texts[token][:SAME_LETTERS] for rival, token in pairs)

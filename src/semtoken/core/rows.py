@@ -133,8 +133,10 @@ def normalized_rows(rows: Rows, size: int, row_ids: Sequence[int] | IdArray | No
     if readable is not None:
         kernel_rows = KernelRows.room(len(chosen))
         _read(readable, chosen, size, kernel_rows)
+        # Far from 0, float32 has no digits left for a sum: such rows are read again below, moved to 0 in float64.
         if not kernel_rows.beyond:
             return NormalizedRows(rows, chosen, chosen, kernel_rows.normalizers, readable, kernel_rows)
+    # Selecting all rows would copy them.
     part = rows if np.array_equal(chosen, np.arange(len(rows))) else rows[chosen.tolist()]
     if is_tensor(part) and part.device.type == "cpu":
         part = widened(part)
@@ -174,10 +176,13 @@ def readable_rows(rows: Rows, size: int) -> npt.NDArray[Any] | None:
     if not COMPILED_FROM <= size <= rows.shape[1] or not _has_numba():
         return None
     if is_tensor(rows):
+        # Of tensors on the CPU only bfloat16 comes here: numpy has no such type, and `as_rows` makes arrays of all
+        # others.
         if not rows.is_cpu or str(rows.dtype) != "torch.bfloat16":
             return None
         import torch
 
+        # The kernel reads the bits, as the upper halves of float32.
         readable: npt.NDArray[Any] = rows.contiguous().view(torch.int16).numpy().view(np.uint16)
     elif rows.dtype == np.float32:
         readable = np.ascontiguousarray(rows)
@@ -219,14 +224,17 @@ def reduce_rows(
         sets = np.repeat(np.arange(n), [len(ids) for ids, _ in begins]), np.concatenate([ids for ids, _ in begins])
         undecided = np.array([not decided for _, decided in begins], dtype=bool)
         lists.append(sets)
+    # One number for each pair of step and token: sorted, they are in the order of the steps, and each is there once.
     every = [owners * size + ids for owners, ids in lists]
     keys = np.unique(np.concatenate(every))
     owners, ids = keys // size, keys % size
     logs = gather(rows.logits, row_ids[owners], ids) - normalizers[owners]
+    # The last list is that of the prefix sets; what stands in another one counts whatever follows.
     certain = np.concatenate(every[:-1]) if scorer.looks_ahead else keys
     steps = columns.of_rows(
         tokens,
         opening,
+        # The normalizer of a row with one likely token may be a digit below its logit.
         log_probs=np.minimum(own, 0.0),
         neutrals=_neutral_masses(scorer, rows, taken, opening),
         ends=_end_masses(scorer, rows, taken, asked),
@@ -278,6 +286,7 @@ def _neutral_masses(scorer: Scorer, rows: NormalizedRows, taken: IdArray, openin
     logs = logits - rows.log_normalizers[taken][:, None]
     counted = scorer.neutral_masks[:, ids][np.where(opening, 0, 1)]
     masses[:, 0] = _log_sums(np.where(counted, logs, -np.inf)) if scorer.knows_neutral else -np.inf
+    # Where every neutral token counts, as under the paper's rules, one sum is both.
     masses[:, 1] = masses[:, 0] if scorer.knows_neutral and counted.all() else _log_sums(logs)
     return masses
 
@@ -285,6 +294,7 @@ def _neutral_masses(scorer: Scorer, rows: NormalizedRows, taken: IdArray, openin
 def _log_sums(logs: FloatArray) -> FloatArray:
     """Log of the sum of the exponentials of each row."""
     highest = logs.max(axis=1)
+    # The difference of two minus infinities would be NaN.
     highest[np.isneginf(highest)] = 0.0
     with np.errstate(divide="ignore"):
         return np.asarray(highest + np.log(np.exp(logs - highest[:, None]).sum(axis=1)))

@@ -51,6 +51,7 @@ SPELLINGS: dict[Equality, Callable[[str], str]] = {"surface": normalize}
 """Equalities under which tokens agree that are spelled alike: a token's text -> its spelling, "" for one that is alone.
 """
 
+# One letter begins every word with that letter: "M" would count for "male", and "J" for three months.
 SHORTEST_PREFIX = 2  # characters from which on a beginning counts where the equality is not `meaning`
 SAME_LETTERS = 3  # members of a cluster are related in spelling if so many first characters are the same
 
@@ -216,7 +217,9 @@ class ScoringRules:
             return Companions.none(vocabulary.size)
         if self.members == "spelling":
             letters = numbered([text[:SAME_LETTERS] for text in vocabulary.normalized])
+            # One number for each pair of cluster and first letters, which may not fit into 32 bits.
             labels = labels.astype(np.int64) * (letters.max(initial=0) + 1) + letters
+        # Numbers are close to each other in the embeddings and do not mean the same (the paper's numeral tokens).
         return Companions.of(labels, vocabulary.numeral)
 
     def alike(self, vocabulary: Vocabulary) -> Companions:
@@ -228,6 +231,7 @@ class ScoringRules:
         spelled = [self.spelling(text) for text in vocabulary.texts]
         alone = np.array([not spelling or REPLACEMENT in spelling for spelling in spelled], dtype=bool)
         numbers = numbered(spelled)
+        # A number that no other token has, since `semtoken.models.probing` also groups tokens by these.
         numbers[alone] = len(numbers) + np.flatnonzero(alone)
         return Companions.of(numbers, alone)
 

@@ -74,8 +74,10 @@ def interval(mass: float, more: float, slack: float) -> LogMass:
     `mass` surely agrees, `more` may agree beside it, listed or not, and by `slack` a log may be off, since numbers are
     rounded.
     """
+    # Clamped to 0, since rounded numbers may add up to more than 1.
     low = math.log(mass) if mass > 0 else -math.inf
     high = math.log(min(mass + more, 1.0)) if more > 0 else low
+    # The estimate is what is listed, the cautious end of the interval, which ranks answers best.
     return LogMass(min(low, 0.0) - slack, min(low, 0.0), min(high + slack, 0.0))
 
 
@@ -150,6 +152,7 @@ class Agreeing:
                 n = len(may_be)
                 each = replace(self, prefixes=[self.prefixes[i]] * n, listed=may_be, opening=[self.opening[i]] * n)
                 cases = _bounds_of_lists(each, scorer, neutrality=neutrality)
+                # The numbers shown are those of the worst case, and the interval holds all cases.
                 cautious = int(cases.estimate.argmin())
                 for values, others in zip(bounds, cases, strict=True):
                     values[i] = others[cautious]
@@ -177,11 +180,15 @@ def _bounds_of_rows(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> Bo
     """The bounds of the steps' masses under the rules of a scorer, which are exact."""
     steps = agreed.steps
     kinds = agreed.kinds(scorer, neutrality=neutrality)
+    # A neutral chosen token counts as 1 (the published code), whatever its probability is.
     certain = scorer.are_neutral(steps.tokens, steps.opening) & neutrality
     low, shares = _sums(steps, np.where(kinds == NEUTRAL, 0, kinds))  # they are in the sum of all neutral tokens
     if neutrality:
+        # The second column is the sum under the paper's rules, which may call other tokens neutral than the scorer's
+        # own.
         all_neutral = steps.neutrals[:, 1 if scorer is agreed.scorer.paper else 0]
         low, shares[:, NEUTRAL] = np.logaddexp(low, all_neutral), np.exp(all_neutral)
+    # A step that counts as 1 has no use for its prefix set.
     shares[certain, PREFIX] = 0.0
     low = np.where(certain, 0.0, np.minimum(low, 0.0))
     return Bounds(low, low, low, certain, np.minimum(shares, 1.0), np.zeros(len(low)))
@@ -201,10 +208,14 @@ def _bounds_of_lists(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> B
                 by_kind[kind] += probability
                 mass, unseen = mass + probability, unseen - 1
         inside, unclear = _unclear_mass(agreed, i, scorer, neutrality=neutrality) if step.ambiguous else (0.0, 0.0)
+        # Another id of the chosen token's text is spelled alike, but need not be the chosen token or of its cluster.
         mass += inside + step.alike if alike else inside
         perhaps = step.perhaps if alike else step.alike
+        # The log of the upper end is off by as much as the mass that may be added to it is.
         slack = off + max(own, whole if unclear + step.unmapped + step.perhaps > 0 else 0.0)
+        # Listed probabilities may have been rounded up, so that more is missing than they leave of 1.
         missing = max(1.0 - step.total, 0.0) + off + whole * step.total
+        # A list of all tokens in full precision is as good as a row of logits.
         if step.complete:
             missing, slack = 0.0, 0.0 if slack <= ROUNDING else slack
         missing = min(missing, max(unseen, 0) * (step.smallest if most is None else most))
@@ -219,6 +230,7 @@ def _bounds_of_lists(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> B
     masses = np.array(shares, dtype=np.float64).reshape(-1, len(SOURCES))
     if certain.any():
         lower[certain] = estimate[certain] = upper[certain] = masses[certain, PREFIX] = 0.0
+        # So that it counts among the neutral tokens, as in the sum that rows bring.
         masses[certain, NEUTRAL] += np.exp(agreed.steps.log_probs[certain])
     return Bounds(lower, estimate, upper, certain, np.minimum(masses, 1.0), np.array(ambiguous, dtype=np.float64))
 
@@ -237,6 +249,7 @@ def _sums(steps: Columns, kinds: IdArray) -> tuple[FloatArray, FloatArray]:
     if not counted.all():
         owners, logs, kinds = owners[counted], logs[counted], kinds[counted]
     np.maximum.at(level, owners, logs)
+    # The difference of two minus infinities would be NaN.
     level[np.isneginf(level)] = 0.0
     shares = np.bincount(4 * owners + kinds, np.exp(logs - level[owners]), minlength=4 * len(level)).reshape(-1, 4)
     with np.errstate(divide="ignore"):
@@ -301,6 +314,7 @@ def _sizes(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> list[int]:
         return sizes
     tokens, opening = agreed.steps.tokens[owners], agreed.steps.opening[owners]
     further = scorer.in_prefix_set(ids)
+    # Tokens of the cluster and of the same spelling are in `related_count` already.
     further &= ~(scorer.cluster.agree(tokens, ids) | scorer.alike.agree(tokens, ids))
     if neutrality:
         further &= ~scorer.are_neutral(ids, opening)

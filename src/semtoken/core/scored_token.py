@@ -220,6 +220,8 @@ def share_confidence(tokens: Sequence[ScoredToken], confidence: float) -> MassSh
         total = math.fsum(lent)
         if total <= 0:
             continue
+        # By how much what is lent raises the step's log: ln((own + lent) / own), finite where the token itself has
+        # nothing.
         gain = math.log1p(total / max(parts.own, sys.float_info.min))
         gains = [so_far + gain * part / total for so_far, part in zip(gains, lent, strict=True)]
     total = math.fsum(gains)

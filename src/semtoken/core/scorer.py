@@ -122,6 +122,7 @@ class Scorer:
         """The scorer of the same tokens under other rules; one that is kept, where the vocabulary is known."""
         if rules == self.rules:
             return self
+        # Names are those of one answer, and grow with it: no other answer could use a scorer that is kept.
         if self.names is not None:
             return Scorer(self.vocabulary, rules, names=self.names)
         return scorer_for(self.vocabulary if self.clusters is None or not rules.clustering else self.clusters, rules)
@@ -143,6 +144,7 @@ class Scorer:
         clusters = [self.cluster] if self.rules.clustering else []
         paper = [] if self.paper is None else [self.paper.cluster]
         spelled = [self.alike] if self.by_spelling else []
+        # Scorers under equal rules are one, and so are their tables: each is read once.
         return list({id(table): table for table in [*clusters, *paper, *spelled, self.surface.alike]}.values())
 
     @cached_property
@@ -185,6 +187,7 @@ class Scorer:
             related = list({token, *self.cluster.listed(token), *self.alike.listed(token)})
             if not (neutrality and self.knows_neutral):
                 return len(related)
+            # The size of the union: neutral tokens of the cluster count once.
             neutral = self.neutral_mask(opening)
             return int(np.count_nonzero(~neutral[related]) + np.count_nonzero(neutral))
 
@@ -200,6 +203,7 @@ class Scorer:
         def candidates(token: int) -> tuple[IdArray, bool]:
             head = self.vocabulary.normalized[token]
             decided = not self.index.can_continue(head)
+            # While later tokens may still make the text longer, the strings that it may become are candidates, too.
             return (self.index.beginnings(head) if decided else self.index.candidates([head])), decided
 
         return candidates
@@ -220,6 +224,8 @@ class Scorer:
         spell the beginning of what follows (`PrefixIndex.beginnings`). `opening`: before which only blanks come.
         `neutrality`: whether neutral tokens count. `spelled`: which are spelled alike, where no vocabulary tells.
         """
+        # A later line takes a token over from an earlier one, so that each has one source: its cluster goes before the
+        # prefix set, and neutral tokens are summed apart, since rows bring the sum of all of them.
         sources = np.zeros(len(ids), dtype=np.int64)
         if self.by_spelling:
             sources[spelled if self.open_ended else self.alike.agree(token, ids)] = PREFIX

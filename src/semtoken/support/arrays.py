@@ -144,6 +144,7 @@ def log_normalizers(rows: Rows, size: int) -> FloatArray:
     rows = rows[:, :size]
     if is_tensor(rows) and rows.device.type != "cpu":
         return np.asarray(widened(rows).logsumexp(-1).double().cpu().numpy())
+    # Row by row, so that the work stays in the cache and needs the memory of one row.
     return np.array([log_sum_exp(widened(row)) for row in rows], dtype=np.float64)
 
 
@@ -172,6 +173,7 @@ def log_sum_exp(values: npt.NDArray[np.floating[Any]]) -> float:
     highest = values.max()
     if not np.isfinite(highest):
         return float(highest) if highest == -np.inf else np.nan
+    # The greatest number becomes 0, so that no exponential overflows and their sum is at least 1.
     shifted = values - highest
     np.exp(shifted, out=shifted)
     return float(highest) + float(np.log(shifted.sum()))
@@ -292,6 +294,7 @@ def entropy_bounds(
     known = -float(np.sum(np.exp(listed) * listed))
     rest = max(1.0 - math.fsum(np.exp(listed).tolist()), 0.0)
     unlisted = max((size or LARGEST_VOCABULARY) - len(logs), 0)
+    # Nothing is open, so that both ends are the entropy of what is listed.
     if rest == 0.0 or unlisted == 0:
         return max(known, 0.0), max(known, 0.0)
     most = min(float(np.exp(logs[: len(logs) if best is None else best].min())), 1.0)

@@ -104,9 +104,12 @@ class Entries:
             return False
         if entry.close:
             return False
+        # A list keyed by texts, best first, keeps the last token of a text: an entry that is less likely than the
+        # chosen token can be another one that took its place.
         if not (_lost_its_namesake(self.own.name, entry.name) and entry.log_prob < self.own.log_prob):
             self.doubtful += entry.probability
             return False
+        # Tokens with a number of their own cannot be meant once more.
         rest = tuple(token for token in candidates if token not in self.found)
         if rest:
             self.ambiguous.append((rest, entry.probability))
@@ -167,6 +170,7 @@ class ListReader:
         check_numbers(steps, first)
         for position, step in enumerate(steps, first):
             if not self._blanks_left_out and self._matches[step.names[0]].blanks == "left_out":
+                # One such name shows how the engine names all tokens, from here on.
                 self._blanks_left_out, self._matches = True, self._names.matches_without_blank
             read = self._clear(step) or self._any(step, position)
             if self._ended_by is not None and not self._vocabulary.blank[read.token]:
@@ -190,6 +194,7 @@ class ListReader:
             return None
         meant = list(map(self._matches.__getitem__, step.names))
         chosen, *ids = [match.clear for match in meant]
+        # A byte token's name may stand for a whole character, so that `_any` has to look.
         if chosen < 0 or min(ids) < 0 or len(set(ids)) < len(ids) or self._vocabulary.byte_tokens[chosen]:
             return None
         own, *probabilities = map(math.exp, log_probs)
@@ -198,6 +203,7 @@ class ListReader:
             return None
         if chosen in ids:
             place = ids.index(chosen)
+            # Two numbers for one token: `_any` knows which counts.
             if probabilities[place] != own:
                 return None
             del others[place]
@@ -300,6 +306,7 @@ def _inside(step: TopStep, vocabulary: Vocabulary, position: int) -> tuple[TopSt
     if not outside:
         return step, 0.0
     mass = math.fsum(math.exp(min(token.log_prob, 0.0)) for token in outside)
+    # Padding rows have hardly any probability: what has more is a token of another vocabulary.
     if mass > OUTSIDE:
         likeliest = max(outside, key=lambda token: token.log_prob)
         raise VocabularyMismatch(
@@ -321,6 +328,7 @@ def overfull(total: float, position: int) -> InvalidLogits:
 def check_numbers(steps: Sequence[TopStep], first: int) -> None:
     """Raise `InvalidLogits` if a number is no log-probability; `first` is the number of the first step."""
     for position, step in enumerate(steps, first):
+        # A comparison with NaN is false, and any sum with it is NaN; this is one look at a step where nothing is wrong.
         if not max(step.log_probs) <= 0.0 or not sum(step.log_probs) <= 0.0:  # or NaN
             for token in (step.chosen, *step.top):
                 check_number(token, position)
@@ -340,6 +348,7 @@ def _misnamed(token: TopToken, names: TokenNames, position: int) -> SemtokenErro
     if token.id is not None and 0 <= token.id < vocabulary.size:
         known, piece = repr(vocabulary.texts[token.id]), vocabulary.pieces[token.id]
     spelled = _bytes_of(token[1:]) or b""
+    # vLLM calls the token that completes a character by all of it (`without_borrowed_names`).
     if ends_character(piece) and spelled.endswith(piece):
         return BackendError(
             f"At step {position} the engine names token {token.id} by all of {spelled.decode('utf-8', 'replace')!r}, "

@@ -79,6 +79,7 @@ def with_listed_name(step: TopStep) -> TopStep:
     if listed == own:
         return step
     said, other = spelling(own) or b"", spelling(listed) or b""
+    # The chosen token's own name is better where it is that of the list, or lost nothing but a leading blank.
     if not other or (said and other.lstrip() == said) or not _is_whole_text(other):
         return step
     return step.renamed((listed, *step.names[1:]))
@@ -118,6 +119,7 @@ def without_borrowed_names(step: TopStep, before: TopStep | None) -> TopStep:
         return step
     chosen, *others = step.names
     said, renamed = _said(chosen), _unborrowed(chosen)
+    # The U+FFFD in front marks a borrowed name: what it says ends the character, and begins no other.
     if renamed != chosen and REPLACEMENT not in said:
         renamed = chosen[0], REPLACEMENT + said, None
     return step.renamed((renamed, *map(_unborrowed, others)))
@@ -167,6 +169,7 @@ def steps_in_files(steps: Sequence[TopStep]) -> tuple[TopStep, ...] | None:
 
     There a blank is "Ġ" or "▁", and a byte "<0x0A>"; no name holds white space itself.
     """
+    # White space in one chosen name is enough to know that names are decoded text.
     if any(map(str.isspace, "".join([step.names[0][1] or "" for step in steps]))):
         return None
     whole = "".join([text for step in steps for _, text, _ in step.names if text])
@@ -232,6 +235,8 @@ def merged_steps(steps: Sequence[TopStep]) -> int:
     for step in steps:
         own, *entries = step.names
         if not inside and own[0] is not None and own[2] and own[2][0] > ASCII_END:
+            # The item has the whole character as its bytes, and the entry of the same id in its list has the last piece
+            # of it.
             count += any(
                 entry[0] == own[0] and entry[2] and entry[2][0] & 0xC0 == 0x80 and entry[2] != own[2]  # a later piece
                 for entry in entries
@@ -263,6 +268,7 @@ def has_twice(steps: Sequence[TopStep]) -> bool:
         if before is None or not _is_telling(step):
             run = 0
             continue
+        # A chunk that came twice repeats its steps at one distance; other repeats are chance.
         run, distance = (run + 1 if run and i - before == distance else 1), i - before
         if run >= distance or len(set(step.log_probs)) > 1:
             return True
@@ -300,4 +306,6 @@ def silent_zeros(steps: Sequence[ListedStep], certain: Callable[[], BoolArray]) 
             "Every token has the log-probability 0 and no alternatives: the engine does not report log-probabilities "
             "(some do so under speculative decoding). Ask the engine without it, and for alternatives."
         )
+    # An engine that gives no lists at all may have been sure: only beside steps with lists does a zero without one
+    # tell.
     return bare if any(not step.bare for step in steps) else []

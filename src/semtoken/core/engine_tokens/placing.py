@@ -49,6 +49,7 @@ def pieces_of(steps: Iterable[TopStep]) -> list[SpelledText]:
     for step in steps:
         spelled = spelling(step.names[0])
         if spelled is None:
+            # Bytes of a character that were begun are lost with a step that does not say what it spells.
             decoder.reset()
             _, name, _ = step.names[0]
             by_ids = name is None and not any(text or spelled for _, text, spelled in step.names)
@@ -85,9 +86,11 @@ def find_texts(pieces: Sequence[SpelledText], text: str) -> list[Span]:
     target = text.strip()
     if not target:
         return []
+    # In a message a U+FFFD stands for bytes that are lost, so that no text of the steps is equal to it.
     known = [] if REPLACEMENT in target else _known_places(pieces, target)
     if known and _opens(pieces, known[0]):
         return [(_from_first_byte(pieces, _past_blanks(pieces, 0)), known[0][1])]
+    # Unknown steps may stand for anything: they are followed only where nothing else spells the text.
     if known or all(piece.text is not None for piece in pieces):
         return known
     nameless = not _says_any(pieces)
@@ -120,6 +123,7 @@ def _known_places(pieces: Sequence[SpelledText], target: str) -> list[Span]:
         rest, held = whole[begin + len(target) : at[end]], begin + len(target) - at[end - 1]
         if not rest.strip():
             uncut.append((_from_first_byte(pieces, i), end))
+        # Engines cut a text where a stop string begins, which may be inside a token.
         elif held <= LONGEST_CUT:
             cut.append((_from_first_byte(pieces, i), end))
     return list(_few(uncut or cut))
@@ -308,6 +312,7 @@ def place_of_answer(
         places.append(AnswerPlace(start, end, before=not known, behind=not ends))
     best = min(place.before + place.behind for place in places)
     good = [place for place in places if place.before + place.behind == best]
+    # The end of a reasoning before it marks the answer, however often the reasoning has said the same.
     closed = [place for place in good if CLOSED.search(whole[: at[place.start]])]
     if called or closed:
         return closed[-1] if closed else good[0]

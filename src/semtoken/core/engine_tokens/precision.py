@@ -119,6 +119,7 @@ class Precision:
             return Rounding(relative=relative)
         unit = 10.0**-self._decimals if self._decimals < ALL_DECIMALS else 0.0
         largest_unit = unit_of(self._largest, self._digits) if self._digits < ALL_DIGITS else 0.0
+        # Decimals alone explain the numbers, unless the largest is rounded more coarsely than that by its digits.
         digits = self._digits if largest_unit > unit * EDGE else None
         return Rounding(ROUNDING + unit, digits, relative)
 
@@ -133,6 +134,7 @@ def is_in_full(number: float) -> bool:
         return False
     close = CLOSE * size if abs(number - _SINGLE.unpack(_SINGLE.pack(number))[0]) <= PRINTED * size else 0.0
     first = math.floor(math.log10(size * EDGE))
+    # Units of 0 to 6 decimals, and of 1 to 7 significant digits.
     for exponent in (*range(1 - ALL_DECIMALS, 1), *range(first + 2 - ALL_DIGITS, first + 1)):
         unit = 10.0**exponent
         error = abs(number - round(number / unit) * unit)
@@ -171,6 +173,7 @@ def unit_of(size: float, digits: int) -> float:
 def _are_multiples(numbers: FloatArray, units: FloatArray) -> npt.NDArray[np.bool_]:
     """Whether each number is a multiple of its unit, as exactly as it can be if it went through float32."""
     error, close = np.abs(numbers - np.round(numbers / units) * units), CLOSE * np.abs(numbers)
+    # Printed from float32, 0.1 is 0.10000000149: no multiple of a tenth in double precision, and one all the same.
     single = np.abs(numbers - numbers.astype(np.float32)) <= PRINTED * np.abs(numbers)
     # where float32 is as coarse as the unit, it tells nothing
     return np.asarray((error <= 1e-6 * units) | ((error <= close) & (close <= units / 4) & single))

@@ -54,6 +54,7 @@ def spelling(name: Name) -> bytes | None:
     _, text, spelled = name
     if spelled is not None:
         return spelled
+    # JSON can hold half of a surrogate pair, which plain UTF-8 refuses to encode.
     return None if not text or REPLACEMENT in text else text.encode("utf-8", "surrogatepass")
 
 
@@ -61,9 +62,11 @@ def may_be_one(chosen: Name, entry: Name) -> bool | None:
     """Whether an entry of a list is the chosen token; None where only the ids, which are not given, would tell."""
     if chosen[0] is not None and entry[0] is not None:
         return chosen[0] == entry[0]
+    # All pieces of characters without bytes are called U+FFFD, whichever they are.
     if is_unnamed(chosen) and is_unnamed(entry):
         return None
     if chosen[2] is not None and entry[2] is not None:
+        # Equal bytes do not make one token: some vocabularies have a byte token and another one for the same character.
         return None if chosen[2] == entry[2] else False
     return None if chosen[1] is not None and chosen[1] == entry[1] else False
 
@@ -72,6 +75,7 @@ def is_same_number(one: float, other: float) -> bool:
     """Whether two log-probabilities are one, to the digits that the shorter one is written with."""
     if abs(one - other) < ABOVE_ZERO:
         return True
+    # With one decimal, different tokens often have one number.
     decimals = min(len(repr(number).partition(".")[2]) for number in (one, other))
     return decimals > 1 and abs(one - other) <= 10.0**-decimals
 
@@ -238,6 +242,7 @@ def as_id(value: Any, where: str) -> int:
     """Return a value that must be a token id or an index, a whole number of at least 0; raise `InvalidInputError` if
     not.
     """
+    # In Python `true` is the number 1, in JSON it is none.
     if isinstance(value, int | SupportsIndex) and not isinstance(value, bool) and operator.index(value) >= 0:
         return operator.index(value)
     raise _not("an integer from 0", value, where)
@@ -281,6 +286,7 @@ def log_prob_or_none(value: Any, where: str) -> float | None:
 
 def as_number(value: Any, where: str) -> float:
     """Return a value that must be a JSON number other than NaN; raise `InvalidInputError` if it is none."""
+    # Nearly all numbers take this short way; NaN is not equal to itself.
     if type(value) is float and value == value:
         return value
     if isinstance(value, float | int | SupportsFloat) and not isinstance(value, bool):

@@ -142,6 +142,7 @@ def part_of(answer: AnswerTokens, found_part: FoundPart, *, complete: bool) -> P
     scored = tokens[~answer.forced[tokens]]
     equality, flags = found_part.equality, list(found_part.flags)
     neutral = answer.neutral[scored]
+    # Of function words alone ("no", "not"), the paper's rule would call every part certain.
     if equality == "meaning" and len(scored) and neutral.all():
         equality = "surface"
         flags.append(NEUTRAL_ONLY)
@@ -157,6 +158,8 @@ def part_of(answer: AnswerTokens, found_part: FoundPart, *, complete: bool) -> P
     known = None
     if found_part.ending is not None and closing_token is not None and not inside:
         known = answer.endings.get(found_part.ending, {}).get(closing_token)
+    # The digits of an amount may be sure while its length is not. An empty string has no tokens, so its end is its
+    # confidence.
     counts = known is not None and (found_part.closing_in_confidence or not len(tokens))
     low, high = (_masses(answer, equality, scored, side) for side in (0, 1))
     return Part(

@@ -89,7 +89,9 @@ def _elsewhere(pieces: Sequence[tuple[str, str]], budget: Budget) -> list[list[l
     program = Path(lexing.__file__).read_text(encoding="utf-8")
     try:
         done = subprocess.run(  # noqa: S603  (our own program)
+            # Isolated (-I): nothing of the environment or the current folder is imported.
             [sys.executable, "-I", "-c", program],
+            # JSON escapes half characters, which UTF-8 refuses to encode.
             input=json.dumps(request).encode("ascii"),
             capture_output=True,
             timeout=budget.seconds_left,

@@ -277,6 +277,7 @@ def find_given_calls(text: str, calls: Sequence[ToolCall], budget: Budget | None
                 continue
             position = place[1]
             yield replace(argument, start=place[0], end=place[1], path=path, flags=(RESPELLED,))
+        # The next call is looked for behind this one, so that two equal calls get a place each.
         position = max(position, start + len(call.arguments)) if start >= 0 else position
 
 

@@ -123,6 +123,7 @@ def parts_of(
     for found_part in found_parts:
         if len(parts) == most:
             raise BudgetExceededError(f"It has more than {most:,} parts of this kind.")
+        # Prose is counted by the rules of the answer's score; without clusters there is no `meaning`.
         own = tokens.prose if found_part.equality == "meaning" else found_part.equality
         found_part = replace(found_part, equality=equality or own)
         if not aligned or UNALIGNED in found_part.flags:

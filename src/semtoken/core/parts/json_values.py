@@ -171,6 +171,8 @@ def _try_brackets(text: str, starts: Iterable[int], budget: Budget) -> Iterator[
             return
         except _BrokenJson:
             yield document, True
+            # Whatever begins at one of these brackets runs into the same broken character, so that a long text is read
+            # once.
             hopeless.update(opened.start for opened in stack)
             failures += 1
             if failures == MAX_STARTS:
@@ -182,6 +184,7 @@ def _starts(text: str) -> Iterator[int]:
     fence = _FENCE.search(text)
     line_end = -1 if fence is None else text.find("\n", fence.end())
     fenced = None if line_end < 0 else _OPENING.search(text, line_end)
+    # A fence says what is JSON, where talk before it may hold brackets.
     if fenced is not None:
         yield fenced.start()
     yield from (opening.start() for opening in _OPENING.finditer(text))
@@ -269,6 +272,7 @@ def _close(text: str, position: int, stack: list[_OpenContainer], values: list[J
             raise _CutOff
         if text[position] == ",":
             after = _blank(text, position + 1)
+            # Models write JSON with trailing commas, which `json.loads` refuses.
             if text[after : after + 1] not in ("}", "]"):  # else a comma too many
                 parent.index += 1
                 return position + 1
@@ -324,6 +328,7 @@ def _scalar(text: str, position: int, place: JsonPlace, values: list[JsonValue])
             end = position + len(literal)
             values.append(JsonValue(place, "null" if meant is None else "boolean", position, end, meant))
             return end
+        # A literal that the end of the text cuts off; six characters, since no literal has more than five.
         if literal.startswith(text[position : position + 6]):
             raise _CutOff
     number = _NUMBER.match(text, position)
@@ -346,8 +351,10 @@ def _as_number(written: str) -> int | float | str:
 def _string(text: str, position: int) -> tuple[str, int]:
     """The string whose quotation mark stands at a place, decoded, and the place after it."""
     try:
+        # False allows line ends inside strings, which models write.
         value, end = scanstring(text, position + 1, False)
     except json.JSONDecodeError as error:
+        # An escape of up to six characters, such as \u00e9, may have been cut off.
         if error.msg.startswith("Unterminated string") or error.pos >= len(text) - 6:
             raise _CutOff from error
         raise _BrokenJson from error

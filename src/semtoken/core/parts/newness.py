@@ -110,6 +110,7 @@ def new_phrases(said: str, question: str = "") -> Ranges:
     if verdicts := [(word.start, word.end) for word in words if _is_verdict(word, words)]:
         return verdicts
     repeats = any(word.is_content for word in words) or (words and all(word.repeats for word in words))
+    # "Paris or Rome?" may rightly be answered by a word that it holds.
     return [] if repeats and not offers_answers(asked) else every
 
 

@@ -131,6 +131,7 @@ def _phrases(text: str, budget: Budget) -> Sequence[tuple[int, int]]:
         if is_function_word(text[start:end]) and not _is_in_name(text, found, place):
             last = -1
             continue
+        # Between words without blanks nothing shows where a phrase ends.
         alone = is_unspaced(text[start:end])
         gap = text[last:start].strip(" '’-")
         if last >= 0 and not alone and (not gap or (gap == "." and _INITIAL.search(text, ranges[-1][0], last))):

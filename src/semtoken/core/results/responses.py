@@ -267,6 +267,7 @@ class ScoredAnswer:
         return "" if worst is None else f"{worst.text} ({confidence_text(worst)})"
 
     def __getstate__(self) -> dict[str, Any]:
+        # Tokens that are made later are held by closures, which cannot be pickled.
         return vars(self) | {"tokens": self.tokens}
 
     def with_fields(self, **changed: Any) -> ScoredAnswer:
@@ -610,6 +611,7 @@ class ScoredAnswer:
         return pandas.DataFrame(self.to_dict()["tokens"])
 
 
+# Set behind the class: in its body `dataclass` would take the descriptors for defaults of the fields.
 ScoredAnswer.tokens = _Tokens()  # type: ignore[assignment]
 ScoredAnswer.signature = _Signature()  # type: ignore[assignment]
 
