@@ -12,14 +12,13 @@ from pathlib import Path
 
 import pytest
 
-import semtoken
 from semtoken.cli.app import Words
 from semtoken.cli.commands import PLACES, SUBCOMMANDS
 from semtoken.cli.help import command_at
 from semtoken.support import extras
 from semtoken.support.extras import EXTRAS
+from tests.sources import SOURCE, texts, trees
 
-SOURCE = Path(semtoken.__file__).parent
 ROOT = SOURCE.parents[1]
 NAMES = {
     "PIL": "pillow",
@@ -48,19 +47,15 @@ def packages(listed: list[str]) -> set[str]:
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
+IMPORT = re.compile(r"^ *(?:from (\w+)[\w.]* import|import (\w+))\b", re.MULTILINE)
+
+
 def imported() -> Iterator[tuple[str, Path]]:
     """Modules of other packages that the source imports, at whatever place."""
-    for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                names = [node.module]
-            for name in names:
-                top = name.partition(".")[0]
-                if top not in sys.stdlib_module_names | {"semtoken", "__future__"}:
-                    yield top, path
+    for path, text in texts().items():
+        for names in IMPORT.findall(text):
+            if (top := "".join(names)) not in sys.stdlib_module_names | {"semtoken", "__future__"}:
+                yield top, path
 
 
 def test_each_module_is_of_the_core_or_of_an_extra_that_brings_it() -> None:
@@ -138,8 +133,8 @@ def printed() -> list[tuple[str, list[str]]]:
     """(file, words) of each command that a text of the package holds, in backticks or as a next step."""
     found = []
     commands = "|".join(PLACES)
-    for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, tree in trees(rf"semtoken (?:{commands})\b|`semtoken "):
+        for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 quoted = re.findall(r"`semtoken ([^`]+)`", node.value)
                 quoted += re.findall(rf"[:,] +semtoken ((?:{commands})\b.*)", node.value)

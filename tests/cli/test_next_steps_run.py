@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-import semtoken
 from semtoken.cli.commands import PLACES
 from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import is_correct, load_questions
@@ -24,6 +23,7 @@ from semtoken.web.page import static
 from tests import tiny
 from tests.cli.run import invoke_in
 from tests.replies.test_check import SURE, TORN
+from tests.sources import trees
 
 NAMES = "|".join(PLACES)
 STEP = re.compile(rf"`(semtoken [^`]+)`|(?:[:,] +|then +| {{3,}})(semtoken (?:{NAMES})\b[^`\n]*)")
@@ -329,14 +329,13 @@ TO_ADD = {
 """Commands with an option that a text names, but whose other arguments the reader has given before."""
 
 
-def messages() -> Iterator[str]:
-    """What texts of the package say after `semtoken`: no docstrings, and what stands in braces as it does there."""
-    for path in sorted(Path(semtoken.__file__).parent.rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        statements = [node for node in ast.walk(tree) if isinstance(node, ast.Expr)]
-        parts = [part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values]
-        left_out = {id(one.value) for one in statements} | set(map(id, parts))
-        for node in ast.walk(tree):
+def messages(pattern: str) -> Iterator[str]:
+    """The texts of modules that match: no docstrings, and what is in braces as it is in the source."""
+    for _, tree in trees(pattern):
+        nodes = list(ast.walk(tree))
+        left_out = {id(one.value) for one in nodes if isinstance(one, ast.Expr)}
+        left_out |= {id(part) for one in nodes if isinstance(one, ast.JoinedStr) for part in one.values}
+        for node in nodes:
             if id(node) in left_out:
                 continue
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -350,7 +349,11 @@ def messages() -> Iterator[str]:
 
 def test_each_command_that_a_text_prints_with_arguments_is_run_by_a_test() -> None:
     told = re.compile(rf"semtoken ((?:(?:{NAMES})\b|\{{again\}})[^`\n]*)")
-    printed = {one.partition(" (")[0].rstrip(" .,;") for text in messages() for one in told.findall(text)}
+    printed = {
+        one.partition(" (")[0].rstrip(" .,;")
+        for text in messages(rf"semtoken (?:(?:{NAMES})\b|{{|\"$)")
+        for one in told.findall(text)
+    }
     known = {one for commands in RUN_BY.values() for one in commands} | TO_ADD.keys()
     whole = {one for one in printed if one in known or re.search(r" -|[{\"A-Z]", one)}
     whole = {one for one in whole if not re.match(r"\w+ (at|or) ", one)}  # sentences about a server

@@ -63,9 +63,10 @@ def check_level(value: float, name: str) -> float:
 
 def binomial_p_value(wrong: int, accepted: int, alpha: float) -> float:
     """P(Bin(accepted, alpha) <= wrong): how likely so few wrong answers are if alpha of the accepted are wrong."""
-    if accepted == 0:
+    if wrong >= accepted:
         return 1.0
-    return float(require("scipy.stats", extra="calibrate").binom.cdf(wrong, accepted, alpha))
+    # The binomial sum as an incomplete beta function: scipy.stats takes a hundred times as long for the same number.
+    return float(require("scipy.special", extra="calibrate").betaincc(wrong + 1, accepted - wrong, alpha))
 
 
 def upper_error_bound(wrong: int, accepted: int, delta: float) -> float:
