@@ -63,6 +63,7 @@ class ChoiceSum:
         """Add what a reply or a chunk has for the choice."""
         if delta.repeats:
             self.texts, self.calls, self._ended, self.broken = {}, {}, False, None
+            # The last event of some streams repeats the texts without the numbers, which came before.
             self.steps = [] if delta.steps.steps or delta.steps.fault else self.steps
         for kind, text in delta.texts.items():
             self.texts.setdefault(kind, []).append(text)
@@ -75,9 +76,11 @@ class ChoiceSum:
             self.calls[at] = (known[0] + name, known[1] + arguments)
         if delta.ids is not None:
             self.ids = (self.ids or ()) + delta.ids
+        # More text behind the end comes from two answers under one index: their tokens would be multiplied.
         if self._ended and (delta.written or delta.steps.steps):
             self.broken = AFTER_THE_END
         self._ended = self._ended or delta.ended
+        # Later chunks, such as the one with the usage, do not take back what was said.
         self.finish_reason = delta.finish_reason or self.finish_reason
         self.stop = self.stop if delta.stop is None else delta.stop
         self.counted = self.counted if delta.counted is None else delta.counted
@@ -94,6 +97,7 @@ class ChoiceSum:
             texts["tool_call"] = "\n".join(f"{name}({arguments})" for name, arguments in self.calls.values())
         steps, flags = _with_ids(StepList.chained(self.steps), self.ids)
         counted = self.counted
+        # Ids that have no step are tokens that the list lacks.
         if self.ids is not None and len(self.ids) > len(steps.steps):
             counted = max(counted or 0, len(self.ids))
         return RawChoice(
@@ -128,6 +132,7 @@ class ReplyReading:
         self.shape.require_whole(replies)
         for position, reply in enumerate(replies):
             n_before = len(self.sums)
+            # Each delta of a whole reply has to be a new choice.
             if len(self.add(reply, position)) != len(self.sums) - n_before:
                 raise InvalidInputError("Two choices of the reply have the same index.")
         if not self.sums:
@@ -183,11 +188,14 @@ class ReplyReading:
             known["prefill"] = prefill_of(request) if shape.is_chat else ""
             if raw.finish_reason == shape.ends[0] and not shape.has_stop_texts(request):
                 known["at_token"] = True  # nothing else could end it
+        # The count is of all choices together, so that it says something of one choice only where there is one.
         if shape.counted is not None and len(self.sums) == 1:
             known["counted"] = shape.counted
         if flags := self._notes():
             known["flags"] = (*raw.flags, *flags)
         raw = replace(raw, **known) if known else raw
+        # Nothing comes before the first token of a prompt, so that it has no log-probability: that is how an echo is
+        # known.
         return self._behind_prompt(raw) if shape.echoes and raw.steps.missing[:1] == (0,) else raw
 
     def _notes(self) -> list[str]:

@@ -87,6 +87,7 @@ def read_reply(
             return _read_replies(chunks, format, temperature, asked)
         return _read_stream(chunks, format, temperature, asked)
     if isinstance(values, Mapping):
+        # Before anything else is read: a reply may report an error and hold choices, too.
         raise_error(values)
         if format is not None:
             return _read_replies([values], format, temperature, asked, None, values)
@@ -98,6 +99,7 @@ def read_reply(
 
 def _read_export(value: RawReply, temperature: float | None, asked: RawReply) -> Reply:
     """Read the reply that a value is or holds; of several side by side the choices follow each other."""
+    # Where no reply is found, reading the value itself says what is missing.
     found = replies_within(value) or [Found((), value, None)]
     parsed_replies = [read_found(one, temperature, asked) for one in found]
     first = parsed_replies[0]
@@ -140,6 +142,7 @@ def _read_replies(
 def is_stream_text(text: str | bytes) -> bool:
     """Whether a text is a stream rather than JSON: server-sent events, or lines of JSON of which the first goes on."""
     start = text[:64].decode("utf-8", "replace") if isinstance(text, bytes) else text[:64]
+    # A byte-order mark or blank lines may come first.
     if not (begin := start.lstrip("\ufeff \r\n")).startswith("{"):
         return begin.startswith(STREAM_STARTS)
     end, marks = (b"\n", UNFINISHED_BYTES) if isinstance(text, bytes) else ("\n", UNFINISHED)
@@ -325,6 +328,7 @@ def _lacking(choice: ReplyChoice, kind: SegmentKind) -> str:
 
 def _require_same_text(result: ScoredAnswer, part: Segment, scorer: Scorer) -> None:
     """Raise unless the tokens spell the message: ids alone fit any vocabulary that is large enough."""
+    # Compared without blanks, which engines strip, and up to the first piece of a character that one of both has lost.
     spelled, said = ("".join(text.partition(REPLACEMENT)[0].split()) for text in (result.text, part.text))
     cut = REPLACEMENT in result.text and said.startswith(spelled)
     if not spelled.startswith(said) and not cut and scorer.open_ended:

@@ -168,6 +168,7 @@ def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoi
     main = main_segment(raw.texts)
     named = as_scored(raw.steps.steps)
     division = Division({main: raw.steps.steps}) if raw.steps.problem else _divided(raw, named)
+    # Only where the steps do not fit: most engines leave the beginning that the request gave out of the message.
     rest = _behind_prefill(raw) if division.problem else None
     if rest is not None and (own := _divided(rest, named)).problem is None:
         raw, division = rest, replace(own, flags=(*own.flags, PREFILLED))
@@ -192,6 +193,7 @@ def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoi
 def _divided(raw: RawChoice, named: tuple[TopStep, ...]) -> Division:
     """The steps among the parts of the message; read as in the tokenizer's file, or once each, where that fits."""
     in_files = steps_in_files(raw.steps.steps)
+    # First as in the tokenizer's files; such a name is text in its own right where that does not fit the message.
     if in_files is not None:
         division = divide(replace(raw, steps=raw.steps._replace(steps=in_files)), in_files)
         if division.problem is None:
@@ -201,6 +203,7 @@ def _divided(raw: RawChoice, named: tuple[TopStep, ...]) -> Division:
         spelled = StepList(tuple(map(without_empty_bytes, raw.steps.steps)))
         by_texts = divide(replace(raw, steps=spelled), named)  # some engines leave the bytes of a text out, as `[]`
         division = division if by_texts.problem else by_texts
+    # Two equal steps are usual in a text that repeats itself, so that doubles are dropped only where that makes it fit.
     once = named if division.is_clear else without_doubles(named)
     if len(once) < len(named):
         again = divide(replace(raw, steps=StepList(once)), once)
@@ -238,6 +241,7 @@ def _thinking_apart(raw: RawChoice) -> RawChoice:
     if not may_hold_marks(answer):
         return raw
     tokens = [step.names[0][1] for step in raw.steps.steps]
+    # The server has a parser for the reasoning, so that such marks in the answer are its own text.
     if raw.texts.get("reasoning"):
         cut = 0
     else:
@@ -307,6 +311,7 @@ def lacking_steps(raw: RawChoice, division: Division) -> Lacking:
             f"{merged} of {listed} items stand for a character of several tokens and tell the number of its last piece "
             f"alone; the model wrote {count}, so numbers are missing. llama-server merges them so."
         )
+    # Where the list leaves the reasoning out, its count holds tokens that are not missing.
     unlisted = raw.texts.get("reasoning") and not division.steps.get("reasoning")
     short = 0 if raw.counted is None or unlisted or not raw.steps.steps else raw.counted - listed
     if short <= 0:
@@ -314,8 +319,10 @@ def lacking_steps(raw: RawChoice, division: Division) -> Lacking:
     said = f"The reply counts {raw.counted} tokens and lists {listed}"
     if raw.texts.get("tool_call"):
         return Lacking(of_calls=f"{said}: {UNSENT}") if short > 1 else Lacking()
+    # Many servers count the terminator and do not list it. An answer that was cut off has none.
     if short == 1 and not is_cut(raw.finish_reason):
         return Lacking(note=f"{said}: the terminator has no log-probability here and does not count.")
+    # Only characters beyond ASCII take several tokens, so that nothing can have been merged here.
     if raw.texts.get("answer", "").isascii():
         return Lacking(note=f"{said}, which is fewer: steps are missing, or a reasoning is hidden.")
     return Lacking(
@@ -382,6 +389,7 @@ def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
     called = "tool_call" in texts
     end = end_of_answer(pieces, end, texts["answer"], at_token=raw.at_token, called=called)
     division = _around_answer(steps, start, end, texts, unread=unread, unsure=place.behind)
+    # The last character of an answer that was cut off may rightly lack bytes.
     cut = is_cut(raw.finish_reason)
     broken = REPLACEMENT not in texts["answer"] and sum(piece.broken for piece in pieces[start : end - cut])
     return replace(division, flags=(*division.flags, f"{broken} tokens {BROKEN}")) if broken else division

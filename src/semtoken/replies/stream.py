@@ -149,6 +149,7 @@ class ReplyStream:
     def _mark_as_cut(self, choice: ReplyChoice) -> ReplyChoice:
         if choice.index not in self._keepers or self._keepers[choice.index].ended:
             return choice
+        # The end mark of the stream says that nothing was lost, although the engine gave no reason for the end.
         if self._done:
             return replace(choice, flags=(*choice.flags, NO_END))
         return replace(choice, flags=(*choice.flags, CUT), broken=choice.broken or f"{CUT} Steps may be missing.")

@@ -252,6 +252,7 @@ def check_found(
     try:
         answers = _answers(reply, settings)
     except CalibratorMismatchError:
+        # A calibrator that does not belong to these replies is an error of the whole command, and no reply's fault.
         raise
     except SemtokenError as error:
         return [RefusedReply(reply.where, str(error), reply.id, reply.question)]

@@ -110,6 +110,7 @@ class FoundReply:
         reply = _saved(self)
         if self.request is None:
             return reply
+        # What was saved with the reply itself goes before the request beside its file.
         if reply.question is not None:
             return replace(reply, request=reply.request or self.request)
         return replace(reply, question=question_of(self.request), request=self.request, line=self.request)
@@ -218,6 +219,7 @@ def _of_file(where: str, name: str, file: Any) -> Iterator[FoundReply]:
         begin = [first]
         for line in lines:
             begin.append(line)
+            # One line of JSON alone may be a file with one reply; with another line behind it they are read one by one.
             if not line.isspace():
                 break
         else:
@@ -242,6 +244,7 @@ def _of_array(where: str, name: str, elements: Elements) -> Iterator[FoundReply]
     number = 0
     try:
         for number, text in enumerate(elements, start=1):
+            # Chunks of a stream and the parts of a batch make one reply together, so that the whole array is read.
             if number == 1 and not _stands_alone(_parsed(text)):
                 yield from _of_text(where, name, elements.rest())
                 return

@@ -322,6 +322,7 @@ class Shape:
     @classmethod
     def places(cls, reply: Any) -> Sequence[Place] | None:
         """The places of all choices in a reply or an event of a stream; None for a reply of another shape."""
+        # A shape without a list of choices answers several prompts by a list of replies.
         replies = reply if isinstance(reply, list) and not cls.choices_at else [reply]
         if not replies or not all(
             isinstance(single, Mapping) and (cls.starts(single) or cls.detects([single])) for single in replies

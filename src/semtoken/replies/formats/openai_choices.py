@@ -73,6 +73,7 @@ class Choices(Shape):
         Ids spelled as token texts ("token_id:7") are asked for only where the client does not see the texts.
         """
         ids = {"return_token_ids": True} if token_ids else {}
+        # The option changes what the client reads as tokens.
         spelled = {"return_tokens_as_token_ids": True} if token_ids and cls.requested(body) is None else {}
         return super().asking(body, top) | ids | spelled
 

@@ -65,6 +65,7 @@ class SGLangGenerate(Shape):
         index = index_of(reply, position)
         before, self._seen[index] = self._seen.get(index), reply
         if before is not None:
+            # Once a chunk does not begin with the one before, the server sends increments, as it then does to the end.
             self._repeats = self._repeats and _begins(reply, before)
             reply = _behind(reply, before) if self._repeats else reply
         yield from super().deltas(reply, position)

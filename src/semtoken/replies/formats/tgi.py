@@ -62,6 +62,7 @@ class TGIGenerate(Shape):
             yield from super().deltas({**reply, "index": position}, position)
             return
         token = as_object(reply["token"], "token")
+        # A terminator is a token, and no part of the text.
         text = "" if token.get("special") else str(token.get("text", ""))
         steps = steps_from_columns([token], [reply.get("top_tokens")], "token")
         end = self.end_of(reply)

@@ -159,6 +159,7 @@ def _shaped(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
         return
     if isinstance(value, Mapping):
         shape = shape_of([value])
+        # Below the top, loose marks such as a `text` beside `logprobs` could be those of anything.
         if shape is not None and (not path or (shape.is_telling and _holds_answer(shape, value))):
             yield Found(path, value, shape, around)
             return
