@@ -201,6 +201,18 @@ def test_borrowed_mass_adds_up_to_the_confidence(seed: int, switches: dict[str, 
         assert math.fsum(parts) == pytest.approx(token.agreeing_probability, rel=1e-9)
 
 
+def test_borrowed_mass_of_a_sentence_is_that_of_the_product() -> None:
+    """Sixteen tokens are a sentence, whose confidence is no product: the shares still add up to 1 - uncertainty."""
+    unit = [({" tele": 0.45, " television": 0.25, "TV": 0.2, " radio": 0.1}, " tele"), ({" the": 1.0}, " the")] * 8
+    rows, texts = zip(*unit, strict=True)
+    scored = score_logits(worked.logits(*rows), worked.ids(*texts), worked.clusters(), "paper")
+    borrowed = scored.borrowed
+    assert scored.confidence > 2 * (1 - scored.uncertainty)  # of phrases, else the test would say nothing
+    assert borrowed.own == pytest.approx(0.45**8)
+    assert borrowed.cluster == pytest.approx(0.9**8 - 0.45**8)
+    assert math.fsum(dataclasses.astuple(borrowed)) == pytest.approx(1 - scored.uncertainty)
+
+
 def test_what_one_source_lent_is_all_that_is_borrowed_from_it() -> None:
     """With one step the parts are the masses themselves."""
     scored = score_logits(worked.logits(worked.STEPS[1]), worked.ids(" tele"), worked.clusters(), "paper")

@@ -397,8 +397,10 @@ class ScoredAnswer:
 
     @property
     def borrowed(self) -> MassShares:
-        """How much of the confidence is the tokens' own probability, and what the rest came from."""
-        return share_confidence(self.tokens, self.confidence)
+        """How much of 1 - `uncertainty`, the product over all tokens, is their own probability, and what the rest came
+        from.
+        """
+        return share_confidence(self.tokens, math.exp(self.log_confidence))
 
     @property
     def length_normalized_uncertainty(self) -> float:
