@@ -174,12 +174,20 @@ class ScoredModel:
             Options of the engine: anything that transformers' `from_pretrained` takes (`device_map`,
             `quantization_config`, `attn_implementation`, ...), or arguments of `vllm.LLM` or `llama_cpp.Llama`.
 
+        Returns
+        -------
+        ScoredModel
+
         Raises
         ------
         InvalidInputError
-            An option that the engine does not know. Nothing was loaded.
+            An option that the engine does not know, or a setting that is not known. Nothing was loaded.
         ModelError
             There is no such model or device, or the model cannot be loaded.
+        MissingExtra
+            The engine is not installed.
+        CalibratorMismatchError, VocabularyMismatch
+            As for `ScoredModel`.
         """
         require_one_pass(methods)  # before minutes are spent on loading
         rules = as_rules(preset, equality)
@@ -347,7 +355,11 @@ class ScoredModel:
         return results.found
 
     def disputed(self, prompt: Prompt, answer: ScoredAnswer, **options: Any) -> list[Dispute]:
-        """The steps at which this model might have answered something else; see `semtoken.models.probing.disputed`."""
+        """See at which steps this model might have answered something else, the greatest disagreement first.
+
+        `prompt` is what it was asked, `answer` what `generate` or `score` gave for it. The `options`, what is returned
+        and the errors are those of `semtoken.models.probing.disputed`.
+        """
         from semtoken.models.probing import disputed
 
         return disputed(self, prompt, answer, **options)
@@ -396,7 +408,11 @@ class ScoredModel:
         stop_strings: str | Sequence[str],
         options: Mapping[str, Any],
     ) -> Decoding:
-        """Turn the arguments of `generate` into a `Decoding`."""
+        """Turn the arguments of `generate` into a `Decoding`, for an engine that you run yourself.
+
+        `options` are those of the engine; `num_return_sequences` is taken out of them. `InvalidInputError` if a value
+        cannot be used.
+        """
         max_new_tokens, batch_size = whole(max_new_tokens, "max_new_tokens"), whole(batch_size, "batch_size")
         stops = [stop_strings] if isinstance(stop_strings, str) else listed(stop_strings, "stop_strings")
         if max_new_tokens < 1 or batch_size < 1:
@@ -415,7 +431,11 @@ class ScoredModel:
         )
 
     def observer(self, stop_above_product: Threshold | float | None = None) -> AnswerScores:
-        """An observer that scores the answers of one call of the backend, and may end them (see `generate`)."""
+        """An observer that scores the answers of one call of the backend, for an engine that you run yourself.
+
+        With `stop_above_product` it ends answers, as `generate` says; the errors are those that `generate` raises for
+        it.
+        """
         if stop_above_product is None:
             return AnswerScores(self.scorer, self.methods, self.depth)
         limit = product_limit(stop_above_product)
@@ -431,7 +451,11 @@ class ScoredModel:
         question: str | None = None,
         prompt: Prompt = "",
     ) -> ScoredAnswer:
-        """The score of a complete answer, with its probability and its decision where there is a calibrator."""
+        """The score of a complete answer, with its probability and its decision where there is a calibrator.
+
+        `scores` is the `observer` that saw the answer, under this number; `completion` is what the backend gave for it;
+        and `question` and `prompt` are what it answers.
+        """
         return self.results(scores, {answer: completion}, {answer: question}, {answer: prompt})[0]
 
     def results(

@@ -69,7 +69,8 @@ def clusters_for_model(
 ) -> TokenClusters:
     """Load the clusters of a model from the cache, or make them as `TokenClusters.from_model` and put them there.
 
-    Without settings they are those of `default_settings`. A cache that cannot be read or written is only warned about.
+    The arguments and errors are those of `TokenClusters.from_model`, with its clustering options in `settings`; without
+    these they are those of `default_settings`. A cache that cannot be read or written only causes a warning.
     """
     vocabulary = vocabulary_of(model_or_path, tokenizer, stopwords=stopwords, revision=revision)
     settings = settings or default_settings(vocabulary)

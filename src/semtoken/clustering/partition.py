@@ -136,6 +136,12 @@ def cluster_table(
     tile : int, optional
         Rows in a block of distances. Default: by the length of the rows and the memory.
 
+    Returns
+    -------
+    Clustering
+        `labels`, a dict {number of clusters: int32 array [n]}; the `merges` of the tree, if one was made; and a
+        `report` of the settings, the time and the memory.
+
     Raises
     ------
     InvalidInputError

@@ -154,6 +154,7 @@ class ClusteringReport:
     gemm_flops: float = 0.0
     """Floating-point operations of those products."""
     cuts: tuple[CutReport, ...] = ()
+    """What the clusters look like at each number of clusters that was asked for."""
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values that JSON can hold."""

@@ -132,6 +132,11 @@ class TokenClusters:
         revision
             Branch, tag or commit of a hub id.
 
+        Returns
+        -------
+        TokenClusters
+            With the settings, versions and course of the clustering in `provenance`.
+
         Raises
         ------
         ModelError
@@ -161,6 +166,10 @@ class TokenClusters:
             If given, the clusters are checked to be made for it.
         revision
             Branch, tag or commit of a hub id.
+
+        Returns
+        -------
+        TokenClusters
 
         Raises
         ------
@@ -220,9 +229,30 @@ class TokenClusters:
         revision: str | None = None,
         commit_message: str | None = None,
     ) -> str:
-        """Upload the clusters to a repository of the Hugging Face hub, made if missing; returns the commit's URL.
+        """Upload the clusters to a repository of the Hugging Face hub, so that `from_pretrained` finds them there.
 
-        `ArtifactError` if the hub refused, or cannot be reached.
+        Parameters
+        ----------
+        repo_id
+            `owner/name`; the repository is made if it is missing.
+        private
+            Whether a repository that is made is private. Default: as your account on the hub is set.
+        token
+            Your token of the hub. Default: the one that `hf auth login` stored.
+        revision
+            The branch to write to, which is made if it is missing. Default: `main`.
+        commit_message
+            The title of the commit. Default: "Upload token clusters".
+
+        Returns
+        -------
+        str
+            The URL of the commit.
+
+        Raises
+        ------
+        ArtifactError
+            The hub did not accept the upload, or cannot be reached.
         """
         return artifacts.push(
             repo_id,
@@ -288,7 +318,10 @@ class TokenClusters:
         return members
 
     def cluster_ids(self, token_id: int) -> IdArray:
-        """Ids of the tokens in the cluster of a token, itself included, ascending (a read-only view)."""
+        """Ids of the tokens in the cluster of a token, itself included: int64 [m], ascending, a read-only view.
+
+        `VocabularyError` if there is no such id.
+        """
         [token_id] = self.vocabulary.checked_ids([token_id])
         return self._group_ids(self._group[token_id])
 
@@ -296,7 +329,11 @@ class TokenClusters:
         return self._members[self._offsets[group] : self._offsets[group + 1]]
 
     def members(self, token: int | str) -> list[str]:
-        """Texts of the tokens that share a cluster with a token, named by its id or by a text as in `find`."""
+        """Texts of the tokens that share a cluster with a token, itself included, in the order of their ids.
+
+        Name the token by its id (`VocabularyError` if there is none) or by a text, which `find` looks up; all tokens
+        that it finds are taken together, and its errors are raised.
+        """
         ids = self.find(token) if isinstance(token, str) else self.vocabulary.checked_ids([token])
         joined = np.unique(np.concatenate([self.cluster_ids(i) for i in ids]))
         return [self.vocabulary.texts[i] for i in joined]

@@ -87,6 +87,10 @@ class Vocabulary:
         stopwords
             Function words to treat as neutral, compared case-sensitively. Default: NLTK's English list.
 
+        Returns
+        -------
+        Vocabulary
+
         Raises
         ------
         VocabularyError
@@ -149,7 +153,7 @@ class Vocabulary:
         return ids_by_text
 
     def tokens_of(self, norm: str) -> IdArray:
-        """The ids of all tokens with this normalised text, ascending."""
+        """The ids of all tokens with this normalized text (`normalize`): int64 [m], ascending; perhaps none."""
         return np.array(self._by_norm.get(inputs.text(norm, "norm"), ()), dtype=np.int64)
 
     @cached_property
@@ -192,7 +196,8 @@ class Vocabulary:
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of a sequence of ids, special tokens skipped, as the tokenizer's own decoding gives it.
 
-        Blanks before punctuation are kept, also where the tokenizer would clean them up.
+        Spaces before punctuation are kept, also where the tokenizer would clean them up. `VocabularyError` if an id is
+        outside the vocabulary, `InvalidInputError` if it is not a whole number.
         """
         parts = self.parts(self.checked_ids(token_ids))
         text = self._join(parts)
@@ -231,7 +236,7 @@ class Vocabulary:
         return "".join([*out, decode_run(bytes(run))])
 
     def offsets(self, token_ids: Sequence[int]) -> list[tuple[int, int]]:
-        """Character range of each token in `decode(token_ids)`.
+        """Character range (start, end) of each token in `decode(token_ids)`, which has the same errors.
 
         Tokens that share one character all carry its range; special tokens carry an empty one.
         """
@@ -269,7 +274,7 @@ class Vocabulary:
         return frozenset(positions)
 
     def check_ids(self, token_ids: Sequence[int]) -> None:
-        """Raise `VocabularyError` if an id lies outside 0..V-1, `InvalidInputError` if it is no whole number."""
+        """Raise `VocabularyError` if an id is outside 0..V-1, `InvalidInputError` if it is not a whole number."""
         self.checked_ids(token_ids)
 
     def checked_ids(self, token_ids: Any) -> list[int]:
@@ -287,7 +292,10 @@ class Vocabulary:
     def require_same(
         self, other: Vocabulary, *, mine: str = "These clusters were made for", theirs: str = "the tokenizer has"
     ) -> None:
-        """Raise `VocabularyMismatch` saying what differs, unless both vocabularies are the same."""
+        """Raise `VocabularyMismatch` unless both vocabularies are the same; its message names the first difference.
+
+        `mine` and `theirs` begin what it says of this vocabulary and of the other one.
+        """
         if self.fingerprint != inputs.instance(other, Vocabulary, "other").fingerprint:
             raise VocabularyMismatch(
                 f"{mine} {self.size:,} tokens (fingerprint {self.fingerprint[:12]}), {theirs} {other.size:,} "
@@ -305,7 +313,10 @@ def decode_run(run: bytes) -> str:
 
 
 def neutral_mask(texts: Sequence[str], stopwords: Collection[str]) -> BoolArray:
-    """Which texts are a stopword or empty once stripped (bool [V])."""
+    """Which texts are a stopword or empty once stripped (bool [V]); case counts.
+
+    `InvalidInputError` if `stopwords` is not a collection of words.
+    """
     try:
         words = frozenset(stopwords)
     except Exception as error:

@@ -114,7 +114,8 @@ def check_shape(shape: tuple[int, ...], ids: Sequence[int], vocabulary: Vocabula
 class LogitsStream:
     """An unfinished answer scored from all logits, the streaming form of `score_logits`.
 
-    It takes the vocabulary, the preset and the equality that `score_logits` takes, and raises what that raises.
+    `add` each step as it is decoded, and `finish` at the end: both ways give the same score. It takes the vocabulary,
+    the preset and the equality that `score_logits` takes, and raises what that raises.
     """
 
     def __init__(
@@ -124,7 +125,25 @@ class LogitsStream:
         self._answer = GrowingAnswer(scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules))
 
     def add(self, logits: Any, token: int) -> Running:
-        """Add the logits of one step [columns] and the token that was chosen from them."""
+        """Add the next step.
+
+        Parameters
+        ----------
+        logits : array or tensor of shape (columns,)
+            The model's output before the token was chosen, as a row of `score_logits`.
+        token : int
+            Id of the chosen token.
+
+        Returns
+        -------
+        Running
+            The score of the answer so far, with bounds on what later tokens can still make of it.
+
+        Raises
+        ------
+        InvalidLogits, VocabularyMismatch, VocabularyError
+            As in `score_logits`.
+        """
         rows = as_rows(logits)[None]
         vocabulary = self._answer.scorer.vocabulary
         check_shape(tuple(rows.shape), [token], vocabulary)
@@ -132,7 +151,7 @@ class LogitsStream:
         return self._answer.running()
 
     def finish(self, distribution: Distribution = "raw") -> ScoredAnswer:
-        """The score of the answer, once it is complete."""
+        """The score of the answer, once it is complete. `distribution` is recorded in it, as by `score_logits`."""
         return self._answer.finish(distribution)
 
 
@@ -233,7 +252,8 @@ def tokens_or_none(vocabulary: Any, rules: ScoringRules, proxy_for: str | None =
 class LogprobsStream:
     """An unfinished answer scored from the k best tokens of each step, the streaming form of `score_logprobs`.
 
-    It takes the vocabulary, the preset and the equality that `score_logprobs` takes, and raises what that raises.
+    `add` each step as it arrives, and `finish` at the end: both ways give the same score. It takes the vocabulary, the
+    preset and the equality that `score_logprobs` takes, and raises what that raises.
     """
 
     def __init__(
@@ -244,11 +264,15 @@ class LogprobsStream:
         self._last: TopStep | None = None
 
     def add(self, step: Any) -> Running:
-        """Add one step, in any form that `score_logprobs` reads."""
+        """Add the next step, in any form that `score_logprobs` reads.
+
+        Returns the score of the answer so far, with bounds on what later tokens can still make of it. The errors are
+        those of `score_logprobs`.
+        """
         [self._last] = as_scored(as_top_steps([step]), self._last)
         self._answer.add(self._last)
         return self._answer.running()
 
     def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredAnswer:
-        """The score of the answer, once it is complete."""
+        """The score of the answer, once it is complete. The arguments are those of `score_logprobs`."""
         return self._answer.finish(distribution, proxy_for=proxy_for)

@@ -62,8 +62,9 @@ class AnswerBatch:
     def add(self, steps: Sequence[AnswersStep], rows: NormalizedRows) -> None:
         """Add one decoding step of some answers, or several.
 
-        `rows` are those of the answers of the first step, then those of the second one, and so on. `InvalidLogits` if
-        one holds no distribution; the message names the answer by its row.
+        Each step names its answers by their numbers, and the ids chosen for them. `rows` are those of the answers of
+        the first step, then those of the second one, and so on. `InvalidLogits` if one holds no distribution; the
+        message names the answer by its row.
         """
         if not len(rows.row_ids):
             return

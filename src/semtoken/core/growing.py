@@ -196,11 +196,17 @@ class GrowingAnswer:
                 self._open.append(OpenStep(position, position + 2))
 
     def add_row(self, rows: Rows, row: int, token: int) -> None:
-        """Add the next step: its row of logits, and the token that was chosen from it."""
+        """Add the next step: a row of some rows of logits [m, columns], and the id that was chosen from it.
+
+        `InvalidLogits` if the row holds no distribution.
+        """
         self.extend(normalized_rows(rows, self.scorer.vocabulary.size, [row]), [token])
 
     def extend(self, rows: NormalizedRows, tokens: Sequence[int]) -> None:
-        """Add the next steps, one for each of some rows of logits; `InvalidLogits` if a row holds no distribution."""
+        """Add the next steps: m rows of logits, and the m ids that were chosen from them.
+
+        `InvalidLogits` if a row holds no distribution; the message names the step.
+        """
         check_normalizers(rows.log_normalizers, range(len(self.ids), len(self.ids) + len(tokens)))
         chosen = np.array(tokens, dtype=np.int64)
         before = np.array([*(self.ids[-1:] or [-1]), *tokens[:-1]], dtype=np.int64)
@@ -326,6 +332,7 @@ class GrowingAnswer:
 
         `distribution` is `raw` for rows of logits and `unknown` for lists, if it is not given. `said` is the text that
         the engine gives, if it is known, which is used where there is no vocabulary. `notes` are further flags.
+        `proxy_for`, `question` and `model` are recorded in the answer.
         """
         self.advance(complete=True)
         agreed, ids = self.agreeing(0, len(self.ids)), list(self.ids)

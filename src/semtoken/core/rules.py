@@ -117,7 +117,15 @@ def numbered(texts: Sequence[str]) -> IdArray:
 
 @dataclass(frozen=True, init=False)
 class ScoringRules:
-    """The rules of one scoring run. Rules that are not given come from the preset, or from the equality."""
+    """Which tokens count as agreeing with the chosen one; pass it as the `preset` of any scoring function.
+
+    Rules that are not given come from the preset, or from the equality if there is one. The cluster, prefix and
+    function-word rules are those of Cao et al. (EACL 2026); docs/method.md has the equations. `InvalidInputError` if a
+    value is not one of those named below.
+
+    >>> ScoringRules("paper").clustering, ScoringRules(equality="exact").signature
+    (True, 'preset:default|words:off|clustering:off|prefix:off')
+    """
 
     preset: Preset
     """`paper` reproduces the published code. `default` follows the evidence (docs/method.md), and does not call an
@@ -236,7 +244,7 @@ class ScoringRules:
         return Companions.of(numbers, alone)
 
     def neutral_masks(self, vocabulary: Vocabulary) -> tuple[BoolArray, BoolArray]:
-        """Which tokens are neutral where they open an answer, and elsewhere (two bool [V])."""
+        """Which tokens of a vocabulary are neutral where they open an answer, and elsewhere (two bool [V])."""
         neutral = vocabulary.neutral
         match self.effective_function_words:
             case "paper":

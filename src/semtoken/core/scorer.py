@@ -57,9 +57,10 @@ NO_VOCABULARY = Vocabulary((), (), np.zeros(0, dtype=bool), np.zeros(0, dtype=bo
 
 
 class Scorer:
-    """A vocabulary and rules in the tables that scoring reads, shared by all answers: it says which tokens agree.
+    """A vocabulary and rules in the tables that scoring reads, shared by all answers: it tells which tokens agree.
 
-    Clusters that are given although the rules do not read them ask for the masses of `meaning` beside the score.
+    Get one from `scorer_for`. Clusters that are given although the rules do not read them ask for the masses of
+    `meaning` beside the score.
     """
 
     def __init__(
@@ -158,7 +159,7 @@ class Scorer:
         return np.asarray(self.neutral_masks[0 if opening else 1])
 
     def are_neutral(self, ids: IdArray, opening: BoolArray) -> BoolArray:
-        """Which of `ids` are neutral at steps that open the answer or not."""
+        """Which of `ids` [n] are neutral (bool [n]); `opening`, bool [n], says which steps open the answer."""
         if not self.knows_neutral:
             return np.zeros(len(ids), dtype=bool)
         return np.asarray(self.neutral_masks[np.where(opening, 0, 1), ids])
@@ -169,7 +170,7 @@ class Scorer:
         return endings_of(self.vocabulary)
 
     def in_prefix_set(self, prefixes: IdArray) -> BoolArray:
-        """Which of some tokens that begin what was written count under the rules (bool [n])."""
+        """Which of n ids of tokens that begin what was written count under the rules (bool [n])."""
         if not self.rules.prefix_matching:
             return np.zeros(len(prefixes), dtype=bool)
         return np.asarray(self.index.lengths[prefixes] >= self.rules.shortest_prefix)

@@ -31,12 +31,19 @@ _AROUND_A_TOKEN = string.punctuation + string.whitespace
 
 
 def token_text(text: str) -> str:
-    """A decoded token as the NLI model sees it: ASCII punctuation and white space stripped at both ends."""
+    """The text of a decoded token as the NLI model sees it: ASCII punctuation and white space stripped at both ends.
+
+    `InvalidInputError` if it is not a text.
+    """
     return checked_text(text, "text").strip(_AROUND_A_TOKEN)
 
 
 def is_function_word_text(text: str) -> bool:
-    """Whether a decoded token, stripped and lower-cased, is an English stop word (" The" is)."""
+    """Whether the text of a decoded token, stripped as by `token_text` and lower-cased, is an English stop word.
+
+    >>> is_function_word_text(" The"), is_function_word_text(" Oslo")
+    (True, False)
+    """
     return token_text(text).lower() in english_stopwords()
 
 

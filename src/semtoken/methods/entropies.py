@@ -239,7 +239,23 @@ def first_content_entropy(best_log_probs: Rows, step: int, *, best: int = CONTEN
 
 
 def first_content_step(token_texts: Sequence[str]) -> int:
-    """The first token, decoded alone, with a letter or digit that is no English function word; 0 where none is."""
+    """Place of the first token with content in an answer, for methods that read only that step.
+
+    Parameters
+    ----------
+    token_texts : T texts
+        The answer's tokens, each decoded alone.
+
+    Returns
+    -------
+    int in 0..T-1
+        The first with a letter or digit that is not an English function word; 0 if there is none.
+
+    Raises
+    ------
+    InvalidInputError
+        Something is not a text.
+    """
     for step, given in enumerate(listed(token_texts, "token_texts")):
         text = text_of(given, f"token_texts[{step}]")
         if any(map(str.isalnum, text)) and not is_function_word_text(text):

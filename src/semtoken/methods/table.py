@@ -64,7 +64,10 @@ class Method:
     the arrays give bounds of it."""
 
     def of(self, generation: Generation, **options: Any) -> float:
-        """The uncertainty of a recorded answer by this method."""
+        """The uncertainty of a recorded answer by this method, in its `range`; higher is riskier.
+
+        `options` go to the formula. The record must hold the fields that the method `needs`: `score` checks that.
+        """
         if self.arguments is not None:
             return self.function(**self.arguments(generation), **options)
         return self.function(*(getattr(generation, name) for name in self.needs), **options)
@@ -214,7 +217,10 @@ _ROUNDING = 1e-6
 
 
 def numbers(values: npt.ArrayLike, name: str, *, dimensions: int) -> FloatArray:
-    """A float64 array; `InvalidInputError` if it has another number of dimensions, is empty, or holds NaN."""
+    """Check the numbers that a formula was given, for a method of your own: a float64 array.
+
+    `InvalidInputError`, which calls them `name`, if they have another number of dimensions, are empty, or hold NaN.
+    """
     array = real_numbers(values, name).astype(np.float64)
     if array.ndim != dimensions:
         raise InvalidInputError(f"'{name}' must have {dimensions} dimension(s), got the shape {array.shape}.")

@@ -37,6 +37,7 @@ from semtoken.support.inputs import one_of
 __all__ = ["BACKENDS", "load_backend"]
 
 BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
+"""The names that `load_backend` takes."""
 
 
 def load_backend(
@@ -61,6 +62,11 @@ def load_backend(
         As in `ScoredModel.from_pretrained`. llama.cpp reads none of them.
     **options
         Of the engine: transformers' `from_pretrained`, `vllm.LLM`, or `llama_cpp.Llama`.
+
+    Returns
+    -------
+    Backend
+        For `ScoredModel(backend)`, which scores its answers.
 
     Raises
     ------

@@ -84,6 +84,7 @@ class Arrival:
     answer: int
     """The number that observers know its answer by; none that is being written has it."""
     prompt_ids: Sequence[int]
+    """The token ids of the prompt."""
     decoding: Decoding
     """How its answer is generated: `n` must be 1, and there can be no `options`."""
     is_wanted: Callable[[], bool] = lambda: True
@@ -169,7 +170,8 @@ class Backend(Protocol):
         """Answer each prompt `decoding.n` times: the answers to the first, then those to the second, and so on.
 
         The decoding is for all prompts, or there is one for each, in which `n`, `batch_size` and `options` must be the
-        same. Observers see every step as soon as the engine shows it, in the order given.
+        same. Observers see every step as soon as the engine shows it, in the order given. `InvalidInputError` if a
+        prompt or a setting cannot be used, `BackendError` if an observer reads what the backend does not give.
         """
 
     def read(
@@ -189,10 +191,17 @@ class Backend(Protocol):
     def next_log_probs(
         self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
     ) -> FloatArray:
-        """Log-probability of each continuation (token ids) after each prompt, of shape [prompts, continuations]."""
+        """Natural log-probability of each continuation (token ids) after each prompt: [prompts, continuations], <= 0.
+
+        `batch_size` prompts are read together, where the engine does not decide that itself. `InvalidInputError` if a
+        prompt cannot be used, or is too long.
+        """
 
     def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:
-        """The clusters cached for this model, or computed from its token table and cached."""
+        """The clusters cached for this model, or computed from its token table and cached.
+
+        `progress` is called as in `TokenClusters.from_model`.
+        """
 
     def check_vocabulary(self, vocabulary: Vocabulary) -> None:
         """Raise `VocabularyMismatch` unless these are the model's tokens."""

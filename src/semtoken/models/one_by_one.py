@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from semtoken.clustering.token_clusters import TokenClusters
 
 Logits: TypeAlias = npt.NDArray[np.floating[Any]]
+"""A row of logits, of shape [columns]: columns beyond the vocabulary are padding."""
 
 
 class OneByOne(OwnTokens, ABC):
@@ -30,11 +31,15 @@ class OneByOne(OwnTokens, ABC):
     """
 
     name: ClassVar[str]
+    """The name of the engine in messages and provenance."""
     model: Any
+    """The engine's own model."""
     _ends: frozenset[int]
     """Tokens that end an answer."""
     distribution: Distribution = "raw"
+    """What the logits stand for; `raw` is the model's own distribution."""
     gives: frozenset[Readable] = frozenset({"log_probability", "entropy", "best", "row", "logits"})
+    """The kinds of data that observers can read of a step."""
     _remedy: ClassVar[str] = "Shorten the prompt."
     """What helps where the model cannot read as much."""
     _last_is_read: ClassVar[int] = 0
@@ -136,7 +141,7 @@ class OneByOne(OwnTokens, ABC):
     def next_log_probs(
         self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
     ) -> FloatArray:
-        """Log-probability of each continuation after each prompt; see `Backend.next_log_probs`."""
+        """Natural log-probability of each continuation after each prompt; see `Backend.next_log_probs`."""
         sums = np.zeros((len(prompts), len(continuations)))
         for row, ids in enumerate(self._encoded(prompts, max(map(len, continuations), default=0))):
             for column, continuation in enumerate(continuations):

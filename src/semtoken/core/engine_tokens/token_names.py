@@ -288,7 +288,7 @@ class SharedVocabulary:
         return self.fits and self.n_tokens >= ENOUGH and self.n_long * 4 >= self.n_tokens
 
     def require(self, model: str) -> None:
-        """Raise `VocabularyMismatch` if a token speaks against the vocabulary."""
+        """Raise `VocabularyMismatch`, which names the model of the reply, if a token is not in the vocabulary."""
         if self.fits:
             return
         raise VocabularyMismatch(
@@ -298,7 +298,20 @@ class SharedVocabulary:
 
 
 def check_shared_vocabulary(steps: Iterable[TopStep], vocabulary: Vocabulary) -> SharedVocabulary:
-    """Compare every token that the steps of one reply or of several name, the alternatives too, with a vocabulary."""
+    """Find out whether a model has the tokenizer of a vocabulary, before that vocabulary stands for its own.
+
+    Parameters
+    ----------
+    steps
+        The steps of one reply or of several (`as_top_steps`, or `Segment.steps`).
+    vocabulary
+        Every token that the steps name, the alternatives too, is looked up in it.
+
+    Returns
+    -------
+    SharedVocabulary
+        How many tokens there were, and those that the vocabulary lacks. Its `require` raises if there are any.
+    """
     tokens = {spelled: token for step in steps for token in (step.chosen, *step.top) if (spelled := _spelled(token))}
     names = token_names(vocabulary)
     absent = {spelled for spelled in tokens if not names.candidates(None, None, spelled)}

@@ -115,7 +115,7 @@ class TopStep:
 
     @classmethod
     def of_columns(cls, names: tuple[Name, ...], log_probs: tuple[float, ...]) -> TopStep:
-        """A step of columns, the chosen token's entries first."""
+        """A step from the names and the natural log-probabilities of its tokens, the chosen token's first."""
         step = cls.__new__(cls)
         step.names, step.log_probs = names, log_probs
         return step

@@ -387,7 +387,18 @@ def risk_coverage(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, *, non_fin
     """Coverage and risk of every threshold that accepts answers of equal uncertainty together.
 
     `risk_coverage_curve`, which has the same arguments, has a point for every answer instead, with the expected risk
-    inside a tie. Without ties the two agree. `InvalidInputError` if there is no judged answer.
+    inside a tie. Without ties the two agree.
+
+    Returns
+    -------
+    SelectiveRisk
+        An entry for each of the m different uncertainties, ascending: the threshold, coverage in (0, 1] and risk in
+        [0, 1], arrays of shape (m,); and the `aurc`, lower is better.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no judged answer, or `correct` is not in [0, 1].
 
     Examples
     --------

@@ -87,7 +87,7 @@ class ResampledMetric:
     """What was drawn: a hash of the judgements and the seed. Only equal ones can be subtracted."""
 
     def estimate(self, confidence_level: float = 0.95) -> Estimate:
-        """The value with its percentile interval."""
+        """The value with its percentile interval, which holds `confidence_level`, in (0, 1), of the resamples."""
         low, high = _interval(self.values, confidence_level)
         return Estimate(
             value=self.value,
@@ -231,8 +231,14 @@ def resample(
 ) -> ResampledMetric:
     """A metric on resamples of the answers, to be made into intervals and differences.
 
-    Many methods on the same answers are compared with one another at the cost of one resampling each. The arguments are
-    those of `bootstrap`.
+    Many methods on the same answers are compared with one another at the cost of one resampling each. The arguments and
+    errors are those of `bootstrap`.
+
+    Returns
+    -------
+    ResampledMetric
+        The value and those of all resamples. `estimate` gives the interval; `minus`, the difference to another method's
+        on the same answers, resampled with the same seed.
     """
     name = _check(metric, n_resamples)
     whole(seed, "seed", low=0)

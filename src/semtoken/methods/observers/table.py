@@ -20,11 +20,14 @@ class Statistic(Observer):
     """The field, which `@statistic` sets."""
 
     def of(self, answer: int) -> Any:
-        """The recorded value of an answer; None where the engine gave too little to know it."""
+        """The recorded value of an answer, by its number; None where the engine gave too little to know it.
+
+        A subclass has to define it (`NotImplementedError` else).
+        """
         raise NotImplementedError
 
     def bounds(self, answer: int) -> tuple[Any, Any] | None:
-        """Lower and upper bounds of the value, where only the best tokens of each step are known; else None."""
+        """Lower and upper bounds of an answer's value, where only the best tokens of each step are known; else None."""
         return None
 
     def forget(self, answer: int) -> None:
@@ -41,8 +44,8 @@ def statistic(field: str, layout: Layout = PER_TOKEN) -> Callable[[Kind], Kind]:
     """Add the decorated observer to the table of statistics.
 
     It fills `field`, which becomes a further one of every record if `Generation` does not have it, and is laid out in a
-    file like `layout`, by default as one number a token. `TypeError` if another observer fills the field, or it is laid
-    out differently there.
+    file like `layout`, by default as one number per token. `TypeError` if another observer fills the field, or it is
+    laid out differently there.
     """
 
     def enter(observer: Kind) -> Kind:
@@ -88,7 +91,10 @@ class TokenNumbers(PerStep):
     """A statistic with one number for every step. Override `numbers`, and nothing else."""
 
     def numbers(self, step: Step) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """The number of each of the n answers in a step, [n]; or its lower and upper bounds."""
+        """The number of each of the n answers in a step, [n]; or two such arrays, its lower and upper bounds.
+
+        A subclass has to define it (`NotImplementedError` else).
+        """
         raise NotImplementedError
 
     def values(self, step: Step) -> Iterable[tuple[float, float]]:
@@ -103,7 +109,7 @@ class TokenNumbers(PerStep):
         return np.where(pairs[:, 0] == pairs[:, 1], pairs[:, 0], pairs.mean(axis=1))
 
     def bounds(self, answer: int) -> tuple[FloatArray, FloatArray] | None:
-        """[n] lower and upper bounds; None where every number is exact."""
+        """The lower and upper bounds of an answer's numbers, each [n]; None where every number is exact."""
         pairs = self._pairs(answer)
         return None if (pairs[:, 0] == pairs[:, 1]).all() else (pairs[:, 0], pairs[:, 1])
 

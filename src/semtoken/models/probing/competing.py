@@ -104,7 +104,10 @@ def step_rows(backend: Backend, prompt: Any, answer: ScoredAnswer, steps: Sequen
 
 
 def competing(stc: Any, prompt: Any, answer: ScoredAnswer, step: int, n: int = 4) -> list[Competitor]:
-    """The n most probable meanings at a step of an answer.
+    """See what else the model could have written at a step of its answer: the n most probable meanings.
+
+    The model reads the prompt and the answer up to the step once more. Tokens that agree under the rules of the
+    `ScoredModel` are one meaning.
 
     Parameters
     ----------
@@ -117,7 +120,17 @@ def competing(stc: Any, prompt: Any, answer: ScoredAnswer, step: int, n: int = 4
     step
         Index of one of its tokens.
     n
-        How many meanings.
+        How many meanings, at least 1.
+
+    Returns
+    -------
+    list of Competitor
+        The most probable first, each with its probability in [0, 1].
+
+    Raises
+    ------
+    InvalidInputError
+        The prompt cannot be used, or there is no such step.
     """
     n = whole(n, "n", low=1)
     [(step, row)] = step_rows(stc.backend, prompt, answer, [step]).items()
@@ -125,7 +138,11 @@ def competing(stc: Any, prompt: Any, answer: ScoredAnswer, step: int, n: int = 4
 
 
 def competing_in_record(answer: ScoredAnswer, step: int, scorer: Scorer, n: int = 4) -> list[Competitor]:
-    """The meanings that compete at a step, from the tokens in the answer's record; rarer ones are missing."""
+    """The meanings that compete at a step, as `competing` gives them, without asking the model again.
+
+    They come from the tokens in the answer's record, so rarer ones are missing. `scorer` is that of the answer
+    (`scorer_for`), `n` the most meanings to give. `InvalidInputError` if there is no such step.
+    """
     step, n = whole(step, "step", low=0, high=len(answer.tokens) - 1), whole(n, "n", low=1)
     token = answer.tokens[step]
     if scorer.open_ended:
@@ -251,6 +268,16 @@ def disputed(
         How many tokens a branch has at most after its first.
     with_agreed
         Return the steps whose branches all say the same too; `only_in_form` needs them.
+
+    Returns
+    -------
+    list of Dispute
+        With disagreements in [0, 1]; a higher one means that more of the probability says something else.
+
+    Raises
+    ------
+    InvalidInputError
+        The prompt cannot be used, or a setting is out of range.
     """
     n, branch_tokens = whole(n, "n", low=1), whole(branch_tokens, "branch_tokens", low=1)
     flag(with_agreed, "with_agreed")
@@ -285,7 +312,7 @@ def only_in_form(part: Part, answer: ScoredAnswer, found: Sequence[Dispute]) -> 
 def doubtful_steps(answer: ScoredAnswer, most: int = MAX_STEPS, doubtful: float = DOUBTFUL) -> list[int]:
     """The steps whose tokens were least certain, in the order of the answer; blanks and special tokens are left out.
 
-    There are at most `most`, and each token has a probability below `doubtful`.
+    There are at most `most`, and each token has a probability below `doubtful`, in [0, 1].
     """
     instance(answer, ScoredAnswer, "answer")
     most, doubtful = whole(most, "most", low=0), real(doubtful, "doubtful", low=0.0, high=1.0)

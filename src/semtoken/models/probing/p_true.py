@@ -54,6 +54,11 @@ def p_true_log_probs(
     float array of shape (n, 2)
         Natural logs, at most 0: "True" in the first column, "False" in the second.
 
+    Raises
+    ------
+    InvalidInputError
+        There are not as many answers as questions, one is not a text, or a prompt is too long for the model.
+
     References
     ----------
     Kadavath et al. 2022, P(True). Prompt as in LM-Polygraph's `PTrue`.

@@ -60,7 +60,7 @@ def load_transformers(
     **options: Any,
 ) -> TransformersBackend:
     """Load a causal language model and its tokenizer from a directory or the hub, as `ScoredModel.from_pretrained`
-    does.
+    does, whose arguments these are.
 
     By default the model is put on the first CUDA device if there is one, else the CPU; with a `device_map` it stays
     where transformers puts it. `prove` is for `TransformersBackend`; `options` may also be attributes of the model's

@@ -40,8 +40,30 @@ def load_vllm(
 ) -> VLLMBackend:
     """Start a vLLM engine that gives log-probabilities of the whole vocabulary, and so exact scores.
 
-    The model is a directory or hub id, the device must be None (vLLM takes the one that it was built for), and further
-    options are those of `vllm.LLM` (`max_model_len`, `tensor_parallel_size`, ...).
+    Parameters
+    ----------
+    model
+        A directory or hub id.
+    device
+        None: vLLM takes the one that it was built for.
+    dtype, revision, trust_remote_code
+        As in `vllm.LLM`.
+    **options
+        Those of `vllm.LLM` (`max_model_len`, `tensor_parallel_size`, ...).
+
+    Returns
+    -------
+    VLLMBackend
+        For `ScoredModel`.
+
+    Raises
+    ------
+    InvalidInputError
+        A device was given, or an option that vLLM does not know.
+    ModelError
+        vLLM cannot load the model.
+    MissingExtra
+        vLLM is not installed.
     """
     vllm = require("vllm", extra="vllm")
     if device is not None:

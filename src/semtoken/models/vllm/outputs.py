@@ -195,10 +195,20 @@ def sampling_params(*, exact: bool = False, top_k: int = 20, **kwargs: Any) -> A
         Ask for the whole vocabulary, in vLLM's flat form and without texts: exact scores. The engine must allow it
         (`LLM(max_logprobs=-1)`).
     top_k
-        Otherwise, the best log-probabilities a token: scores with an interval. More than 20 need
+        Otherwise, how many log-probabilities to get per token: scores with an interval. More than 20 need
         `LLM(max_logprobs=...)`.
     **kwargs
         Anything else of `SamplingParams`.
+
+    Returns
+    -------
+    vllm.SamplingParams
+        For `LLM.generate`, whose outputs `score_outputs` scores.
+
+    Raises
+    ------
+    MissingExtra
+        vLLM is not installed.
     """
     vllm = require("vllm", extra="vllm")
     options = {"logprobs": -1, "flat_logprobs": True, "detokenize": False} if exact else {"logprobs": top_k}

@@ -51,7 +51,8 @@ logger = logging.getLogger("vllm.semtoken")
 def scoring_processor(vocabulary: Tokens, preset: Preset | ScoringRules = "default") -> type[ScoringProcessor]:
     """A class for `LLM(logits_processors=[...])` of one engine, which scores answers by a vocabulary or clusters.
 
-    `vocabulary` is that of the model's tokenizer; the preset `paper` needs `TokenClusters`.
+    `vocabulary` is that of the model's tokenizer; the preset `paper` needs `TokenClusters`. `InvalidInputError` if it
+    is neither, or the preset is not known.
     """
     scorer = scorer_for(as_tokens(vocabulary), as_rules(preset))
     return type("ScoringProcessor", (ScoringProcessor,), {"requests": WatchedRequests(scorer)})

@@ -51,12 +51,17 @@ class ProbeQuestion:
     """A request in no particular shape: a prompt, limits, and the log-probabilities to ask for."""
 
     prompt: str
+    """A text, which is the message of the user in a chat."""
     max_tokens: int = 1
+    """The most tokens of the answer."""
     top: int | None = None
     """How many log-probabilities to ask for at each token; None: none are asked for."""
     temperature: float | None = None
+    """The temperature to ask for; None: the server's own."""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the request's body."""
     model: str | None = None
+    """The name of the model to ask for; None: the request names none."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ class HiddenFields:
     ids: bool = False
     """Whether the proxy asked for token ids, too."""
     request: RawReply = field(default_factory=dict)
+    """The body of the client's request."""
 
 
 class Place(NamedTuple):
@@ -88,7 +94,9 @@ class Delta(NamedTuple):
     """The content that a whole reply has for one choice, or that a chunk of a stream adds to it."""
 
     choice: int
+    """The index of the choice."""
     texts: Mapping[SegmentKind, str] = NOTHING
+    """What was written, by the kind of segment that it belongs to."""
     steps: StepList = StepList()
     """The steps of whatever was written; not yet given to a segment."""
     apart: Mapping[SegmentKind, StepList] = NOTHING
@@ -98,6 +106,7 @@ class Delta(NamedTuple):
     ids: tuple[int, ...] | None = None
     """Ids of the tokens, which some engines list beside the steps."""
     finish_reason: str | None = None
+    """The reason why the choice ended, such as `stop` or `length`; None while it goes on."""
     ended: bool = False
     """Whether the engine says that the choice is complete."""
     stop: str | int | None = None
@@ -156,6 +165,7 @@ class Shape:
     limit_at: ClassVar[Path] = ("max_tokens",)
     """The most tokens of an answer."""
     temperature_at: ClassVar[Path] = ("temperature",)
+    """The temperature of sampling."""
     top_at: ClassVar[Path] = ()
     """How many log-probabilities of other tokens to give."""
     switch_at: ClassVar[Path] = ()
@@ -218,7 +228,10 @@ class Shape:
 
     @classmethod
     def request(cls, question: ProbeQuestion) -> dict[str, Any]:
-        """A request in this shape. `body` adds the log-probabilities and, below `/v1`, model and temperature."""
+        """The body of a request in this shape, for a question in none.
+
+        `body` adds the log-probabilities and, below `/v1`, model and temperature.
+        """
         prompt = [{"role": "user", "content": question.prompt}] if cls.is_chat else question.prompt
         body = merged({cls.prompts[0]: prompt}, cls.limit_at, question.max_tokens)
         if cls.below_v1 or question.temperature is None:
@@ -243,7 +256,10 @@ class Shape:
 
     @classmethod
     def asking(cls, body: RawReply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
-        """The fields that ask for `top` log-probabilities for each token, or for more if the request itself does."""
+        """The fields to add to a request's body to get at least `top` log-probabilities per token.
+
+        `token_ids` asks for the ids of tokens, too, in shapes that can give them.
+        """
         names = [str(path[0]) for path in (cls.switch_at, cls.top_at) if path]
         own = {name: body[name] for name in names if name in body}
         switched = merged(own, cls.switch_at, True) if cls.switch_at else own
@@ -251,7 +267,7 @@ class Shape:
 
     @classmethod
     def body(cls, question: ProbeQuestion) -> dict[str, Any]:
-        """The body of a request in this shape."""
+        """The whole body of a request in this shape, for a question in none."""
         body = cls.request(question)
         if cls.below_v1:
             named = {"model": question.model, "temperature": question.temperature}
