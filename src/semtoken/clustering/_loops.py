@@ -100,6 +100,7 @@ def hash_rows(words, seed, out):
     for r in range(len(words)):
         h = out[r] ^ seed
         for j in range(words.shape[1]):
+            # 2^64 over the golden ratio, an odd number whose bits look random (Knuth's multiplicative hashing).
             h = (h ^ np.uint64(words[r, j])) * np.uint64(0x9E3779B97F4A7C15)
             h ^= h >> np.uint64(29)
         out[r] = h
@@ -126,6 +127,7 @@ def find_close(gap, left_half, right_half, closeness, diagonal, where):
     widest = right_half.max()
     for i in range(len(left_half)):
         row = gap[i]
+        # One bound for the row, so that blocks without a close pair are passed over together.
         bound = closeness * (left_half[i] + widest)
         for start in range(i + 1 if diagonal else 0, len(row), 64):
             stop = min(start + 64, len(row))
@@ -181,6 +183,7 @@ def segment_max(gap, row_starts, column_starts, out):
         for i in range(row_starts[a] + 1, row_starts[a + 1]):
             other = gap[i]
             for j in range(len(row)):
+                # Written as a choice, not as a branch, so that it is vectorized.
                 row[j] = other[j] if other[j] > row[j] else row[j]
         for b in range(len(column_starts) - 1):
             largest = out[a, b]
@@ -195,6 +198,7 @@ def keep_near(gap, limit, diagonal, where, value):
     which rounding makes, are written as 0. With `diagonal` only columns beyond the row's own number are looked at.
     """
     found = 0
+    # `any_below` asks for less, and gaps that are equal to the limit are wanted.
     beyond = np.nextafter(np.float32(limit), np.float32(np.inf))
     for i in range(gap.shape[0]):
         row = gap[i]
@@ -309,6 +313,7 @@ def tidy(x, start, length, neighbour, gap, parent, size, part, farthest, touched
         farthest[root] = max(farthest[root], gap[e])
     for t in range(count):
         root = touched[t]
+        # All parts are within the threshold, so the farthest is the distance of complete linkage.
         if part[root] == size[root]:
             neighbour[kept] = root
             gap[kept] = farthest[root]
@@ -548,6 +553,7 @@ def spanning_forest(m, one, other, order):
     for t in order:
         a, b = find(parent, one[t]), find(parent, other[t])
         if a != b:
+            # The lowest row names the tree.
             parent[max(a, b)] = min(a, b)
             kept[found], pair[found, 0], pair[found, 1] = t, min(a, b), max(a, b)
             found += 1

@@ -116,6 +116,7 @@ class MeanRows:
         gap = self._tiles.product(left, self._mean[columns])
         np.subtract(np.float32(1), gap, out=gap)
         halves = np.full(len(left), 0.5, np.float32), np.full(gap.shape[1], 0.5, np.float32)
+        # Of nearly equal rows the digits of 1 - product cancel: these gaps are computed again from differences.
         i, j = self._tiles.close_pairs(gap, *halves, diagonal=False)
         if len(i):
             one, other = slots[i], j + columns.start
@@ -255,6 +256,7 @@ class Rounds:
             state = (self.name, self.low, *self.lists.arrays())
             loops.scan_rows(gap, slots, columns.start, *state)
             if fresh.any():
+                # Lists of other slots are written here, and by other threads, too.
                 with lock:
                     loops.offer_rows(gap, slots, fresh, columns.start, scanned, *state)
             did(len(slots) / len(ranges))
@@ -276,6 +278,7 @@ class Rounds:
         """
         keep, gone = np.minimum(one, other), np.maximum(one, other)
         named = np.sort(np.stack([self.low[keep], self.low[gone]], axis=1), axis=1).astype(np.int64)
+        # By rounding, a merge could come out a digit below its parts; a dendrogram never falls.
         height = np.maximum(gap, np.maximum(self.height[keep], self.height[gone]))
         self.clusters.merge(keep, gone)
         self.alive[self.name[keep]] = self.alive[self.name[gone]] = False
@@ -444,6 +447,7 @@ def agglomerate(
     """Merge rows from the bottom of the dendrogram until `fewest` clusters are left.
     `InsufficientMemory`, before any work on distances, if not even the smallest plan fits into `allowed` bytes.
     """
+    # Average linkage works on NumPy arrays: means of clusters, or sums over tiles.
     place = resolve(device) if linkage != "average" else "cpu"
     plan = make_plan(rows, linkage, allowed=allowed, threads=threads, tile=tile, on_cpu=place == "cpu")
     tiles = tiles_on(place, rows, plan.tile, monitor)
@@ -451,6 +455,7 @@ def agglomerate(
         # A mean euclidean distance is taken over all rows, equal ones too.
         whole = linkage == "average" and rows.metric == "euclidean"
         distinct = Distinct.all_of(rows) if whole else Distinct.of(rows)
+    # Equal rows merge at distance 0, before everything else.
     needed = rows.n - fewest - len(distinct.equal)
     passes: list[dict[str, float]] = []
     engine, fallback = f"no distances needed on {tiles.name}", None
@@ -492,8 +497,10 @@ def make_plan(
     """
     size = tile or (TILE_ON_DEVICE if not on_cpu else LARGE_TILE if rows.columns >= 1024 else SMALL_TILE)
     least = rows.n * (100 + BYTES_PER_ROW[linkage])
+    # The means of clusters take a copy of the table.
     if linkage == "average" and rows.metric == "cosine":
         least += 4 * rows.n * rows.columns
+    # Tiles may take half of what is left, so that pairs have room.
     while tile is None and size > 64 and _tile_bytes(size, rows.width, threads) > (allowed - least) / 2:
         size //= 2
     fixed = least + _tile_bytes(size, rows.width, threads)

@@ -166,6 +166,7 @@ def _compare(tiles: CpuTiles, centres: Floats, moved: NDArray[np.bool_], nearest
     lost = moved[centre]
     gap[lost] = np.inf
     _search(tiles, centres, np.flatnonzero(moved), right, gap, centre)
+    # Where the own centre has come nearer, the centres that stayed cannot be nearer than it.
     far = np.flatnonzero(lost & (gap > nearest.gap[part]))
     if len(far):
         far_gap, far_centre = gap[far], centre[far]
@@ -197,6 +198,7 @@ def _move(tiles: CpuTiles, centres: Floats, labels: IntArray, touched: NDArray[n
             )
         mean = total / np.diff(block.starts)[:, None]
         factors = np.empty((block.clusters, tiles.rows.width), np.float32)
+        # The left factor of the product that gives gaps; see `rows`.
         factors[:, :-2], factors[:, -2] = -mean, 1
         factors[:, -1] = 0.5 * np.einsum("ij,ij->i", mean, mean)
         moved[some] = (factors != centres[some]).any(axis=1)

@@ -88,6 +88,7 @@ def complete_merges(
         level = level_of(nodes, cluster)
         close = float(reached) <= CLOSE_UP_TO[tiles.rows.metric]
         stage, limit, kept = _stage(tiles, level, worthwhile, reached, close=close, threads=threads, monitor=monitor)
+        # A pass costs the same however little it merges.
         if limit < EVERYTHING and len(stage.gap) < SLOW * level.clusters:
             if worthwhile == room and len(stage.gap) < HOPELESS * level.clusters:
                 raise SparsePathEnds(
@@ -130,6 +131,8 @@ def chain_merges(
     pair, parts, height = np.empty((m, 2), np.int64), np.empty((m, 2), np.int64), np.empty(m, np.float32)
     members = Members.of(m)
     state = np.array([0, 0, 0, -1, -1])
+    # A pair that the graph lacks has a gap above the limit, and an exact one above the limit less the error: no merge
+    # up to here depends on it.
     within = np.float32(limit - 2 * exact.error(limit))
     loops = compiled_loops()
     more = True
@@ -202,6 +205,7 @@ def single_merges(
 
 def _upper_bound(tiles: CpuTiles, level: Level, wanted: int) -> np.float32:
     """A height up to which at least `wanted` merges happen: link every row to the nearest of a few."""
+    # The links to sampled rows are too few to bound so many merges.
     if wanted > level.clusters - 2 * SAMPLED_ROWS:
         return EVERYTHING
     gaps = sampled_gaps(tiles, level, close=True, count=SAMPLED_ROWS)

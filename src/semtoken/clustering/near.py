@@ -109,10 +109,12 @@ def thresholds(tiles: CpuTiles, level: Level, room: int, *, close: bool) -> NDAr
     if m * (m - 1) // 2 <= room:
         return np.array([EVERYTHING])
     gaps = np.concatenate([g.ravel() for g in sampled_gaps(tiles, level, close=close)])
+    # A little less than there is room for, since a sample may be off.
     share = 0.85 * room / (m * (m - 1) / 2)
     steps = share * 0.8 ** np.arange(16)
     ranks = np.unique((steps * len(gaps)).astype(np.int64))[::-1]
     first = np.maximum(np.partition(gaps, ranks)[ranks], 0)
+    # Where the sample was far off, as with thousands of nearly equal rows, the threshold falls by halves.
     below = first[-1] * 0.5 ** np.arange(1, 60)
     return np.unique(np.concatenate([first, below]).astype(np.float32))[::-1]
 
@@ -155,6 +157,7 @@ class KeptPairs:
     def add(self, pairs: Pairs, limit: np.float32) -> None:
         """See `Keeper.add`."""
         with self._lock:
+            # Another thread may have lowered the threshold since the tile was begun.
             self._append(pairs if limit == self.limit else _filtered(pairs, self.limit))
             while self._count > self._room:
                 if len(self._limits) == 1:
@@ -194,8 +197,10 @@ def _row_of_tiles(tiles: CpuTiles, blocks: list[Block], kept: Keeper, close: boo
 def sampled_gaps(tiles: CpuTiles, level: Level, *, close: bool, count: int = SAMPLED_ROWS) -> list[NDArray[np.float32]]:
     """The gaps between some clusters, drawn with a fixed seed, and all clusters, tile by tile."""
     m = level.clusters
+    # A fixed seed, so that the same table gives the same threshold in every run.
     drawn = np.random.default_rng(0).permutation(m)[:count]
     rows = np.cumsum(np.diff(level.starts)[drawn])
+    # Clusters of many rows cost as much as their rows, so that fewer of them are sampled.
     drawn = np.sort(drawn[: max(1, int(np.searchsorted(rows, 4 * count)))])
     sample = Block.of(drawn, level.order, level.starts)
     parts = blocks_of(sample.index, sample.starts, tiles.size)

@@ -107,6 +107,7 @@ class Rows:
                 one, other = place[: len(first)], place[len(first) :]
             compiled_loops().exact_gaps(part, factor, one, other, gap)
         if self.metric == "cosine":
+            # A row of zeros has no direction; half its squared distance from a unit row would be 1/2.
             gap[self.zero[first] | self.zero[second]] = 1.0
         return gap
 
@@ -160,6 +161,7 @@ def _as_numpy(part: Any) -> AnyArray:
         part = part.view(torch.uint16) if part.dtype == torch.bfloat16 else part
         part = part.numpy()
     part = real_numbers(part, "table")
+    # A memory map of a file may be in the other order of bytes, which compiled loops do not read.
     part = part.astype(part.dtype.newbyteorder("="), copy=False)
     if part.dtype == np.float64:
         with np.errstate(over="ignore"):  # what overflows is refused below as infinite

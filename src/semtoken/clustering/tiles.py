@@ -107,6 +107,8 @@ class CpuTiles:
     def left(self, block: Block) -> list[Any]:
         """The left factors of a block, for use with many tiles; empty if they would take too much memory."""
         parts = self._parts(block)
+        # A cluster of many rows has a block of its own of any size, whose factors would be a copy of a part of the
+        # table.
         return [self._factor(block.index[part], left=True) for part in parts] if len(parts) <= 2 else []
 
     def gaps(self, left: list[Any], p: Block, q: Block, *, close: bool) -> Any:
@@ -131,6 +133,7 @@ class CpuTiles:
         where = np.empty(gap.size, np.uint32)
         value = np.empty(gap.size, np.float32)
         count = compiled_loops().keep_near(gap, limit, p is q, where, value)
+        # Copies, since a view would keep the memory of the whole tile.
         return Pairs(p.first, q.first, where[:count].copy(), value[:count].copy())
 
     def total_distance(self, left: list[Any], p: Block, q: Block) -> NDArray[np.float64]:
@@ -169,6 +172,7 @@ class CpuTiles:
             self._local.size = shape[0] * shape[1]
             self._local.buffer = np.empty(self._local.size, np.float32)
         gap: Gaps = self._local.buffer[: shape[0] * shape[1]].reshape(shape)
+        # Of this thread alone: others compute at the same time, and wait for a processor.
         begin = time.thread_time()
         np.matmul(left, right.T, out=gap)
         self._monitor.add_gemm(time.thread_time() - begin, 2.0 * shape[0] * shape[1] * left.shape[1])
@@ -263,6 +267,7 @@ class TorchTiles(CpuTiles):
         begin = time.perf_counter()
         gap = left @ right.T
         if gap.is_cuda:
+            # The product is only queued by now, and would seem to take no time.
             self._torch.cuda.synchronize(gap.device)
         self._monitor.add_gemm(time.perf_counter() - begin, 2.0 * len(left) * len(right) * left.shape[1])
         return gap

@@ -150,6 +150,7 @@ class LlamaCppBackend(OneByOne):
         options |= {name: value for name, value in decoding.options.items() if name != "stop_token_ids"}
         if decoding.seed is not None:
             key = draw_key(decoding.seed, prompt, sample)
+            # llama.cpp's seeds have 32 bits.
             self.model.set_seed(int(np.random.default_rng(key).integers(2**31)))
         self.model.reset()
         for token in self.model.generate(prompt, **options):
@@ -191,6 +192,7 @@ def _piece(llama: Any, token: int, room: int = 64) -> bytes:
     llama_cpp = require("llama_cpp", extra="llama-cpp")
     buffer = ctypes.create_string_buffer(room)
     length = llama_cpp.llama_token_to_piece(_vocabulary(llama), token, buffer, room, 0, False)
+    # A negative length says how much room the token needs.
     return _piece(llama, token, -length) if length < 0 else buffer.raw[:length]
 
 

@@ -160,6 +160,8 @@ def encode_response(
     if not is_ids(prompt):
         text = prompt_text(tokenizer, prompt, number) + response
         together = encode_text(tokenizer, text, special=isinstance(prompt, str))
+        # Tokens depend on the text before them. Where one token would hold the end of the prompt and the beginning of
+        # the response, the response is encoded by itself.
         if together[: len(prompt_ids)] == prompt_ids:
             return _without_closing(tokenizer, together[len(prompt_ids) :], response)
     return encode_text(tokenizer, response, special=False)

@@ -190,6 +190,7 @@ def groups_of(
     groups, n_groups = _group_numbers(scorer, list(token_ids), step)
     ids = np.arange(len(groups)) if ids is None else ids
     probabilities = np.exp(log_probs)
+    # One weighted count over the vocabulary is enough for all groups.
     totals = np.bincount(groups[ids], weights=probabilities, minlength=n_groups)
     best = [group for group in np.argsort(-totals, kind="stable")[:n].tolist() if totals[group] > 0]
     texts = scorer.vocabulary.texts

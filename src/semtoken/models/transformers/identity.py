@@ -52,6 +52,7 @@ def state_key(model: Any) -> str:
             if name in ("_forward_hooks", "_forward_pre_hooks"):
                 digest.update(repr([id(hook) for hook in value.values()]).encode())
             elif name == "forward":
+                # Somebody put another function in place of the class's own, as accelerate does.
                 digest.update(f"{id(value)}".encode())
             elif name not in OF_EVERY_MODULE and _is_plain(value):
                 digest.update(f"{name}={value!r}".encode())
@@ -66,6 +67,7 @@ def weights_key(model: Any) -> str:
     digest = hashlib.sha256(repr(sampled_sums(model)).encode())
     for name, tensor in _tensors(model):
         where = 0 if tensor.is_meta else tensor.data_ptr()
+        # Tensors made in inference mode do not count how often they were written.
         version = 0 if tensor.is_inference() else tensor._version
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} {where} {version}".encode())
     return digest.hexdigest()[:32]

@@ -182,6 +182,7 @@ class JoiningRows:
         if waiting.read < len(ids):
             float(output.logits[0, -1, 0])  # a GPU is waited for, so that the pace knows what reading takes
             return []
+        # The next prompt often begins in the same way, such as with the system's part of a chat.
         self._backend.last_prompt = read_prompt(waiting.cache, ids, len(ids))
         return [
             _Together([(waiting.row, waiting.choices)], mask, waiting.cache, output.logits[:, -1], self._inside.at())
@@ -265,6 +266,7 @@ def join_batches(parts: Sequence[tuple[_Together, Sequence[int]]]) -> _Together 
     place = 0
     for part_mask in masks:
         width = min(length, part_mask.shape[1])
+        # Sequences end together in their batches, so that what is cut off at the left is padding.
         mask[place : place + len(part_mask), length - width :] = part_mask[:, part_mask.shape[1] - width :]
         place += len(part_mask)
     cache = joined_caches([(part.cache, rows) for part, rows in left], length)

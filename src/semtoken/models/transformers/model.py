@@ -132,6 +132,7 @@ class TransformersBackend(OwnTokens):
         """The proof of the model, which is in evaluation mode. Prompts with images are tried in their own way."""
         self._end_training_mode()
         self._forget_another_state()
+        # Image prompts are read whole and alone, whatever holds for texts.
         if prompts and all(isinstance(ids, ImagePrompt) for ids in prompts):
             return Proof(generates="alone")
         return self.proof
@@ -379,6 +380,7 @@ class TransformersBackend(OwnTokens):
         groups: dict[int, list[int]] = {}
         for number, ids in enumerate(encoded):
             groups.setdefault(len(ids) if equal_lengths else 0, []).append(number)
+        # The longest first, so that a lack of memory shows at once.
         for length in sorted(groups, reverse=True):
             members = groups[length]
             yield from (members[first : first + batch_size] for first in range(0, len(members), batch_size))
@@ -424,6 +426,7 @@ class TransformersBackend(OwnTokens):
         if cache is None:
             return {}
         if n > 1:
+            # Row i becomes rows i * n to i * n + n - 1, in the order of the answers.
             cache.batch_repeat_interleave(n)
         return {CACHE: cache}
 
@@ -473,6 +476,8 @@ class TransformersBackend(OwnTokens):
             options = {"temperature": None, "top_p": None, "top_k": None} | options
         options["max_new_tokens"] = max(row.max_new_tokens for row in rows)
         stop_ids = frozenset.intersection(*(row.stop_ids for row in rows))
+        # `generate` ends a row only at a token that ends all of them; what ends one answer earlier is known to
+        # `StepWatch`.
         options["eos_token_id"] = sorted(stop_ids) or None
         options.setdefault("pad_token_id", padding_id(self.tokenizer, stop_ids or rows[0].stop_ids))
         padded = range(self.vocabulary.size, self._columns)
@@ -553,6 +558,7 @@ class TransformersBackend(OwnTokens):
         """Logits from which the tokens of the replies are drawn, in order: [B, steps, columns], `chunk` steps at most.
         Prompts are read with the first chunk of the replies; others follow on the cache.
         """
+        # Blank replies have no steps, and nothing needs to be read.
         if not any(replies):
             return
         if isinstance(prompts[0], ImagePrompt):
@@ -565,6 +571,7 @@ class TransformersBackend(OwnTokens):
         prompt, reply = pad(prompts, self._padding, left=True), pad(replies, self._padding, left=False)
         ids = np.concatenate([prompt.ids, reply.ids[:, :-1]], axis=1)  # nothing is drawn after the last token
         mask = np.concatenate([prompt.mask, np.ones_like(reply.ids[:, :-1])], axis=1)
+        # The first token of a reply is drawn behind the last token of its prompt.
         begin, first, cache = 0, prompt.ids.shape[1] - 1, None
         while begin < ids.shape[1]:
             stop = min(first + chunk, ids.shape[1])
@@ -663,6 +670,7 @@ def shared_beginnings(continuations: Sequence[Sequence[int]]) -> list[tuple[tupl
     left = dict(enumerate(map(tuple, continuations)))
     groups = []
     while left:
+        # The longest one serves all that it begins with.
         beginning = max(left.values(), key=len)[:-1]
         members = [number for number, ids in left.items() if beginning[: len(ids) - 1] == ids[:-1]]
         groups.append((beginning, members))
@@ -698,6 +706,7 @@ def _refused_options(watch: StepWatch) -> Iterator[None]:
     except SemtokenError:
         raise
     except (ValueError, TypeError, AttributeError, KeyError, ImportError, AssertionError) as error:
+        # The model has run, so that it was no option that failed.
         if watch.logits is not None:
             raise
         raise InvalidInputError(f"transformers' generate refuses these options: {one_line_of(error)}") from error

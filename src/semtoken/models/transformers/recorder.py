@@ -117,7 +117,9 @@ def _step(found: dict[str, Any], rows: int) -> LoopStep | None:
         return None
     ends, processors = getattr(config, "_eos_token_tensor", None), found["logits_processor"]
     return LoopStep(
+        # In the first step some models give logits of the whole prompt.
         logits=logits[:, -1].detach(),
+        # Reading a tensor waits for a GPU, and a single answer goes on as long as there are steps.
         unfinished=[True] if rows == 1 else found["unfinished_sequences"].bool().tolist(),
         stop_ids=frozenset(() if ends is None else ends.tolist()),
         first=processors[0] if len(processors) else None,
@@ -412,6 +414,7 @@ class _Generation:
 
     def follow(self, ids: torch.Tensor) -> None:
         """Take in the tokens that the sequences have got."""
+        # One step, one token: anything else is another generation.
         if tuple(ids.shape) != (len(self.ids), self.ids.shape[1] + (self._waiting is not None)):
             raise BackendError(
                 "The recorder was called for another generation, or for several tokens at once (assisted decoding). "
@@ -480,6 +483,7 @@ class _Generation:
             return len(ids)
         special = self._vocabulary.special
         length = len(ids)
+        # Of several special tokens at the end, the first ended the answer, and the others pad it.
         while length > 1 and special[ids[length - 1]] and special[ids[length - 2]]:
             length -= 1
         return length

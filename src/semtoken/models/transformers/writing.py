@@ -53,6 +53,7 @@ def draw(
     for part, places in zip(torch.split(logits, some), torch.split(numbers, some), strict=True):
         scaled = part.float()
         scaled = scaled - scaled.amax(-1, keepdim=True)  # from the best, so that none overflows
+        # A temperature below the smallest float32 would become 0 in it.
         scaled /= max(temperature, torch.finfo(scaled.dtype).tiny)
         for warper in warpers:
             scaled = warper(None, scaled)
@@ -148,6 +149,7 @@ def drawn_tokens(
             groups.setdefault(answer.settings, []).append(row)
     for (temperature, top_p, top_k, min_p), rows in groups.items():
         streams = [stream for row in rows if (stream := answers[row].stream) is not None]
+        # Selecting all rows would copy them.
         mine = logits if len(rows) == len(logits) else logits[rows]
         yield rows, draw(mine, streams, temperature, _warpers(top_p, top_k, min_p))
 

@@ -161,6 +161,7 @@ class VLLMBackend(OwnTokens):
             for i, output in zip(group, outputs, strict=True):
                 [answer] = output.outputs
                 completion = Completion([int(t) for t in answer.token_ids], answer.finish_reason == "length")
+                # A text as the reason is a stop string: no token ended the answer then.
                 stopped = not completion.truncated and not isinstance(answer.stop_reason, str)
                 self._show(i, completion.token_ids, answer.logprobs, 0, observers, whole=best is None, stopped=stopped)
                 finish(i, completion, observers)
@@ -179,6 +180,7 @@ class VLLMBackend(OwnTokens):
         options: dict[str, Any] = {
             "temperature": decoding.temperature,
             "max_tokens": decoding.max_new_tokens,
+            # vLLM looks for stop strings in the text, which costs time and is not needed otherwise.
             "detokenize": bool(decoding.stop_strings),
             "flat_logprobs": True,
         }
@@ -186,6 +188,7 @@ class VLLMBackend(OwnTokens):
             options |= {"top_p": decoding.top_p, "top_k": decoding.top_k, "min_p": decoding.min_p}
         if decoding.seed is not None and decoding.temperature > 0:
             key = draw_key(decoding.seed, ids, sample)
+            # vLLM's seeds have 64 bits, one of them for the sign.
             options["seed"] = int(np.random.default_rng(key).integers(2**63))
         if decoding.stop_at_newline:
             options["stop_token_ids"] = sorted(self.newlines)
