@@ -49,6 +49,7 @@ def wrong_share(wrong: int, n: int, level: float = LEVEL) -> tuple[float, float]
     """
     if not 0 <= wrong <= n:
         raise InvalidInputError(f"There cannot be {wrong} wrong answers among {n}.")
+    # Half of the level for each end: a wealth of 2 / level.
     limit = math.log(2 / check_level(level, "level"))
     low = _largest(lambda m: _log_wealth_above(wrong, n, m) >= limit)
     high = 1 - _largest(lambda m: _log_wealth_above(n - wrong, n, m) >= limit)
@@ -57,6 +58,7 @@ def wrong_share(wrong: int, n: int, level: float = LEVEL) -> tuple[float, float]
 
 def _largest(rejected: Callable[[float], bool]) -> float:
     """The largest m in [0, 1] that is rejected; those below are, too. 0 if none is."""
+    # Bisection: more wrong answers than m allows are evidence against every smaller m, too.
     low, high = 0.0, 1.0
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2

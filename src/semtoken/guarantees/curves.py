@@ -30,6 +30,7 @@ def clipped(log_confidence: npt.ArrayLike) -> FloatArray:
 
 def log_complement(logs: FloatArray) -> FloatArray:
     """ln(1 - exp(x)) for each log-probability x, [n], computed without loss of precision."""
+    # Near 0, exp(x) rounds to 1 and 1 - exp(x) to 0; expm1 keeps the digits.
     return np.asarray(np.log(-np.expm1(logs)))
 
 
@@ -62,6 +63,7 @@ class Sigmoid(Struct, frozen=True, tag_field="kind", tag="sigmoid"):
         """The probability of being right for each log score, [n]."""
         logs = clipped(log_confidence)
         z = self.a * logs - self.b * log_complement(logs) + self.m
+        # sigmoid(z) = exp(-ln(1 + exp(-z))), which overflows for no z.
         return np.asarray(np.exp(-np.logaddexp(0.0, -z)))
 
 
@@ -129,6 +131,7 @@ def fit_temperature(log_confidence: FloatArray, correct: FloatArray) -> Temperat
         return float(-np.where(correct == 1, z, log_complement(z)).sum())
 
     optimize = require("scipy.optimize", extra="calibrate")
+    # In the logarithm, since temperatures of 0.1 and 10 are equally far from 1.
     minimum = optimize.minimize_scalar(
         loss, bounds=(math.log(0.02), math.log(50.0)), method="bounded", options={"xatol": 1e-10}
     )
@@ -157,6 +160,7 @@ def fit_venn_abers(log_confidence: FloatArray, correct: FloatArray) -> VennAbers
     """
     scores, where, counts = np.unique(clipped(log_confidence), return_inverse=True, return_counts=True)
     weights, means = counts.astype(np.float64), np.bincount(where, correct, minlength=scores.size) / counts
+    # A new answer below all scores that counts as wrong, or one above all that counts as right, pools with nothing.
     p0 = [0.0, *(_with(means, weights, i, 0.0) for i in range(scores.size))]
     p1 = [*(_with(means, weights, i, 1.0) for i in range(scores.size)), 1.0]
     # Each value is from a fit of its own, so rounding may let one fall by its last digit.

@@ -237,6 +237,7 @@ def joint_risk(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta
     """
     order = np.argsort(uncertainty, kind="stable")
     ascending, wrong = uncertainty[order], np.cumsum(1 - correct[order])
+    # Answers of equal uncertainty are accepted together or not at all.
     last_of_tie = np.append(ascending[1:] != ascending[:-1], True)
     holds = last_of_tie & (wrong <= most_wrong(uncertainty.size, alpha, delta)) & np.isfinite(ascending)
     return float(ascending[holds][-1]) if holds.any() else None
@@ -250,6 +251,7 @@ def batch_selection(
     The expected share of wrong answers among the selected is at most alpha (Jin and Candes 2023).
     """
     wrong = np.sort(uncertainty[correct == 0])
+    # The new answer itself is the one that is added: it may be wrong.
     p_values = (1 + np.searchsorted(wrong, new_uncertainty, side="right")) / (uncertainty.size + 1)
     adjusted = np.atleast_1d(require("scipy.stats", extra="calibrate").false_discovery_control(p_values))
     return p_values, np.flatnonzero(adjusted <= alpha + ROUNDING).tolist()

@@ -188,6 +188,7 @@ class Claim:
         if not seen.of:
             return 1.0
         if self.delta is not None:
+            # sf(k - 1) is the probability of k or more.
             return float(stats.binom.sf(seen.count - 1, seen.of, self.alpha))
         places = self.labels + 1
         # The beta distribution takes no zero.

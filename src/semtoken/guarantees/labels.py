@@ -235,6 +235,7 @@ def identities(scored: Any, prompts: Sequence[Any] | None = None) -> tuple[str, 
         if score is None or score == -math.inf:
             continue
         tokens = "" if prompt else [getattr(token, "id", None) for token in getattr(answer, "tokens", ())]
+        # NUL between the parts, so that no two of them can be divided otherwise.
         key = f"{prompt}\0{getattr(answer, 'text', '')}\0{tokens}"
         hashes.append(hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=8).hexdigest())
     return tuple(hashes) if any(asked) or any(getattr(answer, "text", "") for answer in answers) else ()

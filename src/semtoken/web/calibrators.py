@@ -101,6 +101,7 @@ class CalibratorSlot(Generic[Kind]):
         calibrator = turned_to or (None if self._load is None else self._load())
         if calibrator is None or self.current is None:
             raise InvalidInputError(f"This server was started without {self._option}, so there is none to load again.")
+        # The former one would be lost by exchanging the calibrator for itself.
         if calibrator.checksum == self.current.checksum:
             return f"The calibrator in use is the one that is there: {calibrator.checksum[:12]}."
         return self._exchange(calibrator)

@@ -59,6 +59,7 @@ class ConnectionLimits:
 
     def within(self, files: int) -> ConnectionLimits:
         """These limits, lowered where the files that a process may open would not suffice: an exchange takes two."""
+        # One file for the client, and one for the upstream.
         most = max(8, (files - SPARE_FILES) // 2)
         return replace(self, connections=min(self.connections, most), per_client=min(self.per_client, most))
 
@@ -120,6 +121,7 @@ class _LimitedConnection(asyncio.Protocol):
                 if not connection._in_request and (not same or connection._address == address)
             )
             if full:
+                # `known` is in the order of the last bytes, so that the first idle one has been silent for longest.
                 oldest = next(idle, None)
                 if oldest is None:
                     return False
@@ -145,6 +147,7 @@ class _LimitedConnection(asyncio.Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        # It was closed to make room, and what still arrives is of no use.
         if self not in self.known:
             return
         self.known[self] = self.known.pop(self)  # to the end
@@ -309,6 +312,7 @@ class Workers:
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do some work in a thread; `Busy` if too much is waiting."""
+        # Refused at once rather than queued without end: whoever waits too long has left by then.
         if self._taken >= self._most:
             raise Busy
         if self._limiter is None:  # it belongs to the event loop that it is made in
@@ -416,12 +420,14 @@ class Gate:
         kind, _, given = authorization.partition(" ")
         if self.token is None or kind.lower() != "bearer":
             return False
+        # In constant time: how long a comparison takes must not tell how much of a token is right.
         return hmac.compare_digest(given.strip().encode(), self.token.encode())
 
 
 def _check_origin(headers: Mapping[str, str], *, has_token: bool) -> None:
     """Refuse what a browser sends for a page that is not this server's own."""
     origin, host = headers.get("origin"), headers.get("host", "")
+    # Browsers set this field themselves, and no page can change it.
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise ApiError(403, "Only this server's own page may write.", code="foreign_origin")
     if origin is None and has_token:

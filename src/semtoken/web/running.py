@@ -67,6 +67,7 @@ def listen(host: str, port: int) -> socket.socket:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = addresses[0]
         listener = socket.socket(family, kind, protocol)
+        # Closed again if the address cannot be taken.
         with contextlib.ExitStack() as undo:
             undo.callback(listener.close)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -116,6 +116,7 @@ class WriterProcess:
                 [sys.executable, "-c", "from semtoken.guarantees.journal.writer import main; main()"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                # The process must not import what lies in the current folder.
                 env={**os.environ, "PYTHONSAFEPATH": "1"},
                 text=True,
             )
@@ -160,6 +161,7 @@ def main() -> None:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     with suppress(OSError, AttributeError):  # not every system has all of it
+        # Whoever answers requests goes first where processors are scarce.
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         os.nice(NICE)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")

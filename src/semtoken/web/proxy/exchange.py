@@ -134,13 +134,17 @@ class Upstream:
             settings = self._settings
             idle = {"force_close": True} if fresh else {"keepalive_timeout": IDLE_SECONDS}
             self._sessions[fresh] = aiohttp.ClientSession(
+                # How many requests run is limited where they come in (`Admission`); a second limit here would make them
+                # wait unseen.
                 connector=aiohttp.TCPConnector(limit=0, **idle),
                 timeout=aiohttp.ClientTimeout(
                     total=None, sock_connect=settings.connect_timeout, sock_read=settings.read_timeout
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),  # cookies are the clients' business
                 skip_auto_headers=AUTO_HEADERS,
+                # A body is passed on as it came, byte for byte.
                 auto_decompress=False,
+                # Nothing but the settings says where requests go, not even HTTP_PROXY.
                 trust_env=False,
                 max_line_size=LONGEST_HEADER,
                 max_field_size=LONGEST_HEADER,
@@ -162,6 +166,7 @@ class Upstream:
         if self._key is not None and not any(name.lower() == "authorization" for name, _ in headers):
             headers.append(("Authorization", self._key.decode()))
         try:
+            # Already encoded by the client: encoding it again would change what the upstream reads.
             url = URL(self._base + _text(self._prefix + request.target), encoded=True)
             response = await self._session(fresh=fresh).request(
                 request.method, url, headers=headers, data=request.body or None, allow_redirects=False
@@ -336,6 +341,7 @@ class Client:
     async def body(self, limit: int) -> bytes:
         """The whole body; `ApiError` (413) if it is longer than `limit` bytes, `ClientGone` if the client left."""
         declared = self.header(b"content-length")
+        # Refused before a byte of it is read.
         if declared is not None and declared.isdigit() and int(declared) > limit:
             raise too_large(limit)
         body = bytearray()

@@ -128,6 +128,7 @@ class Piece:
         """The bytes that the client gets."""
         if self.edit is None:
             return self.sent.raw
+        # An event in which nothing changes keeps its own bytes, spelling and all.
         changed = self.edit(self.blocks)
         return self.sent.raw if changed == self.data else self.sent.with_data(changed)
 

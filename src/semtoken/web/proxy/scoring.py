@@ -124,6 +124,7 @@ class ReplyScorer:
     def pass_on(self, code: str) -> None:
         """Count and record a reply to which nothing is added; `code` is one of `PASSED_ON`."""
         self._count(code)
+        # A choice that has ended has its entry in the journal.
         if not any(choice.ended for choice in self._choices.values()):
             self._record(PASSED_ON[code])
 
@@ -376,6 +377,7 @@ class Editor:
             other = None if self.withheld is None else self.withheld(block)
             if block is not None:
                 quotes = other is not None and "decision" not in block
+                # The reason of an answer without a decision may quote the answer that is held back.
                 yield Put(place.path, KEY, reason_block(UNDECIDED) if quotes else block)
             else:  # of an upstream that scores, too: its numbers must not stand among ours
                 yield Drop((*place.path, KEY))

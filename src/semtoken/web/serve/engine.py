@@ -227,6 +227,7 @@ class Engine:
 
     def warm_up(self) -> None:
         """Generate a token, so that the first request does not wait for loading and compiling."""
+        # The first ordinary token.
         token = int(np.argmin(self.stc.scorer.vocabulary.special))
         self.run([Order(lambda _: None, work=GenerationBatch([[token]], max_tokens=1), emit=lambda _: None)])
 
@@ -279,6 +280,7 @@ class _Row:
     def decoding(self) -> Decoding:
         """How it is generated. Rows of one order draw different random numbers."""
         work = self.order.work
+        # The seed in the upper half and the row in the lower one, so that no two rows share their random numbers.
         seed = None if work.seed is None else (work.seed % 2**32) * 2**32 + self.number
         return replace(
             work.sampling, max_new_tokens=work.max_tokens, seed=seed, stop_at_newline=work.stop_at_newline, n=1
@@ -318,6 +320,7 @@ class _Rows(Observer):
             work = order.work
             for number in range(len(work.prompts)):
                 stops = (*work.stops, "\n") if work.stop_at_newline else work.stops
+                # Numbers are used again, since tables are kept by them (`AnswerBatch`).
                 answer = next(free for free in count() if free not in self._rows)
                 methods = MethodScores(work.methods)
                 self._rows[answer] = _Row(order, number, AnswerText(self._vocabulary, stops), methods)
@@ -366,6 +369,7 @@ class _Rows(Observer):
         ended = set()
         ends = step.ends or [False] * len(rows)
         each = zip(step.answers, works, ends, strict=True)
+        # A score so far that the final one follows at once is not worth computing.
         shown = [answer for answer, work, end in each if work.running and not end]
         running = dict(zip(shown, self._scores.running_together(shown), strict=True))
         for answer, token, end, log_prob, (ids, values) in zip(
@@ -377,6 +381,7 @@ class _Rows(Observer):
                 ended.add(answer)
                 continue
             top = tuple((int(i), min(float(v), 0.0)) for i, v in zip(ids[: work.top], values[: work.top], strict=True))
+            # The token that ends an answer is not shown, whatever its text.
             gained = row.text.add(token) if not end or self._holds_newline(token, work) else ""
             row.order.emit(RowToken(row.number, token, log_prob, top, gained, running.get(answer)))
             if row.text.stopped:
@@ -460,6 +465,7 @@ class Worker:
             except Exception as failed:  # out of memory, or whatever else torch raises
                 logger.exception("A generation failed")
                 error = BackendError(f"The generation failed ({type(failed).__name__}); see the server's log.")
+            # Nobody is left waiting for a generation that has failed.
             for order in self._taken:
                 order.end(error)
 
@@ -475,6 +481,7 @@ class Worker:
                     self._closed = True
                     break
                 rows = order.rows
+                # An order that is larger than the limit goes alone, or it would wait for ever.
                 if running and running + rows > self._most_together:
                     self._held = order
                     break

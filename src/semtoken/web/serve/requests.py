@@ -251,6 +251,7 @@ def parse(form: type[AnyRequest], body: bytes) -> AnyRequest:
         raise ApiError(400, f"The body of the request is not JSON: {error}.") from error
     if not isinstance(fields, dict):
         raise ApiError(400, "The body of the request must be a JSON object.")
+    # Fields that would change the answer are refused rather than ignored, so that no client takes it for what it asked.
     for name, accepted in NEUTRAL.items():
         if fields.get(name) is not None and fields[name] not in accepted:
             raise ApiError(

@@ -115,6 +115,7 @@ class Service:
             prompts = self._encoded(request.prompts, request.prompt_field)
             reply = CompletionReply(self._offer.name, self._names(request), shown_of(request))
         job = Job(self._work(request, prompts), reply, request, self._calibrators.current)
+        # Values so far would tell of an answer that is not shown yet.
         return replace(job, work=replace(job.work, running=False)) if job.holds_answers else job
 
     def _names(self, request: AnyRequest) -> TokenSpelling:
@@ -155,6 +156,8 @@ class Service:
             return token_ids
         text = prompt_text(self._stc.tokenizer, prompt, number)
         most = None if room is None else max(room * self._longest_piece, ALWAYS_TOKENISED)
+        # Tokenizing megabytes takes long, and what has more bytes than so many of the longest tokens is too long in any
+        # case.
         if most is not None and len(text.encode()) > most:
             raise too_long(room, f"{len(text):,} characters, which are more tokens than that", param)
         return encode_text(self._stc.tokenizer, text, special=isinstance(prompt, str))
