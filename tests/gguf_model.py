@@ -11,7 +11,10 @@ from typing import Any
 import gguf
 import numpy as np
 import torch
+from tokenizers import processors
 from transformers import AutoModelForCausalLM
+
+from tests import tiny
 
 NORMAL, CONTROL = gguf.TokenType.NORMAL, gguf.TokenType.CONTROL
 TENSORS = {
@@ -28,6 +31,20 @@ TENSORS = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+
+
+def small_checkpoint(folder: Path) -> Path:
+    """A random Llama of a few hundred tokens, all of them in the model of its tokenizer, as in a GGUF file."""
+    tokenizer = tiny.byte_level_bpe(added=False)
+    begin = processors.TemplateProcessing(single="<|pad|> $A", special_tokens=[("<|pad|>", 1)])
+    tokenizer.backend_tokenizer.post_processor, tokenizer.bos_token = begin, "<|pad|>"
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    model = tiny.llama(len(tokenizer), hidden=32)
+    for settings in (model.config, model.generation_config):
+        settings.bos_token_id, settings.eos_token_id = 1, 0
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
 def write_gguf(checkpoint: Path, target: Path, renamed: Mapping[str, str] = MappingProxyType({})) -> Path:

@@ -31,8 +31,8 @@ def _handed_out_as_copies(build: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_handed_out_as_copies
-def byte_level_bpe() -> Any:
-    """GPT-2, Llama-3 and Qwen kind: pieces are bytes, a newline is a token, one added and four special tokens."""
+def byte_level_bpe(added: bool = True) -> Any:
+    """GPT-2, Llama-3 and Qwen kind: pieces are bytes, a newline is a token, two special and three added tokens."""
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
@@ -45,8 +45,9 @@ def byte_level_bpe() -> Any:
         show_progress=False,
     )
     tokenizer.train_from_iterator([TEXT, " ".join(WORDS.lower())], trainer)
-    tokenizer.add_special_tokens([AddedToken("<|user|>", special=True), AddedToken("<|assistant|>", special=True)])
-    tokenizer.add_tokens([AddedToken("<tool>", special=False, normalized=False)])
+    if added:
+        tokenizer.add_special_tokens([AddedToken("<|user|>", special=True), AddedToken("<|assistant|>", special=True)])
+        tokenizer.add_tokens([AddedToken("<tool>", special=False, normalized=False)])
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|pad|>")
 
 

@@ -214,24 +214,25 @@ def test_equals_the_twin_on_one_sort_of_token(name: str, data: st.DataObject) ->
     check_against_twin(kind, ids, data.draw(st.integers(0, 2**32 - 1), label="seed"), 0, data.draw(SOME_RULES))
 
 
-@each("name", list(tiny.TOKENIZERS))
-@each(
-    "text",
-    [
-        "the television 17",
-        "No",
-        "the same",
-        "Σ ΣΑΣ σας ΣΟΦΟΣ",
-        "🙂 naïve 東京",
-        "it 's , isn ' t n't .",
-        "İstanbul\n\n",
-        " \n ",
-    ],
+TEXTS = (
+    "the television 17",
+    "No",
+    "the same",
+    "Σ ΣΑΣ σας ΣΟΦΟΣ",
+    "🙂 naïve 東京",
+    "it 's , isn ' t n't .",
+    "İstanbul\n\n",
+    " \n ",
 )
-def test_equals_the_twin_on_text(name: str, text: str) -> None:
+
+
+@each("name", list(tiny.TOKENIZERS))
+@each(("number", "text"), enumerate(TEXTS))
+def test_equals_the_twin_on_text(name: str, number: int, text: str) -> None:
+    """Every rule is tried on one of the texts."""
     kind = small_kind(name)
     ids = tiny.TOKENIZERS[name]().encode(text, add_special_tokens=False) or [kind.pools[1][0]]
-    check_against_twin(kind, ids, 1, 0, RULES[:: 1 + len(ids) // 8])
+    check_against_twin(kind, ids, 1, 0, RULES[number :: len(TEXTS)])
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -387,12 +388,12 @@ def test_impossible_tokens_make_the_score_minus_infinity() -> None:
 
 # --- in one pass and bounded memory ------------------------------------------------------------------------------
 
-LARGE = 152_064
+LARGE = 20_000
 
 
 @cache
 def large_clusters() -> TokenClusters:
-    """Clusters over as many made-up words as Qwen has tokens; stopwords, blanks and pieces of characters too."""
+    """Clusters over many made-up words; stopwords, blanks and pieces of characters too."""
     random = np.random.default_rng(0)
     letters = random.integers(ord("a"), ord("z") + 1, (3 * LARGE, 8)).astype("u1")
     lengths = random.integers(1, 9, 3 * LARGE)
@@ -404,7 +405,7 @@ def large_clusters() -> TokenClusters:
     texts = tuple(piece.decode("utf-8", "replace") for piece in pieces)
     small = worked.vocabulary(texts)
     vocabulary = Vocabulary(texts, tuple(pieces), small.neutral, small.byte_tokens)
-    return TokenClusters(random.integers(0, 16_000, LARGE).astype(np.int32), vocabulary)
+    return TokenClusters(random.integers(0, 2_000, LARGE).astype(np.int32), vocabulary)
 
 
 def numbers_held(value: Any) -> int:
@@ -461,7 +462,7 @@ def test_leading_blanks_and_broken_characters_do_not_hold_a_row_each(opening: st
     feed(answer, [next(i for i, text in enumerate(texts) if len(text) == 1 and text.isalpha())], seed=3)
     assert all(step.row is None for step in answer._open)
     feed(answer, [next(i for i, text in enumerate(texts) if len(text) == 8 and text.isalpha())] * 45, seed=4)
-    assert numbers_held(answer) < LARGE // 4
+    assert numbers_held(answer) < LARGE  # less than one row
 
 
 def test_row_by_row_equals_all_at_once() -> None:

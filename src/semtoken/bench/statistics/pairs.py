@@ -9,13 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import permutations
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from safetensors import SafetensorError
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from semtoken.errors import InvalidInputError, ModelError, SemtokenError, one_line_of
 from semtoken.methods import token_text
@@ -25,6 +23,9 @@ from semtoken.support.arrays import FloatArray, IntArray
 from semtoken.support.checkpoints.sources import check_folder
 from semtoken.support.extras import require
 from semtoken.support.files.artifacts import HUB_ID
+
+if TYPE_CHECKING:
+    import torch  # its import takes seconds, which plans and reports of runs need not wait for
 
 Pair: TypeAlias = tuple[str, str]
 AskPairs: TypeAlias = Callable[[Sequence[Pair]], FloatArray]
@@ -217,6 +218,8 @@ class SimilarityModel:
         """Similarity of each pair, [n] in [0, 1]."""
         if not pairs:
             return np.empty(0)
+        import torch
+
         # Checkpoints disagree on whether the sigmoid is in their config: it is said here, and so applied once.
         scores = self.cross_encoder.predict(
             list(pairs), batch_size=self.batch_size, activation_fn=torch.nn.Sigmoid(), show_progress_bar=False
@@ -275,6 +278,9 @@ class EntailmentModel:
 
         `ModelError` if there is no such model, or it cannot be read.
         """
+        import torch
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
         if model_or_path == "almanac":
             from semtoken.support.almanac import almanac_nli_path
 
@@ -287,9 +293,10 @@ class EntailmentModel:
             )
             return cls(model.to(device).eval(), tokenizer, batch_size=batch_size)
 
-    @torch.inference_mode()
     def logits(self, pairs: Sequence[Pair]) -> FloatArray:
         """Logits [n, 3] in the order contradiction, neutral, entailment; the first text of a pair is the premise."""
+        import torch
+
         class_logits = np.empty((len(pairs), 3))
         if not pairs:
             return class_logits
@@ -297,11 +304,14 @@ class EntailmentModel:
         encoded = self.tokenizer(list(first), list(second), truncation=True, max_length=self._max_length)
         for batch in in_batches_by_length([len(ids) for ids in encoded["input_ids"]], self.batch_size):
             inputs = {name: self._padded(name, [rows[i] for i in batch]) for name, rows in encoded.items()}
-            class_logits[batch] = self.model(**inputs).logits[:, self._columns].double().cpu().numpy()
+            with torch.inference_mode():
+                class_logits[batch] = self.model(**inputs).logits[:, self._columns].double().cpu().numpy()
         return class_logits
 
     def _padded(self, name: str, rows: Sequence[Sequence[int]]) -> torch.Tensor:
         """One of the tokenizer's outputs, filled up on the right: encoders count positions from the left."""
+        import torch
+
         padding = {"input_ids": self.tokenizer.pad_token_id, "token_type_ids": self.tokenizer.pad_token_type_id}
         return torch.from_numpy(pad(rows, padding.get(name, 0), left=False).ids).to(self.model.device)
 
