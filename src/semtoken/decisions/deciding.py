@@ -197,8 +197,11 @@ class DecisionRequest:
     """One state, with the questions that are asked about it."""
 
     state: str
+    """What the questions are about, as text."""
     questions: Sequence[Question]
+    """The questions, all about this state."""
     options: ReadingOptions = READ_AS_USUAL
+    """How the probabilities of the options are read."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +237,10 @@ class PreparedRequest:
 def decide_about(
     backend: Backend, state: Any, questions: Sequence[Any] | Mapping[str, Any], options: ReadingOptions
 ) -> list[Answer] | dict[str, Answer]:
-    """Answer questions of any form about a state of any form; see `ScoredModel.decide`."""
+    """Answer typed questions about a state with the model of a backend, as `ScoredModel.decide` does.
+
+    `state`, `questions`, what is returned and the errors are as there; `options` say how the probabilities are read.
+    """
     instance(options, ReadingOptions, "options")
     named: Mapping[Any, Any] = (
         questions if isinstance(questions, Mapping) else dict(enumerate(listed(questions, "questions")))

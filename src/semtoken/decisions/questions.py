@@ -38,6 +38,7 @@ class Option:
     name: str
     """The option's text, as the model reads it."""
     description: str = ""
+    """When this option is right, for the prompt; may be empty."""
 
     @property
     def line(self) -> str:
@@ -47,9 +48,16 @@ class Option:
 
 @dataclass(frozen=True)
 class Predicate:
-    """A question whether something is so. Its answer is the probability of yes."""
+    """A yes-or-no question about a state. Its answer is the probability of yes, in [0, 1].
+
+    `InvalidInputError` if a text is missing or is not one.
+
+    >>> [option.name for option in Predicate("Is a refund requested?").options]
+    ['Yes', 'No']
+    """
 
     kind: ClassVar[QuestionKind] = "predicate"
+    """The kind of question, as requests and files name it."""
 
     instructions: str
     """What may be true, such as "Is a refund requested?"."""
@@ -58,6 +66,7 @@ class Predicate:
     when_false: str = ""
     """When the answer is no."""
     name: str | None = None
+    """What to call the question in results; None: its number."""
 
     def __post_init__(self) -> None:
         _texts(self, "instructions", "when_true", "when_false")
@@ -71,16 +80,20 @@ class Predicate:
 
 @dataclass(frozen=True)
 class Choice:
-    """A question which of several options is right: texts, true or false, or `Option` objects with a description.
+    """A question about which of several options is right. Its answer is the value of the most probable one.
 
     `InvalidInputError` if there are no options, more than 255, or one occurs twice. True and "true" are two options.
     """
 
     kind: ClassVar[QuestionKind] = "choice"
+    """The kind of question, as requests and files name it."""
 
     instructions: str
+    """What to choose, such as "Which team should get this message?"."""
     choices: Sequence[Any]
+    """The options: texts, true or false, or `Option` objects with a description; a tuple of `Option` once made."""
     name: str | None = None
+    """What to call the question in results; None: its number."""
 
     def __post_init__(self) -> None:
         _texts(self, "instructions")
@@ -98,14 +111,16 @@ class Choice:
 
 @dataclass(frozen=True)
 class Score:
-    """A question how much, with n levels from least to most. Its answer is the expected level, from 0 to n - 1.
+    """A question about how much, with n levels from least to most. Its answer is the expected level, 0 to n - 1.
 
     `InvalidInputError` if there is no level, or more than 10.
     """
 
     kind: ClassVar[QuestionKind] = "score"
+    """The kind of question, as requests and files name it."""
 
     instructions: str
+    """What to rate, such as "How urgent is this message?"."""
     levels: Sequence[Any]
     """Texts or `Option` objects, least first. The value of each becomes the number of its level, from 0 on."""
     name: str | None = None
@@ -123,6 +138,7 @@ class Score:
 
 
 Question: TypeAlias = Predicate | Choice | Score
+"""A typed question: what its answer may be is known beforehand."""
 
 
 DEFAULT_READING: Reading = "labels"
@@ -136,6 +152,7 @@ class ReadingOptions:
     """
 
     reading: Reading = DEFAULT_READING
+    """`labels`: the probability of each option's letter. `words`: that of its own words."""
     orders: int | None = 1
     """How many orders of the options are read and averaged; None: all."""
 

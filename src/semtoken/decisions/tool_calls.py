@@ -43,6 +43,7 @@ class ProposedCall:
     """One tool call that a model proposes."""
 
     name: str
+    """The name of the function to call."""
     written: str
     """Its arguments as the server gave them or the model wrote them."""
     arguments: Mapping[str, Any] | None
@@ -60,7 +61,10 @@ class ProposedCall:
         return next(iter(call_confidences(self.parts)), None)
 
     def state(self, conversation: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """What to ask the predicate about: the messages that led to this call, and this call alone, not yet run."""
+        """The state to ask a predicate about: the messages of the conversation that led to this call, then this call.
+
+        Other calls of the same reply are not in it.
+        """
         arguments = self.written if self.arguments is None else dict(self.arguments)
         call = {"type": "function_call", "call_id": "1", "name": self.name, "arguments": arguments}
         return [*map(dict, conversation), call]

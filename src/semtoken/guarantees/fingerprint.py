@@ -98,8 +98,9 @@ class Fingerprint:
             )
 
     def flags(self, other: Fingerprint) -> tuple[Flag, ...]:
-        """Flags for answers to which probabilities and guarantees may not apply: known differences, then what is
-        unknown.
+        """Flags for answers of another origin (`other`), to which probabilities and guarantees may not apply.
+
+        Known differences come first, then what is unknown; empty if there is neither.
         """
         reasons = []
         instance(other, Fingerprint, "other")
@@ -132,6 +133,7 @@ _SHOULD_AGREE = {
 READING_QUESTIONS = ("headline", "new_phrases", "mean_new_word")
 """The methods that are other numbers where it is not known what was asked."""
 NOTHING_KNOWN = Fingerprint()
+"""The fingerprint of scores of which nothing is known: it fits all others."""
 
 
 def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint:

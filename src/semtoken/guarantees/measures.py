@@ -215,7 +215,9 @@ class Drift:
     high: float
     """The upper end of the 95% interval."""
     n_fitted: int
+    """How many labeled answers were compared."""
     n_recent: int
+    """How many recent answers were compared."""
 
     def is_beyond(self, limit: float | None) -> bool:
         """Whether the distance is shown to exceed a limit; never without one, or from too few recent scores."""

@@ -96,6 +96,7 @@ class ReplyEvent:
     choice: int
     """The index of the choice."""
     kind: SegmentKind
+    """The kind of segment: the answer, reasoning, a refusal or a tool call."""
     text: str
     """The text that the message gained."""
     steps: tuple[TopStep, ...]

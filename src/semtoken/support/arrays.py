@@ -17,6 +17,7 @@ from semtoken.support.inputs import shown
 Rows: TypeAlias = Any
 """Logits of shape [n, columns]: a numpy array or a torch tensor on any device."""
 FloatArray = npt.NDArray[np.float64]
+"""An array of float64; docstrings give its shape."""
 IdArray = npt.NDArray[np.int64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

@@ -75,7 +75,10 @@ class Judge(Protocol):
 
 
 def correctness(verdicts: Sequence[Verdict]) -> FloatArray:
-    """The field `correct` of each verdict, [n]: 1, 0 or NaN; raises `InvalidInputError` for anything else."""
+    """The labels of n verdicts, for metrics: [n] of 1 (right), 0 (wrong) or NaN (no usable verdict).
+
+    `InvalidInputError` if something is not a `Verdict`.
+    """
     checked = [instance(entry, Verdict, "verdicts") for entry in listed(verdicts, "verdicts")]
     return np.array([verdict.correct for verdict in checked], dtype=np.float64)
 
@@ -131,8 +134,8 @@ class Agreement:
 def agreement(judgements: Mapping[str, npt.ArrayLike]) -> list[Agreement]:
     """Compare every two judges on the answers that both gave a verdict on.
 
-    `judgements` are [N] of 1, 0 or NaN by the name of a judge, as in `Cell.judgements`. `InvalidInputError` if lengths
-    differ, or there are other values.
+    `judgements` are [N] of 1, 0 or NaN by the name of a judge, as in `Cell.judgements`. Returns an `Agreement` for each
+    pair, in the order of their names. `InvalidInputError` if lengths differ, or there are other values.
     """
     if not isinstance(judgements, Mapping):
         raise InvalidInputError(f"'judgements' must be verdicts by the name of their judge, got {shown(judgements)}.")

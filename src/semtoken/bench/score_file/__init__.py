@@ -43,6 +43,7 @@ from semtoken.support.inputs import instance, listed
 __all__ = ["BadLine", "Item", "Progress", "ScoreItems", "ScoringJob", "ScoringModel", "read_items", "score_items"]
 
 ScoreItems: TypeAlias = Callable[[Sequence[Item]], list[ScoredAnswer]]
+"""A function that scores one batch, an answer for each item, such as `score_items` with a model."""
 Annotate: TypeAlias = Callable[[ScoredAnswer], Mapping[str, Any]]
 OnProgress: TypeAlias = Callable[[int], None]
 """Called with the number of lines that are in the output."""
@@ -61,7 +62,27 @@ class ScoringModel(Protocol):
 def score_items(
     model: ScoringModel, items: Sequence[Item], *, max_new_tokens: int = 256, **options: Any
 ) -> list[ScoredAnswer]:
-    """Score one batch: existing responses as they are, the others generated (with `options`)."""
+    """Score one batch of lines with a model: existing responses as they are, the others generated.
+
+    Parameters
+    ----------
+    model
+        A `ScoredModel`, or anything with its `generate` and `score`.
+    items
+        The lines.
+    max_new_tokens, **options
+        For the answers that are generated, as in `ScoredModel.generate`.
+
+    Returns
+    -------
+    list of ScoredAnswer
+        In the order of the items.
+
+    Raises
+    ------
+    InvalidInputError
+        A line cannot be used.
+    """
     items = [instance(item, Item, "items") for item in listed(items, "items")]
     given = [item for item in items if item.response is not None]
     asked = [item for item in items if item.response is None]
@@ -103,7 +124,9 @@ class ScoringJob:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Whatever decides the numbers, as plain values: a later run must name the same."""
     batch_size: int = 8
+    """How many lines are scored together, and written at once."""
     tokens: bool = False
+    """Whether to write the scored tokens, too."""
     parts: PartKind | None = None
     """The kind of parts of the answer to write with their confidence; see `ScoredAnswer.parts`."""
     skip_bad_lines: bool = False
@@ -118,7 +141,7 @@ class ScoringJob:
     """What messages call the source; its path by default."""
 
     def items(self) -> Iterator[Item | BadLine]:
-        """The records of the source."""
+        """The records of the source in order, bad lines among them; `InvalidInputError` if it cannot be read."""
         folder = self.source.parent if self.images is None else self.images
         return (placed(item, folder, self.target.parent) for item in read_items(self.source))
 
@@ -160,7 +183,7 @@ class ScoringJob:
         return Progress(total, self.lines.check_lines(self.items()))
 
     def is_finished(self, progress: Progress) -> bool:
-        """Whether nothing is left to do after what `check` found."""
+        """Whether nothing is left to do, by the progress that `check` returned."""
         return progress.done == progress.total and self.target.exists() and not self.overwrite
 
     def _check_names(self) -> None:
@@ -218,8 +241,9 @@ class ScoringJob:
             schema_of(iter(lambda: list(islice(carried, ROWS_AT_ONCE)), []), self.source)
 
     def run(self, score: ScoreItems, on_progress: OnProgress | None = None) -> Progress:
-        """Score all lines that have no score yet; `score` scores a batch, see `score_items`.
+        """Score all lines that have no score yet, and return how many are done.
 
+        `score` scores a batch (see `score_items`), and `on_progress` is called with the progress after each one.
         `InvalidInputError` as in `check`, or for a line that only the tokenizer could find bad; lines already written
         stay.
         """

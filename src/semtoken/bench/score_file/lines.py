@@ -75,6 +75,7 @@ class Item:
     record: Mapping[str, Any]
     """All its fields, carried through to the output."""
     prompt: Prompt
+    """What the model is asked: text, or chat messages."""
     response: Response | None
     """The answer to score; None to have one generated."""
     is_question: bool = False
@@ -86,7 +87,9 @@ class BadLine:
     """A line that cannot be scored."""
 
     number: int
+    """Line of the file, counted from 1."""
     reason: str
+    """Why it cannot be scored, in a sentence."""
 
 
 def read_items(path: str | Path) -> Iterator[Item | BadLine]:

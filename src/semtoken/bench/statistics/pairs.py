@@ -35,7 +35,7 @@ AskPairs: TypeAlias = Callable[[Sequence[Pair]], FloatArray]
 
 
 class UniquePairs:
-    """Asks a model about pairs of texts, and about each different pair only once.
+    """Asks a model about pairs of texts with `ask`, and about each different pair only once.
 
     One for each recording step, so that every step is charged for its own pairs and the seconds of a method do
     not depend on which other method ran before.
@@ -179,7 +179,8 @@ DEFAULT_SIMILARITY = "cross-encoder/stsb-roberta-large"
 class SimilarityModel:
     """A `sentence_transformers.CrossEncoder` for text similarity, which reads `batch_size` pairs together.
 
-    It has one output, which goes through a sigmoid; `ModelError` if it has more.
+    The `cross_encoder` has one output, which goes through a sigmoid; `ModelError` if it has more, and
+    `InvalidInputError` for a batch size below 1.
     """
 
     def __init__(self, cross_encoder: Any, *, batch_size: int = 64) -> None:
@@ -215,7 +216,7 @@ class SimilarityModel:
             return cls(library.CrossEncoder(model_or_path, device=device, revision=revision), batch_size=batch_size)
 
     def similarities(self, pairs: Sequence[Pair]) -> FloatArray:
-        """Similarity of each pair, [n] in [0, 1]."""
+        """Similarity of each of n pairs of texts, [n] in [0, 1]; higher is more alike."""
         if not pairs:
             return np.empty(0)
         import torch
@@ -251,9 +252,10 @@ IDENTICAL = (-math.inf, -math.inf, 0.0)
 
 
 class EntailmentModel:
-    """A sequence classifier of transformers and its tokenizer, which read `batch_size` pairs together.
+    """An NLI `model` (a sequence classifier of transformers) and its tokenizer, which read `batch_size` pairs together.
 
-    Its config names the classes contradiction, neutral and entailment, in any order; `ModelError` if it does not.
+    Its config names the classes contradiction, neutral and entailment, in any order; `ModelError` if it does not, and
+    `InvalidInputError` for a batch size below 1.
     """
 
     def __init__(self, model: Any, tokenizer: Any, *, batch_size: int = 64) -> None:
@@ -294,7 +296,7 @@ class EntailmentModel:
             return cls(model.to(device).eval(), tokenizer, batch_size=batch_size)
 
     def logits(self, pairs: Sequence[Pair]) -> FloatArray:
-        """Logits [n, 3] in the order contradiction, neutral, entailment; the first text of a pair is the premise."""
+        """Logits [n, 3] of n pairs (premise, hypothesis), in the order contradiction, neutral, entailment."""
         import torch
 
         class_logits = np.empty((len(pairs), 3))

@@ -312,6 +312,7 @@ class CallConfidence:
     call: int
     """Which call of the answer it is, from 0."""
     name: str
+    """The name of the function to call."""
     confidence: float | None
     """The product of the confidences of the name and all argument values, in [0, 1]. The tokens of braces, quotes and
     keys do not count. None where a part has no confidence."""
@@ -322,7 +323,8 @@ class CallConfidence:
 def call_confidences(parts: Iterable[Part]) -> list[CallConfidence]:
     """The confidence of each tool call, from `answer.parts(by="tool_call")`.
 
-    It is not a probability of being right: `semtoken calibrate` makes one of it, as of any number.
+    The list is in the order of the calls, and empty if the parts are of another kind. A confidence is not a probability
+    of being right: `semtoken calibrate` makes one of it, as of any number.
     """
     calls: dict[int, list[Part]] = {}
     for part in parts:

@@ -55,9 +55,11 @@ class AnswerTokens:
     """
 
     text: str
+    """The text of the answer."""
     starts: IdArray
     """First character of each token [n]; not decreasing."""
     ends: IdArray
+    """End of each token's characters, exclusive [n]."""
     """One past its last character [n]; equal to its start for tokens without text."""
     exact: FloatArray
     """log p of each token itself, <= 0 [n]."""

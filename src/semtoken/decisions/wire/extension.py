@@ -31,7 +31,8 @@ DECLINED = "The server declined to answer."
 class WireError(InvalidInputError):
     """A request that the format does not allow: the reason in the format's own words, and where in the request it is.
 
-    The `place` is names of fields and numbers of items, the `kind` a short name for programs, such as "missing".
+    The `message` is the reason. The `place` is names of fields and numbers of items, the `kind` a short name for
+    programs, such as "missing".
     """
 
     def __init__(self, message: str, place: Sequence[str | int] = (), kind: str = "value_error") -> None:

@@ -62,11 +62,11 @@ class LabelAgreement:
 
 
 def add_label(journal: Journal, entry: str, reviewer: str, correct: bool | None) -> None:
-    """Store a person's label of an answer; `correct` None: the person cannot tell.
+    """Store the label that a reviewer gave to an answer of a journal; `correct` None: the person cannot tell.
 
-    It takes the place of an earlier one by the same person, in the order of first labels, too: `watch` would else take
-    answers that are looked at again for new ones. `InvalidInputError` if there is no such entry, or the person has no
-    name.
+    `entry` is the answer's id there, `reviewer` the name of the person. The label replaces an earlier one by the same
+    person, in the order of first labels, too: `watch` would else take answers that are looked at again for new ones.
+    `InvalidInputError` if there is no such entry, or the name cannot be used.
     """
     name = checked_name(reviewer)
     with database_errors(journal.engine.url), journal.engine.begin() as connection:

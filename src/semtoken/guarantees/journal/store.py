@@ -166,7 +166,10 @@ class Journal:
     # ---- entries ----------------------------------------------------------------------------------------------------
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write entries, all or none (`SQLAlchemyError`); those whose `id` is already there stay unchanged."""
+        """Write entries as rows of column -> value, all or none (`SQLAlchemyError`).
+
+        Those whose `id` is already there stay unchanged.
+        """
         if not rows:
             return
         known = [{name: row.get(name) for name in COLUMNS} for row in rows]
@@ -176,7 +179,11 @@ class Journal:
             connection.execute(insert(entries).on_conflict_do_nothing(index_elements=["id"]), known)
 
     def entries(self, *conditions: Any, newest_first: bool = False, limit: int | None = None) -> Iterator[Row]:
-        """Read entries that meet all conditions (SQLAlchemy's), in the order of writing, a few thousand at a time."""
+        """Read entries that meet all conditions (SQLAlchemy's), in the order of writing, a few thousand at a time.
+
+        `newest_first` turns the order round, and `limit` is the most to give. `JournalError` if the database does not
+        answer.
+        """
         names = [column.name for column in entries.c]
         for page in self.pages(list(entries.c), *conditions, newest_first=newest_first, limit=limit):
             for row in page:
@@ -291,7 +298,10 @@ class Journal:
         return rule, salt
 
     def use(self, file: bytes, checksum: str) -> None:
-        """Store a calibrator as the one that decides from now on, unless it does already."""
+        """Store a calibrator, the bytes of its file and their SHA-256, as the one that decides from now on.
+
+        Nothing changes if it does already.
+        """
         newest = sa.select(calibrators.c.checksum).order_by(calibrators.c.n.desc()).limit(1)
         with database_errors(self.engine.url), self.engine.begin() as connection:
             if connection.execute(newest).scalar() != checksum:

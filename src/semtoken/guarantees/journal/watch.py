@@ -35,6 +35,7 @@ class GuaranteeReport:
     state: State
     """`unknown`: the labels do not tell yet; `no_guarantee`: there is no calibrator, or it guarantees nothing."""
     sentence: str
+    """The state in words, with its numbers, for people."""
     calibrator: str | None = None
     """SHA-256 of the calibrator's file; None where there is no calibrator."""
     alpha: float | None = None
@@ -46,8 +47,9 @@ class GuaranteeReport:
     wrong: int = 0
     """Those of them that count against the guarantee."""
     low: float = 0.0
-    """Bounds on the share, averaged over these answers, valid however often one looks."""
+    """Lower bound on the share, averaged over these answers, valid however often one looks."""
     high: float = 1.0
+    """Upper bound on the share, as valid."""
     broken_since: float | None = None
     """When the first answer after the change was given, in seconds since 1970; None where nothing is broken."""
     order: Literal["draw", "labels"] = "labels"
@@ -59,6 +61,7 @@ class GuaranteeReport:
     moved: Drift | None = None
     """How far the newest scores are from those of the labeled answers."""
     moved_sentence: str = ""
+    """What that means, in words; "" if it means nothing."""
     models: Mapping[str, int] = field(default_factory=dict)
     """How many of the newest answers since the calibrator came into use each model gave, by its name in replies."""
     models_sentence: str = ""

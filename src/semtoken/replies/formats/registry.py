@@ -85,8 +85,11 @@ class Format:
     """A shape together with the engine that uses it."""
 
     name: str
+    """The name of the format, as `score_reply(format=...)` takes it."""
     shape: type[Shape]
+    """The shape of its replies."""
     engine: Engine
+    """The engine that gives them."""
 
 
 @cache

@@ -105,6 +105,7 @@ class Question:
     question: str
     """The question alone. In the embedded sets, in a phrasing that training never used."""
     answers: tuple[str, ...]
+    """The accepted answers, compared as by `is_correct`."""
     relation: str = ""
     """What is asked for: `city_country`, `currency`, `synonym` ... Empty outside the embedded sets."""
     exposure: int = 0
@@ -118,7 +119,10 @@ class Question:
 
 
 def load_questions(split: Literal["dev", "test"] = "test") -> list[Question]:
-    """The fixed question sets: `test` for reported figures only, `dev` for choosing settings. No fact is in both."""
+    """The fixed question sets: `test` for reported figures only, `dev` for choosing settings. No fact is in both.
+
+    `InvalidInputError` if there is no such set.
+    """
     one_of("split", split, ("dev", "test"))
     return read_questions(QUESTIONS / f"{split}.jsonl.gz")
 

@@ -73,7 +73,10 @@ class LocalExecutor:
         done: Callable[[int], None],
         answered: Callable[[int], None] = lambda count: None,
     ) -> None:
-        """Make the shards that are missing, one after another."""
+        """Make the shards that are missing, one after another in this process.
+
+        `done` is called with the number of each shard once it is made, `answered` as in `Work.open`.
+        """
         make = work.open(self._loader, answered)
         for shard in shards:
             make(shard)

@@ -173,7 +173,9 @@ class Finding:
     """A sentence on what the server's behaviour means for semtoken."""
 
     level: Level
+    """How it bears on semtoken: `bad` means that answers cannot be scored."""
     text: str
+    """The sentence, with the setting to change if there is one."""
 
 
 @dataclass(frozen=True)
@@ -181,23 +183,35 @@ class Diagnosis:
     """The results of examining an endpoint."""
 
     base_url: str
+    """The address that was examined."""
     model: str
+    """The model that was asked."""
     models: tuple[str, ...]
+    """The models that the server lists."""
     pages: tuple[Page, ...]
+    """What each of the server's pages, such as `/v1/completions`, gave."""
     best: str | None = None
     """Name of the page that serves semtoken best, None if none does."""
     tokens: TokenNaming | None = None
+    """How the replies name tokens; None if that was not examined."""
     engine: Known = ANY
+    """The engine that the server runs."""
     recognised_by: str = "nothing that it says of itself"
+    """The sign by which the engine was recognized."""
     numbers: Numbers = field(default_factory=Numbers)
+    """What the log-probabilities are: raw, or after temperature and samplers."""
     streaming: Streaming | None = None
+    """Whether a stream brings the same log-probabilities; None if that was not examined."""
     prompt_log_probs: tuple[str, ...] = ()
     """Fields that bring the log-probabilities of a prompt."""
     tokenizer: Tokenizer | None = None
     """What was found out about the tokenizer; None without clusters or tokenizer, or if nothing could be compared."""
     trials: tuple[Trial, ...] = ()
+    """A few answers that were scored, to show what to expect."""
     requests: int = 0
+    """How many requests were sent."""
     verdicts: tuple[Finding, ...] = ()
+    """What all this means for semtoken, a sentence each."""
 
     @property
     def usable(self) -> bool:

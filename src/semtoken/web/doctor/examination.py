@@ -213,6 +213,11 @@ def examine(
     progress
         Called with what is being looked at.
 
+    Returns
+    -------
+    Diagnosis
+        What the server gives, and `verdicts` on what that means for scores.
+
     Raises
     ------
     InvalidInputError
