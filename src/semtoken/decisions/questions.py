@@ -124,6 +124,7 @@ class Score:
     levels: Sequence[Any]
     """Texts or `Option` objects, least first. The value of each becomes the number of its level, from 0 on."""
     name: str | None = None
+    """What to call the question in results; None: its number."""
 
     def __post_init__(self) -> None:
         _texts(self, "instructions")

@@ -88,7 +88,7 @@ class LlamaTokenizer:
 
 
 class LlamaCppBackend(OneByOne):
-    """A `llama_cpp.Llama`; see `semtoken.models.base.Backend`. Prompts are answered one after the other.
+    """A loaded `llama_cpp.Llama` (`llama`); see `semtoken.models.base.Backend`. It answers one prompt at a time.
 
     `Decoding.options` are arguments of `Llama.generate` (`temp`, `top_p`, ...), and `stop_token_ids` for further tokens
     that end an answer.

@@ -101,9 +101,9 @@ class ReplyStream:
         Raises
         ------
         InvalidInputError
-            Nothing was streamed.
+            Nothing was streamed, or a chunk was not understood.
         BackendError
-            The last part of the stream reports an error.
+            The stream reports an error, or a gateway has numbered its chunks as if each were a choice.
         """
         for sent in self._events.finish():
             self._events_of(sent)

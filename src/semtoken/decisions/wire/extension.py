@@ -89,6 +89,7 @@ class WireRequest:
     """A request for typed questions in one of the formats, checked."""
 
     model: str | None
+    """The model that the request names; None: it names none."""
     state: str
     """The state as the model reads it."""
     questions: tuple[Question, ...]

@@ -85,6 +85,7 @@ class TransformersBackend(OwnTokens):
 
     name = "transformers"
     distribution: Distribution = "raw"
+    """The model's own, at temperature 1, before any processor."""
 
     def __init__(
         self, model: Any, tokenizer: Any, *, prove: bool = True, processor: Any = None, without_images: str = ""
@@ -105,7 +106,10 @@ class TransformersBackend(OwnTokens):
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The tokens of the tokenizer, but for special ones behind the model's last logit, which it can never write."""
+        """The tokens of the tokenizer, without special ones beyond the model's last logit, which it can never write.
+
+        `VocabularyMismatch` if the model has no logit for another token.
+        """
         vocabulary = Vocabulary.from_tokenizer(self.tokenizer)
         if self._columns < vocabulary.size and not any(vocabulary.texts[self._columns :]):
             return vocabulary.first(self._columns)

@@ -137,6 +137,8 @@ def read_questions(path: Path) -> list[Question]:
 def normalize_answer(text: str) -> str:
     r"""Lower case without articles and punctuation, spaces collapsed.
 
+    `InvalidInputError` if it is not a text.
+
     >>> normalize_answer(" The U.S.A.\n")
     'usa'
     """
