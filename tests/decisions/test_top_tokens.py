@@ -269,6 +269,17 @@ def test_an_option_listed_without_a_number_may_have_all_that_is_left() -> None:
     assert high == pytest.approx([1.0, 1.0])
 
 
+def test_a_token_without_a_number_need_not_go_on_from_an_option() -> None:
+    """Behind "1", the "0" of "10" has at most the 0.4 that the list leaves, and perhaps nothing."""
+    first, ends = step(("1", 0.9), ("2", 0.1)), step((".", 0.6))
+    unknown = TopStep(ends.chosen, [*ends.top, TopToken(-9999.0, text="0")])
+    for exact in (True, False):
+        _, unlisted = masses_from_top_tokens(["1", "10", "2"], [first, ends], exact=exact)
+        low, high = masses_from_top_tokens(["1", "10", "2"], [first, unknown], exact=exact)
+        assert high[0] == pytest.approx(unlisted[0]) == pytest.approx(0.9)
+        assert low[0] <= 0.9 * 0.6 and low[1] == 0.0
+
+
 @pytest.mark.parametrize(
     ("own", "listed", "same"),
     [(-1.0, -1.000009, True), (-1.0, -1.000012, False), (-1e-7, -1e-6, True), (-1e-7, -1.2e-6, False)],

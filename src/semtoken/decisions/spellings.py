@@ -346,12 +346,13 @@ class _ListReading:
     def _ends_here(self, n: int, best: _BestTokens) -> None:
         """An option was said from which others go on: it counts as far as the model stops there."""
         rests = [other[len(self.surfaces[n]) :] for other in self._longer[n]]
-        on = 0.0
-        for spelled, (_, greatest) in best.named.items():
+        least_on = most_on = 0.0
+        for spelled, (least, greatest) in best.named.items():
             text = _decoded(spelled) if self._exact else _decoded(spelled).lower()
-            on += greatest if text and any(r.startswith(text) or text.startswith(r) for r in rests) else 0.0
-        self.low[n] += self._weight * max(0.0, 1.0 - on - best.rest) * self._is_usual(n, self._said)
-        self.high[n] += self._weight * max(0.0, 1.0 - on)
+            if text and any(r.startswith(text) or text.startswith(r) for r in rests):
+                least_on, most_on = least_on + least, most_on + greatest
+        self.low[n] += self._weight * max(0.0, 1.0 - most_on - best.rest) * self._is_usual(n, self._said)
+        self.high[n] += self._weight * max(0.0, 1.0 - least_on)
 
     def _whole(self, text: bytes) -> list[int]:
         """The options that a text is."""
