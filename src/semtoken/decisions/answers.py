@@ -114,6 +114,7 @@ def confidence_of(probabilities: Sequence[float], *, ordered: bool) -> float:
     if not ordered:
         return max(0.0, (probabilities[best] - 1 / n) / (1 - 1 / n))
     distance = sum(p * abs(level - best) for level, p in enumerate(probabilities))
+    # The distance of equally probable levels from their middle: a distance as large as that says nothing.
     uniform = sum(abs(level - (n - 1) / 2) for level in range(n)) / n
     return max(0.0, 1 - distance / uniform)
 
@@ -156,6 +157,7 @@ def answer_from_masses(question: Question, masses: OptionMasses) -> Answer:
     return Answer(
         question,
         tuple(map(float, probabilities)),
+        # Rounded log-probabilities may add up to a little more than 1, and no share may.
         option_mass=float(np.minimum(masses.low.sum(axis=1), 1.0).mean()),
         order_spread=spread,
         bounds=None if exact else _bounds(masses),
@@ -170,6 +172,7 @@ def unanswered(question: Question, why: str) -> Answer:
 def _bounds(masses: OptionMasses) -> tuple[tuple[float, float], ...]:
     """An option's share is least where it has its least mass and all others their greatest."""
     low, high = masses.low, masses.high
+    # Renormalized, an option loses most where all the others gain most.
     others_high = high.sum(axis=1, keepdims=True) - high
     others_low = low.sum(axis=1, keepdims=True) - low
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -202,6 +205,7 @@ class AskedQuestion:
 
     def values(self) -> dict[str, Any]:
         """Plain values: all that the probabilities depend on besides the model."""
+        # Without the question's name: renamed, it is the same question, and its calibrator still fits.
         how = {"reading": self.options.reading, "orders": self.options.orders or "all"}
         return {**question_values(self.question), **how}
 
@@ -347,6 +351,7 @@ def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
     columns = {
         key: str(value) for key, value in line.items() if isinstance(value, str | int | float) and key != "state"
     }
+    # Two lines about one state are told by this hash, and records need not hold the states, which can be long.
     state = hashlib.sha256(dump_json(line.get("state"))).hexdigest()
     for name, given in line["answers"].items():
         if "refusal" in given:
@@ -356,6 +361,7 @@ def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
             raise ValueError(f"The probabilities of {name!r:.60} are none, or not as many as the options.")
         spread, bounds = given.get("order_spread"), _read_bounds(given.get("bounds"), len(values), name)
         asked = AskedQuestion.read(given["asked"], name) if "asked" in given else None
+        # The hash was written with the answer, so an edit of the words shows here.
         if asked is not None and asked.fingerprint != given["question"]:
             raise ValueError(f"The question {name!r:.60} was changed after it was answered.")
         label = None
@@ -378,6 +384,7 @@ def _read_choice(given: Any, values: Sequence[Any], probabilities: Sequence[floa
     place = next((place for place, value in enumerate(values) if same_value(value, given)), None)
     if place is None or probabilities[place] == 0:
         raise ValueError(f"The answer {given!r:.60} to {name!r:.60} is none of the options that have any probability.")
+    # What the probabilities say anyway is not kept, so that equal records compare as equal.
     return None if place == probabilities.index(max(probabilities)) else values[place]
 
 

@@ -142,6 +142,7 @@ class QuestionAudit:
     def verdict(self) -> Verdict:
         """The verdict on the thresholds of all sides together: the worst of them."""
         found = {side.verdict for side in self.sides if side.claim is not None}
+        # A broken guarantee is told even if another side could not be measured.
         if "does not hold" in found:
             return "does not hold"
         if self.nothing:
@@ -178,6 +179,7 @@ class QuestionAudit:
     @property
     def slice_lines(self) -> list[str]:
         """The slices, the worst first, with intervals that hold for all of them together."""
+        # Bonferroni: the reader looks for the worst slice, which chance alone makes look bad among many.
         confidence = 1 - (1 - CONFIDENCE) / max(len(self.slices), 1)
         worst = sorted(self.slices.items(), key=lambda one: -one[1].count / max(one[1].of, 1))
         told = []
@@ -261,6 +263,7 @@ def _judged(questions: Sequence[QuestionAudit], level: float) -> tuple[QuestionA
     tested = [
         (side.claim, side.wrong) for question in questions for side in question.sides if side.claim is not None
     ] + [(question.sets.claim, question.sets.missed) for question in questions if question.sets is not None]
+    # Together, since the level is about any false alarm of the audit, however many guarantees it tests.
     verdicts = iter(judge(tested, level))
     with_sides = [
         tuple(side if side.claim is None else replace(side, verdict=next(verdicts)) for side in question.sides)
@@ -322,6 +325,7 @@ def _usable(
             "repeated answers count as evidence that is not there. Leave them out.",
             (),
         )
+    # Answers that chose the threshold look better under it than new ones.
     usable = [record for record in labeled if not record.state or short(record.state) not in seen]
     if not usable:
         return [], "All its labels are of items that the calibrator was fitted on. Label others.", ()
@@ -351,6 +355,7 @@ def _fitted_share(side: DecisionSide, kind: Kind) -> Share:
     wrong = 0 if side.threshold is None else side.threshold.n_wrong
     accepted = np.arange(side.n) < side.n_accepted
     right = np.ones(side.n, dtype=bool)
+    # The order does not matter to the count, so wrong ones are put first among the accepted and among the others.
     right[: side.n_wrong_accepted] = False
     right[side.n_accepted : side.n_accepted + wrong - side.n_wrong_accepted] = False
     return kind.count(accepted, right)

@@ -162,6 +162,7 @@ class DecisionCalibrator:
         for number, given in enumerate(listed(records, "records")):
             record = instance(given, DecisionRecord, f"records[{number}]")
             if record.label is not None:
+                # By side, since a wrong yes and a wrong no seldom cost the same, and are seldom equally frequent.
                 groups.setdefault((record.fingerprint, record.side), []).append(record)
                 asked[record.fingerprint] = asked.get(record.fingerprint, 0) + 1
         models = models_named([record for own in groups.values() for record in own])
@@ -171,6 +172,7 @@ class DecisionCalibrator:
                 "one are not those of another: fit a calibrator for the answers of each."
             )
         sides = {key: _side(own, asked[key[0]], guarantee, alpha, delta, start) for key, own in groups.items()}
+        # One side may well lack labels: it abstains, and the other one is of use.
         if not any(side.calibrator for side in sides.values()):
             why = "; ".join(f"{side.what}: {side.refusal}" for side in sides.values())
             raise InvalidInputError(f"Nothing can be fitted. {why or NO_LABEL}")
@@ -276,6 +278,7 @@ class DecisionCalibrator:
         target = place(directory, "directory")
         with writing_errors(target):
             there = os.listdir(target) if target.exists() else []
+        # Saving replaces the folder as a whole, so what else is in it would be gone.
         if others := [name for name in there if not _OWN_NAME.fullmatch(name)]:
             raise InvalidInputError(
                 f"{target} holds {min(others)!r:.60}, which is no part of a calibrator and would be lost. Choose a new "
@@ -362,8 +365,10 @@ class _SavedSide(msgspec.Struct):
         """The side with its calibrator; `ArtifactError` if that is another one than was saved."""
         fitted = None
         if self.calibrator is not None:
+            # The last part alone: a file from elsewhere must not name a path outside of its folder.
             place = directory / Path(self.calibrator).name
             fitted = Calibrator.load(place)
+            # Each folder is sound by itself, yet may have been copied from another fit.
             if _digest(fitted) != self.sha256:
                 raise ArtifactError(f"{place} is part of another calibrator than {directory / NAME}.")
         return DecisionSide(self.name, self.side, self.n, self.asked, self.accepted, self.wrong, fitted, self.refusal)
@@ -402,6 +407,7 @@ def _side(
 ) -> DecisionSide:
     scores, right = [record.log_confidence for record in records], [record.correct for record in records]
     side = DecisionSide(records[0].name, records[0].side, len(records), asked, 0, 0, None)
+    # Records without a state cannot be compared, so each counts as one of its own.
     if repeated := len(records) - len({record.state or str(number) for number, record in enumerate(records)}):
         raise InvalidInputError(
             f"{side.name}: {repeated} labeled answers are about a state that another one is about, too. Repeated "

@@ -109,10 +109,12 @@ def _comparison(pairs: Sequence[tuple[DecisionRecord, DecisionRecord]], seed: in
     places = [0 if a.kind == "predicate" else a.best for a, _ in pairs]
     p = np.array([[a.probabilities[k], b.probabilities[k]] for k, (a, b) in zip(places, pairs, strict=True)])
     same = Share(sum(a.best == b.best for a, b in pairs), len(pairs))
+    # scipy warns and gives NaN where a column is constant.
     flat = bool((p == p[0]).all(axis=0).any())
     correlation = np.nan if flat else require("scipy.stats", extra="calibrate").spearmanr(p[:, 0], p[:, 1]).statistic
     shift = _mean(p[:, 1] - p[:, 0], seed)
     ends = np.array([[_ends(a, k), _ends(b, k)] for k, (a, b) in zip(places, pairs, strict=True)])
+    # The difference is least where the second is at its lower end and the first at its upper one.
     down, up = ends[:, 1, 0] - ends[:, 0, 1], ends[:, 1, 1] - ends[:, 0, 0]
     return ServerComparison(
         pairs[0][0].name,

@@ -66,11 +66,13 @@ def _masses_of_group(
     backend: Backend, prompts: Sequence[Sequence[int]], readers: Sequence[OptionReader]
 ) -> Generator[int, int | None, list[tuple[FloatArray, FloatArray]]]:
     look = yield from _look_at(backend, prompts)
+    # Two looks are enough: all spellings that are worth it are followed to their ends at once.
     ends = [(place, ()) for place in range(len(prompts))]
     starts = yield from look(ends, [reader.first_tokens for reader in readers])
     wanted = [reader.first(start) for reader, start in zip(readers, starts, strict=True)]
     places = [(place, path) for place, by_path in enumerate(wanted) for path in by_path]
     tokens = [by_path[path] for by_path in wanted for path in by_path]
+    # Most questions have options of one token each, and need no second look.
     log_masses = (yield from look(places, tokens, last=True)) if places else []
     further: list[dict[Path, dict[int, tuple[float, float]]]] = [{} for _ in prompts]
     for (place, path), ids, (low, high) in zip(places, tokens, log_masses, strict=True):
@@ -113,6 +115,7 @@ def _look_at(backend: Backend, prompts: Sequence[Sequence[int]]) -> Generator[in
 def _of_row(row: Any, ids: IdArray, size: int) -> LogMasses:
     """Log-probabilities of some tokens in a row of raw logits [columns], of which `size` are tokens."""
     if is_tensor(row):
+        # Rows may have more columns than the vocabulary (padding to a multiple), and these are no tokens.
         logits = row[:size].float()
         values = (logits[ids] - logits.logsumexp(-1)).cpu().numpy().astype(np.float64)
     else:
@@ -121,6 +124,7 @@ def _of_row(row: Any, ids: IdArray, size: int) -> LogMasses:
         values = logits[ids] - top - np.log(np.exp(logits - top).sum())
     if np.isnan(values).any():
         raise InvalidLogits("The model gives NaN or no finite logit after a prompt.")
+    # The subtraction can leave a hair above 0, which would be a probability above 1.
     values = np.minimum(values, 0.0)
     return values, values
 
@@ -305,6 +309,7 @@ def prepare(source: PromptSource, inquiry: DecisionRequest) -> PreparedRequest:
         for order in orders_of(question, options.orders):
             shown = OrderedQuestion(question, order, options.reading)
             text = prompt_text(inquiry.state, shown)
+            # Before the tokenizer, whose time grows with the text.
             _check_text(source, text)
             ids = tuple(prompt_tokens(source.tokenizer, text))
             _check_length(source, ids)
@@ -384,6 +389,7 @@ def _spellings(source: PromptSource, texts: tuple[str, ...], exact: bool) -> tup
 
 def _check_length(source: PromptSource, ids: Sequence[int]) -> None:
     limit = source.max_length
+    # One place has to be left for the answer.
     if limit is not None and len(ids) >= limit:
         raise InvalidInputError(f"State and question have {len(ids):,} tokens; the model reads {limit:,} at most.")
 
@@ -392,6 +398,7 @@ def _check_text(source: PromptSource, text: str) -> None:
     """Refuse what is too long in any case before it is tokenised."""
     limit = source.max_length
     longest = source.vocabulary.longest_piece
+    # No token is longer than the longest one, so a text of more bytes than this cannot fit, however it is tokenized.
     if limit is not None and len(text) > ALWAYS_TOKENISED and len(text.encode()) > limit * longest:
         raise InvalidInputError(
             f"State and question have {len(text):,} characters; the model reads {limit:,} tokens at most."

@@ -23,6 +23,7 @@ def place_of(label: Any, values: Sequence[Any], names: Sequence[str] = ()) -> in
     exact = [place for place, value in enumerate(values) if type(value) is type(label) and same_value(value, label)]
     if exact:
         return exact[0]
+    # true is another spelling of yes, but not of the level 1.
     wanted = _spelled(label) - (frozenset("01") if isinstance(label, bool) else frozenset())
     meant = [
         place

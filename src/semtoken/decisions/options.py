@@ -78,11 +78,13 @@ class OptionScale:
                 f"A temperature needs {FEWEST_LABELS} labels. There are {n}: label {FEWEST_LABELS - n} more."
             )
         missing = _missing(np.bincount(right, minlength=size).tolist(), names or [str(k) for k in range(size)])
+        # An option that is hardly ever right has no bias that labels could fix, so then none has one.
         free = 0 if missing or size == 1 else size
         logs, most = _logs(p, 0.0), max(float(np.log(p[p > 0].min() / 2)), LEAST_LOG)
 
         def loss(x: FloatArray) -> float:
             biases = x[2:] if free else np.zeros(size)
+            # The temperature as its logarithm, so that the search is as fine below 1 as above.
             z = np.where(p > 0, logs, x[1]) / np.exp(x[0]) + biases
             return float(-_log_softmax(z)[np.arange(n), right].sum() + np.square(biases).sum() / 2)
 
@@ -91,6 +93,7 @@ class OptionScale:
         start = np.array([0.0, most, *[0.0] * free])
         minimize = require("scipy.optimize", extra="calibrate").minimize
         solution = minimize(loss, start, method="L-BFGS-B", bounds=bounds).x
+        # exp(log(T)) can lie a hair outside of the limits, and the constructor refuses that.
         temperature, zero = float(np.clip(np.exp(solution[0]), *TEMPERATURES)), float(np.clip(solution[1], *of_zero))
         return cls(temperature, tuple(map(float, solution[2:])) if free else (0.0,) * size, n, missing, zero)
 
@@ -112,6 +115,7 @@ def agreeing(probabilities: FloatArray, chosen: int, probability_correct: float)
     >>> agreeing(np.array([0.5, 0.3, 0.2]), 0, 0.8).round(3).tolist()
     [0.8, 0.12, 0.08]
     """
+    # There is nothing to share the rest, and the only option has all of it.
     if len(probabilities) == 1:
         return probabilities
     shares = np.delete(probabilities, chosen)
@@ -201,6 +205,7 @@ class PredictionSets:
 
 
 def _rank(n: int, alpha: float) -> int:
+    # 0.29 * 100 is 28.999999999999996 in floats: the margin takes it for 29.
     return int(np.floor(alpha * (n + 1) + 1e-9))
 
 

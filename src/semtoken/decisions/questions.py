@@ -99,6 +99,7 @@ class Choice:
         _texts(self, "instructions")
         _check_name(self.name)
         options = tuple(map(_option, _ordered_options(self.choices, "A choice", "options", MOST_OPTIONS)))
+        # With the type, since a set takes True and 1 for one.
         if len({(type(option.value), option.value) for option in options}) < len(options):
             raise InvalidInputError("A choice has the same option twice: each must be unique.")
         object.__setattr__(self, "choices", options)
@@ -209,6 +210,7 @@ def question_from(values: Any, name: str | None = None) -> Question:
 
 def same_value(one: Any, other: Any) -> bool:
     """Whether two values of options are the same; true is not 1, and not "true"."""
+    # In Python True == 1, and a level 1 is no yes.
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
@@ -240,9 +242,11 @@ def _checked_text(given: Any, what: str) -> str:
 
 def _ordered_options(given: Any, what: str, of_what: str, most: int) -> tuple[Any, ...]:
     """Options in their order, from anything that has one."""
+    # A text is iterable, too, and sets have no order: both are mistakes here, not lists of options.
     if isinstance(given, str | bytes | Mapping | Set) or not isinstance(given, Iterable):
         raise InvalidInputError(f"{what} needs a list of {of_what}; got {type(given).__name__}.")
     try:
+        # One more than allowed is enough to refuse, and a generator may have no end.
         options = tuple(islice(given, most + 1))
     except Exception as error:  # an array without dimensions says that it is iterable
         raise InvalidInputError(f"{what} needs a list of {of_what}; got {type(given).__name__}.") from error
@@ -309,6 +313,7 @@ def orders_of(question: Question, wanted: int | None) -> tuple[tuple[int, ...], 
     n = len(question.options)
     places = tuple(range(n))
     if question.kind == "score":
+        # A rotation would put the highest level before the lowest one, and no scale reads like that.
         orders = [places, places[::-1]] if n > 1 else [places]
         return tuple(orders[: wanted or len(orders)])
     count = n if wanted is None else min(wanted, n)
@@ -327,6 +332,7 @@ def prompt_text(state: str, shown: OrderedQuestion) -> str:
     Answer Yes or No only.
     """
     lines = [shown.question.instructions, *_option_lines(shown)]
+    # The state comes first, so that all questions about it share their beginning and the model reads that once.
     return f"{state}\n\n" + "\n".join(line for line in lines if line) + f"\n{_last_line(shown)}"
 
 
@@ -351,6 +357,7 @@ def _last_line(shown: OrderedQuestion) -> str:
 
 def continued_text(text: str) -> str:
     """The prompt for a model without a chat template, which continues the text."""
+    # Without the blank at the end: words begin with their own in most vocabularies.
     return f"{text}\nAnswer: ".rstrip()
 
 

@@ -181,6 +181,7 @@ class AskedText:
 
     def _in_order(self, masses: Masses) -> Masses:
         """Masses of the options as they were shown, in the order of the question."""
+        # The inverse permutation: from the places in the prompt to those in the question.
         back = np.argsort(self.shown.order)
         return masses[0][back], masses[1][back]
 
@@ -207,6 +208,8 @@ class AskedTexts:
 
     def answers(self, masses: Sequence[Masses], model: str | None = None) -> list[Answer]:
         """Answer the questions from the probabilities that were read for each prompt of a `model`, as far as known."""
+        # A list that names no option for sure leaves only upper ends, and renormalizing these would look like an
+        # answer.
         known = in_all_orders(zip((text.number for text in self.texts), masses, strict=True))
         whys = {number: NOT_LISTED for number, bounds in known.items() if not bounds.low.any()} | dict(self.refusals)
         return [
@@ -225,6 +228,7 @@ def asked_texts(state: str, questions: Sequence[Question], options: ReadingOptio
     for number, question in enumerate(questions):
         shown = [OrderedQuestion(question, order, options.reading) for order in orders_of(question, options.orders)]
         try:
+            # Whether options can be told apart does not depend on their order, so one of the orders tells it for all.
             surfaces_of(shown[0].answers, exact=options.reading == "labels")
         except InvalidInputError as error:
             refusals[number] = str(error)
@@ -302,6 +306,7 @@ class _Server:
         if says_no_route(reply.status, reply.text) or wants_another_shape(reply.status, reply.text):
             raise _OtherShape(reply)
         if reply.status in REFUSALS:
+            # The request is fine but for this number, so it can be sent again with a smaller one.
             if _LIMIT_OF_LISTS.search(reply.text):
                 raise _TooManyListed(f"{reply.url} gave no answers: {reply.reason}")
             if may_refuse:
@@ -344,6 +349,7 @@ class _AskTyped:
         try:
             return dict(zip(questions, self.shape.answers(questions, reply), strict=True))
         except InvalidInputError as error:
+            # The questions were fine: it is the server's reply that does not fit them.
             raise BackendError(f"{shown_address(self.url)} gave no answers to these questions: {error}") from error
 
 
@@ -401,6 +407,7 @@ class _AskTexts:
             reply = self._reply(text, state, reader)
             masses = text.named_masses(reply, reader)
             named = None if masses is None else (masses, reply.model)
+        # A server that does not know the field ignores or refuses it each time: further requests would be wasted.
         self.lists_named = named is not None
         return named
 
@@ -411,6 +418,7 @@ class _AskTexts:
         except _TooManyListed:
             if self.top <= FEWER:
                 raise
+            # For good, since each further question would be refused, too.
             self.top = FEWER
             reply = self._reply(text, state)
         return text.masses(reply), reply.model
@@ -427,6 +435,7 @@ def _ways(
     first: QuestionShape | None = None,
 ) -> tuple[list[_AskTyped | _AskTexts], bool]:
     """The ways to ask below an address that ends with /v1, and whether the first has to be there."""
+    # The wanted shape, then others at its path (OpenAI's and SGLang's differ in the body alone), then the rest.
     shapes = sorted(QUESTION_SHAPES, key=lambda shape: (shape is not first, shape.path != (first or OPENAI).path))
     by_name = {shape.name: shape for shape in known_shapes()}
     texts = [
@@ -459,13 +468,17 @@ class _FirstThatAnswers:
                 answers = way(state, questions, options)
             except _OtherShape as error:
                 refused = refused or error
+                # Whoever names the path wants that one: where it is missing, another way would hide a wrong address.
                 if self._first_is_wanted and refused is error and error.status in NO_ROUTE:
                     raise
                 continue
             except BackendError as error:
+                # Nothing told that the server wants another shape: it is down, or the key is wrong, and each way would
+                # fail.
                 if refused is None:
                     raise
                 raise BackendError(f"{refused} Asked by {way.what} instead: {error}") from error
+            # A missing path is the usual case at the address of a whole API, and worth no warning.
             if refused is not None and refused.status not in NO_ROUTE:
                 self._say(f"{refused} From here on, the server is asked by {way.what}.")
             self._found = way

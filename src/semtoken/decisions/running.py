@@ -166,6 +166,7 @@ class DecisionJob:
             if isinstance(item, dict):
                 with suppress(ValueError):  # it holds half a character, and is refused when it is asked about
                     own = dump_json(item | {"answers": 0}).partition(b'"answers": 0')[0]
+            # What a killed run left begins as this line would; any other text is somebody's data.
             if not own or not (own.startswith(rest) or rest.startswith(own)):
                 raise InvalidInputError(
                     f"{self.target} ends in a line that is no answer of this job. Name another output."
@@ -216,6 +217,7 @@ def in_order(work: Callable[[T], R], items: Iterable[T], at_once: int) -> Iterat
             waiting: deque[Future[R]] = deque()
             for item in items:
                 waiting.append(pool.submit(work, item))
+                # Twice as many as threads, so that none waits for the slowest; not all, since the input may be long.
                 if len(waiting) == 2 * at_once:
                     yield waiting.popleft().result()
             while waiting:
@@ -283,11 +285,13 @@ def kept_until_asked(source: Path, calibrator: Path, *asked: object) -> Iterator
 
     It has a name of its own for what is in the calibrator's folder and whatever else says who is `asked`.
     """
+    # Another server or calibrator must not go on with these answers.
     digest = sha256(dump_json(list(map(str, asked))))
     for part in sorted(path for path in calibrator.rglob("*") if path.is_file()):
         digest.update(part.read_bytes())
     target = source.with_name(f"{source.stem}.asked-{digest.hexdigest()[:12]}.jsonl")
     yield target
+    # Not in a `finally`: answers cost money, so those of a run that failed stay for the next one.
     for path in source.parent.glob(f"{glob.escape(target.stem)}.*"):
         path.unlink()
 

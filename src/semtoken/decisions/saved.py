@@ -178,6 +178,7 @@ def _questions(line: _SavedLine, reply: Mapping[str, Any], asked: Mapping[str, Q
     answers = reply["answers"]
     if not isinstance(answers, Mapping):
         known = list(asked or ())
+        # OpenAI's answers stand in the order of the questions, with a name only where the question has one.
         usual = known if len(known) == len(answers) else [f"question_{number}" for number in range(len(answers))]
         answers = {str(given.get("name") or name): given for name, given in zip(usual, answers, strict=True)}
     return {name: _one(asked, name) or _guessed(name, given) for name, given in answers.items()}

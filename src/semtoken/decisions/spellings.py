@@ -103,6 +103,7 @@ def _single_tokens(text: str, surface: str, tokenizer: Any, vocabulary: Vocabula
 def _longer(text: str, surface: str, tokenizer: Any, vocabulary: Vocabulary, exact: bool) -> tuple[Path, ...]:
     variants = [text] if exact else [t for variant in spelled_cases(text.strip()) for t in (variant, f" {variant}")]
     sequences = {ids for variant in variants if len(ids := _canonical(variant, tokenizer)) > 1}
+    # A tokenizer without a character writes its unknown token instead, which reads back as another text.
     spelled = {ids for ids in sequences if _surface(vocabulary.decode(ids), exact) == surface}
     if not spelled and not _single_tokens(text, surface, tokenizer, vocabulary, exact).size:
         raise InvalidInputError(f"The option {text!r:.60} cannot be written with the tokens of this model.")
@@ -130,8 +131,10 @@ def _going_on(surface: str, surfaces: Sequence[str], vocabulary: Vocabulary, exa
     pieces, tokens = _sorted_pieces(vocabulary, exact)
     longest = vocabulary.longest_piece
     going_on: set[int] = set()
+    # A token may hold the beginning of what is missing, whole or not ...
     for head in {rest[:k] for rest in rests for k in range(1, min(len(rest), longest) + 1)}:
         going_on.update(tokens[bisect_left(pieces, head) : bisect_right(pieces, head)])
+    # ... or all of it and more. In a sorted list, texts that begin alike lie side by side, up to the highest character.
     for rest in {rest for rest in rests if len(rest) <= longest}:
         going_on.update(tokens[bisect_left(pieces, rest) : bisect_left(pieces, rest + chr(0x10FFFF))])
     return np.array(sorted(going_on), dtype=np.int64)
@@ -175,6 +178,7 @@ class OptionReader:
                 for k in range(1, len(path)):
                     wanted.setdefault(path[:k], set()).add(path[k])
                 if option.going_on.size:
+                    # How often the model goes on is known only behind the option itself.
                     wanted.setdefault(path, set()).update(option.going_on.tolist())
         return {path: np.array(sorted(tokens), dtype=np.int64) for path, tokens in wanted.items()}
 
@@ -192,6 +196,7 @@ class OptionReader:
             for option, paths, other in zip(self.spellings, self._read, self._others(), strict=True)
         ]
         low, high = (np.array([pair[end] for pair in both]) for end in (0, 1))
+        # Rounding alone can bring a sum above 1, or an upper end below its lower one.
         return np.minimum(low, 1.0), np.minimum(np.maximum(low, high), 1.0)
 
     def masses_at_first(self, masses: LogMasses) -> tuple[FloatArray, FloatArray]:
@@ -228,6 +233,8 @@ class OptionReader:
             least, greatest = (math.exp(math.fsum(pair[side] for pair in ends)) for side in (0, 1))
             if option.going_on.size and path in further:
                 on = [further[path][token] for token in option.going_on.tolist()]
+                # What goes on counts for the longer option. Where more may go on, less of this one is left, so the ends
+                # cross.
                 least *= max(0.0, 1 - math.fsum(math.exp(pair[1]) for pair in on))
                 greatest *= max(0.0, 1 - math.fsum(math.exp(pair[0]) for pair in on))
             low, high = low + least, high + greatest
@@ -275,6 +282,7 @@ def masses_from_named_tokens(reader: OptionReader, step: TopStep) -> tuple[Float
     None unless the list holds the probability of every token that the reader asks for. `InvalidLogits` if a number is
     no log-probability.
     """
+    # The chosen token may be one of those that were asked for.
     listed = {token.id: token for token in (*step.top, step.chosen)}
     tokens = [listed.get(number) for number in reader.first_tokens.tolist()]
     given = [token for token in tokens if token is not None and is_given(token.log_prob)]
@@ -307,15 +315,18 @@ class _ListReading:
     def take(self, best: _BestTokens, *, last: bool) -> bool:
         """Take in the list behind what was said so far; returns whether the next one can say more."""
         for n in self._whole(self._said):
+            # An exact option has one spelling: listed before as one token, it is not this longer way to say it.
             if self._settled.get(n, self._number - 1) == self._number - 1:
                 self._ends_here(n, best)
         whole = {spelled: self._open(self._whole(self._said + spelled)) for spelled in best.named}
         if self._exact:
             self._settled |= {n: self._number for numbers in whole.values() for n in numbers}
+        # An exact option is one token, and no unlisted token has more than the last of the list. Words have several.
         width = min(best.rest, best.most) if self._exact else best.rest
         for n in self._open(self._longer_options(self._said)):
             self.high[n] += self._weight * width
         for spelled, (least, greatest) in best.named.items():
+            # The next list shows where this part goes, so it is not counted here.
             read_on = best.chosen_probability if not last and spelled == best.chosen else 0.0
             self._take_token(self._said + spelled, whole[spelled], least, greatest, read_on)
         if best.chosen is None:
@@ -331,6 +342,8 @@ class _ListReading:
     def _take_token(self, text: bytes, whole: Sequence[int], least: float, greatest: float, read_on: float) -> None:
         """Take in the mass of one token, of which as much as `read_on` is seen more closely in the next list."""
         for n in whole:
+            # Whether the model stops here is seen in the next list alone: until then, the mass is possible, but not
+            # certain.
             if self._longer[n]:
                 self.high[n] += self._weight * (greatest - read_on)
             else:
@@ -357,6 +370,7 @@ class _ListReading:
     def _whole(self, text: bytes) -> list[int]:
         """The options that a text is."""
         said = self._surface(text) if self._exact else self._surface(text).rstrip()
+        # Half a character at the end may become anything.
         if not said or _decoded(text).encode() != text:
             return []
         return [n for n, surface in enumerate(self.surfaces) if surface == said]
@@ -392,6 +406,7 @@ def _best_tokens(step: TopStep, number: int, exact: bool) -> _BestTokens:
     for name, p in spelled:
         if name:
             least, greatest = named.get(name, (0.0, 0.0))
+            # An exact option is one of the tokens spelled so, and the list does not say which; words are all of them.
             named[name] = (max(least, p) if exact else least + p, greatest + p)
     # A token that was drawn and is listed for that alone says nothing of those that are not.
     others = [p for (_, p), token in zip(spelled, every, strict=True) if not _is_same(step.chosen, token)]
@@ -407,6 +422,7 @@ def _best_tokens(step: TopStep, number: int, exact: bool) -> _BestTokens:
 
 def _spelled(token: TopToken) -> bytes | None:
     """What a token adds to the text; nothing for one that ends it, None where the server does not say."""
+    # Control tokens come with an empty text: they end an answer, and spell nothing.
     if token.bytes is None and token.text is not None:
         return spelling((None, token.text.translate(BLANKS), None)) if token.text else b""
     return token.bytes
@@ -415,9 +431,11 @@ def _spelled(token: TopToken) -> bytes | None:
 def _is_same(chosen: TopToken, entry: TopToken) -> bool:
     if chosen.id is not None and entry.id is not None:
         return chosen.id == entry.id
+    # Engines round the two numbers apart (float32, or a few decimals in JSON).
     return chosen[2:] == entry[2:] and math.isclose(chosen.log_prob, entry.log_prob, rel_tol=1e-5, abs_tol=1e-6)
 
 
 def tokens_to_read(texts: Sequence[str], most: int) -> int:
     """How many tokens of an answer to ask a server for: enough to spell the longest option, and `most` at most."""
+    # A token spells a character or more. Where a character takes several tokens, the probability stays an interval.
     return min(most, max(map(len, texts)))

@@ -186,6 +186,7 @@ def _verdict(
     block = calibrator.block(DecisionRecord.of(answer, options))
     if "probability_correct" not in block:
         return CallVerdict(False, block["guarantee"])
+    # A guarantee covers the answer no as well: being sure that a call must not run is no reason to run it.
     if not answer.value:
         return CallVerdict(False, "the model says no")
     if block["decision"] != "answer":

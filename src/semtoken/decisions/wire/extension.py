@@ -106,6 +106,7 @@ def body_of(data: bytes | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(data, Mapping):
         return dict(data)
     try:
+        # Some clients write this mark, and JSON does not allow it. Without NaN, which JSON does not know either.
         body = from_json(data.removeprefix(codecs.BOM_UTF8), allow_inf_nan=False)
     except ValueError as error:
         raise WireError(f"The body of the request is not JSON: {error}.", kind="json_invalid") from error
@@ -191,6 +192,7 @@ def rounded_bounds(probabilities: Sequence[float]) -> tuple[tuple[float, float],
     >>> rounded_bounds([0.97, 0.03]), rounded_bounds([0.123456, 0.876544])
     (((0.965, 0.975), (0.025, 0.035)), None)
     """
+    # Servers that round to more are exact enough to be taken as they are.
     for decimals in (2, 3, 4):
         if all(math.isclose(p, round(p, decimals), rel_tol=0, abs_tol=1e-9) for p in probabilities):
             half = 0.5 * 10.0**-decimals

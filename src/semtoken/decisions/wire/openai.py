@@ -313,6 +313,7 @@ def read_answer(question: Question, given: Any) -> tuple[float, ...] | None:
     if question.kind == "predicate":
         p = float(given["probability"])
         return p, 1.0 - p
+    # With the type, since true and 1 are one key of a dictionary.
     listed = {(type(entry["value"]), entry["value"]): float(entry["probability"]) for entry in given["probabilities"]}
     return tuple(listed[type(option.value), option.value] for option in question.options)
 

@@ -153,6 +153,7 @@ def says_no_route(status: int, said: str) -> bool:
     >>> says_no_route(404, "Not Found"), says_no_route(404, "The model `m` does not exist")
     (True, False)
     """
+    # vLLM and OpenAI answer 404 to a model that they do not know, too.
     return status in NO_ROUTE and "model" not in said.lower()
 
 
