@@ -62,12 +62,13 @@ def made_up(number: int, checksum: str) -> JournalEntry:
     return JournalEntry(
         id=name, at=FIRST + number, source="proxy", sampled=sampled, seen_twice=sampled and RULE.takes_twice(name),
         model="a-model", engine="transformers", prompt=f"{number % 1000:016x}", person=f"person-{number % 5000}",
-        log_confidence=score, log_confidence_low=score, log_confidence_high=score, method="exact", preset="default",
-        signature="preset:default", distribution="raw", headline="stc", headline_value=0.1, confidence=0.9,
-        confidence_low=0.9, confidence_high=0.9, uncertainty=0.1, uncertainty_low=0.1, uncertainty_high=0.1,
+        log_confidence=score, log_confidence_lower=score, log_confidence_upper=score, method="exact", preset="default",
+        signature="preset:default", distribution="raw", confidence=0.9, confidence_lower=0.9, confidence_upper=0.9,
+        confidence_method="stc", sequence_uncertainty=0.1, sequence_uncertainty_lower=0.1,
+        sequence_uncertainty_upper=0.1,
         numbers={"perplexity": [1.5, 1.0, 2.0]}, n_tokens=20, truncated=False, probability_correct=0.85,
-        probability_correct_low=0.8,
-        probability_correct_high=0.9, decision="answer" if score > -1 else "abstain", calibrator=checksum,
+        probability_correct_lower=0.8, probability_correct_upper=0.9,
+        decision="answer" if score > -1 else "abstain", calibrator=checksum,
         doubts=({"start": 0, "end": 6, "confidence": 0.25, "text": "Answer"},),
         question=f"Question {number}?", answer=f"Answer {number}, and some words more, as answers have them.",
     )  # fmt: skip

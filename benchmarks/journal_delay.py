@@ -119,7 +119,7 @@ class Clients:
         async with self.session.post(self._url + PATH, json=asked) as answer:
             body = await answer.read()
         taken = time.perf_counter() - begun
-        assert answer.status == 200 and b'"uncertainty"' in body, body[:200]
+        assert answer.status == 200 and b'"sequence_uncertainty"' in body, body[:200]
         return taken
 
 

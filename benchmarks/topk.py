@@ -5,8 +5,9 @@
     python -m benchmarks.topk --names             # nothing but texts and bytes, no vocabulary
     python -m benchmarks.topk --model smollm2 --questions FILE.jsonl --chat --limit 200
 
-For each k: the width of the interval, how far `uncertainty` (which counts the listed mass alone) is from the exact
-one, and its AUROC and that of the lower end, beside those of the exact uncertainty and of the sequence probability.
+For each k: the width of the interval, how far `sequence_uncertainty` (which counts the listed mass alone) is from the
+exact one, and its AUROC and that of the lower end, beside those of the exact uncertainty and of the sequence
+probability.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def main(
             listed[k].append(st.score_logprobs(known, None if names else tokens, rules))
     judged = zip(exact, dataset.questions, strict=True)
     correct = np.array([float(is_correct(scored.text, question)) for scored, question in judged])
-    truth = np.array([scored.uncertainty for scored in exact])
+    truth = np.array([scored.sequence_uncertainty for scored in exact])
     plain = auroc(np.array([-scored.log_probability for scored in exact]), correct)
     log_confidences = np.array([-scored.log_confidence for scored in exact])
     tokens = np.mean([scored.n_tokens for scored in exact])
@@ -121,7 +122,7 @@ def main(
         if outside.any():
             raise SystemExit(f"k = {k}: {outside.sum()} intervals do not hold the exact uncertainty")
         widths = bounds[:, 1] - bounds[:, 0]
-        error = (np.array([s.uncertainty for s in scored]) - truth).mean()
+        error = (np.array([s.sequence_uncertainty for s in scored]) - truth).mean()
         ranks = [auroc(np.array(v), correct) for v in ([-s.log_confidence for s in scored], bounds[:, 0])]
         spread = (widths.mean(), np.median(widths), np.quantile(widths, 0.9), error)
         print(f"| {k} | " + " | ".join(f"{x:.4f}" for x in (*spread, *ranks)) + " |")

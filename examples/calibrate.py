@@ -18,11 +18,11 @@ import semtoken as st
 from semtoken.support.almanac import is_correct, load_questions
 
 directory = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
-stc = st.ScoredModel.from_pretrained("almanac")
+model = st.ScoredModel.from_pretrained("almanac")
 
 draw = random.Random(0)  # noqa: S311 - the sets are in order of what is asked
 known = draw.sample(load_questions("dev"), 300)
-scored = stc.generate([question.prompt() for question in known], 16, batch_size=32, stop_at_newline=True)
+scored = model.generate([question.prompt() for question in known], 16, batch_size=32, stop_at_newline=True)
 correct = [is_correct(answer.text, question) for answer, question in zip(scored, known, strict=True)]
 
 calibrator = st.Calibrator.fit(scored, correct)
@@ -32,7 +32,7 @@ print(threshold.statement)
 
 calibrator = st.Calibrator.load(directory)
 new = draw.sample(load_questions("test"), 200)
-answers = stc.generate([question.prompt() for question in new], 16, batch_size=32, stop_at_newline=True)
+answers = model.generate([question.prompt() for question in new], 16, batch_size=32, stop_at_newline=True)
 for question, answer in list(zip(new, answers, strict=True))[:8]:
     decision = calibrator.decide(answer)
     print(f"{decision.probability_correct:.0%}  {decision.action:7}  {question.question}  {answer.text.strip()}")

@@ -3,11 +3,11 @@
 Copy this module beside your own; `small_model_first.py` uses it:
 
     threshold = CascadeThreshold.fit(small, small_correct, large, large_correct, unlabeled=(more_small, more_large))
-    cascade = Cascade(stc_small, stc_large, threshold)
+    cascade = Cascade(small_model, large_model, threshold)
     for found in cascade.answer(prompts): print(found.model, found.decision.action, found.response.text)
 
 The guarantee is that of `Threshold.fit`: with confidence 1 - delta over the labeled questions, at most alpha of the
-answers that the pair lets through are wrong. Answers are ranked by their headline; with `score="stc"` by the product
+answers that the pair lets through are wrong. Answers are ranked by their confidence; with `score="stc"` by the product
 over their tokens, and then `stop_early=True` can end generations that can only be rejected, and `stop_when_rejected`
 does so in `model.generate` of your own.
 """
@@ -103,7 +103,7 @@ class CascadeThreshold:
         start : float in (0, 1], optional
             Share of answers that either model gives at the strictest pair. Default: from n, alpha and delta.
         score
-            The method whose scores decide, such as "stc"; default as in `Calibrator.fit`: the headline, and "stc" where
+            The method whose scores decide, such as "stc"; default as in `Calibrator.fit`: confidence, and "stc" where
             numbers are given.
 
         Raises

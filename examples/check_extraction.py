@@ -53,15 +53,15 @@ def messages(invoice: str) -> list[dict[str, str]]:
     ]
 
 
-model, clusters = (*sys.argv[1:], None)[:2] if len(sys.argv) > 1 else sys.exit(__doc__)
-stc = st.ScoredModel.from_pretrained(model, clusters=clusters)
+name, clusters = (*sys.argv[1:], None)[:2] if len(sys.argv) > 1 else sys.exit(__doc__)
+model = st.ScoredModel.from_pretrained(name, clusters=clusters)
 prompts = [messages(invoice) for invoice in INVOICES]
-answers = stc.generate(prompts, max_new_tokens=120)
+answers = model.generate(prompts, max_new_tokens=120)
 
 rows = []
 for number, (prompt, answer) in enumerate(zip(prompts, answers, strict=True), 1):
     fields = answer.parts(by="field", schema=Invoice)
-    rows += [(number, part) for part in with_choices(stc, prompt, answer, fields, Invoice)]
+    rows += [(number, part) for part in with_choices(model, prompt, answer, fields, Invoice)]
 rows.sort(key=lambda row: -1.0 if row[1].confidence is None else row[1].confidence)
 
 table = Table("invoice", "field", "value", "confidence", "ends here", "could also be")

@@ -53,14 +53,14 @@ def messages(request: str) -> list[dict[str, str]]:
     return [*found, {"role": "user", "content": request}]
 
 
-def written_by(model: str) -> Iterator[Proposed]:
+def written_by(name: str) -> Iterator[Proposed]:
     """Calls that a local model writes, and what it says of each."""
-    stc = st.ScoredModel.from_pretrained(model)
+    model = st.ScoredModel.from_pretrained(name)
     for request in REQUESTS:
-        [answer] = stc.generate([messages(request)], max_new_tokens=32)
+        [answer] = model.generate([messages(request)], max_new_tokens=32)
         calls = proposed_calls(answer)
         asked = [call.state([{"role": "user", "content": request}]) for call in calls]
-        yield Proposed(request, calls, [stc.decide(state, [MAY_RUN])[0] for state in asked])
+        yield Proposed(request, calls, [model.decide(state, [MAY_RUN])[0] for state in asked])
 
 
 def recorded(path: Path) -> Iterator[Proposed]:

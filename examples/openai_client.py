@@ -29,8 +29,8 @@ print(choice.message.content)
 if "reason" in choice.semtoken:
     print(f"  not scored: {choice.semtoken['reason']}")
 else:
-    headline = choice.semtoken["headline"]
-    print(f"  confidence {number(headline['confidence'])}. {headline['sentence']}")
+    block = choice.semtoken
+    print(f"  confidence {number(block['confidence'])}. {block['explanation']}")
     for token in choice.semtoken["tokens"]:
         print(f"  {token['text']!r:12} {number(token['agreeing_probability'])}")
 
@@ -39,5 +39,5 @@ for chunk in client.chat.completions.create(model=model, messages=messages, stre
         block = getattr(choice, "semtoken", None)
         if choice.delta.content:
             print(repr(choice.delta.content))
-            if block and "headline" in block:  # the last piece of text brings the final score
-                print(f"  confidence {number(block['headline']['confidence'])}")
+            if block and "confidence" in block:  # the last piece of text brings the final score
+                print(f"  confidence {number(block['confidence'])}")

@@ -15,11 +15,11 @@ import rich
 import semtoken as st
 from semtoken.display import shaded_html, shaded_text, token_table
 
-model, clusters, page = (*sys.argv[1:], *("almanac", None, None)[len(sys.argv) - 1 :])
+name, clusters, page = (*sys.argv[1:], *("almanac", None, None)[len(sys.argv) - 1 :])
 
-stc = st.ScoredModel.from_pretrained(model or "almanac", clusters=clusters)
+model = st.ScoredModel.from_pretrained(name or "almanac", clusters=clusters)
 prompt = "Answer these questions:\n\nQuestion:\nWhat is the capital of Japan?\nAnswer:\n"
-answers = stc.score([prompt] * 3, ["Tokyo\n", "Kyoto\n", "the capital of Japan is Tokyo\n"])
+answers = model.score([prompt] * 3, ["Tokyo\n", "Kyoto\n", "the capital of Japan is Tokyo\n"])
 
 for answer in answers:
     rich.print(shaded_text(answer), f"  {answer.summary}")

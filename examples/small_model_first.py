@@ -23,9 +23,9 @@ known, more = draw.sample(load_questions("dev"), 100), draw.sample(load_question
 options = {"batch_size": 32, "stop_at_newline": True}
 
 
-def answers(stc: st.ScoredModel, questions: list[Question]) -> list[st.ScoredAnswer]:
+def answers(model: st.ScoredModel, questions: list[Question]) -> list[st.ScoredAnswer]:
     """Short answers of one of the models."""
-    return stc.generate([question.prompt() for question in questions], 16, **options)
+    return model.generate([question.prompt() for question in questions], 16, **options)
 
 
 def labels(scored: list[st.ScoredAnswer]) -> list[bool]:
@@ -33,8 +33,8 @@ def labels(scored: list[st.ScoredAnswer]) -> list[bool]:
     return [is_correct(answer.text, question) for answer, question in zip(scored, known, strict=True)]
 
 
-small, large = (answers(stc, known) for stc in models)
-without_labels = tuple(answers(stc, more) for stc in models)
+small, large = (answers(model, known) for model in models)
+without_labels = tuple(answers(model, more) for model in models)
 threshold = CascadeThreshold.fit(small, labels(small), large, labels(large), unlabeled=without_labels, alpha=0.3)
 print(threshold.statement)
 

@@ -62,7 +62,7 @@ FEW_LINES = """
 import semtoken as st
 question = [{"role": "user", "content": "What is the capital of Turkey?"}]
 [answer] = st.ScoredModel.from_pretrained().generate([question], max_new_tokens=16)
-print(answer.text, answer.uncertainty, answer.parts(by="phrase")[-1])
+print(answer.text, answer.sequence_uncertainty, answer.parts(by="phrase")[-1])
 """
 TRIAL = ("--model", "almanac", "--dataset", "almanac-dev", "--methods", "stc,perplexity", "--limit", "60")
 CORE = (
@@ -115,8 +115,8 @@ clusters = st.TokenClusters.from_pretrained(CATALOGUE["smollm2"].clusters)
 logits = np.zeros((1, clusters.vocabulary.size), np.float32)
 logits[0, token] = 20
 scored = st.score_logits(logits, [token], clusters)
-assert scored.text == " Paris" and 0 <= scored.uncertainty < 0.01, scored.uncertainty
-print("semtoken", st.__version__, "scores", repr(scored.text), "with uncertainty", f"{scored.uncertainty:.2g}")
+assert scored.text == " Paris" and 0 <= scored.sequence_uncertainty < 0.01, scored.sequence_uncertainty
+print("semtoken", st.__version__, "scores", repr(scored.text), "with uncertainty", f"{scored.sequence_uncertainty:.2g}")
 """
 
 

@@ -15,7 +15,7 @@ LONGEST = 500
 EXAMPLES = ["What is the capital of Turkey?", "Who wrote Pride and Prejudice?", "When did the Titanic sink?"]
 CAREFUL = "The model is small. It is often sure of something false: low doubt does not make an answer true."
 
-stc = st.ScoredModel.from_pretrained(MODEL)
+model = st.ScoredModel.from_pretrained(MODEL)
 
 
 def ask(question: str) -> tuple[list[tuple[str, float]], str, list[list[str]]]:
@@ -23,8 +23,8 @@ def ask(question: str) -> tuple[list[tuple[str, float]], str, list[list[str]]]:
     question = question.strip()[:LONGEST]
     if not question:
         raise gr.Error("Ask something.")
-    prompt = [{"role": "user", "content": question}] if stc.tokenizer.chat_template else question
-    [answer] = stc.generate([prompt], max_new_tokens=48)
+    prompt = [{"role": "user", "content": question}] if model.tokenizer.chat_template else question
+    [answer] = model.generate([prompt], max_new_tokens=48)
     shown = [(token.text, 1 - token.agreeing_probability) for token in answer.tokens]
     rows = []
     for doubt in doubts_of(answer)[:5]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from semtoken.core.results.headlines import RANKS
+from semtoken.core.results.confidence import RANKS
 from semtoken.core.scored_token import describe_alternatives
 from semtoken.support.text import CUT_OFF, END, NEWLINE, number, visible, with_bounds
 

@@ -20,7 +20,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.guarantees import Calibrator, Fingerprint, Threshold
 from semtoken.guarantees.apply import origin_of, with_decision
 from semtoken.guarantees.fingerprint import require_clusters
-from semtoken.guarantees.labels import HEADLINE
+from semtoken.guarantees.labels import CONFIDENCE
 from semtoken.guarantees.threshold import product_limit
 from semtoken.methods.observers.method_scores import MethodScores, require_one_pass
 from semtoken.methods.observers.steps import Completion, Observer
@@ -105,8 +105,8 @@ class ScoredModel:
             instance(threshold, Threshold, "threshold")
         self.threshold = threshold or (self.calibrator.threshold if self.calibrator is not None else None)
         labeled_by = (fitted.fingerprint.method for fitted in (self.calibrator, self.threshold) if fitted is not None)
-        # the headline is always there
-        known = (method for method in labeled_by if method not in (None, HEADLINE))
+        # the confidence is always there
+        known = (method for method in labeled_by if method not in (None, CONFIDENCE))
         self.methods = require_one_pass([*methods, *known])
         self.depth: float | None = None if states is False else DEPTH if states is True else real(states, "states")
         """Depth of the layer whose states are read, in (0, 1]; None where no states are read."""
@@ -283,7 +283,7 @@ class ScoredModel:
         stop_above_product
             A threshold that was fitted with `score="stc"`, or -log_confidence in nats: end an answer once its own can
             only be above, since it would be rejected anyway. It carries the flag `stopped_early`. The product over the
-            tokens is the one number whose running bound never falls again; a threshold of the headline or of another
+            tokens is the one number whose running bound never falls again; a threshold of the confidence or of another
             method is refused. Engines that return whole answers ignore it.
         on_result
             Called with (number of the answer, answer), in this order, as soon as it is there.

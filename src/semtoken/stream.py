@@ -86,8 +86,8 @@ def stream_generate(
 
     >>> stream = stream_generate(stc, "The capital of France is")  # doctest: +SKIP
     >>> for token in stream:  # doctest: +SKIP
-    ...     print(token.text, token.running.uncertainty)
-    >>> stream.result.uncertainty  # doctest: +SKIP
+    ...     print(token.text, token.running.sequence_uncertainty)
+    >>> stream.result.confidence  # doctest: +SKIP
 
     Parameters
     ----------

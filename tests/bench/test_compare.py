@@ -36,7 +36,7 @@ def test_the_figures_are_those_of_a_run_and_a_report(tmp_path: Path) -> None:
     settings = {
         "models": ["almanac"],
         "datasets": ["almanac"],
-        "methods": ["headline", "stc", *METHODS.split(",")],
+        "methods": ["confidence", "stc", *METHODS.split(",")],
         "limit": 60,
     }
     assert run_benchmark(check_settings(settings, "the test"), tmp_path / "run") == []
@@ -51,7 +51,7 @@ def test_the_figures_are_those_of_a_run_and_a_report(tmp_path: Path) -> None:
     assert content["settings"]["preset"] == "paper"
     assert len(content["tests"]) == len(report.measured.tests)
     told = paths["md"].read_text()
-    assert "| STC " in told and "minus the headline" in told
+    assert "| STC " in told and "minus the confidence" in told
 
 
 def test_four_questions_carry_no_conclusion(tmp_path: Path) -> None:

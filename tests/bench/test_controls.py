@@ -23,7 +23,7 @@ from semtoken.bench.read_results import collect
 from semtoken.bench.report.comparison import controls, parts_in_words
 from semtoken.bench.report.content import build_report
 from semtoken.bench.report.measure import Measured, measure
-from semtoken.bench.report.overview import headline
+from semtoken.bench.report.overview import main_result
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings
 from semtoken.errors import InvalidInputError
@@ -202,7 +202,7 @@ def test_with_few_right_answers_there_is_no_verdict_and_a_warning() -> None:
         test = paired(found, "sequence_probability")
         assert test.p_adjusted < 0.01 and test.high < 0
         assert test.verdict == ("lower" if verdict else "too few answers")
-        said = " ".join(headline(found))
+        said = " ".join(main_result(found))
         assert f"only {right} of 400 answers are right" in said
         assert ("no verdict" in said) is not verdict
         report = build_report(run, n_resamples=100)

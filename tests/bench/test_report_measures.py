@@ -14,7 +14,7 @@ from semtoken import metrics
 from semtoken.bench.report.comparison import method_tests
 from semtoken.bench.report.content import build_report
 from semtoken.bench.report.measure import ABLATIONS, METRICS, Measured, chosen_judge, measure, title_of
-from semtoken.bench.report.overview import headline, notes, overview
+from semtoken.bench.report.overview import main_result, notes, overview
 from semtoken.bench.report.table import signed
 from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS
@@ -89,7 +89,7 @@ def test_sequence_probability_competes_and_ablations_do_not() -> None:
     assert found.ranked(found.cells[0]).setting.iloc[0] == "Sequence probability"
     beside_the_best = found.tests[found.tests.against == "best: Sequence probability"]
     assert set(beside_the_best.setting) == {"STC", "Perplexity", "SAR", "CCP"}
-    assert "best other method, Sequence probability, 1.000" in " ".join(headline(found))
+    assert "best other method, Sequence probability, 1.000" in " ".join(main_result(found))
     compared = set(found.figures.setting[found.figures.table == "comparison"])
     assert compared.isdisjoint(map(title_of, ABLATIONS))
 
@@ -177,21 +177,21 @@ def test_missing_methods_are_named() -> None:
     assert "Of each data set a random part was asked, 120 questions at most." in said
 
 
-def test_one_class_has_no_auroc_and_the_headline_says_so() -> None:
+def test_one_class_has_no_auroc_and_the_main_result_says_so() -> None:
     found = measured(cell(methods=NAMES, judgements={"exact": np.ones(120)}))
     assert found.ranked(found.cells[0]).empty
-    assert list(headline(found)) == [
+    assert list(main_result(found)) == [
         "Qwen2.5-7B on NQ: AUROC and PRR are undefined, no answer is wrong.",
         "There is no AUROC of STC to compare the other methods with.",
     ]
     assert method_tests(found, "AUROC").groups == []
 
 
-def test_the_headline_counts_what_the_tables_show() -> None:
+def test_the_main_result_counts_what_the_tables_show() -> None:
     found = measure(
         results(cell(methods=NAMES, n=400), cell(dataset="TQA", methods=NAMES, n=400, seed=1)), "exact", n_resamples=200
     )
-    lines = list(headline(found))
+    lines = list(main_result(found))
     assert lines[0] == "STC has the highest AUROC on 2 of 2 pairs of a model and a data set."
     tests = found.tests[(found.tests.metric == "AUROC") & (found.tests.against == "STC")]
     tests = tests[tests.table == "comparison"]
@@ -213,7 +213,7 @@ def test_the_headline_counts_what_the_tables_show() -> None:
 def test_one_rule_and_one_sign_in_sentences_tables_and_files() -> None:
     """What lies above 0 is called higher wherever it is told."""
     one = cell(methods=NAMES, n=400)
-    run = results(replace(one, uncertainty={**one.uncertainty, "headline": one.uncertainty["stc"]}))
+    run = results(replace(one, uncertainty={**one.uncertainty, "confidence": one.uncertainty["stc"]}))
     report = build_report(run, n_resamples=200)
     found = report.measured
     difference = metrics.paired_difference(
@@ -224,7 +224,7 @@ def test_one_rule_and_one_sign_in_sentences_tables_and_files() -> None:
         n_resamples=200,
     )
     rule = "higher" if difference.low > 0 else "lower" if difference.high < 0 else "not shown"
-    [line] = [one for one in headline(found) if "sequence probability minus the headline" in one]
+    [line] = [one for one in main_result(found) if "sequence probability minus the confidence" in one]
     assert f"is {signed(difference.value)} [" in line and line.endswith(f", {rule}.")
     (rows,) = texts(next(one for one in report.tables if one.name == "tests_auroc")).values()
     row = rows["Sequence probability"]
@@ -238,17 +238,19 @@ def test_one_rule_and_one_sign_in_sentences_tables_and_files() -> None:
         if (one["setting"], one["against"], one["metric"]) == ("Sequence probability", "STC", "AUROC")
     ]  # fmt: skip
     assert float(kept["difference"]) == pytest.approx(difference.value)
-    assert found.reference == "headline"
+    assert found.reference == "confidence"
     first = overview(found, "exact")
-    assert first.header.index("AUROC of the headline") + 1 == first.header.index("AUROC of STC")
-    said = list(headline(found))
-    assert said[0] == "The headline has the highest AUROC on 1 of 1 pair of a model and a data set."  # STC is its equal
-    assert said[1].endswith("On 1 of 1 it ranks as STC does.") and "minus the headline" in said[3]
+    assert first.header.index("AUROC of the confidence") + 1 == first.header.index("AUROC of STC")
+    said = list(main_result(found))
+    assert (
+        said[0] == "The confidence has the highest AUROC on 1 of 1 pair of a model and a data set."
+    )  # STC is its equal
+    assert said[1].endswith("On 1 of 1 it ranks as STC does.") and "minus the confidence" in said[3]
 
 
 def test_any_method_can_be_what_the_report_is_about() -> None:
-    run = results(cell(methods=(*NAMES, "headline"), texts=tuple((f"q{i}", f"a{i}") for i in range(120))))
-    for name, title in (("stc", "STC"), (None, "the headline")):
+    run = results(cell(methods=(*NAMES, "confidence"), texts=tuple((f"q{i}", f"a{i}") for i in range(120))))
+    for name, title in (("stc", "STC"), (None, "the confidence")):
         made = build_report(run, n_resamples=20, reference=name)
         assert f"{title} calls the wrong one more uncertain" in made.opening
         tables = {table.name: table for table in made.tables}
@@ -256,13 +258,13 @@ def test_any_method_can_be_what_the_report_is_about() -> None:
         assert f"minus {title}" in tables["risk_coverage"].header
         assert f"By the uncertainty of {title}." in tables["surest_wrong"].note
         assert ("reference_auroc" in tables) == (name != "stc")
-        assert paired(made.measured, name or "headline", name or "headline") is None
-        assert (paired(made.measured, name or "headline") is None) == (name == "stc")
+        assert paired(made.measured, name or "confidence", name or "confidence") is None
+        assert (paired(made.measured, name or "confidence") is None) == (name == "stc")
 
 
-def test_a_run_some_of_whose_cells_lack_the_headline_is_about_stc() -> None:
+def test_a_run_some_of_whose_cells_lack_the_confidence_is_about_stc() -> None:
     found = measure(
-        results(cell(methods=(*NAMES, "headline")), cell(dataset="TQA", methods=NAMES)), "exact", n_resamples=20
+        results(cell(methods=(*NAMES, "confidence")), cell(dataset="TQA", methods=NAMES)), "exact", n_resamples=20
     )
     assert found.reference == "stc"
 

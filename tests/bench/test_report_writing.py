@@ -26,7 +26,7 @@ from tests.bench.report_runs import cell, clustering, figure, results
 
 HOSTILE = "<script>alert(1)</script> $x$ \x1b[31m"
 VARIANTS = ("n_clusters=8000", "linkage=single")
-SOME = ("headline", *tuple(METHODS)[::5])
+SOME = ("confidence", *tuple(METHODS)[::5])
 """Methods enough for every table and figure; what all of them get is looked at elsewhere."""
 CELLS = (cell(variants=VARIANTS, methods=SOME), cell(HOSTILE, "TQA", seed=1, methods=SOME))
 
@@ -119,7 +119,7 @@ def test_the_page_stands_alone_and_runs_nothing(folder: Path) -> None:
 def test_the_page_shows_what_a_reader_looks_for(folder: Path) -> None:
     page = Page((folder / "index.html").read_text(encoding="utf-8"))
     for part in (
-        "Headline",
+        "Main result",
         "AUROC of the methods",
         "Overhead in seconds",
         "Manifest",
@@ -134,7 +134,7 @@ def test_the_page_shows_what_a_reader_looks_for(folder: Path) -> None:
 def test_the_report_opens_with_what_came_out(folder: Path) -> None:
     shares, right, asked = [], 0.0, 0
     for one in CELLS:
-        correct, uncertainty = one.judgements["exact"], one.uncertainty["headline"]
+        correct, uncertainty = one.judgements["exact"], one.uncertainty["confidence"]
         pairs = uncertainty[correct == 0][:, None] > uncertainty[correct == 1][None, :]
         shares.append(pairs.mean())
         right, asked = right + correct.sum(), asked + correct.size
@@ -212,8 +212,8 @@ def test_bars_show_the_best_seven_in_order() -> None:
     found = measured(cell())
     (axis,) = bars(found, found.cells).axes
     ranked = found.ranked(found.cells[0])
-    place = list(ranked.setting).index("Headline")
-    titles = [*ranked.setting[:7], f"Headline (place {place + 1})"]  # what the report is about is added
+    place = list(ranked.setting).index("Confidence")
+    titles = [*ranked.setting[:7], f"Confidence (place {place + 1})"]  # what the report is about is added
     assert [label.get_text() for label in axis.get_yticklabels()] == titles
     ends = [bar.get_x() + bar.get_width() for bar in axis.patches]
     assert ends == pytest.approx([*ranked.value[:7], ranked.value.iloc[place]])
@@ -223,12 +223,12 @@ def test_bars_show_the_best_seven_in_order() -> None:
 
 def test_what_the_report_is_about_is_added_where_it_is_not_among_the_best() -> None:
     one = cell()
-    one.uncertainty["headline"][:] = -one.uncertainty["headline"]
+    one.uncertainty["confidence"][:] = -one.uncertainty["confidence"]
     found = measured(one)
     (axis,) = bars(found, found.cells).axes
     labels = [label.get_text() for label in axis.get_yticklabels()]
-    place = 1 + list(found.ranked(found.cells[0]).setting).index("Headline")
-    assert place > 7 and (len(labels), labels[-1]) == (8, f"Headline (place {place})")
+    place = 1 + list(found.ranked(found.cells[0]).setting).index("Confidence")
+    assert place > 7 and (len(labels), labels[-1]) == (8, f"Confidence (place {place})")
 
 
 def test_overhead_is_on_a_logarithmic_scale() -> None:
@@ -275,7 +275,7 @@ def test_names_too_long_or_strange_for_a_figure_do_no_harm(recwarn: pytest.Warni
     assert [str(one.message) for one in recwarn] == []
 
 
-def test_a_notebook_shows_the_headline_and_every_table() -> None:
+def test_a_notebook_shows_the_main_result_and_every_table() -> None:
     card = report()._repr_html_()
     assert "<script" not in card and "\x1b" not in card and html.escape(HOSTILE[:10]) in card
     assert all(html.escape(table.title) in card for one in report().sections for table in one.tables)

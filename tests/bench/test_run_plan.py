@@ -37,7 +37,7 @@ def test_the_defaults_are_the_papers() -> None:
     assert (settings.preset, settings.limit) == ("paper", None)
     assert ScoringRules(settings.preset, settings.function_words).function_words == "paper"
     one_pass = {name for name, one in METHODS.items() if one.family in ("entropy", "attention", "words")}
-    assert set(METHODS) - set(settings.methods) == one_pass - {"headline"} and len(one_pass) > 10
+    assert set(METHODS) - set(settings.methods) == one_pass - {"confidence"} and len(one_pass) > 10
     assert settings.models[0].clusters is None and settings.models[0].label == "Qwen2.5-3B"
     assert settings.nli == DEFAULT_NLI
     assert [judge.kind for judge in settings.judges] == ["exact"] and settings.primary_judge == "exact"

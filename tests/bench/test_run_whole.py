@@ -31,7 +31,7 @@ from tests.bench.runs import TINY_QUESTIONS, same, shards, tiny_settings
 from tests.bench.unreliable import Unreliable, running
 
 FURTHER = ("entropy", "attention", "words")
-OF_A_RUN = {name: one for name, one in METHODS.items() if one.family not in FURTHER or name == "headline"}
+OF_A_RUN = {name: one for name, one in METHODS.items() if one.family not in FURTHER or name == "confidence"}
 """The methods of a run that names none."""
 
 
@@ -105,7 +105,7 @@ def test_variants_are_scores_with_other_clusters(made: Any, generations: list[Ge
     clusters = semtoken.TokenClusters.from_model(model, n_clusters=20)
     stc = semtoken.ScoredModel.from_pretrained(model, clusters=clusters, preset="paper", device="cpu")
     scored = stc.score(prompts(), [list(generation.token_ids) for generation in generations])
-    expected = [one.uncertainty for one in scored]
+    expected = [one.sequence_uncertainty for one in scored]
     np.testing.assert_allclose(cell.variants["n_clusters=20"], expected, atol=1e-5)
 
 

@@ -94,7 +94,9 @@ def test_every_line_is_carried_through_and_scored(job: ScoringJob, engine: Drawn
     for record, out in zip(RECORDS, written, strict=True):
         assert {name: out[name] for name in record} == record
         assert set(RESULT_FIELDS) <= set(out)
-        assert np.prod([t["agreeing_probability"] for t in out["tokens"]]) == pytest.approx(1 - out["uncertainty"])
+        assert np.prod([t["agreeing_probability"] for t in out["tokens"]]) == pytest.approx(
+            1 - out["sequence_uncertainty"]
+        )
     assert written[0]["response"] and written[1]["response"] == "Paris"
 
 
@@ -106,7 +108,13 @@ def test_result_fields_are_those_of_a_scored_response(engine: Drawn) -> None:
         "proxy_for",
         "flags",
     )  # a job's scores are exact
-    with_parts = ("uncertainty_under", "borrowed", "headline", "scores", "score_bounds")  # objects: no column of CSV
+    with_parts = (
+        "uncertainty_under",
+        "borrowed",
+        "confidence_interval",
+        "scores",
+        "score_bounds",
+    )  # objects: no column of CSV
     others = ("text", "tokens", "model", *of_intervals, *with_parts)
     assert [name for name in scored if name not in others] == list(RESULT_FIELDS)
 
@@ -209,7 +217,7 @@ def test_lines_that_were_changed_or_removed_do_not_count(job: ScoringJob, engine
     whole = job.target.read_bytes()
     lines = whole.splitlines(keepends=True)
     if change == "a digit":
-        found = lines[4].index(b'"uncertainty": 0.') + len(b'"uncertainty": 0.')
+        found = lines[4].index(b'"sequence_uncertainty": 0.') + len(b'"sequence_uncertainty": 0.')
         lines[4] = lines[4][:found] + (b"1" if lines[4][found : found + 1] != b"1" else b"2") + lines[4][found + 1 :]
         expected = "Line 5 .* was changed after it was written"
     elif change == "a line":

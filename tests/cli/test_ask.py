@@ -38,7 +38,7 @@ def test_shows_answer_uncertainty_and_tokens(semtoken: RunCommand, model: str, c
     [expected] = read_lines(semtoken(*asked, "--json").stdout)
     result = semtoken(*asked, "--tokens")
     assert result.exit_code == 0
-    assert f"uncertainty {number(expected['uncertainty'])}" in result.stdout
+    assert f"uncertainty {number(expected['sequence_uncertainty'])}" in result.stdout
     for token in expected["tokens"]:
         assert number(token["agreeing_probability"]) in result.stdout
     assert result.stderr == ""

@@ -136,7 +136,7 @@ def test_accepted_answers_are_judged(semtoken: RunCommand, tmp_path: Path) -> No
         (answers(29), ("30", "label 1 more")),
         (answers(40, correct=True), ("5 wrong answers", "5 more are missing")),
         ([*answers(40), answers(1)[0] | {"question": "Other?", "signature": "k:9"}], ("different ways", "k:9")),
-        ([{"question": "a", "uncertainty": 0.3, "correct": True}], ("log_confidence", "line 1")),
+        ([{"question": "a", "sequence_uncertainty": 0.3, "correct": True}], ("log_confidence", "line 1")),
         ([{"question": "a", "log_confidence": 0.3, "correct": True}], ("at most 0", "line 1")),
         ([{"question": "a", "log_confidence": -0.3, "correct": "maybe"}], ("maybe", "line 1")),
         (['{"log_confidence": NaN}\n'], ("line 1", "NaN")),

@@ -215,7 +215,11 @@ def test_serve_says_why_a_calibrator_was_refused_and_still_answers(tmp_path: Pat
     applied = CalibratorInUse(made(tmp_path / "cal"))
     clusters = st.TokenClusters.from_pretrained(almanac_clusters_path())
     block = score_block(response(-0.5), scorer_for(clusters, ScoringRules()), BlockOptions(), applied)
-    assert "k:4" in block["calibrator_refused"] and "probability_correct" not in block and block["uncertainty"] > 0
+    assert (
+        "k:4" in block["calibrator_refused"]
+        and "probability_correct" not in block
+        and block["sequence_uncertainty"] > 0
+    )
 
 
 def test_both_ends_of_a_wide_interval_are_told(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_questions_are_scored_judged_and_scored_again(
     assert result.exit_code == 0, result.output
     for before, after in zip(found, rows(again), strict=True):
         assert after["response"] == before["response"] and after["correct"] == before["correct"]
-        assert after["preset"] == "default" and 0 <= after["uncertainty"] <= 1
+        assert after["preset"] == "default" and 0 <= after["sequence_uncertainty"] <= 1
 
 
 def test_standard_input_and_output(semtoken: RunCommand) -> None:

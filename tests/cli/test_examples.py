@@ -12,6 +12,7 @@ import pytest
 from semtoken import ScoredModel, TokenClusters
 from semtoken.decisions.answers import read_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.support.text import with_bounds
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -29,7 +30,7 @@ def test_own_generate(
     questions = ("What is the capital of Japan?", "What is the chemical symbol of gold?")
     prompts = [f"Answer these questions:\n\nQuestion:\n{question}\nAnswer:\n" for question in questions]
     expected = ScoredModel.from_pretrained(model, clusters=clusters).generate(prompts, 6)
-    assert capsys.readouterr().out.splitlines() == [f"{e.text!r}  {e.headline.line}" for e in expected]
+    assert capsys.readouterr().out.splitlines() == [f"{e.text!r}  {e.summary}" for e in expected]
 
 
 def test_score_text(
@@ -42,8 +43,9 @@ def test_score_text(
     run_example(monkeypatch, "score_text.py", model, clusters, tmp_path / "page.html")
     prompt = "Answer these questions:\n\nQuestion:\nWhat is the capital of Japan?\nAnswer:\n"
     [expected] = ScoredModel.from_pretrained(model, clusters=clusters).score(prompt, "Kyoto\n")
-    assert f"confidence {expected.headline.shown}" in capsys.readouterr().out
-    assert f"confidence {expected.headline.shown}" in html.unescape((tmp_path / "page.html").read_text())
+    shown = with_bounds(expected.confidence, expected.confidence_interval, digits=2)
+    assert f"confidence {shown}" in capsys.readouterr().out
+    assert f"confidence {shown}" in html.unescape((tmp_path / "page.html").read_text())
 
 
 def test_make_clusters(

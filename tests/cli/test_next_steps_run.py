@@ -123,7 +123,7 @@ def serves_what_it_prints(folder: Path, words: Sequence[str]) -> None:
             done = subprocess.run([*call, "-s", "--max-time", "120"], capture_output=True, text=True, check=True)
         finally:
             server.terminate()
-    assert 0 <= json.loads(done.stdout)["choices"][0]["semtoken"]["uncertainty"] <= 1
+    assert 0 <= json.loads(done.stdout)["choices"][0]["semtoken"]["sequence_uncertainty"] <= 1
 
 
 @pytest.mark.slow
@@ -270,7 +270,7 @@ def test_a_calibrator_is_used_as_calibrate_says(folder: Path) -> None:
 def test_more_answers_than_a_page_holds_are_cut_by_the_command_that_is_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = [{"question": "Who?", "response": "x", "uncertainty": 0.5}] * 3
+    rows = [{"question": "Who?", "response": "x", "sequence_uncertainty": 0.5}] * 3
     with monkeypatch.context() as patch, pytest.raises(InvalidInputError) as refused:
         patch.setattr(static, "MOST_BYTES", 10)
         static.static_page({"scored.jsonl": rows})

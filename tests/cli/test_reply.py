@@ -30,7 +30,7 @@ def test_lines_of_replies(semtoken: RunCommand, saved: Path) -> None:
     assert [line["rank"] for line in lines] == [1, 2, 3, 4] and len({line["where"] for line in lines}) == 3
     [expected] = score_reply(recording("vllm-chat").reply, "almanac")
     [line] = [line for line in lines if line["where"].endswith(":1")]
-    assert line["uncertainty"] == expected.uncertainty
+    assert line["sequence_uncertainty"] == expected.sequence_uncertainty
     assert line["sequence_uncertainty_interval"] == list(expected.sequence_uncertainty_interval)
 
 
@@ -73,7 +73,7 @@ def test_narrow_intervals_are_in_tables_too(semtoken: RunCommand, saved: Path, t
         done = semtoken("check", saved, *options, "-o", tmp_path / f"{name}.jsonl", "--methods", "perplexity")
         assert done.exit_code == 0, done.output
         rows = read_lines((tmp_path / f"{name}.jsonl").read_text())
-        widths[name] = sum(row["uncertainty_upper"] - row["uncertainty_lower"] for row in rows)
+        widths[name] = sum(row["sequence_uncertainty_upper"] - row["sequence_uncertainty_lower"] for row in rows)
         assert all(row["score_perplexity"] >= 0 for row in rows)
     assert widths["named"] < widths["bare"]
 
@@ -83,7 +83,7 @@ def test_with_equality_exact_the_probability_of_the_very_tokens_counts(semtoken:
     result = semtoken(*COMMAND, "-", "--scoring.equality", "exact", "--json", stdin=json.dumps(reply))
     assert result.exit_code == 0, result.output
     logs = [item["logprob"] for item in reply["choices"][0]["logprobs"]["content"]]
-    assert json.loads(result.stdout)["uncertainty"] == pytest.approx(1 - math.exp(math.fsum(logs)), abs=1e-9)
+    assert json.loads(result.stdout)["sequence_uncertainty"] == pytest.approx(1 - math.exp(math.fsum(logs)), abs=1e-9)
 
 
 def test_one_number_of_a_sentence_is_shown(semtoken: RunCommand) -> None:

@@ -203,7 +203,7 @@ def test_a_run_with_a_folder(unclustered: list[str], model: str, tmp_path: Path)
     settings = {
         "models": [model],
         "datasets": [str(asked)],
-        "methods": ["headline", "stc", *METHODS.split(",")],
+        "methods": ["confidence", "stc", *METHODS.split(",")],
         "preset": "default",
     }
     (tmp_path / "run.yaml").write_text(json.dumps(settings))
@@ -243,7 +243,7 @@ def test_servers(home: Path, unclustered: list[str], model: str, tmp_path: Path)
         for url in (server, proxy):
             for more in ({}, {"stream": True}, {"semtoken": {"parts": "phrase"}}):
                 reply = httpx.post(f"{url}/v1/chat/completions", json=chat | more, timeout=60)
-                assert reply.status_code == 200 and '"uncertainty"' in reply.text, reply.text
+                assert reply.status_code == 200 and '"sequence_uncertainty"' in reply.text, reply.text
                 assert not names_clusters(reply.text)
             asked = {"model": "mine", "state": "Lima is in Peru.", "questions": {"so": question}}
             reply = httpx.post(f"{url}/v1/systemone", json=asked, timeout=60)

@@ -81,7 +81,7 @@ def test_rounding_lifts_a_log_probability_by_a_thousandth_at_most(above: float, 
     content = [{"token": "Rome", "logprob": above, "top_logprobs": top}]
     reply = {"object": "chat.completion", "choices": [choice | {"logprobs": {"content": content}}]}
     if read:
-        assert st.score_reply(reply)[0].uncertainty == pytest.approx(0.0, abs=1e-9)
+        assert st.score_reply(reply)[0].sequence_uncertainty == pytest.approx(0.0, abs=1e-9)
     else:
         with pytest.raises(SemtokenError, match="must be a log-probability, at most 0"):
             st.score_reply(reply)

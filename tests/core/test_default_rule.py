@@ -40,7 +40,7 @@ def test_the_confidence_is_the_sum_over_all_continuations_that_say_the_same(ids:
     confidence = math.fsum(math.prod(chances[range(len(ids)), way]) for way in every if meant(ids, way))
     expected = 1.0 if not decode(ids).strip() else 1.0 - confidence
     assert default_rule.uncertainty(logits, ids, decode) == pytest.approx(expected, abs=1e-12)
-    assert score_logits(logits, ids, VOCABULARY).uncertainty == pytest.approx(expected, abs=1e-6)
+    assert score_logits(logits, ids, VOCABULARY).sequence_uncertainty == pytest.approx(expected, abs=1e-6)
 
 
 NAMED = ("Paris", " paris", "Rome", " rome", "Oslo", " ")

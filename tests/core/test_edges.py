@@ -92,7 +92,7 @@ def test_a_stand_in_for_the_number_of_the_chosen_token_leaves_open_what_the_list
         assert found.tokens[0].log_probability == -math.inf
     sure = own._replace(log_prob=math.log(0.4))
     found = scored(TopStep(sure, [likely, sure, last._replace(log_prob=number)]), by=by)
-    assert not found.flags and found.uncertainty == pytest.approx(0.6)
+    assert not found.flags and found.sequence_uncertainty == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize(

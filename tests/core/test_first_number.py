@@ -1,4 +1,4 @@
-"""The first number of an answer is its headline's confidence, wherever it is shown: the product comes behind it."""
+"""The first number of an answer is its confidence, wherever it is shown: the product comes behind it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SENTENCE = [
 def answer() -> st.ScoredAnswer:
     """A sentence whose product is next to nothing."""
     [scored] = st.score_reply(reply(SENTENCE))
-    assert scored.uncertainty > 0.98 and scored.confidence > 0.05
+    assert scored.sequence_uncertainty > 0.98 and scored.confidence > 0.05
     return scored
 
 
@@ -106,13 +106,13 @@ PLACES: dict[str, Callable[[Path], str]] = {
     "MCP": mcp,
 }
 LISTS = ("check", "one reply")
-"""What prints a list of answers: the line of what is in doubt stands there in place of the headline's sentence."""
+"""What prints a list of answers: the line of what is in doubt stands there in place of the explanation."""
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_headline_comes_before_the_product(place: str, tmp_path: Path) -> None:
+def test_the_confidence_comes_before_the_product(place: str, tmp_path: Path) -> None:
     shown = re.sub(r"<[^>]+>", " ", PLACES[place](tmp_path))
-    first = re.search(r"confidence|headline", shown, re.IGNORECASE)
+    first = re.search(r"confidence", shown, re.IGNORECASE)
     product = re.search(r"uncertainty", shown, re.IGNORECASE)
     assert first is not None, shown
     assert product is None or first.start() < product.start(), shown
@@ -133,10 +133,10 @@ def test_of_an_answer_that_is_held_back_nothing_is_quoted(tmp_path: Path) -> Non
     scorer = scorer_for(None, st.ScoringRules())
     shown = score_block(answer(), scorer, BlockOptions(tokens=True, parts="phrase"), applied)
     assert shown["decision"] == "abstain" and "lies" not in json.dumps(shown), shown
-    assert shown["headline"]["sentence"] == answer().headline.unquoted.sentence
+    assert shown["explanation"] == answer().without_quotes().explanation
 
 
-def test_a_table_of_scored_answers_begins_with_the_headline(tmp_path: Path) -> None:
+def test_a_table_of_scored_answers_begins_with_the_confidence(tmp_path: Path) -> None:
     pytest.importorskip("transformers", reason="transformers, which runs the embedded model, is missing")
     source, target = tmp_path / "in.jsonl", tmp_path / "out.csv"
     record: dict[str, Any] = {"question": QUESTION, "response": "".join(text for text, _ in SENTENCE)}
@@ -145,12 +145,8 @@ def test_a_table_of_scored_answers_begins_with_the_headline(tmp_path: Path) -> N
     with target.open(encoding="utf-8", newline="") as file:
         [row] = csv.DictReader(file)
     numbers = [name for name, value in row.items() if re.fullmatch(r"-?\d[\d.e-]*", value or "")]
-    assert numbers[0].startswith("headline_"), numbers
-    assert float(row["headline_confidence"]) > 1 - float(row["uncertainty"])
-
-
-def test_the_confidence_of_an_answer_is_that_of_its_headline() -> None:
-    assert answer().confidence == answer().headline.confidence
+    assert numbers[0] == "confidence", numbers
+    assert float(row["confidence"]) > 1 - float(row["sequence_uncertainty"])
 
 
 def test_a_number_that_says_nothing_makes_an_interval_and_no_blank_answer() -> None:
@@ -159,6 +155,6 @@ def test_a_number_that_says_nothing_makes_an_interval_and_no_blank_answer() -> N
     step = empty["choices"][0]["logprobs"]["content"][5]
     step |= {"logprob": 0.0, "top_logprobs": []}
     [scored] = st.score_reply(empty, question=QUESTION)
-    assert scored.headline.sentence.startswith("Its least sure part is “Oslo”")
-    low, high = scored.headline.confidence_interval or (None, None)
+    assert scored.explanation.startswith("Its least sure part is “Oslo”")
+    low, high = scored.confidence_interval or (None, None)
     assert low == 0 and high is not None and high > 0.5

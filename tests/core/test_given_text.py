@@ -32,7 +32,7 @@ def assert_not_certified(stc: st.ScoredModel) -> None:
     assert scored.borrowed.function_words == scored.borrowed.cluster == 0
     stc.rules = ScoringRules("paper")
     [paper] = stc.score(["What is the capital of Japan?"], ["Paris"])
-    assert scored.uncertainty_under("meaning") == pytest.approx(paper.uncertainty, abs=1e-6)
+    assert scored.uncertainty_under("meaning") == pytest.approx(paper.sequence_uncertainty, abs=1e-6)
     if paper.confidence > 0.1:
         assert "carried_by_function_words" in [flag.code for flag in paper.flags]
 

@@ -91,7 +91,7 @@ def test_the_interval_holds_the_exact_score(name: str, namer: Namer, data: st.Da
     assert scored.log_confidence_interval is not None
     low, high = scored.sequence_uncertainty_interval
     if scored.empty == exact.empty:  # a piece of a character alone may read as nothing
-        assert low - 1e-9 <= exact.uncertainty <= high + 1e-9
+        assert low - 1e-9 <= exact.sequence_uncertainty <= high + 1e-9
     for token, twin in zip(scored.tokens, exact.tokens, strict=True):
         assert token.log_agreeing_bounds is not None
         assert math.exp(token.log_agreeing_bounds[0]) - 1e-9 <= twin.agreeing_probability
@@ -111,7 +111,7 @@ def test_a_vocabulary_makes_the_interval_narrower_and_moves_nothing(name: str, d
     alone, known = score_logprobs(steps, preset=rules), score_logprobs(steps, kind.clusters.vocabulary, rules)
     if alone.empty != known.empty:
         return  # "<tool>" at the end reads as a special token: whether it is text, only the answer's text can tell
-    assert alone.uncertainty == pytest.approx(known.uncertainty, abs=1e-12)
+    assert alone.sequence_uncertainty == pytest.approx(known.sequence_uncertainty, abs=1e-12)
     assert alone.signature == known.signature
     assert alone.sequence_uncertainty_interval[0] <= known.sequence_uncertainty_interval[0] + 1e-12
     assert alone.sequence_uncertainty_interval[1] >= known.sequence_uncertainty_interval[1] - 1e-12
@@ -129,7 +129,7 @@ def test_a_stream_ends_where_the_whole_list_does(name: str, seed: int) -> None:
         running = stream.add(step)
         now = score_logprobs(steps[:place])
         assert running.n_settled == running.n_tokens == place
-        assert running.uncertainty == pytest.approx(now.uncertainty, abs=1e-12) or now.empty
+        assert running.sequence_uncertainty == pytest.approx(now.sequence_uncertainty, abs=1e-12) or now.empty
         assert running.sequence_uncertainty_interval[0] >= former - 1e-12
         former = running.sequence_uncertainty_interval[0]
     assert stream.finish() == score_logprobs(steps)
@@ -215,7 +215,7 @@ def test_a_name_after_a_broken_character_may_be_any() -> None:
 def test_ids_alone_give_an_interval_and_exact_numbers_under_exact() -> None:
     steps = [{17: math.log(0.6), 4: math.log(0.3)}]
     scored = score_logprobs(steps)
-    assert scored.uncertainty == pytest.approx(0.4) and scored.sequence_uncertainty_interval[0] < 0.1
+    assert scored.sequence_uncertainty == pytest.approx(0.4) and scored.sequence_uncertainty_interval[0] < 0.1
     exact = score_logprobs(steps, None, ScoringRules(equality="exact"))
     assert exact.sequence_uncertainty_interval == pytest.approx((0.4, 0.4), abs=1e-4)
 
@@ -256,7 +256,7 @@ def test_an_alternative_of_probability_zero_is_an_alternative(other: tuple[str, 
     top = [{"token": token, "logprob": log_prob} for token, log_prob in listed]
     scored = score_logprobs([{"token": "Lima", "logprob": -0.1, "top_logprobs": top}])
     assert [flag.code for flag in scored.flags] == ([] if other else ["no_alternatives"])
-    assert scored.uncertainty == pytest.approx(-math.expm1(-0.1))
+    assert scored.sequence_uncertainty == pytest.approx(-math.expm1(-0.1))
 
 
 FRESH = """
@@ -267,7 +267,7 @@ item = {"token": " Paris", "logprob": -0.5, "bytes": None, "top_logprobs": [riva
 reply = {"object": "chat.completion", "choices": [{"index": 0, "message": {"role": "assistant", "content": " Paris"},
          "logprobs": {"content": [item]}, "finish_reason": "stop"}]}
 [answer] = st.score_reply(reply)
-assert 0 < answer.uncertainty < 1 and answer.tokens and answer.to_dict()
+assert 0 < answer.sequence_uncertainty < 1 and answer.tokens and answer.to_dict()
 loaded = {name.partition(".")[0] for name in sys.modules}
 heavy = loaded & {"torch", "numba", "transformers", "tokenizers", "scipy", "pandas"}
 assert not heavy, heavy

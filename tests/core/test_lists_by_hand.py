@@ -215,7 +215,7 @@ def test_a_rival_is_told_of_an_answer_that_is_hardly_likely() -> None:
         of_lists = score_logprobs(steps, worked.clusters(), rules)
         of_rows = score_logits(rows, worked.ids(" tele", " 17"), worked.clusters(), rules)
         for scored in (of_lists, of_rows):
-            assert 1 - scored.uncertainty < 0.1
+            assert 1 - scored.sequence_uncertainty < 0.1
             assert ("rivals_counted" in [flag.code for flag in scored.flags]) == rules.clustering
 
 

@@ -331,8 +331,8 @@ def test_a_list_of_the_chosen_token_alone_is_no_alternative_but_a_list(
     assert codes(bare) == ["no_alternatives"]
     zero, other = named(1.0, "Oslo"), step(named(0.6, "Rome"), named(0.3, "Lima"))
     listed, alone = (score_logprobs([TopStep(zero, top), other], vocabulary) for top in ([zero], []))
-    assert (listed.uncertainty, listed.tokens[0].log_probability) == (pytest.approx(0.4), 0.0)
-    assert (alone.uncertainty, alone.tokens[0].log_probability) == (1.0, -math.inf)  # a zero that says nothing
+    assert (listed.sequence_uncertainty, listed.tokens[0].log_probability) == (pytest.approx(0.4), 0.0)
+    assert (alone.sequence_uncertainty, alone.tokens[0].log_probability) == (1.0, -math.inf)  # a zero that says nothing
 
 
 @pytest.mark.parametrize("steps", [[step(token(0.6, "ĠParis"), token(0.2, "Ġparis"))]])
@@ -340,7 +340,7 @@ def test_names_that_are_spelled_alike_count_in_a_stream_as_in_the_end(steps: lis
     stream = LogprobsStream()
     for one in steps:
         running = stream.add(one)
-    assert running.uncertainty == pytest.approx(0.2) == score_logprobs(steps).uncertainty
+    assert running.sequence_uncertainty == pytest.approx(0.2) == score_logprobs(steps).sequence_uncertainty
 
 
 @pytest.mark.parametrize("known", ["bytes", "texts", "ids"])

@@ -11,7 +11,7 @@ from semtoken import ScoredAnswer, TokenClusters, Vocabulary, score_logits
 from semtoken.cli.ask import summary
 from semtoken.core.parts.newness import new_phrases, new_words
 from semtoken.core.parts.prose import LONG
-from semtoken.support.text import number
+from semtoken.support.text import number, with_bounds
 from tests import tiny
 from tests.rows import each
 
@@ -68,12 +68,17 @@ def test_what_leads_depends_on_the_answer() -> None:
     assert len(short.tokens) < LONG <= len(long.tokens)
     shown = {name: summary(scored) for name, scored in (("short", short), ("long", long))}
     assert shown["short"].startswith(
-        f"confidence {number(1 - short.uncertainty, 2)}: probability of an answer that agrees"
+        f"confidence {number(1 - short.sequence_uncertainty, 2)}: probability of an answer that agrees"
     )
-    assert f" · uncertainty {number(short.uncertainty)} · probability of these very words " in shown["short"]
-    assert shown["long"].startswith(f"confidence {long.headline.shown}: its least sure part is “")
+    assert (
+        f" · sequence uncertainty {number(short.sequence_uncertainty)} · probability of these very words "
+        in shown["short"]
+    )
+    assert shown["long"].startswith(
+        f"confidence {with_bounds(long.confidence, long.confidence_interval, digits=2)}: its least sure part is “"
+    )
     assert shown["long"].endswith("%). What was asked is not known") and " · " not in shown["long"]
-    assert " · uncertainty " in summary(sentence)
+    assert " · sequence uncertainty " in summary(sentence)
 
 
 VINSON = "The Vinson Massif is the highest mountain of which continent?"
@@ -128,12 +133,12 @@ def test_the_phrases_that_an_answer_adds(question: str, text: str, new: list[str
 @pytest.mark.parametrize("text", ["The capital of Peru is the capital of Peru.", "The Capitals of Peru's."])
 def test_a_sentence_that_only_repeats_its_question_comes_last(text: str) -> None:
     scored = answer(text).with_fields(question=QUESTION)
-    assert scored.confidence == 0 and scored.headline.value == math.inf and not scored.empty
-    assert scored.headline.sentence == "It only repeats the question."
-    assert scored.headline.unquoted.sentence == scored.headline.sentence
+    assert scored.confidence == 0 and not scored.empty
+    assert scored.explanation == "It only repeats the question."
+    assert scored.without_quotes().explanation == scored.explanation
     assert answer(text).confidence > 0  # where the question is not known nothing repeats it
 
 
 def test_a_short_answer_may_name_a_thing_of_its_question() -> None:
     scored = answer("Peru").with_fields(question=QUESTION)
-    assert scored.headline.name == "stc" and scored.confidence == answer("Peru").confidence > 0
+    assert scored.confidence_method == "stc" and scored.confidence == answer("Peru").confidence > 0

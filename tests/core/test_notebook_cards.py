@@ -18,7 +18,7 @@ from hypothesis import strategies as hs
 import semtoken as st
 from semtoken.core.parts import Parts
 from semtoken.core.results import Alternative, Answers, Decision, Flag, ScoredAnswer, ScoredToken
-from semtoken.core.results.headlines import RANKS
+from semtoken.core.results.confidence import RANKS
 from semtoken.support.text import MOST_ROWS, element
 from tests import worked
 from tests.browsers import needed

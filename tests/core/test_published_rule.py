@@ -30,7 +30,7 @@ def test_the_worked_example(shift: float) -> None:
 def test_an_answer_without_a_character_is_as_uncertain_as_can_be(answer: tuple[str, ...]) -> None:
     logits, ids = worked.logits(*[{one: 1.0} for one in answer]), worked.ids(*answer)
     said = uncertainty(logits, ids, worked.LABELS.tolist(), lambda ids: "".join(worked.TOKENS[i] for i in ids))
-    assert said == score_logits(logits, ids, worked.clusters(), "paper").uncertainty == 1.0
+    assert said == score_logits(logits, ids, worked.clusters(), "paper").sequence_uncertainty == 1.0
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
@@ -44,4 +44,4 @@ def test_the_twin_and_the_fast_code_agree(name: str) -> None:
         found = uncertainty(logits, ids, kind.twin.labels, lambda each: kind.twin.decode(list(each)))
         twin = kind.twin.score(softmax(logits, kind.twin.size), ids)
         assert found == pytest.approx(-math.expm1(twin.log_confidence), abs=1e-9)
-        assert found == pytest.approx(score_logits(logits, ids, kind.clusters, "paper").uncertainty, abs=1e-5)
+        assert found == pytest.approx(score_logits(logits, ids, kind.clusters, "paper").sequence_uncertainty, abs=1e-5)

@@ -176,8 +176,8 @@ def test_rules_change_what_is_counted_and_nothing_else(seed: int, switches: dict
         assert token.log_probability <= token.log_surface_probability <= 0
         assert token.log_probability <= token.log_meaning_probability <= 0
     surface = random_answer(seed, equality="surface")
-    assert surface.uncertainty == pytest.approx(scored.uncertainty_under("surface"), rel=1e-9)
-    assert other.uncertainty == pytest.approx(scored.uncertainty_under("meaning"), rel=1e-9)
+    assert surface.sequence_uncertainty == pytest.approx(scored.uncertainty_under("surface"), rel=1e-9)
+    assert other.sequence_uncertainty == pytest.approx(scored.uncertainty_under("meaning"), rel=1e-9)
 
 
 def test_borrowed_mass_of_a_token() -> None:
@@ -207,10 +207,10 @@ def test_borrowed_mass_of_a_sentence_is_that_of_the_product() -> None:
     rows, texts = zip(*unit, strict=True)
     scored = score_logits(worked.logits(*rows), worked.ids(*texts), worked.clusters(), "paper")
     borrowed = scored.borrowed
-    assert scored.confidence > 2 * (1 - scored.uncertainty)  # of phrases, else the test would say nothing
+    assert scored.confidence > 2 * (1 - scored.sequence_uncertainty)  # of phrases, else the test would say nothing
     assert borrowed.own == pytest.approx(0.45**8)
     assert borrowed.cluster == pytest.approx(0.9**8 - 0.45**8)
-    assert math.fsum(dataclasses.astuple(borrowed)) == pytest.approx(1 - scored.uncertainty)
+    assert math.fsum(dataclasses.astuple(borrowed)) == pytest.approx(1 - scored.sequence_uncertainty)
 
 
 def test_what_one_source_lent_is_all_that_is_borrowed_from_it() -> None:
@@ -257,7 +257,7 @@ def test_span_uncertainty() -> None:
     start = SCORED.text.index("television")
     assert SCORED.span_uncertainty(start, start + len("television")) == pytest.approx(1 - 0.73 * 0.93)
     assert SCORED.span_uncertainty(start + 5, start + 6) == pytest.approx(1 - 0.93)
-    assert SCORED.span_uncertainty(0, len(SCORED.text)) == pytest.approx(SCORED.uncertainty)
+    assert SCORED.span_uncertainty(0, len(SCORED.text)) == pytest.approx(SCORED.sequence_uncertainty)
     assert SCORED.span_uncertainty(3, 3) == 0
 
 
@@ -267,14 +267,16 @@ def test_length_normalized_uncertainty_is_of_the_geometric_mean() -> None:
 
 
 def test_uncertainty_and_confidence_are_two_sides() -> None:
-    assert SCORED.uncertainty + SCORED.confidence == pytest.approx(1)
+    assert SCORED.sequence_uncertainty + SCORED.confidence == pytest.approx(1)
     assert SCORED.confidence == pytest.approx(0.475230)
-    assert math.copysign(1, dataclasses.replace(SCORED, log_confidence=0.0).uncertainty) == 1  # no minus zero
+    assert math.copysign(1, dataclasses.replace(SCORED, log_confidence=0.0).sequence_uncertainty) == 1  # no minus zero
 
 
 def test_tiny_uncertainties_keep_their_digits() -> None:
     """1 - exp(-1e-20) is 0 in floating point; the uncertainty is 1e-20."""
-    assert dataclasses.replace(SCORED, log_confidence=-1e-20).uncertainty == pytest.approx(1e-20, rel=1e-12, abs=0)
+    assert dataclasses.replace(SCORED, log_confidence=-1e-20).sequence_uncertainty == pytest.approx(
+        1e-20, rel=1e-12, abs=0
+    )
 
 
 def test_records_cannot_be_changed() -> None:
@@ -304,7 +306,7 @@ def test_a_summary_brings_back_all_but_the_tokens(scored: ScoredAnswer) -> None:
     for field in dataclasses.fields(ScoredAnswer):
         if field.name != "tokens":
             assert getattr(found, field.name) == getattr(whole, field.name), field.name
-    assert found.headline == found.with_fields(probability_correct=None).headline == whole.headline
+    assert found.summary == found.with_fields(probability_correct=None).summary == whole.summary
     assert found.n_tokens == len(whole.tokens)
     with pytest.raises(InvalidInputError, match=r"^There are no tokens: they were left behind\.$"):
         _ = found.tokens
@@ -314,15 +316,18 @@ def test_json_round_trip() -> None:
     parsed = json.loads(SCORED.to_json(), parse_constant=pytest.fail)
     assert parsed == json.loads(json.dumps(SCORED.to_dict()))
     assert parsed["text"] == SCORED.text
-    assert parsed["uncertainty"] == SCORED.uncertainty
+    assert parsed["sequence_uncertainty"] == SCORED.sequence_uncertainty
     assert parsed["distribution"] == "raw"
     assert parsed["tokens"][1]["agreeing_probability"] == SCORED.tokens[1].agreeing_probability
     assert parsed["tokens"][1]["alternatives"][0] == dataclasses.asdict(SCORED.tokens[1].alternatives[0])
     decided = {"probability_correct", "probability_correct_interval", "decision"}
     assert decided.isdisjoint(parsed) and decided <= set(dataclasses.replace(SCORED, probability_correct=0.5).to_dict())
     names = {f.name for f in dataclasses.fields(SCORED)} - decided - {"question", "state"} | {
-        "headline",
-        "uncertainty",
+        "confidence",
+        "confidence_interval",
+        "explanation",
+        "confidence_method",
+        "sequence_uncertainty",
         "log_probability",
         "empty",
     }
@@ -333,7 +338,7 @@ def test_json_has_no_infinity() -> None:
     text = IMPOSSIBLE.to_json(indent=1)
     parsed = json.loads(text, parse_constant=pytest.fail)
     assert parsed["log_confidence"] is None
-    assert parsed["uncertainty"] == 1
+    assert parsed["sequence_uncertainty"] == 1
     assert parsed["tokens"][0]["log_probability"] is None
     assert parsed["tokens"][0]["probability"] == 0
     assert parsed["distribution"] == "unknown"
@@ -351,7 +356,7 @@ def test_frame_of_an_answer_has_a_row_a_token() -> None:
 
 def test_frame_of_answers_has_a_row_an_answer() -> None:
     frame = to_frame([SCORED, IMPOSSIBLE])
-    assert frame["uncertainty"].tolist() == pytest.approx([1 - 0.475230, 1])
+    assert frame["sequence_uncertainty"].tolist() == pytest.approx([1 - 0.475230, 1])
     assert frame["text"].tolist() == [SCORED.text, "vision"]
     assert "tokens" not in frame
     assert frame["log_confidence"].isna().tolist() == [False, True]

@@ -54,7 +54,9 @@ def test_nearly_all_of_the_mass_may_come_from_one_source(
 ) -> None:
     found = scored(by, step, " tele", "vision")
     assert masses(found.tokens[0]) == pytest.approx(expected, abs=1e-9)
-    assert (found.uncertainty, *found.sequence_uncertainty_interval) == pytest.approx([1 - expected[-1]] * 3, abs=1e-9)
+    assert (found.sequence_uncertainty, *found.sequence_uncertainty_interval) == pytest.approx(
+        [1 - expected[-1]] * 3, abs=1e-9
+    )
     assert found.tokens[0].agreeing_bounds == pytest.approx([expected[-1]] * 2, abs=1e-9)
 
 
@@ -78,7 +80,7 @@ def test_what_adds_up_to_everything_is_not_lifted_above_it_by_rounding(seed: int
         assert token.log_agreeing_probability <= 0.0 and found.log_confidence <= 0.0
         assert token.log_surface_probability <= 0.0 and (token.log_meaning_probability or 0.0) <= 0.0
         assert max(token.cluster_probability, token.prefix_probability) <= 1.0
-        assert found.uncertainty == pytest.approx(0.0, abs=1e-12)
+        assert found.sequence_uncertainty == pytest.approx(0.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("shift", [-(2.0**22), 2.0**22, 2.0**30])

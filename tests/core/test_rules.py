@@ -213,14 +213,14 @@ ARTICLE = {"steps": [STEPS[0], STEPS[4]]}  # p(the) = .5 and The .2 in its clust
 
 def test_neutral_only_answer_is_certain_for_the_paper() -> None:
     scored = score_logits(logits(*ARTICLE["steps"]), ids(" the", END), worked.clusters(), "paper")
-    assert scored.uncertainty == 0
+    assert scored.sequence_uncertainty == 0
     assert scored.neutral_only
     assert all(token.neutral for token in scored.tokens)
 
 
 def test_neutral_only_answer_is_scored_without_neutrality_by_default() -> None:
     scored = score_logits(logits(*ARTICLE["steps"]), ids(" the", END), worked.clusters(), preset=MEANING)
-    assert scored.uncertainty == pytest.approx(1 - 0.70 * 0.50)
+    assert scored.sequence_uncertainty == pytest.approx(1 - 0.70 * 0.50)
     assert scored.neutral_only
     assert not any(token.neutral for token in scored.tokens)
 
@@ -245,7 +245,7 @@ def test_an_empty_answer_is_as_uncertain_as_can_be(preset: Any, words: Any, answ
     steps = [{token: 1.0} for token in answer]
     scored = score_logits(logits(*steps), ids(*answer), worked.clusters(), ScoringRules(preset, words))
     assert scored.log_confidence == -math.inf
-    assert scored.uncertainty == 1
+    assert scored.sequence_uncertainty == 1
     assert scored.confidence == 0
     assert scored.empty
     assert not scored.neutral_only

@@ -74,7 +74,7 @@ def test_worked_example(rules: dict[str, Any]) -> None:
     scored = score(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), **rules)
     assert scored.text == " the television 17\n"
     assert [t.agreeing_probability for t in scored.tokens] == pytest.approx([1, 0.73, 0.93, 0.70, 1], abs=1e-12)
-    assert scored.uncertainty == pytest.approx(1 - 0.73 * 0.93 * 0.70, abs=1e-12)
+    assert scored.sequence_uncertainty == pytest.approx(1 - 0.73 * 0.93 * 0.70, abs=1e-12)
     assert scored.log_confidence == pytest.approx(math.log(0.475230), abs=1e-12)
     assert math.exp(scored.log_probability) == pytest.approx(0.009, abs=1e-12)
     assert [t.neutral for t in scored.tokens] == [True, False, False, False, True]
@@ -104,7 +104,7 @@ def test_worked_example_with_switches(switches: dict[str, Any], clustered: list[
     rules = {"equality": "meaning", **switches}
     scored = score(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), **rules)
     assert [t.agreeing_probability for t in scored.tokens] == pytest.approx(clustered, abs=1e-12)
-    assert scored.uncertainty == pytest.approx(1 - math.prod(clustered), abs=1e-12)
+    assert scored.sequence_uncertainty == pytest.approx(1 - math.prod(clustered), abs=1e-12)
 
 
 def test_the_method_page_tells_the_same_example() -> None:
@@ -112,7 +112,7 @@ def test_the_method_page_tells_the_same_example() -> None:
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         exec(compile(block, "docs/method.md", "exec"), names)  # our own page
-    assert names["scored"].uncertainty == pytest.approx(1 - 0.475230, abs=1e-6)
+    assert names["scored"].sequence_uncertainty == pytest.approx(1 - 0.475230, abs=1e-6)
     assert names["TOKENS"] == list(worked.TOKENS)
     assert "0.52477" in page
 
@@ -281,7 +281,7 @@ def test_one_cluster_for_all_is_certain(kind: Kind, seed: int) -> None:
     logits, ids = draw_answer(kind, seed)
     ids = [t if not kind.twin.is_numeral(t) else ids[0] for t in ids]
     scored = score(logits, ids, relabeled(kind, np.zeros(kind.twin.size)), **MEANING, function_words="off")
-    assert scored.uncertainty == pytest.approx(0, abs=1e-6)
+    assert scored.sequence_uncertainty == pytest.approx(0, abs=1e-6)
     assert not scored.neutral_only
 
 
@@ -382,7 +382,7 @@ def test_impossible_tokens_make_the_score_minus_infinity() -> None:
     step = {" radio": 1.0}
     scored = score_logits(worked.logits(step), worked.ids("vision"), worked.clusters())
     assert scored.log_confidence == -math.inf
-    assert scored.uncertainty == 1
+    assert scored.sequence_uncertainty == 1
     assert scored.length_normalized_uncertainty == 1
 
 

@@ -27,7 +27,7 @@ def check_run(seen: list[Running], finals: list[tuple[float, float]]) -> None:
         assert running.n_tokens == n
         assert former <= running.n_settled <= n
         assert low - SLACK <= final[0] and final[1] <= high + SLACK
-        assert running.uncertainty <= high + SLACK
+        assert running.sequence_uncertainty <= high + SLACK
         assert low >= least - SLACK, "what is certain of an answer that goes on is never taken back"
         former, least = running.n_settled, low
     assert least <= finals[-1][0] + SLACK
@@ -91,7 +91,7 @@ def test_the_settled_part_grows_and_is_the_score_of_a_beginning(name: str) -> No
     for row, token in zip(logits, ids, strict=True):
         running = stream.add(row, token)
         part = sum(t.log_agreeing_probability for t in whole.tokens[: running.n_settled])
-        assert running.uncertainty == pytest.approx(-np.expm1(part), abs=1e-9)
+        assert running.sequence_uncertainty == pytest.approx(-np.expm1(part), abs=1e-9)
     assert running.n_settled > len(ids) / 2
 
 
@@ -116,5 +116,5 @@ def test_a_certain_answer_has_an_uncertainty_of_zero_without_a_sign() -> None:
     [token] = worked.ids("TV")
     logits, lists = LogitsStream(worked.vocabulary()), LogprobsStream(worked.vocabulary())
     for running in (logits.add(row, token), lists.add((token, {token: 0.0}))):
-        assert str((running.uncertainty, running.sequence_uncertainty_interval[0])) == "(0.0, 0.0)"
+        assert str((running.sequence_uncertainty, running.sequence_uncertainty_interval[0])) == "(0.0, 0.0)"
     assert str(logits.add(row, token).sequence_uncertainty_interval) == "(0.0, 0.0)"

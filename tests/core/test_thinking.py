@@ -1,4 +1,4 @@
-"""The headline of an answer that a model thought about is that of the answer: worked by hand, and as in a reply."""
+"""The confidence of an answer that a model thought about is that of the answer: worked by hand, and as in a reply."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from semtoken.core.parts.newness import new_words
 from semtoken.core.results import ScoredAnswer
-from semtoken.core.results.headlines import headline_of
+from semtoken.core.results.confidence import confidence_of
 from semtoken.core.scored_token import TokenMark
 from semtoken.methods.observers.method_scores import phrase_log_probs
 from semtoken.support.text import thinking_end, unclear_mark
@@ -28,29 +28,28 @@ SENTENCE = [
 THOUGHTS = [("Maybe", 0.1), (" Bergen", 0.01), ("?", 0.2)]
 
 
-def headline(pieces: list[tuple[str, float]], **options: Any) -> Any:
+def confidence(pieces: list[tuple[str, float]], **options: Any) -> Any:
     """That of an answer whose tokens are these."""
     text, marks = "", []
     for piece, p in pieces:
         marks.append(TokenMark(len(text), len(text) + len(piece), math.log(p), math.log(p), None))
         text += piece
-    return headline_of(text, lambda: marks, len(marks), math.fsum(math.log(p) for _, p in pieces), **options)
+    return confidence_of(text, lambda: marks, len(marks), math.fsum(math.log(p) for _, p in pieces), **options)
 
 
 @pytest.mark.parametrize("opened", [True, False])
 @pytest.mark.parametrize("answer", [SHORT, [("Oslo", 0.8), *SENTENCE]])
-def test_the_headline_is_that_of_the_answer(opened: bool, answer: list[tuple[str, float]]) -> None:
+def test_the_confidence_is_that_of_the_answer(opened: bool, answer: list[tuple[str, float]]) -> None:
     thought = [*([("<think>", 0.9)] if opened else []), *THOUGHTS, ("</think>", 0.5), ("\n\n", 0.6)]
-    found, alone = headline([*thought, *answer]), headline(answer)
-    assert (found.name, found.sentence) == (alone.name, alone.sentence)
-    assert found.confidence == pytest.approx(alone.confidence, rel=1e-12)
+    found, alone = confidence([*thought, *answer]), confidence(answer)
+    assert (found.method, found.explanation) == (alone.method, alone.explanation)
     assert found.value == pytest.approx(alone.value, rel=1e-12)
-    assert found.confidence > headline([("Oslo", 0.1)]).confidence
+    assert found.value > confidence([("Oslo", 0.1)]).value
 
 
 def test_without_an_answer_there_is_no_confidence() -> None:
     for cut in ([("<think>", 0.9), *THOUGHTS], [("<think>", 0.9), *THOUGHTS, ("</think>", 0.9), ("\n", 0.9)]):
-        assert headline(cut).confidence == 0
+        assert confidence(cut).value == 0
 
 
 @each(
@@ -87,7 +86,7 @@ def test_phrases_and_new_words_are_those_of_the_answer() -> None:
     assert [scored.text[a:b] for a, b in new_words(scored.text)] == ["Oslo"]
     assert phrase_log_probs(scored, "")[0].tolist() == pytest.approx([math.log(0.8)])
     assert scored.confidence == pytest.approx(0.8)
-    assert scored.uncertainty == pytest.approx(1 - 0.9 * 0.1 * 0.9 * 0.8)
+    assert scored.sequence_uncertainty == pytest.approx(1 - 0.9 * 0.1 * 0.9 * 0.8)
 
 
 def test_marks_divide_a_text_that_they_open_or_that_the_prompt_opened() -> None:

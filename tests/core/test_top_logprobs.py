@@ -104,15 +104,15 @@ def test_the_interval_holds_the_exact_score_and_shrinks(name: str, data: st.Data
         assert_marks_are_those_of_the_records(scored)
         low, high = scored.sequence_uncertainty_interval
         slack = 1e-6 if k == size else 0.0  # the whole list is exact, up to rounding
-        assert low - slack <= exact.uncertainty <= high + slack, k
-        assert low <= scored.uncertainty <= high
+        assert low - slack <= exact.sequence_uncertainty <= high + slack, k
+        assert low <= scored.sequence_uncertainty <= high
         for token, twin in zip(scored.tokens, exact.tokens, strict=True):
             assert_inside(token.log_surface_bounds, twin.log_surface_probability)
             assert_inside(token.log_meaning_bounds, twin.log_meaning_probability)
         assert low >= former[0] - 1e-9 and high <= former[1] + 1e-9, f"wider with k = {k}"
         former = (low, high)
-    assert scored.uncertainty_width == pytest.approx(0, abs=1e-12)
-    assert scored.uncertainty == pytest.approx(exact.uncertainty, abs=2e-6)
+    assert high - low == pytest.approx(0, abs=1e-12)
+    assert scored.sequence_uncertainty == pytest.approx(exact.sequence_uncertainty, abs=2e-6)
     for token, twin in zip(scored.tokens, exact.tokens, strict=True):
         assert token.agreeing_probability == pytest.approx(twin.agreeing_probability, abs=2e-6)
         assert token.cluster_probability == pytest.approx(twin.cluster_probability, abs=2e-6)
@@ -260,7 +260,7 @@ def test_every_form_gives_the_score_by_hand(form: str) -> None:
     scored = score_logprobs(FORMS[form], clusters(), MEANING)
     low, high = by_hand()
     assert scored.sequence_uncertainty_interval == pytest.approx((1 - high, 1 - low), abs=2 * ROUNDING)
-    assert scored.uncertainty == pytest.approx(1 - low)  # the listed mass alone
+    assert scored.sequence_uncertainty == pytest.approx(1 - low)  # the listed mass alone
     assert scored.distribution == "unknown"
     assert scored.widest_steps == (0,)
     assert codes(scored) == []
@@ -446,7 +446,7 @@ def test_an_item_without_a_number_lacks_its_log_probability() -> None:
 
 def test_an_empty_answer_and_one_of_neutral_tokens() -> None:
     ended = score_logprobs([(0, {0: -0.1, 6: -2.5})], clusters(), MEANING)
-    assert ended.uncertainty == 1 and ended.sequence_uncertainty_interval == (1, 1)
+    assert ended.sequence_uncertainty == 1 and ended.sequence_uncertainty_interval == (1, 1)
     the = [(3, {3: math.log(0.6), 6: math.log(0.3)})]
     assert score_logprobs(the, clusters(), "paper").sequence_uncertainty_interval == (0, 0)
     default = score_logprobs(the, clusters(), MEANING)
@@ -462,7 +462,7 @@ def test_results_carry_the_interval_to_files() -> None:
     assert found["proxy_for"] == "gpt-x"
     assert found["flags"][0]["code"] == "shared_vocabulary"
     frame = semtoken.to_frame([scored])
-    assert frame.loc[0, "uncertainty_low"] == scored.sequence_uncertainty_interval[0]
+    assert frame.loc[0, "sequence_uncertainty_lower"] == scored.sequence_uncertainty_interval[0]
     assert frame.loc[0, "flags"] == ",".join(flag.code for flag in scored.flags)
 
 
@@ -478,7 +478,7 @@ def test_the_interval_holds_the_exact_score_of_rounded_numbers(name: str, data: 
     exact = score_logits(logits, ids, kind.clusters, **RULES[1])
     rounded = best(np.round(log_probs(logits), decimals), ids, k)
     low, high = score_logprobs(rounded, kind.clusters, **RULES[1]).sequence_uncertainty_interval
-    assert low <= exact.uncertainty <= high
+    assert low <= exact.sequence_uncertainty <= high
 
 
 def significant(values: np.ndarray[Any, Any], digits: int) -> np.ndarray[Any, Any]:
@@ -516,7 +516,7 @@ def test_the_interval_holds_the_exact_score_however_the_numbers_are_written(how:
         low, high = score_logprobs(steps, kind.clusters, **rules).sequence_uncertainty_interval
     except InvalidLogits:  # two digits of flat distributions add up to too much
         return
-    assert low <= exact.uncertainty <= high
+    assert low <= exact.sequence_uncertainty <= high
 
 
 def test_numbers_that_do_not_count_widen_an_interval_only_where_a_name_is_unknown() -> None:
@@ -624,7 +624,7 @@ def test_bytes_are_enough_beside_byte_tokens(text: str) -> None:
     scored = score_logprobs(steps, kind.clusters, **RULES[1])
     assert scored.token_ids == ids
     low, high = scored.sequence_uncertainty_interval
-    assert low <= score_logits(logits, ids, kind.clusters, **RULES[1]).uncertainty <= high
+    assert low <= score_logits(logits, ids, kind.clusters, **RULES[1]).sequence_uncertainty <= high
 
 
 def test_a_second_entry_of_a_name_is_the_other_token() -> None:
@@ -733,8 +733,8 @@ def test_the_interval_holds_the_exact_score_of_answers_with_named_special_tokens
     for k in (1, 3, 20, size):
         scored = score_logprobs(by_name(kind, rows, ids, k), kind.clusters, **rules)
         low, high = scored.sequence_uncertainty_interval
-        assert low - 1e-6 <= exact.uncertainty <= high + 1e-6, k
-        assert low <= scored.uncertainty <= high
+        assert low - 1e-6 <= exact.sequence_uncertainty <= high + 1e-6, k
+        assert low <= scored.sequence_uncertainty <= high
         assert scored.text == exact.text
         assert scored.log_probability == pytest.approx(exact.log_probability, abs=1e-4)
 
@@ -748,7 +748,7 @@ def test_where_special_tokens_are_neutral_it_does_not_matter_which_one_is_named(
     ids, rows = [paris, specials[-1]], log_probs(logits)
     scored = score_logprobs(by_name(kind, rows, ids, 40), kind.clusters, MEANING)
     with_ids = score_logprobs(best(rows, ids, 40), kind.clusters, MEANING)
-    assert scored.uncertainty == pytest.approx(with_ids.uncertainty)
+    assert scored.sequence_uncertainty == pytest.approx(with_ids.sequence_uncertainty)
     assert scored.tokens[1].neutral
     assert codes(scored) == []
     rules = ScoringRules(equality="meaning", function_words="off")
@@ -769,7 +769,7 @@ def test_the_only_special_token_is_meant_by_its_name() -> None:
     steps = [NAMED[0] | {"top_logprobs": NAMED[:2]}, NAMED[1] | {"top_logprobs": NAMED[:2]}]
     scored = score_logprobs(steps, clusters(), MEANING)
     assert scored.token_ids == [1, 0]
-    assert 1 - scored.uncertainty == pytest.approx(0.8)
+    assert 1 - scored.sequence_uncertainty == pytest.approx(0.8)
     assert scored.tokens[0].alternatives[0].source == "neutral"
     assert codes(scored) == []
     other = score_logprobs(
@@ -842,7 +842,7 @@ def test_rows_that_pad_a_model_are_no_tokens() -> None:
     rows = log_probs(logits)
     for k in (3, 12, 13):
         low, high = score_logprobs(best(rows, [1, 6], k), clusters(), MEANING).sequence_uncertainty_interval
-        assert low - 1e-9 <= exact.uncertainty <= high + 1e-9
+        assert low - 1e-9 <= exact.sequence_uncertainty <= high + 1e-9
     with pytest.raises(VocabularyMismatch, match="belongs to another model"):
         score_logprobs([(1, {1: math.log(0.5), 11: math.log(0.3)})], clusters(), MEANING)
 

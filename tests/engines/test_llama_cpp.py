@@ -151,7 +151,7 @@ def test_the_payload_of_the_server_gives_an_interval(server: str, gguf_file: Pat
     lower, upper = scored.sequence_uncertainty_interval
     exact = exact_score(gguf_file, clusters)
     assert scored.token_ids == exact.token_ids
-    assert lower - TOLERANCE <= exact.uncertainty <= upper + TOLERANCE
+    assert lower - TOLERANCE <= exact.sequence_uncertainty <= upper + TOLERANCE
     assert upper - lower < 0.5
 
 
@@ -164,7 +164,11 @@ def test_a_proxy_in_front_of_it_adds_the_uncertainty(
     exact = exact_score(gguf_file, clusters)
     assert choice["text"] == exact.text
     assert choice["logprobs"] is None
-    assert block["lower"] - TOLERANCE <= exact.uncertainty <= block["upper"] + TOLERANCE
+    assert (
+        block["sequence_uncertainty_interval"][0] - TOLERANCE
+        <= exact.sequence_uncertainty
+        <= block["sequence_uncertainty_interval"][1] + TOLERANCE
+    )
 
 
 def test_the_doctor_finds_what_the_server_gives(server: str) -> None:

@@ -71,7 +71,7 @@ def test_the_interval_of_the_k_best_holds_the_exact_score_and_shrinks(
         (bounded,) = zip(*score_outputs(llm.generate(prompts, params, use_tqdm=False), clusters), strict=True)
         for scored, twin in zip(bounded, exact, strict=True):
             lower, upper = scored.sequence_uncertainty_interval
-            assert lower - TOLERANCE <= twin.uncertainty <= upper + TOLERANCE
+            assert lower - TOLERANCE <= twin.sequence_uncertainty <= upper + TOLERANCE
             assert scored.token_ids == twin.token_ids
         widths.append([upper - lower for lower, upper in (scored.sequence_uncertainty_interval for scored in bounded)])
     for wider, narrower in pairwise(widths):

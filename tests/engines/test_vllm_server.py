@@ -46,7 +46,7 @@ def test_the_payload_gives_an_interval_around_the_exact_score(
         (twin,) = stc.score([prompt], [reply.choices[0].token_ids])
         assert scored.token_ids == twin.token_ids
         lower, upper = scored.sequence_uncertainty_interval
-        assert lower - TOLERANCE <= twin.uncertainty <= upper + TOLERANCE
+        assert lower - TOLERANCE <= twin.sequence_uncertainty <= upper + TOLERANCE
         assert upper - lower < 0.5
 
 
@@ -64,7 +64,11 @@ def test_a_proxy_in_front_of_it_adds_the_uncertainty(
             ids = [token for part in parts for token in part.token_ids or ()]
             (twin,) = stc.score([prompt], [ids])
             block = parts[-1].semtoken
-            assert block["lower"] - TOLERANCE <= twin.uncertainty <= block["upper"] + TOLERANCE
+            assert (
+                block["sequence_uncertainty_interval"][0] - TOLERANCE
+                <= twin.sequence_uncertainty
+                <= block["sequence_uncertainty_interval"][1] + TOLERANCE
+            )
             assert block["n_tokens"] == len(ids)
             assert all(part.logprobs is None for part in parts)
 

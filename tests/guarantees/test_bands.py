@@ -34,7 +34,7 @@ def test_a_guarantee_over_all_is_broken_in_a_small_group_and_one_for_each_is_not
     assert broken <= binom.ppf(0.999, 40, 0.05)
 
 
-def test_the_headline_of_scored_answers_decides() -> None:
+def test_the_confidence_of_scored_answers_decides() -> None:
     answers = [response(-0.001 * i - 0.001) for i in range(60)]
     fitted = GroupThresholds.fit(answers, [1] * 60, groups=["a", "b"] * 30, alpha=0.2)
     method = Threshold.fit(answers, [1] * 60).fingerprint.method

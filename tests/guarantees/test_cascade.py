@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -140,7 +141,7 @@ def test_only_a_threshold_of_the_product_ends_a_generation() -> None:
     product = Threshold(-whole.log_confidence / 2, "selective_risk", 0.1, 0.1, "", 100, 5)
     [stopped] = stc.generate([prompt], 12, min_new_tokens=12, stop_above_product=product)
     assert len(stopped.tokens) < 12 and stopped.flags[-1].code == "stopped_early"
-    for method in ("headline", "mean_new_word"):
+    for method in ("confidence", "mean_new_word"):
         other = replace(product, fingerprint=Fingerprint(method=method))
         for end in (
             lambda limit: stc.generate([prompt], 12, stop_above_product=limit),
@@ -155,18 +156,21 @@ def test_only_a_threshold_of_the_product_ends_a_generation() -> None:
 
 
 @pytest.mark.slow
-def test_a_pair_decides_by_the_headline_unless_told_otherwise() -> None:
-    """Long answers: their headline is another number than the product, and orders them otherwise."""
+def test_a_pair_decides_by_the_confidence_unless_told_otherwise() -> None:
+    """Long answers: their confidence is another number than the product, and orders them otherwise."""
     stc = st.ScoredModel.from_pretrained("almanac")
     made = stc.generate([question.prompt() for question in load_questions("dev")[:220]], 14, min_new_tokens=14)
     correct = [i % 9 != 0 for i in range(len(made))]
-    for by, numbers in ((None, [one.headline.value for one in made]), ("stc", [-one.log_confidence for one in made])):
+    for by, numbers in (
+        (None, [-math.log(one.confidence) for one in made]),
+        ("stc", [-one.log_confidence for one in made]),
+    ):
         found = CascadeThreshold.fit(made, correct, made, correct, unlabeled=(made, made), alpha=0.3, score=by)
-        assert found.method == (None if by else "headline") and found.first is not None
+        assert found.method == (None if by else "confidence") and found.first is not None
         accepted = [found.decide(one, "first").action == "answer" for one in made]
         assert accepted == [number <= found.first for number in numbers] and sum(accepted) > 0
     pair = Cascade(stc, stc, CascadeThreshold.fit(made, correct, made, correct, unlabeled=(made, made), alpha=0.3))
-    with pytest.raises(InvalidInputError, match=r"method headline.*score=\"stc\".*stop_early"):
+    with pytest.raises(InvalidInputError, match=r"method confidence.*score=\"stc\".*stop_early"):
         pair.answer(["What?"], stop_early=True)
 
 

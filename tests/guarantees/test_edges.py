@@ -6,7 +6,6 @@ import math
 import re
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from scipy.stats import binom, binomtest
 import semtoken as st
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees import curves, measures
-from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.fitting import _round_up
 from semtoken.guarantees.labels import identities
@@ -209,12 +207,6 @@ def test_chances_end_with_a_millionth_and_fifty_nats(inside: float, end: float, 
 
 def test_a_temperature_divides_the_log_score() -> None:
     assert curves.Temperature(2.0)(math.log(0.25)) == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize(("bounds", "width"), [(None, 0.0), ((math.log(0.2), math.log(0.5)), 0.3)])
-def test_the_width_of_an_uncertainty(bounds: tuple[float, float] | None, width: float) -> None:
-    record: Any = SimpleNamespace(log_confidence_interval=bounds)
-    assert AnswerRecord.uncertainty_width.fget(record) == pytest.approx(width)  # type: ignore[attr-defined]
 
 
 def test_intervals_of_means_leave_out_one_in_forty_on_each_side() -> None:

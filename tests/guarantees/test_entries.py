@@ -57,19 +57,31 @@ def test_the_numbers_of_an_answer_stand_each_under_its_name() -> None:
     exact = replace(scored(), log_confidence_interval=None)
     found = recording(origin).entry(exact, block, model="m" * 201)
     product = sum(map(math.log, PROBABILITIES))
-    assert (found.log_confidence, found.log_confidence_low, found.log_confidence_high) == pytest.approx((product,) * 3)
+    assert (found.log_confidence, found.log_confidence_lower, found.log_confidence_upper) == pytest.approx(
+        (product,) * 3
+    )
     one_minus = 1 - math.exp(product)
-    assert (found.uncertainty, found.uncertainty_low, found.uncertainty_high) == pytest.approx((one_minus,) * 3)
+    assert (
+        found.sequence_uncertainty,
+        found.sequence_uncertainty_lower,
+        found.sequence_uncertainty_upper,
+    ) == pytest.approx((one_minus,) * 3)
     assert (found.method, found.k, found.n_tokens, found.model) == ("exact", None, 8, "m" * 200)
-    assert (found.probability_correct, found.probability_correct_low, found.probability_correct_high) == (0.7, 0.6, 0.8)
+    assert (found.probability_correct, found.probability_correct_lower, found.probability_correct_upper) == (
+        0.7,
+        0.6,
+        0.8,
+    )
     assert (found.decision, found.reason, found.calibrator) == ("answer", "r", None)  # nobody says which one decided
     wide = scored(open_mass=0.5)
     bounded = recording(origin).entry(wide, {})
     assert (bounded.method, bounded.k, bounded.model) == ("top-k", 2, "model of the command")
-    assert (bounded.log_confidence_low, bounded.log_confidence_high) == wide.log_confidence_interval
+    assert (bounded.log_confidence_lower, bounded.log_confidence_upper) == wide.log_confidence_interval
     low, high = wide.log_confidence_interval or (0.0, 0.0)
     assert low < high
-    assert (bounded.uncertainty_low, bounded.uncertainty_high) == pytest.approx((1 - math.exp(high), 1 - math.exp(low)))
+    assert (bounded.sequence_uncertainty_lower, bounded.sequence_uncertainty_upper) == pytest.approx(
+        (1 - math.exp(high), 1 - math.exp(low))
+    )
 
 
 def test_a_reason_is_kept_to_500_characters() -> None:

@@ -201,7 +201,14 @@ def test_thresholds_outside_their_ranges_are_refused(saved: Path, name: str, val
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("uncertainty", 0.0), ("uncertainty", None), ("n_wrong", 0), ("n_wrong", 100), ("alpha", 1e-9), ("alpha", 0.999)],
+    [
+        ("uncertainty", 0.0),
+        ("uncertainty", None),
+        ("n_wrong", 0),
+        ("n_wrong", 100),
+        ("alpha", 1e-9),
+        ("alpha", 0.999),
+    ],
 )
 def test_thresholds_at_the_ends_of_their_ranges_are_read(saved: Path, name: str, value: Any) -> None:
     threshold = st.Threshold.fit(-np.arange(1, 101) / 100, [1] * 95 + [0] * 5, alpha=0.2)

@@ -62,7 +62,7 @@ def test_twenty_answers_are_given_to_label_at_a_time_and_to_people_with_a_name(j
 
 
 def test_thresholds_are_placed_by_the_newest_five_thousand(journal: Journal) -> None:
-    journal.add(rows_of(entry(i, sampled=True, log_confidence=-i / 1e4, headline=None) for i in range(5_010)))
+    journal.add(rows_of(entry(i, sampled=True, log_confidence=-i / 1e4, confidence_method=None) for i in range(5_010)))
     for number in (0, 5_009):
         add_label(journal, f"entry-{number}", "ann", True)
     found = sampled_answers(journal)
@@ -85,7 +85,7 @@ def test_as_many_of_the_newest_scores_are_compared(journal: Journal, questions: 
     used = fitted()
     journal.use(used.file, used.checksum)
     spread = np.linspace(-0.01, -3, questions)
-    about = {"calibrator": used.checksum, "headline": None}
+    about = {"calibrator": used.checksum, "confidence_method": None}
     journal.add(rows_of(entry(i, log_confidence=float(score), **about) for i, score in enumerate(spread)))
     report = watch(journal)
     assert (None if report.moved is None else report.moved.n_recent) == compared
@@ -223,7 +223,7 @@ def test_the_newest_two_calibrators_are_compared_and_no_older_one(journal: Journ
         journal.use(one.file, one.checksum)
     old, loose = (one.calibrator.threshold.uncertainty for one in (eldest, lenient) if one.calibrator.threshold)
     assert old is not None and loose is not None and old < loose
-    about, score = {"sampled": False, "headline": None, "decision": "abstain"}, -(old + loose) / 2
+    about, score = {"sampled": False, "confidence_method": None, "decision": "abstain"}, -(old + loose) / 2
     journal.add(
         rows_of(
             [

@@ -1,4 +1,4 @@
-"""By which number an answer counts: the product, the headline, another method; with its bounds, and from files."""
+"""By which number an answer counts: the product, the confidence, another method; with its bounds, and from files."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ from semtoken.guarantees.labels import log_confidences, log_score_ends
 
 
 def answer(name: str, **more: Any) -> SimpleNamespace:
-    headline = SimpleNamespace(name=name, value=0.7, confidence_interval=(0.4, 0.6))
-    known = {"log_confidence": -0.5, "log_confidence_interval": (-0.9, -0.3), "scores": {"own": 2.0}}
-    return SimpleNamespace(**known | {"score_bounds": {"own": (1.0, 3.0)}, "headline": headline} | more)
+    known: dict[str, Any] = {"confidence_method": name, "confidence": 0.5, "confidence_interval": (0.4, 0.6)}
+    known |= {"log_confidence": -0.5, "log_confidence_interval": (-0.9, -0.3), "scores": {"own": 2.0}}
+    return SimpleNamespace(**known | {"score_bounds": {"own": (1.0, 3.0)}} | more)
 
 
 def test_which_number_and_which_bounds_count() -> None:
     for by, name, score, ends in (
         (None, "stc", -0.5, (-0.9, -0.3)),
         (None, "new_phrases", -0.5, (-0.9, -0.3)),
-        ("headline", "stc", -0.5, (-0.9, -0.3)),
-        ("headline", "new_phrases", -0.7, (math.log(0.4), math.log(0.6))),
+        ("confidence", "stc", -0.5, (-0.9, -0.3)),
+        ("confidence", "new_phrases", math.log(0.5), (math.log(0.4), math.log(0.6))),
         ("own", "stc", -math.log1p(math.exp(2)), (-math.log1p(math.exp(3)), -math.log1p(math.exp(1)))),
     ):
         one = answer(name)
         assert log_confidences([one], by).tolist() == pytest.approx([score])
         assert log_score_ends(one, by) == pytest.approx(ends)
     exact = answer("new_phrases", score_bounds={})
-    exact.headline.confidence_interval = None
-    assert log_score_ends(exact, "headline") is None and log_score_ends(exact, "own") is None
+    exact.confidence_interval = (0.5, 0.5)
+    assert log_score_ends(exact, "confidence") is None and log_score_ends(exact, "own") is None
     certain = answer("new_phrases")
-    certain.headline.confidence_interval = (0.0, 1.0)
-    assert log_score_ends(certain, "headline") == (-math.inf, 0.0)
+    certain.confidence_interval = (0.0, 1.0)
+    assert log_score_ends(certain, "confidence") == (-math.inf, 0.0)
     with pytest.raises(CalibratorMismatchError):
         log_confidences([exact], "another")
     assert log_confidences([answer("stc", scores={"own": None})], "own").tolist() == [-math.inf]
 
 
-@pytest.mark.parametrize("nested", [True, False])
-def test_the_headline_of_a_file(nested: bool) -> None:
+def test_the_confidence_of_a_file() -> None:
     def read(name: str, value: Any) -> Any:
-        fields = (
-            {"headline": {"name": name, "value": value}} if nested else {"headline_name": name, "headline_value": value}
-        )
-        return answer_record("a file, line 1", {"log_confidence": -0.5, **fields}).headline
+        return answer_record("a file, line 1", {"log_confidence": -0.5, "confidence_method": name, "confidence": value})
 
-    for value, found in ((0.25, 0.25), (0, 0.0), (3, 3.0), (None, math.inf)):
-        assert (read("new_phrases", value).name, read("new_phrases", value).value) == ("new_phrases", found)
-        assert read("stc", value).value == found
-    assert read("another", 0.25) is None
-    for value in (-1e-9, True, "0.25", [0.25]):
-        with pytest.raises(InvalidInputError, match="a number from 0 on"):
-            read("stc", value)
+    for value in (0.25, 0, 1):
+        assert read("new_phrases", value).confidence_method == "new_phrases"
+        assert read("new_phrases", value).confidence == value
+    assert log_confidences([read("new_phrases", 0.25), read("stc", 0.25)], "confidence").tolist() == [
+        pytest.approx(math.log(0.25)),
+        -0.5,
+    ]
+    assert read("another", 0.25).confidence_method is None
+    for value in (-1e-9, 1.1, True, "0.25", [0.25], None):
+        with pytest.raises(InvalidInputError, match=r"a file, line 1.*'confidence'"):
+            log_confidences([read("new_phrases", value)], "confidence")
 
 
 def test_answers_as_they_stand_in_a_file(tmp_path: Path) -> None:
@@ -65,18 +65,25 @@ def test_answers_as_they_stand_in_a_file(tmp_path: Path) -> None:
         {"question": "a", "response": "x", "log_confidence": -0.5, "correct": "yes", "signature": ""},
         {"prompt": "b", "text": "y", "log_confidence": None, "correct": 0, "log_confidence_interval": [None, -0.25]},
         {"question": "c", "error": "no answer in time"},
-        {"messages": [1], "value": "z", "log_confidence": 0, "answers": ["p", "q"], "log_score_lower": -math.log(4)},
+        {
+            "messages": [1],
+            "value": "z",
+            "log_confidence": 0,
+            "answers": ["p", "q"],
+            "log_confidence_lower": -math.log(4),
+        },
     ]
-    lines[3]["log_score_upper"] = -math.log(2)
+    lines[3]["log_confidence_upper"] = -math.log(2)
     path = tmp_path / "answers.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     first, second, last = read_answers(path)
     assert (first.question, first.text, first.log_confidence, first.correct) == ("a", "x", -0.5, True)
-    assert first.log_confidence_interval is None and first.uncertainty_width == 0 and first.signature is None
+    assert first.log_confidence_interval is None and first.signature is None
     assert (second.question, second.text, second.log_confidence, second.correct) == ("b", "y", -math.inf, False)
     assert second.log_confidence_interval == (-math.inf, -0.25) and second.can_be_labeled and not second.references
     assert (last.question, last.text, last.log_confidence, last.correct) == ("[1]", "z", 0.0, None)
-    assert last.references == ("p", "q") and last.uncertainty_width == pytest.approx(0.25)
+    assert last.references == ("p", "q")
+    assert last.log_confidence_interval == (-math.log(4), -math.log(2))
     path.write_text(json.dumps(lines[2]))
     with pytest.raises(InvalidInputError, match="holds no answers"):
         read_answers(path)
@@ -88,7 +95,7 @@ def test_answers_as_they_stand_in_a_file(tmp_path: Path) -> None:
         ({"log_confidence": 0.01}, "at most 0, got 0.01"),
         ({"log_confidence": math.nan}, "at most 0, got nan"),
         ({"log_confidence": "low"}, "must be a number, got 'low'"),
-        ({"uncertainty": 0.5}, "there is an 'uncertainty' but no 'log_confidence'"),
+        ({"sequence_uncertainty": 0.5}, "there is a 'sequence_uncertainty' but no 'log_confidence'"),
         ({"log_confidence": -1, "correct": "perhaps"}, "a label must be true or false"),
         ({"log_confidence": -1, "log_confidence_interval": ["low", 0]}, "bounds of 'log_confidence' must be numbers"),
     ],

@@ -82,7 +82,7 @@ def test_questions_that_are_asked_again_and_again_count_once(journal: Journal) -
     kinds = np.quantile(labeled, (np.arange(60) + 0.5) / 60)
     often = [0] * 500 + [20] * 300 + list(range(60))
     journal.use(calibrator.file, calibrator.checksum)
-    about = {"calibrator": calibrator.checksum, "headline": None}
+    about = {"calibrator": calibrator.checksum, "confidence_method": None}
     journal.add(
         rows_of(
             entry(n, log_confidence=float(kinds[kind]), prompt=f"question {kind}", **about)
@@ -203,7 +203,7 @@ def test_calibrators_that_disagree_are_queued(journal: Journal) -> None:
     loose, tight = (
         one.calibrator.threshold.uncertainty or 0.0 for one in (lenient, strict) if one.calibrator.threshold
     )
-    about = {"sampled": False, "calibrator": strict.checksum, "headline": None, "decision": "abstain"}
+    about = {"sampled": False, "calibrator": strict.checksum, "confidence_method": None, "decision": "abstain"}
     rows = [entry(0, log_confidence=-(loose + tight) / 2, **about), entry(1, log_confidence=-9.0, **about)]
     journal.add(rows_of(rows))
     assert [row["id"] for row in queue(journal, "ann", "disagreement")] == ["entry-0"]
@@ -220,7 +220,9 @@ def test_a_calibrator_from_the_labeled_sample_alone(journal: Journal, url: str, 
     generator = np.random.default_rng(0)
     scores = -generator.exponential(0.5, 700)
     journal.add(
-        rows_of(entry(i, log_confidence=float(s), sampled=i < 600, headline=None) for i, s in enumerate(scores))
+        rows_of(
+            entry(i, log_confidence=float(s), sampled=i < 600, confidence_method=None) for i, s in enumerate(scores)
+        )
     )
     for i in [*range(300), *range(600, 700)]:
         add_label(journal, f"entry-{i}", "me", bool(generator.random() < np.exp(scores[i])) if i < 600 else False)

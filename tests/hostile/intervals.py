@@ -139,7 +139,7 @@ def fault_of(rng: random.Random) -> str | None:
         ]
         steps.append(TopStep(entries[listed.index(token)], tuple(entries)))
     low, high = score_logprobs(steps, clusters, **rules).sequence_uncertainty_interval
-    exact = score_logits(rows, ids, clusters, **rules).uncertainty
+    exact = score_logits(rows, ids, clusters, **rules).sequence_uncertainty
     inside = low - 1e-9 <= exact <= high + 1e-9
     return None if inside else f"{name}, k = {k}, {written}, {how}, {rules['rules']}: {exact} is not in {low} to {high}"
 

@@ -121,7 +121,7 @@ def _read(status: int, content: bytes, *, streamed: bool) -> MarkedAnswer:
         index, said = choice["index"], choice.get("message") or choice.get("delta") or {}
         texts[index] = texts.get(index, "") + (said.get("content") or choice.get("text") or "")
         if not streamed or (choice.get("semtoken") or {}).get("final"):
-            numbers[index] = choice["semtoken"]["uncertainty"]
+            numbers[index] = choice["semtoken"]["sequence_uncertainty"]
         items.setdefault(index, []).extend(_items(choice.get("logprobs") or {}))
     order = sorted(texts)
     return MarkedAnswer(status, [texts[i] for i in order], [numbers[i] for i in order], [items[i] for i in order])

@@ -70,9 +70,9 @@ def uncertainty(result: ScoredAnswer | Sequence[ScoredAnswer]) -> list[float]:
     found = []
     for one in [result] if isinstance(result, ScoredAnswer) else result:
         low, high = one.sequence_uncertainty_interval
-        if not low - 1e-12 <= one.uncertainty <= high + 1e-12:
-            raise AssertionError(f"{one.uncertainty} lies outside [{low}, {high}]")
-        found += [one.uncertainty, low, high, *(token.agreeing_probability for token in one.tokens)]
+        if not low - 1e-12 <= one.sequence_uncertainty <= high + 1e-12:
+            raise AssertionError(f"{one.sequence_uncertainty} lies outside [{low}, {high}]")
+        found += [one.sequence_uncertainty, low, high, *(token.agreeing_probability for token in one.tokens)]
     return found
 
 

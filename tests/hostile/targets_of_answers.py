@@ -55,8 +55,8 @@ def of_one_pass() -> list[Target]:
         Target("new_phrases", methods.new_phrases, {"new_phrase_log_probs": LOGS[:3].copy(), **greedy}, 0),
         Target("mean_new_word", methods.mean_new_word, {"new_word_log_probs": LOGS[:3].copy(), **greedy}, 0),
         Target(
-            "headline",
-            methods.headline,
+            "confidence",
+            methods.confidence,
             {"log_confidence": -0.3, "new_phrase_log_probs": LOGS[:3].copy(), **greedy, "text": "Paris."},
             0,
         ),

@@ -137,10 +137,10 @@ def of_models() -> list[Target]:
     sequences = np.array([[5, 6, 7]])
 
     def generated(**arguments: Any) -> list[float]:
-        return [one.uncertainty for one in stc.generate(**arguments)]
+        return [one.sequence_uncertainty for one in stc.generate(**arguments)]
 
     def scored(**arguments: Any) -> list[float]:
-        return [one.uncertainty for one in stc.score(**arguments)]
+        return [one.sequence_uncertainty for one in stc.score(**arguments)]
 
     def decided(**arguments: Any) -> int:
         return len(stc.decide(**arguments))

@@ -37,7 +37,7 @@ def of_passes() -> list[Target]:
     part = answer.parts("word")[0]
 
     def generated(**options: Any) -> list[float]:
-        return [one.uncertainty for one in stc.generate(["The capital of"], 2, **options)]
+        return [one.sequence_uncertainty for one in stc.generate(["The capital of"], 2, **options)]
 
     def disputed(**arguments: Any) -> int:
         return len(stc.disputed(**arguments))

@@ -227,13 +227,13 @@ def test_another_clients_bytes_are_found() -> None:
     assert traffic.judge(plan, of["dies"], 200, plan.half(of["dies"], shown=False), False) is None
     assert traffic.judge(plan, of["dies"], 200, plan.half(of["dies"], shown=False), True)
     assert traffic.judge(plan, of["stream"], 200, b"".join(plan.events(of["stream"])), True)
-    numbered = b'data: {"semtoken": {"uncertainty": 0.1, "final": true}}\n'
+    numbered = b'data: {"semtoken": {"sequence_uncertainty": 0.1, "final": true}}\n'
     assert traffic.judge(plan, of["damaged"], 200, numbered, True)
 
 
 def test_a_text_in_an_event_is_found() -> None:
     plan = traffic.Plan(5)
-    told = {"gen_ai.response.id": "chat-3", "semtoken.uncertainty": 0.5, "semtoken.flags": ["masked", "top_k"]}
+    told = {"gen_ai.response.id": "chat-3", "semtoken.sequence_uncertainty": 0.5, "semtoken.flags": ["masked", "top_k"]}
     assert traffic.event_fault(plan, {"attributes": told}) is None
     said = traffic.text_of(plan.items(3))
     assert "quotes" in str(traffic.event_fault(plan, {"attributes": told | {"semtoken.model": said}}))

@@ -52,10 +52,10 @@ MIXTURE = {
 TOLD = ("stream", "drips", "reply", "closes")
 """Those whose answers are scored, and told of to OpenTelemetry."""
 ODD_EVENTS = (
-    b'data: {"odd": 1, "semtoken": {"final": true, "uncertainty": [0.5], "flags": 7, "reason": "x"}, "choices": 0}\n\n',
-    b'data: {"odd": 1, "choices": [{"index": {}, "semtoken": {"final": true, "uncertainty": 1e400}}]}\n\n',
+    b'data: {"odd": 1, "semtoken": {"final": true, "confidence": [0.5], "flags": 7, "reason": "x"}, "choices": 0}\n\n',
+    b'data: {"odd": 1, "choices": [{"index": {}, "semtoken": {"final": true, "confidence": 1e400}}]}\n\n',
     b'data: {"odd": 1, "choices": [{"index": -1, "semtoken": {"final": true, "flags": [{"code": "a"}]}}]}\n\n',
-    b'data: {"odd": 1, "response": {"semtoken": {"uncertainty": 0.5, "headline": {"name": []}}}, "type": []}\n\n',
+    b'data: {"odd": 1, "response": {"semtoken": {"confidence": 0.5, "confidence_method": []}}, "type": []}\n\n',
     b'data: {"id": {"a": 1}, "model": ["m"], "choices": {"0": null}}\n\n',
     b'data: {"x": ' + b"[" * 3000 + b"]" * 3000 + b"}\n\n",
     b"data: " + b"[" * 3000 + b"\n\n",
@@ -253,8 +253,8 @@ def judge_score(how: str, got: bytes) -> str | None:
     """Whether an answer has a number where it should, and none where it must not."""
     final = [line for line in got.split(b"\n") if b'"final": true' in line] if how != "reply" else [got]
     if how in ("damaged", "refuses"):
-        return "a number in spite of damage" if any(b'"uncertainty"' in line for line in final) else None
-    return None if final and all(b'"uncertainty"' in line for line in final) else f"{how}: no number"
+        return "a number in spite of damage" if any(b'"sequence_uncertainty"' in line for line in final) else None
+    return None if final and all(b'"sequence_uncertainty"' in line for line in final) else f"{how}: no number"
 
 
 async def ask(http: aiohttp.ClientSession, url: str, plan: Plan, number: int) -> str | None:

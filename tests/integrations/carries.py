@@ -31,7 +31,7 @@ def mappings(value: Any) -> Iterator[dict[str, Any]]:
 
 def blocks(value: Any) -> list[dict[str, Any]]:
     found = [one["semtoken"] for one in mappings(value) if isinstance(one.get("semtoken"), dict)]
-    return [block for block in found if "uncertainty" in block]
+    return [block for block in found if "sequence_uncertainty" in block]
 
 
 def row(recording: dict[str, Any]) -> list[str]:

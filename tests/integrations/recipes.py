@@ -28,15 +28,9 @@ def run(word: str, **names: Any) -> dict[str, Any]:
 
 def recorded(name: str) -> Any:
     """What a client or gateway gave."""
-    return json.loads((GATEWAYS / f"{name}.json").read_text(encoding="utf-8"), object_hook=_with_headline)
-
-
-def _with_headline(block: dict[str, Any]) -> dict[str, Any]:
-    """The recordings are older than the headline; of their short answer it is the product."""
-    final = {"uncertainty", "method"} <= block.keys()
-    return {"headline": {"name": "stc", "confidence": 1 - block["uncertainty"]}, **block} if final else block
+    return json.loads((GATEWAYS / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def confidence() -> float:
-    """That of the recorded reply's headline."""
-    return float(recorded("serve")["whole"]["choices"][0]["semtoken"]["headline"]["confidence"])
+    """That of the recorded reply."""
+    return float(recorded("serve")["whole"]["choices"][0]["semtoken"]["confidence"])

@@ -25,7 +25,7 @@ def test_what_arrives_is_the_score_of_the_server(name: str) -> None:
     [right] = blocks(sent["whole"])
     final = [block for block in blocks(got["stream"]) if block.get("final") is True]
     for block in [*blocks(got["whole"]), *final]:
-        assert block["uncertainty"] == pytest.approx(right["uncertainty"], abs=1e-9)
+        assert block["sequence_uncertainty"] == pytest.approx(right["sequence_uncertainty"], abs=1e-9)
     assert bool(final) == (row(got)[1] == "yes")
 
 

@@ -43,7 +43,9 @@ def test_the_folder_scores_what_generate_gives(stc: ScoredModel, as_dict: bool) 
     assert torch.equal(ids, plain.sequences if as_dict else plain)
     found = output["semtoken"] if as_dict else output.semtoken
     again = stc.score(prompts, [[token.id for token in one.tokens] for one in found])
-    assert [one.uncertainty for one in found] == pytest.approx([one.uncertainty for one in again], abs=1e-4)
+    assert [one.sequence_uncertainty for one in found] == pytest.approx(
+        [one.sequence_uncertainty for one in again], abs=1e-4
+    )
 
 
 def test_without_clusters_nothing_is_generated(stc: ScoredModel) -> None:
@@ -59,4 +61,4 @@ def test_a_pipeline_takes_the_recorder(stc: ScoredModel) -> None:
     [[answer]] = pipe([prompt], return_tensors=True, logits_processor=[recorder], max_new_tokens=12, do_sample=False)
     [found] = recorder.answers(torch.tensor([answer["generated_token_ids"]]))
     [expected] = stc.generate(prompt, 12)
-    assert found.uncertainty == pytest.approx(expected.uncertainty, abs=1e-5)
+    assert found.sequence_uncertainty == pytest.approx(expected.sequence_uncertainty, abs=1e-5)

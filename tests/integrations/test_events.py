@@ -10,10 +10,11 @@ from tests.rows import each
 
 FINAL = {
     "version": 1,
-    "uncertainty": 0.25,
-    "lower": 0.2,
-    "upper": 0.3,
-    "headline": {"name": "new_phrases", "value": 0.9, "confidence": 0.4, "confidence_interval": [0.35, 0.45]},
+    "confidence": 0.4,
+    "interval": [0.35, 0.45],
+    "confidence_method": "new_phrases",
+    "sequence_uncertainty": 0.25,
+    "sequence_uncertainty_interval": [0.2, 0.3],
     "probability_correct": 0.7,
     "decision": "abstain",
     "reason": "The score is above the threshold.",
@@ -23,18 +24,18 @@ FINAL = {
 
 def test_a_decision_is_the_label_and_the_interval_keeps_our_names() -> None:
     assert evaluation(FINAL, response_id="r", model="m", index=1) == {
-        "gen_ai.evaluation.name": "semtoken.headline",
+        "gen_ai.evaluation.name": "semtoken.confidence",
         "gen_ai.evaluation.score.value": 0.4,
         "gen_ai.evaluation.score.label": "abstain",
         "gen_ai.response.id": "r",
         "gen_ai.response.model": "m",
         "semtoken.choice": 1,
-        "semtoken.headline.method": "new_phrases",
-        "semtoken.headline.lower": 0.35,
-        "semtoken.headline.upper": 0.45,
-        "semtoken.uncertainty": 0.25,
-        "semtoken.uncertainty.lower": 0.2,
-        "semtoken.uncertainty.upper": 0.3,
+        "semtoken.confidence.method": "new_phrases",
+        "semtoken.confidence.lower": 0.35,
+        "semtoken.confidence.upper": 0.45,
+        "semtoken.sequence_uncertainty": 0.25,
+        "semtoken.sequence_uncertainty.lower": 0.2,
+        "semtoken.sequence_uncertainty.upper": 0.3,
         "semtoken.probability_correct": 0.7,
         "semtoken.flags": ["top_k"],
     }
@@ -43,26 +44,25 @@ def test_a_decision_is_the_label_and_the_interval_keeps_our_names() -> None:
 def test_an_answer_without_a_score_is_an_error_and_no_number() -> None:
     found = evaluation({"version": 1, "reason": "The server sent no log-probabilities."})
     assert found["error.type"] == "semtoken.unscored"
-    assert found == {"gen_ai.evaluation.name": "semtoken.headline", "error.type": "semtoken.unscored"}
+    assert found == {"gen_ai.evaluation.name": "semtoken.confidence", "error.type": "semtoken.unscored"}
     told = evaluation({"version": 1, "reason": "The server sent no log-probabilities."}, content=True)
     assert told["gen_ai.evaluation.explanation"] == "The server sent no log-probabilities."
 
 
-def test_a_block_without_a_headline_gives_the_product_under_its_own_name() -> None:
-    for headline in (None, {}, {"confidence": None}, {"confidence": 1.5}, {"confidence": "sure"}, 0.4):
-        found = evaluation(FINAL | {"headline": headline})
-        assert (found["gen_ai.evaluation.name"], found["gen_ai.evaluation.score.value"]) == (
-            "semtoken.uncertainty",
-            0.25,
-        )
-        assert "semtoken.uncertainty" not in found and "semtoken.headline.method" not in found
+def test_a_confidence_that_is_no_number_from_0_to_1_is_none() -> None:
+    for odd in (None, {}, -0.1, 1.5, "sure", True):
+        found = evaluation(FINAL | {"confidence": odd})
+        assert found["error.type"] == "semtoken.unscored" and "gen_ai.evaluation.score.value" not in found
 
 
 SECRET = "The secret is Paris"
 ODD = [None, True, -1, 2.5, 10**400, float("nan"), "", SECRET, [SECRET], {"x": SECRET}, [[]], {"code": SECRET}]
 FIELDS = (
-    "uncertainty",
-    "lower",
+    "confidence",
+    "interval",
+    "confidence_method",
+    "sequence_uncertainty",
+    "sequence_uncertainty_interval",
     "probability_correct",
     "n_tokens",
     "method",
@@ -70,7 +70,6 @@ FIELDS = (
     "decision",
     "reason",
     "flags",
-    "headline",
 )
 
 
@@ -78,7 +77,6 @@ FIELDS = (
 def test_codes_and_numbers_are_sent_and_no_texts_whatever_a_block_holds(odd: Any) -> None:
     for name in FIELDS:
         block = {**FINAL, name: odd, "final": True}
-        block["headline"] = odd if name == "headline" else {"name": odd, "confidence": 0.4, "confidence_interval": odd}
         block["flags"] = odd if name == "flags" else [{"code": odd, "message": SECRET}, {"code": "fine"}, odd]
         choice = {"index": 0, "message": {"content": SECRET}, "finish_reason": "stop", "semtoken": block}
         replies: list[Any] = [{"id": odd, "model": odd, "choices": [choice, odd]}, {"choices": odd, "semtoken": block}]
@@ -132,7 +130,7 @@ def chunk(index: int, text: str, block: dict[str, Any], finish: str | None = Non
 
 
 def test_a_stream_tells_each_choice_once_with_its_final_score() -> None:
-    running, final = {"uncertainty": 0.1, "final": False}, {**FINAL, "final": True}
+    running, final = {"sequence_uncertainty": 0.1, "final": False}, {**FINAL, "final": True}
     watch = ReplyWatch(streamed=True, content=True)
     stream = [chunk(0, "Par", running), chunk(1, "L", running), chunk(0, "is", final), chunk(0, "", final, "stop")]
     found = [

@@ -24,4 +24,4 @@ def test_a_model_with_a_chat_template_is_asked_through_it() -> None:
     [answer], [bare] = stc.generate([messages], 8), stc.generate([messages[0]["content"]], 8)
     [choice] = reply["choices"]
     assert choice["message"]["content"].strip() == answer.text.strip() != bare.text.strip()
-    assert choice["semtoken"]["uncertainty"] == pytest.approx(answer.uncertainty, abs=1e-5)
+    assert choice["semtoken"]["sequence_uncertainty"] == pytest.approx(answer.sequence_uncertainty, abs=1e-5)

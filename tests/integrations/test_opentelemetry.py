@@ -19,7 +19,7 @@ from tests.web.servers import running
 SECRET = "the secret"
 FINAL = {
     "version": 1,
-    "uncertainty": 0.25,
+    "sequence_uncertainty": 0.25,
     "reason": SECRET,
     "flags": [{"code": "a", "message": SECRET}],
     "final": True,
@@ -46,7 +46,7 @@ ODD = {
     "a decision that is a text": event({"choices": [CHOICE | {"semtoken": FINAL | {"decision": SECRET}}]}),
     "a method that is a text": event({"choices": [CHOICE | {"semtoken": FINAL | {"method": SECRET}}]}),
     "a number too large": event(
-        '{"choices":[{"index":0,"finish_reason":"stop","semtoken":{"final":true,"uncertainty":1e999}}]}'
+        '{"choices":[{"index":0,"finish_reason":"stop","semtoken":{"final":true,"sequence_uncertainty":1e999}}]}'
     ),
     "no JSON": b"data: {" + SECRET.encode() + b"\n\n",
     "no field": b"x" * 3000 + b"\n\n",

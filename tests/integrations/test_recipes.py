@@ -15,8 +15,8 @@ from tests.integrations.recipes import BLOCKS, confidence, recipe, recorded
 def test_the_first_block_reads_replies_of_every_client_that_keeps_the_score(name: str) -> None:
     found: dict[str, Any] = {"reply": recorded(name)["whole"]}
     exec(BLOCKS[0], found)
-    assert found["block"]["headline"]["confidence"] == pytest.approx(confidence(), abs=1e-9)
-    assert found["event"]["gen_ai.evaluation.score.value"] == found["block"]["headline"]["confidence"]
+    assert found["block"]["confidence"] == pytest.approx(confidence(), abs=1e-9)
+    assert found["event"]["gen_ai.evaluation.score.value"] == found["block"]["confidence"]
 
 
 def test_the_filter_appends_the_final_score_once() -> None:

@@ -52,15 +52,19 @@ def test_inspect_has_the_numbers_of_stc() -> None:
     run = recorded("inspect_ai")
     answers = almanac().generate([prompts()[name] for name in run["questions"]], 24, stop_at_newline=True)
     blocks = [output["metadata"]["semtoken"][0] for output in run["outputs"]]
-    assert [block["uncertainty"] for block in blocks] == pytest.approx([a.uncertainty for a in answers], abs=1e-4)
-    assert [one["uncertainty"] for one in run["metadata"]] == [block["uncertainty"] for block in blocks]
-    confidences = [block["headline"]["confidence"] for block in blocks]
-    assert confidences == pytest.approx([a.headline.confidence for a in answers], abs=1e-4)
+    assert [block["sequence_uncertainty"] for block in blocks] == pytest.approx(
+        [a.sequence_uncertainty for a in answers], abs=1e-4
+    )
+    assert [one["sequence_uncertainty"] for one in run["metadata"]] == [
+        block["sequence_uncertainty"] for block in blocks
+    ]
+    confidences = [block["confidence"] for block in blocks]
+    assert confidences == pytest.approx([a.confidence for a in answers], abs=1e-4)
 
 
 def test_figures_of_inspect_are_those_of_its_answers() -> None:
     run = recorded("inspect_ai")
-    uncertainty = [one["uncertainty"] for one in run["metadata"]]
+    uncertainty = [one["sequence_uncertainty"] for one in run["metadata"]]
     figures = selective_figures(uncertainty, run["correct"])
     for name in ("auroc", "auroc_low", "prr", "aurc", "risk_at_50", "risk_at_100"):
         assert figures[name] == pytest.approx(run["figures"][name])
@@ -71,7 +75,7 @@ def test_lm_eval_has_the_numbers_of_stc() -> None:
     asked = [sample["arguments"][0][0] for sample in run["samples"]]
     answers = almanac().generate(asked, 24, stop_strings=("\n", ","))
     right = [float(sample["exact_match"]) for sample in run["samples"]]
-    figures = selective_figures([a.uncertainty for a in answers], right)
+    figures = selective_figures([a.sequence_uncertainty for a in answers], right)
     for name in ("n", "auroc", "auroc_high", "prr", "risk_at_80"):
         assert figures[name] == pytest.approx(run["figures"][name], abs=1e-4)
 
@@ -92,9 +96,9 @@ def test_opentelemetry_events_have_the_numbers_of_stc() -> None:
     run = recorded("opentelemetry")
     answers = almanac().generate([prompts()[name] for name in run["questions"]], 24, stop_at_newline=True)
     values = [event["gen_ai.evaluation.score.value"] for event in run["events"]]
-    assert values == pytest.approx([a.headline.confidence for a in answers], abs=1e-4)
-    products = [event["semtoken.uncertainty"] for event in run["events"]]
-    assert products == pytest.approx([a.uncertainty for a in answers], abs=1e-4)
+    assert values == pytest.approx([a.confidence for a in answers], abs=1e-4)
+    products = [event["semtoken.sequence_uncertainty"] for event in run["events"]]
+    assert products == pytest.approx([a.sequence_uncertainty for a in answers], abs=1e-4)
 
 
 def test_the_log_of_llm_has_the_numbers_of_stc() -> None:
@@ -103,15 +107,17 @@ def test_the_log_of_llm_has_the_numbers_of_stc() -> None:
     kept = run["logged"]["response_json"]
     block = (json.loads(kept) if isinstance(kept, str) else kept)["semtoken"]
     assert run["logged"]["response"] == answer.text.strip()
-    assert block["headline"]["confidence"] == pytest.approx(answer.headline.confidence, abs=1e-4)
-    assert (block["uncertainty"], block["lower"]) == pytest.approx((answer.uncertainty, answer.uncertainty), abs=1e-4)
+    assert block["confidence"] == pytest.approx(answer.confidence, abs=1e-4)
+    assert (block["sequence_uncertainty"], block["sequence_uncertainty_interval"][0]) == pytest.approx(
+        (answer.sequence_uncertainty, answer.sequence_uncertainty), abs=1e-4
+    )
     assert [one["text"] for one in block["tokens"]] == [token.text for token in answer.tokens]
     assert [one["probability"] for one in block["tokens"]] == pytest.approx(
         [token.agreeing_probability for token in answer.tokens], abs=1e-4
     )
     first, second, *tokens, last = run["shown"].splitlines()
     assert first == answer.text.strip()
-    assert second.startswith(f"confidence {answer.headline.confidence:.2f}: ")
+    assert second.startswith(f"confidence {answer.confidence:.2f}: ")
     assert len(tokens) == len(answer.tokens)
     assert last == "Confidence ranks answers; it is not a probability of being right."
 
@@ -125,7 +131,9 @@ def test_the_tools_of_mcp_have_the_numbers_of_stc() -> None:
     for reply, result in ((asked, answer), (scored, given)):
         fields = reply["structured"]
         assert fields["text"] == result.text
-        assert (fields["uncertainty"], fields["upper"]) == pytest.approx((result.uncertainty,) * 2, abs=1e-4)
+        assert (fields["sequence_uncertainty"], fields["sequence_uncertainty_interval"][1]) == pytest.approx(
+            (result.sequence_uncertainty,) * 2, abs=1e-4
+        )
     true, false = p_true_log_probs(almanac(), [checked["arguments"]["question"]], [checked["arguments"]["answer"]])[0]
     right = math.exp(true) / (math.exp(true) + math.exp(false))
     assert checked["structured"]["probability_true"] == pytest.approx(right, abs=1e-4)
@@ -147,5 +155,5 @@ def test_log_probabilities_that_langchain_keeps_give_an_interval_around_the_exac
     }
     reply = {"object": "chat.completion", "choices": [choice]}
     [scored] = score_reply(reply, TokenClusters.from_pretrained("almanac"))
-    exact = sent["choices"][0]["semtoken"]["uncertainty"]
+    exact = sent["choices"][0]["semtoken"]["sequence_uncertainty"]
     assert scored.sequence_uncertainty_interval[0] - 1e-9 <= exact <= scored.sequence_uncertainty_interval[1] + 1e-9

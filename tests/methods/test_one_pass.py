@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import semtoken
 from semtoken import methods
 from semtoken.core.engine_tokens import TopStep, TopToken
-from semtoken.core.results.headlines import headline_of
+from semtoken.core.results.confidence import confidence_of
 from semtoken.core.scored_token import TokenMark
 from semtoken.errors import BackendError, CalibratorMismatchError, InvalidInputError
 from semtoken.methods.observers.method_scores import MethodScores, one_pass_methods, scores_of_steps
@@ -72,7 +72,7 @@ def test_generated_and_read_answers_have_the_same_scores(stc: Any) -> None:
     for one, other in zip(made, read, strict=True):
         assert set(one.scores) == set(one_pass_methods()) and not one.score_bounds
         assert other.scores == pytest.approx(one.scores, rel=1e-4, abs=1e-4)
-        assert one.scores["stc"] == pytest.approx(one.uncertainty)
+        assert one.scores["stc"] == pytest.approx(one.sequence_uncertainty)
         assert one.scores["perplexity"] == pytest.approx(-one.log_probability / one.n_tokens)
         new_word = one.new_word_confidence(PROMPTS[made.index(one)])
         assert new_word is None or math.exp(-one.scores["mean_new_word"]) == pytest.approx(new_word)
@@ -238,7 +238,7 @@ def test_fewer_tokens_than_a_method_reads_are_refused_in_words() -> None:
 
 
 def candidates() -> Any:
-    """The definitions that the experiment on the headline scored its answers by."""
+    """The definitions that the experiment on the first number scored its answers by."""
     path = Path(__file__).parents[2] / "research" / "experiments" / "headline" / "candidates.py"
     spec = importlib.util.spec_from_file_location("headline_candidates", path)
     assert spec is not None and spec.loader is not None
@@ -258,22 +258,21 @@ def middle(parts: list[Any]) -> float:
 
 def test_a_short_answer_is_headed_by_the_product_and_a_sentence_by_its_new_phrases(stc: Any) -> None:
     short, long, blank = stc.score(["Where is the tower?", "What is it?", "What?"], ["Paris", SENTENCE, "\n" * 15])
-    assert (short.headline.name, short.headline.value) == ("stc", short.uncertainty)
-    assert short.headline.confidence == short.confidence
+    assert (short.confidence_method, short.confidence) == ("stc", pytest.approx(1 - short.sequence_uncertainty))
     parts = long.parts("phrase")
     weakest = min(parts, key=lambda part: part.confidence)
-    assert long.headline.name == "new_phrases"
-    assert long.headline.sentence.startswith(f"Its least sure part is “{weakest.text}” (")
-    assert long.headline.confidence == pytest.approx(middle(parts))
+    assert long.confidence_method == "new_phrases"
+    assert long.explanation.startswith(f"Its least sure part is “{weakest.text}” (")
+    assert long.confidence == pytest.approx(middle(parts))
     [asked] = stc.score([f"Is {weakest.text} the capital of a country?"], [SENTENCE])
     new = [part for part in parts if part.text not in (weakest.text, "capital", "country")]
     again = [part for part in asked.parts("phrase") if part.text in {one.text for one in new}]
-    assert asked.headline.confidence == pytest.approx(middle(again))
-    assert (blank.headline.confidence, blank.scores["headline"]) == (0.0, math.inf)
+    assert asked.confidence == pytest.approx(middle(again))
+    assert (blank.confidence, blank.scores["confidence"]) == (0.0, math.inf)
     for one in (short, long):
-        assert math.exp(-one.scores["headline"]) == pytest.approx(one.headline.confidence)
-        assert one.scores[one.headline.name] == pytest.approx(one.headline.value)
-    assert json.loads(long.to_json())["headline"]["sentence"] == long.headline.sentence
+        assert math.exp(-one.scores["confidence"]) == pytest.approx(one.confidence)
+    assert math.exp(-long.scores["new_phrases"]) == pytest.approx(long.confidence)
+    assert json.loads(long.to_json())["explanation"] == long.explanation
 
 
 def test_numbers_of_words_are_those_that_the_experiment_scored(stc: Any) -> None:
@@ -305,31 +304,31 @@ def test_numbers_of_words_are_those_that_the_experiment_scored(stc: Any) -> None
     st.lists(st.floats(-9, 0), min_size=1, max_size=30),
     st.sampled_from(["Oslo", "Oslo.", "It is Oslo!", "Is it?", '"Oslo."', "奥斯陆。", "a.b"]),
 )
-def test_the_headline_is_one_formula_for_short_answers_and_one_for_sentences(
+def test_the_confidence_is_one_formula_for_short_answers_and_one_for_sentences(
     log_confidence: float, phrases: list[float], logs: list[float], text: str
 ) -> None:
-    found = methods.headline(log_confidence, phrases, logs, text)
+    found = methods.confidence(log_confidence, phrases, logs, text)
     short = len(logs) < 12 and text in ("Oslo", "a.b")
     assert found == pytest.approx(-log_confidence if short else -(min(phrases) + sum(phrases) / len(phrases)) / 2)
 
 
-def test_bounds_of_phrases_become_bounds_of_the_headline() -> None:
+def test_bounds_of_phrases_become_bounds_of_the_confidence() -> None:
     """A sentence of which only the best tokens are known."""
     text = "Paris lies on the river Seine in the north of the country France"
     words = text.split(" ")
     starts = np.cumsum([0] + [len(word) + 1 for word in words[:-1]])
     spans = [(max(int(start) - 1, 0), int(start) + len(word)) for start, word in zip(starts, words, strict=True)]
     marks = [TokenMark(start, end, -0.5, -0.4, (-0.4, -0.1)) for start, end in spans]
-    found = headline_of(text, lambda: marks, len(marks), -5.2, (-5.2, -1.3), "Where is it?")
+    found = confidence_of(text, lambda: marks, len(marks), -5.2, (-5.2, -1.3), "Where is it?")
     # Paris lies, river Seine, north, country France: seven tokens in four phrases
     typical, least = 7 / 4, 2
-    assert found.confidence == pytest.approx(math.exp(-0.4 * (typical + least) / 2))
-    assert found.confidence_interval == pytest.approx(
+    assert found.value == pytest.approx(math.exp(-0.4 * (typical + least) / 2))
+    assert found.interval == pytest.approx(
         (math.exp(-0.4 * (typical + least) / 2), math.exp(-0.1 * (typical + least) / 2))
     )
-    assert found.sentence == "Its least sure part is “Paris lies” (45%)."
-    found = headline_of(text, lambda: marks, len(marks), -5.2, (-5.2, -1.3), "Paris lies on which river up north?")
-    assert found.confidence == pytest.approx(math.exp(-0.4 * 2))  # river Seine, country France
+    assert found.explanation == "Its least sure part is “Paris lies” (45%)."
+    found = confidence_of(text, lambda: marks, len(marks), -5.2, (-5.2, -1.3), "Paris lies on which river up north?")
+    assert found.value == pytest.approx(math.exp(-0.4 * 2))  # river Seine, country France
 
 
 class Scored(Answer):
@@ -370,7 +369,7 @@ def test_a_calibrator_of_one_method_refuses_another(tmp_path: Path) -> None:
 
 
 class Headed(Answer):
-    """An answer with a headline: a short one, or a sentence."""
+    """An answer with a confidence: a short one, or a sentence."""
 
     empty = False
     log_confidence_interval = None
@@ -378,30 +377,30 @@ class Headed(Answer):
 
     def __init__(self, surprise: float, *, short: bool) -> None:
         super().__init__([-0.1], log_confidence=-surprise if short else -50.0 - surprise)
-        name, value = ("stc", -math.expm1(-surprise)) if short else ("new_phrases", surprise)
-        self.headline = types.SimpleNamespace(name=name, value=value, confidence_interval=None)
+        self.confidence_method, self.confidence = "stc" if short else "new_phrases", math.exp(-surprise)
+        self.confidence_interval = (self.confidence, self.confidence)
 
 
-def test_calibrators_thresholds_and_choices_go_by_the_headline_unless_another_is_named(tmp_path: Path) -> None:
+def test_calibrators_thresholds_and_choices_go_by_the_confidence_unless_another_is_named(tmp_path: Path) -> None:
     random = np.random.default_rng(5)
     surprises = random.exponential(1.0, 400)
     right = random.random(400) < np.exp(-surprises)
     answers = [Headed(one, short=bool(i % 2)) for i, one in enumerate(surprises)]
     fitted = semtoken.Calibrator.fit(answers, right)
     threshold = semtoken.Threshold.fit(answers, right, alpha=0.4)
-    assert fitted.fingerprint.method == threshold.fingerprint.method == "headline"
+    assert fitted.fingerprint.method == threshold.fingerprint.method == "confidence"
     fitted.save(tmp_path, threshold)
     found = semtoken.Calibrator.load(tmp_path)
-    bare = semtoken.Calibrator.fit(-surprises, right)  # numbers have no headline
+    bare = semtoken.Calibrator.fit(-surprises, right)  # numbers have no method
     assert bare.fingerprint.method is None
-    for short in (True, False):  # a sentence counts by its headline, not by its product, which is near 0
+    for short in (True, False):  # a sentence counts by its confidence, not by its product, which is near 0
         assert found.predict_proba(Headed(0.5, short=short)) == pytest.approx(bare.predict_proba(-0.5))
         assert found.decide(Headed(0.01, short=short)).action == "answer"
         assert found.decide(Headed(30.0, short=short)).action == "abstain"
     chosen = semtoken.select(answers, right, answers, alpha=0.4)
     assert {bool(i % 2) for i in chosen} == {True, False} and max(surprises[chosen]) < np.median(surprises) * 3
     assert semtoken.Calibrator.fit(answers, right, score="stc").fingerprint.method is None
-    with pytest.raises(CalibratorMismatchError, match="scores by the method headline"):
+    with pytest.raises(CalibratorMismatchError, match="scores by the method confidence"):
         found.predict_proba(Scored("trace", 1.0))
 
 

@@ -244,7 +244,7 @@ def test_values_so_far_are_the_same_together_and_one_by_one(preset: Any) -> None
             assert found.sequence_uncertainty_interval == pytest.approx(
                 expected.sequence_uncertainty_interval, abs=1e-12
             )
-            assert found.uncertainty == pytest.approx(expected.uncertainty, abs=1e-12)
+            assert found.sequence_uncertainty == pytest.approx(expected.sequence_uncertainty, abs=1e-12)
 
 
 def test_a_model_with_penalties_of_its_own_is_left_to_transformers() -> None:

@@ -302,7 +302,7 @@ def test_beams_and_assistants_are_refused_at_the_first_step(stc: st.ScoredModel)
 
 
 def test_a_recorder_gives_the_scores_that_stc_gives(stc: st.ScoredModel) -> None:
-    names = ["headline", "max_token_entropy", "trace", "self_certainty", "epr", "mean_new_word", "phrase_and_mean"]
+    names = ["confidence", "max_token_entropy", "trace", "self_certainty", "epr", "mean_new_word", "phrase_and_mean"]
     expected = st.ScoredModel(stc.backend, methods=names).generate(PROMPTS, 10)
     recorder = st.Recorder(stc.clusters, methods=names)
     sequences = generated(stc, recorder)

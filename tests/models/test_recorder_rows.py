@@ -84,7 +84,7 @@ def test_rows_of_another_type_go_on() -> None:
     fed(recorder, mixed, ids)
     for i, result in enumerate(recorder.answers(ids)):
         exact = score_logits(torch.stack([row[i].double() for row in mixed]), ids[i, PROMPT:], clusters)
-        assert result.uncertainty == pytest.approx(exact.uncertainty, abs=1e-6)
+        assert result.sequence_uncertainty == pytest.approx(exact.sequence_uncertainty, abs=1e-6)
 
 
 @pytest.mark.parametrize("answers", [1, 2])

@@ -50,7 +50,7 @@ def streamed(stc: st.ScoredModel, prompt: str, answer: list[int]) -> list[Runnin
 
 def assert_close(found: Running, expected: Running) -> None:
     assert (found.n_tokens, found.n_settled) == (expected.n_tokens, expected.n_settled)
-    assert found.uncertainty == pytest.approx(expected.uncertainty, abs=1e-4)
+    assert found.sequence_uncertainty == pytest.approx(expected.sequence_uncertainty, abs=1e-4)
     assert found.sequence_uncertainty_interval == pytest.approx(expected.sequence_uncertainty_interval, abs=1e-4)
 
 
@@ -73,7 +73,7 @@ def test_every_token_gives_what_a_stream_of_its_logits_gives(kind: str) -> None:
         assert_close(found, expected)
     assert_same(result, st.score_logits(full_logits(stc, PROMPTS[0], result.token_ids), result.token_ids, stc.clusters))
     low, high = last[0].sequence_uncertainty_interval
-    assert low - 1e-9 <= result.uncertainty <= high + 1e-9
+    assert low - 1e-9 <= result.sequence_uncertainty <= high + 1e-9
     assert recorder.running() == []
 
 
@@ -90,8 +90,8 @@ def test_the_last_running_score_of_a_finished_answer_is_its_result(function_word
     assert len({len(result.tokens) for result in results}) > 1
     for found, result in zip(watch.seen[-1], results, strict=True):
         assert found.n_tokens == found.n_settled == len(result.tokens)
-        assert found.uncertainty == result.uncertainty
-        assert found.sequence_uncertainty_interval == (result.uncertainty, result.uncertainty)
+        assert found.sequence_uncertainty == result.sequence_uncertainty
+        assert found.sequence_uncertainty_interval == (result.sequence_uncertainty, result.sequence_uncertainty)
 
 
 def test_asking_changes_no_result() -> None:
@@ -110,7 +110,7 @@ def test_a_criterion_stops_an_answer_that_is_too_uncertain() -> None:
     lows = [running.sequence_uncertainty_interval[0] for [running] in watch.seen]
     assert len(result.tokens) == len(lows) < 60
     assert lows[-1] > 0.9 and max(lows[:-1], default=0.0) <= 0.9
-    assert result.uncertainty >= lows[-1]
+    assert result.sequence_uncertainty >= lows[-1]
 
 
 def test_a_streamer_knows_all_but_the_newest_token() -> None:

@@ -58,7 +58,9 @@ def test_answers_and_scores_are_those_of_transformers(small: SmallBackend, torch
     theirs = ScoredModel(torch_model).generate(PROMPTS, 24, stop_at_newline=True)
     for one, other in zip(mine, theirs, strict=True):
         assert (one.token_ids, one.text, one.truncated) == (other.token_ids, other.text, other.truncated)
-        assert one.uncertainty == pytest.approx(other.uncertainty, abs=1e-5)  # of weights in single precision
+        assert one.sequence_uncertainty == pytest.approx(
+            other.sequence_uncertainty, abs=1e-5
+        )  # of weights in single precision
     assert ScoredModel(small).generate(PROMPTS[0], 1)[0].truncated
 
 

@@ -52,7 +52,7 @@ def test_the_end_is_what_generate_gives(kind: str, prompt: str) -> None:
     assert [token.running.n_tokens for token in tokens] == list(range(1, len(tokens) + 1))
     if expected.text.strip():
         low, high = tokens[-1].running.sequence_uncertainty_interval
-        assert low - 1e-6 <= stream.result.uncertainty <= high + 1e-6
+        assert low - 1e-6 <= stream.result.sequence_uncertainty <= high + 1e-6
     assert not threads()
 
 

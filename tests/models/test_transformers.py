@@ -159,7 +159,7 @@ def test_the_text_of_a_response_is_tokenised_as_it_follows_the_prompt() -> None:
 
 def test_an_empty_response_is_uncertain() -> None:
     empty, full = scorer().score(PROMPTS[:2], ["", " Paris"])
-    assert empty.uncertainty == 1 and empty.log_confidence == -np.inf and empty.empty
+    assert empty.sequence_uncertainty == 1 and empty.log_confidence == -np.inf and empty.empty
     assert full.tokens
 
 

@@ -281,7 +281,8 @@ stc = st.ScoredModel(toy, clusters=clusters)
 before = [toy.tokenizer("The capital of France")["input_ids"][-1], *made.token_ids[:-1]]
 exact = st.score_logits(np.stack([toy._logits(last) for last in before]), made.token_ids, clusters)
 joint = toy.next_log_probs(["The capital of France"], [made.token_ids])[0, 0]
-print(json.dumps([made.uncertainty, read.uncertainty, exact.uncertainty, made.log_probability, joint, made.truncated]))
+three = [one.sequence_uncertainty for one in (made, read, exact)]
+print(json.dumps([*three, made.log_probability, joint, made.truncated]))
 """
 
 
@@ -392,7 +393,7 @@ def test_a_payload_shape(edited: Copy) -> None:
     assert 0 <= low <= high <= 1
     assert (found["same"], found["best"], found["answers"]) == (True, "acme", ["acme"])
     block = found["passed"].pop("semtoken")
-    assert [block["lower"], block["upper"]] == found["bounds"]
+    assert block["sequence_uncertainty_interval"] == found["bounds"]
     assert found["passed"] == {"text": " Paris is", "finish": "stop"} and found["shown"]
     begun, ended = found["events"]
     assert (begun["text"], ended["text"]) == (" Paris", " is") and not {"tokens"} & {*begun, *ended}
@@ -527,7 +528,7 @@ for score in (
     lambda padding: score_reply(streamed(padding))[0],
 ):
     assert score(chr(0)) == score(""), (score(chr(0)), score(""))
-    print(score(chr(0)).text, score(chr(0)).uncertainty)
+    print(score(chr(0)).text, score(chr(0)).sequence_uncertainty)
 """
 
 

@@ -20,9 +20,9 @@ REPLY = ROOT / "examples" / "replies" / "norway.json"
 def test_a_reply_in_a_file_is_scored_as_check_scores_it() -> None:
     [answer] = st.score_reply(str(REPLY))
     row = json.loads(invoke(["check", str(REPLY), "--json"]).stdout)
-    assert answer.confidence == pytest.approx(row["headline"]["confidence"], abs=1e-9)
-    assert answer.confidence_interval == pytest.approx(row["headline"]["confidence_interval"], abs=1e-9)
-    assert answer.explanation == row["headline"]["sentence"] and answer.explanation in f"{answer.summary}.".replace(
+    assert answer.confidence == pytest.approx(row["confidence"], abs=1e-9)
+    assert answer.confidence_interval == pytest.approx(row["confidence_interval"], abs=1e-9)
+    assert answer.explanation == row["explanation"] and answer.explanation in f"{answer.summary}.".replace(
         ": its", ": Its"
     )
     low, high = answer.confidence_interval

@@ -13,6 +13,7 @@ import pytest
 
 from semtoken import Calibrator
 from semtoken.guarantees.answer_records import read_answers
+from semtoken.guarantees.labels import log_confidences
 from semtoken.support.almanac import load_questions
 from tests.cli.run import invoke
 
@@ -54,7 +55,7 @@ def test_what_was_learned_is_calibrated_and_scores_later_answers(answers: list[d
     source = written(tmp_path / "labeled.jsonl", answers[:LABELED])
     done = run("learn", source, tmp_path / "learned.jsonl")
     assert done.returncode == 0, done.stderr
-    assert "ranks answers that it did not see better than the headline" in done.stdout
+    assert "ranks answers that it did not see better than the confidence" in done.stdout
     given = ["calibrate", tmp_path / "learned.jsonl", "--by", "learned", "-o", tmp_path / "made"]
     assert (made := invoke(list(map(str, given)))).exit_code == 0, made.output
     later = written(tmp_path / "later.jsonl", answers[LABELED:])
@@ -77,18 +78,18 @@ def test_it_is_the_recipe_of_the_experiment(
     assert run("learn", source, tmp_path / "learned.jsonl").returncode == 0
     records = read_answers(source)
     states = np.stack([one.state.values for one in records if one.state is not None])
-    headline = np.array([one.headline.value for one in records if one.headline is not None])
+    surprises = -log_confidences(records, "confidence")
     correct = np.array([float(bool(one.correct)) for one in records])
-    expected = learning.cross_fitted(learning.Readings(headline[:, None], states), correct).risk
+    expected = learning.cross_fitted(learning.Readings(surprises[:, None], states), correct).risk
     own = [one["score_learned"] for one in lines(tmp_path / "learned.jsonl")]
     assert np.corrcoef(own, expected)[0, 1] > 0.99
 
 
-def test_shuffled_labels_keep_the_headline(answers: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_shuffled_labels_keep_the_confidence(answers: list[dict[str, Any]], tmp_path: Path) -> None:
     order = np.random.default_rng(1).permutation(LABELED)
     shuffled = [one | {"correct": answers[i]["correct"]} for one, i in zip(answers[:LABELED], order, strict=True)]
     done = run("learn", written(tmp_path / "shuffled.jsonl", shuffled), tmp_path / "learned.jsonl")
-    assert done.returncode == 1 and "Kept the headline: your labels do not show a gain" in done.stderr
+    assert done.returncode == 1 and "Kept the confidence: your labels do not show a gain" in done.stderr
     assert not (tmp_path / "learned.jsonl").exists() and not (tmp_path / "learned.npz").exists()
 
 

@@ -87,8 +87,8 @@ class Page:
 
 MODEL = """
 import semtoken as st
-stc = st.ScoredModel.from_pretrained()
-clusters = stc.clusters
+model = st.ScoredModel.from_pretrained()
+clusters = model.clusters
 prompt = "Answer these questions:\\n\\nQuestion:\\nMumbai lies in what country?\\nAnswer:\\n"
 prompts = [prompt]
 """
@@ -115,7 +115,7 @@ correct, other_correct = generator.random(300) < np.exp(scored), generator.rando
 uncertainty = -scored
 answer = -0.3
 clusters = st.TokenClusters.from_pretrained("almanac")
-stc_small = stc_large = st.ScoredModel.from_pretrained()
+small_model = large_model = st.ScoredModel.from_pretrained()
 prompt = "Answer these questions:\\n\\nQuestion:\\nMumbai lies in what country?\\nAnswer:\\n"
 prompts = [prompt]
 small, large, more_small, more_large = scores(300), scores(300), scores(300), scores(300)
@@ -127,8 +127,8 @@ LLAMA = "needs llama-cpp-python; tests/engines runs it"
 PAGES = {
     "README.md": Page(
         setup=f"""{MODEL}
-model = stc.model
-inputs = stc.tokenizer(prompts, return_tensors="pt", return_token_type_ids=False)
+scored_model, model = model, model.model
+inputs = scored_model.tokenizer(prompts, return_tensors="pt", return_token_type_ids=False)
 """,
         instead={'"smollm2"': '"almanac"'},
     ),
@@ -157,7 +157,7 @@ model = "almanac"
 messages = [{{"role": "user", "content": "Which country is Kyoto in?"}}]
 """
     ),
-    "docs/choosing.md": Page(f"{MODEL}answers = stc.generate([prompt] * 3)\nanswer = answers[0]\n"),
+    "docs/choosing.md": Page(f"{MODEL}answers = model.generate([prompt] * 3)\nanswer = answers[0]\n"),
     "docs/clusters.md": Page(
         setup="""
 import numpy as np
@@ -211,7 +211,7 @@ from semtoken.decisions.answers import Answer, answer_values, records_of
 from semtoken.decisions.calibrating import DecisionCalibrator
 MAY_RUN = Predicate("May this tool call run as it is?", name="may_run")
 messages = [{{"role": "user", "content": "Delete notes.txt."}}]
-[reply] = stc.score(prompt, '{{"name": "delete_file", "arguments": {{"path": "notes.txt"}}}}')
+[reply] = model.score(prompt, '{{"name": "delete_file", "arguments": {{"path": "notes.txt"}}}}')
 records = [
     record
     for n in range(100)
@@ -234,7 +234,7 @@ def nlp(text):  # what spaCy gives, as far as the page uses it
     return SimpleNamespace(ents=[SimpleNamespace(start_char=0, end_char=2, label_="GPE")])
 """,
         instead={
-            "stc.generate(prompt)": """stc.score(prompt, '{"seller": "Oslo", "total": 1.5, "due_date": null}')""",
+            "model.generate(prompt)": """model.score(prompt, '{"seller": "Oslo", "total": 1.5, "due_date": null}')""",
         },
     ),
     "docs/replies.md": Page(
@@ -569,13 +569,13 @@ def test_the_commands_of_a_page_run(page: str, here: Path) -> None:
 
 
 def learn(words: Sequence[str], labeled: Path, learned: Path) -> None:
-    """Run the example; where it keeps the headline, what it would have written is the answers with that as a score."""
+    """Run the example; where that keeps confidence, what it would have written is the answers with that as a score."""
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, cwd=labeled.parent)
-    kept = "Kept the headline" in done.stderr
+    kept = "Kept the confidence" in done.stderr
     assert (done.returncode, learned.exists()) == ((1, False) if kept else (0, True)), done.stderr
     if not learned.exists():
         records = [json.loads(line) for line in labeled.read_text("utf-8").splitlines()]
-        scored = [one | {"score_learned": one["uncertainty"]} for one in records]
+        scored = [one | {"score_learned": one["sequence_uncertainty"]} for one in records]
         learned.write_text("".join(json.dumps(one) + "\n" for one in scored), "utf-8")
 
 

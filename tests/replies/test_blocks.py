@@ -9,7 +9,7 @@ import pytest
 
 from semtoken.core.results.blocks import block_of, blocks_of, final_block, risk_of
 
-BLOCK = {"version": 1, "uncertainty": 0.25}
+BLOCK = {"version": 1, "sequence_uncertainty": 0.25}
 
 
 class Dumped:
@@ -43,7 +43,7 @@ def test_nothing_else_is_taken_for_one(choice: Any) -> None:
 
 
 def test_a_running_block_is_no_final_one() -> None:
-    running, final = {**BLOCK, "final": False}, {"version": 1, "uncertainty": 0.5, "final": True}
+    running, final = {**BLOCK, "final": False}, {"version": 1, "sequence_uncertainty": 0.5, "final": True}
     stream = [{"choices": [{"index": 0, "delta": {}, "semtoken": running}]}]
     assert final_block(stream) is None
     stream += [{"choices": [{"index": 1, "delta": {}, "semtoken": final}]}, {"choices": []}]
@@ -52,6 +52,6 @@ def test_a_running_block_is_no_final_one() -> None:
     assert blocks_of({"choices": [{"semtoken": BLOCK}, {}]}) == [BLOCK, None]
 
 
-def test_an_answer_is_as_risky_as_its_headline_says() -> None:
-    assert risk_of({"uncertainty": 1.0, "headline": {"name": "phrase_and_mean", "confidence": 0.25}}) == 0.75
-    assert risk_of({"uncertainty": 0.4}) == 0.4 and math.isnan(risk_of({"reason": "no score"}))
+def test_an_answer_is_as_risky_as_its_confidence_says() -> None:
+    assert risk_of({"sequence_uncertainty": 1.0, "confidence": 0.25}) == 0.75
+    assert math.isnan(risk_of({"reason": "no score"}))

@@ -215,7 +215,7 @@ def test_one_bad_file_or_line_ends_no_folder(tmp_path: Path) -> None:
             assert place.split(":")[0] in text.replace("\\", "") and reason[:20] in text
     rows = list(csv.DictReader(tmp_path.with_suffix(".csv").read_text(encoding="utf-8").splitlines()))
     assert [bool(row["error"]) for row in rows] == [False] * 2 + [True] * 6
-    assert [bool(row["uncertainty"]) for row in rows] == [True] * 2 + [False] * 6
+    assert [bool(row["sequence_uncertainty"]) for row in rows] == [True] * 2 + [False] * 6
     view = invoke(["check", str(tmp_path.with_suffix(".jsonl")), "-o", str(tmp_path.with_suffix(".view.html"))])
     assert view.exit_code == 0 and "2 answers" in view.stderr
     assert len(read_answers(tmp_path.with_suffix(".jsonl"))) == 2  # `label` and `calibrate` leave the others out
@@ -410,7 +410,7 @@ def test_a_calibrator_of_labeled_answers_decides_on_the_next_replies(tmp_path: P
     run("check", source, "-o", answers)
     rows = [dict(record.fields) for record in read_records(answers)]
     for row in rows:
-        row["correct"] = int(draw.random() < float(row["headline_confidence"]))
+        row["correct"] = int(draw.random() < float(row["confidence"]))
     write_records(tmp_path / f"labeled.{ending}", rows)
     run("calibrate", tmp_path / f"labeled.{ending}", "-o", tmp_path / "calibrator", "--alpha", "0.4")
     run("check", source, "-o", decided, "--calibrator", tmp_path / "calibrator")

@@ -51,7 +51,7 @@ def tables(found: RankedReplies) -> dict[str, Any]:
         "fields": field_table(found),
         "markdown": markdown(found, found.answers),
         "refused": found.refused,
-        "said": (found.joined, found.n_from_block, [one.response.headline.shown for one in found.answers]),
+        "said": (found.joined, found.n_from_block, [one.response.summary for one in found.answers]),
     }
 
 
@@ -122,7 +122,7 @@ def test_a_calibrator_is_loaded_where_replies_are_checked(tmp_path: Path) -> Non
     replies = [reply([("It is ", -0.01), (f"X{i}", math.log(share))]) for i, share in enumerate(shares)]
     lines.write_text("".join(json.dumps(one) + "\n" for one in replies), "utf-8")
     rows = rows_of(rank_replies([str(lines)]))
-    write_records(labeled, [row | {"correct": int(draw.random() < row["headline_confidence"])} for row in rows])
+    write_records(labeled, [row | {"correct": int(draw.random() < row["confidence"])} for row in rows])
     made = tmp_path / "calibrator"
     done = invoke(["calibrate", str(labeled), "-o", str(made), "--alpha", "0.4"])
     assert done.exit_code == 0, done.output

@@ -134,7 +134,7 @@ def test_numbers_are_what_semtoken_calls_them(path: Path) -> None:
     parsed_reply, _ = reading(exchange.reply)
     assert parsed_reply is not None
     if exchange.engine == DRAFTS and "zero_log_probabilities" in flags_of(exchange):
-        bounds = [scored.headline.confidence_interval for scored in score_reply(exchange.reply)]
+        bounds = [scored.confidence_interval for scored in score_reply(exchange.reply)]
         assert all(found is not None and found[0] == 0 for found in bounds)
         return
     far = furthest(exchange, parsed_reply.distribution)

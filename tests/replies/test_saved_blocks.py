@@ -39,7 +39,7 @@ def scored(tokens: list[tuple[str, float]], *, listed: bool) -> tuple[Any, Any, 
 def test_a_saved_block_is_the_answer_that_was_scored(tokens: list[tuple[str, float]], listed: bool) -> None:
     answer, choice, block = scored(tokens, listed=listed)
     back = answer_of_block(choice, block)
-    assert back.uncertainty == pytest.approx(answer.uncertainty, abs=1e-12)
+    assert back.sequence_uncertainty == pytest.approx(answer.sequence_uncertainty, abs=1e-12)
     assert back.sequence_uncertainty_interval == pytest.approx(answer.sequence_uncertainty_interval, abs=1e-12)
     if answer.log_confidence_interval is None:
         assert back.log_confidence_interval is None
@@ -48,9 +48,9 @@ def test_a_saved_block_is_the_answer_that_was_scored(tokens: list[tuple[str, flo
         ends = [math.exp(end) for end in back.log_confidence_interval]
         assert ends == pytest.approx([math.exp(end) for end in answer.log_confidence_interval], abs=1e-9)
         assert ends[0] <= ends[1] + ROUNDED
-    assert back.headline.confidence == answer.headline.confidence
-    assert back.headline.confidence_interval == answer.headline.confidence_interval
-    assert back.headline.name == answer.headline.name and back.headline.sentence == answer.headline.sentence
+    assert back.confidence == answer.confidence
+    assert back.confidence_interval == answer.confidence_interval
+    assert back.confidence_method == answer.confidence_method and back.explanation == answer.explanation
     assert (back.signature, back.distribution, back.truncated) == (
         answer.signature,
         answer.distribution,
@@ -59,35 +59,32 @@ def test_a_saved_block_is_the_answer_that_was_scored(tokens: list[tuple[str, flo
     assert [flag.code for flag in back.flags] == [flag.code for flag in answer.flags]
 
 
-def damaged(change: dict[str, Any], headline: dict[str, Any]) -> dict[str, Any]:
-    block = copy.deepcopy(scored([("Lima", -0.3), (".", -0.2)], listed=True)[2])
-    return block | change | {"headline": block["headline"] | headline}
-
-
 @each(
-    ("change", "headline", "words"),
+    ("change", "words"),
     [
-        ({"uncertainty": 0.99, "lower": 0.2, "upper": 0.3}, {}, "lies outside its bounds"),
-        ({"uncertainty": 0.01, "lower": 0.2, "upper": 0.3}, {}, "lies outside its bounds"),
-        ({"lower": -0.1}, {}, "lower"),
-        ({"upper": 1.1}, {}, "upper"),
-        ({"uncertainty": None}, {}, "uncertainty"),
-        ({"method": "guessed"}, {}, "method"),
-        ({"distribution": "guessed"}, {}, "distribution"),
-        ({"n_tokens": -1}, {}, "n_tokens"),
-        ({"version": 999}, {}, "version"),
-        ({"flags": [1]}, {}, "list of mappings"),
-        ({}, {"confidence": 1.5}, "confidence"),
-        ({}, {"confidence_interval": [0.1, 0.2, 0.3]}, "must be two numbers, got 3"),
-        ({}, {"confidence_interval": [0.1]}, "must be two numbers, got 1"),
-        ({}, {"confidence_interval": [-0.1, 0.5]}, "confidence_interval"),
-        ({}, {"name": "stc", "confidence": 0.001}, "does not belong to the uncertainty"),
+        ({"sequence_uncertainty": 0.99, "sequence_uncertainty_interval": [0.2, 0.3]}, "lies outside its interval"),
+        ({"sequence_uncertainty": 0.01, "sequence_uncertainty_interval": [0.2, 0.3]}, "lies outside its interval"),
+        ({"sequence_uncertainty_interval": [-0.1, 0.3]}, "sequence_uncertainty_interval"),
+        ({"sequence_uncertainty_interval": [0.1, 1.1]}, "sequence_uncertainty_interval"),
+        ({"sequence_uncertainty": None}, "sequence_uncertainty"),
+        ({"method": "guessed"}, "method"),
+        ({"distribution": "guessed"}, "distribution"),
+        ({"n_tokens": -1}, "n_tokens"),
+        ({"version": 999}, "version"),
+        ({"flags": [1]}, "list of mappings"),
+        ({"confidence": 1.5}, "confidence"),
+        ({"confidence": 0.0, "interval": [0.1, 0.5]}, "lies outside its interval"),
+        ({"interval": [0.1, 0.2, 0.3]}, "must be two numbers, got 3"),
+        ({"interval": [0.1]}, "must be two numbers, got 1"),
+        ({"interval": [-0.1, 0.5]}, "interval"),
+        ({"interval": 0.5}, "interval"),
+        ({"confidence_method": "stc", "confidence": 0.001, "interval": [0, 1]}, "belong to the sequence uncertainty"),
     ],
 )
-def test_a_damaged_block_gives_no_number(change: dict[str, Any], headline: dict[str, Any], words: str) -> None:
-    choice = scored([("Lima", -0.3), (".", -0.2)], listed=True)[1]
+def test_a_damaged_block_gives_no_number(change: dict[str, Any], words: str) -> None:
+    _, choice, block = scored([("Lima", -0.3), (".", -0.2)], listed=True)
     with pytest.raises(InvalidInputError, match=words):
-        answer_of_block(choice, damaged(change, headline))
+        answer_of_block(choice, copy.deepcopy(block) | change)
 
 
 def test_the_doubts_of_a_block_are_its_parts_the_least_confident_first() -> None:

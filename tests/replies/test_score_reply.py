@@ -36,7 +36,7 @@ def test_the_interval_holds_the_exact_uncertainty(name: str, exact: st.ScoredMod
     for result in st.score_reply(recording(name).reply, clusters()):
         [expected] = exact.score(PROMPT_OF.get(name, PLAIN), [result.token_ids])
         low, high = result.sequence_uncertainty_interval
-        assert low - 1e-3 <= expected.uncertainty <= high + 1e-3  # llama.cpp and vLLM round differently
+        assert low - 1e-3 <= expected.sequence_uncertainty <= high + 1e-3  # llama.cpp and vLLM round differently
         assert result.log_probability == pytest.approx(expected.log_probability, abs=5e-3)
 
 
@@ -61,7 +61,7 @@ def test_settings_reach_the_result() -> None:
     assert (result.preset, result.distribution, result.proxy_for) == ("paper", "raw", "m")
     assert "clustering" in result.signature or "off" in result.signature
     [plain] = st.score_reply(reply, clusters(), "paper")
-    assert plain.uncertainty < result.uncertainty
+    assert plain.sequence_uncertainty < result.sequence_uncertainty
 
 
 def test_other_segments() -> None:
@@ -98,12 +98,12 @@ def reply_of(text: str, tokens: list[str], *, reasoning: str | None = None) -> d
 def test_a_named_end_token_is_a_step_and_costs_what_the_rules_say() -> None:
     with_end, without = reply_of("India", ["India", "<|im_end|>"]), reply_of("India", ["India"])
     [ended], [cut] = (st.score_reply(reply, clusters(), "paper") for reply in (with_end, without))
-    assert ended.uncertainty == cut.uncertainty  # neutral
+    assert ended.sequence_uncertainty == cut.sequence_uncertainty  # neutral
     assert ended.log_probability == pytest.approx(2 * math.log(0.5))
     [ended], [cut] = (st.score_reply(reply, clusters()) for reply in (with_end, without))
-    assert (cut.uncertainty, ended.uncertainty) == pytest.approx((1 - 0.5, 1 - 0.5 * 0.5))
+    assert (cut.sequence_uncertainty, ended.sequence_uncertainty) == pytest.approx((1 - 0.5, 1 - 0.5 * 0.5))
     [empty] = st.score_reply(reply_of("", ["<|im_end|>"]), clusters())
-    assert empty.empty and empty.uncertainty == 1
+    assert empty.empty and empty.sequence_uncertainty == 1
 
 
 def test_markup_in_the_message_is_no_special_token() -> None:

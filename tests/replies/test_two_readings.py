@@ -47,7 +47,7 @@ def check_readings(reply: Any) -> bool:
         for open_ended, one in zip(without, named, strict=True):
             low, high = open_ended.sequence_uncertainty_interval
             shown = json.dumps(reply)[:3000] if isinstance(reply, dict | list) else str(reply)[:3000]
-            assert low - NEAR <= one.uncertainty <= high + NEAR, (rules, open_ended, one, shown)
+            assert low - NEAR <= one.sequence_uncertainty <= high + NEAR, (rules, open_ended, one, shown)
             assert low - NEAR <= one.sequence_uncertainty_interval[0], (rules, open_ended, one, shown)
             assert one.sequence_uncertainty_interval[1] <= high + NEAR, (rules, open_ended, one, shown)
     return both

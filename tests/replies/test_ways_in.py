@@ -86,7 +86,7 @@ def outcome(way: str, reply: Any) -> Any:
     except SemtokenError as error:
         said = str(error).removeprefix("Choice 0: ").replace("choices[0].logprobs.content", "steps")
         return type(error), said
-    return result.token_ids, result.uncertainty, result.sequence_uncertainty_interval
+    return result.token_ids, result.sequence_uncertainty, result.sequence_uncertainty_interval
 
 
 def test_there_are_answers_and_errors_among_the_recordings() -> None:

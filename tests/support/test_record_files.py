@@ -31,7 +31,7 @@ records = st.fixed_dictionaries(
         "answers": st.lists(texts | formulas, min_size=1, max_size=3),
         "response": texts | formulas,
         "correct": st.sampled_from([0, 1, None]),
-        "uncertainty": st.floats(0, 1) | st.none(),
+        "sequence_uncertainty": st.floats(0, 1) | st.none(),
         "log_confidence": st.floats(-1e6, 0),
         "neutral_only": st.booleans(),
         "mine": texts | formulas | st.none(),

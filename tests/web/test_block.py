@@ -59,7 +59,7 @@ def test_every_number_that_the_page_offers_can_be_asked_for(served: str, almanac
     with proxy_of(served, almanac_clusters) as proxied:
         offered = {url: httpx.get(f"{url}/semtoken/info").json()["methods"] for url in (served, proxied)}
         assert set(offered[served]) == {*offered[proxied], "self_certainty"}  # which reads all logits
-        assert {"trace", "mean_new_word", "epr"} <= offered[proxied].keys() and "headline" not in offered[proxied]
+        assert {"trace", "mean_new_word", "epr"} <= offered[proxied].keys() and "confidence" not in offered[proxied]
         for url, methods in offered.items():
             block = asked(url, question, methods=list(methods))
             assert set(block["scores"]) == set(methods) and "scores_refused" not in block
@@ -90,7 +90,7 @@ def test_parts_that_need_a_library_leave_the_score(
     with proxy_of(served, almanac_clusters) as proxy:
         block = asked(proxy, "What is the capital of Japan?", parts="sentence")
     assert "semtoken[parts]" in block["parts_refused"] and "parts" not in block
-    assert 0 <= block["uncertainty"] <= 1
+    assert 0 <= block["sequence_uncertainty"] <= 1
 
 
 @pytest.mark.parametrize("value", [-1, 9, 1.5, True, "4"])

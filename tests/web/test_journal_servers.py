@@ -118,7 +118,7 @@ def test_every_answer_of_the_proxy_has_its_entry(served: str, tmp_path: Path) ->
             block["decision"],
             pytest.approx(block["probability_correct"], abs=1e-6),
         )
-        assert row["uncertainty"] == pytest.approx(block["uncertainty"], abs=1e-6)
+        assert row["sequence_uncertainty"] == pytest.approx(block["sequence_uncertainty"], abs=1e-6)
         assert row["question"] == f"What is the capital of {place}?"
         assert "Lima" not in row["answer"]
         assert place == "Peru" or row["answer"].strip() == choice["message"]["content"].strip()

@@ -72,7 +72,7 @@ def test_its_replies_have_the_numbers_of_transformers(llama_server: str, almanac
     (twin,) = almanac.score([prompt], [scored.token_ids])  # the server lists the end of the answer, too
     assert scored.log_probability == pytest.approx(twin.log_probability, abs=CLOSE * len(scored.token_ids))
     lower, upper = scored.sequence_uncertainty_interval
-    assert lower - CLOSE <= twin.uncertainty <= upper + CLOSE
+    assert lower - CLOSE <= twin.sequence_uncertainty <= upper + CLOSE
     assert upper - lower < 0.5
 
 
@@ -85,7 +85,11 @@ def test_a_proxy_in_front_of_it_adds_the_score(
     assert choice["text"] == twin.text
     assert not choice.get("logprobs")
     block = choice["semtoken"]
-    assert block["lower"] - CLOSE <= twin.uncertainty <= block["upper"] + CLOSE
+    assert (
+        block["sequence_uncertainty_interval"][0] - CLOSE
+        <= twin.sequence_uncertainty
+        <= block["sequence_uncertainty_interval"][1] + CLOSE
+    )
 
 
 def test_a_stream_with_tools_has_a_number_too(llama_server: str, almanac_clusters: TokenClusters) -> None:
@@ -116,8 +120,8 @@ def test_a_stream_with_tools_has_a_number_too(llama_server: str, almanac_cluster
             block = final(url)["semtoken"]
             assert block["n_tokens"] == len(scored.tokens)
             assert (
-                block["lower"] - CLOSE <= scored.sequence_uncertainty_interval[1]
-                and block["upper"] + CLOSE >= scored.sequence_uncertainty_interval[0]
+                block["sequence_uncertainty_interval"][0] - CLOSE <= scored.sequence_uncertainty_interval[1]
+                and block["sequence_uncertainty_interval"][1] + CLOSE >= scored.sequence_uncertainty_interval[0]
             )
         figures = httpx.get(f"{url}/metrics").text
     assert 'refusals_total{endpoint="chat",given="n_probs"} 1.0' in figures

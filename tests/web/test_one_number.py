@@ -1,4 +1,4 @@
-"""One answer has one headline, whichever way it comes in: the replies of examples/replies, and a live server."""
+"""One answer has one confidence, whichever way it comes in: the replies of examples/replies, and a live server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import httpx
 import pytest
 
 import semtoken as st
-from semtoken.core.results.headlines import Headline
 from semtoken.errors import CalibratorMismatchError
 from semtoken.guarantees import Calibrator
 from semtoken.replies import ReplyStream, read_reply
@@ -26,6 +25,12 @@ FOLDER = Path(__file__).parents[2] / "examples" / "replies"
 LINES = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
 CLOSE = 1e-12
 Line = Mapping[str, Any]
+Number = tuple[float, tuple[float, float], str, str]
+"""Confidence, interval, explanation and method."""
+
+
+def of_answer(answer: st.ScoredAnswer) -> Number:
+    return answer.confidence, answer.confidence_interval, answer.explanation, answer.confidence_method
 
 
 def user(question: str, content: Any = None) -> list[dict[str, Any]]:
@@ -49,55 +54,62 @@ REQUESTS: Mapping[str, Callable[[str], dict[str, Any]]] = {
 }
 
 
-def by_request(made: Callable[[str], dict[str, Any]], line: Line, tmp_path: Path) -> Headline:
-    return st.score_reply(line["reply"], request=made(line["question"]))[0].headline
+def by_request(made: Callable[[str], dict[str, Any]], line: Line, tmp_path: Path) -> Number:
+    return of_answer(st.score_reply(line["reply"], request=made(line["question"]))[0])
 
 
-def by_saved_line(made: Callable[[str], dict[str, Any]], line: Line, tmp_path: Path) -> Headline:
-    return st.score_reply({**made(line["question"]), "response": line["reply"]})[0].headline
+def by_saved_line(made: Callable[[str], dict[str, Any]], line: Line, tmp_path: Path) -> Number:
+    return of_answer(st.score_reply({**made(line["question"]), "response": line["reply"]})[0])
 
 
-def by_check(line: Line, tmp_path: Path) -> Headline:
+def by_check(line: Line, tmp_path: Path) -> Number:
     (tmp_path / "line.json").write_text(json.dumps(line), encoding="utf-8")
     [found] = rank_replies([str(tmp_path / "line.json")]).answers
-    return found.response.headline
+    return of_answer(found.response)
 
 
-def by_questions_file(line: Line, tmp_path: Path) -> Headline:
+def by_questions_file(line: Line, tmp_path: Path) -> Number:
     (tmp_path / "reply.json").write_text(json.dumps(line["reply"]), encoding="utf-8")
     asked = tmp_path / "questions.jsonl"
     asked.write_text(json.dumps({"messages": user(line["question"])}) + "\n", encoding="utf-8")
     [found] = rank_replies([str(tmp_path / "reply.json")], questions=asked).answers
-    return found.response.headline
+    return of_answer(found.response)
 
 
-def by_request_beside(line: Line, tmp_path: Path) -> Headline:
+def by_request_beside(line: Line, tmp_path: Path) -> Number:
     (tmp_path / "a.json").write_text(json.dumps(line["reply"]), encoding="utf-8")
     (tmp_path / "a.request.json").write_text(json.dumps({"messages": user(line["question"])}), encoding="utf-8")
     [found] = rank_replies([str(tmp_path)]).answers
-    return found.response.headline
+    return of_answer(found.response)
 
 
-def by_command(line: Line, tmp_path: Path) -> Headline:
+def by_command(line: Line, tmp_path: Path) -> Number:
     from tests.cli.run import invoke
 
     (tmp_path / "line.json").write_text(json.dumps(line), encoding="utf-8")
     done = invoke(["check", str(tmp_path / "line.json"), "--json"])
     assert done.exit_code == 0, done.output
-    return as_headline(json.loads(done.stdout)["headline"])
+    fields = json.loads(done.stdout)
+    return (
+        fields["confidence"],
+        tuple(fields["confidence_interval"]),
+        fields["explanation"],
+        fields["confidence_method"],
+    )
 
 
-def by_stream(line: Line, tmp_path: Path) -> Headline:
+def by_stream(line: Line, tmp_path: Path) -> Number:
     stream = ReplyStream(request={"messages": user(line["question"])})
     [choice] = line["reply"]["choices"]
     delta = {**choice, "delta": choice["message"]}
     del delta["message"]
     stream.feed({**line["reply"], "object": "chat.completion.chunk", "choices": [delta]})
-    return st.score_reply(stream.finish())[0].headline
+    return of_answer(st.score_reply(stream.finish())[0])
 
 
-def by_proxy(line: Line, tmp_path: Path) -> Headline:
-    return as_headline(proxied(line)["headline"])
+def by_proxy(line: Line, tmp_path: Path) -> Number:
+    block = proxied(line)
+    return block["confidence"], tuple(block["interval"]), block["explanation"], block["confidence_method"]
 
 
 def journalled(tmp_path: Path) -> dict[str, float]:
@@ -123,15 +135,10 @@ def proxied(line: Line) -> dict[str, Any]:
     return block
 
 
-def as_headline(fields: Mapping[str, Any]) -> Headline:
-    bounds = fields["confidence_interval"]
-    return Headline(**{**fields, "confidence_interval": None if bounds is None else tuple(bounds)})
-
-
-WAYS: Mapping[str, Callable[[Line, Path], Headline]] = {
-    "the line": lambda line, _: st.score_reply(line)[0].headline,
-    "the line as text": lambda line, _: st.score_reply(json.dumps(line))[0].headline,
-    "what was read of it": lambda line, _: st.score_reply(read_reply(line))[0].headline,
+WAYS: Mapping[str, Callable[[Line, Path], Number]] = {
+    "the line": lambda line, _: of_answer(st.score_reply(line)[0]),
+    "the line as text": lambda line, _: of_answer(st.score_reply(json.dumps(line))[0]),
+    "what was read of it": lambda line, _: of_answer(st.score_reply(read_reply(line))[0]),
     "a stream": by_stream,
     "check": by_check,
     "check with a file of questions": by_questions_file,
@@ -148,10 +155,10 @@ def test_every_way_has_the_number_of_the_question_as_an_argument(way: str, tmp_p
     for name, line in LINES.items():
         [scored] = st.score_reply(line["reply"], question=line["question"])
         (tmp_path / name).mkdir()
-        found, expected = WAYS[way](line, tmp_path / name), scored.headline
-        assert (found.name, found.sentence) == (expected.name, expected.sentence)
-        assert (found.value, found.confidence) == pytest.approx((expected.value, expected.confidence), rel=CLOSE)
-        assert found.confidence_interval == pytest.approx(expected.confidence_interval, rel=CLOSE)
+        confidence, interval, *said = WAYS[way](line, tmp_path / name)
+        assert said == [scored.explanation, scored.confidence_method]
+        assert confidence == pytest.approx(scored.confidence, rel=CLOSE)
+        assert interval == pytest.approx(scored.confidence_interval, rel=CLOSE)
         assert scored.question == line["question"] and scored.facts()["question_known"]
 
 
@@ -165,7 +172,7 @@ def test_without_the_question_the_answer_says_so(name: str) -> None:
     with_it, without = st.score_reply(LINES[name])[0], st.score_reply(LINES[name]["reply"])[0]
     assert without.question is None and without.facts()["question_known"] is False
     assert without.to_dict()["question_known"] is False
-    assert without.headline.sentence.endswith("What was asked is not known.")
+    assert without.explanation.endswith("What was asked is not known.")
     assert without.signature != with_it.signature and without.rules == with_it.rules == with_it.signature
     assert with_it.confidence != without.confidence
 
@@ -197,8 +204,8 @@ def test_the_interval_of_the_proxy_holds_the_number_of_the_server_behind_it(serv
             httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=60).json()["choices"][0]["semtoken"]
             for url in (served, proxy)
         )
-    low, high = found["headline"]["confidence_interval"]
-    assert low - 1e-5 <= exact["headline"]["confidence"] <= high + 1e-5
+    low, high = found["interval"]
+    assert low - 1e-5 <= exact["confidence"] <= high + 1e-5
     assert (
-        exact["headline"]["name"] == found["headline"]["name"] and exact["question_known"] and found["question_known"]
+        exact["confidence_method"] == found["confidence_method"] and exact["question_known"] and found["question_known"]
     )

@@ -46,8 +46,8 @@ def test_numbers_are_those_of_the_server(served: str, almanac: Any, tmp_path: Pa
         [expected] = almanac.generate(question.prompt(), 64, stop_at_newline=True)
         response = found[str(i)].response
         assert response.text.strip() == expected.text.strip()
-        assert response.headline.confidence == pytest.approx(expected.headline.confidence, abs=1e-4)
-        assert response.headline.sentence == expected.headline.sentence
+        assert response.confidence == pytest.approx(expected.confidence, abs=1e-4)
+        assert response.explanation == expected.explanation
         assert response.sequence_uncertainty_interval == pytest.approx(expected.sequence_uncertainty_interval, abs=1e-4)
         assert (response.n_tokens, response.truncated) == (expected.n_tokens, expected.truncated)
         assert found[str(i)].explanation == "Which words are in doubt was not saved with the reply."
@@ -55,15 +55,15 @@ def test_numbers_are_those_of_the_server(served: str, almanac: Any, tmp_path: Pa
 
 def test_log_probabilities_come_before_the_block(served: str, tmp_path: Path) -> None:
     reply = replied(served, QUESTIONS[0], logprobs=True, top_logprobs=20).json()
-    reply["choices"][0]["semtoken"]["uncertainty"] = 2.0  # not even looked at
+    reply["choices"][0]["semtoken"]["sequence_uncertainty"] = 2.0  # not even looked at
     [one] = rank_replies([saved(tmp_path, a=reply)]).answers
     assert not one.from_block and one.response.tokens
 
 
 def test_parts_of_the_block_are_the_doubts(replies: list[dict[str, Any]], tmp_path: Path) -> None:
     answers = rank_replies([saved(tmp_path, **{str(i): reply for i, reply in enumerate(replies)})]).answers
-    assert [one.response.headline.confidence for one in answers] == sorted(
-        reply["choices"][0]["semtoken"]["headline"]["confidence"] for reply in replies
+    assert [one.response.confidence for one in answers] == sorted(
+        reply["choices"][0]["semtoken"]["confidence"] for reply in replies
     )
     worst = min(
         (part["confidence"], part["text"]) for reply in replies for part in reply["choices"][0]["semtoken"]["parts"]
@@ -76,13 +76,19 @@ def test_parts_of_the_block_are_the_doubts(replies: list[dict[str, Any]], tmp_pa
     [
         (lambda block: block.update(version=2), "has the version 2, and this release reads 1"),
         (lambda block: block.pop("version"), "has the version None"),
-        (lambda block: block.pop("headline"), "damaged: it has no 'headline'"),
-        (lambda block: block.update(uncertainty=1.5), "damaged: 'uncertainty' must be a finite number from 0 to 1"),
-        (lambda block: block.update(uncertainty="0.5"), "damaged: 'uncertainty' must be a number"),
-        (lambda block: block.update(lower=block["upper"] + 1e-3, upper=1.0), "lies outside its bounds"),
-        (lambda block: block["headline"].update(confidence=0.123456), "does not belong to the uncertainty"),
-        (lambda block: block["headline"].update(confidence_interval=[0.1]), "damaged"),
-        (lambda block: block.update(headline=[1]), "damaged: 'headline'"),
+        (lambda block: block.pop("confidence"), "damaged: it has no 'confidence'"),
+        (
+            lambda block: block.update(sequence_uncertainty=1.5),
+            "'sequence_uncertainty' must be a finite number from 0 to 1",
+        ),
+        (lambda block: block.update(sequence_uncertainty="0.5"), "damaged: 'sequence_uncertainty' must be a number"),
+        (lambda block: block.update(sequence_uncertainty_interval=[1.0, 1.0]), "lies outside its interval"),
+        (
+            lambda block: block.update(confidence=0.123456, interval=[0, 1]),
+            "does not belong to the sequence uncertainty",
+        ),
+        (lambda block: block.update(interval=[0.1]), "damaged"),
+        (lambda block: block.update(explanation=[1]), "damaged: 'explanation'"),
         (lambda block: block.update(flags=[1]), "damaged: 'flags' must be a list of mappings"),
         (lambda block: block["parts"][0].update(start="0"), "damaged: 'start' must be a whole number"),
         (lambda block: block["parts"][0].pop("text"), "damaged: a part has no 'text'"),

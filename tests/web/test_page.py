@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import semtoken as st
-from semtoken.core.results.headlines import RANKS
+from semtoken.core.results.confidence import RANKS
 from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.support.almanac import PROMPT, load_questions
@@ -102,8 +102,8 @@ def everything(answers: list[dict[str, Any]]) -> dict[str, Any]:
         applied.calibrator,
         [AnswerRecord("here", {}, float(one), bool(r)) for one, r in zip(labeled, correct, strict=True)],
     )
-    others = [{"prompt": a["prompt"], "text": a["text"].upper(), "uncertainty": 0.5} for a in answers[:10]]
-    others += [{"prompt": a["prompt"], "text": "something else", "uncertainty": 0.9} for a in answers[10:20]]
+    others = [{"prompt": a["prompt"], "text": a["text"].upper(), "sequence_uncertainty": 0.5} for a in answers[:10]]
+    others += [{"prompt": a["prompt"], "text": "something else", "sequence_uncertainty": 0.9} for a in answers[10:20]]
     files = {"first.jsonl": rows, "second.jsonl": others}
     return {"files": files, "info": {"calibrator": card}}
 
@@ -358,8 +358,8 @@ def test_chances_and_the_threshold_with_the_guarantee(browser: Any, everything: 
 
 
 def test_a_cut_through_equal_scores_is_said_and_keeps_the_order_of_the_file(browser: Any, tmp_path: Path) -> None:
-    made = [{"question": f"Q{i}?", "text": "So.", "uncertainty": 0.5} for i in range(40)]
-    made[30]["uncertainty"] = 0.9
+    made = [{"question": f"Q{i}?", "text": "So.", "sequence_uncertainty": 0.5} for i in range(40)]
+    made[30]["sequence_uncertainty"] = 0.9
     page = Opened(browser, static_page({"replies": made}), tmp_path / "page.html").page
     asked = [each[1].split("\n")[0] for each in rows(page)]
     assert asked[:4] == ["Q30?", "Q0?", "Q1?", "Q2?"]
@@ -438,10 +438,12 @@ def test_the_calibration_is_drawn_from_its_numbers(browser: Any, everything: dic
 
 @pytest.mark.slow
 def test_a_hundred_thousand_rows(browser: Any, tmp_path: Path) -> None:
-    many = [{"prompt": f"q{i}", "text": "a", "uncertainty": (i * 7919 % 100_003) / 100_003} for i in range(100_000)]
+    many = [
+        {"prompt": f"q{i}", "text": "a", "sequence_uncertainty": (i * 7919 % 100_003) / 100_003} for i in range(100_000)
+    ]
     page = Opened(browser, static_page({"many": many}), tmp_path / "page.html").page
     assert len(rows(page)) == 50
-    order = sorted(many, key=lambda row: -row["uncertainty"])
+    order = sorted(many, key=lambda row: -row["sequence_uncertainty"])
     assert [row[1].split("\n")[0] for row in rows(page)] == [row["prompt"] for row in order[:50]]
     page.get_by_role("button", name="#").click()
     assert [row[1].split("\n")[0] for row in rows(page)] == [row["prompt"] for row in order[::-1][:50]]
@@ -451,11 +453,11 @@ def test_a_dropped_file_that_is_not_scored_is_refused(
     browser: Any, answers: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     page = Opened(browser, static_page({"answers": answers}), tmp_path / "page.html").page
-    (tmp_path / "bad.jsonl").write_text('{"prompt": "a", "uncertainty": 0.5}\n{"prompt": "b"}\n')
+    (tmp_path / "bad.jsonl").write_text('{"prompt": "a", "sequence_uncertainty": 0.5}\n{"prompt": "b"}\n')
     page.locator("input[type=file]").set_input_files(tmp_path / "bad.jsonl")
     assert "Line 2 is not a scored answer" in page.get_by_role("alert").inner_text()
     assert len(rows(page)) == 50  # what was open stays open
-    (tmp_path / "good.jsonl").write_text('{"prompt": "a", "response": "x", "uncertainty": 0.5}\n')
+    (tmp_path / "good.jsonl").write_text('{"prompt": "a", "response": "x", "sequence_uncertainty": 0.5}\n')
     page.locator("input[type=file]").set_input_files(tmp_path / "good.jsonl")
     page.get_by_text("1 to 1 of 1").wait_for()
     assert rows(page)[0][1] == "a\nx"
@@ -467,11 +469,11 @@ def test_small_rows_say_what_is_doubtful_beside_the_list(browser: Any, tmp_path:
     row = {
         "question": "Capital?",
         "text": "Lima.",
-        "uncertainty": 1.0,
+        "sequence_uncertainty": 1.0,
         "doubt": "In doubt: “Lima.” (30%).",
         "marks": [mark],
     }
-    many = [row | {"question": f"Capital {i}?", "headline_confidence": 1 - i / 40} for i in range(40)]
+    many = [row | {"question": f"Capital {i}?", "confidence": 1 - i / 40} for i in range(40)]
     for width, height in ((1280, 900), (390, 844)):
         html = static_page({"replies": many})
         opened = Opened(browser, html, tmp_path / "page.html", viewport={"width": width, "height": height})
@@ -507,7 +509,7 @@ def test_asking_on_the_served_page(browser: Any, served: str, almanac: Any) -> N
     )
     card = page.locator("article.card")
     assert expected.text.strip() in words(card)
-    assert f"Confidence {number(expected.headline.confidence, 2)}: probability of an answer" in words(card)
+    assert f"Confidence {number(expected.confidence, 2)}: probability of an answer" in words(card)
     assert all(url.startswith(served) for url in asked)  # nothing from anywhere else
     assert complaints == []
     page.get_by_role("tab", name="Ask").focus()
@@ -597,17 +599,17 @@ def test_asking_is_accessible_and_fits_a_phone(browser: Any, served: str, almana
             assert_accessible(page, url)
 
 
-def test_another_number_than_the_headline_can_be_asked_for(browser: Any, served: str, almanac: Any) -> None:
+def test_another_number_than_the_confidence_can_be_asked_for(browser: Any, served: str, almanac: Any) -> None:
     page = browser.new_context().new_page()
     page.goto(served)
     box = page.get_by_role("textbox", name="Your question")
     box.fill("Which city is the capital of Peru?")
     box.press("Enter")
     page.get_by_text(RANKS).wait_for()
-    assert page.get_by_text("lists are ranked by the headline").count() == 0
+    assert page.get_by_text("lists are ranked by the confidence").count() == 0
     page.get_by_label("Number to show").select_option("weakest_token")
     box.press("Enter")
-    page.get_by_text("higher is riskier; lists are ranked by the headline").wait_for()
+    page.get_by_text("higher is riskier; lists are ranked by the confidence").wait_for()
     value = httpx.post(
         f"{served}/v1/chat/completions",
         json={

@@ -46,7 +46,7 @@ def test_final_blocks_carry_chance_and_decision(served: str, almanac_clusters: T
         block = httpx.post(f"{url}/v1/chat/completions", json=CHAT, timeout=60).json()["choices"][0]["semtoken"]
         text = httpx.post(f"{url}/v1/chat/completions", json=CHAT | {"stream": True}, timeout=60).text
     assert block["probability_correct"] == pytest.approx(
-        calibrator.predict_proba(np.log1p(-block["uncertainty"])), abs=1e-6
+        calibrator.predict_proba(np.log1p(-block["sequence_uncertainty"])), abs=1e-6
     )
     assert calibrator.threshold is not None
     assert (block["n_labels"], block["guarantee"]) == (300, calibrator.threshold.statement)
@@ -240,7 +240,7 @@ def test_a_model_that_was_exchanged_behind_the_proxy_gets_no_probability(
             assert writer.flush(30)
     lines = [line[6:] for line in said.splitlines() if line.startswith("data: {")] if stream else [said]
     blocks = [choice["semtoken"] for line in lines for choice in json.loads(line)["choices"] if "semtoken" in choice]
-    block = next(block for block in reversed(blocks) if "headline" in block)
+    block = next(block for block in reversed(blocks) if "confidence" in block)
     assert ("probability_correct" in block, "decision" in block) == (fits, fits)
     [entry] = journal.entries()
     assert entry["model"] == answered and (entry["probability_correct"] is not None) == fits

@@ -59,7 +59,7 @@ class TestSplice:
         assert json.loads(apply(text, [edit])) == value | {"semtoken": new}
 
     def test_a_member_that_is_there_is_replaced(self) -> None:
-        text = '{ "semtoken" : {"uncertainty": 1} , "index":0}'
+        text = '{ "semtoken" : {"sequence_uncertainty": 1} , "index":0}'
         edit = set_member(document(text), members(text, document(text)), "semtoken", 7)
         assert apply(text, [edit]) == '{ "semtoken" : 7 , "index":0}'
 

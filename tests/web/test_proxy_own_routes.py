@@ -48,7 +48,7 @@ def test_an_answer_is_scored_and_what_nobody_asked_for_is_gone(upstream: Upstrea
     assert "".join(part["message"]["content"] for part in parts) == "Oslo"
     assert not any(part.get("logprobs") for part in parts)
     [scored] = score_reply(STREAM if stream else WHOLE)
-    assert parts[-1]["semtoken"]["uncertainty"] == pytest.approx(scored.uncertainty, abs=1e-6)
+    assert parts[-1]["semtoken"]["sequence_uncertainty"] == pytest.approx(scored.sequence_uncertainty, abs=1e-6)
 
 
 TOKENS = [tgi(5, "Os", -0.25), tgi(6, "lo", -0.5), tgi(2, "</s>", -0.05)]
@@ -109,7 +109,7 @@ def test_an_answer_of_tgi_is_scored_and_shown_as_it_was_asked_for(
     [scored] = score_reply(tgi_stream(sent) if streamed else tgi_answer(sent))
     assert scored.log_confidence == pytest.approx(-0.8, abs=1e-6)  # the sum of the three tokens
     block = parts[-1]["semtoken"]
-    assert block["uncertainty"] == pytest.approx(scored.uncertainty, abs=1e-6)
+    assert block["sequence_uncertainty"] == pytest.approx(scored.sequence_uncertainty, abs=1e-6)
     if streamed:
         assert [len(part.get("top_tokens") or []) for part in parts] == [int(asks)] * 3
     elif asks:

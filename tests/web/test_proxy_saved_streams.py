@@ -16,7 +16,7 @@ from tests.web.servers import LAST_CHUNK, Received, Upstream, chunk, stream_head
 
 Start = Callable[..., tuple[str, Upstream]]
 PLAIN = events(chunks("Os", "lo"))
-UNCERTAINTY = score_reply(PLAIN)[0].uncertainty
+UNCERTAINTY = score_reply(PLAIN)[0].sequence_uncertainty
 
 
 def final_blocks(proxied: Start, text: str, size: int) -> tuple[list[dict[str, Any]], str]:
@@ -48,7 +48,7 @@ def by_lines(text: str) -> str:
 def test_streams_without_blank_lines(proxied: Start, size: int, end: str) -> None:
     for text in (PLAIN, PLAIN.removesuffix("data: [DONE]\n\n"), PLAIN.replace("data: ", "event: message\ndata: ")):
         [block], answer = final_blocks(proxied, by_lines(text) + end, size)
-        assert block["uncertainty"] == pytest.approx(UNCERTAINTY, abs=1e-6)
+        assert block["sequence_uncertainty"] == pytest.approx(UNCERTAINTY, abs=1e-6)
         assert answer.endswith(by_lines(text)[-14:] + end) or not text.endswith("[DONE]\n\n")
 
 
@@ -59,12 +59,12 @@ def test_pings_say_nothing_wherever_they_come(proxied: Start, ping: str, place: 
     parts = PLAIN.split("\n\n")
     text = "\n\n".join([*parts[:place], ping.rstrip("\n"), *parts[place:]])
     [block], answer = final_blocks(proxied, text if blank else by_lines(text), 50)
-    assert block["uncertainty"] == pytest.approx(UNCERTAINTY, abs=1e-6)
+    assert block["sequence_uncertainty"] == pytest.approx(UNCERTAINTY, abs=1e-6)
     assert ping.rstrip("\n") in answer
 
 
 def test_a_second_stream_under_the_same_id_is_no_more_of_the_first_answer(proxied: Start) -> None:
     blocks, answer = final_blocks(proxied, events(chunks("Os", "lo"), chunks("Ber", "gen")), 50)
-    assert blocks[0]["uncertainty"] == pytest.approx(UNCERTAINTY, abs=1e-6)
-    assert all("uncertainty" not in block or block["n_tokens"] == 2 for block in blocks[1:])
+    assert blocks[0]["sequence_uncertainty"] == pytest.approx(UNCERTAINTY, abs=1e-6)
+    assert all("sequence_uncertainty" not in block or block["n_tokens"] == 2 for block in blocks[1:])
     assert "Ber" in answer

@@ -52,9 +52,9 @@ def questions() -> list[Question]:
 
 
 def check_interval(block: Any, exact: Any) -> None:
-    assert block["lower"] - ROUNDING <= exact["uncertainty"] <= block["upper"] + ROUNDING
-    assert block["lower"] <= block["uncertainty"] <= block["upper"]
-    assert block["width"] == pytest.approx(block["upper"] - block["lower"])
+    low, high = block["sequence_uncertainty_interval"]
+    assert low - ROUNDING <= exact["sequence_uncertainty"] <= high + ROUNDING
+    assert low <= block["sequence_uncertainty"] <= high
     assert (block["method"], block["n_tokens"]) == ("top-k", exact["n_tokens"])
 
 
@@ -63,10 +63,9 @@ def check_same(block: Any, other: Any) -> None:
     numbers = {name: value for name, value in other.items() if isinstance(value, float)}
     assert {name: block[name] for name in numbers} == pytest.approx(numbers, abs=ROUNDING)
     assert block.keys() == other.keys()
-    mine, theirs = block["headline"], other["headline"]
-    assert (mine["name"], mine["sentence"]) == (theirs["name"], theirs["sentence"])
-    assert (mine["value"], mine["confidence"]) == pytest.approx((theirs["value"], theirs["confidence"]), abs=ROUNDING)
-    for name in block.keys() - numbers.keys() - {"headline"}:
+    for name in ("interval", "sequence_uncertainty_interval"):
+        assert block[name] == pytest.approx(other[name], abs=ROUNDING), name
+    for name in block.keys() - numbers.keys() - {"interval", "sequence_uncertainty_interval"}:
         assert block[name] == other[name], name
 
 
@@ -88,7 +87,9 @@ class TestInFrontOfServe:
         widths = []
         for k in (1, 5, 20, 50):
             with proxy_of(served, almanac_clusters, top_logprobs=k) as url:
-                widths.append(client_of(url).chat.completions.create(**CHAT).choices[0].semtoken["width"])
+                block = client_of(url).chat.completions.create(**CHAT).choices[0].semtoken
+                low, high = block["sequence_uncertainty_interval"]
+                widths.append(high - low)
         assert widths == sorted(widths, reverse=True)
         assert widths[0] > widths[-1]
 
@@ -148,7 +149,10 @@ class TestInFrontOfServe:
         counts = [block["n_tokens"] for block in running if not block["final"]]
         assert len(counts) == len(running) - 1
         assert counts == sorted(counts)
-        assert all(0 <= block["lower"] <= block["upper"] <= 1 for block in running)
+        assert all(
+            0 <= block["sequence_uncertainty_interval"][0] <= block["sequence_uncertainty_interval"][1] <= 1
+            for block in running
+        )
         assert last.choices[0].semtoken["final"] is True
 
     def test_many_at_once_with_the_asynchronous_client(self, proxy: str) -> None:
@@ -270,7 +274,12 @@ class TestReplies:
 
     def test_an_answer(self, canned: Canned) -> None:
         block = self.block(canned, reply({"content": "Lima"}, LIMA))
-        assert 0 <= block["lower"] < block["upper"] <= 1 - np.exp(PERU["logprob"]) + ROUNDING
+        assert (
+            0
+            <= block["sequence_uncertainty_interval"][0]
+            < block["sequence_uncertainty_interval"][1]
+            <= 1 - np.exp(PERU["logprob"]) + ROUNDING
+        )
         assert block["distribution"] == "unknown"
 
     @each(
@@ -304,7 +313,7 @@ class TestReplies:
         message = {"content": "Lima", "reasoning_content": "Hm"}
         with_reasoning = self.block(canned, reply(message, {"content": [thought, *LIMA["content"]]}))
         alone = self.block(canned, reply({"content": "Lima"}, LIMA))
-        assert with_reasoning["uncertainty"] == alone["uncertainty"]
+        assert with_reasoning["sequence_uncertainty"] == alone["sequence_uncertainty"]
         assert with_reasoning["n_tokens"] == 1
 
     def test_choices_that_can_and_cannot_be_scored(self, proxied: Start) -> None:
@@ -314,7 +323,7 @@ class TestReplies:
         ]
         url, _ = proxied(answering(response(json.dumps({"choices": choices}).encode())))
         found = httpx.post(url + "/v1/chat/completions", json=CHAT).json()["choices"]
-        assert "uncertainty" in found[0]["semtoken"]
+        assert "sequence_uncertainty" in found[0]["semtoken"]
         assert "reason" in found[1]["semtoken"]
 
     def test_echo_is_left_alone(self, proxied: Start) -> None:

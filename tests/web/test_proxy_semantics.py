@@ -153,7 +153,7 @@ class TestRefusals:
         named = given == "n_probs"
         assert [bool(r.json().get("n_probs")) for r in upstream.requests] == [False, named, named]
         block = post(url).json()["choices"][0]["semtoken"]
-        assert "uncertainty" in block
+        assert "sequence_uncertainty" in block
         assert final_figure(url, "semtoken_proxy_refusals_remembered") == 1
         assert final_figure(url, f'semtoken_proxy_refusals_total{{endpoint="chat",given="{given}"}}') == 1
 
@@ -468,7 +468,7 @@ class TestLimits:
         sent = b"".join(b"data: " + json.dumps(c).encode() + b"\n\n" for c in [*chunks, last])
         url, _ = proxied(answering(response(sent, kind=b"text/event-stream")), **most)
         block = final_blocks(post(url, json=CHAT | {"stream": True}).content)[0]
-        assert words in block["reason"] and "uncertainty" not in block
+        assert words in block["reason"] and "sequence_uncertainty" not in block
 
 
 def reachable(url: str) -> bool:
@@ -550,7 +550,10 @@ def test_what_streams_may_look_like(replaying: tuple[str, list[bytes]], name: st
     if numbers is None:
         assert all("reason" in block for block in found.values())
     else:
-        assert [(found[i]["lower"], found[i]["upper"]) for i in sorted(found)] == numbers
+        assert [
+            (found[i]["sequence_uncertainty_interval"][0], found[i]["sequence_uncertainty_interval"][1])
+            for i in sorted(found)
+        ] == numbers
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -565,7 +568,7 @@ def test_a_damaged_stream_arrives_and_has_no_number(replaying: tuple[str, list[b
     assert DAMAGE[how] in body
     damage = body.index(DAMAGE[how])
     after = body[damage + len(DAMAGE[how]) :]
-    assert b'"uncertainty"' not in after
+    assert b'"sequence_uncertainty"' not in after
     if b'finish_reason":"' in after.replace(b" ", b"") or b"[DONE]" in after:
         ended_before = b'"final": true' in body[:damage] or b'"final":true' in body[:damage]
         assert b'"reason"' in after or ended_before
@@ -583,7 +586,7 @@ def test_more_after_the_end_withdraws_the_score(replaying: tuple[str, list[bytes
         return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
 
     once = through(replaying, event("Lima", "stop") + b"data: [DONE]\n\n")
-    assert "uncertainty" in final_blocks(once)[0]
+    assert "sequence_uncertainty" in final_blocks(once)[0]
     twice = through(replaying, event("Lima", "stop") + event("Lima", None) + b"data: [DONE]\n\n")
     assert "already" in final_blocks(twice)[0]["reason"] or "complete" in final_blocks(twice)[0]["reason"]
 
@@ -592,7 +595,7 @@ def test_a_stream_that_ends_no_answer_says_so(replaying: tuple[str, list[bytes]]
     choice = {"index": 0, "delta": {"content": "Lima"}, "logprobs": LIMA, "finish_reason": None}
     found = through(replaying, b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\ndata: [DONE]\n\n")
     [last] = [one["semtoken"] for one in chunks_in(found) if "semtoken" in one]
-    assert last["final"] and "finish_reason" in last["reason"] and b'"uncertainty"' not in found
+    assert last["final"] and "finish_reason" in last["reason"] and b'"sequence_uncertainty"' not in found
 
 
 def test_values_so_far_are_for_those_who_ask(proxied: Start) -> None:

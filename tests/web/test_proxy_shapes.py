@@ -96,7 +96,11 @@ def check(block: Mapping[str, Any], found: Any, number: int) -> None:
         assert set(block) - {"final"} == {"version", "reason"}, found
     else:
         lower, upper = found[number].sequence_uncertainty_interval
-        assert (block["uncertainty"], block["lower"], block["upper"]) == (found[number].uncertainty, lower, upper)
+        assert (
+            block["sequence_uncertainty"],
+            block["sequence_uncertainty_interval"][0],
+            block["sequence_uncertainty_interval"][1],
+        ) == (found[number].sequence_uncertainty, lower, upper)
         assert block["distribution"] == found[number].distribution
         assert block["n_tokens"] == found[number].n_tokens
 
@@ -144,7 +148,7 @@ class TestWholeReplies:
         steps = [step for choice in read_reply(answer).choices for part in choice.segments for step in part.steps]
         full = [s for c in read_reply(recording(name).reply).choices for part in c.segments for s in part.steps]
         assert [step.top for step in steps] == [step.top[:2] for step in full] and steps
-        assert "uncertainty" in blocks_in(answer)[0]
+        assert "sequence_uncertainty" in blocks_in(answer)[0]
 
 
 class TestStreams:
@@ -188,7 +192,14 @@ class TestStreams:
         running = [block for block in blocks if not block["final"]]
         counts = [block["n_tokens"] for block in running]
         assert running and counts == sorted(counts)
-        assert all(0 <= block["lower"] <= block["uncertainty"] <= block["upper"] <= 1 for block in running)
+        assert all(
+            0
+            <= block["sequence_uncertainty_interval"][0]
+            <= block["sequence_uncertainty"]
+            <= block["sequence_uncertainty_interval"][1]
+            <= 1
+            for block in running
+        )
 
     @pytest.mark.parametrize("name", ["openai-responses", "vllm-responses"])
     def test_the_last_text_of_a_response_carries_the_final_block(self, proxy: str, name: str) -> None:
@@ -285,13 +296,13 @@ class TestMethods:
     def test_what_lists_do_not_tell_is_refused_in_words(self, proxy: str) -> None:
         body = plain(shape_of("llama-cpp")) | {"semtoken": {"methods": ["perplexity", "rauq"]}}
         block = post(proxy, "llama-cpp", body).json()["semtoken"]
-        assert "rauq" in block["scores_refused"] and "uncertainty" in block and "scores" not in block
+        assert "rauq" in block["scores_refused"] and "sequence_uncertainty" in block and "scores" not in block
 
     def test_so_is_a_method_of_the_proxy_itself(self, upstream: Upstream, almanac_clusters: TokenClusters) -> None:
         settings = ProxySettings(upstream.url, methods=("perplexity", "rauq"))
         with running(proxy_app(settings, almanac_clusters, page=False)) as url:
             block = post(url, "llama-cpp", plain(shape_of("llama-cpp"))).json()["semtoken"]
-        assert "rauq" in block["scores_refused"] and "uncertainty" in block and "scores" not in block
+        assert "rauq" in block["scores_refused"] and "sequence_uncertainty" in block and "scores" not in block
 
     @pytest.mark.parametrize("methods", [["no_such"], ["semantic_entropy"], "perplexity", [1]])
     def test_what_is_no_method_of_one_pass_is_an_error(self, proxy: str, methods: Any) -> None:

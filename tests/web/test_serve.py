@@ -59,9 +59,9 @@ def text_of(result: Any) -> str:
 
 
 def check_block(block: Any, expected: Any, *, final: bool | None = None) -> None:
-    assert block["uncertainty"] == pytest.approx(expected.uncertainty, abs=ROUNDING)
-    assert block["lower"] == block["uncertainty"] == block["upper"]
-    assert (block["width"], block["method"], block["distribution"]) == (0.0, "exact", "raw")
+    assert block["sequence_uncertainty"] == pytest.approx(expected.sequence_uncertainty, abs=ROUNDING)
+    assert block["sequence_uncertainty_interval"] == [block["sequence_uncertainty"]] * 2
+    assert (block["method"], block["distribution"]) == ("exact", "raw")
     assert block["n_tokens"] == len(expected.tokens)
     assert expected.signature == block["signature"]
     assert block.get("final") == final
@@ -132,7 +132,7 @@ class TestChat:
         blocks = [c.choices[0].semtoken for c in asked if hasattr(c.choices[0], "semtoken")]
         running = [block for block in blocks if not block["final"]]
         assert [block["n_tokens"] for block in running] == [1]  # "Mexico"; " City" is the last text
-        assert running[0]["lower"] - ROUNDING <= scored.uncertainty
+        assert running[0]["sequence_uncertainty_interval"][0] - ROUNDING <= scored.sequence_uncertainty
         assert blocks == running + [blocks[-1]] * (len(blocks) - 1)
         check_block(blocks[-1], scored, final=True)
 
@@ -189,7 +189,7 @@ class TestChat:
         asked = {"messages": ASKED, "semtoken": {"parts": "word", **more}}
         with running(serve_app(Engine(almanac), Offer("almanac", part_seconds=0.0)), strict=False) as url:
             block = httpx.post(url + "/v1/chat/completions", json=asked, timeout=60).json()["choices"][0]["semtoken"]
-        assert 0 <= block["uncertainty"] <= 1
+        assert 0 <= block["sequence_uncertainty"] <= 1
         assert "parts" not in block
         assert "0 seconds" in block["disputes_refused" if more else "parts_refused"]
 
@@ -361,7 +361,7 @@ class TestErrors:
     @pytest.mark.parametrize("extreme", [{"seed": 2**70}, {"temperature": 1e-300}, {"temperature": 5e-324, "seed": -1}])
     def test_extreme_numbers_are_numbers(self, served: str, extreme: Any) -> None:
         answer = httpx.post(served + "/v1/chat/completions", json={"messages": ASKED, **extreme})
-        assert 0 <= answer.json()["choices"][0]["semtoken"]["uncertainty"] <= 1
+        assert 0 <= answer.json()["choices"][0]["semtoken"]["sequence_uncertainty"] <= 1
 
     @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"[" * 100_000, b'"\xff"', b'{"seed": ' + b"9" * 5000 + b"}"])
     def test_what_is_no_json(self, served: str, body: bytes) -> None:
@@ -677,4 +677,4 @@ def test_the_example_of_the_client(
     monkeypatch.setattr(sys, "argv", [str(script), served + "/v1"])
     runpy.run_path(str(script), run_name="__main__")
     told = capsys.readouterr().out
-    assert told.count("confidence") == 2 and "uncertainty" not in told
+    assert told.count("confidence") == 2 and "sequence_uncertainty" not in told

@@ -53,14 +53,16 @@ def test_an_image_is_answered_as_in_python(client: OpenAI, stc: ScoredModel, str
     reply = client.chat.completions.create(model="tiny", messages=asked(data_url(PICTURE)), max_tokens=5, stream=stream)
     last = [chunk for chunk in reply if chunk.choices][-1] if stream else reply
     block = last.choices[0].model_extra["semtoken"]
-    assert block["uncertainty"] == pytest.approx(expected.uncertainty, abs=1e-4)
+    assert block["sequence_uncertainty"] == pytest.approx(expected.sequence_uncertainty, abs=1e-4)
 
 
 def test_texts_are_answered_too(client: OpenAI, stc: ScoredModel) -> None:
     messages: Any = [{"role": "user", "content": "who is it"}]
     [expected] = stc.generate([messages], max_new_tokens=5)
     reply = client.chat.completions.create(model="tiny", messages=messages, max_tokens=5)
-    assert reply.choices[0].model_extra["semtoken"]["uncertainty"] == pytest.approx(expected.uncertainty, abs=1e-4)
+    assert reply.choices[0].model_extra["semtoken"]["sequence_uncertainty"] == pytest.approx(
+        expected.sequence_uncertainty, abs=1e-4
+    )
 
 
 @pytest.mark.parametrize(

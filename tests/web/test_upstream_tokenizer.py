@@ -69,7 +69,7 @@ def exact() -> float:
     saved = recorded("vllm-chat-ids")["reply"]
     stc = ScoredModel.from_pretrained("almanac", dtype="float32")
     [answer] = stc.score([saved["prompt_token_ids"]], [saved["choices"][0]["token_ids"]])
-    return answer.uncertainty
+    return answer.sequence_uncertainty
 
 
 def test_vllm_is_asked_for_ids_if_its_tokenizer_is_here(tmp_path: Path, exact: float) -> None:
@@ -82,8 +82,15 @@ def test_vllm_is_asked_for_ids_if_its_tokenizer_is_here(tmp_path: Path, exact: f
     assert "The upstream is vLLM with some-org/some-model, whose tokenizer was not found on this machine" in said
     assert "return_tokens_as_token_ids" not in asked[-1]
     for block in (by_ids, by_texts):
-        assert block["lower"] - 1e-4 <= exact <= block["upper"] + 1e-4
-    assert by_ids["upper"] - by_ids["lower"] <= by_texts["upper"] - by_texts["lower"]
+        assert (
+            block["sequence_uncertainty_interval"][0] - 1e-4
+            <= exact
+            <= block["sequence_uncertainty_interval"][1] + 1e-4
+        )
+    assert (
+        by_ids["sequence_uncertainty_interval"][1] - by_ids["sequence_uncertainty_interval"][0]
+        <= by_texts["sequence_uncertainty_interval"][1] - by_texts["sequence_uncertainty_interval"][0]
+    )
 
 
 def test_what_is_typed_is_taken() -> None:

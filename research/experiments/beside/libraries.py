@@ -55,9 +55,9 @@ def semtoken(lines: Lines) -> Columns:
         [answer] = st.score_reply(line["reply"])
         found["default"].append(-answer.log_confidence)
         found["probability"].append(-answer.log_probability)
-        found["headline"].append(1 - answer.headline.confidence)
+        found["headline"].append(1 - answer.confidence)
         phrases = [part.confidence for part in answer.parts("phrase") if part.confidence is not None]
-        found["weakest phrase"].append(1 - min(phrases, default=1 - answer.uncertainty))
+        found["weakest phrase"].append(1 - min(phrases, default=1 - answer.sequence_uncertainty))
     return found
 
 

@@ -27,7 +27,7 @@ from semtoken.choices import (
 )
 from semtoken.core.rules import ScoringRules
 from semtoken.errors import InvalidInputError, one_line_of
-from semtoken.guarantees.labels import HEADLINE
+from semtoken.guarantees.labels import CONFIDENCE
 from semtoken.methods import METHODS, ONE_PASS_FAMILIES
 from semtoken.methods.observers.steps import NEVER_GIVEN, not_given
 from semtoken.methods.outside import is_outside, known_methods
@@ -169,9 +169,9 @@ class RunSettings(Strict):
     models: tuple[Model, ...] = Field(min_length=1)
     datasets: tuple[DatasetChoice, ...] = Field(min_length=1)
     methods: tuple[str, ...] = tuple(
-        name for name, one in METHODS.items() if name == HEADLINE or one.family not in ONE_PASS_FAMILIES
+        name for name, one in METHODS.items() if name == CONFIDENCE or one.family not in ONE_PASS_FAMILIES
     )
-    """Names of methods, by default those of the paper and the headline; others of one pass are asked for by name."""
+    """Names of methods, by default those of the paper and the confidence; others of one pass are asked for by name."""
     outside: tuple[str, ...] = ()
     """Methods from files, `path/to/file.py:function`, which `methods` may name in this way; kept to load them again."""
     decoding: DecodingSettings = DecodingSettings()

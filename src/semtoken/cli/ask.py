@@ -114,7 +114,7 @@ def ask(
         disputes = stc.disputed(prompt, answer, max_steps=4)
         _print(asked[number], answer, applied, tokens=tokens, parts=parts, disputes=disputes)
     if not as_json:
-        from semtoken.core.results.headlines import RANKS
+        from semtoken.core.results.confidence import RANKS
         from semtoken.display import legend
 
         out().print(legend())
@@ -134,7 +134,7 @@ def _record(
     if applied is not None:
         record |= applied.block(result) | {"response": applied.shown(result)}
     if record["response"] != result.text:  # it is held back, and so is all that quotes it
-        record["headline"]["sentence"] = result.headline.unquoted.sentence
+        record["explanation"] = result.without_quotes().explanation
         del record["tokens"], record["flags"]
     elif parts is not None:
         try:
@@ -212,13 +212,13 @@ def _print(
 
 
 def summary(result: ScoredAnswer, *, hidden: bool = False) -> str:
-    """The numbers of an answer in one line, the headline first; nothing quotes one that is hidden."""
+    """The numbers of an answer in one line, the confidence first; nothing quotes one that is hidden."""
     from semtoken.core.parts.prose import is_sentence
     from semtoken.support.text import CUT_OFF, number
 
-    notes = [(result.headline.unquoted if hidden else result.headline).line]
+    notes = [(result.without_quotes() if hidden else result).summary]
     if not is_sentence(result.text, result.n_tokens):  # of a sentence these two say how it might have been phrased
-        notes.append(f"uncertainty {number(result.uncertainty)}")
+        notes.append(f"sequence uncertainty {number(result.sequence_uncertainty)}")
         notes.append(f"probability of these very words {number(math.exp(result.log_probability))}")
     if result.truncated:
         notes.append(CUT_OFF)

@@ -58,7 +58,7 @@ def report(
     scores: Scores = None,
     reference: Annotated[
         str | None,
-        Parameter(metavar="METHOD", help="Method to report on, or a column of --scores. Default: headline."),
+        Parameter(metavar="METHOD", help="Method to report on, or a column of --scores. Default: confidence."),
     ] = None,
     calibrator: Annotated[
         Path | None, Parameter(metavar="DIR", help="Test the probabilities and the guarantee of a calibrator, too.")
@@ -113,7 +113,7 @@ def report(
 
 
 def _show(made: BenchReport) -> None:
-    """Headline and overview."""
+    """The main result and the overview."""
     from rich.text import Text
 
     print_findings(made)

@@ -288,7 +288,7 @@ def _keep(keeper: AnswerKeeper, checked: RankedReplies, applied: CalibratorInUse
 
 def _show_answers(shown: Sequence[RankedAnswer], checked: RankedReplies, *, calibrated: bool, tokens: bool) -> None:
     """Print the most doubtful answers, and what could not be scored."""
-    from semtoken.core.results.headlines import RANKS
+    from semtoken.core.results.confidence import RANKS
     from semtoken.replies.checking.tables import NOTE
 
     for answer in shown:
@@ -303,7 +303,7 @@ def _show_answers(shown: Sequence[RankedAnswer], checked: RankedReplies, *, cali
 
 def _print(answer: RankedAnswer) -> None:
     from semtoken.guarantees.apply import REFUSED
-    from semtoken.support.text import shortened
+    from semtoken.support.text import shortened, with_bounds
 
     head = f"{answer.rank:>3}. {shortened(' '.join((answer.question or answer.id).split()), 100)}"
     out().print(untrusted(head, style="bold"), soft_wrap=True)
@@ -312,10 +312,10 @@ def _print(answer: RankedAnswer) -> None:
     refused = (answer.calibration or {}).get(REFUSED)
     for message in (*(flag.message for flag in answer.response.flags), *([refused] if refused else [])):
         out().print(untrusted(f"     ! {message}", style="magenta"), soft_wrap=True)
-    headline = answer.response.headline
-    if answer.doubt is None and headline.sentence:  # a doubt names its part itself
-        out().print(untrusted(f"     {headline.sentence}"), soft_wrap=True)
-    number = f"confidence {headline.shown}{_decided(answer)}"
+    if answer.doubt is None:  # a doubt names its part itself
+        out().print(untrusted(f"     {answer.response.explanation}"), soft_wrap=True)
+    shown = with_bounds(answer.confidence, answer.response.confidence_interval, digits=2)
+    number = f"confidence {shown}{_decided(answer)}"
     out().print(untrusted(f"     {number} · {answer.where}", style="dim"), soft_wrap=True)
     print_scores(answer.response)
 
@@ -414,7 +414,7 @@ def _write(
 def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: bool) -> None:
     """Print the most doubtful fields, and what the decisions rest on."""
     from semtoken.core.parts.part import SOME_DOUBT
-    from semtoken.core.results.headlines import RANKS
+    from semtoken.core.results.confidence import RANKS
     from semtoken.replies.checking.fields import CHECK, sentence_of_field
     from semtoken.replies.checking.tables import NOTE
     from semtoken.support.text import shortened

@@ -91,7 +91,7 @@ def compare(
         raise InvalidInputError(f"There is no file of scores {scores}.")
     model = choice.with_settings(in_use.settings, verbose=verbose)
     from semtoken.bench.settings import check_settings
-    from semtoken.guarantees.labels import HEADLINE
+    from semtoken.guarantees.labels import CONFIDENCE
 
     if not verbose:
         quiet_libraries()
@@ -101,7 +101,7 @@ def compare(
     content: dict[str, Any] = {
         "models": [{name: value for name, value in of_model.items() if value is not None}],
         "datasets": [questions],
-        "methods": [HEADLINE, "stc", *named] if named else None,
+        "methods": [CONFIDENCE, "stc", *named] if named else None,
         "preset": model.preset,
         "equality": model.equality,
         "limit": limit or None,
@@ -131,7 +131,7 @@ def _require_similarity(settings: RunSettings) -> None:
             require_installed("sentence_transformers", extra="similarity")
         except MissingExtra as error:
             others = ",".join(
-                name for name in settings.methods if name not in needing and name not in ("headline", "stc")
+                name for name in settings.methods if name not in needing and name not in ("confidence", "stc")
             )
             raise MissingExtra(f"{error}\nOr leave out the methods that read it: --methods {others}") from error
 
@@ -219,7 +219,10 @@ def _markdown(made: BenchReport) -> str:
 
     (cell,) = made.measured.cells
     lines = [
-        f"- {line}" for section in made.sections if section.name in ("headline", "calibrator") for line in section.lines
+        f"- {line}"
+        for section in made.sections
+        if section.name in ("main_result", "calibrator")
+        for line in section.lines
     ]
     return "\n\n".join([_summary(cell), "\n".join(lines), *map(markdown_table, made.tables)]).rstrip() + "\n"
 

@@ -74,7 +74,7 @@ def print_findings(made: BenchReport) -> None:
     from rich.text import Text
 
     for section in made.sections:
-        if section.name in ("headline", "calibrator", "controls"):
+        if section.name in ("main_result", "calibrator", "controls"):
             for line in section.lines:
                 out().print(Text(f"- {line}"), soft_wrap=True)
 

@@ -69,7 +69,7 @@ def show(
 
     Example: `semtoken journal show journal.db --limit 5`
     """
-    from semtoken.core.results.headlines import RANKS
+    from semtoken.core.results.confidence import RANKS
     from semtoken.guarantees.journal.entries import record_of, when
     from semtoken.guarantees.journal.labels import labels_of
 
@@ -118,7 +118,7 @@ def _row_text(row: dict[str, Any]) -> str:
         parts.append(f"no score: {row['unscored']}")
     elif row["confidence"] is not None:
         sure = row["confidence"]
-        low, high = (sure if row[end] is None else row[end] for end in ("confidence_low", "confidence_high"))
+        low, high = (sure if row[end] is None else row[end] for end in ("confidence_lower", "confidence_upper"))
         parts.append(f"confidence {with_bounds(sure, (low, high), digits=2)}")
     if row["probability_correct"] is not None:
         parts.append(f"probability {100 * row['probability_correct']:.0f}%")

@@ -25,13 +25,13 @@ def are_scored(paths: Sequence[str]) -> bool:
         _, _, fields = next(iter(read_rows(first)))
     except (SemtokenError, StopIteration, UnicodeError):
         return False
-    return "uncertainty" in fields and ("response" in fields or "answer" in fields)
+    return "sequence_uncertainty" in fields and ("response" in fields or "answer" in fields)
 
 
 def write_scored_page(paths: Sequence[Path], output: Path, calibrator: Path | None) -> None:
     """Write one page of scored answers, riskiest first: one file, or two with answers to the same questions.
 
-    Answers are ranked by their headlines, or by the method that the calibrator was fitted with.
+    Answers are ranked by their confidence, or by the method that the calibrator was fitted with.
     """
     from semtoken.support.files.record_files import STANDARD, as_file, read_rows
     from semtoken.support.files.safe_files import replace_text
@@ -71,9 +71,9 @@ def _checked(where: str, fields: dict[str, Any]) -> dict[str, Any]:
     """A record of a file, refused unless it is a scored answer or says why it is not."""
     if fields.get("error"):
         return fields
-    score = fields.get("uncertainty")
+    score = fields.get("sequence_uncertainty")
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
-        raise InvalidInputError(f"{where} has no uncertainty between 0 and 1. {HOW_TO_SCORE}")
+        raise InvalidInputError(f"{where} has no sequence_uncertainty between 0 and 1. {HOW_TO_SCORE}")
     return fields
 
 

@@ -12,7 +12,7 @@ from semtoken.core.engine_tokens.passes import ZEROS_IN_A_ROW
 from semtoken.core.engine_tokens.top_steps import is_own
 from semtoken.core.records import RIVAL
 from semtoken.core.results import Alternative, ScoredAnswer, ScoredToken
-from semtoken.core.results.headlines import UNNAMED_PIECES
+from semtoken.core.results.confidence import UNNAMED_PIECES
 from semtoken.core.rules import SAME_LETTERS
 from semtoken.core.score import Agreeing
 from semtoken.core.scored_token import Flag
@@ -153,7 +153,7 @@ def borrowed_flags(response: ScoredAnswer, *, rivals: bool = True) -> tuple[Flag
         cluster: "Sydney" beside "Canberra". Tokens that share their first three characters are no rivals.
     """
     flags = []
-    confidence = 1.0 - response.uncertainty
+    confidence = 1.0 - response.sequence_uncertainty
     if not rivals and confidence < CONFIDENT:
         return ()
     if confidence >= CONFIDENT:

@@ -311,7 +311,7 @@ class GrowingAnswer:
             total = total._replace(lower=-math.inf)  # an answer of blanks alone has the uncertainty 1
         return Running(
             # Adding 0.0 turns -0.0 into 0.0, here and below.
-            uncertainty=-math.expm1(self._settled.estimate) + 0.0,
+            sequence_uncertainty=-math.expm1(self._settled.estimate) + 0.0,
             sequence_uncertainty_interval=(-math.expm1(total.upper) + 0.0, -math.expm1(total.lower) + 0.0),
             n_settled=self._n_settled,
             n_tokens=n,

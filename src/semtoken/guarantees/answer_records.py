@@ -13,18 +13,10 @@ from semtoken.core.results.generation import state_from
 from semtoken.errors import HOW_TO_SCORE, InvalidInputError
 from semtoken.guarantees.labels import PRODUCT
 from semtoken.support.files.record_files import VERDICTS, read_rows
+from semtoken.support.inputs import real
 
-_HEADLINES = (PRODUCT, "new_phrases")
-"""The methods that head answers."""
-
-
-@dataclass(frozen=True)
-class RecordedHeadline:
-    """The headline of an answer as it was written to a file."""
-
-    name: str
-    value: float
-    """The uncertainty by the method of that name; infinite where the file has null."""
+_METHODS = (PRODUCT, "new_phrases")
+"""The methods that confidences are by."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +35,6 @@ class AnswerRecord:
     """Bounds of the log score where only the k best tokens of each step were known; None where it is exact."""
 
     @property
-    def uncertainty_width(self) -> float:
-        """Width of the interval around its uncertainty, in [0, 1]; 0 where that is exact."""
-        low, high = self.log_confidence_interval or (0.0, 0.0)
-        return math.exp(high) - math.exp(low)
-
-    @property
     def scores(self) -> Mapping[str, float | None]:
         """The uncertainty by each method, as `semtoken score` and `semtoken ask --json` write it."""
         nested = self.record.get("scores")
@@ -61,18 +47,17 @@ class AnswerRecord:
         return state_from(self.record, self.where)
 
     @property
-    def headline(self) -> RecordedHeadline | None:
-        """The number on top, as `semtoken score` and `semtoken ask --json` write it; None where there is none."""
-        nested = self.record.get("headline")
-        fields = nested if isinstance(nested, Mapping) else {"name": self.record.get("headline_name")}
-        value = fields.get("value") if isinstance(nested, Mapping) else self.record.get("headline_value")
-        if fields.get("name") not in _HEADLINES:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float | None) or (value is not None and value < 0):
-            raise InvalidInputError(
-                f"{self.where}: the headline's value must be a number from 0 on, got {value!r:.40}."
-            )
-        return RecordedHeadline(str(fields["name"]), math.inf if value is None else float(value))
+    def confidence_method(self) -> str | None:
+        """The method of its confidence, as `semtoken score` and `semtoken ask --json` write it; None where there is
+        none.
+        """
+        name = self.record.get("confidence_method")
+        return name if name in _METHODS else None
+
+    @property
+    def confidence(self) -> float:
+        """Its confidence, in [0, 1]; `InvalidInputError` where the file has none."""
+        return real(self.record.get("confidence"), f"{self.where}: 'confidence'", low=0.0, high=1.0)
 
     @property
     def question(self) -> str:
@@ -174,7 +159,7 @@ def _bounds(where: str, record: Mapping[str, Any]) -> tuple[float, float] | None
     """The interval of a log score, as one field or as two; None where the score is exact."""
     ends = record.get("log_confidence_interval")
     if not (isinstance(ends, list) and len(ends) == 2):
-        ends = [record.get("log_score_lower"), record.get("log_score_upper")]
+        ends = [record.get("log_confidence_lower"), record.get("log_confidence_upper")]
         if ends == [None, None]:
             return None
     try:
@@ -189,9 +174,9 @@ def _bounds(where: str, record: Mapping[str, Any]) -> tuple[float, float] | None
 def _score(where: str, record: Mapping[str, Any]) -> float | None:
     """JSON has no infinity: a blank answer's log score is null."""
     if "log_confidence" not in record:
-        if "uncertainty" in record:
+        if "sequence_uncertainty" in record:
             raise InvalidInputError(
-                f"{where}: there is an 'uncertainty' but no 'log_confidence'. Calibrators need `log_confidence`: the "
+                f"{where}: there is a 'sequence_uncertainty' but no 'log_confidence', which calibrators need: the "
                 "uncertainty of long answers is 1 to all digits."
             )
         return None

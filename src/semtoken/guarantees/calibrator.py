@@ -151,8 +151,8 @@ class Calibrator:
         fingerprint
             What you know of the scores' origin besides what they tell.
         score
-            The method whose scores are calibrated, such as "mean_new_word"; default: the headline, or the product over
-            the tokens for numbers and for answers without one.
+            The method whose scores are calibrated, such as "mean_new_word"; default: the confidence, or the product
+            over the tokens for numbers and for answers without one.
         alpha, delta, guarantee, unlabeled
             With an alpha, such as 0.1, the calibrator also holds a threshold with a guarantee: see `Threshold.fit`.
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core.results import ScoredAnswer
-from semtoken.core.results.headlines import without_question
+from semtoken.core.results.confidence import without_question
 from semtoken.core.scored_token import Flag
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.support.inputs import instance, text, whole
@@ -130,7 +130,7 @@ _SHOULD_AGREE = {
 }
 
 
-READING_QUESTIONS = ("headline", "new_phrases", "mean_new_word")
+READING_QUESTIONS = ("confidence", "new_phrases", "mean_new_word")
 """The methods that are other numbers where it is not known what was asked."""
 NOTHING_KNOWN = Fingerprint()
 """The fingerprint of scores of which nothing is known: it fits all others."""

@@ -16,8 +16,8 @@ from semtoken.support.arrays import FloatArray, real_numbers
 
 PRODUCT = "stc"
 """The method whose score is `ScoredAnswer.log_confidence`."""
-HEADLINE = "headline"
-"""The name that stands for the headline of each answer, `ScoredAnswer.headline`, which counts unless another method
+CONFIDENCE = "confidence"
+"""The name that stands for the confidence of each answer, `ScoredAnswer.confidence`, which counts unless another method
 is asked for.
 """
 FEWEST_LABELS, FEWEST_OF_EITHER = 30, 5
@@ -56,18 +56,18 @@ class LabeledScores:
 def chosen_method(scored: Any, by: str | None) -> str | None:
     """The method whose scores count, as fingerprints name it: None for the product.
 
-    Without `by` it is the headline, or the product where answers have none or numbers are given.
+    Without `by` it is the confidence, or the product where answers have none or numbers are given.
     """
     if by is None:
         items = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
-        by = HEADLINE if len(items) and all(getattr(item, "headline", None) for item in items) else PRODUCT
+        by = CONFIDENCE if len(items) and all(getattr(item, "confidence_method", None) for item in items) else PRODUCT
     return None if by == PRODUCT else by
 
 
 def log_confidences(scored: Any, by: str | None = None) -> FloatArray:
     """Log scores of scored answers, or of numbers that are log scores, [n]; -inf for a blank answer.
 
-    `by` None or `PRODUCT`: `log_confidence`. `HEADLINE`: the logarithm of the headline's confidence. An uncertainty U
+    `by` None or `PRODUCT`: `log_confidence`. `CONFIDENCE`: the logarithm of the confidence. An uncertainty U
     of another method becomes -ln(1 + e^U): below 0, and in the same order. `InvalidInputError` for NaN, a number above
     0 or what has no score, `CalibratorMismatchError` if an answer has no score by that method.
     """
@@ -95,10 +95,9 @@ def _by_method(answer: Any, by: str) -> float | None:
     if by == PRODUCT or answer.log_confidence is None or answer.log_confidence == -math.inf:
         log_confidence: float | None = answer.log_confidence
         return log_confidence
-    headline = getattr(answer, "headline", None)
-    if by == HEADLINE and headline is not None:
-        log: float = answer.log_confidence if headline.name == PRODUCT else -headline.value
-        return log
+    method = getattr(answer, "confidence_method", None)
+    if by == CONFIDENCE and method is not None:
+        return float(answer.log_confidence if method == PRODUCT else log_of(answer.confidence))
     scores = answer.scores
     if by not in scores:
         held = f"those by {', '.join(scores)}" if scores else "no other score than the product over its tokens"
@@ -129,12 +128,12 @@ def given_score(answer: Any, name: str) -> float | None:
 
 def log_score_ends(answer: Any, by: str | None) -> tuple[float, float] | None:
     """The bounds of an answer's log score by a method; None where the score is exact or not known."""
-    if by is None or (by == HEADLINE and answer.headline is not None and answer.headline.name == PRODUCT):
+    if by is None or (by == CONFIDENCE and answer.confidence_method == PRODUCT):
         bounds: tuple[float, float] | None = answer.log_confidence_interval
         return bounds
-    if by == HEADLINE:
-        ends = getattr(answer.headline, "confidence_interval", None)
-        return None if ends is None else (log_of(ends[0]), log_of(ends[1]))
+    if by == CONFIDENCE:
+        low, high = getattr(answer, "confidence_interval", (0.0, 0.0))
+        return None if low == high else (log_of(low), log_of(high))
     low, high = getattr(answer, "score_bounds", {}).get(by, (None, None))
     return None if low is None else (-float(np.logaddexp(0.0, high)), -float(np.logaddexp(0.0, low)))
 

@@ -39,7 +39,7 @@ class Threshold:
     """
 
     uncertainty: Annotated[float, Meta(ge=0)] | None
-    """The threshold in nats: -log_confidence, minus the log of the headline's confidence, or ln(1 + e^U) of another
+    """The threshold in nats: -log_confidence, minus the log of the confidence, or ln(1 + e^U) of another
     method's U. An answer at the threshold is still accepted, unless `strict`. None: no answer may be accepted."""
     guarantee: Guarantee
     """`selective_risk`, `miss_rate` or `joint_risk`; see `fit`."""
@@ -245,7 +245,7 @@ def product_limit(limit: Threshold | float) -> float:
     """The -log_confidence in nats beyond which a running answer can be ended, for thresholds on the product; it only
     rises.
 
-    No other number is known before the answer ends: the mean in the headline of a sentence may fall again. `limit`
+    No other number is known before the answer ends: the mean in the confidence of a sentence may fall again. `limit`
     is a threshold that was fitted with `score="stc"`, or the number itself, from 0 on; else `InvalidInputError`.
     """
     if not isinstance(limit, Threshold):

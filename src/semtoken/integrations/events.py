@@ -1,8 +1,8 @@
 """A final score as the attributes of OpenTelemetry's event `gen_ai.evaluation.result`; no host is needed for that.
 
-The score is the confidence of the headline, the number by which answers are ranked; the product over the tokens stands
-beside it under its own name. Numbers and codes are sent, and no messages: those quote answers. A block may come from
-anywhere, so what is no number or code where there should be one is left out.
+The score is the confidence, the number by which answers are ranked; the product over the tokens stands beside it under
+its own name. Numbers and codes are sent, and no messages: those quote answers. A block may come from anywhere, so what
+is no number or code where there should be one is left out.
 """
 
 from __future__ import annotations
@@ -20,19 +20,23 @@ from semtoken.errors import InvalidInputError
 from semtoken.support.sse import EventReader
 
 EVENT = "gen_ai.evaluation.result"
-HEADLINE, PRODUCT = "semtoken.headline", "semtoken.uncertainty"
-"""`gen_ai.evaluation.name`: the headline's confidence, higher is surer; the product of a block that has no headline."""
+CONFIDENCE, PRODUCT = "semtoken.confidence", "semtoken.sequence_uncertainty"
+"""`gen_ai.evaluation.name` is the first: higher is surer. The second is the product over all tokens."""
 UNSCORED = "semtoken.unscored"
 """`error.type` of an answer that could not be scored."""
+_INTERVALS = {"interval": CONFIDENCE, "sequence_uncertainty_interval": PRODUCT}
 _NUMBERS = {
-    "lower": f"{PRODUCT}.lower",
-    "upper": f"{PRODUCT}.upper",
+    "sequence_uncertainty": PRODUCT,
     "probability_correct": "semtoken.probability_correct",
     "new_word_confidence": "semtoken.new_word_confidence",
     "n_tokens": "semtoken.n_tokens",
 }
 """Fields of a block that OpenTelemetry has no attribute for. It has none for an interval yet."""
-_NAMES = {"method": "semtoken.method", "preset": "semtoken.preset"}
+_NAMES = {
+    "method": "semtoken.method",
+    "preset": "semtoken.preset",
+    "confidence_method": f"{CONFIDENCE}.method",
+}
 _REPLY_NAMES = {"response_id": "gen_ai.response.id", "model": "gen_ai.response.model"}
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _NAME = re.compile(r"[\w.:/@+=~-]{1,200}", re.ASCII)
@@ -52,10 +56,10 @@ def evaluation(block: Mapping[str, Any], *, content: bool = False, **more: Any) 
 
     `content` adds the reason, which may quote the answer, and its `text`.
     """
-    attributes: Attributes = {"gen_ai.evaluation.name": HEADLINE}
-    value: Any = block.get("uncertainty")
-    if _is_share(value):
-        attributes |= _score(block, value)
+    attributes: Attributes = {"gen_ai.evaluation.name": CONFIDENCE}
+    if _is_share(block.get("confidence")):
+        attributes["gen_ai.evaluation.score.value"] = block["confidence"]
+        attributes |= _intervals(block)
         attributes |= {name: block[key] for key, name in _NUMBERS.items() if _is_number(block.get(key))}
         attributes |= {name: block[key] for key, name in _NAMES.items() if _matches(_NAME, block.get(key))}
         if _matches(_CODE, block.get("decision")):
@@ -76,17 +80,13 @@ def evaluation(block: Mapping[str, Any], *, content: bool = False, **more: Any) 
     return attributes
 
 
-def _score(block: Mapping[str, Any], uncertainty: float) -> Attributes:
-    """The headline's confidence with its method and bounds, and the product; the product alone without a headline."""
-    headline = as_mapping(block.get("headline"))
-    if not _is_share(headline.get("confidence")):
-        return {"gen_ai.evaluation.name": PRODUCT, "gen_ai.evaluation.score.value": uncertainty}
-    attributes: Attributes = {"gen_ai.evaluation.score.value": headline["confidence"], PRODUCT: uncertainty}
-    if _matches(_CODE, headline.get("name")):
-        attributes[f"{HEADLINE}.method"] = headline["name"]
-    bounds = headline.get("confidence_interval")
-    if isinstance(bounds, list | tuple) and len(bounds) == len(ENDS) and all(map(_is_share, bounds)):
-        attributes |= {f"{HEADLINE}.{end}": value for end, value in zip(ENDS, bounds, strict=True)}
+def _intervals(block: Mapping[str, Any]) -> Attributes:
+    """The ends of the intervals of a block, each as an attribute of its own."""
+    attributes: Attributes = {}
+    for key, name in _INTERVALS.items():
+        ends = block.get(key)
+        if isinstance(ends, list | tuple) and len(ends) == len(ENDS) and all(map(_is_share, ends)):
+            attributes |= {f"{name}.{end}": value for end, value in zip(ENDS, ends, strict=True)}
     return attributes
 
 

@@ -58,10 +58,12 @@ FIELDS = {
 """Settings of Inspect that are fields of a request, with the names of the fields."""
 _STOPS = {"stop": "stop", "length": "max_tokens", "content_filter": "content_filter", "tool_calls": "tool_calls"}
 _COPIED = (
-    "headline",
-    "uncertainty",
-    "lower",
-    "upper",
+    "confidence",
+    "interval",
+    "explanation",
+    "confidence_method",
+    "sequence_uncertainty",
+    "sequence_uncertainty_interval",
     "probability_correct",
     "decision",
     "new_word_confidence",
@@ -191,7 +193,7 @@ def output_of(reply: Mapping[str, Any]) -> ModelOutput:
 
 @metric(scores="unreduced")  # type: ignore[untyped-decorator]
 def auroc() -> Callable[[list[SampleScore]], dict[str, float]]:
-    """How well the headline tells wrong answers from right ones, with its interval; right is a value of 1."""
+    """How well the confidence tells wrong answers from right ones, with its interval; right is a value of 1."""
 
     def measure(scores: list[SampleScore]) -> dict[str, float]:
         return auroc_figures(*_pairs(scores))
@@ -201,7 +203,7 @@ def auroc() -> Callable[[list[SampleScore]], dict[str, float]]:
 
 @metric(scores="unreduced")  # type: ignore[untyped-decorator]
 def prr() -> Callable[[list[SampleScore]], dict[str, float]]:
-    """Prediction rejection ratio of the headline, with its interval."""
+    """Prediction rejection ratio of the confidence, with its interval."""
 
     def measure(scores: list[SampleScore]) -> dict[str, float]:
         return prr_figures(*_pairs(scores))
@@ -269,9 +271,10 @@ def uncertainty_of(
 ) -> dict[str, Any]:
     """The values of the first choice's block, or the reason why there are none, as `no_uncertainty` alone.
 
-    They are `headline`, `uncertainty`, `lower`, `upper`, `preset`, `method` and `question_known`, and where it has
-    them `probability_correct`, `decision` and `new_word_confidence`. Where no server gave a block, `question` says
-    which words are new.
+    They are `confidence`, `interval`, `explanation`, `confidence_method`, `sequence_uncertainty`,
+    `sequence_uncertainty_interval`, `preset`, `method` and `question_known`, and where it has them
+    `probability_correct`, `decision` and `new_word_confidence`. Where no server gave a block, `question` says which
+    words are new.
     """
     blocks = (output.metadata or {}).get(KEY) or [None]
     block = blocks[0]
@@ -285,7 +288,7 @@ def uncertainty_of(
             "no_uncertainty": "The answer brings no score. Ask by the provider 'semtoken', or "
             "generate with logprobs=True, top_logprobs=20."
         }
-    if "uncertainty" not in block:
+    if "confidence" not in block:
         return {"no_uncertainty": str(block.get("reason"))}
     return {name: block[name] for name in _COPIED if name in block}
 
@@ -314,5 +317,5 @@ _to_float = value_to_float()
 
 
 def _pairs(scores: Any) -> tuple[list[float], list[float]]:
-    """Risk by the headline (NaN where there is none) and value of every sample."""
+    """Risk by the confidence (NaN where there is none) and value of every sample."""
     return [risk_of(each.score.metadata or {}) for each in scores], [_to_float(each.score.value) for each in scores]

@@ -45,7 +45,7 @@ def score(
     preset, equality
         As in `semtoken.score_reply`.
     question
-        What was asked, which a message does not say. Without it the headline says that it is not known.
+        What was asked, which a message does not say. Without it the explanation says that it is not known.
 
     Raises
     ------
@@ -75,9 +75,9 @@ def with_uncertainty(
 ) -> RunnableLambda:
     """A runnable that takes a message and gives it back with `response_metadata["semtoken"]`; arguments as for `score`.
 
-    It has `headline`, `uncertainty`, `lower` and `upper`, or `reason` where the message cannot be scored: a chain does
-    not fail for want of a score. A chain passes no question on, so that `question_known` is false: give `score` the
-    question, or ask through `semtoken proxy`, where the headline must be the same as elsewhere.
+    It has `confidence`, `interval`, `explanation` and so on, or `reason` where the message cannot be scored: a chain
+    does not fail for want of a score. A chain passes no question on, so that `question_known` is false: give `score`
+    the question, or ask through `semtoken proxy`, where the confidence must be the same as elsewhere.
     """
     rules = as_rules(preset, equality)
     loaded = None if vocabulary is None else as_tokens(vocabulary, clustering=rules.clustering)

@@ -30,7 +30,7 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
     Parameters
     ----------
     threshold
-        Answers of which 1 minus the headline's confidence may be above it are held back, in [0, 1]: the lower end of an
+        Answers of which 1 minus the confidence may be above it are held back, in [0, 1]: the lower end of an
         interval counts. None: those that the server's calibrator decides to abstain from.
     instead
         The text in place of such an answer.
@@ -55,14 +55,11 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
 
     def holds_back(self, block: Block | None) -> bool:
         """Whether an answer with this block must not be shown."""
-        if block is None or "uncertainty" not in block:
+        if block is None or "confidence" not in block:
             return self.unscored == "hold"
         if self.threshold is None:
             return block.get("decision") == "abstain"
-        headline = block.get("headline")
-        if headline is None:
-            return bool(block.get("upper", block["uncertainty"]) > self.threshold)
-        lowest, _ = headline.get("confidence_interval") or (headline["confidence"], None)
+        lowest, _ = block["interval"]
         return bool(1.0 - lowest > self.threshold)
 
     async def async_post_call_success_deployment_hook(self, request_data: Any, response: Any, call_type: Any) -> Any:

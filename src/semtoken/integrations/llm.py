@@ -18,7 +18,7 @@ from typing import Any
 
 from semtoken.choices import Equality, Preset
 from semtoken.core.results.blocks import KEY, numbers_of
-from semtoken.core.results.headlines import RANKS
+from semtoken.core.results.confidence import RANKS
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.integrations.hosts import require_host
 from semtoken.support.extras import quiet_libraries
@@ -67,7 +67,7 @@ class SemtokenModel(llm.Model):  # type: ignore[misc]
             "new_word_confidence": answer.new_word_confidence(asked),
             "tokens": [{"text": token.text, "probability": token.agreeing_probability} for token in answer.tokens],
         }
-        block["headline"]["line"] = answer.summary
+        block["summary"] = answer.summary
         response.response_json = {KEY: block}
         yield answer.text.strip()
 
@@ -117,8 +117,7 @@ def last_answer() -> str:
     last = rows[-1]
     block = _block_of(last) or {}
     tokens = [f"  {visible(token['text'])!r:16} {number(token['probability'])}" for token in block["tokens"]]
-    told = block["headline"]["line"] if "headline" in block else f"uncertainty {number(block['uncertainty'])}"
-    return "\n".join([visible(last["response"]), visible(told), *tokens, RANKS])
+    return "\n".join([visible(last["response"]), visible(block["summary"]), *tokens, RANKS])
 
 
 def _block_of(row: dict[str, Any]) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from semtoken.core.results import ScoredAnswer
-from semtoken.core.results.headlines import RANKS
+from semtoken.core.results.confidence import RANKS
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.integrations.hosts import require_host
@@ -28,14 +28,14 @@ Result = TypeVar("Result")
 
 
 class ScoreResult(BaseModel):
-    """An answer with its uncertainty."""
+    """An answer with its confidence."""
 
     text: str
-    confidence: float = Field(description=f"The number on top, 0 to 1 (sure). {RANKS}")
-    confidence_of: str = Field(description="What the confidence is")
-    uncertainty: float = Field(description="0 (sure) to 1, of the whole answer; next to 1 for any long answer")
-    lower: float
-    upper: float
+    confidence: float = Field(description=f"0 to 1 (sure). {RANKS}")
+    interval: tuple[float, float] = Field(description="An interval around the exact confidence")
+    explanation: str = Field(description="What the confidence is")
+    sequence_uncertainty: float = Field(description="0 (sure) to 1, of all tokens; next to 1 for any long answer")
+    sequence_uncertainty_interval: tuple[float, float]
     new_word_confidence: float | None = Field(
         None, description="How sure the model was of a typical word that the answer adds, 0 to 1; for long answers"
     )
@@ -109,16 +109,15 @@ def _with_plain_errors(tool: Callable[Arguments, Result]) -> Callable[Arguments,
 
 
 def _scored(answer: ScoredAnswer, question: str, calibrator: CalibratorInUse | None) -> ScoreResult:
-    lower, upper = answer.sequence_uncertainty_interval
     block = {} if calibrator is None else calibrator.block(answer)
     new_words = answer.new_word_confidence(question)
     return ScoreResult(
         text=answer.text,
         confidence=answer.confidence,
-        confidence_of=answer.explanation,
-        uncertainty=answer.uncertainty,
-        lower=lower,
-        upper=upper,
+        interval=answer.confidence_interval,
+        explanation=answer.explanation,
+        sequence_uncertainty=answer.sequence_uncertainty,
+        sequence_uncertainty_interval=answer.sequence_uncertainty_interval,
         new_word_confidence=new_words,
         probability_correct=block.get("probability_correct"),
         decision=block.get("decision"),

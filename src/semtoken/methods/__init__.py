@@ -45,7 +45,7 @@ from semtoken.methods.relevance import sar, sentence_sar, token_sar, token_sar_o
 from semtoken.methods.self_evaluation import p_true
 from semtoken.methods.semantic import conu, nli_labels, semantic_clusters, semantic_entropy
 from semtoken.methods.table import METHODS, ONE_PASS_FAMILIES, Method, method, score
-from semtoken.methods.words import headline, mean_new_word, new_phrases, phrase_and_mean, weakest_phrase
+from semtoken.methods.words import confidence, mean_new_word, new_phrases, phrase_and_mean, weakest_phrase
 
 __all__ = [
     "METHODS",
@@ -53,6 +53,7 @@ __all__ = [
     "Method",
     "affinity_matrix",
     "ccp",
+    "confidence",
     "conu",
     "deg",
     "ecc",
@@ -61,7 +62,6 @@ __all__ = [
     "epr",
     "first_content_entropy",
     "first_content_step",
-    "headline",
     "is_function_word_text",
     "jaccard_affinity",
     "ln_entropy",

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from semtoken.core.parts.json_values import is_json
 from semtoken.core.parts.prose import is_sentence, without_thinking
-from semtoken.core.results.headlines import of_phrases
+from semtoken.core.results.confidence import of_phrases
 from semtoken.methods.likelihood import perplexity, weakest_token
 from semtoken.methods.table import log_probs, mean, method
 from semtoken.support.arrays import real_numbers
@@ -131,11 +131,11 @@ def new_phrases(new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayL
     return -of_phrases(log_probs(new_phrase_log_probs, "new_phrase_log_probs").tolist()) + 0.0
 
 
-@_of_words(title="Headline", needs=("default_log_score", "new_phrase_log_probs", "log_probs", "text"))
-def headline(
+@_of_words(title="Confidence", needs=("default_log_score", "new_phrase_log_probs", "log_probs", "text"))
+def confidence(
     log_confidence: float, new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike, text: str = ""
 ) -> float:
-    """The number on top of every answer: -log_confidence of a short one, `new_phrases` of a sentence and of JSON.
+    """The number that ranks answers: -log_confidence of a short one, `new_phrases` of a sentence and of JSON.
 
     exp(-U) is `ScoredAnswer.confidence`. A sentence has 12 tokens or more, or a final stop. Of JSON the only
     phrase is its least sure field, so that exp(-U) is the confidence of that field.

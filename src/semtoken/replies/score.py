@@ -203,7 +203,7 @@ def score_reply(
         Further methods of one pass, whose scores each answer gets; see `ScoredAnswer.scores`.
     question
         What was asked: its words are not new in an answer. By default it is looked for in the `request`, and in what
-        the reply was saved in; where it is not found, the headline says so.
+        the reply was saved in; where it is not found, the explanation says so.
     format, temperature, request
         As in `read_reply`.
     segment : {"answer", "reasoning", "refusal", "tool_call"}

@@ -1,6 +1,6 @@
 """`question_of`: the question in whatever holds one, be it a request of any API, a saved line, or a body inside one.
 
-Every way to a score asks here, so that one answer has one headline. A chat's question is the text of the user's last
+Every way to a score asks here, so that one answer has one confidence. A chat's question is the text of the user's last
 message. Of a prompt that is a text it is the last paragraph, which leaves out examples before it.
 """
 

@@ -13,7 +13,7 @@ from semtoken.core.parts.budget import MAX_SECONDS
 from semtoken.core.parts.json_values import is_json
 from semtoken.core.parts.nested import nested
 from semtoken.core.results import Running, ScoredAnswer, ScoredToken
-from semtoken.core.results.blocks import KEY, VERSION
+from semtoken.core.results.blocks import KEY, VERSION, numbers_of
 from semtoken.core.scorer import Scorer
 from semtoken.errors import CalibratorMismatchError, InvalidInputError, SemtokenError
 from semtoken.guarantees.apply import REFUSED, CalibratorInUse
@@ -123,8 +123,8 @@ def score_block(
         except CalibratorMismatchError as error:
             block[REFUSED] = str(error)
         if calibrator.withholds(block):
-            block.pop("flags", None)  # they quote the answer, as the headline does
-            block["headline"]["sentence"] = result.headline.unquoted.sentence
+            block.pop("flags", None)  # they quote the answer, as the explanation does
+            block["explanation"] = result.without_quotes().explanation
             return block
     if options.tokens:
         block["tokens"] = result.to_dict()["tokens"]
@@ -157,15 +157,8 @@ def _summary(result: ScoredAnswer) -> dict[str, Any]:
     facts = result.facts()
     block: dict[str, Any] = {
         "version": VERSION,
-        "headline": result.numbers_to_dict()["headline"],
-        "uncertainty": facts["uncertainty"],
-        "lower": facts["uncertainty_low"],
-        "upper": facts["uncertainty_high"],
-        "width": result.uncertainty_width,
-        **{
-            name: facts[name]
-            for name in ("method", "preset", "distribution", "signature", "question_known", "n_tokens")
-        },
+        **numbers_of(result),
+        **{name: facts[name] for name in ("method", "distribution", "signature", "n_tokens")},
     }
     flags = [{"code": flag.code, "message": flag.message} for flag in result.flags]
     if result.neutral_only:
@@ -230,12 +223,10 @@ def _competing(token: ScoredToken, step: int, meanings: Sequence[Competitor]) ->
 
 def running_block(running: Running) -> dict[str, Any]:
     """The block of an answer in progress: its score if it ended here."""
-    lower, upper = running.sequence_uncertainty_interval
     return {
         "version": VERSION,
-        "uncertainty": running.uncertainty,
-        "lower": lower,
-        "upper": upper,
+        "sequence_uncertainty": running.sequence_uncertainty,
+        "sequence_uncertainty_interval": list(running.sequence_uncertainty_interval),
         "n_tokens": running.n_tokens,
         "final": False,
     }

@@ -116,8 +116,8 @@ def verdicts(status: int, got: bytes, sent: bytes) -> dict[str, int]:
     if status != 200:
         return {f"status {status}": 1}
     block = block_of(got)
-    own = score_reply(sent.decode())[0].uncertainty
-    same_number = block is not None and abs(block["uncertainty"] - own) < 1e-9
+    own = score_reply(sent.decode())[0].sequence_uncertainty
+    same_number = block is not None and abs(block["sequence_uncertainty"] - own) < 1e-9
     return {"answered": 1, "same bytes": without_blocks(got) == sent, "same number": same_number}
 
 
@@ -134,7 +134,7 @@ async def crowd(engine: str, folder: Path, clients: int) -> dict[str, Any]:
         for number, (status, got) in enumerate(found):
             held.update(verdicts(status, got, relay.sent.get(f"client-{number}", b"")))
         blocks = [block_of(got) for status, got in found if status == 200]
-        save_calibrator([block["uncertainty"] for block in blocks if block is not None], folder / "calibrator")
+        save_calibrator([block["sequence_uncertainty"] for block in blocks if block is not None], folder / "calibrator")
         options = ["--calibrator", str(folder / "calibrator"), "--calibration.abstain-text", WITHHELD]
         with running([*command, *options], folder / "deciding.log") as proxy:
             decided = await asyncio.gather(*(ask(session, proxy, number) for number in range(0, clients, 2)))
@@ -166,7 +166,7 @@ def shown_as_decided(reply: dict[str, Any], threshold: float) -> str:
     The threshold is the number of one of the answers, which may be read again with another last digit.
     """
     [choice] = reply["choices"]
-    number, shown = -math.log1p(-choice["semtoken"]["uncertainty"]), choice["message"]["content"] != WITHHELD
+    number, shown = -math.log1p(-choice["semtoken"]["sequence_uncertainty"]), choice["message"]["content"] != WITHHELD
     if not math.isclose(number, threshold, rel_tol=READ_AGAIN) and shown != (number <= threshold):
         return "decided wrongly"
     return "accepted" if shown else "withheld"

@@ -16,5 +16,5 @@ def test_its_log_probabilities_give_an_interval_around_the_score_of_stc(
             found = run("dspy.LM", BASE=f"{url}/v1", question=question.question, clusters=clusters)
             [answer] = stc.generate([question.prompt()], 24, stop_at_newline=True)
             lower, upper = found["scored"].sequence_uncertainty_interval
-            assert lower - 1e-5 <= answer.uncertainty <= upper + 1e-5
+            assert lower - 1e-5 <= answer.sequence_uncertainty <= upper + 1e-5
             assert upper - lower < 0.1

@@ -75,14 +75,16 @@ def test_provider_in_this_process_has_the_numbers_of_stc(
     )
     answers = expected(stc, questions)
     found = metadata(log)
-    assert [one["uncertainty"] for one in found] == pytest.approx([a.uncertainty for a in answers], abs=1e-5)
+    assert [one["sequence_uncertainty"] for one in found] == pytest.approx(
+        [a.sequence_uncertainty for a in answers], abs=1e-5
+    )
     ordered = sorted(log.samples, key=lambda one: one.id)
     assert [one.output.completion.strip() for one in ordered] == [a.text.strip() for a in answers]
 
     right = [one.scores["with_uncertainty"].value == "C" for one in ordered]
     assert 0 < sum(right) < len(right)
     shown = figures(log)
-    uncertainty = [a.uncertainty for a in answers]
+    uncertainty = [a.sequence_uncertainty for a in answers]
     assert shown["auroc"] == pytest.approx(metrics.auroc(uncertainty, right), abs=1e-5)
     assert shown["auroc_low"] < shown["auroc"] < shown["auroc_high"]
     assert shown["prr"] == pytest.approx(metrics.prr(uncertainty, right), abs=1e-5)
@@ -107,8 +109,8 @@ def test_provider_over_http_has_the_same_numbers(
     log = run(
         questions[:12], with_uncertainty(match(location="exact")), tmp_path, "semtoken/almanac", model_base_url=address
     )
-    exact = [a.uncertainty for a in expected(stc, questions[:12])]
-    assert [one["uncertainty"] for one in metadata(log)] == pytest.approx(exact, abs=1e-5)
+    exact = [a.sequence_uncertainty for a in expected(stc, questions[:12])]
+    assert [one["sequence_uncertainty"] for one in metadata(log)] == pytest.approx(exact, abs=1e-5)
     assert {one["method"] for one in metadata(log)} == {"exact"}
 
 
@@ -143,9 +145,9 @@ def test_other_providers_give_intervals_that_hold_the_exact_score(
     monkeypatch.setenv("NEARBY_API_KEY", "none")
     monkeypatch.setenv("NEARBY_BASE_URL", address)
     log = run(questions[:12], with_uncertainty("match", clusters), tmp_path, "openai-api/nearby/almanac", logprobs=True)
-    exact = [a.uncertainty for a in expected(stc, questions[:12])]
+    exact = [a.sequence_uncertainty for a in expected(stc, questions[:12])]
     for one, value in zip(metadata(log), exact, strict=True):
-        assert one["lower"] - 1e-5 <= value <= one["upper"] + 1e-5
+        assert one["sequence_uncertainty_interval"][0] - 1e-5 <= value <= one["sequence_uncertainty_interval"][1] + 1e-5
         assert one["method"] == "top-k"
 
 
@@ -168,7 +170,7 @@ def test_scorer_and_provider_go_by_name(questions: list[Question], tmp_path: Pat
     again = score(
         log, registry_create("scorer", "semtoken/with_uncertainty", base="match"), action="append", display="none"
     )
-    assert all("uncertainty" in sample.scores["with_uncertainty"].metadata for sample in again.samples)
+    assert all("sequence_uncertainty" in sample.scores["with_uncertainty"].metadata for sample in again.samples)
 
 
 def test_tools_are_refused(questions: list[Question], tmp_path: Path) -> None:

@@ -33,13 +33,17 @@ def test_intervals_hold_the_score_of_stc(
     answers = stc.generate([q.prompt() for q in questions[:6]], 24, stop_at_newline=True)
     for question, answer in zip(questions[:6], answers, strict=True):
         block = chain.invoke(question.question).response_metadata["semtoken"]
-        assert block["lower"] - 1e-5 <= answer.uncertainty <= block["upper"] + 1e-5
-        assert block["upper"] - block["lower"] < 0.5
+        assert (
+            block["sequence_uncertainty_interval"][0] - 1e-5
+            <= answer.sequence_uncertainty
+            <= block["sequence_uncertainty_interval"][1] + 1e-5
+        )
+        assert block["sequence_uncertainty_interval"][1] - block["sequence_uncertainty_interval"][0] < 0.5
 
 
 def test_without_log_probabilities_there_is_a_reason(address: str, clusters: TokenClusters) -> None:
     chain = model(address) | with_uncertainty(clusters)
     block = chain.invoke("What is the capital of Japan?").response_metadata["semtoken"]
-    assert "logprobs=True" in block["reason"] and "uncertainty" not in block
+    assert "logprobs=True" in block["reason"] and "sequence_uncertainty" not in block
     with pytest.raises(InvalidInputError, match="logprobs=True"):
         score(AIMessage("Tokyo"), clusters)

@@ -39,5 +39,5 @@ def test_the_generation_has_the_score() -> None:
         receiver.shutdown()
     [score] = [one for path, body in sent if path == "/api/public/scores" for one in json.loads(body)]
     assert score["value"] == pytest.approx(confidence())
-    assert (score["name"], score["dataType"]) == ("semtoken.headline", "NUMERIC")
+    assert (score["name"], score["dataType"]) == ("semtoken.confidence", "NUMERIC")
     assert (score["traceId"], score["observationId"]) == (found["generation"].trace_id, found["generation"].id)

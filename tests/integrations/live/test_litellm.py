@@ -53,20 +53,20 @@ def test_whole_replies_and_streams_bring_the_final_score(
     for question, answer in zip(questions[:6], exact(stc, questions[:6]), strict=True):
         whole, streamed = asyncio.run(both(question.question))
         assert whole is not None and streamed is not None
-        assert whole["uncertainty"] == pytest.approx(answer.uncertainty, abs=1e-5)
-        assert streamed["uncertainty"] == pytest.approx(answer.uncertainty, abs=1e-5)
+        assert whole["sequence_uncertainty"] == pytest.approx(answer.sequence_uncertainty, abs=1e-5)
+        assert streamed["sequence_uncertainty"] == pytest.approx(answer.sequence_uncertainty, abs=1e-5)
 
 
 def test_the_gate_holds_back_what_is_above_the_threshold(
     asking: Any, stc: ScoredModel, questions: list[Question]
 ) -> None:
     answers = exact(stc, questions[:10])
-    threshold = sorted(answer.uncertainty for answer in answers)[5] - 1e-3
+    threshold = sorted(answer.sequence_uncertainty for answer in answers)[5] - 1e-3
     litellm.callbacks = [UncertaintyGate(threshold)]
     held = 0
     for question, answer in zip(questions[:10], answers, strict=True):
         reply = asyncio.run(asking(question.question, logprobs=True, top_logprobs=2))
-        if answer.uncertainty > threshold:
+        if answer.sequence_uncertainty > threshold:
             held += 1
             assert reply.choices[0].message.content == NOT_SURE and reply.choices[0].logprobs is None
         else:
@@ -87,17 +87,16 @@ def test_every_score_is_told_of(asking: Any, stc: ScoredModel, questions: list[Q
     litellm.callbacks = [ScoreLog(lambda block, call: told.append((block, call["model"])))]
     asyncio.run(ask())
     [answer] = exact(stc, questions[:1])
-    assert told[0][0]["uncertainty"] == pytest.approx(answer.uncertainty, abs=1e-5)
+    assert told[0][0]["sequence_uncertainty"] == pytest.approx(answer.sequence_uncertainty, abs=1e-5)
     assert "almanac" in told[0][1]
 
 
 def test_decisions_and_answers_without_a_score() -> None:
-    assert UncertaintyGate().holds_back({"uncertainty": 0.1, "decision": "abstain"})
-    assert not UncertaintyGate().holds_back({"uncertainty": 0.9})
-    assert UncertaintyGate(0.5).holds_back({"uncertainty": 0.4, "upper": 0.6})
-    sentence = {"uncertainty": 1.0, "headline": {"confidence": 0.6, "confidence_interval": None}}
+    assert UncertaintyGate().holds_back({"confidence": 0.9, "decision": "abstain"})
+    assert not UncertaintyGate().holds_back({"confidence": 0.1})
+    sentence = {"sequence_uncertainty": 1.0, "confidence": 0.6, "interval": [0.6, 0.6]}
     assert not UncertaintyGate(0.5).holds_back(sentence) and UncertaintyGate(0.3).holds_back(sentence)
-    sentence["headline"] = {"confidence": 0.6, "confidence_interval": [0.4, 0.7]}
+    sentence["interval"] = [0.4, 0.7]
     assert UncertaintyGate(0.5).holds_back(sentence)
     assert not UncertaintyGate(0.5).holds_back(None)
     assert UncertaintyGate(0.5, unscored="hold").holds_back({"reason": "no log-probabilities"})

@@ -18,4 +18,4 @@ def test_the_raw_reply_has_the_score_of_stc(stc: ScoredModel, questions: list[Qu
             found = run("OpenAILike", BASE=f"{url}/v1", messages=messages)
             [answer] = stc.generate([question.prompt()], 24, stop_at_newline=True)
             assert found["answer"].message.content == answer.text.strip()
-            assert found["block"]["uncertainty"] == pytest.approx(answer.uncertainty, abs=1e-5)
+            assert found["block"]["sequence_uncertainty"] == pytest.approx(answer.sequence_uncertainty, abs=1e-5)

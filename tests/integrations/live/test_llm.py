@@ -38,9 +38,9 @@ def test_the_log_has_the_score_of_stc_and_the_command_shows_it(
         if isinstance(logged["response_json"], str)
         else logged["response_json"]["semtoken"]
     )
-    assert block["uncertainty"] == pytest.approx(answer.uncertainty, abs=1e-5)
+    assert block["sequence_uncertainty"] == pytest.approx(answer.sequence_uncertainty, abs=1e-5)
     shown = runner.invoke(cli, ["semtoken"])
-    assert shown.output.startswith(f"{answer.text.strip()}\nconfidence {1 - answer.uncertainty:.2f}: ")
+    assert shown.output.startswith(f"{answer.text.strip()}\nconfidence {1 - answer.sequence_uncertainty:.2f}: ")
     kept = {name: logged[name] for name in ("model", "prompt", "response", "response_json")}
     record("llm", {"question": questions[0].id, "version": version("llm"), "logged": kept, "shown": shown.output})
 
@@ -49,4 +49,6 @@ def test_in_python(stc: ScoredModel, questions: list[Question]) -> None:
     response = llm.get_model("semtoken/almanac").prompt(questions[1].question)
     response.text()
     [answer] = stc.generate([questions[1].prompt()], 24, stop_at_newline=True)
-    assert response.response_json["semtoken"]["uncertainty"] == pytest.approx(answer.uncertainty, abs=1e-5)
+    assert response.response_json["semtoken"]["sequence_uncertainty"] == pytest.approx(
+        answer.sequence_uncertainty, abs=1e-5
+    )

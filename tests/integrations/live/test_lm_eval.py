@@ -68,7 +68,7 @@ def test_figures_are_those_of_stc_on_the_same_answers(
     samples = sorted(results["samples"]["facts"], key=lambda one: one["doc_id"])
     answers = stc.generate([sample["arguments"][0][0] for sample in samples], 24, stop_strings=("\n", ","))
     right = [float(sample["exact_match"]) for sample in samples]
-    uncertainty = [answer.uncertainty for answer in answers]
+    uncertainty = [answer.sequence_uncertainty for answer in answers]
     assert 0 < sum(right) < len(right) == 40
     assert figures.accuracy == pytest.approx(results["results"]["facts"]["exact_match,remove_whitespace"])
     assert figures.figures["auroc"] == pytest.approx(metrics.auroc(uncertainty, right), abs=1e-6)

@@ -44,9 +44,9 @@ def test_an_agent_asks_scores_and_checks(
     prompt = questions[0].prompt()
     [answer] = stc.generate([prompt], 24, stop_at_newline=True)
     [other] = stc.score([prompt], ["Peru"])
-    assert asked.structured_content["uncertainty"] == pytest.approx(answer.uncertainty, abs=1e-5)
+    assert asked.structured_content["sequence_uncertainty"] == pytest.approx(answer.sequence_uncertainty, abs=1e-5)
     assert asked.structured_content["text"].strip() == answer.text.strip()
-    assert scored.structured_content["uncertainty"] == pytest.approx(other.uncertainty, abs=1e-5)
+    assert scored.structured_content["sequence_uncertainty"] == pytest.approx(other.sequence_uncertainty, abs=1e-5)
     assert 0 < checked.structured_content["probability_true"] < 1
     assert blank.is_error and "empty" in blank.content[0].text
     assert nothing.is_error and "from 1 to 1024" in nothing.content[0].text

@@ -17,6 +17,6 @@ def test_the_trace_has_the_score(tmp_path: Path) -> None:
         pass
     run("log_feedback")
     trace = mlflow.get_trace(mlflow.get_last_active_trace_id())
-    [found] = [one for one in trace.info.assessments if one.name == "semtoken.headline"]
+    [found] = [one for one in trace.info.assessments if one.name == "semtoken.confidence"]
     assert found.feedback.value == pytest.approx(confidence())
     assert (found.source.source_type, found.source.source_id) == ("CODE", "semtoken")

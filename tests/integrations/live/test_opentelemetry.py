@@ -72,12 +72,14 @@ def test_every_answer_is_an_event_of_the_clients_span(
     assert [event.event_name for event in events] == ["gen_ai.evaluation.result"] * 3
     for event, answer, reply in zip(events, answers, replies, strict=True):
         found = dict(event.attributes)
-        assert found["gen_ai.evaluation.name"] == "semtoken.headline"
-        assert found["gen_ai.evaluation.score.value"] == pytest.approx(answer.headline.confidence, abs=1e-5)
-        assert found["semtoken.headline.method"] == answer.headline.name
-        assert found["semtoken.uncertainty"] == pytest.approx(answer.uncertainty, abs=1e-5)
+        assert found["gen_ai.evaluation.name"] == "semtoken.confidence"
+        assert found["gen_ai.evaluation.score.value"] == pytest.approx(answer.confidence, abs=1e-5)
+        assert found["semtoken.confidence.method"] == answer.confidence_method
+        assert found["semtoken.sequence_uncertainty"] == pytest.approx(answer.sequence_uncertainty, abs=1e-5)
         assert (
-            found["semtoken.uncertainty.lower"] <= found["semtoken.uncertainty"] <= found["semtoken.uncertainty.upper"]
+            found["semtoken.sequence_uncertainty.lower"]
+            <= found["semtoken.sequence_uncertainty"]
+            <= found["semtoken.sequence_uncertainty.upper"]
         )
         assert found["gen_ai.response.id"] in reply.text and found["gen_ai.response.model"] == "almanac"
         assert f"{event.trace_id:032x}" == TRACE and f"{event.span_id:016x}" == SPAN

@@ -71,5 +71,5 @@ def test_the_span_has_the_score(phoenix: str) -> None:
         except httpx.HTTPStatusError:  # the project is not there before its first span is stored
             continue
     [annotation] = annotations
-    assert annotation["name"] == "semtoken.headline" and annotation["annotator_kind"] == "CODE"
+    assert annotation["name"] == "semtoken.confidence" and annotation["annotator_kind"] == "CODE"
     assert annotation["result"]["score"] == pytest.approx(confidence())

@@ -46,7 +46,7 @@ from semtoken.bench.report.measure import (
     measure,
     spoken,
 )
-from semtoken.bench.report.overview import headline, judges, notes, opening, overview, properties
+from semtoken.bench.report.overview import judges, main_result, notes, opening, overview, properties
 from semtoken.bench.report.plots import Plot, plots
 from semtoken.bench.report.probabilities import (
     CellProbabilities,
@@ -140,7 +140,7 @@ def build_report(
 ) -> BenchReport:
     """Measure a run and put it into tables, figures and sentences.
 
-    The reference is the method that the report is about, which all others are set against; by default the headline
+    The reference is the method that the report is about, which all others are set against; by default the confidence
     where the run has it, else STC. Without `texts` no questions and answers are shown or kept in the table of all
     answers; with a calibrator the report says how its probabilities and its guarantee hold on these answers. `progress`
     is called with (uncertainties measured, of how many).
@@ -183,7 +183,11 @@ def build_report(
 def _sections(results: RunResults, made: Measured, judge: str, drawn: Sequence[Plot]) -> Iterator[Section]:
     metrics = METRICS.values()
     yield Section(
-        "headline", "Headline", tuple(headline(made)), (overview(made, judge),), _plots_of("best_methods", drawn)
+        "main_result",
+        "Main result",
+        tuple(main_result(made)),
+        (overview(made, judge),),
+        _plots_of("best_methods", drawn),
     )
     yield Section(
         "methods",

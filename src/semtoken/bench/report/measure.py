@@ -3,7 +3,7 @@
 One rule says what a difference shows, in all sentences, tables and files (`PairedTest.verdict`): whether its 95%
 interval lies above 0, below it, or holds it. There is no verdict where fewer than `FEWEST` answers are right, or wrong.
 
-A report is about one method, its reference: the headline where the run has it, else STC, or any other that is asked
+A report is about one method, its reference: the confidence where the run has it, else STC, or any other that is asked
 for. Compared are the other methods with the reference and with STC, all methods with the best, the ablations with STC,
 the clusterings of the sensitivity study with the one that the methods use, and the controls with STC and with sequence
 probability, always as "this minus STC". The files also hold p-values of
@@ -26,7 +26,7 @@ from semtoken.bench.plan import MAIN, OfCell
 from semtoken.bench.results import Cell, ClusteringRecord, RunResults
 from semtoken.bench.statistics import SHARED_PREFIX
 from semtoken.errors import InvalidInputError
-from semtoken.guarantees.labels import HEADLINE
+from semtoken.guarantees.labels import CONFIDENCE
 from semtoken.methods import METHODS
 from semtoken.methods.metrics import Difference, Estimate, ResampledMetric, holm, permutation_test, resample
 from semtoken.support.arrays import FloatArray
@@ -152,7 +152,7 @@ def title_of(name: str) -> str:
 
 def spoken(name: str) -> str:
     """The name of a method as it reads inside a sentence."""
-    return f"the {title_of(name).lower()}" if name == HEADLINE else title_of(name)
+    return f"the {title_of(name).lower()}" if name == CONFIDENCE else title_of(name)
 
 
 def in_order(names: Collection[str]) -> list[str]:
@@ -187,10 +187,10 @@ def chosen_judge(results: RunResults, judge: str | None) -> str:
 
 
 def chosen_reference(results: RunResults, judge: str) -> str:
-    """The default reference: the headline, or STC where a cell lacks that; in a run without STC the first method."""
+    """The default reference: the confidence, or STC where a cell lacks that; in a run without STC the first method."""
     cells = [cell for cell in results.cells if judge in cell.judgements and cell.uncertainty]
-    if cells and all(HEADLINE in cell.uncertainty for cell in cells):
-        return HEADLINE
+    if cells and all(CONFIDENCE in cell.uncertainty for cell in cells):
+        return CONFIDENCE
     there = dict.fromkeys(name for cell in cells for name in cell.uncertainty)
     return STC if STC in there else next(iter(there), STC)
 

@@ -25,14 +25,14 @@ from semtoken.bench.report.measure import (
 )
 from semtoken.bench.report.table import MISSING, NOT_RUN, Table, amount, frame, metric, share, signed, signed_interval
 from semtoken.bench.results import RunResults
-from semtoken.guarantees.labels import HEADLINE
+from semtoken.guarantees.labels import CONFIDENCE
 from semtoken.methods import METHODS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-HEADLINE_SAID = (
-    "The headline is the number on top of every answer: STC under the preset default for short answers, the new "
+CONFIDENCE_SAID = (
+    "The confidence is the number on top of every answer: STC under the preset default for short answers, the new "
     "phrases for sentences."
 )
 
@@ -51,7 +51,7 @@ def overview(made: Measured, judge: str) -> Table:
         frame=frame([_overview_row(made, cell, named) for cell in made.cells], header),
         note=f"Right is what the judge '{judge}' calls correct. Questions without a verdict are in no other figure. "
         f"Greedy: seconds of the greedy generation. Overhead: of {spoken(about)}, in percent of that. Place: of "
-        f"{spoken(about)} by AUROC.{f' {HEADLINE_SAID}' if about == HEADLINE else ''}",
+        f"{spoken(about)} by AUROC.{f' {CONFIDENCE_SAID}' if about == CONFIDENCE else ''}",
         left=2,
     )
 
@@ -156,7 +156,7 @@ def opening(made: Measured) -> str:
     )
 
 
-def headline(made: Measured) -> Iterator[str]:
+def main_result(made: Measured) -> Iterator[str]:
     """Sentences on the main result: how well the reference tells wrong answers from right ones."""
     about, title = spoken(made.reference), title_of(made.reference)
     for cell in made.cells:
@@ -177,9 +177,9 @@ def headline(made: Measured) -> Iterator[str]:
     first = sum(rows.setting.iloc[0] == title for rows in held.values())
     of = f"of {len(held)} {'pairs' if len(held) > 1 else 'pair'} of a model and a data set"
     yield f"{_capital(about)} has the highest AUROC on {first} {of}."
-    if made.reference == HEADLINE:
+    if made.reference == CONFIDENCE:
         same = sum(STC in cell.seconds and _is_reference(made, cell, title_of(STC)) for cell in held)
-        yield f"{HEADLINE_SAID}{f' On {same} of {len(held)} it ranks as STC does.' if same else ''}"
+        yield f"{CONFIDENCE_SAID}{f' On {same} of {len(held)} it ranks as STC does.' if same else ''}"
     yield from _verdicts(made, list(held))
     yield from _best_rival(made, held)
     for cell in held:

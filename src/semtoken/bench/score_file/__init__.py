@@ -325,13 +325,12 @@ class ScoringJob:
         scores = outcome.to_dict()
         response = outcome.text if item.response is None else item.response
         record = dict(item.record) | {"response": response}
-        record |= outcome.headline.columns
         record |= {name: scores[name] for name in RESULT_FIELDS}
         record |= {f"score_{name}": value for name, value in scores.get("scores", {}).items()}
         if self.annotate is not None:
             record |= self.annotate(outcome)
         if held_back := record["response"] != response:
-            record |= outcome.headline.unquoted.columns
+            record["explanation"] = outcome.without_quotes().explanation
         elif self.tokens:
             record["tokens"] = scores["tokens"]
         if outcome.state is not None:

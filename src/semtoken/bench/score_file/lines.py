@@ -28,7 +28,10 @@ Prompt: TypeAlias = "str | Sequence[Mapping[str, Any]]"
 Response: TypeAlias = "str | Sequence[int]"
 
 RESULT_FIELDS = (
-    "uncertainty",
+    "confidence",
+    "explanation",
+    "confidence_method",
+    "sequence_uncertainty",
     "log_confidence",
     "log_probability",
     "length_normalized_uncertainty",
@@ -40,9 +43,8 @@ RESULT_FIELDS = (
     "signature",
     "question_known",
 )
-"""The fields that a scored line gains beside `response`, by their names in `ScoredAnswer`."""
-HEADLINE_FIELDS = tuple(f"headline_{name}" for name in ("confidence", "sentence", "name", "value"))
-"""What is written of the headline, before all else; scores by further methods are written after `score_`."""
+"""The fields that a scored line gains beside `response`, by their names in `ScoredAnswer`; scores by further methods
+are written after `score_`."""
 CALIBRATOR_FIELDS = (
     *(
         "probability_correct",
@@ -60,8 +62,7 @@ PART_FIELDS = (
 )
 """These fields of `semtoken.core.parts.Part` are written for a part of an answer, beside its flags."""
 REPLACED = frozenset(
-    {*RESULT_FIELDS, *CALIBRATOR_FIELDS, *HEADLINE_FIELDS}
-    | {"tokens", "parts", "parts_refused", "error", "line", *STATE_FIELDS}
+    {*RESULT_FIELDS, *CALIBRATOR_FIELDS} | {"tokens", "parts", "parts_refused", "error", "line", *STATE_FIELDS}
 )
 """Fields that an earlier command wrote; they are not carried through, since they are written anew."""
 

@@ -2,7 +2,7 @@
 
 They know no model and no file format; in a notebook they show themselves.
 
-headlines.py    the number on top of an answer
+confidence.py   the confidence of an answer
 responses.py    a scored answer, several of them, and an answer in progress (its tokens: semtoken.core.scored_token)
 cards.py        pieces of the card that an answer shows in a notebook
 blocks.py       the `semtoken` blocks that our own servers have put into a reply
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from semtoken.choices import Distribution
 from semtoken.core.results.generation import HiddenState
-from semtoken.core.results.headlines import Headline
 from semtoken.core.results.responses import (
     SLACK,
     Answers,
@@ -32,7 +31,6 @@ __all__ = [
     "Decision",
     "Distribution",
     "Flag",
-    "Headline",
     "HiddenState",
     "MassShares",
     "Running",

@@ -17,13 +17,14 @@ _OTHER_FIELDS = ("provider_specific_fields", "model_extra", "additional_kwargs")
 
 
 def numbers_of(answer: ScoredAnswer) -> dict[str, Any]:
-    """The numbers of an answer, and the preset that they are by, as a block has them."""
-    lower, upper = answer.sequence_uncertainty_interval
+    """The numbers of an answer as every block has them, the confidence first."""
     return {
-        "headline": answer.numbers_to_dict()["headline"],
-        "uncertainty": answer.uncertainty,
-        "lower": lower,
-        "upper": upper,
+        "confidence": answer.confidence,
+        "interval": list(answer.confidence_interval),
+        "explanation": answer.explanation,
+        "confidence_method": answer.confidence_method,
+        "sequence_uncertainty": answer.sequence_uncertainty,
+        "sequence_uncertainty_interval": list(answer.sequence_uncertainty_interval),
         "preset": answer.preset,
         "question_known": answer.question is not None,
     }
@@ -41,9 +42,8 @@ def block_of(choice: Any) -> dict[str, Any] | None:
 
 
 def risk_of(block: Mapping[str, Any]) -> float:
-    """1 minus the headline's confidence, or in early releases the uncertainty, in [0, 1]; NaN without a score."""
-    confidence = as_mapping(block.get("headline")).get("confidence")
-    return float(block.get("uncertainty", "nan")) if confidence is None else 1.0 - float(confidence)
+    """1 minus the confidence, in [0, 1]; NaN without a score."""
+    return 1.0 - float(block.get("confidence", "nan"))
 
 
 def blocks_of(reply: Any) -> list[dict[str, Any] | None]:

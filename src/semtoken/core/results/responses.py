@@ -17,16 +17,16 @@ from semtoken.core.parts.nested import nested
 from semtoken.core.parts.newness import new_word_confidence
 from semtoken.core.parts.part import confidence_text, level_of
 from semtoken.core.results import cards
-from semtoken.core.results.generation import HiddenState
-from semtoken.core.results.headlines import (
+from semtoken.core.results.confidence import (
     QUESTION_UNKNOWN,
     RANKS,
     UNNAMED_PIECES,
-    Headline,
-    headline_of,
-    headline_of_field,
+    Confidence,
+    confidence_of,
+    confidence_of_field,
     without_question,
 )
+from semtoken.core.results.generation import HiddenState
 from semtoken.core.scored_token import Alternative, Flag, MassShares, ScoredToken, TokenMark, share_confidence
 from semtoken.errors import BudgetExceededError, InvalidInputError, MissingExtra
 from semtoken.support.extras import require
@@ -41,6 +41,7 @@ from semtoken.support.text import (
     note,
     shortened,
     table,
+    with_bounds,
     with_noun,
 )
 
@@ -57,7 +58,7 @@ steps are rounded."""
 class Running:
     """The score of an unfinished answer, from its tokens so far."""
 
-    uncertainty: float
+    sequence_uncertainty: float
     """1 - product of the agreeing probabilities of the settled steps, in [0, 1]. Where only the best tokens of a step
     are known, its agreeing probability is what the listed ones add up to."""
     sequence_uncertainty_interval: tuple[float, float]
@@ -97,21 +98,21 @@ class TokensLater:
     make: Callable[[], tuple[ScoredToken, ...]]
     marks: Callable[[], Sequence[TokenMark]] | None = None
     """Gives `ScoredAnswer.marks` without making the records; None where that would cost as much."""
-    headline: Headline | None = None
-    """The headline of the answer, kept where there are no tokens to compute it from; else None."""
+    confidence: Confidence | None = None
+    """The confidence of the answer, kept where there are no tokens to compute it from; else None."""
     by_spelling: bool = False
     """Whether tokens of the same spelling are what agrees, so that the marks say all that parts of prose need."""
     alternatives: Callable[[Sequence[int]], Sequence[tuple[Alternative, ...]]] | None = None
     """Gives the alternatives of the tokens at some places without making the records of all."""
 
     @classmethod
-    def missing(cls, n_tokens: int, headline: Headline, why: str) -> TokensLater:
+    def missing(cls, n_tokens: int, confidence: Confidence, why: str) -> TokensLater:
         """Tokens that are not at hand: reading them raises `InvalidInputError`, which says why."""
 
         def refuse() -> NoReturn:
             raise InvalidInputError(f"There are no tokens: {why}.")
 
-        return cls(n_tokens, refuse, headline=headline)
+        return cls(n_tokens, refuse, confidence=confidence)
 
 
 class _Tokens:
@@ -160,12 +161,12 @@ class Decision:
 
 @dataclass(frozen=True, repr=False)
 class ScoredAnswer:
-    """An answer with its uncertainty, by Semantic Token Clustering (Cao et al., EACL 2026).
+    """An answer with its confidence, by Semantic Token Clustering (Cao et al., EACL 2026).
 
-    `uncertainty` is S = 1 - prod_i p(the tokens that agree with token i), in [0, 1]: 0 is sure, higher is riskier. It
-    ranks answers and is not a probability of being wrong. Probabilities are next-token probabilities at temperature 1
-    unless
-    `distribution` says otherwise; logs are natural logs. The preset decides which tokens agree (docs/method.md).
+    `confidence` ranks answers. `sequence_uncertainty` is the published score S = 1 - prod_i p(the tokens that agree
+    with token i), in [0, 1]: 0 is sure, higher is riskier; it is not a probability of being wrong. Probabilities are
+    next-token probabilities at temperature 1 unless `distribution` says otherwise; logs are natural logs. The preset
+    decides which tokens agree (docs/method.md).
     """
 
     text: str
@@ -216,7 +217,7 @@ class ScoredAnswer:
     None."""
 
     def __repr__(self) -> str:
-        score = f"confidence {self.headline.shown}"
+        score = f"confidence {with_bounds(self.confidence, self.confidence_interval, digits=2)}"
         facts = f"{len(self.tokens)} tokens, preset={self.preset!r}, distribution={self.distribution!r}"
         flags = f", flags: {', '.join(flag.code for flag in self.flags)}" if self.flags else ""
         probability_correct = (
@@ -292,65 +293,70 @@ class ScoredAnswer:
         return tokens.marks() if isinstance(tokens, TokensLater) and tokens.marks is not None else self.tokens
 
     @cached_property
-    def headline(self) -> Headline:
-        """The number by which the answer is ranked unless another is asked for, with a sentence that explains it."""
+    def _confidence(self) -> Confidence:
+        """The confidence with how it was found; the properties below show its fields one by one."""
         tokens = vars(self)["tokens"]
-        if isinstance(tokens, TokensLater) and tokens.headline is not None:
-            return tokens.headline
+        if isinstance(tokens, TokensLater) and tokens.confidence is not None:
+            return tokens.confidence
         # all JSON with fields ends so, and next to no other text: of that nothing is parsed
         if self.text.rstrip().endswith(("}", "]")) and (field := least_sure_field(self)) is not None:
-            return headline_of_field(field)
+            return confidence_of_field(field)
         interval = self.log_confidence_interval
-        found = headline_of(self.text, lambda: self.marks, self.n_tokens, self.log_confidence, interval, self.question)
+        found = confidence_of(
+            self.text, lambda: self.marks, self.n_tokens, self.log_confidence, interval, self.question
+        )
         if interval is not None and any(flag.code == UNNAMED_PIECES for flag in self.flags):
             return found.of_unknown_text(interval[0])
         return found
-
-    @property
-    def uncertainty(self) -> float:
-        """S = 1 - product of the agreeing probabilities, in [0, 1]; higher is riskier."""
-        return -math.expm1(self.log_confidence) + 0.0
 
     @property
     def confidence(self) -> float:
         """How sure the model was, in [0, 1]: the number to rank answers by, short and long ones together.
 
         Higher is surer. It is not a probability of being right, which a calibrator gives, and not the complement of
-        `uncertainty`, which is the product over all tokens.
+        `sequence_uncertainty`, which is of the product over all tokens.
         """
-        return self.headline.confidence
+        return self._confidence.value
 
     @property
     def confidence_interval(self) -> tuple[float, float]:
         """An interval (low, high) around the exact confidence; both ends are the confidence where it is exact."""
-        return self.headline.confidence_interval or (self.headline.confidence, self.headline.confidence)
+        return self._confidence.interval
 
     @property
     def explanation(self) -> str:
         """What the confidence is, in one sentence for people."""
-        return self.headline.sentence
+        return self._confidence.explanation
 
     @property
     def summary(self) -> str:
         """The confidence with its interval and what it is, as one line of text."""
-        return self.headline.line
+        return self._confidence.summary
 
     @property
     def confidence_method(self) -> str:
         """The method of the confidence, a key of `semtoken.methods.METHODS`: `stc` or `new_phrases`."""
-        return self.headline.name
+        return self._confidence.method
+
+    def without_quotes(self) -> ScoredAnswer:
+        """A copy whose explanation quotes nothing of the answer, for one that is held back."""
+        copy = self.with_fields()
+        vars(copy)["_confidence"] = self._confidence.unquoted
+        return copy
+
+    @property
+    def sequence_uncertainty(self) -> float:
+        """S = 1 - product of the agreeing probabilities of all tokens, in [0, 1]; higher is riskier.
+
+        It is next to 1 for nearly every long answer, however sure the model was: rank answers by `confidence`.
+        """
+        return -math.expm1(self.log_confidence) + 0.0
 
     @property
     def sequence_uncertainty_interval(self) -> tuple[float, float]:
-        """An interval that contains the exact uncertainty; (S, S) where S itself is exact."""
+        """An interval (low, high) around the exact sequence uncertainty; (S, S) where S itself is exact."""
         low, high = self.log_confidence_interval or (self.log_confidence, self.log_confidence)
         return -math.expm1(high) + 0.0, -math.expm1(low) + 0.0
-
-    @property
-    def uncertainty_width(self) -> float:
-        """Width of `sequence_uncertainty_interval`, in [0, 1]; 0 where the score is exact."""
-        low, high = self.sequence_uncertainty_interval
-        return high - low
 
     @property
     def widest_steps(self) -> tuple[int, ...]:
@@ -361,7 +367,7 @@ class ScoredAnswer:
 
     @property
     def empty(self) -> bool:
-        """Whether the text is blank; its uncertainty is then 1 by definition."""
+        """Whether the text is blank; its sequence uncertainty is then 1 by definition."""
         return not self.text.strip()
 
     @property
@@ -504,7 +510,7 @@ class ScoredAnswer:
         summary = {
             "text": self.text,
             **self.numbers_to_dict(),
-            "uncertainty": self.uncertainty,
+            "sequence_uncertainty": self.sequence_uncertainty,
             "sequence_uncertainty_interval": list(self.sequence_uncertainty_interval),
             "uncertainty_under": {equality: self.uncertainty_under(equality) for equality in self.equalities},
             "borrowed": asdict(self.borrowed),
@@ -534,24 +540,23 @@ class ScoredAnswer:
         return plain
 
     def facts(self) -> dict[str, Any]:
-        """The numbers of the answer and how they were found, one plain value each; logs and `headline_value` may be
-        infinite. What blocks, tables and journals say of an answer is taken from here.
+        """The numbers of the answer and how they were found, one plain value each; logs may be infinite. What blocks,
+        tables and journals say of an answer is taken from here.
         """
-        headline, (low, high) = self.headline, self.sequence_uncertainty_interval
+        (low, high), (least, most) = self.confidence_interval, self.sequence_uncertainty_interval
         log_low, log_high = self.log_confidence_interval or (self.log_confidence, self.log_confidence)
-        confidence_low, confidence_high = headline.confidence_interval or (headline.confidence, headline.confidence)
         return {
-            "headline": headline.name,
-            "headline_value": headline.value,
-            "confidence": headline.confidence,
-            "confidence_low": confidence_low,
-            "confidence_high": confidence_high,
-            "uncertainty": self.uncertainty,
-            "uncertainty_low": low,
-            "uncertainty_high": high,
+            "confidence": self.confidence,
+            "confidence_lower": low,
+            "confidence_upper": high,
+            "explanation": self.explanation,
+            "confidence_method": self.confidence_method,
+            "sequence_uncertainty": self.sequence_uncertainty,
+            "sequence_uncertainty_lower": least,
+            "sequence_uncertainty_upper": most,
             "log_confidence": self.log_confidence,
-            "log_confidence_low": log_low,
-            "log_confidence_high": log_high,
+            "log_confidence_lower": log_low,
+            "log_confidence_upper": log_high,
             "method": "exact" if self.log_confidence_interval is None else "top-k",
             "preset": self.preset,
             "distribution": self.distribution,
@@ -562,16 +567,22 @@ class ScoredAnswer:
         }
 
     def numbers_to_dict(self) -> dict[str, Any]:
-        """The headline and the scores by further methods, as plain values without infinities."""
-        bounds = {name: list(pair) for name, pair in self.score_bounds.items()}
-        told = {"headline": asdict(self.headline), "scores": dict(self.scores), "score_bounds": bounds}
+        """The confidence and the scores by further methods, as plain values without infinities."""
+        told = {
+            "confidence": self.confidence,
+            "confidence_interval": list(self.confidence_interval),
+            "explanation": self.explanation,
+            "confidence_method": self.confidence_method,
+            "scores": dict(self.scores),
+            "score_bounds": {name: list(pair) for name, pair in self.score_bounds.items()},
+        }
         plain: dict[str, Any] = finite(told)
         return plain
 
     def to_summary(self) -> dict[str, Any]:
         """All but the tokens and the state as plain values, which may be infinite; `from_summary` reads them back."""
         bare = asdict(self.with_fields(tokens=(), state=None))
-        return bare | {"tokens": self.n_tokens, "headline": asdict(self.headline)}
+        return bare | {"tokens": self.n_tokens, "confidence": asdict(self._confidence)}
 
     @classmethod
     def from_summary(cls, summary: Mapping[str, Any], why: str) -> ScoredAnswer:
@@ -582,7 +593,7 @@ class ScoredAnswer:
         return cls(
             **values
             | {
-                "tokens": TokensLater.missing(values["tokens"], Headline(**values.pop("headline")), why),
+                "tokens": TokensLater.missing(values["tokens"], Confidence(**values.pop("confidence")), why),
                 "flags": tuple(Flag(**flag) for flag in values["flags"]),
                 "decision": None if values["decision"] is None else Decision(**values["decision"]),
             }
@@ -592,7 +603,7 @@ class ScoredAnswer:
         """A copy with the same numbers that takes little memory. Reading its tokens raises `InvalidInputError`:
         `why`.
         """
-        return self.with_fields(tokens=TokensLater.missing(self.n_tokens, self.headline, why), state=None)
+        return self.with_fields(tokens=TokensLater.missing(self.n_tokens, self._confidence, why), state=None)
 
     def to_json(self, **kwargs: Any) -> str:
         """`to_dict` as JSON; keyword arguments go to `json.dumps`. Raises `InvalidInputError` where it refuses them."""
@@ -627,7 +638,7 @@ class Answers(list[ScoredAnswer]):
         rows = [
             (
                 cards.plain(answer.text),
-                answer.headline.shown,
+                with_bounds(answer.confidence, answer.confidence_interval, digits=2),
                 answer._most_doubtful,
                 "" if answer.probability_correct is None else f"{answer.probability_correct:.0%}",
                 answer._verdict,
@@ -656,17 +667,16 @@ def to_frame(responses: list[ScoredAnswer]) -> pd.DataFrame:
 def _flat(response: ScoredAnswer) -> dict[str, Any]:
     nested = ("tokens", "_interval", "_bounds")
     row = {name: value for name, value in response.to_dict().items() if not name.endswith(nested)}
-    low, high = response.sequence_uncertainty_interval
+    facts = response.facts()
     flags = ",".join(flag.code for flag in response.flags)
     under, borrowed = row.pop("uncertainty_under"), row.pop("borrowed")
     row |= {f"uncertainty_{equality}": value for equality, value in under.items()}
-    del row["headline"]
-    row = {"text": row.pop("text"), **response.headline.columns, **row}
     if row.get("decision") is not None:
         row["decision"] = row["decision"]["action"]
     row |= {f"score_{name}": value for name, value in row.pop("scores", {}).items()}
     row |= {f"borrowed_{source}": value for source, value in borrowed.items()}
-    return row | {"uncertainty_low": low, "uncertainty_high": high, "flags": flags}
+    ends = (f"{name}_{end}" for name in ("confidence", "sequence_uncertainty") for end in ("lower", "upper"))
+    return row | {name: facts[name] for name in ends} | {"flags": flags}
 
 
 def _with_tuples(value: Any) -> Any:

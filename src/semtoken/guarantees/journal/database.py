@@ -52,6 +52,11 @@ class UtcTime(TypeDecorator[float]):
         return None if value is None else value.replace(tzinfo=UTC).timestamp()
 
 
+def with_ends(name: str) -> tuple[str, str, str]:
+    """The columns of a number and of the interval around it."""
+    return name, f"{name}_lower", f"{name}_upper"
+
+
 metadata = MetaData()
 NUMBER = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up by itself only here
 
@@ -66,20 +71,20 @@ entries = Table(
     Column("seen_twice", Boolean, nullable=False),
     *(Column(name, String(200)) for name in ("model", "engine", "prompt", "person")),
     Column("unscored", Text),
-    *(Column(name, Double) for name in ("log_confidence", "log_confidence_low", "log_confidence_high")),
+    *(Column(name, Double) for name in with_ends("log_confidence")),
     Column("method", String(10)),
     Column("k", Integer),
     *(Column(name, String(20)) for name in ("preset", "distribution")),
     Column("signature", Text),
-    Column("headline", String(100)),
-    *(Column(name, Double) for name in ("headline_value", "confidence_low", "confidence_high", "confidence")),
-    *(Column(name, Double) for name in ("uncertainty", "uncertainty_low", "uncertainty_high")),
+    *(Column(name, Double) for name in with_ends("confidence")),
+    Column("confidence_method", String(100)),
+    *(Column(name, Double) for name in with_ends("sequence_uncertainty")),
     Column("numbers", JSON),
     Column("n_tokens", Integer),
     Column("truncated", Boolean),
     Column("flags", JSON),
     Column("doubts", JSON),
-    *(Column(name, Double) for name in ("probability_correct", "probability_correct_low", "probability_correct_high")),
+    *(Column(name, Double) for name in with_ends("probability_correct")),
     Column("decision", String(20)),
     Column("reason", String(40)),
     Column("calibrator", String(64)),

@@ -162,24 +162,23 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Why there is no score; None where there is one."""
     log_confidence: float | None = None
     """The log score; None for a blank answer, whose log score is minus infinity, and where there is no score."""
-    log_confidence_low: float | None = None
-    log_confidence_high: float | None = None
+    log_confidence_lower: float | None = None
+    log_confidence_upper: float | None = None
     method: str | None = None
     """`exact` or `top-k`."""
     k: int | None = None
     preset: str | None = None
     distribution: str | None = None
     signature: str | None = None
-    headline: str | None = None
-    """Name of the method that gives the number on top."""
-    headline_value: float | None = None
-    confidence_low: float | None = None
-    confidence_high: float | None = None
     confidence: float | None = None
-    """The headline as a confidence in [0, 1]; higher is surer."""
-    uncertainty: float | None = None
-    uncertainty_low: float | None = None
-    uncertainty_high: float | None = None
+    """How sure the model was, in [0, 1]; higher is surer."""
+    confidence_lower: float | None = None
+    confidence_upper: float | None = None
+    confidence_method: str | None = None
+    """Name of the method that the confidence is by."""
+    sequence_uncertainty: float | None = None
+    sequence_uncertainty_lower: float | None = None
+    sequence_uncertainty_upper: float | None = None
     numbers: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Scores by further methods: name -> [value, low, high]. The bounds are None where a score has none."""
     n_tokens: int | None = None
@@ -189,8 +188,8 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     doubts: tuple[Mapping[str, Any], ...] = ()
     """Parts in doubt: `start`, `end`, `confidence`, and `text` where texts are kept."""
     probability_correct: float | None = None
-    probability_correct_low: float | None = None
-    probability_correct_high: float | None = None
+    probability_correct_lower: float | None = None
+    probability_correct_upper: float | None = None
     decision: str | None = None
     """`answer` or `abstain`."""
     reason: str | None = None
@@ -254,8 +253,8 @@ class Recording:
             "flags": _codes(result, block),
             "doubts": _doubts(result, with_texts=answer is not None and answer == storable(result.text)),
             "probability_correct": block.get("probability_correct"),
-            "probability_correct_low": block.get("probability_correct_lower"),
-            "probability_correct_high": block.get("probability_correct_upper"),
+            "probability_correct_lower": block.get("probability_correct_lower"),
+            "probability_correct_upper": block.get("probability_correct_upper"),
             "decision": block.get("decision"),
             "reason": None if reason is None else storable(reason),
             "calibrator": None if applied is None or "probability_correct" not in block else applied.checksum,
@@ -376,10 +375,8 @@ def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Recor
             record[name] = value
     if row["unscored"] is None:
         record["log_confidence"] = row["log_confidence"]  # null here means minus infinity: a blank answer
-    if row["headline"] is not None:
-        record["headline_name"] = row["headline"]
     if row["method"] == "top-k":
-        record["log_confidence_interval"] = [row["log_confidence_low"], row["log_confidence_high"]]
+        record["log_confidence_interval"] = [row["log_confidence_lower"], row["log_confidence_upper"]]
     for name, (value, low, high) in (row["numbers"] or {}).items():
         if value is not None:
             record[f"score_{name}"] = value
@@ -391,9 +388,7 @@ def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Recor
     return record
 
 
-_ELSEWHERE = frozenset(
-    ("n", "id", "at", "numbers", "headline", "log_confidence", "log_confidence_low", "log_confidence_high")
-)
+_ELSEWHERE = frozenset(("n", "id", "at", "numbers", "log_confidence", "log_confidence_lower", "log_confidence_upper"))
 """Columns that a record has under another name, or in another form."""
 
 

@@ -57,11 +57,11 @@ def schema(journal: Journal, *conditions: Any) -> Any:
     """The `pyarrow.Schema` of what `records` gives, with fields for every further score that one of the entries has."""
     pyarrow = require("pyarrow", extra="frames")
     double, text = pyarrow.float64(), pyarrow.string()
-    left_out = ("n", "at", "headline", "log_confidence_low", "log_confidence_high", *AS_TEXT)
+    left_out = ("n", "at", "log_confidence_lower", "log_confidence_upper", *AS_TEXT)
     fields = {"id": text, "at": text}
     fields |= {column.name: _arrow(pyarrow, column.type) for column in entries.c if column.name not in left_out}
     bounds = pyarrow.list_(double)
-    fields |= {"headline_name": text, "log_confidence_interval": bounds, "flags": pyarrow.list_(text)}
+    fields |= {"log_confidence_interval": bounds, "flags": pyarrow.list_(text)}
     place = {"start": pyarrow.int64(), "end": pyarrow.int64(), "confidence": double, "text": text}
     fields["doubts"] = pyarrow.list_(pyarrow.struct(list(place.items())))
     for name in _further_scores(journal, *conditions):

@@ -142,7 +142,7 @@ def _newest(journal: Journal) -> int:
 
 
 def _doubt(row: Mapping[str, Any]) -> tuple[float, int]:
-    """The least sure first: by the probability, or else the headline's confidence."""
+    """The least sure first: by the probability, or else the confidence."""
     sure = row["probability_correct"] if row["probability_correct"] is not None else row["confidence"]
     return (-1.0 if sure is None else sure, row["n"])
 

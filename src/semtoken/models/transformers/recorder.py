@@ -346,7 +346,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
             Tokens of each answer, where neither an end-of-sequence token nor padding says so.
         questions
             What was asked, one for each answer: its words are not new in the answer. A recorder sees token ids alone,
-            so that without them the headlines say that the question is not known.
+            so that without them the explanations say that the question is not known.
 
         Raises
         ------
@@ -443,7 +443,7 @@ class _Generation:
             return self._scores.running(i)
         if i not in self._final:
             scored = self._scores.result(i)
-            score, length, log_confidence = scored.uncertainty, len(scored.tokens), scored.log_confidence
+            score, length, log_confidence = scored.sequence_uncertainty, len(scored.tokens), scored.log_confidence
             self._final[i] = Running(score, (score, score), length, length, (log_confidence, log_confidence))
         return self._final[i]
 

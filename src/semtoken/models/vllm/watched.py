@@ -102,7 +102,7 @@ class WatchedRequests:
     def take(self, name: str, token_ids: Sequence[int], question: str | None = None) -> ScoredAnswer:
         """The score of a complete answer, whose ids are those that the engine returned; it is then forgotten.
 
-        `question` is what was asked: its words are not new in the answer. Without it the headline says so.
+        `question` is what was asked: its words are not new in the answer. Without it the explanation says so.
         `InvalidInputError` if no request had this id, `BackendError` if it could not be scored or had other tokens.
         """
         watched, ids = self._watched.pop(name, None), [int(token) for token in token_ids]

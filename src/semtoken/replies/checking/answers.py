@@ -15,7 +15,7 @@ from semtoken.core.results import ScoredAnswer
 from semtoken.core.rules import ScoringRules
 from semtoken.errors import CalibratorMismatchError, InvalidInputError, SemtokenError
 from semtoken.guarantees.apply import CalibratorInUse
-from semtoken.guarantees.labels import HEADLINE
+from semtoken.guarantees.labels import CONFIDENCE
 from semtoken.replies import Reply, ReplyChoice, read_reply
 from semtoken.replies.checking.doubts import Doubt, doubts_of, in_message, sentence_of, worst_of
 from semtoken.replies.checking.fields import field_records
@@ -360,8 +360,8 @@ def _own_answer(
     result = answer_of_block(choice, block).with_fields(model=model)
     if schema is not None:
         raise InvalidInputError(f"Its fields cannot be scored: {NO_TOKENS}.")
-    if calibrator is not None and calibrator.calibrator.fingerprint.method != HEADLINE:
-        raise InvalidInputError(f"The calibrator reads more than the headline, and {NO_TOKENS}.")
+    if calibrator is not None and calibrator.calibrator.fingerprint.method != CONFIDENCE:
+        raise InvalidInputError(f"The calibrator reads more than the confidence, and {NO_TOKENS}.")
     told = {key: block[key] for key in ("probability_correct", "decision", "guarantee") if key in block}
     calibration = told or None if calibrator is None else calibrator.block_or_refusal(result)
     doubts = doubts_of_block(block)

@@ -95,8 +95,8 @@ def _record(
         "rival": rival,
         "rival_probability": share,
         "log_confidence": _log(part.confidence),
-        "log_score_lower": _log(low),
-        "log_score_upper": _log(high),
+        "log_confidence_lower": _log(low),
+        "log_confidence_upper": _log(high),
         "signature": "|".join(filter(None, (response.rules, SIGNATURE))),
         "distribution": response.distribution,
         "model": response.model,
@@ -113,7 +113,7 @@ def _record(
 
 def _as_answer(record: Mapping[str, Any]) -> AnswerRecord:
     """A field in the form that calibrators read."""
-    low, high = record["log_score_lower"], record["log_score_upper"]
+    low, high = record["log_confidence_lower"], record["log_confidence_upper"]
     bounds = None if high is None else (-math.inf if low is None else low, high)
     return AnswerRecord("", record, record["log_confidence"], None, bounds)
 
@@ -203,7 +203,7 @@ LATER = (
         "complete",
         "probability_correct",
     ),
-    *("log_confidence", "log_score_lower", "log_score_upper", "signature", "distribution", "model"),
+    *("log_confidence", "log_confidence_lower", "log_confidence_upper", "signature", "distribution", "model"),
 )
 """Columns for other programs, after those for people."""
 

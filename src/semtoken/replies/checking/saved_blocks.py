@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, get_args
 
 from semtoken.core.results import Distribution, ScoredAnswer
 from semtoken.core.results.blocks import VERSION, block_of, final_block
-from semtoken.core.results.headlines import QUESTION_UNKNOWN, Headline
+from semtoken.core.results.confidence import QUESTION_UNKNOWN, Confidence
 from semtoken.core.results.responses import TokensLater
 from semtoken.core.scored_token import Flag
 from semtoken.errors import InvalidInputError
@@ -51,7 +50,7 @@ def answer_of_block(choice: ReplyChoice, block: Mapping[str, Any]) -> ScoredAnsw
             f"The semtoken block has the version {block.get('version')!r}, and this release reads {VERSION}. Save the "
             "reply with its log-probabilities, or check it with the release that wrote it."
         )
-    if "reason" in block and "uncertainty" not in block:
+    if "reason" in block and "confidence" not in block:
         raise InvalidInputError(f"The server gave the answer no score: {block['reason']}")
     try:
         return _answer(choice, block)
@@ -62,9 +61,7 @@ def answer_of_block(choice: ReplyChoice, block: Mapping[str, Any]) -> ScoredAnsw
 
 
 def _answer(choice: ReplyChoice, block: Mapping[str, Any]) -> ScoredAnswer:
-    value, low, high = (real(block[name], name, low=0.0, high=1.0) for name in ("uncertainty", "lower", "upper"))
-    if not low - ROUNDED <= value <= high + ROUNDED:
-        raise InvalidInputError(f"the uncertainty {value:g} lies outside its bounds {low:g} and {high:g}.")
+    value, (low, high) = _number_and_interval(block, "sequence_uncertainty", "sequence_uncertainty_interval")
     signature = text(block["signature"], "signature")
     one_of("method", block["method"], ("exact", "top-k"))
     one_of("distribution", block["distribution"], get_args(Distribution))
@@ -76,7 +73,7 @@ def _answer(choice: ReplyChoice, block: Mapping[str, Any]) -> ScoredAnswer:
     return ScoredAnswer(
         text="" if said is None else said.text,
         tokens=TokensLater.missing(  # type: ignore[arg-type]
-            whole(block["n_tokens"], "n_tokens", low=0), _headline(block["headline"], value), NO_TOKENS
+            whole(block["n_tokens"], "n_tokens", low=0), _confidence(block, value), NO_TOKENS
         ),
         log_confidence=log_of(1 - value),
         preset=text(block["preset"], "preset"),
@@ -91,21 +88,26 @@ def _answer(choice: ReplyChoice, block: Mapping[str, Any]) -> ScoredAnswer:
     )
 
 
-def _headline(given: Any, uncertainty: float) -> Headline:
-    if not isinstance(given, Mapping):
-        raise InvalidInputError(f"'headline' must hold named numbers, got {given!r:.40}.")
-    name, value = text(given["name"], "headline.name"), given["value"]
-    confidence = real(given["confidence"], "headline.confidence", low=0.0, high=1.0)
-    if name == "stc" and abs(1 - confidence - uncertainty) > ROUNDED:
-        raise InvalidInputError(f"the confidence {confidence:g} does not belong to the uncertainty {uncertainty:g}.")
-    bounds = given.get("confidence_interval")
-    if bounds is not None:
-        ends = [real(end, "headline.confidence_interval", low=0.0, high=1.0) for end in listed(bounds, "bounds")]
-        if len(ends) != 2:
-            raise InvalidInputError(f"'headline.confidence_interval' must be two numbers, got {len(ends)}.")
-        bounds = (ends[0], ends[1])
-    number = math.inf if value is None else real(value, "headline.value")
-    return Headline(name, number, confidence, text(given["sentence"], "headline.sentence"), bounds)
+def _confidence(block: Mapping[str, Any], sequence_uncertainty: float) -> Confidence:
+    value, interval = _number_and_interval(block, "confidence", "interval")
+    method = text(block["confidence_method"], "confidence_method")
+    if method == "stc" and abs(1 - value - sequence_uncertainty) > ROUNDED:
+        raise InvalidInputError(
+            f"the confidence {value:g} does not belong to the sequence uncertainty {sequence_uncertainty:g}."
+        )
+    return Confidence(value, interval, method, text(block["explanation"], "explanation"))
+
+
+def _number_and_interval(block: Mapping[str, Any], name: str, interval: str) -> tuple[float, tuple[float, float]]:
+    """A number of the block in [0, 1], and the interval around it."""
+    value = real(block[name], name, low=0.0, high=1.0)
+    ends = [real(end, interval, low=0.0, high=1.0) for end in listed(block[interval], interval)]
+    if len(ends) != 2:
+        raise InvalidInputError(f"{interval!r} must be two numbers, got {len(ends)}.")
+    low, high = ends
+    if not low - ROUNDED <= value <= high + ROUNDED:
+        raise InvalidInputError(f"{name!r} is {value:g} and lies outside its interval from {low:g} to {high:g}.")
+    return value, (low, high)
 
 
 def doubts_of_block(block: Mapping[str, Any]) -> tuple[Doubt, ...]:

@@ -17,6 +17,13 @@ MARKED = 12
 """Most stretches of an answer that go into the page: its most doubtful ones, of which it marks a few by itself."""
 
 
+NUMBERS = (
+    *("confidence", "confidence_lower", "confidence_upper", "explanation", "confidence_method"),
+    *("sequence_uncertainty", "sequence_uncertainty_lower", "sequence_uncertainty_upper"),
+)
+"""Columns of an answer that `ScoredAnswer.facts` gives, in their order."""
+
+
 def rows_of(checked: RankedReplies) -> list[dict[str, Any]]:
     """A row of plain values for each answer, then one for each reply without a score that says why."""
     return [_row(answer) for answer in checked.answers] + [_refused_row(reply) for reply in checked.refused]
@@ -37,13 +44,10 @@ def _row(answer: RankedAnswer) -> dict[str, Any]:
         "question": answer.question,
         "answer": answer.text,
         "doubt": answer.explanation,
-        **response.headline.columns,
-        "uncertainty": facts["uncertainty"],
-        "uncertainty_lower": facts["uncertainty_low"],
-        "uncertainty_upper": facts["uncertainty_high"],
+        **{name: facts[name] for name in NUMBERS},
         "log_confidence": finite(facts["log_confidence"]),
-        "log_score_lower": finite(logs[0]),
-        "log_score_upper": finite(logs[1]),
+        "log_confidence_lower": finite(logs[0]),
+        "log_confidence_upper": finite(logs[1]),
         **{name: facts[name] for name in ("signature", "distribution", "truncated")},
         "model": response.model,
         **{f"score_{name}": finite(value) for name, value in response.scores.items()},
@@ -155,7 +159,7 @@ def _slim(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: float(f"{value:.6g}") if isinstance(value, float) else value
         for name, value in row.items()
-        if name != "headline_sentence" and (value not in (None, "", ()) or name == "log_confidence")  # `shown` holds it
+        if name != "explanation" and (value not in (None, "", ()) or name == "log_confidence")  # `shown` holds it
     }
 
 

@@ -56,8 +56,14 @@ SUFFIXES = tuple(_SUFFIXES)
 """Endings that say how a file is written."""
 
 NUMBERS = (
-    *("uncertainty", "confidence", "log_confidence", "log_probability", "length_normalized_uncertainty", "line"),
-    *("headline_value", "headline_confidence"),
+    *(
+        "sequence_uncertainty",
+        "confidence",
+        "log_confidence",
+        "log_probability",
+        "length_normalized_uncertainty",
+        "line",
+    ),
 )
 FLAGS = ("neutral_only", "empty", "truncated")
 JSON_CELLS = ("answers", "messages", "tokens")

@@ -156,7 +156,7 @@ class Trial:
     prompt: str
     text: str | None = None
     confidence: float | None = None
-    """The headline of the answer, in [0, 1]."""
+    """The confidence of the answer, in [0, 1]."""
     bounds: tuple[float, float] | None = None
     n_tokens: int | None = None
     reason: str | None = None

@@ -15,7 +15,7 @@ from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.calibrator import Calibrator
 from semtoken.guarantees.curves import LOWEST
 from semtoken.guarantees.fingerprint import known_values
-from semtoken.guarantees.labels import HEADLINE, PRODUCT
+from semtoken.guarantees.labels import CONFIDENCE, PRODUCT
 from semtoken.methods import METHODS
 
 POINTS = 41
@@ -37,14 +37,14 @@ def page_facts(
 
     `review` says whether there is a journal whose answers people label, `disputes` whether the model can be asked what
     else it could have meant. `model` is None where the page has to ask the `upstream`, a server behind, for its models;
-    `methods` are numbers that a question may ask for in place of the headline.
+    `methods` are numbers that a question may ask for in place of the confidence.
     """
     return {
         "model": model,
         "clusters": None if scorer.clusters is None else scorer.clusters.signature,
         "parts": True,
         "disputes": disputes,
-        "methods": {name: METHODS[name].title for name in methods if name != HEADLINE},
+        "methods": {name: METHODS[name].title for name in methods if name != CONFIDENCE},
         **({} if upstream is None else {"upstream": upstream}),
         "review": review,
         **({} if applied is None else {"calibrator": calibrator_card(applied.calibrator)}),

@@ -293,7 +293,8 @@ class ReplyScorer:
         if how.recorder is not None:
             how.recorder.scored(result, block, applied, **self._about(choice.index))
         how.metrics.scored.labels(self._asked.endpoint).inc()
-        how.metrics.widths.observe(result.uncertainty_width)
+        low, high = result.sequence_uncertainty_interval
+        how.metrics.widths.observe(high - low)
         return {**block, **more}
 
     def _with_methods(self, result: ScoredAnswer, choice: ReplyChoice) -> tuple[ScoredAnswer, str | None]:

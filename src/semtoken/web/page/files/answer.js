@@ -1,7 +1,7 @@
 // The card of one answer: its text with the doubtful phrases marked, the verdict, what else the model considered.
 import { html, useEffect, useMemo, useRef, useState } from "./preact.js";
 import { S } from "./strings.js";
-import { calibrationOf, confidenceOf, imagesOf, level, shown } from "./helpers.js";
+import { calibrationOf, confidenceOf, imagesOf, intervalOf, level, shown } from "./helpers.js";
 
 // Marks beyond the few weakest teach the eye to pass over them.
 const MOST_MARKED = 5;
@@ -106,30 +106,29 @@ function Text({ answer, numbers, all, open, setOpen, panel }) {
   </p>`;
 }
 
-// The number on top and what it is; the uncertainty where a file has nothing else.
-function Headline({ answer }) {
+// The number on top and what it is; the sequence uncertainty where a file has nothing else.
+function Confidence({ answer }) {
   const confidence = confidenceOf(answer);
-  if (typeof confidence !== "number") return html`<p>${S.uncertain(shown(answer.uncertainty))}</p>`;
-  const said = answer.headline?.sentence ?? answer.headline_sentence;
-  const [lead, rest] = S.headline(confidence, answer.headline?.confidence_interval, said);
+  if (typeof confidence !== "number") return html`<p>${S.uncertain(shown(answer.sequence_uncertainty))}</p>`;
+  const [lead, rest] = S.confidenceSaid(confidence, intervalOf(answer), answer.explanation);
   return html`<p><strong>${lead}</strong><span class="dim">${rest}</span></p>`;
 }
 
-// A number that was asked for by name in place of the headline, or why it is not there.
+// A number that was asked for by name in place of the confidence, or why it is not there.
 function Asked({ answer }) {
   const { name, title } = answer.asked_method;
   const value = answer.scores?.[name];
-  if (value === undefined) return html`<p class="note">${answer.scores_refused ?? S.noScore}</p><${Headline} answer=${answer} />`;
+  if (value === undefined) return html`<p class="note">${answer.scores_refused ?? S.noScore}</p><${Confidence} answer=${answer} />`;
   const [lead, rest] = S.asked(title, value, answer.score_bounds?.[name]);
   return html`<p><strong>${lead}</strong><span class="dim">${rest}</span></p>`;
 }
 
 function Verdict({ answer, compared, guaranteed }) {
   const calibration = calibrationOf(answer);
-  if (answer.reason && answer.uncertainty === undefined) return html`<p class="note">${S.noAnswerScore(answer.reason)}</p>`;
+  if (answer.reason && answer.confidence === undefined) return html`<p class="note">${S.noAnswerScore(answer.reason)}</p>`;
   if (!calibration || calibration.probability_correct === null || calibration.probability_correct === undefined) {
     if (!compared && answer.shown) return html`<p class="note">${answer.shown}</p>`;
-    return html`${compared ? html`<p class="note">${S.noProbability}</p>` : !answer.asked_method && html`<${Headline} answer=${answer} />`}
+    return html`${compared ? html`<p class="note">${S.noProbability}</p>` : !answer.asked_method && html`<${Confidence} answer=${answer} />`}
       ${answer.calibrator_refused && html`<p class="note">${answer.calibrator_refused}</p>`}`;
   }
   const [lead, rest] = S.probability_correct(calibration.probability_correct, calibration.probability_correct_lower, calibration.probability_correct_upper, calibration.n_labels);
@@ -232,7 +231,7 @@ export function reasonOf(answer) {
   const [worst] = weakestOf(answer);
   if (worst) return doubtOf(answer, worst);
   const confidence = confidenceOf(answer);
-  return typeof confidence === "number" ? S.headline(confidence)[0] : "";
+  return typeof confidence === "number" ? S.confidenceSaid(confidence)[0] : "";
 }
 
 // The answer as plain text, with a line for each doubtful stretch.
@@ -269,7 +268,7 @@ export function Card({ answer, question, title, compared, guaranteed }) {
       setCopied(S.notCopied);
     }
   };
-  const bounds = answer.headline?.confidence_interval;
+  const bounds = intervalOf(answer);
   const doubts = (answer.parts ?? []).filter((one) => one.form_only && level(one.confidence) !== "").length;
   return html`<article class="card" ref=${card} onKeyDown=${(event) => event.key === "Escape" && open !== null && close()}>
     ${title && html`<p class="dim">${title}</p>`}

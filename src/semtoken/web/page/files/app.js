@@ -7,7 +7,7 @@ import { Compare } from "./compare.js";
 import { Fields, fieldsOf } from "./fields.js";
 import { File } from "./file.js";
 import { Review } from "./review.js";
-import { asRow, Probability, confidenceOf } from "./helpers.js";
+import { asRow, Probability } from "./helpers.js";
 
 const embedded = () => {
   const element = document.getElementById("data");
@@ -40,7 +40,7 @@ function History({ items, clear }) {
       <thead><tr>${S.historyColumns.map((name, i) => html`<th scope="col" class=${i === 1 ? "number" : ""}>${name}</th>`)}</tr></thead>
       <tbody>${items.map(
         (item) => html`<tr><td><div class="dim" dir="auto">${item.question}</div><div dir="auto">${item.answer.text}</div></td>
-          <td class="number">${item.answer.probability_correct === undefined ? S.confidence(item.answer.confidence ?? 1 - item.answer.uncertainty) : html`<${Probability} row=${item.answer} />`}</td><td>${item.model}</td></tr>`,
+          <td class="number">${item.answer.probability_correct === undefined ? S.confidence(item.answer.confidence) : html`<${Probability} row=${item.answer} />`}</td><td>${item.model}</td></tr>`,
       )}</tbody>
     </table></div>
     ${items.some(({ answer }) => answer.probability_correct === undefined) && html`<p class="note">${S.uncalibrated}</p>`}
@@ -75,8 +75,8 @@ function App({ data }) {
     if (!data) fetch("./semtoken/info").then((r) => r.json()).then((found) => setInfo({ ...found, ask: true })).catch(() => setGone(true));
   }, []);
   const remember = ({ question, answer, model }) => {
-    const { text, uncertainty, probability_correct, probability_correct_lower, probability_correct_upper, n_labels } = answer;
-    const kept = { text, confidence: confidenceOf(answer) ?? 1 - uncertainty, ...(probability_correct === undefined ? {} : { probability_correct, probability_correct_lower, probability_correct_upper, n_labels }) };
+    const { text, confidence, probability_correct, probability_correct_lower, probability_correct_upper, n_labels } = answer;
+    const kept = { text, confidence, ...(probability_correct === undefined ? {} : { probability_correct, probability_correct_lower, probability_correct_upper, n_labels }) };
     const items = [{ question, answer: kept, model }, ...history].slice(0, LONGEST_HISTORY);
     setHistory(items);
     store(items);

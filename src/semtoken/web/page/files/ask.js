@@ -43,10 +43,11 @@ async function failure(response) {
 // The words of an answer that is still coming, with their confidences: `words` with what a chunk adds to `text`. The
 // score so far falls by the probability of each token, so the words follow from it wherever all steps so far are settled.
 export function grown(words, text, block) {
-  const settled = block && block.final === false && block.upper - block.lower < 1e-9 && block.uncertainty < 1 - 1e-9;
+  const [low, high] = block?.sequence_uncertainty_interval ?? [0, 1];
+  const settled = block?.final === false && high - low < 1e-9 && block.sequence_uncertainty < 1 - 1e-9;
   if (!settled) return words;
   const last = words[words.length - 1] ?? { end: 0, left: 1 };
-  const left = 1 - block.uncertainty;
+  const left = 1 - block.sequence_uncertainty;
   const piece = text.slice(last.end);
   if (!piece) return words;
   const confidence = Math.min(1, left / last.left);
@@ -141,7 +142,7 @@ export function Ask({ info, server, setServer, remember }) {
     </form>
     <${Server} ...${{ info, server, setServer }} />
     ${Object.keys(info?.methods ?? {}).length > 0 && html`<p class="row"><label for="number">${S.number}</label> <select id="number" value=${method} onChange=${(e) => setMethod(e.target.value)}>
-      <option value="">${S.headlineChoice}</option>
+      <option value="">${S.usualNumber}</option>
       ${Object.entries(info.methods).map(([name, title]) => html`<option value=${name}>${title}</option>`)}
     </select></p>`}
     <div role="status">${running !== null &&

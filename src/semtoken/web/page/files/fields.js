@@ -26,10 +26,10 @@ function fieldRow(row, part, number) {
     question: S.fieldOf(part.path, document),
     text: missing ? S.missingValue : part.text,
     confidence: part.confidence ?? null,
-    headline_confidence: part.confidence ?? -1, // missing ones come first
+    risk: -(part.confidence ?? -1), // missing ones come first
     log_confidence: part.log_confidence ?? (part.confidence ? Math.log(part.confidence) : null),
-    log_score_lower: part.log_score_lower ?? null,
-    log_score_upper: part.log_score_upper ?? null,
+    log_confidence_lower: part.log_confidence_lower ?? null,
+    log_confidence_upper: part.log_confidence_upper ?? null,
     signature: [row.signature, "field"].filter(Boolean).join("|"),
     distribution: row.distribution,
     decision: part.decision,

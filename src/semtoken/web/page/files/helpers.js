@@ -46,15 +46,16 @@ export const promptOf = (row) => {
 export const imagesOf = (row) => (Array.isArray(row.images) ? row.images : []).filter((url) => typeof url === "string" && url.startsWith("data:image/"));
 
 // The number on top of an answer, in [0, 1], higher for surer ones; nothing in files that have none.
-export const confidenceOf = (row) => row.headline?.confidence ?? row.headline_confidence;
+export const confidenceOf = (row) => row.confidence ?? undefined;
+export const intervalOf = (row) => row.interval ?? row.confidence_interval;
 
-// Larger for riskier answers: what the page was made to rank by, the headline, or else the log of the score, which keeps
+// Larger for riskier answers: what the page was made to rank by, the confidence, or else the log of the score, which keeps
 // the digits that scores of long answers lose.
 export const riskOf = (row) => {
   if (typeof row.risk === "number") return row.risk;
   const confidence = confidenceOf(row);
   if (confidence !== undefined && confidence !== null) return -confidence;
-  return -(row.log_confidence ?? (row.uncertainty >= 1 ? -Infinity : Math.log1p(-row.uncertainty)));
+  return -(row.log_confidence ?? (row.sequence_uncertainty >= 1 ? -Infinity : Math.log1p(-row.sequence_uncertainty)));
 };
 
 // Doubtful stretches as `semtoken check` writes them, in the form of parts.
@@ -78,7 +79,7 @@ export function parseLines(text) {
       row = null;
     }
     if (row && typeof row === "object" && row.scored && typeof row.scored === "object") row = { ...row, ...row.scored };
-    if (!row || typeof row.uncertainty !== "number" || !(row.uncertainty >= 0 && row.uncertainty <= 1)) throw new Error(S.badLine(number));
+    if (!row || typeof row.sequence_uncertainty !== "number" || !(row.sequence_uncertainty >= 0 && row.sequence_uncertainty <= 1)) throw new Error(S.badLine(number));
     rows.push(asRow(row));
   }
   if (!rows.length) throw new Error(S.emptyFile);

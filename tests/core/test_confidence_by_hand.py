@@ -1,4 +1,4 @@
-"""The headline of a sentence by hand: the geometric mean of its least sure new phrase and of a typical one."""
+"""The confidence of a sentence by hand: the geometric mean of its least sure new phrase and of a typical one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 import semtoken as st
 from semtoken.core.parts.prose import is_sentence
-from semtoken.core.results.headlines import headline_of
+from semtoken.core.results.confidence import confidence_of
 
 WORDS = [
     *[("Oslo", 0.6), (" has", 0.9), (" snow", 0.4), (" and", 0.95), (" Bergen", 0.8)],
@@ -35,19 +35,19 @@ def by_hand(*phrases: float) -> float:
 
 
 def test_a_sentence_by_hand() -> None:
-    found = scored(0.5).headline
-    assert found.name == "new_phrases" and "snow" in found.sentence and "40%" in found.sentence
+    found = scored(0.5)
+    assert found.confidence_method == "new_phrases"
+    assert "snow" in found.explanation and "40%" in found.explanation
     assert found.confidence == pytest.approx(by_hand(0.6, 0.4, 0.8, 0.7))
-    assert found.value == pytest.approx(-math.log(found.confidence))
-    low, high = found.confidence_interval or (0.0, 0.0)
+    low, high = found.confidence_interval
     assert low == pytest.approx(found.confidence, rel=1e-4)
     assert high == pytest.approx(by_hand(0.8, 0.7, 0.9, 0.85), rel=1e-4)  # half of what else there is may agree
 
 
 def test_phrases_of_the_question_do_not_count() -> None:
     answer = scored(0.5)
-    found = headline_of(answer.text, lambda: answer.marks, 8, answer.log_confidence, None, "Is there snow in Oslo?")
-    assert found.confidence == pytest.approx(by_hand(0.8, 0.7)) and "rain" in found.sentence
+    found = confidence_of(answer.text, lambda: answer.marks, 8, answer.log_confidence, None, "Is there snow in Oslo?")
+    assert found.value == pytest.approx(by_hand(0.8, 0.7)) and "rain" in found.explanation
 
 
 def test_a_text_is_a_sentence_from_twelve_tokens_on_or_with_its_stop() -> None:
@@ -65,7 +65,7 @@ def json_reply(pieces: list[tuple[str, float]], ends: str = "5") -> st.ScoredAns
     choice = {"message": message, "logprobs": {"content": items}, "finish_reason": "stop"}
     asked = {"messages": [{"role": "user", "content": "Which total has Ann? 3?"}]}
     reply = {"object": "chat.completion", "choices": [choice]}
-    return st.score_reply(reply, request=asked, methods=["headline"])[0]
+    return st.score_reply(reply, request=asked, methods=["confidence"])[0]
 
 
 SHORT_JSON = [('{"', 0.99), ("total", 0.3), ('":', 0.9), ("3", 0.2), ("}", 0.8)]
@@ -79,21 +79,21 @@ def test_of_json_the_least_sure_field_leads(
 ) -> None:
     """A number's confidence is p("3") times the probability that it ends there; keys and the question play no part."""
     answer = json_reply([*thinking, *pieces])
-    found = answer.headline
-    assert found.confidence == pytest.approx(0.2 * ends) and found.name == "new_phrases"
-    assert found.sentence == "Its least sure field is /total, “3”."
-    assert math.exp(-answer.scores["headline"]) == pytest.approx(found.confidence)
-    assert "3" not in found.unquoted.sentence and found.unquoted.confidence == found.confidence
+    assert answer.confidence == pytest.approx(0.2 * ends) and answer.confidence_method == "new_phrases"
+    assert answer.explanation == "Its least sure field is /total, “3”."
+    assert math.exp(-answer.scores["confidence"]) == pytest.approx(answer.confidence)
+    held = answer.without_quotes()
+    assert "3" not in held.explanation and held.confidence == answer.confidence
     if not thinking:
-        assert found.confidence == min(part.confidence or 0.0 for part in answer.parts("field"))
+        assert answer.confidence == min(part.confidence or 0.0 for part in answer.parts("field"))
 
 
 def test_json_without_a_field_is_an_answer_like_others() -> None:
     answer = json_reply([("[", 0.9), ("]", 0.8)])
-    assert answer.headline.name == "stc" and answer.confidence == pytest.approx(0.72)
+    assert answer.confidence_method == "stc" and answer.confidence == pytest.approx(0.72)
 
 
 @pytest.mark.parametrize("log_confidence", [0.0, -0.0])
-def test_an_answer_that_is_certain_has_an_uncertainty_of_0_without_a_sign(log_confidence: float) -> None:
-    found = headline_of("Oslo", list, 1, log_confidence)
-    assert (repr(found.value), found.confidence) == ("0.0", 1.0)
+def test_an_answer_that_is_certain_has_the_confidence_1(log_confidence: float) -> None:
+    found = confidence_of("Oslo", list, 1, log_confidence)
+    assert (found.value, found.interval) == (1.0, (1.0, 1.0))
