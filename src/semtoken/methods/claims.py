@@ -132,6 +132,7 @@ def ccp(
     log_factors = []
     for step in range(steps):
         factor = _log_agreement(rows[step], forward[step], backward[step], directions, step)
+        # Computed for skipped steps as well, so that bad input is refused wherever it is.
         log_factors.append(0.0 if skipped[step] else factor)
     log_product = math.fsum(log_factors)
     return -log_product + 0.0 if scale == "negative_log_product" else -math.exp(log_product) + 0.0
@@ -152,8 +153,10 @@ def _log_agreement(
     same_count(f"nli_alternative_to_chosen[{step}]", back.size, "its log-probabilities", log_p.size)
     classes = ahead
     if directions != "chosen_to_alternative":
+        # One entails and the other contradicts: LM-Polygraph takes that as neutral.
         opposite = np.abs(ahead - back) == ENTAILMENT - CONTRADICTION
         classes = np.where(opposite, NEUTRAL, np.where(ahead == NEUTRAL, back, ahead))
+    # The chosen token, whatever a model says of a text beside itself. So no sum below is empty.
     classes[0] = ENTAILMENT
     agreeing = log_sum_exp(log_p[classes == ENTAILMENT])
     return min(agreeing - log_sum_exp(log_p[classes != NEUTRAL]), 0.0)

@@ -231,8 +231,10 @@ def first_content_entropy(best_log_probs: Rows, step: int, *, best: int = CONTEN
     """
     rows = _best_rows(best_log_probs, best)
     logs = rows[whole(step, "step", low=0, high=len(rows) - 1)]
+    # ln 1 is the divisor below.
     if len(logs) == 1:
         return 0.0
+    # Shifted first: where all the best are very unlikely, their probabilities would all be 0.
     shares = np.exp(logs - logs.max())
     shares /= shares.sum()
     return -total(_times_log(shares)) / math.log(len(logs)) + 0.0
@@ -351,10 +353,12 @@ def wepr(best_log_probs: Rows, weights: npt.ArrayLike, intercept: float = 0.0, *
     features = np.concatenate([parts.mean(axis=0), parts.max(axis=0)])
     fitted = numbers(weights, "weights", dimensions=1)
     same_count("weights", len(fitted), "features", len(features))
+    # Huge weights give inf, which is a logit, or inf - inf, which is none and is refused below.
     with np.errstate(over="ignore", invalid="ignore"):
         logit = float(features @ fitted) + real(intercept, "intercept")
     if math.isnan(logit):
         raise InvalidInputError("'weights' are too large: what they count adds up to no number.")
+    # math.exp raises from 710 on.
     return 1.0 / (1.0 + math.exp(-logit)) if logit > -700 else 0.0
 
 
@@ -373,6 +377,7 @@ def _entropies(values: npt.ArrayLike) -> FloatArray:
 
 def _not_negative(values: npt.ArrayLike, name: str) -> FloatArray:
     checked = numbers(values, name, dimensions=1)
+    # Entropies computed in float32 can be a hair below 0.
     if checked.min() < -1e-6:
         raise InvalidInputError(f"'{name}' holds {checked.min():g}, but it is never negative.")
     return np.maximum(checked, 0.0)
@@ -387,6 +392,7 @@ def _windows(values: FloatArray, width: int) -> FloatArray:
 
 def _times_log(probabilities: FloatArray) -> FloatArray:
     """P ln p of each, 0 for 0."""
+    # ln 1 in place of ln 0, since 0 * -inf is NaN.
     products: FloatArray = probabilities * np.log(np.where(probabilities > 0, probabilities, 1.0))
     return products
 
@@ -401,6 +407,7 @@ def _best_rows(best_log_probs: Rows, best: int, missing: float = ROUNDING) -> li
     if not rows:
         raise InvalidInputError("'best_log_probs' is empty: give at least one step.")
     for step, row in enumerate(rows):
+        # A vocabulary of fewer tokens, or one whose others are masked: nothing is missing, so the K best are these.
         if len(row) < best and abs(1.0 - math.fsum(np.exp(row).tolist())) > missing:
             raise InvalidInputError(
                 f"The {best} best log-probabilities of every step are read, and of step {step} only {len(row)} are "

@@ -73,7 +73,9 @@ def affinity_matrix(
     if unique_text_index_per_sample is not None:
         name = "unique_text_index_per_sample"
         rows = indices(unique_text_index_per_sample, name, below=len(one_way))
+        # A model may give a text less than 1 with itself. The release (UQ-NLG) counts equal texts as the same.
         one_way = np.where(rows[:, None] == rows, 1.0, one_way[np.ix_(rows, rows)])
+    # Entailment has a direction; the graph of Lin et al. has none.
     return 0.5 * (one_way + one_way.T)
 
 
@@ -193,6 +195,7 @@ def ecc(
     eigenvalues, vectors = _laplacian_spectrum(weights)
     kept = vectors[:, eigenvalues < real(threshold, "threshold")]
     spread = kept.shape[1] - total(kept.sum(axis=0) ** 2) / len(weights)
+    # Rounding can leave the difference below 0 where all samples agree.
     return round(math.sqrt(max(spread, 0.0)), 6)
 
 
@@ -235,6 +238,7 @@ def deg(
         affinity=affinity,
     )
     disagreement = total((1.0 - weights).ravel()) / weights.size
+    # Adding 0.0 turns -0.0 into 0.0.
     return round(disagreement * (len(weights) if scale == "sum" else 1), 12) + 0.0
 
 
@@ -255,7 +259,9 @@ def _agreement(nli_logits: npt.ArrayLike | None, temperature: float, affinity: s
 
 def _laplacian_spectrum(weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues ascending and orthonormal eigenvectors (columns) of the normalised Laplacian."""
+    # Where the diagonal comes from a model, a row can be all 0; elsewhere it is 1 at least.
     scale = 1.0 / np.sqrt(np.maximum(weights.sum(axis=1), _SMALLEST_DEGREE))
     laplacian = np.eye(len(weights)) - scale[:, None] * weights * scale
+    # `eigh`, since W is symmetric: `eig` may return complex numbers, and vectors that are not orthogonal.
     eigenvalues, vectors = np.linalg.eigh(laplacian)
     return eigenvalues, vectors

@@ -70,6 +70,7 @@ def rauq(
     """
     logs = log_probs(greedy_logprobs, "greedy_logprobs")
     own = real(alpha, "alpha", low=0.0, high=1.0)
+    # No token stands before the first one, so there is no attention to read and only its probability counts.
     if len(logs) == 1:
         return -float(logs[0]) + 0.0
     attended = _weights(attention_to_previous)
@@ -105,6 +106,7 @@ def _weights(values: npt.ArrayLike) -> FloatArray:
     array = real_numbers(values, "attention_to_previous").astype(np.float64)
     if array.ndim != 3 or not array.size:
         raise InvalidInputError(f"'attention_to_previous' must be [layers, heads, T - 1], got the shape {array.shape}.")
+    # The softmax of half precision may give 1.0005. Written so that NaN, too, is refused.
     if not (array.min() >= -1e-6 and array.max() <= 1 + 1e-3):
         raise InvalidInputError("'attention_to_previous' must hold weights in [0, 1], and no NaN.")
     return np.clip(array, 0.0, 1.0)
@@ -155,6 +157,7 @@ def eigenscore(embeddings: npt.ArrayLike, alpha: float = 1e-3, *, variant: str =
     one_of("variant", variant, ("cov_over_d_minus_1_log10", "gram_no_division_ln"))
     states = numbers(embeddings, "embeddings", dimensions=2)
     samples, features = states.shape
+    # float16 ends at 65504, and the middle layers of some models give more.
     if np.isinf(states).any():
         raise InvalidInputError("'embeddings' holds infinities; were the states recorded in half precision?")
     if features < 2:
@@ -163,10 +166,12 @@ def eigenscore(embeddings: npt.ArrayLike, alpha: float = 1e-3, *, variant: str =
     if not alpha > 0:
         raise InvalidInputError(f"'alpha' must be a positive number, got {alpha!r}.")
     centred = states - states.mean(axis=1, keepdims=True)
+    # The squares of its singular values would be infinite, and the volume with them.
     if not np.isfinite(np.square(centred).sum()):
         raise InvalidInputError("'embeddings' holds numbers whose squares are too large to be added up.")
     squares = np.zeros(samples)
     singular = np.linalg.svd(centred, compute_uv=False)
+    # With fewer features than samples the other eigenvalues of C C^T are 0.
     squares[: singular.size] = singular**2
     if variant == "gram_no_division_ln":
         return float(np.log(squares + alpha).mean())

@@ -46,6 +46,7 @@ def sequence_probability(greedy_logprobs: npt.ArrayLike, *, variant: str = "one_
     log_probability = total(log_probs(greedy_logprobs, "greedy_logprobs"))
     if variant == "negative_logprob":
         return -log_probability + 0.0
+    # `expm1` keeps the digits of answers that are nearly certain, where 1 - exp(x) would be 0.
     return -math.expm1(log_probability) + 0.0
 
 

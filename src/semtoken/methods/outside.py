@@ -91,12 +91,14 @@ def _run(path: Path, name: str) -> ModuleType:
     """The module of a file, run once."""
     if not path.is_file():
         raise InvalidInputError(f"The method {name}: there is no file {path}.")
+    # A name from the whole path: two files of one name in two folders are two modules.
     own = f"{_MODULES}{path.resolve().as_posix().replace('/', '_').removesuffix('.py')}"
     if own in sys.modules:
         return sys.modules[own]
     spec = importlib.util.spec_from_file_location(own, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    # Before it is run, as imports do: dataclasses and pickle look their module up by name.
     sys.modules[own] = module
     try:
         spec.loader.exec_module(module)
@@ -138,6 +140,7 @@ def try_out(name: str) -> None:
         raise InvalidInputError(f"The method {name} needs {', '.join(unknown)}, which no statistic records.")
     try:
         given = score(name, trial_record())
+        # float() takes an array of one element, and with other answers it would fail in the middle of a run.
         if np.ndim(given):
             raise TypeError(f"it returns an array of shape {np.shape(given)}, not one number")
         value = float(given)

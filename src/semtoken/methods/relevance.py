@@ -214,10 +214,12 @@ def _weighted_surprise(tokens: FloatArray, relevance: FloatArray, name: str, zer
 def _supported_entropy(log_p: FloatArray, similarity: npt.ArrayLike, t: float, symmetric: bool) -> float:
     if not real(t, "t") > 0:
         raise InvalidInputError(f"'t' must be a positive number, got {t!r}.")
+    # A cosine may be negative, and no sample takes support away from another.
     support = np.clip(square(similarity, "similarity", low=-1.0, high=1.0), 0.0, 1.0)
     same_count("similarity", len(support), "sample_logprobs", log_p.size)
     if flag(symmetric, "symmetric"):
         support = 0.5 * (support + support.T)
+    # In log space: with log-probabilities of -800, exp is 0, and LM-Polygraph gives inf. 1e-12 keeps the log finite.
     log_support = np.log(np.maximum(support, _SMALLEST_SIMILARITY)) - math.log(t)
     np.fill_diagonal(log_support, 0.0)  # an answer supports itself with its own probability
     return mean([-log_sum_exp(log_p + row) for row in log_support])

@@ -20,6 +20,8 @@ _VARIANTS = ("neg_logprob_true", "one_minus_prob_true", "two_way_softmax")
 def _three_way_distribution(g: Any) -> dict[str, Any]:
     """The two log-probabilities and the rest of the vocabulary as a distribution over three."""
     log_true, log_false = (float(value) for value in g.p_true_log_probs)
+    # Only these two tokens are recorded. What the formula reads of all others is their sum, so one entry serves for
+    # them.
     rest = max(1.0 - math.exp(log_true) - math.exp(log_false), 0.0)
     log_rest = math.log(rest) if rest else -math.inf
     return {"next_token_logits": [log_true, log_false, log_rest], "true_index": 0, "false_index": 1}
@@ -91,6 +93,7 @@ def p_true(
         if true == false == -math.inf:
             raise InvalidInputError("'next_token_logits' gives both 'True' and 'False' the probability 0.")
         return min(math.exp(false - log_sum_exp(np.array([true, false]))), 1.0)
+    # Two sums are rounded apart, and a probability must not exceed 1.
     log_true = min(true - log_sum_exp(logits), 0.0)
     return -log_true + 0.0 if variant == "neg_logprob_true" else -math.expm1(log_true) + 0.0
 

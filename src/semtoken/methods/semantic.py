@@ -196,6 +196,7 @@ def semantic_entropy(
     if variant == "lm_polygraph_monte_carlo":
         return -mean([log_mass[int(c)] for c in ids]) + 0.0
     if variant == "kuhn_release":
+        # The release of Kuhn et al. subtracts 5 from the log-likelihoods, which moves all answers alike.
         return -mean(classes - 5.0) + 0.0
     if variant == "uqnlg_unnorm":
         return math.log(classes.size) - log_sum_exp(classes) + 0.0
@@ -218,8 +219,10 @@ def _label_grid(values: npt.ArrayLike, name: str) -> IntArray:
 
 def _entropy(probabilities: FloatArray) -> float:
     present = probabilities[probabilities > 0]
+    # A single class has exactly 0: a rounding error in its share would order answers that tie.
     if present.size == 1:
         return 0.0
+    # The order of equal classes moves the last digits, and AUROC would count that as a difference.
     return round(-total(present * np.log(present)), 12) + 0.0
 
 
@@ -325,6 +328,7 @@ def conu(
         frequency = (alike >= threshold).mean(axis=1)
         return round(1.0 - float(frequency.max()) / total(frequency), 12) + 0.0
     classes = _join_first_match(range(len(alike)), alike >= threshold)
+    # `np.unique` gives the first place of each class: its first member.
     _, firsts, sizes = np.unique(classes, return_index=True, return_counts=True)
     shares = sizes / len(alike)
     top = int(shares.argmax())

@@ -148,7 +148,9 @@ def method(
         if entry.name in _methods:
             raise TypeError(f"There are two methods called {entry.name!r}.")
         place = {family: number for number, family in enumerate(FAMILIES)}
+        # Stable, so that methods of one family keep the order in which they were entered.
         entries = sorted([*_methods.values(), entry], key=lambda row: place.get(row.family, len(place)))
+        # In place: `METHODS` is a view of this dictionary, and others hold it.
         _methods.clear()
         _methods.update({row.name: row for row in entries})
         return function
@@ -313,6 +315,7 @@ def nli_classes(values: Iterable[Any], name: str) -> IntArray:
     classes = []
     for value in listed(values, name):
         label = _CLASS_OF_NAME.get(value.lower()) if isinstance(value, str) else value
+        # True == 1 would pass for "neutral".
         a_number = isinstance(label, int | float | np.integer | np.floating) and not isinstance(label, bool)
         if not a_number or label not in (CONTRADICTION, NEUTRAL, ENTAILMENT):
             raise InvalidInputError(
@@ -326,6 +329,7 @@ def nli_classes(values: Iterable[Any], name: str) -> IntArray:
 def log_sum_exp(values: FloatArray) -> float:
     """log(sum(exp(values))) that does not depend on the order of the values."""
     highest = float(values.max())
+    # -inf - -inf is NaN.
     if highest == -math.inf:
         return highest
     return highest + math.log(math.fsum(np.exp(values - highest).tolist()))
@@ -343,6 +347,7 @@ def mean(values: Sequence[float] | FloatArray) -> float:
     """The exactly rounded mean; 0.0 rather than -0.0."""
     numbers = np.asarray(values, dtype=np.float64)
     whole = total(numbers)
+    # The sum overflows where the mean does not: divided first, it fits.
     if math.isinf(whole) and np.isfinite(numbers).all():
         whole, numbers = total(numbers / len(numbers)), numbers[:1]
     return whole / len(numbers) + 0.0

@@ -50,6 +50,7 @@ def prepare_calibration_error(confidence: npt.ArrayLike, correct: npt.ArrayLike,
     """`expected_calibration_error` as a function of how often each answer counts, for resampling."""
     whole(n_bins, "n_bins", low=1, high=MOST_BINS)
     answers = _with_confidence(confidence, correct)
+    # Bins are closed above, and 0 belongs to the first one.
     bins = np.maximum(np.ceil(answers.score * n_bins).astype(int) - 1, 0)
     membership = bins[:, None] == np.arange(n_bins)  # [n, bins]
     surplus = membership * (answers.score - answers.target)[:, None]

@@ -269,6 +269,7 @@ def _areas(
     quality = answers.target
     order, starts = tied_groups(answers.score)
     if ties == "stable":
+        # Each answer is a group of its own, in the order in which the stable sort left it.
         starts = np.arange(order.size)
     best_order, best_starts = tied_groups(-quality)
     area = _mean_prefix_mean(weights, quality, order, starts, max_rejection)
@@ -276,6 +277,7 @@ def _areas(
     if random == "monte_carlo":
         chance = np.array([_shuffled_area(np.repeat(quality, row.astype(int)), max_rejection) for row in weights])
     else:
+        # In a random order, the first n have the mean quality for every n: so the expected area is that mean.
         chance = weights @ quality / weights.sum(axis=1)
     return area, oracle, chance
 
@@ -297,10 +299,12 @@ def _mean_prefix_mean(
     total = np.add.reduceat(weights * quality[order], starts, axis=1)
     end = np.cumsum(size, axis=1)
     begin = end - size
+    # A resample may draw nobody of a group; its total is 0 then, too.
     mean = total / np.maximum(size, 1.0)
     before = np.cumsum(total, axis=1) - total
     n = end[:, -1:]
     kept = np.floor(max_rejection * n)
+    # The curve may begin inside of a group, of which only the part behind that point counts.
     first = np.clip(n - kept, begin, end).astype(np.intp)
     harmonic = np.append(0.0, np.cumsum(1.0 / np.arange(1, int(n.max()) + 1)))
     heights = mean * (end - first) + (before - begin * mean) * (harmonic[end.astype(np.intp)] - harmonic[first])

@@ -18,6 +18,7 @@ from semtoken.methods.metrics.significance import ORDER_METRICS, permutation_tes
 from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import instance, real, whole
 
+# Numbers in an array at a time: 8 MB each, however many answers and resamples there are.
 _CELLS_PER_BLOCK = 1_000_000
 _PREPARE: Mapping[Callable[..., float], Callable[..., PreparedMetric]] = {
     auroc: prepare_auroc,
@@ -117,6 +118,7 @@ class ResampledMetric:
                 "between them."
             )
         reason = self.reason or other.reason
+        # Pair by pair: both metrics saw the same draws, so what the draw did to both cancels.
         values = np.empty(0) if reason else self.values - other.values
         estimate = replace(
             self,
@@ -313,4 +315,5 @@ def _two_sided(differences: FloatArray) -> float:
         return float("nan")
     # Differences of equal metrics differ from zero by rounding only.
     smaller = min((defined <= 1e-12).sum(), (defined >= -1e-12).sum())
+    # One more in both, since the data as given count as a draw: a p-value is never 0 (Phipson and Smyth 2010).
     return float(min(1.0, 2.0 * (1 + smaller) / (defined.size + 1)))

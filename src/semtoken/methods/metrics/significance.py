@@ -78,6 +78,7 @@ def permutation_test(
     if undefined:
         return float("nan")
     differing = np.flatnonzero(ranks[0] != ranks[1])
+    # The exchanges are the bits of an int64. Exchanging equal ranks changes nothing, so only the others count.
     exact = differing.size < 63 and 2**differing.size <= n_permutations
     count = 2**differing.size if exact else n_permutations
     observed = abs(difference_of(np.zeros((1, target.size), dtype=bool))[0])
@@ -91,7 +92,9 @@ def permutation_test(
             swapped[:, differing] = bits & 1
         else:
             swapped[:, differing] = rng.integers(0, 2, size=(number, differing.size), dtype=np.uint8)
+        # Sums in another order differ in their last digits, and an exchange that changes nothing must count.
         extreme += int((np.abs(difference_of(swapped)) >= observed - _ROUNDING).sum())
+    # Among all exchanges, the data as given are one; among random ones they have to be added.
     return extreme / count if exact else (extreme + 1) / (count + 1)
 
 

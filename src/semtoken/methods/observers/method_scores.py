@@ -226,6 +226,8 @@ def _bounds(name: str, middle: Generation, corners: Corners) -> tuple[float, flo
             f"The method {name} cannot be bounded, and of this answer only the best tokens of each step are known."
         )
     scores = []
+    # A monotone formula has its extremes at corners; which ones depends on its direction in each field, so all are
+    # tried.
     for ends in itertools.product((0, 1), repeat=len(inexact)):
         fields = {field: corners[field][end] for field, end in zip(inexact, ends, strict=True)}
         scores.append(score(name, middle.with_fields(fields)))
@@ -258,6 +260,7 @@ def scores_of_steps(
 
 def _as_step(step: TopStep, size: int | None) -> Step:
     """A step of an engine as observers see it. Tokens are numbered as they are listed: observers compare numbers."""
+    # `names[0]` is the chosen token itself; the list of the best ones begins at 1.
     chosen = next((place for place, name in enumerate(step.names) if place and name == step.names[0]), 0)
     listed = sorted(range(1, len(step.names)), key=lambda place: -step.log_probs[place]) + [0] * (chosen == 0)
     values = np.array([step.log_probs[place] for place in listed], dtype=np.float64)

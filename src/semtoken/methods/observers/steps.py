@@ -154,6 +154,7 @@ class Step:
     @cached_property
     def own_rows(self) -> Rows:
         """[n, columns] the rows of logits of the n answers, as `logits` has them; only where that is there."""
+        # Most steps have their rows in order, and a copy of [n, V] numbers is worth avoiding.
         rows = list(self.rows)
         return self.logits if rows == list(range(len(self.logits))) else self.logits[rows]  # type: ignore[arg-type,index]
 
@@ -236,6 +237,8 @@ def listed_best(token: int, ids: IdArray, size: int) -> int:
     """
     if len(ids) == size:
         return size
+    # A chosen token that is not among the best is listed behind them. Where it is the last of the best itself, it is
+    # left out, too, since the list looks the same.
     return max(len(ids) - (len(ids) > 1 and ids[-1] == token), 1)
 
 

@@ -187,12 +187,14 @@ class LastStates(Observer):
     def observe(self, step: Step) -> None:
         """Record the hidden states of one decoding step, replacing those of the step before."""
         for answer, row in zip(step.answers, step.rows, strict=True):
+            # Without a copy: each step replaces it, and only the last one counts.
             self._rows[answer] = (step.states[self.depth], row)
 
     def finish(self, answer: int, completion: Completion) -> None:
         """Keep the state of a complete answer, apart from its batch."""
         if answer in self._rows:
             batch_states, row = self._rows[answer]
+            # A view would keep the states of the whole batch in memory for as long as this answer is kept.
             self._rows[answer] = (batch_states[row].clone()[None], 0)
 
     def of(self, answer: int) -> FloatArray | None:
