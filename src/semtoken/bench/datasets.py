@@ -161,6 +161,7 @@ def _known_dataset(known: KnownSet, path: str | Path | None) -> Dataset:
         questions = _hub_questions(known, source)
     questions_by_id: dict[str, Question] = {}
     for question in questions:
+        # TriviaQA (rc) has one question in several rows: counted twice, it would narrow every interval.
         questions_by_id.setdefault(question.id, question)
     unique = tuple(questions_by_id.values())
     notes = []

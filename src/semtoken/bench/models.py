@@ -135,6 +135,7 @@ class Models:
         if name in self._failed:
             raise ModelError(self._failed[name])
         if self._held is None or self._held[0] != name:
+            # Before the next one is loaded: both together may not fit.
             self.release()
             log.info("Loading the %s", name)
             try:

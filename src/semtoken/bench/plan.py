@@ -175,6 +175,7 @@ def make_plan(settings: RunSettings, datasets: Sequence[Dataset]) -> Plan:
         try:
             identity = {**model_identity(model.source, model.revision), "dtype": model.dtype}
             clusterings = planned_clusterings(model, identity, settings)
+            # Left out for the default, so that keys of runs from before there was a choice stay the same.
             backend = {} if model.backend == "transformers" else {"backend": model.backend}
         except SemtokenError as error:
             problems[model.label] = str(error)
@@ -243,6 +244,7 @@ class _Steps:
             **facts,
             "work": work.partition(":")[0],
             "version": 1,
+            # Batches are made inside of a shard, and other batches give other last digits.
             "shard_size": self.settings.shard_size,
         }
         keys = [step.key for step in inputs]

@@ -86,6 +86,7 @@ class CellWork:
 
     def missing(self, shard: int) -> tuple[PlannedStep, ...]:
         """The steps whose file for a shard is missing or damaged, each key once."""
+        # Two variants of one clustering have one key and one file, which is made once: by the first of them.
         by_key = {step.key: step for step in reversed(self.steps)}
         rows = self.cell.rows(shard)
         return tuple(
@@ -326,6 +327,7 @@ def clustered(context: Context) -> Recorder:
             fields = [
                 of_answer(answer, q.question) for answer, q in zip(scored[step.name], part.questions, strict=True)
             ]
+            # Alone it would have computed the normalizers itself.
             seconds = timings.seconds[step.name] + timings.seconds[NORMALIZERS]
             yield StepRecords(step, table_of(part.ids, fields), {own: seconds})
 
@@ -380,6 +382,7 @@ def pairs(step: RecordingStep, context: Context) -> Recorder:
     assert compute is not None
     models = context.models
     ask = models.nli().logits if step.asks == "nli" else models.similarity().similarities
+    # The tokenizer alone: the model that answered need not be in memory beside the one that is asked.
     tokenizer = models.tokenizer(context.cell.model)
     tokens = Tokens(Vocabulary.from_tokenizer(tokenizer).decode, special_token_ids(tokenizer))
 
@@ -407,12 +410,14 @@ def judgements(name: str, context: Context) -> Recorder:
             AnswerToJudge(question, generation.text)
             for question, generation in zip(part.questions, part.generations, strict=True)
         ]
+        # A judge counts over all shards; the difference is what this one took.
         before = judge.relied_on if isinstance(judge, LLMJudge) else None
         verdicts = judge.judge(items)
         usage = asdict(judge.relied_on - before) if isinstance(judge, LLMJudge) and before is not None else None
         table = pyarrow.table(
             {
                 "id": part.ids,
+                # NaN is "no verdict", and pandas' rules would make it null.
                 CORRECT: pyarrow.array(correctness(verdicts), from_pandas=False),
                 "quality": pyarrow.array([verdict.quality for verdict in verdicts], type=pyarrow.float64()),
                 "reply": pyarrow.array([verdict.reply for verdict in verdicts], type=pyarrow.string()),

@@ -222,6 +222,7 @@ class _Session:
             self._watcher.begin(sum(pending_work.units for pending_work in pending))
         for pending_work in pending:
             steps = self._possible(pending_work.work)
+            # What depends on these is left out in turn, without a failure of its own in the list.
             self._broken.update(step.key for step in pending_work.work.steps if step not in steps)
             if steps:
                 self._do(replace(pending_work.work, steps=steps), pending_work)
@@ -303,11 +304,13 @@ def _manifest(run: Path, settings: RunSettings, directory: Path) -> Iterator[dic
     path = run / MANIFEST
     former = _former_sessions(path)
     facts = manifest.session(settings, directory)
+    # Before any work, so that a run that is killed has left its facts.
     write_json(path, facts | {"sessions": [*former, facts]})
     try:
         yield facts
         facts["status"] = "incomplete" if facts["failures"] else "complete"
     except BaseException:
+        # Ctrl-C, too, which is no `Exception`.
         facts["status"] = "interrupted"
         raise
     finally:

@@ -69,7 +69,9 @@ class ContainsJudge(_JudgeOfOne):
         return {"kind": "contains"}
 
     def _verdict(self, item: AnswerToJudge) -> Verdict:
+        # Blanks on both sides of both, so that "art" is not found in "party".
         words = f" {normalize_answer(item.answer)} "
+        # An accepted answer of punctuation alone would be found in an empty one.
         accepted = {normalize_answer(answer) for answer in item.question.answers} - {""}
         return Verdict(float(any(f" {answer} " in words for answer in accepted)))
 
@@ -272,6 +274,7 @@ def judge_from(
     name = checked.name or checked.kind
     match checked:
         case ImportedSettings():
+            # Not `str.format`, since a path may hold other braces.
             path = checked.path.replace("{model}", model).replace("{dataset}", dataset)
             imported = ImportedJudge(Path(path), column=checked.column, others=checked.others, name=name)
             if ids is not None:

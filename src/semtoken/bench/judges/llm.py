@@ -82,6 +82,7 @@ class Endpoint:
         if self.requests_per_minute is None:
             return lambda: None
         limits = require("pyrate_limiter", extra="bench")
+        # One request in each pause, not a burst at the beginning of each minute, which endpoints refuse.
         pause = math.ceil(60_000 / self.requests_per_minute)
         return limits.Limiter(limits.Rate(1, pause), buffer_ms=1).try_acquire  # type: ignore[no-any-return]
 
@@ -106,6 +107,7 @@ class Endpoint:
             on_reply(len(replies))
 
             def keep(key: str, reply: JudgeReply) -> None:
+                # As soon as it comes, since it is paid for; `retry` waits where another process writes.
                 kept.set(key, asdict(reply), retry=True)
                 replies[key] = reply
                 on_reply(len(replies))
@@ -119,6 +121,7 @@ class Endpoint:
         )
 
     def _key(self, request: Mapping[str, Any]) -> str:
+        # With the address: two endpoints may serve different models under one name.
         content = json.dumps({"url": self.url, "request": request}, sort_keys=True)
         return hashlib.sha256(content.encode("ascii")).hexdigest()
 
@@ -206,6 +209,7 @@ def _one_reply(client: HttpClient, url: str, request: Mapping[str, Any]) -> Judg
     reply = client.post(url, request)
     if reply.status in (401, 403, 404):
         raise _Hopeless(reply.reason)
+    # Azure answers 400 to what its content filter stops, which is an answer and not a failure.
     values = reply.values if reply.status == 400 else reply.json()
     match values:
         case {"error": {"code": "content_filter"}}:
@@ -281,6 +285,7 @@ def open_replies(folder: Path) -> Iterator[Any]:
             return super().fetch(mode, filename, value, read)
 
     try:
+        # By default a cache drops old entries from 1 GB on.
         with diskcache.Cache(str(folder), disk=PlainDisk, eviction_policy="none", cull_limit=0) as disk:
             yield disk
     except (OSError, sqlite3.Error, zlib.error, json.JSONDecodeError) as error:

@@ -164,6 +164,7 @@ def build_report(
     if applied:
         lines = (guarantee_of(applied), *(line for tried in applied for line in tried.lines), *refused)
         further.append(Section("calibrator", "The calibrator on these answers", lines))
+    # Behind the section on methods.
     place = next(i for i, section in enumerate(sections, start=1) if section.name == "methods")
     sections[place:place] = [*further, *_decision_sections(probabilities, shown, drawn)]
     sections.append(Section("notes", "Notes and caveats", tuple(notes(results, made, used, n_resamples))))
@@ -309,6 +310,7 @@ def _csv_files(
 def csv_text(rows: DataFrame | Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
     """Write rows as CSV: numbers in full precision, missing values empty, and no cell that is a formula."""
     pandas = require("pandas", extra="bench")
+    # As objects: a column of whole numbers with a gap would become floats, and 3 be written as 3.0.
     made = pandas.DataFrame(rows, columns=columns, dtype=object)
     text: str = made.map(_value).to_csv(index=False, lineterminator="\n")
     return text
@@ -343,6 +345,7 @@ def check_replaceable(target: Path) -> None:
     """Raise `InvalidInputError` if a report there would take the place of anything but a former report."""
     if target.exists() and not target.is_dir():
         raise InvalidInputError(f"{target} is a file; give the name of a folder for the report.")
+    # The index of a former report lists its files: whatever else is there, somebody put there.
     held = {path.relative_to(target).as_posix() for path in target.rglob("*") if not path.is_dir()}
     others = sorted(held - _former_files(target) - {INDEX})
     if others:
@@ -410,6 +413,7 @@ def html_page(report: BenchReport) -> str:
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
+        # A misspelled name in the template raises, in place of an empty spot on the page.
         undefined=jinja2.StrictUndefined,
     )
     # Pictures are inside the page, so that it can be sent as one file.

@@ -268,6 +268,7 @@ class PairedTests:
 
     def p(self, metric: str, first: str, second: str, values: Mapping[str, FloatArray]) -> float:
         """P-value of the difference between two uncertainties, given by their names, whichever comes first."""
+        # The test has two sides, so the order of the two changes nothing, and each test takes a thousand exchanges.
         place = (metric, *sorted((first, second)))
         if place not in self._known:
             self._known[place] = permutation_test(
@@ -317,6 +318,7 @@ class _Measuring:
         self.cell, self.reference, self.main = cell, reference, main
         self.correct, self.n_resamples = cell.judgements[judge], n_resamples
         self.paired = PairedTests(self.correct, n_resamples)
+        # A variant with the main clustering's own value is that clustering: it would be tested against itself.
         own = {f"{name}={value}" for name, value in main.items()}
         self.variants = {name: values for name, values in cell.variants.items() if name not in own}
         self.names = in_order(cell.uncertainty)

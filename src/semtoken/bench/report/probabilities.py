@@ -176,6 +176,7 @@ def _method(
 
 def ranks(uncertainty: FloatArray) -> FloatArray:
     """The share of answers that are less sure, in (0, 1), [n]; ties get their mean, undefined values the worst rank."""
+    # Half a rank inwards: beta calibration takes the logarithms of this share and of what is left to 1.
     return (uncertainty.size - mean_ranks(uncertainty) + 0.5) / uncertainty.size
 
 

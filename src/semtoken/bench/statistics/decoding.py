@@ -180,6 +180,7 @@ class _ClusterScores(Observer):
     def observe(self, step: Step) -> None:
         """Take in one step."""
         assert step.logits is not None
+        # All scorers need these: if the first one computed them, only that one would be charged.
         with self._timings.measure(NORMALIZERS):
             rows = step.normalized
         for name, answers in self.open.items():

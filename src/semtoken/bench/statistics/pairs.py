@@ -80,6 +80,7 @@ def alternative_classes(
     stripped = [[[token_text(text) for text in texts] for texts in steps] for steps in answers]
     ahead = [[[(texts[0], text) for text in texts] for texts in steps] for steps in stripped]
     back = [[[(b, a) for a, b in pairs] for pairs in steps] for steps in ahead]
+    # Both directions in one call, so that batches are filled with pairs of like lengths.
     listed = (pair for steps in (*ahead, *back) for pairs in steps for pair in pairs)
     asked = list(dict.fromkeys(pair for pair in listed if pair[0] != pair[1]))
     known: dict[Pair, int] = dict(zip(asked, ask(asked).argmax(axis=-1).tolist(), strict=True)) if asked else {}
@@ -126,6 +127,7 @@ def token_similarities(
     `CrossEncoderSimilarityMatrixCalculator`.
     """
     special = frozenset(special_ids)
+    # Without its only token nothing is left to compare.
     asked = [[] if len(ids) == 1 else _pairs(question, ids, decode, special) for question, ids in answers]
     values = iter(ask([pair for pairs in asked for pair in pairs]))
     similarities = []
@@ -161,6 +163,7 @@ def model_errors(kind: str, model_or_path: str) -> Iterator[None]:
     `kind` is for the message: "NLI model". `ModelError` if there is no such model, it cannot be read, or its folder is
     one that `check_folder` refuses.
     """
+    # Said here, since the hub would be asked for a misspelled path, and answers about names of repositories.
     if not Path(model_or_path).exists() and not HUB_ID.fullmatch(model_or_path):
         raise ModelError(f"The {kind} cannot be loaded: there is no directory {model_or_path}.")
     if Path(model_or_path).is_dir():
@@ -241,6 +244,7 @@ def similarity_matrices(ask: AskPairs, samples: Sequence[tuple[str | None, Seque
         matrix = np.eye(len(texts))
         for i, j in permutations(range(len(texts)), 2):
             matrix[i, j] = next(answers)
+        # A cross-encoder reads the texts in one order, and need not give the same number for the other.
         matrices.append(0.5 * (matrix + matrix.T))
     return matrices
 
@@ -339,6 +343,7 @@ def label_columns(config: Any) -> list[int]:
 def longest_input(model: Any, tokenizer: Any) -> int | None:
     """Tokens that an encoder reads at most; None if neither config nor tokenizer says so."""
     limits = [getattr(model.config, "max_position_embeddings", None), tokenizer.model_max_length]
+    # Tokenizers without a limit say int(1e30).
     sensible = [int(limit) for limit in limits if limit is not None and 0 < limit < 1_000_000]
     return min(sensible, default=None)
 

@@ -217,6 +217,7 @@ class _Count(Observer):
     def finish(self, answer: int, completion: Completion) -> None:
         """Count an answer that is complete."""
         self._done += 1
+        # A prompt counts once all of its samples are complete; which of them come last does not matter to a count.
         if self._done % self._n == 0:
             self._progress(self._step, self._done // self._n, self._prompts)
 
@@ -247,6 +248,7 @@ def _greedy_record(backend: Backend, ids: list[int], log_probs: FloatArray, best
 def chosen_first(token: int, log_prob: float, best: IdArray, log_probs: FloatArray) -> tuple[IdArray, FloatArray]:
     """The best tokens of one step with the chosen one in front, moved there or put in place of the last."""
     others = best != token
+    # Where the chosen token was not among the best, the last of these makes room for it.
     others[np.flatnonzero(others)[len(best) - 1 :]] = False
     return np.append(token, best[others]), np.append(log_prob, log_probs[others])
 

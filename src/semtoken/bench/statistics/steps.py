@@ -259,6 +259,7 @@ def readings_for(fields: Iterable[str]) -> frozenset[Readable]:
 
 def seconds_for(fields: Iterable[str], steps: Mapping[str, float]) -> float:
     """Seconds to record some fields of `Generation`; a step that several of them need is counted once."""
+    # Sorted, since the order of a set differs from process to process, and the last digits of the sum with it.
     return sum(steps.get(step, 0.0) for step in sorted(steps_for(fields)))
 
 
@@ -319,6 +320,7 @@ class Timings:
 
 def _wait_for_device() -> None:
     """Work on a GPU is queued: the clock must not be read before it is done."""
+    # Not imported: whoever has not loaded torch has nothing to wait for.
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         torch.cuda.synchronize()
