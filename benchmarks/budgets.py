@@ -149,7 +149,7 @@ def instructions() -> str:
     return torch.backends.cpu.get_cpu_capability()
 
 
-def payloads(repeats: int) -> Iterator[Measured]:
+def replies(repeats: int) -> Iterator[Measured]:
     """Replies and streams with 20 log-probabilities a token: their processor time in times that which is allowed."""
     for name, spent in payload_costs(repeats).items():
         if "json" not in name:
@@ -310,7 +310,7 @@ def main(
         parts |= {
             "threads": threads(size, repeats),
             "held to AVX2": held_to_avx2(repeats),
-            "payloads": payloads(repeats),
+            "replies": replies(repeats),
             "saved replies": saved_replies(repeats),
             "serve": serve(short),
             "long prompt": stall(short),

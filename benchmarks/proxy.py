@@ -1,10 +1,10 @@
-"""What the proxy costs: streamed chats direct, through a bare proxy and through this one; and what payloads cost.
+"""What the proxy costs: streamed chats direct, through a bare proxy and through this one; and what replies cost.
 
     python benchmarks/proxy.py                                  # 1, 50 and 200 clients, 40 tokens a stream
     python benchmarks/proxy.py --clients 400 --tokens 100 --gap 0.02
     python benchmarks/proxy.py delays                           # what it adds to the delay of 200 slow streams
     python benchmarks/proxy.py workers                          # tokens a second with 1, 2 and 4 processes
-    python benchmarks/proxy.py payloads                         # scoring of replies and streams in this process
+    python benchmarks/proxy.py replies                         # scoring of replies and streams in this process
     python benchmarks/proxy.py relay                            # the proxy's part of a stream in this process, profiled
 
 Upstream, proxies and clients are processes of their own on this machine. The upstream writes prepared chunks with the
@@ -412,7 +412,7 @@ BUDGET = 0.1  # ms of processor time for a scored token with 20 log-probabilitie
 
 
 def payload_costs(repeats: int, tokens: int = 200) -> dict[str, float]:
-    """Processor time of a token of payloads of several kinds, in ms: the least of some runs, the kinds in turn."""
+    """Processor time of a token of replies of several kinds, in ms: the least of some runs, the kinds in turn."""
     from scoring import least_times  # with torch, which the servers of this script need not load
 
     clusters = TokenClusters.from_pretrained(almanac_clusters_path())
@@ -433,10 +433,10 @@ def payload_costs(repeats: int, tokens: int = 200) -> dict[str, float]:
 
 
 @app.command()
-def payloads(repeats: Annotated[int, typer.Option(help="Runs of each kind; the least time counts.")] = 20) -> None:
-    """Processor time of a token of a payload, beside reading its JSON."""
+def replies(repeats: Annotated[int, typer.Option(help="Runs of each kind; the least time counts.")] = 20) -> None:
+    """Processor time of a token of a reply, beside reading its JSON."""
     found = payload_costs(repeats)
-    table = Table("payload", "CPU, ms/token", "of the budget")
+    table = Table("reply", "CPU, ms/token", "of the budget")
     for name, cost in found.items():
         table.add_row(name, f"{cost:.3f}", f"{cost / BUDGET:.2f}")
     console.print(table)
@@ -520,7 +520,7 @@ if __name__ == "__main__":
         "upstream",
         "bare",
         "compare",
-        "payloads",
+        "replies",
         "relay",
         "delays",
         "workers",

@@ -97,8 +97,8 @@ async def ask(session: aiohttp.ClientSession, url: str, number: int) -> tuple[in
 
 def block_of(got: bytes) -> dict[str, Any] | None:
     """The final block of a reply or a stream."""
-    payloads = re.findall(rb"^data: (\{.*\})$", got, re.MULTILINE) or [got]
-    blocks = [choice.get("semtoken") for text in payloads for choice in json.loads(text)["choices"]]
+    events = re.findall(rb"^data: (\{.*\})$", got, re.MULTILINE) or [got]
+    blocks = [choice.get("semtoken") for text in events for choice in json.loads(text)["choices"]]
     return next((block for block in reversed(blocks) if block and block.get("final", True)), None)
 
 
