@@ -107,7 +107,7 @@ function Text({ answer, numbers, all, open, setOpen, panel }) {
 }
 
 // The number on top and what it is; the sequence uncertainty where a file has nothing else.
-function Confidence({ answer }) {
+function ConfidenceSaid({ answer }) {
   const confidence = confidenceOf(answer);
   if (typeof confidence !== "number") return html`<p>${S.uncertain(shown(answer.sequence_uncertainty))}</p>`;
   const [lead, rest] = S.confidenceSaid(confidence, intervalOf(answer), answer.explanation);
@@ -118,7 +118,7 @@ function Confidence({ answer }) {
 function Asked({ answer }) {
   const { name, title } = answer.asked_method;
   const value = answer.scores?.[name];
-  if (value === undefined) return html`<p class="note">${answer.scores_refused ?? S.noScore}</p><${Confidence} answer=${answer} />`;
+  if (value === undefined) return html`<p class="note">${answer.scores_refused ?? S.noScore}</p><${ConfidenceSaid} answer=${answer} />`;
   const [lead, rest] = S.asked(title, value, answer.score_bounds?.[name]);
   return html`<p><strong>${lead}</strong><span class="dim">${rest}</span></p>`;
 }
@@ -128,7 +128,7 @@ function Verdict({ answer, compared, guaranteed }) {
   if (answer.reason && answer.confidence === undefined) return html`<p class="note">${S.noAnswerScore(answer.reason)}</p>`;
   if (!calibration || calibration.probability_correct === null || calibration.probability_correct === undefined) {
     if (!compared && answer.shown) return html`<p class="note">${answer.shown}</p>`;
-    return html`${compared ? html`<p class="note">${S.noProbability}</p>` : !answer.asked_method && html`<${Confidence} answer=${answer} />`}
+    return html`${compared ? html`<p class="note">${S.noProbability}</p>` : !answer.asked_method && html`<${ConfidenceSaid} answer=${answer} />`}
       ${answer.calibrator_refused && html`<p class="note">${answer.calibrator_refused}</p>`}`;
   }
   const [lead, rest] = S.probability_correct(calibration.probability_correct, calibration.probability_correct_lower, calibration.probability_correct_upper, calibration.n_labels);

@@ -50,7 +50,7 @@ export const S = {
     n < 100
       ? [`Right in about ${Math.round(10 * c)} of 10 answers that score like this one`, ` (from only ${n} labeled answers)`]
       : [`Right in about ${percent(c)} of the answers that score like this one`, ` (${percent(low)} to ${percent(high)}; from ${count(n)} labeled answers)`],
-  confidenceSaid: (c, bounds, sentence) => [`Confidence ${digits(c)}${bounds && bounds[0] !== bounds[1] ? interval(...bounds) : ""}`, sentence ? `: ${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}` : "."],
+  confidenceSaid: (c, bounds, sentence) => [`Confidence ${digits(c)}${bounds ? interval(...bounds) : ""}`, sentence ? `: ${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}` : "."],
   number: "Number to show",
   usualNumber: "confidence",
   asked: (title, value, bounds) => [`${title}: ${nats(value)}${bounds && nats(bounds[0]) !== nats(bounds[1]) ? ` (${nats(bounds[0])} to ${nats(bounds[1])})` : ""}`, ", higher is riskier; lists are ranked by the confidence."],
