@@ -260,16 +260,20 @@ def _as_in_files(text: str) -> str:
 class NameReader:
     """Reads the steps of one answer in their order, as `ListReader` does, where there is no vocabulary.
 
-    `rule` is that of `ListedNames`, and so is `naming`.
+    `rule` is that of `ListedNames`.
     """
 
-    def __init__(self, rule: SpellingRule | None, naming: Naming = Naming()) -> None:  # noqa: B008, immutable
+    def __init__(self, rule: SpellingRule | None) -> None:
+        self._given: list[TopStep] = []
+        """The steps as they came."""
+        self._begin(rule, Naming())
+
+    def _begin(self, rule: SpellingRule | None, naming: Naming) -> None:
+        """Forget what was read, but not how the engine names its tokens."""
         self.names = ListedNames(rule, naming)
         self.steps: list[ListedStep] = []
         self._naming = naming
         """What was known of the names when the first step was read."""
-        self._given: list[TopStep] = []
-        """The steps as they came."""
         self._inside = False
         """The last step may end inside a character, so that the name of the next token may be a whole character's."""
 
@@ -282,13 +286,11 @@ class NameReader:
         """
         first = len(self.steps)
         check_numbers(steps, first)
-        for step in steps:
-            self.steps.append(self._read(step, len(self.steps)))
-            self._given.append(step)
+        self._given += steps
+        while (position := len(self.steps)) < len(self._given):
+            self.steps.append(self._read(self._given[position], position))
             if self.names.naming != self._naming:
-                again = NameReader(self.names.rule, self.names.naming)
-                again.add(self._given)
-                vars(self).update(vars(again))
+                self._begin(self.names.rule, self.names.naming)
                 first = 0
         return first
 
