@@ -18,7 +18,8 @@ import semtoken as st
 from semtoken.errors import BackendError, ModelError
 from semtoken.models.base import Decoding
 from semtoken.models.transformers import TransformersBackend
-from semtoken.models.transformers.proof import Proof, one_answer_each
+from semtoken.models.transformers.generate_settings import one_answer_each
+from semtoken.models.transformers.proof import Proof
 from tests import tiny
 from tests.models.plain_pass import PROMPTS, off, tiny_model, ways
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from semtoken.errors import BackendError, InvalidInputError, one_line_of
+from semtoken.models.transformers.generate_settings import PLAIN, one_answer_each
 from semtoken.support.files.images import read_image
 from semtoken.support.inputs import shown
 
@@ -117,7 +118,7 @@ class ImagePasses:
         """Find out with which `fill` a pass over the whole text gives the numbers of transformers' `generate`.
         `BackendError` if with none: it is not known which number is right.
         """
-        from semtoken.models.transformers.proof import PLAIN, ForcedTokens, difference, one_answer_each
+        from semtoken.models.transformers.proof import ForcedTokens, difference
 
         if self.fill is not None:
             return

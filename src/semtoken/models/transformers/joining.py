@@ -38,24 +38,12 @@ from semtoken.models.transformers.passes import (
 )
 from semtoken.models.transformers.writing import AnswerChoices, BatchRow, chosen_tokens, show_tokens
 
-USUAL = frozenset(
-    {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "transformers_version"}
-    | {"_from_model_config", "use_cache", "output_attentions", "output_hidden_states", "return_dict_in_generate"}
-    | {"do_sample", "temperature", "top_p", "top_k", "min_p", "max_length", "max_new_tokens"}
-)
-"""Settings of a model for generation that change nothing here: requests say how tokens are chosen."""
-
 LEAST_KNOWN = 4
 """The fewest tokens of a known beginning that are used again; a shorter one is read again."""
 
 MOST_SEEN = 2**18
 """The most pairs of a token and one that it may see for which a tree is read: with more of them, it costs more than the
 padding that it does without."""
-
-
-def only_usual(config: Any) -> bool:
-    """Whether a generation config sets nothing that changes which tokens are chosen, such as penalties."""
-    return set(config.to_diff_dict()) <= USUAL
 
 
 @dataclass(eq=False)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from transformers.generation.configuration_utils import GenerationMode
 
 from semtoken.clustering.cache import clusters_for_model
 from semtoken.clustering.token_clusters import TokenClusters
@@ -21,25 +18,32 @@ from semtoken.core.results import Distribution
 from semtoken.errors import (
     BackendError,
     InvalidInputError,
-    InvalidLogits,
     ModelError,
-    SemtokenError,
     VocabularyMismatch,
-    one_line_of,
 )
-from semtoken.methods.observers.steps import Completion, Observer, Readable, Step, finish, show
+from semtoken.methods.observers.steps import Completion, Observer, Readable
 from semtoken.models.base import Arrival, Decoding, OwnTokens, Prompt, Response, require_readings
 from semtoken.models.prompt_ids import (
     as_decodings,
     encode_prompt,
     encode_responses,
     end_ids,
-    end_token_ids,
-    in_batches_by_length,
     is_ids,
     pad,
     padding_id,
 )
+from semtoken.models.transformers.generate_settings import (
+    check_decoding,
+    generate_arguments,
+    generate_inputs,
+    inputs_to_continue,
+    one_answer_each,
+    only_usual,
+    refused_options,
+    stop_ids_of,
+    uses_cache,
+)
+from semtoken.models.transformers.given_texts import GivenTexts
 from semtoken.models.transformers.identity import state_key, weights_hash, weights_key
 from semtoken.models.transformers.images import ImagePasses, ImagePrompt, encode_messages
 from semtoken.models.transformers.inside import (
@@ -49,7 +53,7 @@ from semtoken.models.transformers.inside import (
     timed_passes,
     without_runner,
 )
-from semtoken.models.transformers.joining import JoiningRows, only_usual
+from semtoken.models.transformers.joining import JoiningRows
 from semtoken.models.transformers.passes import (
     CACHE,
     SHORTEST_PREFIX,
@@ -58,21 +62,11 @@ from semtoken.models.transformers.passes import (
     cache_of,
     shared_beginning,
 )
-from semtoken.models.transformers.proof import Proof, generate_inputs, one_answer_each
+from semtoken.models.transformers.proof import Proof
 from semtoken.models.transformers.writing import AnswerChoices, BatchRow, Sampling, StepWatch, write_plainly
-from semtoken.support.arrays import FloatArray, as_rows
+from semtoken.support.arrays import FloatArray
 from semtoken.support.files.images import has_images
-from semtoken.support.inputs import flag, listed, whole
-
-MOST_LOGITS = 2**25
-"""How many logits exist at one time when replies are read, unless those of one token of each reply are more."""
-
-COLDEST = 1e-30
-"""The lowest temperature whose quotients with logits stay far from the largest float32."""
-NOT_BEAMS = (
-    "A beam's tokens are chosen among hypotheses that are reordered and dropped on the way, so there is no single "
-    "next-token distribution that the answer was drawn from. Use greedy decoding (num_beams=1) or sampling."
-)
+from semtoken.support.inputs import listed
 
 
 class TransformersBackend(OwnTokens):
@@ -238,7 +232,7 @@ class TransformersBackend(OwnTokens):
         images = any(isinstance(ids, ImagePrompt) for ids in encoded)
         if proof.generates == "never":
             return self._write_plainly(encoded, decodings, observers)
-        caches = not (self._settings(decodings[0]).use_cache is False or decodings[0].options.get("use_cache") is False)
+        caches = uses_cache(self.model, decodings[0])
         several = n > 1 or (len(encoded) > 1 and (decodings[0].share_prefix or decodings[0].batch_size > 1))
         resumes = several and caches and not images and proof.resumes
         prefix = self._shared_prefix(encoded) if decodings[0].share_prefix and resumes and proof.continued else None
@@ -258,7 +252,7 @@ class TransformersBackend(OwnTokens):
                 inputs = self._inputs([encoded[number] for number, _ in some])
                 if resumes and (n > 1 or prefix is not None):
                     inputs |= self._read_before([encoded[number] for number in batch], n, prefix)
-                self._generate(inputs, self._options(decodings[0], rows), choices, watch)
+                self._generate(inputs, self._arguments(decodings[0], rows), choices, watch)
                 completions |= watch.completions
         return [completions[answer] for answer in range(len(prompts) * n)]
 
@@ -322,7 +316,7 @@ class TransformersBackend(OwnTokens):
 
     def _encoded(self, prompts: Sequence[Prompt], decodings: Sequence[Decoding]) -> list[list[int]]:
         for decoding in decodings:
-            self._check_options(decoding)
+            check_decoding(self.model, decoding)
         encoded = self.encode(prompts)
         self._check_lengths(encoded)
         return encoded
@@ -393,7 +387,14 @@ class TransformersBackend(OwnTokens):
         limit = int(decoding.options.get("max_new_tokens", decoding.max_new_tokens))
         if self.max_length is not None:
             limit = min(limit, self.max_length - len(prompt) + 1)  # the last token need not be read
-        return BatchRow(answer, limit, frozenset(self._stop_ids(decoding)), decoding.stop_strings)
+        stop_ids = stop_ids_of(self.model, self.tokenizer, decoding)
+        if decoding.stop_at_newline:
+            stop_ids |= self.newlines
+        return BatchRow(answer, limit, frozenset(stop_ids), decoding.stop_strings)
+
+    def _arguments(self, decoding: Decoding, rows: Sequence[BatchRow]) -> dict[str, Any]:
+        padded = range(self.vocabulary.size, self._columns)  # columns of a padded lm_head are no tokens
+        return generate_arguments(self.model, self.tokenizer, decoding, rows, padded)
 
     def _generate(
         self, inputs: dict[str, Any], options: dict[str, Any], choices: list[AnswerChoices], watch: StepWatch
@@ -405,7 +406,7 @@ class TransformersBackend(OwnTokens):
         with watch.watching(self.model):
             while True:
                 drawing = [Sampling(choices, self.vocabulary.size)] * any(choice.settings for choice in choices)
-                with _refused_options(watch), one_answer_each(self.model):  # all rows are there
+                with refused_options(watch), one_answer_each(self.model):  # all rows are there
                     sequences = self.model.generate(
                         **inputs, **options, logits_processor=[*processors, *drawing], stopping_criteria=[watch]
                     )
@@ -434,71 +435,6 @@ class TransformersBackend(OwnTokens):
             cache.batch_repeat_interleave(n)
         return {CACHE: cache}
 
-    def _check_options(self, decoding: Decoding) -> None:
-        options, mode = decoding.options, self._mode(decoding)
-        if "beam" in mode:
-            raise BackendError(f"Beam search is refused. {NOT_BEAMS}")
-        if mode == GenerationMode.ASSISTED_GENERATION:
-            raise BackendError("Assisted decoding is refused: it proposes several tokens at a time. Decode one by one.")
-        if mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):
-            raise BackendError(
-                f"Decoding by {mode} is refused: its tokens are not chosen from the model's logits alone."
-            )
-        if (options.get("num_return_sequences") or 1) > 1:
-            raise InvalidInputError(
-                "Several answers to a prompt are asked for by `Decoding.n`, not by num_return_sequences."
-            )
-        if options.get("top_k") is not None:
-            whole(options["top_k"], "top_k", low=0)
-        temperature = options.get("temperature")
-        if isinstance(temperature, float) and 0 < temperature < COLDEST:
-            raise InvalidInputError(
-                f"Logits divided by a temperature of {temperature:g} are no float32 numbers. Give do_sample=False for "
-                f"the best token at every step, or a temperature of at least {COLDEST:g}."
-            )
-
-    def _mode(self, decoding: Decoding) -> str:
-        """How transformers' `generate` would choose tokens, by its own name for it."""
-        settings = copy.deepcopy(self._settings(decoding))
-        for name, value in decoding.options.items():
-            if hasattr(settings, name):
-                setattr(settings, name, value)
-        return str(settings.get_generation_mode(decoding.options.get("assistant_model")).value)
-
-    def _settings(self, decoding: Decoding) -> Any:
-        """The settings for generation that hold where `options` say nothing: those in the options, or the model's."""
-        return decoding.options.get("generation_config") or self.model.generation_config
-
-    def _options(self, decoding: Decoding, rows: Sequence[BatchRow]) -> dict[str, Any]:
-        """Keyword arguments of transformers' `generate`."""
-        given = dict(decoding.options)
-        given.pop("stopping_criteria", None)
-        options: dict[str, Any] = {"do_sample": False} | as_arguments(given.pop("generation_config", None)) | given
-        if options["do_sample"] is not None:
-            flag(options["do_sample"], "do_sample")
-        if not options["do_sample"]:  # unset the model's own sampling defaults, about which transformers would warn
-            options = {"temperature": None, "top_p": None, "top_k": None} | options
-        options["max_new_tokens"] = max(row.max_new_tokens for row in rows)
-        stop_ids = frozenset.intersection(*(row.stop_ids for row in rows))
-        # `generate` ends a row only at a token that ends all of them; what ends one answer earlier is known to
-        # `StepWatch`.
-        options["eos_token_id"] = sorted(stop_ids) or None
-        options.setdefault("pad_token_id", padding_id(self.tokenizer, stop_ids or rows[0].stop_ids))
-        padded = range(self.vocabulary.size, self._columns)
-        if padded:  # columns of a padded lm_head are no tokens
-            own = getattr(self.model.generation_config, "suppress_tokens", None)
-            options["suppress_tokens"] = [*(options.get("suppress_tokens") or own or ()), *padded]
-        return options
-
-    def _stop_ids(self, decoding: Decoding) -> set[int]:
-        given = decoding.options.get("eos_token_id")
-        if given is None:
-            given = getattr(decoding.options.get("generation_config"), "eos_token_id", None)
-        if given is None:
-            given = end_ids(self.model, self.tokenizer)
-        stop_ids = set(end_token_ids(given))
-        return stop_ids | self.newlines if decoding.stop_at_newline else stop_ids
-
     # --- reading -------------------------------------------------------------------------------------------------
 
     def read(
@@ -523,113 +459,22 @@ class TransformersBackend(OwnTokens):
         ]
         answers = encode_responses(self.tokenizer, self.vocabulary, asked, encoded, replies)
         self._check_lengths([prompt + reply for prompt, reply in zip(encoded, answers, strict=True)])
-        inside = Inside(observers)
-        proof = self._tried(encoded)
-        images = any(isinstance(ids, ImagePrompt) for ids in encoded)
-        if images or not (proof.padded and proof.continued):
-            batch_size = 1
-        for first in range(0, len(encoded), batch_size):
-            batch = range(first, min(first + batch_size, len(encoded)))
-            chunk = chunk_size or max(1, MOST_LOGITS // (len(batch) * self._columns))
-            with inside.watching(self.model):
-                for step in self._reply_steps(batch, encoded, answers, chunk, inside):
-                    show(step, observers)
-            for number in batch:
-                finish(number, Completion(answers[number], truncated=None), observers)
-
-    def _reply_steps(
-        self, batch: Sequence[int], prompts: list[list[int]], replies: list[list[int]], chunk: int, inside: Inside
-    ) -> Iterator[Step]:
-        """The steps of a generation that chose these replies."""
-        mine = [replies[number] for number in batch]
-        step = 0
-        for logits in self._reply_logits([prompts[number] for number in batch], mine, chunk):
-            width = logits.shape[1]
-            for i in range(width):
-                rows = [row for row, ids in enumerate(mine) if len(ids) > step]
-                yield Step(
-                    answers=[batch[row] for row in rows],
-                    tokens=[mine[row][step] for row in rows],
-                    size=self.vocabulary.size,
-                    logits=as_rows(logits[:, i]),
-                    rows=rows,
-                    **inside.at(i - width),
-                )
-                step += 1
-
-    @torch.no_grad()
-    def _reply_logits(self, prompts: list[list[int]], replies: list[list[int]], chunk: int) -> Iterator[torch.Tensor]:
-        """Logits from which the tokens of the replies are drawn, in order: [B, steps, columns], `chunk` steps at most.
-        Prompts are read with the first chunk of the replies; others follow on the cache.
-        """
-        # Blank replies have no steps, and nothing needs to be read.
-        if not any(replies):
-            return
-        if isinstance(prompts[0], ImagePrompt):
-            yield self._settled(prompts[0]).whole(prompts[0], replies[0][:-1], len(replies[0]))[None]
-            return
-        if not self.proof.continued:
-            [prompt_ids], [reply_ids] = prompts, replies
-            yield self.passes.whole([*prompt_ids, *reply_ids[:-1]], len(reply_ids))[None]
-            return
-        prompt, reply = pad(prompts, self._padding, left=True), pad(replies, self._padding, left=False)
-        ids = np.concatenate([prompt.ids, reply.ids[:, :-1]], axis=1)  # nothing is drawn after the last token
-        mask = np.concatenate([prompt.mask, np.ones_like(reply.ids[:, :-1])], axis=1)
-        # The first token of a reply is drawn behind the last token of its prompt.
-        begin, first, cache = 0, prompt.ids.shape[1] - 1, None
-        while begin < ids.shape[1]:
-            stop = min(first + chunk, ids.shape[1])
-            output = self.passes.rows(ids[:, begin:stop], mask=mask[:, :stop], cache=cache, keep=stop - first)
-            yield output.logits[:, first - stop :]
-            begin = first = stop
-            cache = cache_of(output)
+        self._given_texts(encoded).show(encoded, answers, observers, batch_size, chunk_size)
 
     def next_log_probs(
         self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
     ) -> FloatArray:
         """Log-probability of each continuation after each prompt, in as few forward passes as possible."""
         encoded = self.encode(prompts)
-        if any(isinstance(ids, ImagePrompt) for ids in encoded):
-            return self._after_images(encoded, continuations)
-        self._check_lengths(encoded, more=max(map(len, continuations), default=1) - 1)
-        if not self._tried().padded:
-            batch_size = 1
-        sums = np.empty((len(prompts), len(continuations)))
-        for beginning, members in shared_beginnings(continuations):
-            for batch in in_batches_by_length([len(ids) for ids in encoded], batch_size):
-                rows = self._last_log_probs([[*encoded[i], *beginning] for i in batch], len(beginning) + 1)
-                for number in members:
-                    ids = list(continuations[number])
-                    sums[batch, number] = rows[:, np.arange(len(ids)), ids].sum(axis=1, dtype=np.float64)
-        return sums
+        if not any(isinstance(ids, ImagePrompt) for ids in encoded):
+            self._check_lengths(encoded, more=max(map(len, continuations), default=1) - 1)
+        return self._given_texts(encoded).next_log_probs(encoded, continuations, batch_size)
 
-    @torch.inference_mode()
-    def _after_images(self, prompts: Sequence[list[int]], continuations: Sequence[Sequence[int]]) -> FloatArray:
-        """As `next_log_probs`, one continuation of one prompt at a time."""
-        sums = np.zeros((len(prompts), len(continuations)))
-        for row, prompt in enumerate(prompts):
-            for column, ids in enumerate(map(list, continuations)):
-                logits = (
-                    self._settled(prompt).whole(prompt, ids[:-1], len(ids))
-                    if isinstance(prompt, ImagePrompt)
-                    else self.passes.whole([*prompt, *ids[:-1]], len(ids))
-                )
-                log_probs = logits[:, : self.vocabulary.size].double().log_softmax(-1)
-                sums[row, column] = float(log_probs[range(len(ids)), ids].sum())
-        return sums
-
-    @torch.inference_mode()
-    def _last_log_probs(self, sequences: list[list[int]], keep: int) -> npt.NDArray[np.float32]:
-        """Log-probabilities of what follows each of the last `keep` tokens, [B, keep, V]."""
-        if len(sequences) == 1:
-            logits = self.passes.whole(sequences[0], keep)[None]
-        else:
-            batch = pad(sequences, self._padding, left=True)
-            logits = self.passes.rows(batch.ids, mask=batch.mask, keep=keep).logits[:, -keep:]
-        logits = logits[..., : self.vocabulary.size]
-        if not torch.isfinite(logits.max(dim=-1).values).all():  # a NaN is the greatest of its row
-            raise InvalidLogits("The model gives NaN or no finite logit after a prompt.")
-        return np.asarray(logits.float().log_softmax(-1).cpu().numpy())
+    def _given_texts(self, prompts: Sequence[list[int]]) -> GivenTexts:
+        """Reads texts behind these prompts, in the ways that the model has proved."""
+        proof = self._tried(prompts)
+        passes = Passes(self.model, frozenset(proof.takes))
+        return GivenTexts(passes, proof, self.vocabulary, self._columns, self._padding, self._settled)
 
     @property
     def reads_trees(self) -> bool:
@@ -644,42 +489,6 @@ class TransformersBackend(OwnTokens):
                 raise InvalidInputError(
                     f"Prompt {number} has {len(ids) + more:,} tokens; the model reads {limit:,} at most."
                 )
-
-
-def inputs_to_continue(
-    inputs: dict[str, Any], sequences: torch.Tensor, cache: Any, rows: Sequence[int]
-) -> dict[str, Any]:
-    """The arguments with which `generate` goes on with some rows of a batch, whose `inputs` have become `sequences`."""
-    places = torch.tensor(rows)
-    ids, mask = sequences[places], inputs["attention_mask"][places]
-    cache.batch_select_indices(places)
-    mask = torch.nn.functional.pad(mask, (0, ids.shape[1] - mask.shape[1]), value=1)
-    return {"input_ids": ids, "attention_mask": mask, CACHE: cache}
-
-
-def as_arguments(settings: Any) -> dict[str, Any]:
-    """What a generation config sets, as arguments of transformers' `generate`, which is not to be given both."""
-    own = {"max_length", "num_return_sequences", "transformers_version", "_from_model_config"}
-    return {} if settings is None else {name: getattr(settings, name) for name in {*settings.to_diff_dict()} - own}
-
-
-def shared_beginnings(continuations: Sequence[Sequence[int]]) -> list[tuple[tuple[int, ...], list[int]]]:
-    """The smallest set of beginnings that serves all continuations, each with the numbers of its continuations.
-
-    A continuation needs a pass that ends with all its tokens but the last, or goes on from there.
-
-    >>> shared_beginnings([(5, 6), (7,), (8, 9)])
-    [((5,), [0, 1]), ((8,), [2])]
-    """
-    left = dict(enumerate(map(tuple, continuations)))
-    groups = []
-    while left:
-        # The longest one serves all that it begins with.
-        beginning = max(left.values(), key=len)[:-1]
-        members = [number for number, ids in left.items() if beginning[: len(ids) - 1] == ids[:-1]]
-        groups.append((beginning, members))
-        left = {number: ids for number, ids in left.items() if number not in members}
-    return groups
 
 
 def waits_for_tokens(model: Any) -> bool:
@@ -700,17 +509,3 @@ def check_model(model: Any) -> None:
             f"{name} has no output head (lm_head), so it gives no next-token distribution. "
             "Load it with AutoModelForCausalLM."
         )
-
-
-@contextmanager
-def _refused_options(watch: StepWatch) -> Iterator[None]:
-    """What transformers raises for an option before the model's first pass, as an error of ours."""
-    try:
-        yield
-    except SemtokenError:
-        raise
-    except (ValueError, TypeError, AttributeError, KeyError, ImportError, AssertionError) as error:
-        # The model has run, so that it was no option that failed.
-        if watch.logits is not None:
-            raise
-        raise InvalidInputError(f"transformers' generate refuses these options: {one_line_of(error)}") from error

@@ -12,12 +12,12 @@ import copy
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from threading import Lock, RLock, get_ident
+from threading import RLock, get_ident
 from typing import Any, Literal, TypeAlias, get_args
 from weakref import WeakKeyDictionary
 
@@ -28,7 +28,8 @@ from transformers import LogitsProcessor
 
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.errors import ModelError, one_line_of
-from semtoken.models.prompt_ids import PaddedBatch, pad
+from semtoken.models.prompt_ids import pad
+from semtoken.models.transformers.generate_settings import PLAIN, generate_inputs, one_answer_each
 from semtoken.models.transformers.identity import code_key, sampled_sums, state_key, weights_hash
 from semtoken.models.transformers.inside import forward_hook, inner_model
 from semtoken.models.transformers.passes import (
@@ -440,12 +441,6 @@ def difference(row: torch.Tensor, expected: torch.Tensor) -> float:
     return float(error.square().mean().sqrt() / expected[finite].std().clamp(min=1e-12))
 
 
-PLAIN = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None, "num_beams": 1} | {
-    "eos_token_id": None,
-    "suppress_tokens": None,
-}
-
-
 class ForcedTokens(LogitsProcessor):  # type: ignore[misc]
     """Leaves only one token possible in each row: the next one of a text."""
 
@@ -457,40 +452,6 @@ class ForcedTokens(LogitsProcessor):  # type: ignore[misc]
         forced = torch.full_like(scores, -torch.inf)
         forced[range(len(self._texts)), [text.pop(0) for text in self._texts]] = 0.0
         return forced
-
-
-_CHANGED: dict[int, tuple[int, int]] = {}
-"""How many answers a model's settings ask for, and how many blocks of `one_answer_each` run, by the id of these
-settings."""
-_CHANGING = Lock()
-
-
-@contextmanager
-def one_answer_each(model: Any) -> Iterator[None]:
-    """Have `generate` write one answer for each row, though the settings ask for several, until the block ends.
-    An argument would not do: such settings are refused before it is read. The last of several threads puts them right.
-    """
-    settings = getattr(model, "generation_config", None)
-    with _CHANGING:
-        asked, blocks = _CHANGED.get(id(settings), (getattr(settings, "num_return_sequences", None) or 1, 0))
-        if asked > 1 and settings is not None:
-            _CHANGED[id(settings)] = asked, blocks + 1
-            settings.num_return_sequences = 1
-    try:
-        yield
-    finally:
-        with _CHANGING:
-            asked, blocks = _CHANGED.pop(id(settings), (1, 0))
-            if blocks > 1:
-                _CHANGED[id(settings)] = asked, blocks - 1
-            elif blocks == 1 and settings is not None:
-                settings.num_return_sequences = asked
-
-
-def generate_inputs(passes: Passes, batch: PaddedBatch) -> dict[str, Any]:
-    """What `generate` takes to answer each prompt of a batch."""
-    tensors = {"input_ids": batch.ids, "attention_mask": batch.mask}
-    return {name: torch.from_numpy(array).to(passes.device) for name, array in tensors.items()}
 
 
 def _holds(try_it: Callable[[], bool]) -> bool:

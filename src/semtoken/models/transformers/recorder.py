@@ -34,8 +34,8 @@ from semtoken.methods.observers.method_scores import MethodScores, require_one_p
 from semtoken.methods.observers.steps import Readable, Step, not_given
 from semtoken.models.prompt_ids import answer_length, end_token_ids
 from semtoken.models.scores import AnswerScores
+from semtoken.models.transformers.generate_settings import NOT_BEAMS
 from semtoken.models.transformers.inside import forward_hook, inner_model
-from semtoken.models.transformers.model import NOT_BEAMS
 from semtoken.models.transformers.proof import Proof
 from semtoken.support.arrays import as_rows
 from semtoken.support.inputs import listed, shown, whole

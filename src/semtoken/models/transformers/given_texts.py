@@ -1,0 +1,175 @@
+"""Answers and continuations that are given, not written: their numbers, in as few passes as the model allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from semtoken.clustering.vocabulary import Vocabulary
+from semtoken.errors import InvalidLogits
+from semtoken.methods.observers.steps import Completion, Observer, Step, finish, show
+from semtoken.models.prompt_ids import in_batches_by_length, pad
+from semtoken.models.transformers.images import ImagePasses, ImagePrompt
+from semtoken.models.transformers.inside import Inside
+from semtoken.models.transformers.passes import Passes, cache_of
+from semtoken.models.transformers.proof import Proof
+from semtoken.support.arrays import FloatArray, as_rows
+
+MOST_LOGITS = 2**25
+"""How many logits exist at one time when replies are read, unless those of one token of each reply are more."""
+
+
+@dataclass(frozen=True, eq=False)
+class GivenTexts:
+    """Reads texts behind prompts with a model, whose next-token distributions are those of a plain pass."""
+
+    passes: Passes
+    proof: Proof
+    """Which ways of reading the model are equal to a plain pass; no other is used."""
+    vocabulary: Vocabulary
+    columns: int
+    """How many logits the model gives for each token."""
+    padding: int
+    """The token that fills shorter rows of a batch."""
+    images: Callable[[ImagePrompt], ImagePasses]
+    """Passes over a prompt with images, once it is known how replies to it are read."""
+
+    def show(
+        self,
+        prompts: list[list[int]],
+        replies: list[list[int]],
+        observers: Sequence[Observer],
+        batch_size: int,
+        chunk_size: int | None,
+    ) -> None:
+        """Show observers the steps of a generation that chose these replies, `chunk_size` of them at one time."""
+        inside = Inside(observers)
+        images = any(isinstance(ids, ImagePrompt) for ids in prompts)
+        if images or not (self.proof.padded and self.proof.continued):
+            batch_size = 1
+        for first in range(0, len(prompts), batch_size):
+            batch = range(first, min(first + batch_size, len(prompts)))
+            chunk = chunk_size or max(1, MOST_LOGITS // (len(batch) * self.columns))
+            with inside.watching(self.passes.model):
+                for step in self._steps(batch, prompts, replies, chunk, inside):
+                    show(step, observers)
+            for number in batch:
+                finish(number, Completion(replies[number], truncated=None), observers)
+
+    def _steps(
+        self, batch: Sequence[int], prompts: list[list[int]], replies: list[list[int]], chunk: int, inside: Inside
+    ) -> Iterator[Step]:
+        """The steps of a generation that chose these replies."""
+        mine = [replies[number] for number in batch]
+        step = 0
+        for logits in self._logits([prompts[number] for number in batch], mine, chunk):
+            width = logits.shape[1]
+            for i in range(width):
+                rows = [row for row, ids in enumerate(mine) if len(ids) > step]
+                yield Step(
+                    answers=[batch[row] for row in rows],
+                    tokens=[mine[row][step] for row in rows],
+                    size=self.vocabulary.size,
+                    logits=as_rows(logits[:, i]),
+                    rows=rows,
+                    **inside.at(i - width),
+                )
+                step += 1
+
+    @torch.no_grad()
+    def _logits(self, prompts: list[list[int]], replies: list[list[int]], chunk: int) -> Iterator[torch.Tensor]:
+        """Logits from which the tokens of the replies are drawn, in order: [B, steps, columns], `chunk` steps at most.
+        Prompts are read with the first chunk of the replies; others follow on the cache.
+        """
+        # Blank replies have no steps, and nothing needs to be read.
+        if not any(replies):
+            return
+        if isinstance(prompts[0], ImagePrompt):
+            yield self.images(prompts[0]).whole(prompts[0], replies[0][:-1], len(replies[0]))[None]
+            return
+        if not self.proof.continued:
+            [prompt_ids], [reply_ids] = prompts, replies
+            yield self.passes.whole([*prompt_ids, *reply_ids[:-1]], len(reply_ids))[None]
+            return
+        prompt, reply = pad(prompts, self.padding, left=True), pad(replies, self.padding, left=False)
+        ids = np.concatenate([prompt.ids, reply.ids[:, :-1]], axis=1)  # nothing is drawn after the last token
+        mask = np.concatenate([prompt.mask, np.ones_like(reply.ids[:, :-1])], axis=1)
+        # The first token of a reply is drawn behind the last token of its prompt.
+        begin, first, cache = 0, prompt.ids.shape[1] - 1, None
+        while begin < ids.shape[1]:
+            stop = min(first + chunk, ids.shape[1])
+            output = self.passes.rows(ids[:, begin:stop], mask=mask[:, :stop], cache=cache, keep=stop - first)
+            yield output.logits[:, first - stop :]
+            begin = first = stop
+            cache = cache_of(output)
+
+    def next_log_probs(
+        self, prompts: Sequence[list[int]], continuations: Sequence[Sequence[int]], batch_size: int
+    ) -> FloatArray:
+        """The log-probability of each of C continuations after each of B prompts, [B, C], at most 0.
+
+        `InvalidLogits` if the model gives no distribution after a prompt.
+        """
+        if any(isinstance(ids, ImagePrompt) for ids in prompts):
+            return self._after_images(prompts, continuations)
+        if not self.proof.padded:
+            batch_size = 1
+        sums = np.empty((len(prompts), len(continuations)))
+        for beginning, members in shared_beginnings(continuations):
+            for batch in in_batches_by_length([len(ids) for ids in prompts], batch_size):
+                rows = self._last_log_probs([[*prompts[i], *beginning] for i in batch], len(beginning) + 1)
+                for number in members:
+                    ids = list(continuations[number])
+                    sums[batch, number] = rows[:, np.arange(len(ids)), ids].sum(axis=1, dtype=np.float64)
+        return sums
+
+    @torch.inference_mode()
+    def _after_images(self, prompts: Sequence[list[int]], continuations: Sequence[Sequence[int]]) -> FloatArray:
+        """As `next_log_probs`, one continuation of one prompt at a time."""
+        sums = np.zeros((len(prompts), len(continuations)))
+        for row, prompt in enumerate(prompts):
+            for column, ids in enumerate(map(list, continuations)):
+                logits = (
+                    self.images(prompt).whole(prompt, ids[:-1], len(ids))
+                    if isinstance(prompt, ImagePrompt)
+                    else self.passes.whole([*prompt, *ids[:-1]], len(ids))
+                )
+                log_probs = logits[:, : self.vocabulary.size].double().log_softmax(-1)
+                sums[row, column] = float(log_probs[range(len(ids)), ids].sum())
+        return sums
+
+    @torch.inference_mode()
+    def _last_log_probs(self, sequences: list[list[int]], keep: int) -> npt.NDArray[np.float32]:
+        """Log-probabilities of what follows each of the last `keep` tokens, [B, keep, V]."""
+        if len(sequences) == 1:
+            logits = self.passes.whole(sequences[0], keep)[None]
+        else:
+            batch = pad(sequences, self.padding, left=True)
+            logits = self.passes.rows(batch.ids, mask=batch.mask, keep=keep).logits[:, -keep:]
+        logits = logits[..., : self.vocabulary.size]
+        if not torch.isfinite(logits.max(dim=-1).values).all():  # a NaN is the greatest of its row
+            raise InvalidLogits("The model gives NaN or no finite logit after a prompt.")
+        return np.asarray(logits.float().log_softmax(-1).cpu().numpy())
+
+
+def shared_beginnings(continuations: Sequence[Sequence[int]]) -> list[tuple[tuple[int, ...], list[int]]]:
+    """The smallest set of beginnings that serves all continuations, each with the numbers of its continuations.
+
+    A continuation needs a pass that ends with all its tokens but the last, or goes on from there.
+
+    >>> shared_beginnings([(5, 6), (7,), (8, 9)])
+    [((5,), [0, 1]), ((8,), [2])]
+    """
+    left = dict(enumerate(map(tuple, continuations)))
+    groups = []
+    while left:
+        # The longest one serves all that it begins with.
+        beginning = max(left.values(), key=len)[:-1]
+        members = [number for number, ids in left.items() if beginning[: len(ids) - 1] == ids[:-1]]
+        groups.append((beginning, members))
+        left = {number: ids for number, ids in left.items() if number not in members}
+    return groups
