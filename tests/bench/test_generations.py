@@ -18,7 +18,7 @@ from semtoken.bench.statistics import AnswerSettings, Timings, record_greedy, re
 from semtoken.bench.statistics.recording import chosen_first
 from semtoken.core.results.generation import Generation
 from semtoken.errors import InvalidInputError, InvalidLogits, ModelError
-from semtoken.models.transformers import passes
+from semtoken.models.transformers import caches
 from semtoken.models.transformers.inside import layer_at
 from semtoken.models.transformers.writing import depth_of, draw, draw_key, drawn_places
 from tests import tiny
@@ -88,7 +88,7 @@ def test_stc_scores_come_from_the_same_pass() -> None:
 def test_a_cache_that_cannot_be_repeated_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     stc = models.answering()
     shared = sampled(stc)
-    monkeypatch.setattr(passes, "REPEATABLE", ())
+    monkeypatch.setattr(caches, "REPEATABLE", ())
     for one, two in zip(shared, sampled(stc), strict=True):
         assert one.sample_token_ids == two.sample_token_ids
         np.testing.assert_allclose(one.hidden_states, two.hidden_states, atol=1e-3)

@@ -369,7 +369,7 @@ def test_of_many_options_of_several_tokens_few_are_kept_at_one_time(monkeypatch:
         lambda _m, _a, k: widths.append(k["attention_mask"].shape[-1]), with_kwargs=True
     )
     try:
-        monkeypatch.setattr("semtoken.models.transformers.passes.MOST_NODES", 40)
+        monkeypatch.setattr("semtoken.models.transformers.trees.MOST_NODES", 40)
         few = run_to_end(option_masses(backend, one.prompts, readers))
     finally:
         hook.remove()

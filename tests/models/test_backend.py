@@ -21,7 +21,7 @@ from semtoken.models import load_backend
 from semtoken.models.base import Backend, Decoding
 from semtoken.models.prompt_ids import end_ids
 from semtoken.models.transformers import TransformersBackend
-from semtoken.models.transformers.passes import SHORTEST_PREFIX, shared_beginning
+from semtoken.models.transformers.caches import SHORTEST_PREFIX, shared_beginning
 from semtoken.support.almanac import load_questions
 from tests.models.test_transformers import PROMPTS, random_clusters, scorer
 

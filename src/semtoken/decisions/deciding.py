@@ -52,7 +52,7 @@ def option_masses(
     """Lower and upper bound of the mass of each option, [options] each, for each prompt's reader.
 
     Pauses after some prompts, and after pieces of what is read together, so that a server can do other work in between;
-    see `semtoken.models.transformers.passes.read_trunk` for what it gives and gets then. `InvalidLogits` if the model
+    see `semtoken.models.transformers.trees.read_trunk` for what it gives and gets then. `InvalidLogits` if the model
     gives NaN, `InvalidInputError` if the engine cannot read a prompt.
     """
     masses: list[tuple[FloatArray, FloatArray]] = []
@@ -84,7 +84,7 @@ def _masses_of_group(
 def _groups(backend: Backend, prompts: Sequence[Sequence[int]]) -> list[list[int]]:
     if not getattr(backend, "reads_trees", False):
         return [list(range(first, min(first + AT_ONCE, len(prompts)))) for first in range(0, len(prompts), AT_ONCE)]
-    from semtoken.models.transformers.passes import groups_of
+    from semtoken.models.transformers.trees import groups_of
 
     return groups_of(prompts)
 
@@ -93,7 +93,7 @@ def _look_at(backend: Backend, prompts: Sequence[Sequence[int]]) -> Generator[in
     """A function of places and tokens that gives their log-probabilities."""
     if not getattr(backend, "reads_trees", False):
         return lambda places, tokens, last=False: _read_as_replies(backend, prompts, places, tokens)
-    from semtoken.models.transformers.passes import GrowingTree
+    from semtoken.models.transformers.trees import GrowingTree
 
     tree = GrowingTree(backend, prompts)  # type: ignore[arg-type]  # only transformers models read trees
     yield from tree.begin()

@@ -23,19 +23,17 @@ import torch
 from semtoken.methods.observers.steps import Completion, Observer, finish
 from semtoken.models.base import Arrival
 from semtoken.models.prompt_ids import Pace, has_room, is_long, pad
-from semtoken.models.transformers.inside import Inside
-from semtoken.models.transformers.passes import (
-    PromptTree,
-    ReadsTokens,
+from semtoken.models.transformers.caches import (
     SharedPrefix,
-    cache_of,
     copied,
     joined_caches,
-    prompt_tree,
     read_prompt,
     rows_of,
     shared_beginning,
 )
+from semtoken.models.transformers.inside import Inside
+from semtoken.models.transformers.passes import cache_of
+from semtoken.models.transformers.trees import PromptTree, ReadsTokens, prompt_tree
 from semtoken.models.transformers.writing import AnswerChoices, BatchRow, chosen_tokens, show_tokens
 
 LEAST_KNOWN = 4

@@ -32,6 +32,7 @@ from semtoken.models.prompt_ids import (
     pad,
     padding_id,
 )
+from semtoken.models.transformers.caches import SHORTEST_PREFIX, SharedPrefix, shared_beginning
 from semtoken.models.transformers.generate_settings import (
     check_decoding,
     generate_arguments,
@@ -54,14 +55,7 @@ from semtoken.models.transformers.inside import (
     without_runner,
 )
 from semtoken.models.transformers.joining import JoiningRows
-from semtoken.models.transformers.passes import (
-    CACHE,
-    SHORTEST_PREFIX,
-    Passes,
-    SharedPrefix,
-    cache_of,
-    shared_beginning,
-)
+from semtoken.models.transformers.passes import CACHE, Passes, cache_of
 from semtoken.models.transformers.proof import Proof
 from semtoken.models.transformers.writing import AnswerChoices, BatchRow, Sampling, StepWatch, write_plainly
 from semtoken.support.arrays import FloatArray

@@ -29,20 +29,11 @@ from transformers import LogitsProcessor
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.errors import ModelError, one_line_of
 from semtoken.models.prompt_ids import pad
+from semtoken.models.transformers.caches import SharedPrefix, copied, is_repeatable, joined_caches, keeps_all
 from semtoken.models.transformers.generate_settings import PLAIN, generate_inputs, one_answer_each
 from semtoken.models.transformers.identity import code_key, sampled_sums, state_key, weights_hash
 from semtoken.models.transformers.inside import forward_hook, inner_model
-from semtoken.models.transformers.passes import (
-    ARGUMENTS,
-    CACHE,
-    Passes,
-    SharedPrefix,
-    cache_of,
-    copied,
-    is_repeatable,
-    joined_caches,
-    keeps_all,
-)
+from semtoken.models.transformers.passes import ARGUMENTS, CACHE, Passes, cache_of
 from semtoken.support.files.safe_files import replace_text
 from semtoken.support.installation import cache_root
 

@@ -25,8 +25,9 @@ from semtoken.errors import InvalidInputError
 from semtoken.methods.observers.steps import Completion, Observer, Step, finish, show
 from semtoken.models.base import Decoding
 from semtoken.models.prompt_ids import AnswerText, draw_key
+from semtoken.models.transformers.caches import is_repeatable
 from semtoken.models.transformers.inside import Inside, forward_hook, inner_model
-from semtoken.models.transformers.passes import Passes, cache_of, is_repeatable
+from semtoken.models.transformers.passes import Passes, cache_of
 from semtoken.support.arrays import as_rows
 
 FAN = 16

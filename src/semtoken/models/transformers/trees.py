@@ -1,0 +1,260 @@
+"""Several texts as one tree of tokens: what some of them begin with is in it once, and nothing is padded.
+
+The tree is read as one row. Its mask lets every token see only those that come before it in its own text. A
+`PromptTree` is read in one pass. A `GrowingTree` holds many questions about one text: the first look says where to look
+next, so further tokens are read behind any place of it, with the keys and values of all that was read before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from semtoken.clustering.vocabulary import Vocabulary
+from semtoken.models.transformers.caches import SharedPrefix, copied, shared_beginning
+from semtoken.models.transformers.passes import Passes, cache_of
+from semtoken.support.arrays import BoolArray, IdArray
+
+MOST_NODES = 512
+"""The most tokens of a tree besides what all its prompts begin with. Its mask is as large as their square."""
+CHUNK = 512
+"""How many tokens of a shared beginning are read at one time, if nobody says otherwise."""
+
+
+class ReadsTokens(Protocol):
+    """The part of a backend that `JoiningRows` and `GrowingTree` read tokens by; `TransformersBackend` is one."""
+
+    def has_other_weights(self) -> bool:
+        """Whether the weights were changed since prompts were read."""
+
+    def forget_prompts(self) -> None:
+        """Drop what was read of prompts."""
+
+    last_prompt: SharedPrefix | None
+    """The prompt that was read last, for those that begin in the same way."""
+    last_trunk: SharedPrefix | None
+    """What all prompts of the last tree begin with."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens of the model."""
+
+    @property
+    def reads_trees(self) -> bool:
+        """Whether the model can read several prompts in one pass as a tree of tokens."""
+
+    @property
+    def passes(self) -> Passes:
+        """How the model is called."""
+
+
+class TokenTree:
+    """N tokens, its nodes, that are read behind K known ones."""
+
+    def __init__(self, known: int) -> None:
+        self.known = known
+        """K."""
+        self.places: dict[tuple[int, int], int] = {}
+        """(place of the token before, token) -> its place among the known tokens and the nodes behind them."""
+        self.positions = [*range(known)]
+        """[K + N] the place of each token in its text."""
+        self.seen: BoolArray = np.zeros((0, known), dtype=bool)
+        """[N, K + N] which tokens each node sees: itself and those before it in its text."""
+
+    def place(self, before: int, token: int) -> int:
+        """The place of a token behind another one, -1 for the beginning. A new node counts from `grow` on."""
+        return self.places.setdefault((before, token), self.known + len(self.places))
+
+    def ids(self, first: int = 0) -> IdArray:
+        """The tokens of the nodes from one on."""
+        return np.array([token for _, token in islice(self.places, first, None)], dtype=np.int64)
+
+    def grow(self) -> None:
+        """Take in the new nodes."""
+        old, known, size = len(self.seen), self.known, len(self.places)
+        seen = np.zeros((size, known + size), dtype=bool)
+        seen[:old, : known + old] = self.seen
+        for node, (before, _) in enumerate(islice(self.places, old, None), start=old):
+            if before < known:
+                seen[node, : before + 1] = True
+            else:
+                seen[node] = seen[before - known]
+            seen[node, known + node] = True
+            self.positions.append(self.positions[before] + 1 if before >= 0 else 0)
+        self.seen = seen
+
+    def cut(self, size: int) -> None:
+        """Leave only the first nodes."""
+        self.places = dict(islice(self.places.items(), size))
+        self.positions, self.seen = self.positions[: self.known + size], self.seen[:size, : self.known + size]
+
+
+@dataclass(frozen=True, eq=False)
+class PromptTree:
+    """N tokens of several prompts that the model is to read in one pass, behind K tokens that it has read."""
+
+    ids: IdArray
+    """Token ids of the tree's nodes, [N]."""
+    positions: IdArray
+    """[N] the place of each token in its prompt."""
+    seen: BoolArray
+    """[N, K + N] which of the known tokens, and of those of the tree, each of them sees: itself and those before it."""
+    columns: Sequence[Sequence[int]]
+    """The place of every token among all K + N, for each prompt."""
+
+    @property
+    def last(self) -> IdArray:
+        """For each prompt, the place of its last token among the N tokens."""
+        known = self.seen.shape[1] - self.seen.shape[0]
+        return np.array([places[-1] - known for places in self.columns])
+
+    def padded(self) -> tuple[IdArray, IdArray]:
+        """`columns` as rows that end together, and their mask, 0 where padded at the left."""
+        lengths = np.array([len(places) for places in self.columns])
+        mask = np.arange(lengths.max())[::-1] < lengths[:, None]
+        places = np.zeros(mask.shape, dtype=np.int64)
+        places[mask] = np.concatenate(self.columns)
+        return places, mask.astype(np.int64)
+
+
+def prompt_tree(prompts: Sequence[Sequence[int]], known: Sequence[int] = ()) -> PromptTree:
+    """The tree of some prompts. The last token of each is to be read although it may be known.
+
+    >>> prompt_tree([[5, 6, 7], [5, 6, 8], [5]], known=[5, 9]).ids
+    array([6, 7, 8, 5])
+    """
+    tree, columns = TokenTree(len(known)), []
+    for ids in prompts:
+        before, places = -1, []
+        for position, token in enumerate(ids):
+            if before == position - 1 and position < min(len(known), len(ids) - 1) and known[position] == token:
+                before = position  # still within what is known
+            else:
+                before = tree.place(before, token)
+            places.append(before)
+        columns.append(places)
+    tree.grow()
+    return PromptTree(tree.ids(), np.array(tree.positions[len(known) :], dtype=np.int64), tree.seen, columns)
+
+
+def groups_of(prompts: Sequence[Sequence[int]], most: int = MOST_NODES) -> list[list[int]]:
+    """Divide prompts into groups whose trees stay small, in order; a prompt that shares too little is alone.
+
+    What a prompt shares with the one before it counts once, all but its last token.
+
+    >>> groups_of([[1, 2, 3], [1, 2, 3], [1, 2, 4], [5, 6, 7]], most=3)
+    [[0, 1, 2], [3]]
+    """
+    groups: list[list[int]] = []
+    trunk = total = 0
+    for number, ids in enumerate(prompts):
+        if groups:
+            shared = min(trunk, len(shared_beginning((prompts[groups[-1][0]], ids))))
+            further = len(ids) - len(shared_beginning((prompts[number - 1], ids)))
+            if total + further - shared <= most:
+                groups[-1].append(number)
+                trunk, total = shared, total + further
+                continue
+        groups.append([number])
+        trunk, total = len(ids), len(ids)
+    return groups
+
+
+class GrowingTree:
+    """Prompts that the model reads together as a tree of tokens, and the tokens that it reads behind them later.
+    `begin` reads what all prompts begin with. The model must read trees (`TransformersBackend.reads_trees`).
+    """
+
+    def __init__(self, backend: ReadsTokens, prompts: Sequence[Sequence[int]]) -> None:
+        self._backend = backend
+        self._beginning = beginning = shared_beginning(prompts)
+        self._cache: Any = None
+        self._tree = TokenTree(len(beginning))
+        self._prompts = [list(ids[len(beginning) :]) for ids in prompts]
+
+    def begin(self) -> Generator[int, int | None, None]:
+        """Read the beginning that all prompts share; a generator that pauses as `read_trunk` does."""
+        self._cache = yield from read_trunk(self._backend, self._beginning)
+
+    @torch.inference_mode()
+    def read(
+        self,
+        places: Sequence[tuple[int, tuple[int, ...]]],
+        take: Callable[[int, torch.Tensor], None],
+        *,
+        last: bool = False,
+    ) -> Generator[int, int | None, None]:
+        """Read what follows at places of the tree (prompt number, tokens behind it), none given before.
+        It pauses as `read_trunk` does; `take` gets the number of each place and its logits [columns].
+        With `last` nothing will be read behind them: about `MOST_NODES` tokens are kept at one time, however many.
+        """
+        tree, wanted = self._tree, dict[int, list[int]]()
+        size, cache = len(tree.seen), copied(self._cache) if last else None
+        for number in sorted(range(len(places)), key=places.__getitem__):  # so that shared beginnings stay together
+            prompt, path = places[number]
+            place = tree.known - 1
+            for token in (*self._prompts[prompt], *path):
+                place = tree.place(place, token)
+            wanted.setdefault(place - tree.known, []).append(number)
+            if last and len(tree.places) - size >= MOST_NODES:
+                yield from self._look(wanted, take)
+                tree.cut(size)
+                self._cache, wanted = copied(cache), {}
+        yield from self._look(wanted, take)
+
+    def _look(
+        self, wanted: Mapping[int, Sequence[int]], take: Callable[[int, torch.Tensor], None]
+    ) -> Generator[int, int | None, None]:
+        """Read the new nodes; `wanted` names the places to which the logits of some of them belong."""
+        tree, first = self._tree, len(self._tree.seen)
+        assert min(wanted, default=first) >= first, "a place was read before, and its logits are gone"
+        tree.grow()
+        ids, read = tree.ids(first), 0
+        while first < len(tree.seen):
+            stop = min(first + ((yield read) or len(ids)), len(tree.seen))
+            nodes = [node for node in range(first, stop) if node in wanted]
+            rows = self._pass(first, ids[: stop - first], np.array(nodes or [first]) - first)
+            for node, row in zip(nodes, rows, strict=False):  # where none is wanted there is the row of the first
+                for number in wanted[node]:
+                    take(number, row)
+            float(rows[-1, 0])  # as in `read_trunk`
+            ids, read, first = ids[stop - first :], stop - first, stop
+
+    def _pass(self, first: int, ids: IdArray, keep: IdArray) -> torch.Tensor:
+        """Logits [kept, columns] of nodes from the first on, which see what was read before."""
+        tree, stop = self._tree, self._tree.known + first + len(ids)
+        seen, positions = tree.seen[first : first + len(ids), :stop], tree.positions[stop - len(ids) : stop]
+        output = self._backend.passes.nodes(ids, seen, np.array(positions), self._cache, keep)
+        self._cache = cache_of(output)
+        return output.logits[0]  # type: ignore[no-any-return]
+
+
+@torch.inference_mode()
+def read_trunk(backend: ReadsTokens, trunk: Sequence[int]) -> Generator[int, int | None, Any]:
+    """Read the beginning that all prompts share, reusing the backend's last one as far as it fits.
+
+    Pauses before each piece of a trunk, gives the number of tokens that it has read since the pause before, and gets
+    how many it may read until the next one; None for as many as are good.
+    """
+    known = backend.last_trunk
+    cache, start = None, 0
+    if known is not None and (shared := len(shared_beginning((known.token_ids, [*trunk, 0])))) > 0:
+        cache, start = known.cut(min(shared, len(trunk))), min(shared, len(trunk))
+    read = 0
+    while start < len(trunk):
+        ids = np.array([trunk[start : start + ((yield read) or CHUNK)]], dtype=np.int64)
+        read = ids.shape[1]
+        start += read
+        mask = np.ones((1, start), dtype=np.int64)
+        output = backend.passes.rows(ids, mask=mask, cache=cache)
+        cache = cache_of(output)
+        float(output.logits[0, -1, 0])  # a GPU is waited for, so that who paces this knows what reading takes
+    if trunk:
+        backend.last_trunk = SharedPrefix(tuple(trunk), cache)
+        cache = copied(cache)
+    return cache
