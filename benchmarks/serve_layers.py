@@ -24,7 +24,7 @@ from semtoken import ScoredModel
 from semtoken.models.transformers import joining
 from semtoken.support.almanac import load_questions
 from semtoken.web.serve import engine as serving
-from semtoken.web.serve.engine import GenerationBatch, Order
+from semtoken.web.serve.orders import GenerationBatch, Order
 
 REST = "the rest: orders, rows, messages"
 

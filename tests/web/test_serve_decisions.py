@@ -21,7 +21,9 @@ from semtoken import ScoredModel
 from semtoken.decisions import Choice, DecisionRequest, DecisionResponse, Option, Predicate, Score
 from semtoken.decisions.deciding import prepare
 from semtoken.web.serve.app import serve_app
-from semtoken.web.serve.engine import DecisionOrder, Engine, OpenDecisions
+from semtoken.web.serve.engine import Engine
+from semtoken.web.serve.open_decisions import OpenDecisions
+from semtoken.web.serve.orders import DecisionOrder
 from semtoken.web.serve.service import Offer
 from tests.decisions.models import tiny
 from tests.web.odd_requests import odd_request

@@ -11,9 +11,10 @@ from semtoken.errors import InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.models.prompts import how_to_ask, template_of
 from semtoken.scored_model import ScoredModel
-from semtoken.web.serve.engine import Engine, Worker
+from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.requests import ChatRequest, parse
 from semtoken.web.serve.service import Offer, Service
+from semtoken.web.serve.worker import Worker
 from semtoken.web.wire import ApiError
 
 

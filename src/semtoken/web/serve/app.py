@@ -40,9 +40,10 @@ from semtoken.web.page.facts import page_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.recorder import AnswerRecorder, JournalFigures, add_routes, recording  # noqa: E402
 from semtoken.web.running import FRESH_OBJECTS  # noqa: E402
-from semtoken.web.serve.engine import MOST_TOGETHER, Engine, Worker  # noqa: E402
+from semtoken.web.serve.engine import Engine  # noqa: E402
 from semtoken.web.serve.requests import AnyRequest, ChatRequest, CompletionRequest, parse  # noqa: E402
 from semtoken.web.serve.service import Job, Offer, Service, as_api_error  # noqa: E402
+from semtoken.web.serve.worker import MOST_TOGETHER, Worker  # noqa: E402
 from semtoken.web.wire import DONE, EVENT_STREAM, ApiError, failure_of, refusal_of  # noqa: E402
 
 T = TypeVar("T")

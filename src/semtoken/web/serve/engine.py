@@ -1,4 +1,4 @@
-"""Generations and typed questions in the model's thread, watched step by step: what it is asked, and what it tells.
+"""Generations in the model's thread, watched step by step: orders go in, tokens and scored ends come out.
 
 Requests are answered together: where the backend can do so they join the batch and leave it one by one, else those that
 wait are one batch. Typed questions that wait at one time are read together, between decoding steps. What nobody waits
@@ -7,216 +7,31 @@ for is given up.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import math
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from inspect import GEN_CREATED, getgeneratorstate
 from itertools import count
-from queue import Empty, SimpleQueue
-from threading import Event, Thread
-from time import perf_counter
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from semtoken.core.results import Running, ScoredAnswer
-from semtoken.decisions import DecisionResponse
-from semtoken.decisions.deciding import PreparedRequest, answer_prepared
-from semtoken.errors import BackendError, SemtokenError
 from semtoken.methods.observers.method_scores import MethodScores
 from semtoken.methods.observers.steps import Completion, Observer, Step
-from semtoken.models.base import Arrival, Backend, Decoding, JoiningBackend
-from semtoken.models.prompt_ids import FEWEST, AnswerText, Pace
+from semtoken.models.base import Arrival, Decoding, JoiningBackend
+from semtoken.models.prompt_ids import AnswerText
 from semtoken.scored_model import ScoredModel
-
-FinishReason = Literal["stop", "length"]
-Ask: TypeAlias = Callable[[ScoredModel, Sequence[int], ScoredAnswer], Any]
-"""Further questions to the model, which run in its thread: the model, the prompt's tokens, the answer."""
-
-
-@dataclass(frozen=True)
-class GenerationBatch:
-    """The prompts and settings of one request: one answer is generated for each row."""
-
-    prompts: Sequence[Sequence[int]]
-    max_tokens: int
-    sampling: Decoding = field(default_factory=Decoding)
-    """How tokens are chosen: temperature, `top_p`, `top_k` and `min_p`."""
-    seed: int | None = None
-    stops: tuple[str, ...] = ()
-    """Texts that end an answer; they are not shown."""
-    stop_at_newline: bool = False
-    """Whether an answer ends at its first newline, which is not shown."""
-    log_probs: bool = False
-    top: int = 0
-    running: bool = True
-    methods: tuple[str, ...] = ()
-    """Further methods of one pass, besides those of the server, whose scores each answer gets."""
-    questions: Sequence[str | None] = ()
-    """What was asked, of each prompt: its words are not new in an answer. None where it is not known, or not given."""
-    ask: Ask | None = None
-    """Asks the model about each finished answer; what it returns comes with the end of the row."""
-
-
-@dataclass(frozen=True)
-class RowToken:
-    """One token of one row."""
-
-    row: int
-    token: int
-    log_prob: float
-    """The raw log-probability: at temperature 1, before any processor. NaN if it was not asked for."""
-    top: tuple[tuple[int, float], ...]
-    """Ids and log-probabilities of the best tokens, best first."""
-    text: str
-    """The text that the shown answer gained."""
-    running: Running | None
-    """The score so far, if it was asked for. A token that ends its answer has none: the final score follows."""
-
-
-@dataclass(frozen=True)
-class RowEnd:
-    """The end of one row, with its score."""
-
-    row: int
-    text: str
-    """The text that the shown answer gained at its end."""
-    finish_reason: FinishReason
-    result: ScoredAnswer
-    told: Any = None
-    """What `GenerationBatch.ask` returned for it."""
-
-
-@dataclass(eq=False)
-class AwaitedOrder:
-    """The common part of all orders: how the one who waits for it learns that it is done."""
-
-    done: Callable[[SemtokenError | None], None]
-    """Called once, with None when all is complete, or with what went wrong."""
-    cancelled: Event = field(default_factory=Event)
-    """Set by whoever no longer wants the answer."""
-    is_done: bool = False
-
-    def end(self, error: SemtokenError | None = None) -> None:
-        """Tell the one who waits that the order is complete; further calls have no effect."""
-        if not self.is_done:
-            self.is_done = True
-            self.done(error)
-
-
-@dataclass(eq=False)
-class Order(AwaitedOrder):
-    """An order for answers to generate."""
-
-    _: KW_ONLY
-    work: GenerationBatch
-    emit: Callable[[RowToken | RowEnd], None]
-    """Called with every step, and with the end of every row."""
-
-    def __post_init__(self) -> None:
-        self.rows = self._left = len(self.work.prompts)
-
-    def row_done(self) -> None:
-        """Count a row as complete; the order is complete with its last row."""
-        self._left -= 1
-        if not self._left:
-            self.end()
-
-
-@dataclass(eq=False)
-class DecisionOrder(AwaitedOrder):
-    """Typed questions to answer; nothing is generated for them."""
-
-    _: KW_ONLY
-    inquiry: PreparedRequest
-    emit: Callable[[DecisionResponse], None]
-
-    rows: ClassVar[int] = 0
-
-
-AnyOrder: TypeAlias = Order | DecisionOrder
-
-More: TypeAlias = Callable[[int], Sequence[AnyOrder]]
-"""Further orders, given the number of answers that are being written."""
-
-
-@dataclass(frozen=True, eq=False)
-class _ReadTogether:
-    """Orders that are read together."""
-
-    orders: Sequence[DecisionOrder]
-    steps: Generator[int, int | None, list[DecisionResponse]]
-
-    def advance(self, most: int) -> int | None:
-        """Read some prompts more, or so many tokens of a long one; how many tokens it was, None if that was all."""
-        if all(order.cancelled.is_set() for order in self.orders):
-            self.steps.close()
-            self._end()
-            return None
-        try:
-            return self.steps.send(None if getgeneratorstate(self.steps) == GEN_CREATED else most)
-        except StopIteration as end:
-            for order, answers in zip(self.orders, end.value, strict=True):
-                order.emit(answers)
-            self._end()
-        except SemtokenError as error:
-            self._end(error)
-        return None
-
-    def _end(self, error: SemtokenError | None = None) -> None:
-        for order in self.orders:
-            order.end(error)
-
-
-class OpenDecisions:
-    """Typed questions that the model is reading, step by step, beside the answers that it writes."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self._open: list[_ReadTogether] = []
-        self._pace = Pace()
-        self._left = perf_counter()
-        """When the model was last left to the answers that are being written."""
-
-    def __bool__(self) -> bool:
-        """Whether any questions are being read."""
-        return bool(self._open)
-
-    def take(self, orders: Sequence[DecisionOrder]) -> None:
-        """Begin to read some inquiries together; those that were cancelled are skipped."""
-        for order in orders:
-            if order.cancelled.is_set():
-                order.end()
-        wanted = [order for order in orders if not order.is_done]
-        if wanted:
-            steps = answer_prepared(self._backend, [order.inquiry for order in wanted])
-            self._open.append(_ReadTogether(wanted, steps))
-
-    def advance(self, running: int = 0) -> None:
-        """Read a few prompts of each inquiry, so that a long one does not hold up the others.
-
-        The `running` answers that are being written take a step between two calls, and wait meanwhile.
-        """
-        begun = perf_counter()
-        if running:
-            self._pace.note_step(begun - self._left)
-        waiting = len(self._open)
-        if waiting:
-            most = max(FEWEST, self._pace.budget(waiting, running) // waiting)
-            read = [(reading, reading.advance(most)) for reading in self._open]
-            self._open = [reading for reading, tokens in read if tokens is not None]
-            tokens = sum(tokens or 0 for _, tokens in read)
-            self._pace.note_reading(perf_counter() - begun, tokens, waiting, running)
-        self._left = perf_counter()
-
-    def finish(self) -> None:
-        """Read all questions to the end."""
-        while self._open:
-            self.advance()
+from semtoken.web.serve.open_decisions import OpenDecisions
+from semtoken.web.serve.orders import (
+    AnyOrder,
+    DecisionOrder,
+    FinishReason,
+    GenerationBatch,
+    More,
+    Order,
+    RowEnd,
+    RowToken,
+)
 
 
 class Engine:
@@ -420,148 +235,3 @@ class _Rows(Observer):
             self._scores.forget(answer)
             if answer not in wanted:
                 row.order.row_done()
-
-
-logger = logging.getLogger("semtoken.serve")
-
-MOST_TOGETHER = 64
-"""Most answers that are written at one time."""
-
-Item: TypeAlias = RowToken | RowEnd | DecisionResponse | SemtokenError | None
-
-
-class Worker:
-    """Hands work to an engine in a thread of its own. An order of more than `most_together` answers goes alone."""
-
-    def __init__(self, engine: Engine, most_together: int = MOST_TOGETHER) -> None:
-        self.engine = engine
-        self._most_together = most_together
-        self._orders: SimpleQueue[AnyOrder | None] = SimpleQueue()
-        self._held: AnyOrder | None = None
-        """An order that has to wait until others are complete."""
-        self._taken: list[AnyOrder] = []
-        """Orders that the engine has, and has not ended."""
-        self._closed = False
-        self._post: _Post | None = None
-        self._thread = Thread(target=self._work, name="semtoken-model", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Finish the orders that are running, and accept no more."""
-        self._orders.put(None)
-        self._thread.join()
-
-    def _work(self) -> None:
-        while not self._closed:
-            if self._held is None:
-                self._held = self._orders.get()
-                self._closed = self._held is None
-            error: SemtokenError
-            try:
-                self.engine.run(self._waiting(0), self._waiting)
-                continue
-            except SemtokenError as failed:
-                error = failed
-            except Exception as failed:  # out of memory, or whatever else torch raises
-                logger.exception("A generation failed")
-                error = BackendError(f"The generation failed ({type(failed).__name__}); see the server's log.")
-            # Nobody is left waiting for a generation that has failed.
-            for order in self._taken:
-                order.end(error)
-
-    def _waiting(self, running: int) -> list[AnyOrder]:
-        """The orders that wait, as many as fit beside the answers that are being written."""
-        self._taken = [order for order in self._taken if not order.is_done]
-        waiting: list[AnyOrder] = []
-        try:
-            while not self._closed:
-                order = self._held or self._orders.get_nowait()
-                self._held = None
-                if order is None:
-                    self._closed = True
-                    break
-                rows = order.rows
-                # An order that is larger than the limit goes alone, or it would wait for ever.
-                if running and running + rows > self._most_together:
-                    self._held = order
-                    break
-                running += rows
-                waiting.append(order)
-        except Empty:
-            pass
-        self._taken += waiting
-        return waiting
-
-    async def steps(self, work: GenerationBatch) -> AsyncGenerator[list[RowToken | RowEnd], None]:
-        """The tokens and ends that the engine produces, in batches as they come.
-
-        Closing the iterator cancels the order. `SemtokenError` if the generation failed.
-        """
-        queue: asyncio.Queue[Item] = asyncio.Queue()
-        post = self._post_to(asyncio.get_running_loop())
-        order = Order(lambda error: post.send(queue, error), work=work, emit=lambda item: post.send(queue, item))
-        self._orders.put(order)
-        try:
-            while True:
-                batch: list[RowToken | RowEnd] = []
-                item = await queue.get()
-                while isinstance(item, RowToken | RowEnd):
-                    batch.append(item)
-                    if queue.empty():
-                        break
-                    item = queue.get_nowait()
-                if batch:
-                    yield batch
-                if item is None:
-                    return
-                if isinstance(item, SemtokenError):
-                    raise item
-        finally:
-            order.cancelled.set()
-
-    async def answers(self, inquiry: PreparedRequest) -> DecisionResponse:
-        """Wait for the answers to typed questions. Cancelling the wait gives them up.
-
-        `SemtokenError` if the model cannot read the questions.
-        """
-        queue: asyncio.Queue[Item] = asyncio.Queue()
-        post = self._post_to(asyncio.get_running_loop())
-        order = DecisionOrder(
-            lambda error: post.send(queue, error), inquiry=inquiry, emit=lambda item: post.send(queue, item)
-        )
-        self._orders.put(order)
-        try:
-            item = await queue.get()
-            if isinstance(item, SemtokenError):
-                raise item
-            assert isinstance(item, DecisionResponse), "an order ends with its answers, or with an error"
-            return item
-        finally:
-            order.cancelled.set()
-
-    def _post_to(self, loop: asyncio.AbstractEventLoop) -> _Post:
-        if self._post is None or self._post.loop is not loop:
-            self._post = _Post(loop)
-        return self._post
-
-
-class _Post:
-    """Carries items from the model's thread into queues of an event loop, which is woken once for many of them."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self._items: deque[tuple[asyncio.Queue[Item], Item]] = deque()
-        self._woken = False
-
-    def send(self, queue: asyncio.Queue[Item], item: Item) -> None:
-        """Put an item into a queue, from any thread."""
-        self._items.append((queue, item))
-        if not self._woken and not self.loop.is_closed():
-            self._woken = True
-            self.loop.call_soon_threadsafe(self._deliver)
-
-    def _deliver(self) -> None:
-        self._woken = False  # what is sent from here on may wake the loop once too often, and is never forgotten
-        while self._items:
-            queue, item = self._items.popleft()
-            queue.put_nowait(item)

@@ -18,7 +18,7 @@ from pydantic_core import from_json
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.support.questions import question_of
 from semtoken.web.block import BlockOptions, read_options
-from semtoken.web.serve.engine import RowEnd, RowToken
+from semtoken.web.serve.orders import RowEnd, RowToken
 from semtoken.web.wire import ApiError, person_of
 
 MOST_CHOICES = 16

@@ -22,7 +22,7 @@ from semtoken.scored_model import ScoredModel
 from semtoken.support.files.images import has_images
 from semtoken.web.block import BlockOptions, ProbeResult, parts_wanted, running_block, score_block
 from semtoken.web.calibrators import CalibratorSlot, slot_of
-from semtoken.web.serve.engine import GenerationBatch, RowEnd, RowToken, Worker
+from semtoken.web.serve.orders import GenerationBatch, RowEnd, RowToken
 from semtoken.web.serve.requests import (
     AnyRequest,
     ChatReply,
@@ -33,6 +33,7 @@ from semtoken.web.serve.requests import (
     ShownFields,
     TokenSpelling,
 )
+from semtoken.web.serve.worker import Worker
 from semtoken.web.wire import DONE, ApiError, event
 
 if TYPE_CHECKING:

@@ -1,0 +1,125 @@
+"""What the model's thread is asked for, and what it tells of it: plain records between the routes and the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from threading import Event
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from semtoken.core.results import Running, ScoredAnswer
+from semtoken.decisions import DecisionResponse
+from semtoken.decisions.deciding import PreparedRequest
+from semtoken.errors import SemtokenError
+from semtoken.models.base import Decoding
+from semtoken.scored_model import ScoredModel
+
+FinishReason = Literal["stop", "length"]
+Ask: TypeAlias = Callable[[ScoredModel, Sequence[int], ScoredAnswer], Any]
+"""Further questions to the model, which run in its thread: the model, the prompt's tokens, the answer."""
+
+
+@dataclass(frozen=True)
+class GenerationBatch:
+    """The prompts and settings of one request: one answer is generated for each row."""
+
+    prompts: Sequence[Sequence[int]]
+    max_tokens: int
+    sampling: Decoding = field(default_factory=Decoding)
+    """How tokens are chosen: temperature, `top_p`, `top_k` and `min_p`."""
+    seed: int | None = None
+    stops: tuple[str, ...] = ()
+    """Texts that end an answer; they are not shown."""
+    stop_at_newline: bool = False
+    """Whether an answer ends at its first newline, which is not shown."""
+    log_probs: bool = False
+    top: int = 0
+    running: bool = True
+    methods: tuple[str, ...] = ()
+    """Further methods of one pass, besides those of the server, whose scores each answer gets."""
+    questions: Sequence[str | None] = ()
+    """What was asked, of each prompt: its words are not new in an answer. None where it is not known, or not given."""
+    ask: Ask | None = None
+    """Asks the model about each finished answer; what it returns comes with the end of the row."""
+
+
+@dataclass(frozen=True)
+class RowToken:
+    """One token of one row."""
+
+    row: int
+    token: int
+    log_prob: float
+    """The raw log-probability: at temperature 1, before any processor. NaN if it was not asked for."""
+    top: tuple[tuple[int, float], ...]
+    """Ids and log-probabilities of the best tokens, best first."""
+    text: str
+    """The text that the shown answer gained."""
+    running: Running | None
+    """The score so far, if it was asked for. A token that ends its answer has none: the final score follows."""
+
+
+@dataclass(frozen=True)
+class RowEnd:
+    """The end of one row, with its score."""
+
+    row: int
+    text: str
+    """The text that the shown answer gained at its end."""
+    finish_reason: FinishReason
+    result: ScoredAnswer
+    told: Any = None
+    """What `GenerationBatch.ask` returned for it."""
+
+
+@dataclass(eq=False)
+class AwaitedOrder:
+    """The common part of all orders: how the one who waits for it learns that it is done."""
+
+    done: Callable[[SemtokenError | None], None]
+    """Called once, with None when all is complete, or with what went wrong."""
+    cancelled: Event = field(default_factory=Event)
+    """Set by whoever no longer wants the answer."""
+    is_done: bool = False
+
+    def end(self, error: SemtokenError | None = None) -> None:
+        """Tell the one who waits that the order is complete; further calls have no effect."""
+        if not self.is_done:
+            self.is_done = True
+            self.done(error)
+
+
+@dataclass(eq=False)
+class Order(AwaitedOrder):
+    """An order for answers to generate."""
+
+    _: KW_ONLY
+    work: GenerationBatch
+    emit: Callable[[RowToken | RowEnd], None]
+    """Called with every step, and with the end of every row."""
+
+    def __post_init__(self) -> None:
+        self.rows = self._left = len(self.work.prompts)
+
+    def row_done(self) -> None:
+        """Count a row as complete; the order is complete with its last row."""
+        self._left -= 1
+        if not self._left:
+            self.end()
+
+
+@dataclass(eq=False)
+class DecisionOrder(AwaitedOrder):
+    """Typed questions to answer; nothing is generated for them."""
+
+    _: KW_ONLY
+    inquiry: PreparedRequest
+    emit: Callable[[DecisionResponse], None]
+
+    rows: ClassVar[int] = 0
+
+
+AnyOrder: TypeAlias = Order | DecisionOrder
+
+More: TypeAlias = Callable[[int], Sequence[AnyOrder]]
+"""Further orders, given the number of answers that are being written."""
