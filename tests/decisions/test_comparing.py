@@ -15,12 +15,12 @@ import pytest
 
 from semtoken.decisions import Choice, Predicate, Question, ReadingOptions
 from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord
+from semtoken.decisions.asked_texts import asked_texts
 from semtoken.decisions.auditing import SideAudit, audit
 from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide, doubts
 from semtoken.decisions.comparing import compare, sensitivity
 from semtoken.decisions.options import OptionScale
 from semtoken.decisions.questions import labels
-from semtoken.decisions.remote import asked_texts
 from semtoken.decisions.running import REWORDED, TURNED, ask_again
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.judge import KINDS, Claim, Share

@@ -13,11 +13,12 @@ from scipy.stats import binomtest
 from semtoken.cli.settings import GuaranteeSection
 from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
 from semtoken.decisions.answers import Answer
+from semtoken.decisions.asked_texts import asked_texts
 from semtoken.decisions.auditing import DecisionLimits, SetAudit, exceeded
 from semtoken.decisions.deciding import _groups, _of_list, _of_row, _Size, shared_size
 from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.questions import plain_tokens, prompt_tokens
-from semtoken.decisions.remote import asked_texts, asker_of_endpoint
+from semtoken.decisions.remote import asker_of_endpoint
 from semtoken.decisions.spellings import OptionReader, OptionSpelling
 from semtoken.decisions.wire import systemone
 from semtoken.decisions.wire.extension import WireRequest, answers_in

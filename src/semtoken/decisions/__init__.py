@@ -7,9 +7,10 @@ spellings.py         how options are spelled in tokens, and the mass of each, al
 deciding.py          questions about states, of any form, answered together by a model in this process
 answers.py           probabilities, confidence, allowed mass, spread over orders; lines of files (running.py makes them)
 wire/                the two wire formats
+asked_texts.py       questions as texts, and what lists of the best tokens say of their options; nothing is sent
 remote.py            questions to a server
-calibrating.py       probabilities and guarantees from labeled answers (options.py: probabilities and sets of all
-options) auditing.py          whether a calibrator holds behind another server
+calibrating.py       probabilities and guarantees from labeled answers; options.py has those of all options
+auditing.py          whether a calibrator holds behind another server
 """
 
 from semtoken.decisions.answers import Answer

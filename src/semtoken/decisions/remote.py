@@ -1,49 +1,24 @@
 """Typed questions to a server: in one of the two formats for decisions, or as texts with log-probabilities.
 
-`asker_of_endpoint` asks any of them. As texts each question is one request in each order:
-
-    asked = asked_texts(questions, options)
-    for each of asked.texts: body = text.request(shape, state, ...); send it; masses = text.masses(reply)
-    answers = asked.answers(masses)
-
-Nothing of that sends anything. How a request asks and what a reply says is the business of `semtoken.replies`.
+`asker_of_endpoint` finds out which of them a server takes.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, TypeAlias
 from urllib.parse import urlunsplit
 
-import numpy as np
-
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.core.engine_tokens import TopStep, TopToken
-from semtoken.decisions.answers import Answer, answer_from_masses, in_all_orders, unanswered, unwrapped
-from semtoken.decisions.questions import (
-    READ_AS_USUAL,
-    OrderedQuestion,
-    Question,
-    ReadingOptions,
-    as_text,
-    continued_text,
-    orders_of,
-    prompt_text,
-    without_markup,
-)
-from semtoken.decisions.spellings import (
-    OptionReader,
-    masses_from_named_tokens,
-    masses_from_top_tokens,
-    spellings_of,
-    surfaces_of,
-    tokens_to_read,
-)
+from semtoken.decisions.answers import Answer, unwrapped
+from semtoken.decisions.asked_texts import AskedText, Masses, asked_texts
+from semtoken.decisions.questions import READ_AS_USUAL, Question, ReadingOptions, as_text
+from semtoken.decisions.spellings import OptionReader
 from semtoken.decisions.wire.extension import KEY
 from semtoken.decisions.wire.shapes import (
     NO_ROUTE,
@@ -58,28 +33,15 @@ from semtoken.decisions.wire.shapes import (
 )
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.replies import Reply, read_reply
-from semtoken.replies.formats import ProbeQuestion, Shape, known_shapes
+from semtoken.replies.formats import Shape, known_shapes
 from semtoken.replies.formats.registry import shape_at
-from semtoken.support.arrays import FloatArray
 from semtoken.support.http_client import HttpClient, HttpReply
 from semtoken.support.inputs import shown_address, split_address
 
 logger = logging.getLogger("semtoken.decisions")
 
-MOST_TOKENS = 16
-"""Most tokens of an answer that a server is asked for. The probability of a longer option stays an interval."""
-MOST_TEXTS = 1024
-"""Most requests for the questions about one state."""
-MOST_SENT = 2**26
-"""Most characters of all these requests together, roughly counted."""
-NOT_LISTED = "None of its options is surely among the tokens that the server lists, so nothing tells them apart."
-
-Masses: TypeAlias = tuple[FloatArray, FloatArray]
-"""Least and greatest mass of each option, in the order of the question."""
 Asker: TypeAlias = Callable[[Any, Mapping[str, Question], ReadingOptions], dict[str, Answer]]
 """Asks questions, given by name, about a state, and returns their answers by name."""
-NAMED_TOKENS = "logprob_token_ids"
-"""The field of vLLM in which a request names the tokens whose log-probabilities it wants in place of the best ones."""
 BEST, FEWER = 20, 5
 """Most log-probabilities that common APIs give for each token, and that others, such as TGI, give."""
 _LIMIT_OF_LISTS = re.compile(r"(top_logprobs|top_n_tokens|n_probs|logprobs)\D{0,80}\d")
@@ -98,150 +60,6 @@ class ModelTokens:
         if self.vocabulary is None or self.tokenizer is None:
             return None
         return text.reader(self.vocabulary, self.tokenizer)
-
-
-@dataclass(frozen=True)
-class AskedText:
-    """The prompt of one question with its options in one order, which a server completes."""
-
-    number: int
-    """The place of the question among those that were asked."""
-    shown: OrderedQuestion
-
-    @property
-    def exact(self) -> bool:
-        """Whether options count only as they are spelled; true for labels."""
-        return self.shown.reading == "labels"
-
-    def request(
-        self,
-        shape: type[Shape],
-        state: str,
-        *,
-        top: int | None = None,
-        model: str | None = None,
-        extra: Mapping[str, Any] | None = None,
-        reader: OptionReader | None = None,
-    ) -> dict[str, Any]:
-        """The body of a request, with the fields in `extra`; where `top` is None, the caller adds log-probabilities.
-
-        With a `reader` it asks for the tokens of the options, by their ids.
-        """
-        text = without_markup(prompt_text(state, self.shown))
-        is_predicate = self.shown.question.kind == "predicate"
-        length = 1 if is_predicate else tokens_to_read(self.shown.answers, MOST_TOKENS)  # more of it cannot matter
-        question = ProbeQuestion(
-            text if shape.is_chat else continued_text(text),
-            max_tokens=length,
-            top=top if reader is None else None,
-            temperature=1.0 if length == 1 else 0.0,  # 1 changes no list; further ones are read behind the likeliest
-            extra=extra or {},
-            model=model,
-        )
-        body = shape.body(question)
-        if reader is None:
-            return body
-        ids = {} if top is None else shape.asking(body, top, token_ids=True)
-        return {NAMED_TOKENS: reader.first_tokens.tolist(), **body, **ids}
-
-    def reader(self, vocabulary: Vocabulary, tokenizer: Any) -> OptionReader | None:
-        """What to ask a server for that lists chosen tokens by id, so that the masses of the options are exact.
-
-        None where an option takes several tokens, or another one goes on from it: the best tokens say more of these.
-        """
-        try:
-            spellings = spellings_of(self.shown.answers, tokenizer, vocabulary, exact=self.exact)
-        except InvalidInputError:
-            return None
-        alone = all(option.tokens.size and not option.going_on.size for option in spellings)
-        return OptionReader(spellings) if alone else None
-
-    def masses(self, reply: Reply, vocabulary: Vocabulary | None = None) -> Masses:
-        """Lower and upper bound of the probability of each option, from the best tokens in the server's reply.
-
-        With a `vocabulary`, tokens that the server names by ids alone are known. `InvalidInputError` if the reply has
-        no log-probabilities, `InvalidLogits` if a number is no log-probability.
-        """
-        steps = self._steps(reply)
-        if vocabulary is not None:
-            steps = [_spelled_out(step, vocabulary) for step in steps]
-        return self._in_order(masses_from_top_tokens(self.shown.answers, steps, exact=self.exact))
-
-    def named_masses(self, reply: Reply, reader: OptionReader) -> Masses | None:
-        """As `masses`, from a reply to a request for the tokens of the `reader`; None if they are not all listed."""
-        masses = masses_from_named_tokens(reader, self._steps(reply)[0])
-        return None if masses is None else self._in_order(masses)
-
-    def _steps(self, reply: Reply) -> list[TopStep]:
-        segments = reply.choices[0].segments
-        steps = [step for segment in segments for step in segment.steps]
-        if not steps:
-            raise InvalidInputError(segments[0].problem or "The reply holds no log-probabilities.")
-        return steps
-
-    def _in_order(self, masses: Masses) -> Masses:
-        """Masses of the options as they were shown, in the order of the question."""
-        # The inverse permutation: from the places in the prompt to those in the question.
-        back = np.argsort(self.shown.order)
-        return masses[0][back], masses[1][back]
-
-
-def _spelled_out(step: TopStep, vocabulary: Vocabulary) -> TopStep:
-    """A step with the bytes of the tokens that its server names by ids alone."""
-
-    def spelled(token: TopToken) -> TopToken:
-        if token.id is None or token.text is not None or token.bytes is not None or token.id >= vocabulary.size:
-            return token
-        return token._replace(bytes=vocabulary.pieces[token.id])
-
-    return TopStep(spelled(step.chosen), tuple(map(spelled, step.top)))
-
-
-@dataclass(frozen=True)
-class AskedTexts:
-    """All prompts for the questions about one state."""
-
-    questions: Sequence[Question]
-    texts: Sequence[AskedText]
-    refusals: Mapping[int, str] = field(default_factory=dict)
-    """Why a question cannot be asked, by its number."""
-
-    def answers(self, masses: Sequence[Masses], model: str | None = None) -> list[Answer]:
-        """Answer the questions from the probabilities that were read for each prompt of a `model`, as far as known."""
-        # A list that names no option for sure leaves only upper ends, and renormalizing these would look like an
-        # answer.
-        known = in_all_orders(zip((text.number for text in self.texts), masses, strict=True))
-        whys = {number: NOT_LISTED for number, bounds in known.items() if not bounds.low.any()} | dict(self.refusals)
-        return [
-            unanswered(question, whys[number])
-            if number in whys
-            else replace(answer_from_masses(question, known[number]), model=model)
-            for number, question in enumerate(self.questions)
-        ]
-
-
-def asked_texts(state: str, questions: Sequence[Question], options: ReadingOptions) -> AskedTexts:
-    """Make the prompts for questions about a state; `InvalidInputError` if they are too many or too long together."""
-    texts: list[AskedText] = []
-    refusals: dict[int, str] = {}
-    size = 0
-    for number, question in enumerate(questions):
-        shown = [OrderedQuestion(question, order, options.reading) for order in orders_of(question, options.orders)]
-        try:
-            # Whether options can be told apart does not depend on their order, so one of the orders tells it for all.
-            surfaces_of(shown[0].answers, exact=options.reading == "labels")
-        except InvalidInputError as error:
-            refusals[number] = str(error)
-            continue
-        texts += [AskedText(number, ordered) for ordered in shown]
-        of_options = sum(len(option.line) for option in question.options)
-        size += len(shown) * (len(state) + len(question.instructions) + of_options)
-        if len(texts) > MOST_TEXTS or size > MOST_SENT:
-            raise InvalidInputError(
-                f"The questions take more than {MOST_TEXTS:,} requests, or {MOST_SENT:,} characters in all of them. "
-                "Ask fewer at a time, or in fewer orders."
-            )
-    return AskedTexts(questions, texts, refusals)
 
 
 def asker_of_endpoint(

@@ -15,9 +15,10 @@ import anyio.to_thread
 from starlette.responses import Response
 
 from semtoken.decisions import Answer, ReadingOptions
+from semtoken.decisions.asked_texts import NAMED_TOKENS, AskedText, Masses, asked_texts
 from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
 from semtoken.decisions.questions import READ_AS_USUAL
-from semtoken.decisions.remote import NAMED_TOKENS, AskedText, Masses, ModelTokens, asked_texts
+from semtoken.decisions.remote import ModelTokens
 from semtoken.decisions.spellings import OptionReader
 from semtoken.decisions.wire import WireError, WireRequest
 from semtoken.decisions.wire.extension import KEY, answers_in, block_beside
