@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semtoken.clustering.card import markdown_text
 from semtoken.clustering.partition import cluster_tokens
 from semtoken.clustering.progress import size_histogram
 from semtoken.clustering.tables import token_table
-from semtoken.clustering.token_clusters import TokenClusters, markdown_text
+from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.errors import ArtifactError, InvalidInputError, ModelError, VocabularyMismatch
 from tests import tiny
