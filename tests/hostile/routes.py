@@ -24,7 +24,7 @@ from semtoken.guarantees.journal.entries import AnswerOrigin, Recording
 from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.writer import JournalWriter
 from semtoken.web.calibrators import CalibratorSlot
-from semtoken.web.limits import LONGEST_BODY, Gate
+from semtoken.web.callers import LONGEST_BODY, Gate
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.recorder import AnswerRecorder

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from semtoken import TokenClusters
 from semtoken.errors import SemtokenError
 from semtoken.replies import score_reply
-from semtoken.web.limits import ConnectionLimits, hosts_for
+from semtoken.web.callers import hosts_for
+from semtoken.web.connections import ConnectionLimits
 from semtoken.web.proxy.app import check_target, proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.running import FewOfAKind, address_of, listen, server_for

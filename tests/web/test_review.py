@@ -18,7 +18,7 @@ from semtoken import TokenClusters
 from semtoken.guarantees.journal.entries import AnswerOrigin, Recording
 from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.writer import JournalWriter
-from semtoken.web.limits import Gate
+from semtoken.web.callers import Gate
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.recorder import AnswerRecorder
@@ -194,7 +194,7 @@ def sent_by_hand(url: str, body: bytes, *, length: int, closes: bool) -> tuple[i
 def test_a_body_that_does_not_come_is_not_waited_for(
     start: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("semtoken.web.limits.SECONDS_FOR_BODY", 0.3)
+    monkeypatch.setattr("semtoken.web.callers.SECONDS_FOR_BODY", 0.3)
     reply = sent_by_hand(start(), b'{"reviewer": ', length=100, closes=False)
     assert reply is not None and reply[0] == 408 and b"body_timeout" in reply[1]
 

@@ -599,7 +599,7 @@ def test_an_answer_keeps_the_calibrator_that_it_began_with() -> None:
 
 
 def test_waiting_requests_whose_clients_left_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semtoken.web.limits.LOOK_FIRST", 0.0)  # in half a second the tiny model is done
+    monkeypatch.setattr("semtoken.web.connections.LOOK_FIRST", 0.0)  # in half a second the tiny model is done
     engine = CountingEngine(small())
     asked = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 60}
     app = serve_app(engine, Offer("tiny", "{question}"), limits=ServeLimits(together=1))

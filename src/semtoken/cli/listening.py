@@ -10,7 +10,7 @@ from semtoken.cli.settings import TelemetrySection
 from semtoken.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from semtoken.web.limits import Gate
+    from semtoken.web.callers import Gate
     from semtoken.web.recorder import AnswerRecorder
     from semtoken.web.running import Address
 
@@ -33,7 +33,7 @@ def with_events(app: Any, telemetry: TelemetrySection, recorder: AnswerRecorder 
 
 def gate_from_environment() -> Gate:
     """The gate of the journal's routes: with SEMTOKEN_TOKEN set, only requests with that token pass."""
-    from semtoken.web.limits import Gate
+    from semtoken.web.callers import Gate
 
     return Gate(os.environ.get("SEMTOKEN_TOKEN") or None)
 

@@ -43,7 +43,8 @@ def proxy(
 
     Example: `semtoken proxy --base-url http://127.0.0.1:8000/v1`
     """
-    from semtoken.web.limits import ConnectionLimits, hosts_for
+    from semtoken.web.callers import hosts_for
+    from semtoken.web.connections import ConnectionLimits
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import listen, run, run_workers
 

@@ -53,7 +53,7 @@ def serve(
         return
     from semtoken.models.prompts import how_to_ask, template_of
     from semtoken.web.calibrators import CalibratorSlot, reload_on_hangup
-    from semtoken.web.limits import hosts_for
+    from semtoken.web.callers import hosts_for
     from semtoken.web.running import listen, run
     from semtoken.web.serve.app import ServeLimits, serve_app
     from semtoken.web.serve.engine import Engine

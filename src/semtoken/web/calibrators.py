@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from semtoken.errors import InvalidInputError, SemtokenError
-from semtoken.web.limits import Gate, answer_guarded
+from semtoken.web.callers import Gate, answer_guarded
 from semtoken.web.running import on_hangup, tell_the_others
 from semtoken.web.wire import ApiError
 

@@ -12,7 +12,7 @@ from semtoken.core.results import ScoredAnswer
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.support.extras import require
 from semtoken.web.calibrators import CalibratorSlot, add_exchange
-from semtoken.web.limits import LOOPBACK_HOSTS, Gate
+from semtoken.web.callers import LOOPBACK_HOSTS, Gate
 
 if TYPE_CHECKING:
     from semtoken.decisions.calibrating import DecisionCalibrator

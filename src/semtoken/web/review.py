@@ -14,7 +14,7 @@ from semtoken.errors import SemtokenError
 from semtoken.guarantees.journal import labels
 from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.watch import GuaranteeReport, watch
-from semtoken.web.limits import Gate, answer_guarded
+from semtoken.web.callers import Gate, answer_guarded
 from semtoken.web.wire import ApiError
 
 SHOWN = ("id", "question", "answer", "doubts", "model")

@@ -26,7 +26,7 @@ require("uvicorn", extra="serve")
 import uvicorn  # noqa: E402
 from uvicorn.supervisors import Multiprocess  # noqa: E402
 
-from semtoken.web.limits import ConnectionLimits, limited_protocol, open_files  # noqa: E402
+from semtoken.web.connections import ConnectionLimits, limited_protocol, open_files  # noqa: E402
 
 BACKLOG = 128  # asyncio accepts so many at once; where no file is left it reports each of them
 KEEP_ALIVE_SECONDS = 60  # clients drop idle connections after five seconds or so; they must not meet one that closes

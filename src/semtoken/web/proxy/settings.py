@@ -11,7 +11,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.replies.formats import served_shapes
 from semtoken.support.files.safe_files import MEBIBYTE
 from semtoken.support.inputs import one_of, split_address
-from semtoken.web.limits import LOOPBACK_HOSTS
+from semtoken.web.callers import LOOPBACK_HOSTS
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ProxySettings:
     proxy_for: str | None = None
     """The upstream's model, where the clusters come from another one with the same tokenizer."""
     allowed_hosts: tuple[str, ...] = LOOPBACK_HOSTS
-    """Names under which clients may reach the proxy; "*" for all. See `semtoken.web.limits`."""
+    """Names under which clients may reach the proxy; "*" for all. See `semtoken.web.callers`."""
     allowed_origins: tuple[str, ...] = ()
     """Pages of other sites that may call it from a browser, such as https://chat.example.org; "*" for all."""
     hold: float = 0.25

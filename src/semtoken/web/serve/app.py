@@ -35,7 +35,8 @@ from semtoken.methods.observers.method_scores import methods_reading, readable_w
 from semtoken.support.files.safe_files import MEBIBYTE  # noqa: E402
 from semtoken.support.garbage import few_collections  # noqa: E402
 from semtoken.web.calibrators import CalibratorSlot, slot_of  # noqa: E402
-from semtoken.web.limits import LOOPBACK_HOSTS, Admission, AdmissionLimit, App, Busy, Gate, HostGuard, Workers  # noqa: E402
+from semtoken.web.callers import LOOPBACK_HOSTS, Gate, HostGuard  # noqa: E402
+from semtoken.web.limits import Admission, AdmissionLimit, App, Busy, Workers  # noqa: E402
 from semtoken.web.page.facts import page_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.recorder import AnswerRecorder, JournalFigures, add_routes, recording  # noqa: E402
@@ -55,7 +56,7 @@ DISCARDED = 8  # a body that is too long is read to its end, up to so many times
 class ServeLimits:
     """How much clients may send and ask for at one time.
 
-    What a connection may do is limited by `semtoken.web.limits.ConnectionLimits`.
+    What a connection may do is limited by `semtoken.web.connections.ConnectionLimits`.
     """
 
     request_bytes: int = 2 * MEBIBYTE
@@ -228,7 +229,7 @@ def serve_app(
         Who may read and write the journal, and exchange the calibrator. Default: this machine, where no other one can
         reach the server.
     allowed_hosts
-        Names under which clients may reach it; "*" for all. See `semtoken.web.limits`.
+        Names under which clients may reach it; "*" for all. See `semtoken.web.callers`.
     limits
         The limits on what clients may take.
     """
