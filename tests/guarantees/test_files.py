@@ -20,7 +20,7 @@ from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.errors import ArtifactError, CalibratorMismatchError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.calibrator import from_bytes, to_bytes
-from semtoken.support.files.safe_files import dump_json, seal
+from semtoken.support.files.strict_json import dump_json, seal
 from tests import worked
 from tests.guarantees.test_calibrator import METHODS, drawn, response
 

@@ -19,7 +19,7 @@ from semtoken.cli.console import json_line
 from semtoken.core.results import ScoredAnswer
 from semtoken.display import describe_alternatives, shaded_html, shaded_text, token_table
 from semtoken.support.files.record_files import convert_lines, read_records
-from semtoken.support.files.safe_files import dump_json, parse_json
+from semtoken.support.files.strict_json import dump_json, parse_json
 from semtoken.support.text import visible
 from semtoken.web.page.static import static_page
 from tests.cli.run import invoke

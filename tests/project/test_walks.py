@@ -26,7 +26,7 @@ from semtoken.bench.settings import check_settings
 from semtoken.replies import score_reply
 from semtoken.replies.checking import rank_replies
 from semtoken.support.almanac import almanac_clusters_path
-from semtoken.support.files.safe_files import dump_json
+from semtoken.support.files.strict_json import dump_json
 from semtoken.support.splice import load_json
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.errors import InvalidInputError
-from semtoken.support.files import safe_files, temporary
+from semtoken.support.files import safe_files, strict_json, temporary
 from semtoken.support.files.texts import is_utf8
 from tests.rows import each
 
@@ -163,14 +163,14 @@ def test_a_full_disk_is_one_message(tmp_path: Path) -> None:
 
 def test_errors_name_the_place(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"none cannot be read: No such file"):
-        list(safe_files.read_json_lines(tmp_path / "none"))
+        list(strict_json.read_json_lines(tmp_path / "none"))
     with pytest.raises(InvalidInputError, match="is a folder"):
         safe_files.check_writable(tmp_path)
     with pytest.raises(InvalidInputError, match=r"the folder .*none does not exist"):
         safe_files.check_writable(tmp_path / "none" / "file")
     (tmp_path / "cut.jsonl.gz").write_bytes(b"\x1f\x8b\x08\0\0\0\0\0\0\0")
     with pytest.raises(InvalidInputError, match=r"cut\.jsonl\.gz cannot be read"):
-        list(safe_files.read_json_lines(tmp_path / "cut.jsonl.gz"))
+        list(strict_json.read_json_lines(tmp_path / "cut.jsonl.gz"))
 
 
 def test_a_lock_is_held_by_one_process(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_what_a_killed_process_left_goes_when_the_same_is_written_again(kind: st
 )
 def test_json_that_cannot_be_written_again_is_refused(text: bytes, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
-        safe_files.parse_json(text)
+        strict_json.parse_json(text)
 
 
 @each("digits", [1, 19, 20, 21, 285, 299, 300, 301, 308, 309, 310, 315, 330])
@@ -259,9 +259,9 @@ def test_whole_numbers_are_read_unless_no_float_holds_them(digits: int, before: 
     text = before + number + {"": "", "[": "]", "{": "}"}[before[:1]]
     if float(number) == math.inf:
         with pytest.raises(ValueError, match="too large"):
-            safe_files.parse_json(text)
+            strict_json.parse_json(text)
     else:
-        assert safe_files.parse_json(text) == json.loads(text)
+        assert strict_json.parse_json(text) == json.loads(text)
 
 
 json_values = st.recursive(
@@ -273,20 +273,20 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_what_is_finite_is_written_and_read_back(value: object) -> None:
-    plain = safe_files.finite(value)
-    written = safe_files.dump_json(plain)
-    assert safe_files.parse_json(written) == plain == json.loads(written)
-    assert safe_files.finite(plain) == plain
+    plain = strict_json.finite(value)
+    written = strict_json.dump_json(plain)
+    assert strict_json.parse_json(written) == plain == json.loads(written)
+    assert strict_json.finite(plain) == plain
 
 
 @given(json_values.filter(lambda value: value == value))
 def test_finite_changes_only_what_json_cannot_hold(value: object) -> None:
     try:
-        safe_files.dump_json(value)
+        strict_json.dump_json(value)
     except ValueError:
         assert any(not math.isfinite(number) for number in numbers(value))
     else:
-        assert safe_files.finite(value) == value
+        assert strict_json.finite(value) == value
 
 
 def numbers(value: object) -> list[float]:
@@ -299,7 +299,7 @@ def numbers(value: object) -> list[float]:
 def test_lines_carry_their_number_and_fault(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"a": 1}\n\n  \n[2]\noops\n"\xff"')
-    found = [(line.number, line.value, line.fault[:8]) for line in safe_files.read_json_lines(path)]
+    found = [(line.number, line.value, line.fault[:8]) for line in strict_json.read_json_lines(path)]
     assert found == [(1, {"a": 1}, ""), (4, [2], ""), (5, None, "not JSON"), (6, None, "not UTF-")]
 
 

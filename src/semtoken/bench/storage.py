@@ -28,7 +28,7 @@ from semtoken.core.results.generation import LAYOUTS, Generation, Layout
 from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
-from semtoken.support.files import safe_files, temporary
+from semtoken.support.files import safe_files, strict_json, temporary
 from semtoken.support.files.artifacts import is_saved
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def write_shard(
     facts["types"] = _types(columns.schema)
     if usage:
         facts["usage"] = dict(usage)
-    table = columns.replace_schema_metadata({METADATA_KEY: safe_files.dump_json(safe_files.seal(facts))})
+    table = columns.replace_schema_metadata({METADATA_KEY: strict_json.dump_json(strict_json.seal(facts))})
     with safe_files.replacing_file(shard_path(folder, number)) as file:
         parquet.write_table(table, file, compression="zstd", write_page_checksum=True)
 
@@ -103,9 +103,9 @@ def _read(
         return None
     try:
         with path.open("rb") as file, parquet.ParquetFile(file, page_checksum_verification=True) as opened:
-            facts = safe_files.parse_json((opened.schema_arrow.metadata or {})[METADATA_KEY])
+            facts = strict_json.parse_json((opened.schema_arrow.metadata or {})[METADATA_KEY])
             schema = opened.schema_arrow
-            if not safe_files.is_sealed(facts) or facts["columns"] != schema.names:
+            if not strict_json.is_sealed(facts) or facts["columns"] != schema.names:
                 return None  # what is written of a file and the names in it lie outside the pages
             # Shards of early releases name no types.
             if facts.get("types", types := _types(schema)) != types:
@@ -139,13 +139,13 @@ def take_problem(folder: Path) -> str | None:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file of a run whole or not at all, with a checksum."""
-    safe_files.replace_text(path, json.dumps(safe_files.seal(content), indent=1, ensure_ascii=False) + "\n")
+    safe_files.replace_text(path, json.dumps(strict_json.seal(content), indent=1, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON file of a run; `InvalidInputError` if it is missing or damaged. Early releases wrote no checksum."""
     try:
-        content = safe_files.parse_json(path.read_bytes())
+        content = strict_json.parse_json(path.read_bytes())
     except FileNotFoundError as error:
         raise InvalidInputError(f"{path.parent} holds no benchmark run: {path.name} is missing.") from error
     except OSError as error:
@@ -154,7 +154,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise InvalidInputError(f"{path} is damaged: {error}.") from error
     if not isinstance(content, dict):
         raise InvalidInputError(f"{path} is damaged: it holds no JSON object.")
-    if "checksum" in content and not safe_files.is_sealed(content):
+    if "checksum" in content and not strict_json.is_sealed(content):
         raise InvalidInputError(f"{path} is damaged: its content does not match its checksum.")
     content.pop("checksum", None)
     return content

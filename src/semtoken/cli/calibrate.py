@@ -117,7 +117,7 @@ def holds_decisions(source: Path) -> bool:
 
     Answers in text are one file of JSON lines, CSV or Parquet, whose field `answers`, if it is there, lists texts.
     """
-    from semtoken.support.files.safe_files import read_json_lines
+    from semtoken.support.files.strict_json import read_json_lines
 
     if source.is_dir() or source.suffix == ".json":
         return True

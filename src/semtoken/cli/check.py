@@ -392,7 +392,8 @@ def _write(
     from semtoken.cli.scored_page import tell_lost
     from semtoken.replies.checking.tables import nested_fields, page_rows
     from semtoken.support.files.record_files import write_records
-    from semtoken.support.files.safe_files import dump_json, replace_text
+    from semtoken.support.files.safe_files import replace_text
+    from semtoken.support.files.strict_json import dump_json
     from semtoken.web.page import static_page
     from semtoken.web.page.images import rows_with_images_of
 

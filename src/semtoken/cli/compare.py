@@ -24,7 +24,8 @@ from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.errors import InvalidInputError, MissingExtra
 from semtoken.support.almanac import ALMANAC
 from semtoken.support.extras import only_errors, quiet_libraries, require_installed
-from semtoken.support.files.safe_files import finite, replace_text
+from semtoken.support.files.safe_files import replace_text
+from semtoken.support.files.strict_json import finite
 from semtoken.support.installation import cache_root
 
 if TYPE_CHECKING:

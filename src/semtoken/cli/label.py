@@ -137,7 +137,8 @@ def _show(answer: AnswerRecord) -> None:
 
 
 def _save(answers: Sequence[AnswerRecord], labels: Mapping[int, bool], target: Path) -> None:
-    from semtoken.support.files.safe_files import dump_json, replacing_file
+    from semtoken.support.files.safe_files import replacing_file
+    from semtoken.support.files.strict_json import dump_json
 
     with replacing_file(target) as file:
         for i, answer in enumerate(answers):

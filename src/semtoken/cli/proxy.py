@@ -17,7 +17,8 @@ from semtoken.cli.parameters import BaseUrl, Calibrators, Host, JournalUrl, Port
 from semtoken.cli.settings import Read, Settings, SettingsInUse
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
-from semtoken.support.files.safe_files import MEBIBYTE, parse_json
+from semtoken.support.files.safe_files import MEBIBYTE
+from semtoken.support.files.strict_json import parse_json
 
 if TYPE_CHECKING:
     from semtoken.web.proxy.settings import ProxySettings

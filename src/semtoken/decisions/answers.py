@@ -20,7 +20,7 @@ from semtoken.decisions.labels import place_of
 from semtoken.decisions.questions import Question, ReadingOptions, Value, question_from, question_values, same_value
 from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import FloatArray
-from semtoken.support.files.safe_files import dump_json, read_json_lines
+from semtoken.support.files.strict_json import dump_json, read_json_lines
 
 LEAST_ALLOWED = 0.5
 """Where all options together have less probability than this, the model wanted to say something else."""

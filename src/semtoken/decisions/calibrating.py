@@ -26,17 +26,8 @@ from semtoken.guarantees import Calibrator, Threshold
 from semtoken.guarantees.calibrator import to_bytes
 from semtoken.guarantees.exact import labels_needed, percent
 from semtoken.guarantees.fingerprint import Fingerprint, models_named
-from semtoken.support.files.safe_files import (
-    MOST_FITTED,
-    dump_json,
-    is_sealed,
-    parse_json,
-    read_file,
-    replacing_file,
-    replacing_folder,
-    seal,
-    writing_errors,
-)
+from semtoken.support.files.safe_files import MOST_FITTED, read_file, replacing_file, replacing_folder, writing_errors
+from semtoken.support.files.strict_json import dump_json, is_sealed, parse_json, seal
 from semtoken.support.inputs import instance, listed, place
 
 NAME = "decisions.json"

@@ -32,7 +32,8 @@ from semtoken.decisions.remote import Asker
 from semtoken.errors import InvalidInputError
 from semtoken.models.base import Backend
 from semtoken.support.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
-from semtoken.support.files.safe_files import JsonLine, dump_json, locked, read_json_lines, reading_errors, replace_text
+from semtoken.support.files.safe_files import locked, reading_errors, replace_text
+from semtoken.support.files.strict_json import JsonLine, dump_json, read_json_lines
 from semtoken.support.files.texts import read_yaml
 from semtoken.support.http_client import AT_ONCE
 

@@ -22,7 +22,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.ids import IDS
 from semtoken.replies.checking.replies import STANDARD_INPUT, found_replies
 from semtoken.support.files.record_files import read_cells
-from semtoken.support.files.safe_files import read_json_lines
+from semtoken.support.files.strict_json import read_json_lines
 
 REPLIES = ("response", "reply", "body", "decision")
 """The names under which a saved line keeps the reply."""

@@ -46,15 +46,8 @@ from semtoken.guarantees.measures import Drift, drift
 from semtoken.guarantees.threshold import Threshold
 from semtoken.methods.metrics.resampling import numbered
 from semtoken.support.arrays import FloatArray
-from semtoken.support.files.safe_files import (
-    MOST_FITTED,
-    dump_json,
-    is_sealed,
-    parse_json,
-    read_file,
-    replacing_file,
-    seal,
-)
+from semtoken.support.files.safe_files import MOST_FITTED, read_file, replacing_file
+from semtoken.support.files.strict_json import dump_json, is_sealed, parse_json, seal
 from semtoken.support.inputs import instance, place, shown, whole
 from semtoken.support.text import card, heading, note
 from semtoken.version import __version__

@@ -19,7 +19,7 @@ from semtoken.errors import CalibratorMismatchError, InvalidInputError, Semtoken
 from semtoken.guarantees.apply import REFUSED, CalibratorInUse
 from semtoken.methods.observers.method_scores import require_one_pass
 from semtoken.models.probing import Competitor, Dispute, competing_in_record, doubtful_steps, only_in_form
-from semtoken.support.files.safe_files import finite
+from semtoken.support.files.strict_json import finite
 from semtoken.web.wire import ApiError
 
 MOST_COMPETING = 8

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from semtoken.errors import SemtokenError
-from semtoken.support.files.safe_files import parse_json
+from semtoken.support.files.strict_json import parse_json
 from semtoken.web.limits import App, Message
 from semtoken.web.wire import ApiError
 

@@ -37,7 +37,8 @@ from semtoken.support.executors import LINES_IN_SHARD, Executor, InputLines, Lin
 from semtoken.support.extras import require
 from semtoken.support.files.outputs import check_not_read
 from semtoken.support.files.record_files import LINES, PARQUET, ROWS_AT_ONCE, format_of, schema_of
-from semtoken.support.files.safe_files import check_writable, dump_json, replace_text
+from semtoken.support.files.safe_files import check_writable, replace_text
+from semtoken.support.files.strict_json import dump_json
 from semtoken.support.inputs import instance, listed
 
 __all__ = ["BadLine", "Item", "Progress", "ScoreItems", "ScoringJob", "ScoringModel", "read_items", "score_items"]

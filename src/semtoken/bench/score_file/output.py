@@ -21,16 +21,8 @@ from semtoken.bench.score_file.lines import BadLine, Item
 from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
 from semtoken.support.files.record_files import PARQUET, convert_lines, format_of, read_records
-from semtoken.support.files.safe_files import (
-    dump_json,
-    is_sealed,
-    json_lines,
-    locked,
-    parse_json,
-    replace_text,
-    seal,
-    writing_errors,
-)
+from semtoken.support.files.safe_files import locked, replace_text, writing_errors
+from semtoken.support.files.strict_json import dump_json, is_sealed, json_lines, parse_json, seal
 
 METADATA_KEY = b"semtoken"
 

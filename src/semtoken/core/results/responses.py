@@ -30,7 +30,7 @@ from semtoken.core.results.generation import HiddenState
 from semtoken.core.scored_token import Alternative, Flag, MassShares, ScoredToken, TokenMark, share_confidence
 from semtoken.errors import BudgetExceededError, InvalidInputError, MissingExtra
 from semtoken.support.extras import require
-from semtoken.support.files.safe_files import finite
+from semtoken.support.files.strict_json import finite
 from semtoken.support.inputs import instance, listed, one_of, whole
 from semtoken.support.questions import question_of
 from semtoken.support.text import (

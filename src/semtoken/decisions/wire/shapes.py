@@ -12,7 +12,7 @@ from semtoken.decisions.questions import Question, ReadingOptions
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import KEY, WireRequest, answers_in, block, body_of
 from semtoken.errors import InvalidInputError
-from semtoken.support.files.safe_files import dump_json
+from semtoken.support.files.strict_json import dump_json
 
 NO_ROUTE = (404, 405)
 """The statuses with which a server may say that it has no such path."""

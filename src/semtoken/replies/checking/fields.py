@@ -18,7 +18,8 @@ from semtoken.guarantees.apply import REFUSED, CalibratorInUse
 from semtoken.replies.checking.doubts import LEAST_RIVAL, rivals_of
 from semtoken.support.files.images import Scans
 from semtoken.support.files.record_files import read_rows
-from semtoken.support.files.safe_files import parse_json, read_file
+from semtoken.support.files.safe_files import read_file
+from semtoken.support.files.strict_json import parse_json
 from semtoken.support.questions import question_of
 from semtoken.support.text import number, percent
 

@@ -10,7 +10,7 @@ from semtoken.guarantees.apply import REFUSED
 from semtoken.replies.checking.answers import RankedAnswer, RankedReplies, RefusedReply
 from semtoken.replies.checking.doubts import Doubt
 from semtoken.replies.checking.fields import CHECK, field_rows, sentence_of_field
-from semtoken.support.files.safe_files import finite
+from semtoken.support.files.strict_json import finite
 from semtoken.support.text import one_line
 
 MARKED = 12

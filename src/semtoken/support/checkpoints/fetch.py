@@ -27,7 +27,8 @@ from semtoken.support.checkpoints.sources import (
     fetched_path,
     models_directory,
 )
-from semtoken.support.files.safe_files import dump_json, replacing_folder, seal
+from semtoken.support.files.safe_files import replacing_folder
+from semtoken.support.files.strict_json import dump_json, seal
 from semtoken.version import __version__
 
 Report = Callable[[str], None]

@@ -14,7 +14,8 @@ from typing import Any
 from semtoken.errors import InvalidInputError, ModelError
 from semtoken.support.almanac import ALMANAC, almanac_clusters_path, almanac_path
 from semtoken.support.checkpoints.strangers import check_config, check_header, check_normalizer
-from semtoken.support.files.safe_files import dump_json, is_sealed, parse_json, replace_text, seal
+from semtoken.support.files.safe_files import replace_text
+from semtoken.support.files.strict_json import dump_json, is_sealed, parse_json, seal
 from semtoken.support.installation import cache_root
 from semtoken.support.text import did_you_mean
 

@@ -22,22 +22,14 @@ from safetensors.numpy import load as arrays_from_bytes
 from safetensors.numpy import save as arrays_to_bytes
 
 from semtoken.errors import ArtifactError, InvalidInputError, first_line_of
-from semtoken.support.files.safe_files import (
-    ATTEMPTS,
-    dump_json,
-    former_folder,
-    is_sealed,
-    parse_json,
-    read_folder,
-    replacing_folder,
-    seal,
-)
+from semtoken.support.files.safe_files import ATTEMPTS, former_folder, read_folder, replacing_folder
+from semtoken.support.files.strict_json import dump_json, is_sealed, parse_json, seal
 from semtoken.support.inputs import place, shown
 
 FORMAT = "semtoken.clusters"
 FORMAT_VERSION = 2
 CONFIG_CHECKSUM = "config_sha256"
-"""The entry of the config that holds its checksum; see `semtoken.support.files.safe_files.seal`."""
+"""The entry of the config that holds its checksum; see `semtoken.support.files.strict_json.seal`."""
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 

@@ -35,15 +35,8 @@ from typing import IO, Any, TypeVar
 
 from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
-from semtoken.support.files.safe_files import (
-    LONGEST_LINE,
-    bounded_lines,
-    dump_json,
-    parse_json,
-    read_json_lines,
-    reading_errors,
-    replacing_file,
-)
+from semtoken.support.files.safe_files import LONGEST_LINE, bounded_lines, reading_errors, replacing_file
+from semtoken.support.files.strict_json import dump_json, parse_json, read_json_lines
 from semtoken.support.files.texts import encoding_of
 
 Fields = TypeVar("Fields", bound=Mapping[str, Any])
