@@ -165,7 +165,8 @@ class _Likelihoods(Observer):
         values = step.log_probabilities()
         for answer, token, row, value in zip(step.answers, step.tokens, step.rows, values.tolist(), strict=True):
             total, greedy = self.found.get(answer, (0.0, True))
-            best = int(np.argmax(np.asarray(step.logits[row])[: step.size]))
+            # By the array's own method: NumPy knows neither bfloat16 nor tensors on a GPU.
+            best = int(step.logits[row][: step.size].argmax())
             self.found[answer] = (total + value, greedy and token == best)
 
     def finish(self, answer: int, completion: Completion) -> None:

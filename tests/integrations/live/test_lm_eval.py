@@ -118,6 +118,13 @@ def test_an_empty_context_and_whole_texts(stc: ScoredModel) -> None:
         model.loglikelihood_rolling([])
 
 
+def test_choices_of_a_model_in_bfloat16() -> None:
+    """NumPy has no such numbers, and the engine gives rows in the model's own precision."""
+    model = SemtokenLM(ScoredModel.from_pretrained("almanac", device="cpu", dtype="bfloat16"))
+    [(value, greedy)] = model.loglikelihood([Instance("loglikelihood", {}, ("The capital of France is", " Paris"), 0)])
+    assert value < 0 and isinstance(greedy, bool)
+
+
 def test_an_unknown_task_is_refused_before_anything_runs(stc: ScoredModel) -> None:
     with pytest.raises(InvalidInputError, match="no task 'no_such_task'"):
         evaluate(SemtokenLM(stc), ["no_such_task"])

@@ -4,8 +4,7 @@ steps.py           what a backend shows: `Step`, what may be read of it, `Observ
 table.py           `@statistic`: an observer that fills one field; the table of all of them; those of this package:
                    entropy, divergence from uniform, the best log-probabilities, attention, hidden states
 method_scores.py   any methods of one pass, applied to answers as they come (`ScoredModel(..., methods=[...])`), and
-what these
-                   read of a scored answer: confidence of its new words and of its phrases
+                   what these read of a scored answer: confidence of its new words and of its phrases
 
 A statistic is one class with `@statistic` above it; nothing else has to name it.
 """
