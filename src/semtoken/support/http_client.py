@@ -148,10 +148,12 @@ class HttpClient:
         self._within = within
         self._retries, self._before, self._stopping = retries, before, Event()
         self._key = (key or "").strip()
+        # A line end would begin another header, and the errors of HTTP libraries show the value that they refuse.
         if not (self._key.isascii() and self._key.isprintable()) or " " in self._key:
             raise InvalidInputError("The key for the server holds a blank or a character that no key has.")
         headers = {"accept-encoding": "identity"} | ({"authorization": f"Bearer {self._key}"} if self._key else {})
         self._client = self._httpx.Client(
+            # No limit on the wait for a free connection: the requests before it may take as long as they need.
             timeout=self._httpx.Timeout(timeout, pool=None),
             headers=headers,
             limits=self._httpx.Limits(max_connections=at_once, max_keepalive_connections=None if keep_alive else 0),
@@ -227,6 +229,7 @@ class HttpClient:
         headers = {name.lower(): self._without_key(value) for name, value in reply.headers.items()}
         if self._key and self._key.encode() in shown:  # it must not be shown, whatever the server sends back
             shown = shown.replace(self._key.encode(), b"[key]")
+            # The key may lie across two pieces, so these are not told apart any more.
             pieces = (shown,)
         return HttpReply(shown_address(url), reply.status_code, shown, headers, pieces)
 

@@ -38,6 +38,7 @@ def whole(value: Any, name: str, *, low: int | None = None, high: int | None = N
     try:
         if isinstance(value, bool):
             raise TypeError
+        # NumPy's whole numbers, too, but no float, whose fraction `int` would drop.
         number = operator.index(value)
     except Exception:
         _refuse(name, "a whole number", value)
@@ -48,6 +49,7 @@ def whole(value: Any, name: str, *, low: int | None = None, high: int | None = N
 
 def real(value: Any, name: str, *, low: float = -math.inf, high: float = math.inf) -> float:
     """Return a value that must be a finite real number in [low, high]."""
+    # In Python True is 1, and `temperature=True` is a mistake.
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         _refuse(name, "a number", value)
     try:

@@ -31,6 +31,7 @@ LONG_LIST = 200
 
 def plain(reply: Any) -> Any:
     """Convert a client library's object to plain values, or raise `InvalidInputError`; other values stay unchanged."""
+    # By far the most common, and asking a client's object for its attributes may do work.
     if type(reply) in (dict, list, str, bytes):
         return reply
     dump = getattr(reply, "model_dump", None)
@@ -168,6 +169,7 @@ def _members_by_length(text: str, parent: LocatedValue) -> Sequence[tuple[str, i
     """Find the members by the lengths of their values, which msgspec tells without decoding them."""
     inside = text[parent.start : parent.end]
     is_object = inside[0] == "{"
+    # `Raw` takes each value as it is: a reply of megabytes is split into its members, and no value is built.
     values = _OBJECT.decode(inside) if is_object else dict(enumerate(_ARRAY.decode(inside)))
     before = _BEFORE_MEMBER.match if is_object else _BEFORE_ELEMENT.match
     spans = []
@@ -175,6 +177,7 @@ def _members_by_length(text: str, parent: LocatedValue) -> Sequence[tuple[str, i
     for name, raw in values.items():
         match = before(inside, at)
         value = str(raw, "utf-8")
+        # A dictionary has a name once, so where one occurs twice the lengths do not add up to the text.
         if match is None or not inside.startswith(value, match.end()):
             raise _Unusual
         at = match.end() + len(value)
@@ -244,6 +247,7 @@ def drop_member(inside: dict[str, LocatedValue], name: str) -> Edit:
     """The edit that removes a member of an object; the first member becomes null instead."""
     dropped = inside[name]
     before = [member.end for member in inside.values() if member.end < dropped.start]
+    # The comma before it goes, too. The first has none, and what follows would have to change.
     return Edit(max(before), dropped.end, "") if before else Edit(dropped.start, dropped.end, "null")
 
 
@@ -253,6 +257,7 @@ def keep_entries(text: str, parent: LocatedValue, entries: Sequence[LocatedValue
         return None
     starts = [parent.start + 1, *(entry.end for entry in entries[:-1])]
     parts = [text[start : entry.end] for start, entry in zip(starts, entries, strict=True)]
+    # What lies between two entries begins with a comma, perhaps behind blanks; it is written anew.
     parts[1:] = [part.partition(",")[2] for part in parts[1:]]
     left = [part for part, keep in zip(parts, kept, strict=True) if keep]
     return Edit(parent.start + 1, entries[-1].end, ",".join([part.lstrip() for part in left[:1]] + left[1:]))
@@ -298,6 +303,7 @@ class Document:
         ordered = sorted(filter(None, map(self._edit, changes)), key=lambda edit: (edit.start, -edit.end))
         kept: list[Edit] = []
         for edit in ordered:
+            # Sorted with the longest first, so the one that is kept holds those that overlap with it.
             if not kept or edit.start >= kept[-1].end:
                 kept.append(edit)
         return kept

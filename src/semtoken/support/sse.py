@@ -80,6 +80,7 @@ class Event(NamedTuple):
     def with_data(self, data: str) -> bytes:
         """The bytes of the event with other JSON as its data, on one line; all other bytes stay."""
         first, *others = self.lines
+        # A line end in JSON is a blank between tokens, and in an event it would begin another line.
         encoded = data.replace("\n", " ").encode()
         parts = [self.raw[: first.start], encoded]
         done = first.end
@@ -167,6 +168,7 @@ class EventReader:
             del self._pending[:done]
             self._begin -= done
             self._searched -= done
+        # Or a server that never ends an event would fill the memory.
         if len(self._pending) > self._longest:
             raise InvalidInputError(
                 f"The stream holds an event of more than {self._longest // 2**20} million characters."

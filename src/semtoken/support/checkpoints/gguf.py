@@ -67,6 +67,7 @@ class _Header:
 
     def check(self) -> None:
         """Raise ValueError or struct.error unless every count fits."""
+        # Versions are small numbers: read with the other byte order, the low half is 0.
         if not self._number("I") & 0xFFFF:
             self._order = ">"
         tensors, fields = self._number("Q"), self._number("Q")

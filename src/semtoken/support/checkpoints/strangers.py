@@ -107,6 +107,7 @@ def check_normalizer(folder: Path) -> None:
     except OSError:
         return
     decoder = json.JSONDecoder()
+    # A name may be written in escapes, and may occur twice: each one is looked at.
     for match in re.finditer(r'"(?:n|\\u006e)[^"\s:]{0,60}"\s*:\s*(?=\{)', text, re.IGNORECASE):
         try:
             steps, _ = decoder.raw_decode(text, match.end())
@@ -165,6 +166,7 @@ def _excess(template: str) -> str:
     """What a template takes too much of, or nothing."""
     try:
         done = subprocess.run(  # noqa: S603 - a file of semtoken
+            # Isolated: neither the environment nor the working folder can put other modules in its way.
             [sys.executable, "-I", template_trial.__file__],
             input=template.encode("utf-8", "replace"),
             capture_output=True,

@@ -137,6 +137,8 @@ def append_in_order(
         nonlocal written
         ready.add(shard)
         while (next_one := written // work.size) in ready and written < last:
+            # A run that goes on may begin in the middle of a shard, which is made as a whole, so that batches are the
+            # same.
             lines = work.file(next_one).read_bytes().splitlines(keepends=True)[written - next_one * work.size :]
             append(lines)
             written += len(lines)

@@ -83,6 +83,7 @@ class RayExecutor:
                 if losses[shard] > MOST_LOSSES:
                     raise BackendError(f"A Ray worker was lost: {error}") from error
                 if shard is not None:
+                    # In front, since lines are appended in order and all later ones wait for it.
                     waiting.appendleft(shard)
                 ray.kill(self._started[number])  # one that cannot be reached may be there still
                 self._started[number] = self._new_worker(ray)
@@ -117,6 +118,7 @@ class RayExecutor:
         ray = require("ray", extra="ray")
         if ray.is_initialized():
             return ray
+        # Ray sends statistics of use by default, and nothing here asked the user.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         local: Mapping[str, Any] = {"include_dashboard": False} if self.address is None else {}
         try:

@@ -129,7 +129,9 @@ def on_paper(picture: Any) -> Any:
     from PIL import Image, ImageOps
 
     white_is_zero = getattr(picture, "tag_v2", {}).get(WHITE_IS_ZERO) == 0
+    # Cameras store a picture as the sensor saw it, and say in EXIF how it is to be turned.
     picture = ImageOps.exif_transpose(picture)
+    # Pillow's own conversion cuts numbers above 255 off, and a scan of 16 bits would be white.
     if picture.mode.startswith(("I", "F")):
         return Image.fromarray(_shades(picture, inverted=white_is_zero)).convert("RGB")
     if "A" in picture.mode or "a" in picture.mode or "transparency" in picture.info:
@@ -170,6 +172,7 @@ def _pdf_page(content: bytes, page: int) -> Any:
             raise InvalidInputError(f"The PDF file has {len(document):,} pages, page {page:,} is asked for.")
         sheet = document[page - 1]
         width, height = sheet.get_size()
+        # PDF counts in points, 72 to an inch.
         scale = DOTS / 72
         _check_pixels(math.ceil(width * scale), math.ceil(height * scale))
         return sheet.render(scale=scale, fill_color=(255, 255, 255, 255)).to_pil().convert("RGB")
@@ -216,6 +219,7 @@ def _check_pixels(width: int, height: int) -> None:
 
 def _bytes(given: str, files: bool) -> bytes:
     if match := DATA_URL.match(given):
+        # Base64 takes four characters for three bytes; the rest is for the beginning of the address.
         if len(given) > MOST_BYTES * 4 // 3 + 100:
             raise InvalidInputError(f"An image file may have {MOST_BYTES:,} bytes at most.")
         try:

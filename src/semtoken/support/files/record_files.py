@@ -170,6 +170,7 @@ def read_cells(path: Path) -> Iterator[tuple[int, dict[str, str], str]]:
     with a byte order mark, as spreadsheets save them. `InvalidInputError` if the file is none such, or two columns have
     one name.
     """
+    # Python's own limit is 131,072 characters, and a cell of tokens has more.
     csv.field_size_limit(LONGEST_LINE)
     with reading_errors(path), _opened_text(path) as file:
         number = 0
@@ -186,6 +187,7 @@ def read_cells(path: Path) -> Iterator[tuple[int, dict[str, str], str]]:
                 elif len(row) > len(names):
                     yield number, {}, f"there are {len(row)} cells for {len(names)} columns"
                 elif any(row):
+                    # Spreadsheets leave out empty cells at the end of a row.
                     cells = row + [""] * (len(names) - len(row))
                     yield number, dict(zip(names, cells, strict=True)), ""
         except csv.Error as error:
@@ -227,11 +229,13 @@ def _value_of_cell(name: str, cell: str) -> Any:
         return parse_json(cell)
     if name in FLAGS:
         return {"true": True, "false": False}[cell.lower()]
+    # People write one accepted answer as it is, and JSON begins a list with a bracket.
     if name == "answers" and not cell.startswith("["):
         return [_unescaped(cell)]
     if name in JSON_CELLS:
         return parse_json(cell)
     if name == "correct":
+        # What is no verdict stays as it is: whoever reads verdicts refuses it with its own words.
         return VERDICTS.get(cell.strip().lower(), cell)
     return _unescaped(cell)
 
@@ -363,6 +367,7 @@ def _chunks_of(lines: Path) -> Iterator[list[dict[str, Any]]]:
 
 
 def _write_csv(lines: Path, target: Path) -> None:
+    # A first pass for the names alone: records differ in their fields, and all do not fit the memory.
     names = list(dict.fromkeys(name for rows in _chunks_of(lines) for row in rows for name in row))
     with replacing_file(target) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
@@ -371,6 +376,7 @@ def _write_csv(lines: Path, target: Path) -> None:
         for rows in _chunks_of(lines):
             writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
         text.flush()
+        # Or the wrapper would close the file, which is yet to be forced to the disk.
         text.detach()
 
 

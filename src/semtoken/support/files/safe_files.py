@@ -106,6 +106,7 @@ def read_bounded(path: Path, most: int, folder: int | None = None) -> bytes:
     """As `read_file`, with the system's errors as they are; a pipe does not block, and a device is not read.
     `folder` is a descriptor that the path starts from.
     """
+    # Opened first and looked at then: between a look and the opening, a file can become a pipe.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags, dir_fd=folder), "rb") as file:
         status = os.fstat(file.fileno())
@@ -184,6 +185,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         kept.callback(shutil.rmtree, working, ignore_errors=True)
         make_locked(working, working.mkdir, kept)
         yield working
+        # Contents before names: a folder that has its name and empty files after a power cut would pass for whole.
         for file in working.rglob("*"):
             _sync(file)
         _sync(working)
@@ -221,6 +223,7 @@ def _move_aside(path: Path) -> None:
     """Free the name of a folder; until another folder has it, readers find this one under `former_folder`."""
     from filelock import FileLock
 
+    # Two writers at once would each delete the former folder that the other has just put aside.
     with FileLock(path.with_name(f".{path.name}.lock")), suppress(FileNotFoundError):
         if path.exists():
             shutil.rmtree(former_folder(path), ignore_errors=True)
@@ -235,6 +238,7 @@ def _exchange(one: Path, two: Path) -> bool:
     if call(os.fsencode(one), os.fsencode(two)) == 0:
         return True
     number = ctypes.get_errno()
+    # EPERM, too: the seccomp rules of some containers answer so to calls that they do not know.
     if number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM):
         return False
     raise OSError(number, os.strerror(number), str(two))
@@ -267,6 +271,7 @@ def read_folder(path: Path, names: Sequence[str]) -> dict[str, bytes]:
                 places = {name: folder / name if descriptor is None else Path(name) for name in names}
                 return {name: read_bounded(place, MOST_OF_FOLDER, descriptor) for name, place in places.items()}
         except FileNotFoundError:  # a file is missing, or the folder was replaced and deleted while it was read
+            # In a folder that nobody replaced, the file is really missing.
             unchanged = before is not None and _identity(path) == before
             if unchanged or next(attempts) == 1:
                 raise

@@ -43,6 +43,7 @@ def read_json_lines(path: Path) -> Iterator[JsonLine]:
 def json_lines(lines: Iterator[bytes]) -> Iterator[JsonLine]:
     """Read lines as `read_json_lines` does."""
     for number, line in enumerate(lines, start=1):
+        # Editors of Windows begin UTF-8 with a byte order mark, which JSON does not allow.
         text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         if text.strip():
             try:
@@ -63,6 +64,7 @@ def parse_json(text: bytes | str) -> Any:
             with suppress(ValueError, msgspec.MsgspecError):  # what it refuses is looked at again, for the reason
                 return msgspec.json.decode(decoded)
         value = json.loads(decoded, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
+        # Halves of characters show only when a text is written.
         dump_json(value)
         return value
     except UnicodeDecodeError as error:
@@ -97,6 +99,7 @@ def is_sealed(content: Mapping[str, Any], name: str = "checksum") -> bool:
 def _digest(content: Mapping[str, Any], name: str) -> str:
     """SHA-256 of an object without one of its entries."""
     rest = {key: value for key, value in content.items() if key != name}
+    # Sorted and without line breaks, so that another layout of the same file is no change.
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode("ascii")).hexdigest()
 
 
@@ -124,6 +127,7 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
+    # Python refuses or takes quadratic time for such numbers, and most readers make infinity of them.
     if len(text) > DIGITS_OF_FLOATS:
         _finite(text)
     return int(text)

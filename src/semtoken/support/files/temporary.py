@@ -27,6 +27,7 @@ _locks: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 
 def working_name(path: Path) -> str:
     """A new temporary name, in the same folder, for a file or folder that is going to be renamed to `path`."""
+    # The end of the name, since names are limited to 255 bytes and endings tell files apart.
     return f"{WORKING}{uuid4().hex}-{path.name[-NAME:]}"
 
 

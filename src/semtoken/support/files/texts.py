@@ -75,6 +75,7 @@ def _values(content: Any, known: dict[int, float]) -> float:
     if not isinstance(content, dict | list):
         return 1
     if id(content) not in known:
+        # Until it is counted: an alias in it that leads back to it makes it endless.
         known[id(content)] = float("inf")
         inside = [*content, *content.values()] if isinstance(content, dict) else content
         known[id(content)] = 1 + sum(_values(member, known) for member in inside)
