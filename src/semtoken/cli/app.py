@@ -112,7 +112,7 @@ def _run(words: Words) -> int:
     try:
         command, bound, given = program().parse_args(words.command, exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        raise UsageError(one_line_of(error)) from error
+        raise UsageError(_usage(error, " ".join(words.place))) from error
     place = " ".join(words.place)
     unread = set(SECTIONS) - set(place_of(words.place).reads)
     for word in words.settings:
@@ -130,6 +130,18 @@ def _run(words: Words) -> int:
         for output in outputs:
             remember(output, place)
     return status or 0
+
+
+def _usage(error: Any, place: str) -> str:
+    """What to say of words that do not fit a command: what it needs, and where its help is."""
+    from cyclopts import MissingArgumentError
+
+    said = one_line_of(error)
+    if isinstance(error, MissingArgumentError) and (wanted := error.argument) is not None:
+        parameter = wanted.parameter
+        name = f"{wanted.name} {parameter.metavar or ''}".strip() if wanted.name.startswith("-") else parameter.metavar
+        said = f"`semtoken {place}` needs {name or wanted.name}: {parameter.help}"
+    return f"{said} See `semtoken {place} --help`." if place else said
 
 
 def check_outputs(values: dict[str, Any], command: str) -> list[Path]:
