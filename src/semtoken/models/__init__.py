@@ -9,11 +9,11 @@ base.py          what semtoken asks of a model: `Backend`, `JoiningBackend`, `De
 prompts.py       text, chat messages or ids -> token ids; padding; batches of similar length; how much of a
                  long prompt is read between two steps of others; the text of an answer as its tokens come
 scores.py        the observer that scores answers (`semtoken.ScoredModel` is a backend with this observer)
-transformers/    model.py (the backend), loading.py, generate_settings.py (what `generate` is asked), writing.py (how
-                 tokens are chosen; the hook and stopping criterion that see every step), given_texts.py (texts that
-                 are given, not written), inside.py (states and attention), passes.py (one pass), caches.py (what is
-                 read once), trees.py (several texts in one), joining.py (answers that begin and end one by one),
-                 proof.py (which of these ways equal a plain pass), recorder.py (`Recorder`)
+transformers/    model.py (the backend), loading.py, generate_settings.py (what `generate` is asked), choosing.py (how
+                 tokens are chosen), writing.py (the hook and stopping criterion that see every step), given_texts.py
+                 (texts that are given, not written), inside.py (states and attention), passes.py (one pass), caches.py
+                 (what is read once), trees.py (several texts in one), joining.py (answers that begin and end one by
+                 one), proof.py (which of these ways equal a plain pass), recorder.py (`Recorder`)
 vllm/            model.py (the backend), outputs.py (what it asks vLLM for, and vLLM's lists of
                  log-probabilities), processor.py and watched.py (scoring inside the engine)
 one_by_one.py    what backends have in common that answer one prompt after the other

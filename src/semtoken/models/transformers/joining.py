@@ -31,10 +31,11 @@ from semtoken.models.transformers.caches import (
     rows_of,
     shared_beginning,
 )
+from semtoken.models.transformers.choosing import AnswerChoices, chosen_tokens
 from semtoken.models.transformers.inside import Inside
 from semtoken.models.transformers.passes import cache_of
 from semtoken.models.transformers.trees import PromptTree, ReadsTokens, prompt_tree
-from semtoken.models.transformers.writing import AnswerChoices, BatchRow, chosen_tokens, show_tokens
+from semtoken.models.transformers.writing import BatchRow, show_tokens
 
 LEAST_KNOWN = 4
 """The fewest tokens of a known beginning that are used again; a shorter one is read again."""

@@ -33,6 +33,7 @@ from semtoken.models.prompt_ids import (
     padding_id,
 )
 from semtoken.models.transformers.caches import SHORTEST_PREFIX, SharedPrefix, shared_beginning
+from semtoken.models.transformers.choosing import AnswerChoices, Sampling
 from semtoken.models.transformers.generate_settings import (
     check_decoding,
     generate_arguments,
@@ -57,7 +58,7 @@ from semtoken.models.transformers.inside import (
 from semtoken.models.transformers.joining import JoiningRows
 from semtoken.models.transformers.passes import CACHE, Passes, cache_of
 from semtoken.models.transformers.proof import Proof
-from semtoken.models.transformers.writing import AnswerChoices, BatchRow, Sampling, StepWatch, write_plainly
+from semtoken.models.transformers.writing import BatchRow, StepWatch, write_plainly
 from semtoken.support.arrays import FloatArray
 from semtoken.support.files.images import has_images
 from semtoken.support.inputs import listed
