@@ -11,7 +11,7 @@ import pytest
 
 from semtoken.decisions.answers import AskedQuestion
 from semtoken.decisions.questions import READ_AS_USUAL
-from semtoken.decisions.saved import are_decisions, decision_records, saved_decisions
+from semtoken.decisions.saved import are_decisions, decision_records, decision_rows, saved_decisions
 from semtoken.errors import InvalidInputError
 from tests.cli.run import invoke
 from tests.decisions.server_replies import (
@@ -89,6 +89,15 @@ def test_langchain_and_cloudflare_are_read_as_saved(tmp_path: Path, reply: dict[
     found = saved_decisions([str(lines(tmp_path / "r.jsonl", [reply]))], questions=QUESTIONS if asked else None)
     assert {one.record.name: one.record.probabilities for one in found} == PROBABILITIES
     assert are_decisions([str(tmp_path / "r.jsonl")])
+
+
+def test_the_probability_in_a_row_is_that_of_its_value(tmp_path: Path) -> None:
+    """Also where the server chose another option than the most probable one."""
+    probabilities = {"billing": 0.6, "shipping": 0.4}
+    answer = {"type": "choice", "choice": "shipping", "probabilities": probabilities, "confidence": 0.2}
+    source = lines(tmp_path / "r.jsonl", [{"model": "m", "answers": {"team": answer}}])
+    [row] = decision_rows(saved_decisions([str(source)]))
+    assert (row["value"], row["probability"]) == ("shipping", 0.4)
 
 
 def test_a_request_of_langchain_beside_its_reply_is_read(tmp_path: Path) -> None:

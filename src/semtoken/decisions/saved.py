@@ -117,7 +117,7 @@ def decision_rows(
             "id": decision.id,
             "question": decision.record.name,
             "value": decision.record.values[decision.record.best],
-            "probability": max(decision.record.probabilities),
+            "probability": decision.record.probabilities[decision.record.best],
             "option_mass": decision.block.get("option_mass"),
             "flags": list((decision.block.get("flags") or {}).values()),
             "correct": None if decision.record.label is None else decision.record.correct,
