@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 from cyclopts import CycloptsError
@@ -16,6 +18,16 @@ from tests.rows import each
 
 PLACES_OF_ALL = list(leaves())
 MOST_OPTIONS = 14
+ROOT = Path(__file__).parents[2]
+OF_OTHERS = {
+    *("--logprobs-mode", "--max-logprobs", "--spec-type", "--interrupt"),  # vLLM, llama-server, llama-cpp-python
+    *("--head", "--include-dashboard", "--autoscaling-config", "--address"),  # Ray
+    *("--scorer", "--model-base-url"),  # Inspect
+    *("--disable-pip-version-check", "--quiet", "--no-deps", "--only-binary", "--dest", "--porcelain"),  # pip, git
+    *("--replies", "--least", "--names", "--out"),  # our scripts
+    *("--generate", "--prompts.py", "--section.key"),  # arrows in a drawing, a placeholder
+}
+"""Options of other programs that pages and messages name."""
 
 
 def own_options(place: tuple[str, ...]) -> list[str]:
@@ -91,3 +103,25 @@ def test_groups_list_their_commands() -> None:
             done = invoke(words)
             assert done.exit_code == 0 and all(f"  {name} " in done.stdout for name in inner)
     assert set(PLACES) == {line.split()[0] for line in help_of(()).splitlines() if re.match(r"  [a-z]", line)}
+
+
+def options_in(text: str) -> set[str]:
+    """The long options that a text names."""
+    return {found.rstrip(".-") for found in re.findall(r"(?<![\w-])--[a-z][a-z.-]*", text)}
+
+
+def test_every_option_that_a_page_or_a_message_names_exists() -> None:
+    known = {"--config", "--verbose", "--help", "--version", *OF_OTHERS}
+    known |= {f"--{key.replace('_', '-')}" for key in KEYS} | {f"--{section}" for section in SECTIONS}
+    for place in PLACES_OF_ALL:
+        known.update(*(options_in(row.names) for row in rows(command_at(place))))
+    texts = {path: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]}
+    for path in ROOT.glob("src/semtoken/**/*.py"):
+        strings = [
+            node.value
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Constant)
+        ]
+        texts[path] = "\n".join(value for value in strings if isinstance(value, str))
+    unknown = {str(path.relative_to(ROOT)): options_in(text) - known for path, text in texts.items()}
+    assert {path: names for path, names in unknown.items() if names} == {}

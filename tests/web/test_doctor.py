@@ -193,7 +193,7 @@ class TestConnections:
         found = examine(url, key_env="MY_KEY")
         assert found.usable
         monkeypatch.setenv("MY_KEY", "wr0ng-key")
-        with pytest.raises(BackendError, match=r"refuses the key \(HTTP 401: wrong key Bearer \[key\]\)") as failed:
+        with pytest.raises(BackendError, match=r"rejects the key \(HTTP 401: wrong key Bearer \[key\]\)") as failed:
             examine(url, key_env="MY_KEY")
         for text in (str(found.to_dict()), str(failed.value), repr(failed.value.__cause__)):
             assert "s3cret" not in text and "wr0ng" not in text

@@ -54,7 +54,7 @@ def report(
     n_resamples: Annotated[
         int, Parameter(help="Resamples of the bootstrap, and exchanges of the tests.", validator=Number(gte=1))
     ] = 1000,
-    no_texts: Annotated[bool, Parameter(help="Leave questions and answers out.")] = False,
+    no_texts: Annotated[bool, Parameter(help="Omit questions and answers.")] = False,
     scores: Scores = None,
     reference: Annotated[
         str | None,

@@ -94,7 +94,7 @@ def run(
     controls: Controls = False,
     device: Device = None,
     dry_run: Annotated[bool, Parameter(help="Show what is done and what is left, and stop.")] = False,
-    estimate: Annotated[bool, Parameter(help="Try a few questions, say what the run will take, and stop.")] = False,
+    estimate: Annotated[bool, Parameter(help="Try a few questions, print what the run will take, and stop.")] = False,
     in_use: Read[SettingsInUse],
     verbose: Read[bool],
 ) -> int | None:

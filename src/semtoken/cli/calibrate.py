@@ -45,8 +45,8 @@ def calibrate(
         Guarantee | None,
         Parameter(
             metavar="KIND",
-            help="selective: errors among accepted answers; missed: accepted among errors; joint: accepted errors "
-            "among all. Default: selective.",
+            help="selective_risk: errors among accepted answers; miss_rate: accepted among errors; joint_risk: "
+            "accepted errors among all. Default: selective_risk.",
         ),
     ] = None,
     labels: Annotated[

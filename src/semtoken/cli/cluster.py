@@ -197,7 +197,7 @@ def show(
 ) -> None:
     """Show the tokens that share a cluster with a word.
 
-    With and without a blank before it, in any case.
+    With and without a space before it, in any case.
 
     Example: `semtoken cluster show USA`
     """

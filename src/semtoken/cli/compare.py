@@ -80,7 +80,7 @@ def compare(
     """Compare methods on questions whose answers are known.
 
     This is bench run and bench report on one model and one set of questions, of which nothing else is kept. The table
-    says how well each uncertainty tells wrong answers from right ones (AUROC, with 95% intervals), the difference to
+    shows how well each uncertainty tells wrong answers from right ones (AUROC, with 95% intervals), the difference to
     the confidence on the same answers, and the seconds that the method needs on top. The preset is the paper's unless
     you name another.
 

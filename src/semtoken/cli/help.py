@@ -18,7 +18,7 @@ INDENT = 26
 """Where the second column begins."""
 COMMON = (
     ("--config FILE", "Settings file. Default: semtoken.toml in this folder or one above it."),
-    ("--verbose, -v", "Show what the libraries say."),
+    ("--verbose, -v", "Show the messages of libraries."),
     ("--help, -h", "Show this message and exit."),
     ("--version", "Show the version and exit."),
 )

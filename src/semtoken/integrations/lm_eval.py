@@ -1,8 +1,8 @@
 """lm-evaluation-harness: any existing task by name, with AUROC, PRR and calibration beside its accuracy.
 
-    semtoken bench lm-eval --tasks triviaqa,nq_open --limit 200
+    evaluate(SemtokenLM(), ["triviaqa"], limit=200)
 
-In Python, `evaluate(SemtokenLM(), ["triviaqa"])`. Tasks that compare log-probabilities of choices run as well. They
+Tasks that compare log-probabilities of choices run as well. They
 have no generated answer, so they get no uncertainty.
 """
 

@@ -351,7 +351,7 @@ def check_replaceable(target: Path) -> None:
     if others:
         raise InvalidInputError(
             f"{target} holds other files ({', '.join(others[:3])}{', ...' if len(others) > 3 else ''}), which would be "
-            "lost. Choose a new or empty folder with --out."
+            "lost. Choose a new or empty folder with --output."
         )
 
 

@@ -71,7 +71,7 @@ def state_from(record: Mapping[str, Any], where: str) -> HiddenState | None:
         )
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
         raise InvalidInputError(
-            f"{where}: the hidden state cannot be read. Score the answers again with --states."
+            f"{where}: the hidden state cannot be read. Score the answers again with --scoring.states true."
         ) from error
     if not values.size or not np.isfinite(values).all():
         raise InvalidInputError(f"{where}: the hidden state holds no finite numbers.")

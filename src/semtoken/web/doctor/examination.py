@@ -275,8 +275,8 @@ def _models(connection: Connection) -> tuple[tuple[str, ...], object]:
         answer = connection.get("/models")
     if answer.status in (401, 403):
         raise BackendError(
-            f"{connection.base_url} refuses the key ({answer.reason}). Put the right one into the environment "
-            "variable that --key-env names."
+            f"{connection.base_url} rejects the key ({answer.reason}). Put the right one into the environment "
+            "variable that key_env under [endpoint] names."
         )
     values = answer.values if answer.ok else None
     listed = values.get("data") if isinstance(values, dict) else None
