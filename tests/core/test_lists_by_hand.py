@@ -290,7 +290,7 @@ def test_what_is_to_be_text_is_text(name: str) -> None:
 def test_entries_that_have_ids_alone_are_told_where_no_vocabulary_is_known() -> None:
     step = TopStep(TopToken(-0.5, 5, " Rome"), [TopToken(-0.5, 5), TopToken(-2.0, 7)])
     [flag] = score_logprobs([step]).flags
-    assert flag.code == "unmapped_names" and flag.message.endswith(" name tokens by ids alone.")
+    assert flag.code == "unmapped_names" and flag.message.endswith(" name tokens only by ids.")
     top = [TopToken(-0.5, text="TV"), TopToken(-2.0, text="nowhere")]
     [flag] = score_logprobs([TopStep(top[0], top)], worked.vocabulary()).flags
     assert flag.message.endswith(" list names that fit no token of the vocabulary.")

@@ -131,7 +131,7 @@ def test_beams_are_refused(llm: Any, clusters: TokenClusters, prompts: list[str]
     from vllm.sampling_params import BeamSearchParams
 
     outputs = llm.beam_search([{"prompt": prompts[0]}], BeamSearchParams(beam_width=2, max_tokens=2))
-    with pytest.raises(BackendError, match="Beam search is refused"):
+    with pytest.raises(BackendError, match="Beam search is rejected"):
         score_outputs(outputs, clusters)
 
 

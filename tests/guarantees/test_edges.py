@@ -38,11 +38,11 @@ def test_a_chance_in_words(n: int, about: str) -> None:
     )
     share = about.format(tenths=round(probability_correct / 10), percent=probability_correct)
     told = f"right in about {share} answers like this one ({low:.0f} to {high:.0f}%, {n} labels)"
-    assert used.sentence(answer) == told and used.sentence(blank) == "a blank answer has no probability"
+    assert used.sentence(answer) == told and used.sentence(blank) == "an empty answer has no probability"
     threshold = st.Threshold.fit(*drawn(n), guarantee="miss_rate", alpha=0.3)
     deciding = CalibratorInUse(replace(used.calibrator, threshold=threshold))
     assert deciding.sentence(answer) == f"{told} · {threshold.decide(-0.7).action}"
-    assert deciding.sentence(blank) == "a blank answer has no probability · abstain"
+    assert deciding.sentence(blank) == "an empty answer has no probability · abstain"
 
 
 def test_how_a_calibrator_did_on_new_labels() -> None:

@@ -64,7 +64,7 @@ def test_every_other_way_of_decoding_is_refused(stc: st.ScoredModel, name: str, 
 
 
 def test_an_assistant_model_is_refused(stc: st.ScoredModel) -> None:
-    with pytest.raises(BackendError, match="Assisted decoding is refused"):
+    with pytest.raises(BackendError, match="Assisted decoding is rejected"):
         stc.generate(PROMPTS[:1], max_new_tokens=4, assistant_model=tiny_model("Llama", seed=1))
 
 

@@ -234,10 +234,10 @@ def test_the_recorder_keeps_a_few_numbers_a_step() -> None:
 
 def test_beams_are_refused() -> None:
     stc = scorer(padding=0)
-    with pytest.raises(BackendError, match="Beam search is refused"):
+    with pytest.raises(BackendError, match="Beam search is rejected"):
         stc.generate(PROMPTS, num_beams=2)
     stc.model.generation_config.num_beams = 2
-    with pytest.raises(BackendError, match="Beam search is refused"):
+    with pytest.raises(BackendError, match="Beam search is rejected"):
         stc.generate(PROMPTS)
     recorder = st.Recorder(stc.clusters)
     with pytest.raises(BackendError, match="beam"):

@@ -110,7 +110,7 @@ class TestFaults:
     def test_few(self, sick: SickServer, most: int, clamps: bool) -> None:
         found = examine(sick(most=most, clamps=clamps))
         assert found.page("chat").most == most  # type: ignore[union-attr]
-        assert f"gives {most} log-probabilities a token and no more" in said(found, "note")
+        assert f"gives {most} log-probabilities per token and no more" in said(found, "note")
         assert found.usable
 
     def test_none_but_the_chosen(self, sick: SickServer) -> None:
@@ -304,7 +304,7 @@ class TestCommand:
         assert result.exit_code == 0, result.output
         for words in ("/chat/completions", "50", "no such endpoint", "token ids", "raw (equal", "Who wrote Hamlet?"):
             assert words in result.stdout
-        assert "✓ /chat/completions gives 50 log-probabilities a token" in result.stdout
+        assert "✓ /chat/completions gives 50 log-probabilities per token" in result.stdout
 
     def test_json_and_a_tokenizer(self, doctor: Callable[..., Result], sick: SickServer) -> None:
         for path in (almanac_path(), almanac_path() / "tokenizer.json"):

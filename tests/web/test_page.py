@@ -109,7 +109,7 @@ def everything(answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def words(shown: Any) -> str:
-    """The text of a place on the page; a blank before a percent sign, which keeps both on one line, is a blank."""
+    """The text of a place on the page; a blank before a percent sign, which keeps both on one line, is a space."""
     return str(shown.inner_text())
 
 

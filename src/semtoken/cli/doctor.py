@@ -133,7 +133,7 @@ def _print(diagnosis: Diagnosis) -> None:
 
 
 def _pages(diagnosis: Diagnosis) -> Table:
-    table = plain_table("endpoint", "answers", "log-probabilities a token", "shape")
+    table = plain_table("endpoint", "answers", "log-probabilities per token", "shape")
     for page in diagnosis.pages:
         answers = "yes" if page.answers else page.reason or "no"
         table.add_row(page.path, untrusted(answers), untrusted(_counts(page)), page.format or "")
@@ -149,7 +149,7 @@ def _counts(page: Page) -> str:
     if not page.most:
         return "refused"
     whole = any(attempt.asked == -1 and attempt.given for attempt in page.tried)
-    return f"{page.most:,}" + (" (asked for -1)" if whole else f" ({min(refused):,} refused)" if refused else "")
+    return f"{page.most:,}" + (" (asked for -1)" if whole else f" ({min(refused):,} rejected)" if refused else "")
 
 
 def _facts(diagnosis: Diagnosis) -> Table:

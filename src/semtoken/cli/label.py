@@ -41,8 +41,8 @@ def label(
     """Mark answers as right or wrong in the terminal.
 
     Keys: y right, n wrong, s skip, u undo, q quit. You can stop at any time and continue later. Answers come in an
-    order drawn at random that spreads over their scores, so that a few labels tell much and are a fair sample; the score
-    is not shown. Fields of extracted JSON are shown with their document, one of each document before a second.
+    order drawn at random that spreads over their scores, so that a few labels tell much and are a fair sample; the
+    score is not shown. Fields of extracted JSON are shown with their document, one of each document before a second.
 
     Example: `semtoken label answers.jsonl`
     """

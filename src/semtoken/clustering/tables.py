@@ -294,7 +294,7 @@ class Checkpoint:
         if path.is_dir():
             return cls(Origin(path.resolve().name, quantization=quantization_of(path)), path)
         if path.exists():
-            raise ModelError(f"{path} is a file. Give the directory that holds it, with config.json beside it.")
+            raise ModelError(f"{path} is a file. Give the directory that holds it, with config.json next to it.")
         if isinstance(source, Path) or not HUB_ID.fullmatch(source):
             raise ModelError(f"There is no directory {path}.")
         config = _from_hub(source, "config.json", revision)

@@ -44,7 +44,7 @@ def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[
         without_blank = []
     if without_blank and sum(step.without_blank for step in steps) >= NAMES_WITHOUT_BLANK:
         raise BackendError(
-            "No token of the reply begins with a blank, although many of the vocabulary do: the engine names tokens "
+            "No token of the reply begins with a space, although many of the vocabulary do: the engine names tokens "
             f"as they read alone, and so one may be taken for another (the first at step {without_blank[0]}). "
             f"{ASK_FOR_IDS}"
         )
@@ -64,7 +64,7 @@ def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[
     any_special = [i for i, step in odd if len(step.stands_for) > 1 and not agreed.bounds.certain[i]]
     unmapped = [i for i, step in odd if step.unmapped]
     findings = (
-        ("no_alternatives", wide, "list no token beside the chosen one, so the interval is wide"),
+        ("no_alternatives", wide, "list no token besides the chosen one, so the interval is wide"),
         (
             "zero_log_probabilities",
             zero if len(zero) >= min(ZEROS_IN_A_ROW, len(steps)) else [],
@@ -87,13 +87,13 @@ def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[
         ("overfull", overfull, "list probabilities that add up to more than 1"),
         ("ambiguous_names", unclear, "list names that fit several tokens"),
         ("special_names", any_special, "chose a special token whose name does not tell which, and it may matter"),
-        ("names_without_blanks", without_blank, "list names that are other tokens' if the engine leaves out blanks"),
+        ("names_without_blanks", without_blank, "list names that are other tokens' if the engine omits spaces"),
         (
             UNNAMED_PIECES,
             unnamed,
             "chose pieces of characters without a name, so the interval is wide: ask for token ids, and name the model",
         ),
-        ("unmapped_names", unmapped, "name tokens by ids alone" if agreed.scorer.open_ended else UNMAPPED),
+        ("unmapped_names", unmapped, "name tokens only by ids" if agreed.scorer.open_ended else UNMAPPED),
     )
     return tuple(
         Flag(code, f"{len(where)} of {len(steps)} steps (the first is step {where[0]}) {what}.")

@@ -20,7 +20,7 @@ Source = Literal["cluster", "prefix", "neutral", "other"]
 """How an alternative is related to the chosen token, whether or not that counts; `other`: not at all."""
 NO_MEANING = (
     "This answer was scored without clusters, so what means the same was not summed. Give clusters when you score: "
-    "preset='paper', or clusters beside another preset."
+    "preset='paper', or clusters with another preset."
 )
 
 ROUNDING = 1e-12

@@ -393,7 +393,7 @@ def prompt_tokens(tokenizer: Any, text: str) -> list[int]:
     except InvalidInputError:
         raise
     except Exception as error:  # templates are programs of the model's authors and raise what they like
-        raise InvalidInputError(f"The chat template refuses the question: {error}") from error
+        raise InvalidInputError(f"The chat template rejects the question: {error}") from error
 
 
 def plain_tokens(tokenizer: Any, text: str) -> list[int]:

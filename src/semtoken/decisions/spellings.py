@@ -87,7 +87,7 @@ def surfaces_of(texts: Sequence[str], *, exact: bool) -> list[str]:
         if surface in first:
             raise InvalidInputError(
                 f"The options {texts[first[surface]]!r:.60} and {texts[place]!r:.60} cannot be told apart by their "
-                "words: they differ in case or blanks at most. Name them otherwise, or read labels."
+                "words: they differ at most in case or spaces. Name them otherwise, or read labels."
             )
         first[surface] = place
     return surfaces

@@ -177,7 +177,7 @@ class CalibratorInUse:
             block[name]
             for name in ("n_labels", "probability_correct", "probability_correct_lower", "probability_correct_upper")
         )
-        words = "a blank answer has no probability"
+        words = "an empty answer has no probability"
         if probability_correct is not None:
             about = (
                 f"{round(10 * probability_correct)} of 10" if n < 100 else f"{100 * probability_correct:.0f}% of the"

@@ -323,7 +323,7 @@ class Calibrator:
         else:  # answers to one question may be the same
             answers = labeled(log_confidences(scored, method), correct)
         if not answers.n:
-            raise InvalidInputError("All answers are blank, so there is no probability to compare with a label.")
+            raise InvalidInputError("All answers are empty, so there is no probability to compare with a label.")
         self.fingerprint.require_same(fingerprint_of(scored))
         groups = _question_numbers(scored, prompts, method)
         if seen := self._fitted_on(answers, identities(scored, prompts)):

@@ -181,7 +181,7 @@ def require_enough(answers: LabeledScores) -> None:
     missing = FEWEST_LABELS - answers.n
     if missing > 0:
         raise InvalidInputError(
-            f"A calibrator needs at least {FEWEST_LABELS} labeled answers that are not blank. There are {answers.n}: "
+            f"A calibrator needs at least {FEWEST_LABELS} labeled answers that are not empty. There are {answers.n}: "
             f"label {missing} more."
         )
     for kind, count in (("right", answers.n_correct), ("wrong", answers.n - answers.n_correct)):

@@ -231,7 +231,7 @@ def drift(fitted: FloatArray, recent: FloatArray, *, seed: int = 0) -> Drift:
     the given ones (a bootstrap band, valid whether or not the distributions are equal; cautious where they differ).
     """
     if recent.size == 0:
-        raise InvalidInputError("There are no recent scores to compare: all answers are blank, or there are none.")
+        raise InvalidInputError("There are no recent scores to compare: all answers are empty, or there are none.")
     seed = whole(seed, "seed", low=0)
     # Scores become the numbers of their places, so that a resampled distribution is one count and one sum.
     places = np.union1d(fitted, recent)

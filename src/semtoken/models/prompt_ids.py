@@ -120,7 +120,7 @@ def _rendered(tokenizer: Any, messages: Sequence[Message], number: int) -> str:
     try:
         return str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True))
     except Exception as error:  # templates are programs of the model's authors and raise what they like
-        raise InvalidInputError(f"The chat template refuses the messages of prompt {number}: {error}") from error
+        raise InvalidInputError(f"The chat template rejects the messages of prompt {number}: {error}") from error
 
 
 def encode_prompt(tokenizer: Any, prompt: Prompt, number: int) -> list[int]:

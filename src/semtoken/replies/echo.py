@@ -21,7 +21,7 @@ TOGETHER = (
     "The reply repeats its prompts and counts the tokens of all choices together, which leaves open where each answer "
     "begins: ask for one prompt at a time, or without `echo`."
 )
-NOTHING_WRITTEN = "The reply repeats the prompt alone: it counts 0 tokens of an answer, so nothing is to be scored."
+NOTHING_WRITTEN = "The reply only repeats the prompt: it counts 0 tokens of an answer, so nothing is to be scored."
 
 
 class Counts(NamedTuple):

@@ -150,7 +150,7 @@ class HttpClient:
         self._key = (key or "").strip()
         # A line end would begin another header, and the errors of HTTP libraries show the value that they refuse.
         if not (self._key.isascii() and self._key.isprintable()) or " " in self._key:
-            raise InvalidInputError("The key for the server holds a blank or a character that no key has.")
+            raise InvalidInputError("The key for the server holds a space or a character that no key has.")
         headers = {"accept-encoding": "identity"} | ({"authorization": f"Bearer {self._key}"} if self._key else {})
         self._client = self._httpx.Client(
             # No limit on the wait for a free connection: the requests before it may take as long as they need.

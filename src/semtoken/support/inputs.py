@@ -87,7 +87,7 @@ def split_address(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port  # asking checks it
         if " " in url or not url.isprintable():
-            raise ValueError("it holds a blank or a control character")
+            raise ValueError("it holds a space or a control character")
     except ValueError as error:
         raise InvalidInputError(f"{url!r:.200} is no address: {error}.") from error
     return parts

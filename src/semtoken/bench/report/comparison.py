@@ -195,7 +195,7 @@ def ablation_tests(made: Measured) -> Table:
                 groups.append(cell.title)
     return Table(
         name="ablation_tests",
-        title="STC without its parts beside STC",
+        title="STC without its parts next to STC",
         frame=frame(rows, ("Setting", "AUROC", "minus STC", "", "PRR", "minus STC", ""), groups),
         note=f"{VERDICT_RULE}{few_note(made)}",
     )
@@ -213,7 +213,7 @@ def sensitivity_tests(made: Measured) -> Table | None:
     ]
     return Table(
         name="sensitivity_tests",
-        title="Other clusterings beside the one that the methods use",
+        title="Other clusterings next to the one that the methods use",
         frame=frame(
             rows, ("Clustering", "AUROC", "minus STC", ""), [f"{r.model} on {r.dataset}" for r in tests.itertuples()]
         ),
@@ -275,7 +275,7 @@ def controls(made: Measured) -> Table | None:
         return None
     return Table(
         name="controls",
-        title="STC beside its controls",
+        title="STC next to its controls",
         frame=frame(rows, ("Score", "AUROC", "minus STC", "", "minus sequence probability", ""), groups),
         note="Same answers, same model pass. Parts are taken away, or stand alone; other clusters replace those of "
         "the model and keep their sizes where they are shuffled. Bins of frequency go by token id unless counts were "
@@ -331,7 +331,7 @@ def examples(clusterings: Sequence[ClusteringRecord]) -> Table | None:
         name="clusters",
         title="Examples of clusters",
         frame=frame([[text] for _, text in rows], ("Tokens of one cluster",), [model for model, _ in rows]),
-        note=f"{BLANK} is a blank.",
+        note=f"{BLANK} is a space.",
     )
 
 

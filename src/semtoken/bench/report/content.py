@@ -160,7 +160,7 @@ def build_report(
     further = []
     if about != STC:  # beside STC they stand in the section on methods
         tables = tuple(method_tests(made, name, about) for name in METRICS.values())
-        further.append(Section("reference", f"All methods beside {spoken(about)}", tables=tables))
+        further.append(Section("reference", f"All methods next to {spoken(about)}", tables=tables))
     if applied:
         lines = (guarantee_of(applied), *(line for tried in applied for line in tried.lines), *refused)
         further.append(Section("calibrator", "The calibrator on these answers", lines))

@@ -130,7 +130,7 @@ def judges(made: Measured) -> tuple[Table, ...]:
         name="agreement",
         title="Agreement of the judges",
         frame=frame(pairs, ("Model", "Data set", "Judges", *header)),
-        note="Answers on which both gave a verdict. Kappa: 1 is full agreement, 0 what chance would give.",
+        note="Answers on which both gave a verdict. Kappa: 1 is full agreement, 0 is chance level.",
         left=3,
     )
     return verdicts, agreement
@@ -263,7 +263,7 @@ def notes(results: RunResults, made: Measured, judge: str, n_resamples: int) -> 
         yield f"Of each data set a random part was asked, {limit:,} questions at most."
     yield (
         f"Intervals are percentile bootstrap intervals over questions, {n_resamples:,} resamples, seed {SEED}; the "
-        "same resamples serve all methods. They do not cover the chance in sampled answers or in the judge."
+        "same resamples serve all methods. They do not cover the randomness in sampled answers or in the judge."
     )
     yield (
         f"{VERDICT_RULE} tests.csv also holds p-values of {n_resamples:,} random exchanges, corrected by Holm's "

@@ -105,7 +105,7 @@ def _plots_of_run(made: Measured) -> Iterator[Plot]:
             yield Plot(
                 f"best_methods_{name}",
                 f"The best {BEST} methods on {shown_name}",
-                "AUROC with 95% intervals, the best at the top; bars begin at chance, 0.5. Blue is "
+                "AUROC with 95% intervals, the best at the top; bars begin at chance level, 0.5. Blue is "
                 f"{spoken(made.reference)}; where it is not among them it is added below with its place.",
                 partial(bars, made, ranked),
             )

@@ -311,7 +311,7 @@ class NameReader:
             chosen = names.without_name(own[0])  # lists of ids
         if chosen is None:
             raise InvalidInputError(
-                f"The token chosen at step {position} is named by its id alone, {own[0]}. Say whose ids "
+                f"The token chosen at step {position} is named only by its id, {own[0]}. Say whose ids "
                 "these are: name the model, or its tokenizer."
             )
         return self._clear(step, chosen, position) or self._any(step, chosen, position)

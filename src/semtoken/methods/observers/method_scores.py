@@ -129,7 +129,7 @@ def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
         if name not in possible:
             missing = sorted(set(METHODS[name].needs) - OF_ANSWERS - STATISTICS.keys())
             raise InvalidInputError(
-                f"The method {name} needs {', '.join(missing)}, which one generation does not leave behind. "
+                f"The method {name} needs {', '.join(missing)}, which one generation does not give. "
                 f"`semtoken bench run` records it. Of one pass there are {', '.join(possible)}."
             )
     return tuple(dict.fromkeys(asked))

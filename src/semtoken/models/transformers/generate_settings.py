@@ -49,11 +49,11 @@ def check_decoding(model: Any, decoding: Decoding) -> None:
     """
     options, mode = decoding.options, _mode_of(model, decoding)
     if "beam" in mode:
-        raise BackendError(f"Beam search is refused. {NOT_BEAMS}")
+        raise BackendError(f"Beam search is rejected. {NOT_BEAMS}")
     if mode == GenerationMode.ASSISTED_GENERATION:
-        raise BackendError("Assisted decoding is refused: it proposes several tokens at a time. Decode one by one.")
+        raise BackendError("Assisted decoding is rejected: it proposes several tokens at a time. Decode one by one.")
     if mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):
-        raise BackendError(f"Decoding by {mode} is refused: its tokens are not chosen from the model's logits alone.")
+        raise BackendError(f"Decoding by {mode} is rejected: its tokens are not chosen from the model's logits alone.")
     if (options.get("num_return_sequences") or 1) > 1:
         raise InvalidInputError(
             "Several answers to a prompt are asked for by `Decoding.n`, not by num_return_sequences."
@@ -182,4 +182,4 @@ def refused_options(watch: StepWatch) -> Iterator[None]:
         # The model has run, so that it was no option that failed.
         if watch.logits is not None:
             raise
-        raise InvalidInputError(f"transformers' generate refuses these options: {one_line_of(error)}") from error
+        raise InvalidInputError(f"transformers' generate rejects these options: {one_line_of(error)}") from error

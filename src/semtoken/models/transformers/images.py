@@ -74,7 +74,7 @@ def encode_messages(processor: Any, messages: Any, number: int, *, files: bool =
     except InvalidInputError:
         raise
     except Exception as error:  # templates and processors are programs of others
-        raise InvalidInputError(f"The model's processor refuses prompt {number}: {one_line_of(error)}") from error
+        raise InvalidInputError(f"The model's processor rejects prompt {number}: {one_line_of(error)}") from error
     ids = [int(token) for token in tensors["input_ids"][0]]
     return ImagePrompt(ids, tensors) if pictures else ids
 
@@ -110,7 +110,7 @@ class ImagePasses:
         try:
             logits: torch.Tensor = self.model(**inputs).logits[0, -keep:]
         except ValueError as error:  # a reply with the placeholder of an image
-            raise InvalidInputError(f"{type(self.model).__name__} refuses this reply: {one_line_of(error)}") from error
+            raise InvalidInputError(f"{type(self.model).__name__} rejects this reply: {one_line_of(error)}") from error
         return logits
 
     @torch.inference_mode()

@@ -283,7 +283,7 @@ class _Prover:
             if not self._equal(self._whole(LENGTH), range(LENGTH)):
                 raise ModelError(f"{name} gives other numbers when it reads the same text again, so none can be right.")
             raise ModelError(
-                f"What {name} predicts behind a token changes with the tokens that follow, so it gives no probability "
+                f"What {name} predicts after a token changes with the tokens that follow, so it gives no probability "
                 "for an answer that is written token by token. Load it as a decoder (is_decoder=True), and without "
                 "dynamic quantisation."
             )

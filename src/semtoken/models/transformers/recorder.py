@@ -72,7 +72,7 @@ class LoopStep:
 
     @property
     def padded_behind(self) -> bool:
-        """Whether a row is padded at its end: its answer is written behind the padding."""
+        """Whether a row is padded at its end: its answer is written after the padding."""
         return self.mask is not None and self.mask.ndim == 2 and bool((self.mask.diff(dim=1) < 0).any())
 
 
@@ -85,10 +85,12 @@ def loop_step(rows: int) -> LoopStep | None:
         if frame is None:
             break
         if frame.f_code.co_name == ASSISTED:
-            raise BackendError("Assisted decoding is refused: it proposes several tokens at a time. Decode one by one.")
+            raise BackendError(
+                "Assisted decoding is rejected: it proposes several tokens at a time. Decode one by one."
+            )
         variables = _variables(frame) if frame.f_code.co_name in (LOOP, "_beam_search") and _is_theirs(frame) else {}
         if (getattr(variables.get("generation_config"), "num_beams", 1) or 1) > 1:
-            raise BackendError(f"Beam search is refused. {NOT_BEAMS}")
+            raise BackendError(f"Beam search is rejected. {NOT_BEAMS}")
         if len(variables) == len(WANTED):
             return _step(variables, rows)
         frame = frame.f_back
@@ -112,7 +114,7 @@ def _variables(frame: FrameType) -> dict[str, Any]:
 def _step(found: dict[str, Any], rows: int) -> LoopStep | None:
     logits, config = getattr(found["outputs"], "logits", None), found["generation_config"]
     if getattr(config, "is_assistant", False):
-        raise BackendError("Assisted decoding is refused: it proposes several tokens at a time. Decode one by one.")
+        raise BackendError("Assisted decoding is rejected: it proposes several tokens at a time. Decode one by one.")
     if logits is None or len(logits) != rows or len(found["unfinished_sequences"]) != rows:
         return None
     ends, processors = getattr(config, "_eos_token_tensor", None), found["logits_processor"]
@@ -140,11 +142,12 @@ TRAINING = Flag(
 )
 PADDED = Flag(
     "padded_batch",
-    "In padded batches, this model gives other numbers than alone. Generate with prompts of one length, or one by one.",
+    "In padded batches, this model gives other numbers than for one prompt. Generate with prompts of one length, or one "
+    "by one.",
 )
 PADDED_BEHIND = Flag(
     "padded_batch",
-    "A prompt was padded at its end, and the answer written behind the padding. Pad at the left (padding_side='left').",
+    "A prompt was padded at its end, and the answer written after the padding. Pad at the left (padding_side='left').",
 )
 TUNED = Flag(
     "tuned_prompt",

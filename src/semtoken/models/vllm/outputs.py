@@ -82,7 +82,7 @@ def completions(output: Any) -> Sequence[Any]:
     """
     if hasattr(output, "sequences"):
         raise BackendError(
-            "Beam search is refused: a beam's tokens are chosen among hypotheses that are reordered and dropped, so "
+            "Beam search is rejected: a beam's tokens are chosen among hypotheses that are reordered and dropped, so "
             "no single distribution is the one that the answer was drawn from. Use greedy decoding or sampling."
         )
     if not hasattr(output, "outputs") or not isinstance(output.outputs, Sequence):

@@ -69,7 +69,7 @@ def worst_of(doubts: Sequence[Doubt]) -> Doubt | None:
 def sentence_of(response: ScoredAnswer, doubt: Doubt | None) -> str:
     """One sentence or two for people: what is doubtful, and what the model would have said instead."""
     if response.empty:
-        return "The answer is blank."
+        return "The answer is empty."
     cut = " It was cut off." if response.truncated else ""
     if doubt is None:
         return _without_doubt(response) + cut

@@ -250,12 +250,12 @@ def _of_array(where: str, name: str, elements: Elements) -> Iterator[FoundReply]
                 return
             yield FoundReply(f"{where}[{number}]", f"{name}-{number}", text.encode(), is_line=True, is_alone=False)
     except UnicodeDecodeError as error:
-        yield FoundReply(where, name, fault=f"It is not UTF-8 behind element {number}, and so no text: {error.reason}.")
+        yield FoundReply(where, name, fault=f"It is not UTF-8 after element {number}, and so no text: {error.reason}.")
         return
     if not number:
         yield from _of_text(where, name, elements.rest())
     elif not elements.is_whole:
-        fault = f"It is no JSON behind element {number}: the file may have been cut off."
+        fault = f"It is not JSON after element {number}: the file may have been cut off."
         yield FoundReply(f"{where}[{number + 1}]", f"{name}-{number + 1}", fault=fault)
 
 

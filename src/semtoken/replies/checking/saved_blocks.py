@@ -20,7 +20,7 @@ from semtoken.support.sse import EventReader
 
 ROUNDED = 1e-9
 """Numbers of two blocks that differ by less count as equal."""
-NO_TOKENS = "the reply holds the semtoken block alone, and no log-probabilities"
+NO_TOKENS = "the reply holds only the semtoken block, and no log-probabilities"
 
 
 def blocks_of_reply(reply: Any) -> dict[int, Mapping[str, Any]]:

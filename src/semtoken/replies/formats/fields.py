@@ -118,7 +118,7 @@ def logprobs_of(choice: RawReply) -> RawReply:
     logprobs = choice.get("logprobs")
     if isinstance(logprobs, list):
         if logprobs and isinstance(logprobs[0], float):
-            raise InvalidInputError("logprobs is a list of numbers alone: ask for items that name their tokens.")
+            raise InvalidInputError("logprobs is only a list of numbers: ask for items that name their tokens.")
         return {"content": logprobs}
     if isinstance(logprobs, int | float) and not isinstance(logprobs, bool):
         raise InvalidInputError(

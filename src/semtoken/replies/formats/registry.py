@@ -62,7 +62,7 @@ FOREIGN: Mapping[Path, str] = {
     ("logprob",): LOOSE,
     ("outputs", 0, "token_ids"): OBJECT,
     ("token_ids",): OBJECT,
-    ("promptFeedback",): "Gemini refused the prompt: there is no answer to score.",
+    ("promptFeedback",): "Gemini declined the prompt: there is no answer to score.",
     ("completion_message",): "This is Llama Stack's form, which lists numbers by token under `logprobs_by_token`: ask "
     "its endpoint that is compatible with OpenAI's.",
     ("resps",): "This is a sample of lm-eval (EleutherAI's harness): it holds sums of given options and no tokens.",

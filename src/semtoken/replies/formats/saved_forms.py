@@ -100,7 +100,7 @@ class AISDKResult(Shape):
 ENDS = (None, "STOP", "MAX_TOKENS", "SAFETY", "RECITATION")
 """The reasons of an end by their numbers, as Python's clients may save them."""
 AVERAGE = (
-    "The reply holds Gemini's avgLogprobs alone: an average over the answer, from which no token can be scored. Ask "
+    "The reply holds only Gemini's avgLogprobs: an average over the answer, from which no token can be scored. Ask "
     'for more: "generationConfig": {"responseLogprobs": true, "logprobs": 5}.'
 )
 

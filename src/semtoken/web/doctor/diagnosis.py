@@ -63,7 +63,7 @@ def recognise(reply: HttpReply, owner: object, format: str) -> tuple[Known, str]
     headers, values = reply.headers, reply.values
     if any(name.startswith("x-litellm-") for name in headers):
         version = headers.get("x-litellm-version", "")
-        return Known(f"LiteLLM {version}".strip()), "its headers; the engine behind it is not known"
+        return Known(f"LiteLLM {version}".strip()), "its headers; its engine is not known"
     if headers.get("server", "").startswith("llama.cpp"):
         return LLAMA_SERVER, "its header"
     if isinstance(owner, str) and owner in OWNERS:
@@ -279,12 +279,12 @@ def _without_log_probs(diagnosis: Diagnosis) -> Iterator[Finding]:
         if page.answers and not page.silent:
             reasons = [trial.reason for trial in page.tried if trial.reason]
             told = f" ({reasons[0]})" if reasons else ""
-            yield Finding("bad", f"{page.path} answers, but refuses log-probabilities{told}.")
+            yield Finding("bad", f"{page.path} answers, but rejects requests for log-probabilities{told}.")
     yield Finding("bad", NOTHING)
 
 
 def _counts(best: Page, diagnosis: Diagnosis) -> Iterator[Finding]:
-    number = f"{best.most:,} log-probabilities a token"
+    number = f"{best.most:,} log-probabilities per token"
     whole = any(trial.asked == -1 and trial.given for trial in best.tried)
     said = f"{best.path} gives {number}" + (", the whole vocabulary if asked for -1" if whole else "")
     if best.most >= FEW:

@@ -113,7 +113,7 @@ def is_own(path: str) -> bool:
 logger = logging.getLogger("semtoken.proxy")
 
 UPSTREAM_OWN = re.compile(r"^/upstream(/|/health|/metrics)$")  # paths that the proxy answers itself
-REFUSED = "The upstream refuses to give log-probabilities for this request, so there is nothing to score."
+REFUSED = "The upstream does not give log-probabilities for this request, so there is nothing to score."
 NO_STREAMS = (
     "This proxy shows accepted answers only (abstain_text), and decides on whole answers: ask without `stream`."
 )

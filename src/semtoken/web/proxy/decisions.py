@@ -49,7 +49,7 @@ MOST_REMEMBERED = 1000
 LONGEST_ERROR = 2**16
 FIRST_CHOICES = ("chat", "completions")
 """The shapes in which questions are asked where nobody chose one, in order."""
-NO_LISTS = "the upstream refuses to give log-probabilities, so nothing can be read from its answers."
+NO_LISTS = "the upstream does not give log-probabilities, so nothing can be read from its answers."
 NESTED = "the upstream's reply is nested too deeply."
 NO_FIELDS = "the fields of request_fields under [decisions] make a request that is none of this API."
 
@@ -79,7 +79,7 @@ class AbsentRoutes:
         self.add(_refused(shape, model))
         if shape.name not in self._said:
             self._said.add(shape.name)
-            logger.warning("The upstream refuses %s, so questions are asked in another way: %s", shape.what, said)
+            logger.warning("The upstream rejects %s, so questions are asked in another way: %s", shape.what, said)
 
     def lacks(self, shape: QuestionShape, model: str | None) -> bool:
         """Whether the upstream is known not to answer a shape."""

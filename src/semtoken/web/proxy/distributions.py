@@ -117,6 +117,6 @@ class LearnedDistributions:
             answer = await self._upstream.send(stack, replace(request, body=body))
             raw = await answer.whole(LONGEST)
         if answer.status != 200:
-            raise BackendError(f"it refused the question (HTTP {answer.status})")
+            raise BackendError(f"it rejected the question (HTTP {answer.status})")
         parsed_reply = read_reply(raw.decode(), temperature=temperature)
         return [step for part in parsed_reply.choices[0].segments for step in part.steps]
