@@ -68,7 +68,7 @@ def test_odd_arguments_of_calibrators_are_refused(calibrator: st.Calibrator) -> 
             calibrator.drift(SCORES, seed=seed)  # type: ignore[arg-type]
         with pytest.raises(SemtokenError, match="seed"):
             calibrator.report(SCORES, RIGHT, seed=seed)  # type: ignore[arg-type]
-    with pytest.raises(SemtokenError, match="All answers are blank"):
+    with pytest.raises(SemtokenError, match="All answers are empty"):
         calibrator.report(np.full(60, -np.inf), RIGHT)
     with pytest.raises(SemtokenError, match="'known' must be a Fingerprint"):
         calibrator.flags(ANSWER, "model")  # type: ignore[arg-type]

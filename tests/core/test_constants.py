@@ -139,7 +139,7 @@ def test_twenty_names_and_none_with_a_blank_are_no_names_of_tokens(names: int) -
     tokens = [TopToken(-3.0, text=word.strip()) for word in words]
     steps = [TopStep(tokens[0], tokens)] * 3 + [TopStep(tokens[0], tokens[: names - 16])]  # five names of a step
     if names == 20:
-        with pytest.raises(SemtokenError, match="begins with a blank"):
+        with pytest.raises(SemtokenError, match="begins with a space"):
             st.score_logprobs(steps, kind.clusters)
     else:
         assert "names_without_blanks" in {flag.code for flag in st.score_logprobs(steps, kind.clusters).flags}

@@ -86,7 +86,7 @@ def test_the_interval_holds_the_exact_score(name: str, namer: Namer, data: st.Da
     try:
         scored = score_logprobs(steps, preset=rules)
     except InvalidInputError as error:
-        assert "named by its id alone" in str(error) and namer is by_id_and_text
+        assert "named only by its id" in str(error) and namer is by_id_and_text
         return
     assert scored.log_confidence_interval is not None
     low, high = scored.sequence_uncertainty_interval

@@ -814,7 +814,7 @@ def test_names_without_the_blanks_of_their_tokens() -> None:
         return TopToken(-3.0, token if known else None, vocabulary.texts[token])
 
     steps = [TopStep(alone(t), tuple(map(alone, words[5:10]))) for t in ids]
-    with pytest.raises(BackendError, match=r"begins with a blank.*step 0"):
+    with pytest.raises(BackendError, match=r"begins with a space.*step 0"):
         score_logprobs(steps, kind.clusters, MEANING)
     assert codes(score_logprobs(steps[:1], kind.clusters, MEANING)) == ["names_without_blanks"]
     with_ids = [TopStep(alone(t, known=True), tuple(map(alone, words[5:10]))) for t in ids]

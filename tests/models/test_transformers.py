@@ -145,7 +145,7 @@ def test_chat_messages_go_through_the_template(monkeypatch: pytest.MonkeyPatch) 
     assert stc.generate([messages], max_new_tokens=8) == stc.generate(by_hand, max_new_tokens=8)
     assert stc.generate(messages, max_new_tokens=8) == stc.generate([messages], max_new_tokens=8)
     monkeypatch.setattr(stc.tokenizer, "chat_template", "{{ raise_exception('only one turn') }}")
-    with pytest.raises(InvalidInputError, match="refuses the messages of prompt 0: only one turn"):
+    with pytest.raises(InvalidInputError, match="rejects the messages of prompt 0: only one turn"):
         stc.generate([messages])
 
 

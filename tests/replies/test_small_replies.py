@@ -288,7 +288,7 @@ def test_a_chunk_without_choices_may_come_first() -> None:
 
 @pytest.mark.parametrize("logprobs", [[-0.1], [-0.1, -0.2]])
 def test_numbers_alone_name_no_tokens(logprobs: list[float]) -> None:
-    with pytest.raises(InvalidInputError, match="list of numbers alone"):
+    with pytest.raises(InvalidInputError, match="only a list of numbers"):
         read_reply(chat({"content": "Oslo"}, logprobs))
 
 

@@ -379,7 +379,7 @@ class TestRecordedUpstream:
         with raw_upstream(behave) as upstream, proxy_of(upstream.url, decisions="chat") as url:
             found = post(url, "/v1/decisions", BODIES["/v1/decisions"])
         assert found.status_code == 502
-        assert "refuses to give log-probabilities" in found.json()["error"]["message"]
+        assert "does not give log-probabilities" in found.json()["error"]["message"]
 
     def test_further_fields_are_sent(self) -> None:
         fields = {"chat_template_kwargs": {"enable_thinking": False}}

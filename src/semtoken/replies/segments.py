@@ -309,8 +309,8 @@ def lacking_steps(raw: RawChoice, division: Division) -> Lacking:
     if merged:
         count = f"{raw.counted} tokens" if raw.counted else "more"
         return Lacking(
-            f"{merged} of {listed} items stand for a character of several tokens and tell the number of its last piece "
-            f"alone; the model wrote {count}, so numbers are missing. llama-server merges them so."
+            f"{merged} of {listed} items stand for a character of several tokens and give the number of its last piece "
+            f"only; the model wrote {count}, so numbers are missing. llama-server merges them so."
         )
     # Where the list leaves the reasoning out, its count holds tokens that are not missing.
     unlisted = raw.texts.get("reasoning") and not division.steps.get("reasoning")

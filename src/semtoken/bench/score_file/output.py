@@ -135,7 +135,7 @@ class OutputFile:
         """The settings, and the checksum of each line."""
         if not self.settings_path.exists():
             raise InvalidInputError(
-                f"{self.path} exists, but {self.settings_path.name}, which says how it was made, is not beside it. "
+                f"{self.path} exists, but {self.settings_path.name}, which says how it was made, is not next to it. "
                 "Choose another output, or start from the beginning with --force."
             )
         try:

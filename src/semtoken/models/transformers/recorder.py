@@ -142,8 +142,8 @@ TRAINING = Flag(
 )
 PADDED = Flag(
     "padded_batch",
-    "In padded batches, this model gives other numbers than for one prompt. Generate with prompts of one length, or one "
-    "by one.",
+    "In padded batches, this model gives other numbers than for one prompt. Generate with prompts of one length, or "
+    "one by one.",
 )
 PADDED_BEHIND = Flag(
     "padded_batch",

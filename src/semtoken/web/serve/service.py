@@ -167,7 +167,7 @@ class Service:
         top, limit = request.top, request.limit
         if top is not None and top > self._offer.max_logprobs:
             most = self._offer.max_logprobs
-            message = f"At most {most} log-probabilities a token, got {top}: see max_logprobs under [serve]."
+            message = f"At most {most} log-probabilities per token, got {top}: see max_logprobs under [serve]."
             raise ApiError(400, message, param=request.top_field)
         longest, room = max(map(len, prompts)), self._worker.engine.room
         left = request.usual_tokens if room is None else room - longest
