@@ -116,7 +116,7 @@ class TestFaults:
     def test_none_but_the_chosen(self, sick: SickServer) -> None:
         found = examine(sick(most=0))
         assert found.best is None and not found.usable
-        assert "refuses log-probabilities (HTTP 400: top_logprobs may be at most 0)" in said(found, "bad")
+        assert "rejects requests for log-probabilities (HTTP 400: top_logprobs may be at most 0)" in said(found, "bad")
 
     def test_no_bytes(self, sick: SickServer, almanac_clusters: TokenClusters) -> None:
         found = examine(sick(no_bytes=True), vocabulary=almanac_clusters)
