@@ -34,6 +34,8 @@ NAME = "decisions.json"
 FORMAT, FORMAT_VERSION = "semtoken.decisions", 2
 _OWN_NAME = re.compile(rf"{re.escape(NAME)}|\d{{3,}}-(true|false|answer)")
 """What a saved calibrator's folder holds."""
+_OWN_NAME = re.compile(rf"{re.escape(NAME)}|\d{{3,}}-(true|false|answer)")
+"""What a saved calibrator's folder holds."""
 
 OTHER_QUESTION = "Nothing: the calibrator knows no question with these words, options, reading and orders."
 NO_LABEL = 'No answer has a label. Say in each line what is right for each question: "labels": {"refund": false}.'
