@@ -140,7 +140,7 @@ def token_table(response: ScoredAnswer) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
     table.add_column("token")
     table.add_column("probability", justify="right")
     table.add_column("agreeing", justify="right")
@@ -161,7 +161,7 @@ def parts_table(parts: Sequence[Part]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
     table.add_column("confidence", justify="right")
     table.add_column("ends here", justify="right")
     table.add_column("what")

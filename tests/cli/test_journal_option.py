@@ -51,6 +51,15 @@ def test_checked_replies_are_kept_in_the_order_in_which_they_were_read(tmp_path:
     assert ranked == pytest.approx(sorted(shares))
 
 
+def test_a_file_of_scored_answers_has_no_tokens_for_a_journal(tmp_path: Path) -> None:
+    scored, database = tmp_path / "scored.jsonl", tmp_path / "journal.db"
+    scored.write_text(json.dumps({"question": "Who?", "response": "Ann", "sequence_uncertainty": 0.5}))
+    for more in ([], ["-o", str(tmp_path / "page.html")]):
+        done = invoke(["check", str(scored), "--journal", str(database), *more])
+        assert done.exit_code == 2 and "scored answers has none: give the saved replies themselves" in done.output
+    assert not database.exists() and not (tmp_path / "page.html").exists()
+
+
 def test_a_journal_of_the_settings_is_the_servers_alone(tmp_path: Path) -> None:
     """`check` records only where --journal is typed."""
     replies, database = tmp_path / "replies.jsonl", tmp_path / "journal.db"

@@ -46,6 +46,9 @@ def test_the_help_is_one_screen_with_an_example(place: tuple[str, ...], monkeypa
     assert sum(line.startswith("Example: semtoken ") for line in lines) == 1
     for option in own_options(place):
         assert option in done.stdout
+    monkeypatch.setenv("COLUMNS", "60")  # of which an example is as wide as what is typed
+    narrow = [line for line in invoke([*place, "--help"]).stdout.splitlines() if not line.startswith("Example: ")]
+    assert max(map(len, narrow)) <= 60
     assert len(own_options(place)) <= MOST_OPTIONS or place[0] == "bench"
 
 

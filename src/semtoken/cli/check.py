@@ -103,6 +103,11 @@ def check(
     }
     of_replies |= {"--journal": journal, "--strict": strict, "--schema": schema, "--json": as_json}
     if are_scored(paths):
+        if journal is not None:  # it would be told that the option does nothing, and not why
+            raise UsageError(
+                "--journal keeps the tokens that a model was unsure of, and a file of scored answers has none: give "
+                "the saved replies themselves, or leave it out."
+            )
         useless = {**of_replies, "--questions": questions, "--labels": labels}
         refuse_useless(useless, "on answers that are scored already")
         if output is None or output.suffix.lower() != ".html":

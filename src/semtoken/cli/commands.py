@@ -106,9 +106,9 @@ SUBCOMMANDS: Mapping[str, Mapping[str, CommandPlace]] = {
 """The commands of each group."""
 
 PLACES: Mapping[str, CommandPlace] = {name: place for group in GROUPS.values() for name, place in group.items()}
-HELP = """\
-Confidence for every answer, field and decision of a language model, from the
-log-probabilities of one generation."""
+HELP = (
+    "Confidence for every answer, field and decision of a language model, from the log-probabilities of one generation."
+)
 
 
 def place_of(names: Sequence[str]) -> CommandPlace:

@@ -112,7 +112,7 @@ def _takes(hint: Any) -> str:
 
 
 def _overview(usage: str, text: str, groups: Any, options: Iterable[tuple[str, str]], last: str) -> str:
-    pieces = [f"Usage: semtoken {usage}", text]
+    pieces = [f"Usage: semtoken {usage}", _filled(text)]
     for title, places in groups.items():
         pieces.append("\n".join([title, *(_line(name, place.summary, 13) for name, place in places.items())]))
     if options:
