@@ -71,6 +71,7 @@ def _groups(tokens: Sequence[ScoredToken]) -> list[tuple[int, int, tuple[ScoredT
     """Tokens with their character ranges, those that share a character together."""
     groups: list[tuple[int, int, tuple[ScoredToken, ...]]] = []
     for token in tokens:
+        # Tokens that are pieces of one character share its place, and half a character cannot be shown.
         if groups and token.end > token.start and token.start < groups[-1][1]:
             start, end, members = groups.pop()
             groups.append((start, max(end, token.end), (*members, token)))

@@ -117,6 +117,7 @@ class ScoredModel:
         self._given = clusters is not None
         self._shipped: Path | None = None
         """Clusters that come with semtoken for this model."""
+        # Rules are known at once, so a mismatch shows before clusters are loaded or made, which can take minutes.
         self._require_own(lambda origin: origin.require_rules(self.rules.signature))
         if clusters is not None:
             token_clusters = self.__dict__["clusters"] = load_clusters(clusters, self.backend)
@@ -226,6 +227,7 @@ class ScoredModel:
     @property
     def scorer(self) -> Scorer:
         """The scorer of the current rules, with clusters if the rules need them or some were given."""
+        # Clusters that were given count for their vocabulary and signature even where the rules read none.
         reads = self.rules.clustering or self._given
         return scorer_for(self.clusters if reads else self.backend.vocabulary, self.rules)
 
@@ -308,6 +310,7 @@ class ScoredModel:
         scores = self.observer(stop_above_product)
         asked = as_prompts(prompts)
         results = _InOrder(self, scores, on_result, [prompt for prompt in asked for _ in range(decoding.n)])
+        # In this order: an answer is scored when its last step has been observed, so `results` comes second.
         self.backend.generate(asked, decoding, [scores, results])
         return results.found
 
@@ -522,6 +525,7 @@ class _InOrder(Observer):
         """Score a complete answer, and report it once all answers before it have been reported."""
         prompt = self._prompts[answer]
         self._waiting[answer] = self._stc.result(self._scores, answer, completion, question_of_prompt(prompt), prompt)
+        # Batches are sorted by length, so answers end in another order than that of the prompts.
         while len(self.found) in self._waiting:
             result = self._waiting.pop(len(self.found))
             if self._on_result is not None:

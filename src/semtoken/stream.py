@@ -117,12 +117,14 @@ def stream_generate(
             "A stream holds one answer; num_return_sequences must be 1. Begin several streams instead."
         )
     decoding = stc.decoding(max_new_tokens, 1, stop_at_newline, stop_strings, generation_kwargs)
+    # In the caller's thread, so that a bad argument is raised here and not with the first token.
     stc.backend.check([prompt], decoding)
     state = _State()
     scores = stc.observer(stop_above_product)
 
     def generate() -> None:
         [completion] = stc.backend.generate([prompt], decoding, [_Listener(scores, state)])
+        # An answer that was broken off has no score of its own.
         if not state.cancelled.is_set():
             state.result = stc.result(scores, 0, completion, question_of_prompt(prompt), prompt)
 
@@ -148,6 +150,7 @@ def _tokens(generate: Callable[[], None], state: _State) -> Generator[StreamedTo
             yield item
     finally:
         state.cancelled.set()
+        # The model must not run on in a thread that nobody knows of: another generation may follow at once.
         thread.join()
 
 

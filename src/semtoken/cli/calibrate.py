@@ -166,8 +166,10 @@ def _fit_answers(
             tell(missing)
     answers, known = _judged(_one_of_each(answers), judge, Fingerprint())
     parts = _parts(answers, further, group_by)
+    # Bonferroni: delta is the chance that any of the guarantees fails, however many groups there are.
     settings = aim | {"delta": aim["delta"] / len(parts)}
     places = {name: output / _folder_name(name) for name in parts}
+    # Before anything is fitted, which takes a while: all are written, or none.
     for place in places.values():
         _check_target(place, overwrite=overwrite)
     made = {}
@@ -275,6 +277,7 @@ def _tell_fitted(fitted: DecisionCalibrator) -> None:
 def _folder_name(group: str) -> str:
     """A name for the folder of a group, which cannot lead elsewhere."""
     name = quoted_name(group, safe="")
+    # `quote` leaves dots as they are, and ".." would be another folder.
     return name.replace(".", "%2E") if name.startswith(".") else name
 
 
@@ -389,6 +392,7 @@ def _fitted(
     labeled = [answer for answer in answers if answer.correct is not None]
     correct = [answer.correct for answer in labeled]
     rest = [answer for answer in answers if answer.correct is None] + list(further)
+    # Scores of another model have another distribution, and would place thresholds where no label is.
     if model := one_model(labeled):
         rest = [answer for answer in rest if answer.model in (None, model)]
     calibrator = Calibrator.fit(labeled, correct, fingerprint=known, score=by)

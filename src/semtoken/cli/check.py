@@ -209,6 +209,7 @@ def _check_replies(
                 checked = check_in_shards(
                     CheckSettings(**how), sources, distributed, folder, questions=questions, on_checked=progress
                 )
+        # Before anything is kept or written: --strict is for jobs that must not go on with half of the replies.
         if strict and checked.refused:
             raise InvalidInputError(f"{_not_scored(checked)}\nNothing was written.")
         if keeper is not None:

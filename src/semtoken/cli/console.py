@@ -60,6 +60,7 @@ def plain_table(*columns: str, numbers: Collection[str] = (), gap: int = 2) -> T
 def json_line(value: Any) -> str:
     """A value as JSON on one line, with no character that a terminal would obey or cannot write."""
     line = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    # What the terminal's encoding cannot write is dropped here, and shows as an escape below.
     known = line.encode(out().encoding, "ignore").decode(out().encoding)
     return "".join(c if c.isprintable() and (c.isascii() or c in known) else json.dumps(c)[1:-1] for c in line)
 

@@ -149,6 +149,7 @@ def _lines_beside(target: Path, source: Path, parts: str | None, *, overwrite: b
     if str(target) == STANDARD or format_of(target) == LINES:
         return target
     lines = target.with_suffix(".jsonl")
+    # The lines would overwrite the questions that they are made from.
     if lines.absolute() == source.absolute():
         lines = target.with_suffix(".scored.jsonl")
     if target.exists() and not lines.exists() and not overwrite:
@@ -256,6 +257,7 @@ def batch_scorer(stc: ScoredModel, model: str, generation: Mapping[str, Any], *,
 
     def score_batch(items: Sequence[Item]) -> list[ScoredAnswer]:
         results: dict[int, ScoredAnswer] = {}
+        # Questions end where the model's form says; texts and chats only where the user says: two calls at most.
         for bare in (False, True):
             chosen = [item for item in items if isinstance(item.prompt, str) and item.is_question and not raw]
             if not bare:

@@ -278,12 +278,14 @@ def read_settings(config: Path | None = None, typed: Sequence[str] = ()) -> Sett
         sources |= {f"{section}.{key}": str(file) for section, keys in content.items() for key in keys}
     sources |= variables
     sources |= {_key(word): "command line" for word in typed}
+    # The usual case, in which the parser and its imports are not needed.
     if not sources:
         return SettingsInUse(Settings(), {}, file, named)
     from cyclopts import App, CycloptsError
     from cyclopts.config import Dict, Env
 
     app = App(help_flags=(), version_flags=(), result_action="return_value", name="semtoken")
+    # In the order of precedence: each fills only what those before it left open.
     app.config = (Env(PREFIX, command=False), Dict(content, source=str(file)))
     app.default(_sections)
     try:
@@ -338,6 +340,7 @@ def _content(file: Path) -> dict[str, dict[str, Any]]:
             if isinstance(value, str) and get_type_hints(SECTIONS.get(section, Settings)).get(key) == tuple[str, ...]:
                 raise UsageError(f'{file}: {key} under [{section}] is a list: write {key} = ["{value}"].')
             if name in PATHS and value and "://" not in str(value):
+                # An address of a database is no path.
                 keys[key] = str(file.parent / value)
     return content
 
@@ -364,6 +367,7 @@ def _variables() -> dict[str, str]:
     known = {variable_of(key): key for key in KEYS}
     sections = tuple(f"{PREFIX}{section.upper()}_" for section in SECTIONS)
     for name in os.environ:
+        # A misspelled variable would be ignored in silence, and a limit with it.
         if name.startswith(sections) and name not in known:
             raise UsageError(f"There is no setting {name}{did_you_mean(name, known) or '; see `semtoken config`'}.")
     return {key: name for name, key in known.items() if name in os.environ}

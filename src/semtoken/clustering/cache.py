@@ -76,6 +76,7 @@ def clusters_for_model(
     settings = settings or default_settings(vocabulary)
     settings.check(vocabulary)
     origin = origin_of(model_or_path, revision=revision)
+    # By the commit first: the hash of the bytes takes reading (or downloading) the matrices.
     if origin.commit is not None and (cached := find(settings, vocabulary, origin=origin)):
         return cached
     table = read_table(model_or_path, settings.embedding, revision=revision)
@@ -92,6 +93,7 @@ def clusters_for_model(
 def default_settings(vocabulary: Vocabulary) -> ClusterSettings:
     """The paper's settings, with at most half as many clusters as tokens."""
     paper = ClusterSettings()
+    # The paper's 16,000 are for vocabularies of 32,000 and more; smaller ones would be left without clusters.
     return replace(paper, n_clusters=max(1, min(paper.n_clusters, vocabulary.size // 2)))
 
 

@@ -106,6 +106,7 @@ class EmbeddingTable:
                 if not np.isfinite(norms).all():
                     row = start + int(np.flatnonzero(~np.isfinite(norms[:, 0]))[0])
                     raise ModelError(f"Row {row} of the embeddings holds NaN or infinity; is the checkpoint damaged?")
+                # Rows of zeros are padding of the table, and have no direction.
                 unit = np.divide(block, norms, out=np.zeros_like(block), where=norms > 0)
                 out[start : start + len(block), column : column + part.shape[1]] = unit
             column += part.shape[1]
@@ -116,6 +117,7 @@ class EmbeddingTable:
         """SHA-256 of the matrices' bytes: the same for a model in memory and the files it was loaded from."""
         digest = hashlib.sha256()
         for part in self.parts:
+            # With shape and type, since the same bytes can be another matrix.
             digest.update(f"{part.shape}{part.dtype.str};".encode())
             digest.update(np.ascontiguousarray(part).reshape(-1).data)
         return digest.hexdigest()
@@ -250,6 +252,7 @@ def _matrices_of_model(model: Any, kind: Embedding) -> Pair:
             f"{type(model).__name__} has no output head, so it cannot generate text. Load it with "
             "AutoModelForCausalLM, or choose embedding='input'."
         )
+    # By identity: two matrices with equal numbers today may be trained apart tomorrow.
     if source is not None and _weight(head) is _weight(model.get_input_embeddings()):
         return source, source
     return source, _module_matrix(head, "output head")
@@ -335,6 +338,7 @@ class Checkpoint:
                 raise ModelError(f"{index} is damaged: {error!r}. Download the checkpoint again.") from error
         names = ["model.safetensors"]
         if self.folder is not None and not (self.folder / names[0]).is_file():
+            # Some repositories name their file otherwise, and adapters lie beside it.
             names = sorted(path.name for path in self.folder.glob("*.safetensors") if "adapter" not in path.name)
         files = [(name, path) for name in names if (path := self.file(name)) is not None]
         if not files:
@@ -384,6 +388,7 @@ class Checkpoint:
         config = self._config()
         flags = [part.get("tie_word_embeddings") for part in (config, config.get("text_config")) if part]
         architectures = [str(item) for item in config.get("architectures") or ()]
+        # An encoder has no output head either, and its input matrix is none.
         generates = any("LM" in a or "ConditionalGeneration" in a for a in architectures)
         if (False in flags and True not in flags) or (architectures and not generates):
             raise ModelError(
@@ -411,6 +416,7 @@ def stored_tensors(path: Path) -> dict[str, Any]:
     """Type, shape and place of each tensor in a safetensors file; `ModelError` if it is damaged or incomplete."""
     check_header(path)
     try:
+        # The library checks offsets and sizes; the header alone is read here for what it does not tell.
         with safe_open(path, framework="numpy"):
             pass
         with path.open("rb") as file:

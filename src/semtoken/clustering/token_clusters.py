@@ -351,6 +351,7 @@ class TokenClusters:
             lambda i: texts[i].strip() == text.strip(),
             lambda i: self.vocabulary.normalized[i] == normalize(text),
         )
+        # Without its blanks a blank text would match every blank token.
         for test in tests if text.strip() else tests[:1]:
             if ids := [i for i in range(len(texts)) if test(i)]:
                 return ids
@@ -542,6 +543,7 @@ def _checked_labels(labels: Any, vocabulary: Vocabulary) -> LabelArray:
     if len(array) and not 0 <= array.min() <= array.max() <= np.iinfo(np.int32).max:
         raise InvalidInputError(f"labels must lie between 0 and 2^31 - 1, got {array.min()} to {array.max()}.")
     checked = array.astype(np.int32)
+    # Members and sizes are computed once from the labels, which must not change behind them.
     checked.setflags(write=False)
     return checked
 

@@ -45,8 +45,10 @@ def read_tokens(tokenizer: Any) -> RawTokens:
     if max(known, default=0) >= size:  # ids that no token has stand before the last one
         size = max(known) + 1
         holes = set(range(size)) - known
+    # The pieces are those before cleaning, which looks at two tokens at once and is done on the whole text.
     kwargs = {"clean_up_tokenization_spaces": False} if clean_up else {}
     texts = tuple("" if i in holes else decode([i]) for i in range(size))
+    # Behind a letter a token shows the blank that some decoders drop at the beginning of a text.
     anchor = next((i for i, text in enumerate(texts) if len(text) == 1 and text.isascii() and text.isalpha()), None)
     if anchor is None:
         raise VocabularyError("The tokenizer has no token for a single letter; is it one for text?")
@@ -59,8 +61,10 @@ def read_tokens(tokenizer: Any) -> RawTokens:
 
 
 def _piece(text: str, string: str | bytes | None, is_byte: bool) -> bytes:
+    # `<0x0A>` spells the byte in hexadecimal.
     if is_byte and isinstance(string, str) and text:
         return bytes([int(string[3:5], 16)])
+    # Whole characters: the decoder has said all. Else the bytes are in the spelling of the token.
     if REPLACEMENT not in text:
         return text.encode("utf-8", "surrogatepass")
     if isinstance(string, bytes):
@@ -72,6 +76,7 @@ def _piece(text: str, string: str | bytes | None, is_byte: bool) -> bytes:
 @cache
 def byte_alphabet() -> dict[str, int]:
     """Each of the 256 printable characters in which byte-level BPE spells bytes -> the byte that it stands for."""
+    # The table of GPT-2's `bytes_to_unicode`, which all byte-level BPE has taken over.
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [b for b in range(256) if b not in set(printable)]
     return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
@@ -111,6 +116,7 @@ def _backend(tokenizer: Any) -> Any:
     passes_on = getattr(sys.modules.get("transformers"), "PreTrainedTokenizerFast", None)
     if passes_on is None or not isinstance(tokenizer, passes_on):
         return tokenizer
+    # A subclass that decodes in its own way is asked itself.
     own = [name for name in ("decode", "_decode") if getattr(type(tokenizer), name) is not getattr(passes_on, name)]
     return tokenizer if own else tokenizer.backend_tokenizer
 

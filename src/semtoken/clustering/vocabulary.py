@@ -346,7 +346,9 @@ def _first_difference(a: Vocabulary, b: Vocabulary) -> str:
 def _with_byte_errors(vocabulary: Vocabulary, decode: Callable[[list[int]], str]) -> Vocabulary:
     """The vocabulary with the rule for broken bytes under which it decodes trial sequences as the tokenizer does."""
     trials = _trial_sequences(vocabulary)
+    # Some decoders drop a blank at the beginning; nothing that is asked here depends on the ends.
     expected = [decode(ids).strip() for ids in trials]
+    # A tokenizer does not say which decoder it has, so the rules are tried.
     for rule in get_args(ByteErrors):
         candidate = replace(vocabulary, byte_errors=rule)
         if all(_decoded(candidate, ids) == text for ids, text in zip(trials, expected, strict=True)):
@@ -365,6 +367,7 @@ def _decoded(vocabulary: Vocabulary, ids: list[int]) -> str:
 
 def _trial_sequences(vocabulary: Vocabulary) -> list[list[int]]:
     """Fixed random id sequences: ordinary tokens, and runs rich in pieces of characters."""
+    # Fixed, so that a tokenizer is accepted or refused by every process alike.
     random = np.random.default_rng(0)
     fragments = np.flatnonzero(vocabulary.broken | vocabulary.byte_tokens)
     ordinary = np.flatnonzero(~vocabulary.special)  # some tokenizers decode what special tokens part separately
@@ -440,6 +443,7 @@ def unpack_vocabulary(arrays: Mapping[str, npt.NDArray[Any]], config: Mapping[st
 
 def _pack(strings: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[Any]]:
     lengths = np.array([len(string) for string in strings], dtype=np.uint32)
+    # Nearly all vocabularies fit 16 bits, which halves this part of the file.
     narrow = np.uint16 if lengths.max(initial=0) <= np.iinfo(np.uint16).max else np.uint32
     return np.frombuffer(b"".join(strings), dtype=np.uint8), lengths.astype(narrow)
 

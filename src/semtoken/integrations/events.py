@@ -95,6 +95,7 @@ def _is_share(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
+    # By type, since true is no number; integers of OpenTelemetry have 64 bits.
     return type(value) in (int, float) and abs(value) < 2**63 and math.isfinite(value)
 
 
@@ -221,10 +222,12 @@ class ReplyWatch:
 
     def _of_place(self, reply: Mapping[str, Any], choice: Mapping[str, Any], *, ended: bool) -> Iterator[Attributes]:
         index = choice.get("index", 0)
+        # A server may send any number, and for each new one a text is kept.
         if type(index) is not int or not 0 <= index < MOST_CHOICES or index in self._done:
             return
         if self.content:
             said = _text(choice)
+            # The last event of the Responses API holds the whole text once more.
             known = "" if "output" in choice else self._texts.get(index, "")
             self._texts[index] = (known + said)[: self.longest]
         block = block_of(choice)

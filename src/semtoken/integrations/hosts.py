@@ -62,6 +62,7 @@ def require_host(name: str) -> None:
     try:
         importlib.import_module(host.module)
     except ModuleNotFoundError as error:
+        # Another package is missing: the tool is there, and broken in itself.
         if error.name is None or error.name.partition(".")[0] != host.module.partition(".")[0]:
             raise
         raise MissingExtra(

@@ -118,6 +118,7 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
     async def _ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._client is None:
             self._client = HttpClient(str(self.base_url), key=self.api_key, at_once=AT_ONCE)
+            # anyio's own limit is 40 threads for the whole process, which Inspect needs for its work, too.
             self._threads = anyio.CapacityLimiter(AT_ONCE)
         url = f"{str(self.base_url).rstrip('/')}/chat/completions"
         answer = await anyio.to_thread.run_sync(self._client.post, url, request, limiter=self._threads)
@@ -253,6 +254,7 @@ def with_uncertainty(
 
     async def score(state: Any, target: Any) -> Any:
         judged = await judge(state, target)
+        # A scorer may decline a sample, and without its value there is nothing to add to.
         if judged is None:
             return None
         uncertainty = uncertainty_of(state.output, loaded, rules, question=_asked(state))
@@ -306,6 +308,8 @@ def _block_from_logprobs(
                 "index": 0,
                 "message": {"role": "assistant", "content": choice.message.text},
                 "logprobs": choice.logprobs.model_dump(),
+                # Inspect has names of its own for reasons, and scoring needs to know only whether the answer was cut
+                # off.
                 "finish_reason": "length" if choice.stop_reason == "max_tokens" else "stop",
             }
         ],

@@ -67,6 +67,7 @@ class SemtokenLM(TemplateLM):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.stc = ScoredModel.from_pretrained(pretrained, **options) if isinstance(pretrained, str) else pretrained
+        # The harness' "auto" looks for the largest batch by running out of memory.
         self.batch_size = 8 if isinstance(batch_size, str) and not batch_size.isdigit() else int(batch_size)
         self.max_gen_toks = max_gen_toks
         self._on_progress = on_progress
@@ -250,6 +251,7 @@ def task_figures(
             for sample, answer in answered
             if sample["filter"] == filtered and answer is not None
         ]
+        # Metrics such as a corpus BLEU give a sample something else than its share of being right.
         if not rows or not all(isinstance(value, int | float) and 0 <= value <= 1 for value, _ in rows):
             continue
         quality = np.array([float(value) for value, _ in rows])
@@ -279,6 +281,7 @@ def _groups(settings: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, An
     """Requests that are generated in the same way, together, with their numbers."""
     groups: dict[str, tuple[Mapping[str, Any], list[int]]] = {}
     for number, each in enumerate(settings):
+        # By its representation, since settings hold lists, which are no keys.
         groups.setdefault(repr(sorted(each.items())), (each, []))[1].append(number)
     return list(groups.values())
 

@@ -147,6 +147,7 @@ class StcCalculator(StatCalculator):  # type: ignore[misc]
     def _stc_of(self, model: Any) -> Any:
         from semtoken.scored_model import ScoredModel
 
+        # A calculator may be handed another model.
         if self._stc is None or self._stc.model is not model.model:
             self._stc = ScoredModel(model.model, model.tokenizer, self._clusters, preset=self._rules)
         return self._stc
@@ -176,7 +177,9 @@ def _options(model: Any) -> dict[str, Any]:
     settings = asdict(model.generation_parameters)
     given = {name: value for name, value in settings.items() if name not in _NOT_OF_GENERATE}
     if not given.get("do_sample"):
+        # transformers warns of settings of sampling in a greedy generation, once for each call.
         given = {name: value for name, value in given.items() if name not in _OF_SAMPLING}
+    # lm-polygraph's own calculator asks for two tokens at least, so an answer may not end at once.
     options = {**given, "min_new_tokens": 2, "stop_strings": tuple(settings["stop_strings"] or ())}
     if not settings["allow_newlines"]:
         tokenizer = model.tokenizer

@@ -61,6 +61,7 @@ class EvaluationEvents:
         watched = _WatchedReply(content=self._content)
 
         async def send_and_watch(message: Any) -> None:
+            # The client first: what is done after this line costs it nothing.
             await send(message)
             try:
                 evaluations = await watched.take(message)
@@ -153,6 +154,7 @@ def _watch_for(start: Any, content: bool) -> ReplyWatch | None:
     headers = {bytes(key).lower(): bytes(value).lower() for key, value in start.get("headers", ())}
     kind = headers.get(b"content-type", b"")
     readable = b"json" in kind or kind.startswith(b"text/event-stream")
+    # A compressed reply would have to be unpacked, and who compresses it stands behind this application.
     if start["status"] != OK or not readable or b"content-encoding" in headers:
         return None
     return ReplyWatch(streamed=kind.startswith(b"text/event-stream"), content=content)
