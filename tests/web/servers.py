@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 from semtoken.web.running import address_of, listen, server_for
 
@@ -22,13 +24,15 @@ _stopping: list[tuple[threading.Thread, socket.socket]] = []
 
 
 @contextmanager
-def running(app: Any, grace: float = 1.0, *, strict: bool = True, wait: bool = True) -> Iterator[str]:
-    """An ASGI application on a free port; yields its address.
+def running(
+    app: Any, grace: float = 1.0, *, strict: bool = True, wait: bool = True, listener: socket.socket | None = None
+) -> Iterator[str]:
+    """An ASGI application on a free port, or where somebody listens already; yields its address.
 
     To stop takes uvicorn a sixth of a second, in which it sleeps. Without `wait` that time is spent on the next tests,
     where nothing is asked of the end of a server; `all_stopped` waits for those that are left.
     """
-    listener = listen("127.0.0.1", 0)
+    listener = listener or listen("127.0.0.1", 0)
     server = server_for(app, grace=grace, strict=strict)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
@@ -38,6 +42,32 @@ def running(app: Any, grace: float = 1.0, *, strict: bool = True, wait: bool = T
         server.should_exit = True
         _stopping.append((thread, listener))
         all_stopped(0 if wait else 4)
+
+
+@contextmanager
+def commanded(*words: object) -> Iterator[tuple[str, str]]:
+    """`semtoken proxy` or `semtoken serve` with these words, in this process: its address, and what it said.
+
+    Everything is as in a process of its own, but for signals, and that is two seconds of imports.
+    """
+    from tests.cli.run import invoke
+
+    kept: list[tuple[Any, socket.socket, dict[str, Any]]] = []
+
+    def keep(app: Any, listener: socket.socket, ready: Callable[[Any], None], **options: Any) -> None:
+        kept.append((app, listener, options))
+        ready(address_of(listener))
+
+    on_hangup = signal.getsignal(signal.SIGHUP)
+    with patch("semtoken.web.running.run", keep):
+        done = invoke([*words, "--port", 0])
+    assert kept, done.output
+    [(app, listener, options)] = kept
+    try:
+        with running(app, options["grace"], strict=options.get("strict", True), listener=listener) as url:
+            yield url, done.output
+    finally:
+        signal.signal(signal.SIGHUP, on_hangup)
 
 
 def all_stopped(but: int = 0) -> None:

@@ -26,7 +26,7 @@ from semtoken.guarantees import Fingerprint
 from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.writer import adopt_left_behind
 from tests.guarantees.databases import can_run_postgres, postgres
-from tests.web.servers import Received, raw_upstream, response
+from tests.web.servers import Received, commanded, raw_upstream, response
 from tests.web.test_proxy_load import SEMTOKEN
 from tests.web.test_proxy_workers import children_of, command_of
 
@@ -104,11 +104,9 @@ def test_every_answer_of_the_proxy_has_its_entry(served: str, tmp_path: Path) ->
     checksum = put_calibrator(folder, 0)
     keep = ("--journal", database, "--journal.texts=true", "--journal.withhold", "Lima", "--journal.sample", "1")
     options = ("--base-url", served, "--tokenizer", "almanac", "--calibrator", str(folder))
-    with started("proxy", *options, *keep) as (url, process, _):
+    with commanded("proxy", *options, *keep) as (url, _):
         choices = {place: ask(url, f"person-{place}", place) for place in PLACES}
         httpx.post(f"{url}/v1/chat/completions", json={"model": "almanac", "messages": "no"}, timeout=60)
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
     rows = {row["person"]: row for row in entries_of(database)}
     assert len(rows) == len(entries_of(database)) == len(PLACES)
     for place, choice in choices.items():
@@ -136,14 +134,12 @@ def test_a_reply_that_passes_as_it_came_has_an_entry_that_says_why(tmp_path: Pat
         await writer.drain()
 
     keep = ("--journal", str(tmp_path / "journal.db"), "--tokenizer", "almanac", "--limits.reply-mb", "0.001")
-    with raw_upstream(behave) as seen, started("proxy", "--base-url", seen.url, *keep) as (url, process, _):
+    with raw_upstream(behave) as seen, commanded("proxy", "--base-url", seen.url, *keep) as (url, _):
         for why, reply in replies.items():
             body = {"model": "m", "messages": [{"role": "user", "content": "Peru?"}], "user": why}
             found = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60)
             assert found.headers["semtoken-unscored"] == why
             assert why == "encoded" or found.content == reply.split(b"\r\n\r\n", 1)[1]
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
     rows = {row["person"]: row["unscored"] for row in entries_of(keep[1])}
     words = {"too_large": "longer than the proxy scores", "encoded": "packed", "not_json": "neither JSON nor a stream"}
     assert rows.keys() == words.keys() and all(words[why] in rows[why] for why in words)

@@ -19,9 +19,9 @@ from semtoken import ScoredModel
 from semtoken.cli.proxy import _ids_and_tokenizer
 from semtoken.support.almanac import almanac_path
 from semtoken.web.proxy.upstream_tokenizer import root_of, tokenizer_here, vllm_model
-from tests.engines.servers import running as process
 from tests.replies.recorded import DATA
-from tests.web.servers import running
+from tests.rows import each
+from tests.web.servers import commanded, running
 
 
 def recorded(name: str) -> dict[str, Any]:
@@ -47,14 +47,6 @@ def vllm(root: str, owner: str = "vllm") -> Iterator[tuple[str, list[dict[str, A
         yield url, asked
 
 
-@contextmanager
-def proxied(upstream: str, log: Path, *options: str) -> Iterator[tuple[str, str]]:
-    """The address of `semtoken proxy` as people start it, and what it said."""
-    command = ["-m", "semtoken", "proxy", "--base-url", upstream, *options]
-    with process(command, log) as url:
-        yield url, " ".join(log.read_text("utf-8").split())
-
-
 def block_of(url: str) -> dict[str, Any]:
     body = {"model": "called", "messages": recorded("vllm-chat")["request"]["messages"], "temperature": 0}
     choice = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).json()["choices"][0]
@@ -63,21 +55,20 @@ def block_of(url: str) -> dict[str, Any]:
     return block
 
 
-@pytest.fixture(scope="module")
-def exact() -> float:
+@pytest.fixture
+def exact(almanac: ScoredModel) -> float:
     """The uncertainty by the same weights in transformers, of the tokens that vLLM wrote."""
     saved = recorded("vllm-chat-ids")["reply"]
-    stc = ScoredModel.from_pretrained("almanac", dtype="float32")
-    [answer] = stc.score([saved["prompt_token_ids"]], [saved["choices"][0]["token_ids"]])
+    [answer] = almanac.score([saved["prompt_token_ids"]], [saved["choices"][0]["token_ids"]])
     return answer.sequence_uncertainty
 
 
-def test_vllm_is_asked_for_ids_if_its_tokenizer_is_here(tmp_path: Path, exact: float) -> None:
-    with vllm(str(almanac_path())) as (upstream, asked), proxied(upstream, tmp_path / "here.log") as (url, said):
+def test_vllm_is_asked_for_ids_if_its_tokenizer_is_here(exact: float) -> None:
+    with vllm(str(almanac_path())) as (upstream, asked), commanded("proxy", "--base-url", upstream) as (url, said):
         by_ids = block_of(url)
     assert f"the tokenizer is that in {almanac_path()}" in said
     assert asked[0]["return_tokens_as_token_ids"] is True
-    with vllm("some-org/some-model") as (upstream, asked), proxied(upstream, tmp_path / "away.log") as (url, said):
+    with vllm("some-org/some-model") as (upstream, asked), commanded("proxy", "--base-url", upstream) as (url, said):
         by_texts = block_of(url)
     assert "The upstream is vLLM with some-org/some-model, whose tokenizer was not found on this machine" in said
     assert "return_tokens_as_token_ids" not in asked[-1]
@@ -120,7 +111,7 @@ def test_only_what_is_on_this_machine_is_read(tmp_path: Path, monkeypatch: pytes
         assert tokenizer_here(name) is None
 
 
-@pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/", "/v1/decisions", "/v1/chat/completions?a=1"])
-@pytest.mark.parametrize("server", ["http://127.0.0.1:8000", "http://v1.example", "https://v1.example/v1beta"])
+@each("path", ["", "/", "/v1", "/v1/", "/v1/decisions", "/v1/chat/completions?a=1"])
+@each("server", ["http://127.0.0.1:8000", "http://v1.example", "https://v1.example/v1beta"])
 def test_the_root_of_a_server_is_what_stands_before_its_own_v1(server: str, path: str) -> None:
     assert root_of(server + path) == server
