@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import chdir
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -255,6 +256,7 @@ WALK: dict[str, tuple[str, dict[str, str | ElsewhereTried]]] = {
 PLACES = {" ".join(place): place for place in leaves()}
 
 
+@cache
 def options_of(place: tuple[str, ...]) -> dict[str, set[str]]:
     """The options of a command by their first names, with all names of each."""
     named = [row.names for row in rows(command_at(place)) if not row.is_argument]

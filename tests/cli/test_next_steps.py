@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,11 @@ def printed() -> list[tuple[str, list[str]]]:
     return found
 
 
+@cache
+def options_of(place: tuple[str, ...]) -> set[str]:
+    return {name for one in command_at(place).assemble_argument_collection() for name in one.names if one.parse}
+
+
 def test_printed_commands_and_their_options_are_there() -> None:
     every = printed()
     assert len(every) > 60
@@ -152,8 +158,6 @@ def test_printed_commands_and_their_options_are_there() -> None:
         assert given.place or not given.command, f"{where} prints `semtoken {' '.join(words)}`: no such command"
         if not given.place or (given.place[0] in SUBCOMMANDS and len(given.place) == 1):
             continue
-        options = {
-            name for one in command_at(given.place).assemble_argument_collection() for name in one.names if one.parse
-        }
+        options = options_of(given.place)
         named = {word.partition("=")[0] for word in given.command if re.match(r"--[a-z]", word)}
         assert named <= options, f"{where} prints `semtoken {' '.join(words)}`: {named - options} is no option"

@@ -132,35 +132,52 @@ class TestErrors:
         assert len(read_lines(source.with_name("in.scored.jsonl").read_text())) == 4
 
 
-MANY = 80
 CHILD = "from semtoken.cli import main; main()"
 
 
+def prompts(tmp_path: Path, number: int) -> Path:
+    return write_lines(tmp_path / "in.jsonl", [{"prompt": f"The capital {i} of", "id": i} for i in range(number)])
+
+
+def assert_gone_on(semtoken: RunCommand, command: list[str], cut: Path, number: int) -> None:
+    """The command given again goes on after the whole lines that are there, to the bytes of one that was not cut."""
+    left = cut.read_bytes()
+    assert 1 <= left.count(b"\n") < number
+    cut.write_bytes(left + b'{"prompt": "The cap')  # what a kill in the middle of a write leaves
+    resumed = semtoken(*command, cut)
+    assert resumed.exit_code == 0, resumed.output
+    assert f"Going on after line {left.count(chr(10).encode())} of {number}" in resumed.stderr
+    whole = cut.with_name("whole.jsonl")
+    assert semtoken(*command, whole).exit_code == 0
+    assert cut.read_bytes() == whole.read_bytes()
+    assert cut.read_bytes().startswith(left)
+    assert [line["id"] for line in read_lines(cut.read_text())] == list(range(number))
+
+
+def test_an_output_that_was_cut_is_gone_on_with(
+    semtoken: RunCommand, tmp_path: Path, model: str, clusters: str
+) -> None:
+    command = ["score", str(prompts(tmp_path, 12)), "--model", model, *map(str, SHORT), "-o"]
+    cut = tmp_path / "cut.jsonl"
+    assert semtoken(*command, cut).exit_code == 0
+    cut.write_bytes(b"".join(cut.read_bytes().splitlines(keepends=True)[:5]))
+    assert_gone_on(semtoken, command, cut, 12)
+
+
+@pytest.mark.slow
 def test_killed_without_warning_and_given_again_ends_with_the_same_bytes(
     semtoken: RunCommand, tmp_path: Path, model: str, clusters: str
 ) -> None:
     """A process of its own, killed with SIGKILL while it writes."""
-    records = [{"prompt": f"The capital {i} of", "id": i} for i in range(MANY)]
-    source = write_lines(tmp_path / "in.jsonl", records)
-    cut, whole = tmp_path / "cut.jsonl", tmp_path / "whole.jsonl"
-    command = ["score", str(source), "--model", model, *map(str, SHORT), "-o"]
+    command = ["score", str(prompts(tmp_path, 80)), "--model", model, *map(str, SHORT), "-o"]
+    cut = tmp_path / "cut.jsonl"
     process = subprocess.Popen([sys.executable, "-c", CHILD, *command, str(cut)], stderr=subprocess.PIPE)
     while process.poll() is None and (not cut.exists() or not cut.read_bytes().count(b"\n")):
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     _, told = process.communicate()
     assert process.returncode == -signal.SIGKILL, f"it ended before it was killed: {told.decode()}"
-    left = cut.read_bytes()
-    assert 1 <= left.count(b"\n") < MANY
-    cut.write_bytes(left + b'{"prompt": "The cap')  # what a kill in the middle of a write leaves
-
-    resumed = semtoken(*command, cut)
-    assert resumed.exit_code == 0, resumed.output
-    assert f"Going on after line {left.count(chr(10).encode())} of {MANY}" in resumed.stderr
-    assert semtoken(*command, whole).exit_code == 0
-    assert cut.read_bytes() == whole.read_bytes()
-    assert cut.read_bytes().startswith(left)
-    assert [line["id"] for line in read_lines(cut.read_text())] == list(range(MANY))
+    assert_gone_on(semtoken, command, cut, 80)
 
 
 @pytest.mark.parametrize(("backend", "package"), [("vllm", "vllm"), ("llama-cpp", "llama_cpp")])

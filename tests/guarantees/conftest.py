@@ -17,11 +17,17 @@ def server() -> Iterator[Postgres]:
         yield found
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of the kind that a fixture's parameter names."""
     if request.param == "sqlite":
         return str(tmp_path / "journal.db")
-    return request.getfixturevalue("server").database()
+    found: str = request.getfixturevalue("server").database()
+    return found
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return database_url(request, tmp_path)
 
 
 @pytest.fixture

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import sqlalchemy as sa
 
 import semtoken as st
 from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.journal.database import entries, labels
 from semtoken.guarantees.journal.entries import JournalEntry, SamplingRule
-from semtoken.guarantees.journal.labels import add_label
 from semtoken.guarantees.journal.store import Journal
 
 DAY = 86400.0
@@ -73,5 +75,16 @@ def filled(
         for i in range(len(correct))
     ]
     journal.add(rows_of(made))
-    for one, right in zip(made, correct, strict=True):
-        add_label(journal, one.id, "me", right)
+    labeled(journal, {one.id: right for one, right in zip(made, correct, strict=True)})
+
+
+def labeled(journal: Journal, said: Mapping[str, bool]) -> None:
+    """The first labels of these entries, by one person and in this order, in one statement: `add_label` takes four."""
+    with journal.engine.begin() as connection:
+        places = {row.id: row.n for row in connection.execute(sa.select(entries.c.id, entries.c.n))}
+        begin = time.time()
+        made = (
+            {"entry": places[name], "reviewer": "me", "correct": right, "at": begin + i * 1e-5}
+            for i, (name, right) in enumerate(said.items())
+        )
+        connection.execute(sa.insert(labels), list(made))

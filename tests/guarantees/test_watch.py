@@ -19,7 +19,23 @@ from semtoken.guarantees.journal.watch import guarantee_report, watch
 from semtoken.guarantees.judge import KINDS, Claim
 from semtoken.guarantees.measures import drift
 from tests.cli.run import invoke
-from tests.guarantees.made_up import DAY, entry, filled, fitted, rows_of
+from tests.guarantees.conftest import database_url
+from tests.guarantees.made_up import DAY, entry, filled, fitted, labeled, rows_of
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """SQLite by default: what stands in this file is asked of both databases in the same SQL."""
+    return database_url(request, tmp_path)
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+def test_both_databases_are_asked_alike(journal: Journal) -> None:
+    filled(journal, fitted(), [i % 10 != 9 for i in range(60)])
+    report = watch(journal)
+    assert (report.state, report.n, report.wrong, report.order) == ("unknown", 60, 6, "draw")
+    assert [row["id"] for row in queue(journal, "you")] != []
+    assert agreement(journal).twice == 0 and undo(journal, "me") == "entry-59"
 
 
 def selective(alpha: float) -> Claim:
@@ -137,14 +153,11 @@ def test_the_order_of_the_draw_counts_where_it_can_be_had(journal: Journal) -> N
     made = [entry(i, sampled=True, decision="answer", calibrator=applied.checksum) for i in range(200)]
     abstained = entry(300, sampled=True, decision="abstain", calibrator=applied.checksum)
     journal.add(rows_of([abstained, *made]))
-    for i in range(9, 200, 10):
-        add_label(journal, made[i].id, "me", False)
+    labeled(journal, {made[i].id: False for i in range(9, 200, 10)})
     early = watch(journal)
     assert (early.state, early.order, early.without_label) == ("broken", "labels", 180)
     assert "180 older answers of the sample have no label" in early.sentence
-    for i in range(200):
-        if i % 10 != 9:
-            add_label(journal, made[i].id, "me", True)
+    labeled(journal, {made[i].id: True for i in range(200) if i % 10 != 9})
     late = watch(journal)
     assert (late.state, late.order, late.without_label, late.n) == ("kept", "draw", 0, 200)
 
@@ -224,8 +237,9 @@ def test_a_calibrator_from_the_labeled_sample_alone(journal: Journal, url: str, 
             entry(i, log_confidence=float(s), sampled=i < 600, confidence_method=None) for i, s in enumerate(scores)
         )
     )
-    for i in [*range(300), *range(600, 700)]:
-        add_label(journal, f"entry-{i}", "me", bool(generator.random() < np.exp(scores[i])) if i < 600 else False)
+    right = [bool(generator.random() < np.exp(score)) for score in scores[:300]] + [False] * 100
+    chosen = [*range(300), *range(600, 700)]
+    labeled(journal, {f"entry-{i}": said for i, said in zip(chosen, right, strict=True)})
     target = tmp_path / "calibrator"
     done = invoke(["calibrate", url, "-o", str(target), "--alpha", "0.3"])
     assert done.exit_code == 0, done.output
