@@ -48,6 +48,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session")
+def almanac() -> Any:
+    """The embedded model, ready to score, for tests that only ask it."""
+    from semtoken import ScoredModel
+
+    return ScoredModel.from_pretrained()
+
+
 @pytest.fixture(scope="module")
 def _chromium() -> Iterator[Any]:
     """Playwright runs an event loop in this thread until it is closed, so no test beside could call `asyncio.run`."""

@@ -26,10 +26,16 @@ def draw(rng: np.random.Generator, n: int, sharpness: float, decimals: int = 9) 
     return np.round(p / p.sum(axis=1, keepdims=True), decimals), labels
 
 
-@pytest.mark.parametrize("decimals", [9, 1])
-@pytest.mark.parametrize("sharpness", [0.5, 4.0])
-def test_coverage_is_as_promised_over_all_and_for_each_option(sharpness: float, decimals: int) -> None:
-    rng, alpha, repeats = np.random.default_rng(0), 0.1, 400
+@pytest.mark.parametrize(
+    ("sharpness", "decimals", "repeats"),
+    [
+        (0.5, 9, 100),
+        (4.0, 1, 100),
+        *(pytest.param(s, d, 400, marks=pytest.mark.slow) for s in (0.5, 4.0) for d in (9, 1)),
+    ],
+)
+def test_coverage_is_as_promised_over_all_and_for_each_option(sharpness: float, decimals: int, repeats: int) -> None:
+    rng, alpha = np.random.default_rng(0), 0.1
     over_all, by_option = [], [[] for _ in range(4)]
     for _ in range(repeats):
         sets = PredictionSets.fit(*draw(rng, 200, sharpness, decimals), alpha)

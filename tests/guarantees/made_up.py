@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,9 @@ def rows_of(made: Iterable[JournalEntry]) -> list[dict[str, Any]]:
     return [one.values() for one in made]
 
 
+@cache
 def fitted(alpha: float = 0.2, seed: int = 0) -> CalibratorInUse:
+    """A calibrator with a threshold, as a server uses it; it cannot be changed."""
     generator = np.random.default_rng(seed)
     scores = -generator.exponential(0.5, 400)
     correct = generator.random(400) < np.exp(scores)

@@ -369,8 +369,10 @@ def fitted_for(stc: st.ScoredModel, **origin: str) -> st.Calibrator:
     return replace(made, threshold=st.Threshold.fit(scores, correct, alpha=0.1, fingerprint=known))
 
 
-def test_answers_of_a_model_with_a_calibrator_carry_chance_and_decision(tmp_path: Path) -> None:
-    plain = st.ScoredModel.from_pretrained("almanac")
+def test_answers_of_a_model_with_a_calibrator_carry_chance_and_decision(
+    almanac: st.ScoredModel, tmp_path: Path
+) -> None:
+    plain = almanac
     prompts = [question.prompt() for question in load_questions("dev")[:6]]
     before = plain.generate(prompts, 8, stop_at_newline=True)
     assert all(one.probability_correct is None and one.decision is None for one in before)
@@ -403,8 +405,8 @@ def test_answers_of_a_model_with_a_calibrator_carry_chance_and_decision(tmp_path
     )  # one row at a time: other last bits
 
 
-def test_a_threshold_alone_decides_without_a_probability() -> None:
-    plain = st.ScoredModel.from_pretrained("almanac")
+def test_a_threshold_alone_decides_without_a_probability(almanac: st.ScoredModel) -> None:
+    plain = almanac
     threshold = fitted_for(plain).threshold
     [found] = st.ScoredModel.from_pretrained("almanac", threshold=threshold).generate("Question:\nWho?\nAnswer:\n", 4)
     assert (
@@ -424,18 +426,17 @@ def test_a_threshold_alone_decides_without_a_probability() -> None:
     ("preset", "word"),
     [("paper", "k:9"), ("default", "preset:paper")],
 )
-def test_a_model_refuses_a_calibrator_of_another(preset: Any, word: str) -> None:
+def test_a_model_refuses_a_calibrator_of_another(almanac: st.ScoredModel, preset: Any, word: str) -> None:
     """Of other clusters under the preset that reads them, and of other rules."""
     origin = {"signature": "k:9|preset:paper|words:paper"}
-    calibrator = fitted_for(st.ScoredModel.from_pretrained("almanac"), **origin)
+    calibrator = fitted_for(almanac, **origin)
     with pytest.raises(CalibratorMismatchError, match=word):
         st.ScoredModel.from_pretrained("almanac", preset=preset, calibrator=calibrator)
     with pytest.raises(CalibratorMismatchError, match=word):
         st.ScoredModel.from_pretrained("almanac", preset=preset, threshold=calibrator.threshold)
 
 
-def test_another_precision_is_flagged_in_the_answer() -> None:
-    plain = st.ScoredModel.from_pretrained("almanac")
-    calibrator = fitted_for(plain, dtype="int4", model="almanac")
+def test_another_precision_is_flagged_in_the_answer(almanac: st.ScoredModel) -> None:
+    calibrator = fitted_for(almanac, dtype="int4", model="almanac")
     [found] = st.ScoredModel.from_pretrained("almanac", calibrator=calibrator).generate("Question:\nWho?\nAnswer:\n", 4)
     assert [flag.code for flag in found.flags if "int4" in flag.message] == ["calibrated_elsewhere"]

@@ -120,8 +120,8 @@ def test_answers_that_can_only_be_rejected_end_early(preset: Preset, batch_size:
     assert stc.generate(prompts, 12, batch_size=batch_size, min_new_tokens=12, stop_above_product=1e9) == whole
 
 
-def test_a_stream_that_can_only_be_rejected_ends_early() -> None:
-    stc = st.ScoredModel.from_pretrained("almanac")
+def test_a_stream_that_can_only_be_rejected_ends_early(almanac: st.ScoredModel) -> None:
+    stc = almanac
     prompts = [question.prompt() for question in load_questions("dev")[:4]]
     whole = stc.generate(prompts, 12, min_new_tokens=12, batch_size=1)
     limit = min(-one.log_confidence for one in whole)
@@ -134,8 +134,8 @@ def test_a_stream_that_can_only_be_rejected_ends_early() -> None:
     assert saved(whole, stopped, limit) > len(prompts)
 
 
-def test_only_a_threshold_of_the_product_ends_a_generation() -> None:
-    stc = st.ScoredModel.from_pretrained("almanac")
+def test_only_a_threshold_of_the_product_ends_a_generation(almanac: st.ScoredModel) -> None:
+    stc = almanac
     [prompt] = [question.prompt() for question in load_questions("dev")[:1]]
     [whole] = stc.generate([prompt], 12, min_new_tokens=12)
     product = Threshold(-whole.log_confidence / 2, "selective_risk", 0.1, 0.1, "", 100, 5)
@@ -186,8 +186,8 @@ class Counting:
         return found
 
 
-def test_a_pair_that_stops_early_decides_alike() -> None:
-    stc = st.ScoredModel.from_pretrained("almanac")
+def test_a_pair_that_stops_early_decides_alike(almanac: st.ScoredModel) -> None:
+    stc = almanac
     prompts = [question.prompt() for question in load_questions("dev")[:12]]
     scores = sorted(-one.log_confidence for one in stc.generate(prompts, 12, min_new_tokens=12))
     models = Counting(stc), Counting(stc)

@@ -53,14 +53,6 @@ def proxy_of(url: str, clusters: TokenClusters, *, page: bool = True, **settings
 
 
 @pytest.fixture(scope="session")
-def almanac() -> Any:
-    """The embedded model, ready to score."""
-    from semtoken import ScoredModel
-
-    return ScoredModel.from_pretrained()
-
-
-@pytest.fixture(scope="session")
 def served(almanac: Any) -> Iterator[str]:
     """`semtoken serve` in this process; its address."""
     from semtoken.support.almanac import PROMPT
