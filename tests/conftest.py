@@ -39,13 +39,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 # The garbage collector would go through all objects of the loaded libraries again and again: a fifth of the time of
-# some files. It leaves alone what is alive after the collection of tests, and after each file of them.
+# some files. It rests while they are loaded, and leaves alone what is alive then, and after each file of tests.
+gc.disable()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """When all test files are imported."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,21 @@ SIGNATURE = ScoringRules().signature
 QUESTIONS = ("What is the capital of France?", "Which country is Kyoto in?", "Who wrote the third book of Xu?")
 
 
-def made(folder: Path, **origin: str) -> st.Calibrator:
-    """A calibrator for the embedded model, from simulated labels."""
+@cache
+def fitted(**origin: str) -> tuple[st.Calibrator, st.Threshold]:
+    """A calibrator and a threshold for the embedded model, from simulated labels."""
     generator = np.random.default_rng(0)
     scores = -generator.exponential(1, 300)
     correct = generator.random(300) < np.exp(scores / 4)
     known = Fingerprint(**({"signature": SIGNATURE, "distribution": "raw", "scores": "exact"} | origin))
     calibrator = st.Calibrator.fit(scores, correct, fingerprint=known)
-    calibrator.save(folder, st.Threshold.fit(scores, correct, alpha=0.1, fingerprint=known))
+    return calibrator, st.Threshold.fit(scores, correct, alpha=0.1, fingerprint=known)
+
+
+def made(folder: Path, **origin: str) -> st.Calibrator:
+    """The same in a folder."""
+    calibrator, threshold = fitted(**origin)
+    calibrator.save(folder, threshold)
     found = st.Calibrator.load(folder)
     assert found.threshold is not None and found.threshold.uncertainty is not None
     return found
@@ -94,8 +102,8 @@ def test_a_calibrator_that_does_not_belong_is_refused(
     assert_told(semtoken("serve", "--port", 0, "--calibrator", tmp_path / "cal"), word)  # before it serves anything
 
 
-def test_a_server_does_not_take_one_that_does_not_belong_later(tmp_path: Path) -> None:
-    stc, folder = st.ScoredModel.from_pretrained("almanac"), tmp_path / "cal"
+def test_a_server_does_not_take_one_that_does_not_belong_later(almanac: st.ScoredModel, tmp_path: Path) -> None:
+    stc, folder = almanac, tmp_path / "cal"
     made(folder)
     slot = CalibratorSlot(load_calibrator_for(stc, folder, "almanac"), lambda: load_calibrator_for(stc, folder, "x"))
     made(folder, distribution="processed")
@@ -125,17 +133,16 @@ def test_score_writes_the_block_and_reads_it_again(semtoken: RunCommand, tmp_pat
     assert again.exit_code == 0 and "probability_correct" not in (tmp_path / "again.jsonl").read_text()
 
 
-def test_serve_adds_the_block(tmp_path: Path) -> None:
+def test_serve_adds_the_block(almanac: st.ScoredModel, tmp_path: Path) -> None:
     from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
 
     calibrator = made(tmp_path / "cal")
-    stc = st.ScoredModel.from_pretrained("almanac")
     offer = Offer("almanac", "Question:\n{question}\nAnswer:\n", True, calibrator=CalibratorInUse(calibrator))
     asked = {"model": "almanac", "messages": [{"role": "user", "content": QUESTIONS[0]}]}
-    with TestClient(serve_app(Engine(stc), offer), base_url="http://127.0.0.1") as client:
+    with TestClient(serve_app(Engine(almanac), offer), base_url="http://127.0.0.1") as client:
         block = client.post("/v1/chat/completions", json=asked).json()["choices"][0]["semtoken"]
         assert (
             0 < block["probability_correct"] < 1
@@ -152,7 +159,7 @@ def test_serve_adds_the_block(tmp_path: Path) -> None:
         assert blocks[-1]["probability_correct"] == pytest.approx(block["probability_correct"], abs=1e-6)
 
 
-def test_serve_replaces_answers_that_are_not_accepted_if_wanted(tmp_path: Path) -> None:
+def test_serve_replaces_answers_that_are_not_accepted_if_wanted(almanac: st.ScoredModel, tmp_path: Path) -> None:
     from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
@@ -160,7 +167,7 @@ def test_serve_replaces_answers_that_are_not_accepted_if_wanted(tmp_path: Path) 
 
     calibrator = made(tmp_path / "cal")
     assert calibrator.threshold is not None
-    engine = Engine(st.ScoredModel.from_pretrained("almanac"))
+    engine = Engine(almanac)
     asked = {"model": "almanac", "messages": [{"role": "user", "content": QUESTIONS[0]}], "n": 2}
     asked |= {"logprobs": True, "return_token_ids": True, "semtoken": {"tokens": True, "parts": "word"}}
 

@@ -78,7 +78,8 @@ def filled(
         for i in range(len(correct))
     ]
     journal.add(rows_of(made))
-    labeled(journal, {one.id: right for one, right in zip(made, correct, strict=True)})
+    if made:
+        labeled(journal, {one.id: right for one, right in zip(made, correct, strict=True)})
 
 
 def labeled(journal: Journal, said: Mapping[str, bool]) -> None:
