@@ -17,6 +17,7 @@ from semtoken.cli.help import command_at, help_of, rows, text_and_examples
 from semtoken.cli.settings import KEYS, SECTIONS
 from tests.cli.run import invoke
 from tests.rows import each
+from tests.sources import trees
 
 PLACES_OF_ALL = list(leaves())
 MOST_OPTIONS = 14
@@ -131,12 +132,8 @@ def test_every_option_that_a_page_or_a_message_names_exists() -> None:
     for place in PLACES_OF_ALL:
         known.update(*(options_in(row.names) for row in rows(command_at(place))))
     texts = {path: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]}
-    for path in ROOT.glob("src/semtoken/**/*.py"):
-        strings = [
-            node.value
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            if isinstance(node, ast.Constant)
-        ]
+    for path, tree in trees("--[a-z]"):
+        strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
         texts[path] = "\n".join(value for value in strings if isinstance(value, str))
     unknown = {str(path.relative_to(ROOT)): options_in(text) - known for path, text in texts.items()}
     assert {path: names for path, names in unknown.items() if names} == {}
