@@ -3,7 +3,9 @@
 They know no model and no file format; in a notebook they show themselves.
 
 confidence.py   the confidence of an answer
-responses.py    a scored answer, several of them, and an answer in progress (its tokens: semtoken.core.scored_token)
+responses.py    a scored answer, and several of them (its tokens: semtoken.core.scored_token)
+running.py      the score of an answer in progress
+frames.py       scored answers as a data frame
 cards.py        pieces of the card that an answer shows in a notebook
 blocks.py       the `semtoken` blocks that our own servers have put into a reply
 generation.py   everything recorded of one answer for the methods; what a model held inside at its end
@@ -12,16 +14,10 @@ generation.py   everything recorded of one answer for the methods; what a model 
 from __future__ import annotations
 
 from semtoken.choices import Distribution
+from semtoken.core.results.frames import to_frame
 from semtoken.core.results.generation import HiddenState
-from semtoken.core.results.responses import (
-    SLACK,
-    Answers,
-    Decision,
-    Running,
-    ScoredAnswer,
-    TokensLater,
-    to_frame,
-)
+from semtoken.core.results.responses import Answers, Decision, ScoredAnswer, TokensLater
+from semtoken.core.results.running import SLACK, Running
 from semtoken.core.scored_token import Alternative, Flag, MassShares, ScoredToken, Source, ValueEnds
 
 __all__ = [

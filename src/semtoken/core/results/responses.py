@@ -31,7 +31,7 @@ from semtoken.core.scored_token import Alternative, Flag, MassShares, ScoredToke
 from semtoken.errors import BudgetExceededError, InvalidInputError, MissingExtra
 from semtoken.support.extras import require
 from semtoken.support.files.strict_json import finite
-from semtoken.support.inputs import instance, listed, one_of, whole
+from semtoken.support.inputs import listed, one_of, whole
 from semtoken.support.questions import question_of
 from semtoken.support.text import (
     CUT_OFF,
@@ -47,43 +47,6 @@ from semtoken.support.text import (
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-SLACK = 1e-6
-"""How far above a limit the uncertainty of an unfinished answer has to be to count as exceeding it, since sums over
-steps are rounded."""
-
-
-@dataclass(frozen=True)
-class Running:
-    """The score of an unfinished answer, from its tokens so far."""
-
-    sequence_uncertainty: float
-    """1 - product of the agreeing probabilities of the settled steps, in [0, 1]. Where only the best tokens of a step
-    are known, its agreeing probability is what the listed ones add up to."""
-    sequence_uncertainty_interval: tuple[float, float]
-    """An interval (low, high) that contains the uncertainty of the answer if it ends here. The lower end holds whatever
-    follows."""
-    n_settled: int
-    """Steps in a row, from the first, whose agreeing probability no later token can change."""
-    n_tokens: int
-    """How many tokens there are so far."""
-    log_confidence_interval: tuple[float, float]
-    """The same interval for the log score, which still tells long answers apart when their uncertainty rounds to 1.
-    The upper end never rises as the answer goes on."""
-
-    def exceeds(self, limit: float) -> bool:
-        """Whether the uncertainty in units of -log_confidence is certain to exceed a limit, whatever follows.
-
-        The lower bound of its uncertainty is never taken back, so no answer that would end at or below the limit is
-        said to exceed it.
-
-        Parameters
-        ----------
-        limit
-            In units of -log_confidence, such as `Threshold.uncertainty`.
-        """
-        return -self.log_confidence_interval[1] > limit + SLACK
 
 
 OF_PROSE = ("word", "phrase", "sentence", "reference", "identifier")
@@ -649,34 +612,6 @@ class Answers(list[ScoredAnswer]):
         title = with_noun(len(rows), "answer")
         listed = table(header[:shown], [row[:shown] for row in rows], numbers=[1, 3], title=title)
         return card(listed, *([] if calibrated else [note(RANKS)]))
-
-
-def to_frame(responses: list[ScoredAnswer]) -> pd.DataFrame:
-    """A table with a row for each answer and without tokens; bounds in two columns, flags by their codes.
-
-    Raises
-    ------
-    MissingExtra
-        pandas is not installed.
-    """
-    pandas = require("pandas", extra="frames")
-    answers = [instance(response, ScoredAnswer, "responses") for response in listed(responses, "responses")]
-    return pandas.DataFrame([_flat(answer) for answer in answers])
-
-
-def _flat(response: ScoredAnswer) -> dict[str, Any]:
-    nested = ("tokens", "_interval", "_bounds")
-    row = {name: value for name, value in response.to_dict().items() if not name.endswith(nested)}
-    facts = response.facts()
-    flags = ",".join(flag.code for flag in response.flags)
-    under, borrowed = row.pop("uncertainty_under"), row.pop("borrowed")
-    row |= {f"uncertainty_{equality}": value for equality, value in under.items()}
-    if row.get("decision") is not None:
-        row["decision"] = row["decision"]["action"]
-    row |= {f"score_{name}": value for name, value in row.pop("scores", {}).items()}
-    row |= {f"borrowed_{source}": value for source, value in borrowed.items()}
-    ends = (f"{name}_{end}" for name in ("confidence", "sequence_uncertainty") for end in ("lower", "upper"))
-    return row | {name: facts[name] for name in ends} | {"flags": flags}
 
 
 def _with_tuples(value: Any) -> Any:

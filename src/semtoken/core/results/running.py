@@ -1,0 +1,45 @@
+"""The score of an answer in progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+SLACK = 1e-6
+"""How far above a limit the uncertainty of an unfinished answer has to be to count as exceeding it, since sums over
+steps are rounded."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """The score of an unfinished answer, from its tokens so far."""
+
+    sequence_uncertainty: float
+    """1 - product of the agreeing probabilities of the settled steps, in [0, 1]. Where only the best tokens of a step
+    are known, its agreeing probability is what the listed ones add up to."""
+    sequence_uncertainty_interval: tuple[float, float]
+    """An interval (low, high) that contains the uncertainty of the answer if it ends here. The lower end holds whatever
+    follows."""
+    n_settled: int
+    """Steps in a row, from the first, whose agreeing probability no later token can change."""
+    n_tokens: int
+    """How many tokens there are so far."""
+    log_confidence_interval: tuple[float, float]
+    """The same interval for the log score, which still tells long answers apart when their uncertainty rounds to 1.
+    The upper end never rises as the answer goes on."""
+
+    def exceeds(self, limit: float) -> bool:
+        """Whether the uncertainty in units of -log_confidence is certain to exceed a limit, whatever follows.
+
+        The lower bound of its uncertainty is never taken back, so no answer that would end at or below the limit is
+        said to exceed it.
+
+        Parameters
+        ----------
+        limit
+            In units of -log_confidence, such as `Threshold.uncertainty`.
+        """
+        return -self.log_confidence_interval[1] > limit + SLACK
