@@ -291,10 +291,10 @@ def test_where_transformers_names_its_variables_otherwise_nothing_is_claimed(
 
 def test_beams_and_assistants_are_refused_at_the_first_step(stc: st.ScoredModel) -> None:
     for options in ({"num_beams": 2}, {"prompt_lookup_num_tokens": 3, "prompts": PROMPTS[:1]}):
-        with pytest.raises(BackendError, match="refused"):
+        with pytest.raises(BackendError, match="rejected"):
             generated(stc, st.Recorder(stc.clusters), **options)
     for setting in ({"num_beams": 2}, {"prompt_lookup_num_tokens": 3}):
-        with pytest.raises(BackendError, match="refused"):
+        with pytest.raises(BackendError, match="rejected"):
             stc.generate(PROMPTS[:1], 8, generation_config=GenerationConfig(**setting))
 
 
