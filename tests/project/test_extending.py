@@ -398,7 +398,7 @@ def test_a_payload_shape(edited: Copy) -> None:
     begun, ended = found["events"]
     assert (begun["text"], ended["text"]) == (" Paris", " is") and not {"tokens"} & {*begun, *ended}
     assert begun["semtoken"]["final"] == ended["semtoken"]["final"] is True  # the last content has it, too
-    assert [ended["semtoken"]["lower"], ended["semtoken"]["upper"]] == found["bounds"]
+    assert ended["semtoken"]["sequence_uncertainty_interval"] == found["bounds"]
 
 
 @pytest.mark.slow
