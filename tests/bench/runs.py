@@ -54,7 +54,7 @@ def tiny_settings(folder: Path) -> dict[str, Any]:
         "nli": "almanac",
         "similarity": "almanac",
         "sensitivity": {"n_clusters": [20, 60], "linkage": ["average"]},
-        "shard_size": 3,
+        "shard_size": 4,
     }
 
 

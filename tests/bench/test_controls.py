@@ -198,14 +198,14 @@ def test_with_few_right_answers_there_is_no_verdict_and_a_warning() -> None:
             controls={"no_clusters": -stc[None]},
         )
         run = results(one)
-        found = measure(run, "exact", n_resamples=500)
+        report = build_report(run, n_resamples=500)
+        found = report.measured
         test = paired(found, "sequence_probability")
         assert test.p_adjusted < 0.01 and test.high < 0
         assert test.verdict == ("lower" if verdict else "too few answers")
         said = " ".join(main_result(found))
         assert f"only {right} of 400 answers are right" in said
         assert ("no verdict" in said) is not verdict
-        report = build_report(run, n_resamples=100)
         notes = " ".join(table.note for table in report.tables if table.name in ("comparison_auroc", "controls"))
         assert notes.count(f"Beware: fewer than 30 right or wrong answers in Qwen2.5-7B on NQ ({right})") == 2
         assert ("too few answers" in report.csv["tests"]) is not verdict

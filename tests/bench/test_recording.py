@@ -67,9 +67,10 @@ def test_everything_is_recorded_and_every_method_has_a_value(helpers: dict[str, 
 
 def test_a_second_run_records_the_same(helpers: dict[str, Any]) -> None:
     stc = models.answering()
-    runs = [record(stc, models.QUESTIONS, **helpers) for _ in range(2)]
+    questions = models.QUESTIONS[:3]
+    runs = [record(stc, questions, **helpers) for _ in range(2)]
     assert all(same(one, two) for one, two in zip(*runs, strict=True))
-    other = record(stc, models.QUESTIONS[::-1], **helpers)[::-1]
+    other = record(stc, questions[::-1], **helpers)[::-1]
     for one, two in zip(runs[0], other, strict=True):
         assert one.sample_texts == two.sample_texts
 

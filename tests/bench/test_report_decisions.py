@@ -17,6 +17,7 @@ from semtoken.bench.read_results import collect
 from semtoken.bench.report.content import BenchReport, build_report, html_page, markdown_text
 from semtoken.bench.report.measure import ABLATIONS
 from semtoken.bench.report.probabilities import CellProbabilities, cell_probabilities, ranks
+from semtoken.bench.report.table import as_html
 from semtoken.bench.results import METADATA_KEY, Cell
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees import Calibrator, Threshold
@@ -176,7 +177,8 @@ def test_texts_of_others_are_shown_as_they_are_and_only_if_wanted() -> None:
         assert "<script" not in text.split("</style>")[-1] and "&lt;script" in text and "\x1b" not in text
         assert "q" * 200 not in text
     without = build_report(results(one), n_resamples=20, texts=False)
-    assert "alert" not in html_page(without) + markdown_text(without) + "".join(without.csv.values())
+    shown = markdown_text(without) + "".join(map(as_html, without.tables)) + "".join(without.csv.values())
+    assert "alert" not in shown
 
 
 # --- a calibrator ----------------------------------------------------------------------------------------------------

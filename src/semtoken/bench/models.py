@@ -124,6 +124,8 @@ class Models:
 
     def release(self) -> None:
         """Free the memory of the loaded model."""
+        if self._held is None:
+            return
         self._held = None
         gc.collect()
         torch = sys.modules.get("torch")

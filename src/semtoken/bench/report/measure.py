@@ -137,9 +137,11 @@ class Measured:
 
 def select(rows: DataFrame, **wanted: Any) -> DataFrame:
     """The rows whose columns have these values; a list or tuple stands for any of its values."""
+    chosen = np.ones(len(rows), dtype=bool)
     for name, value in wanted.items():
-        rows = rows[rows[name].isin(value if isinstance(value, list | tuple) else [value])]
-    return rows
+        column = rows[name]
+        chosen &= (column.isin(value) if isinstance(value, list | tuple) else column == value).to_numpy(dtype=bool)
+    return rows[chosen]
 
 
 TITLES = frozenset(method.title for method in METHODS.values())
