@@ -116,10 +116,11 @@ def test_equals_the_twin(name: str, data: st.DataObject) -> None:
     check_against_twin(kind, ids, seed, padding, data.draw(SOME_RULES))
 
 
-@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-def test_equals_numpy_in_every_field(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("place", "name"), enumerate(tiny.TOKENIZERS))
+def test_equals_numpy_in_every_field(place: int, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every rule is tried with one of the tokenizers."""
     kind = small_kind(name)
-    for seed, switches in enumerate(RULES):
+    for seed, switches in enumerate(RULES[place::3]):
         logits, ids = draw_answer(kind, seed)
         logits[np.arange(len(ids)), ids] += 4 * (seed % 3)  # some rows with few likely tokens
         found = score_logits(logits, ids, kind.clusters, preset=ScoringRules(**switches))

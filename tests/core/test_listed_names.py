@@ -282,7 +282,7 @@ def test_the_first_result_needs_no_heavy_library() -> None:
 SPELLINGS = ("Paris", "paris", "Ġparis", "▁paris", " Paris", "ĠParis", "PARIS", "\n", "Ċ", "<0x0A>", "x", "Ġx")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(data=st.data())
 def test_the_order_in_which_names_come_does_not_matter(data: st.DataObject) -> None:
     """What a later step tells of the engine's names holds for the earlier ones, live and in the end."""

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,7 @@ def answer(*words: tuple[str, float], **fields: Any) -> ScoredAnswer:
     return replace(made, **fields)
 
 
+@cache
 def calibrated() -> tuple[st.Calibrator, st.Threshold, Any]:
     generator = np.random.default_rng(7)
     scores = -generator.exponential(1.0, 400)

@@ -138,8 +138,7 @@ def test_a_function_word_that_opens_an_answer_counts_as_with_all_logits() -> Non
         assert scored.tokens[0].prefix_probability == exact.tokens[0].prefix_probability == 0
 
 
-@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("name", "seed"), [(name, 0) for name in tiny.TOKENIZERS])
 def test_the_upper_bound_of_the_mass_is_reached_by_some_distribution(name: str, seed: int) -> None:
     """Give what is missing to unlisted members of the consistent set, each as much as the list allows."""
     kind = small_kind(name)

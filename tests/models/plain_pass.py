@@ -127,3 +127,14 @@ def off(backend: TransformersBackend, way: Callable[[], Answers], plain: Any = N
         expected = rows[range(len(ids)), list(ids)].numpy()
         worst = max(worst, float(np.abs(np.asarray(seen) - (expected if np.ndim(seen) else expected.sum())).max()))
     return worst
+
+
+FEW = ("together", "a shared beginning", "given together", "what follows")
+"""A batch that writes, a prefix read once, a batch that is read, and continuations."""
+
+
+def assert_right(backend: TransformersBackend, plain: Any = None, *, every: bool = False) -> None:
+    """A few ways to ask a model, or all of them, give the log-probabilities of plain passes of it."""
+    for name, way in ways(backend, tokens=4, lengths=(9, 3, 5)).items():
+        if every or name in FEW:
+            assert off(backend, way, plain) < 1e-3, name

@@ -46,9 +46,9 @@ def test_probabilities_are_those_of_transformers(small: SmallBackend) -> None:
         with torch.no_grad():
             expected = double(torch.tensor([ids])).logits[0].softmax(-1).numpy()
         cache = Cache()
-        assert softmax(model.read(ids, Cache())) == pytest.approx(expected[-1], abs=1e-6)
+        np.testing.assert_allclose(softmax(model.read(ids, Cache())), expected[-1], rtol=0, atol=1e-6)
         for place, token in enumerate(ids):
-            assert softmax(model.read([token], cache)) == pytest.approx(expected[place], abs=1e-6)
+            np.testing.assert_allclose(softmax(model.read([token], cache)), expected[place], rtol=0, atol=1e-6)
         assert cache.length == len(ids)
 
 
@@ -100,13 +100,14 @@ def test_what_it_cannot_do_is_refused_before_the_first_step(small: SmallBackend)
         small.generate([[{"role": "user", "content": "Who?"}]], Decoding())
 
 
-@pytest.mark.parametrize("more", [[], ["--alternatives"], ["--tokens", "--parts", "number"]], ids=str)
-def test_ask_loads_no_torch(more: list[str]) -> None:
+def test_ask_loads_no_torch() -> None:
     code = (
-        f"import sys; sys.argv = ['semtoken', 'ask', 'What is the capital of Japan?', *{more!r}]\n"
-        "from semtoken.cli.app import launch; launch(sys.argv[1:])\n"
+        "import sys\n"
+        "from semtoken.cli.app import launch\n"
+        "for more in ([], ['--alternatives'], ['--tokens', '--parts', 'number']):\n"
+        "    launch(['ask', 'What is the capital of Japan?', *more])\n"
         "print(sorted({'torch', 'transformers', 'numba', 'scipy', 'pandas'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
-    assert "confidence" in done.stdout
+    assert done.stdout.count("confidence") >= 3

@@ -37,8 +37,7 @@ def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "semtoken-stream"]
 
 
-@each("kind", list(tiny.TOKENIZERS))
-@each("prompt", PROMPTS)
+@each(("kind", "prompt"), zip(tiny.TOKENIZERS, PROMPTS, strict=True))
 def test_the_end_is_what_generate_gives(kind: str, prompt: str) -> None:
     stc = scorer(kind)
     [expected] = stc.generate(prompt, max_new_tokens=12)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.models.sweep import CAUSAL, IMAGE, PAGE, outcome_of, sweep
 
-FEW = ("llama", "bart", "gpt2")
+FEW = ("llama", "bart")
 
 
 @pytest.fixture(autouse=True)

@@ -15,17 +15,12 @@ import semtoken as st
 from semtoken.errors import BackendError, ModelError, VocabularyMismatch
 from semtoken.models.transformers import TransformersBackend
 from tests import tiny
-from tests.models.plain_pass import PROMPTS, off, tiny_model, ways
+from tests.models.plain_pass import PROMPTS, assert_right, tiny_model
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
-
-
-def assert_right(backend: TransformersBackend, plain: Any = None) -> None:
-    for name, way in ways(backend, tokens=4, lengths=(9, 3, 5)).items():
-        assert off(backend, way, plain) < 1e-3, name
 
 
 def loaded(folder: Path, **options: Any) -> TransformersBackend:

@@ -390,8 +390,7 @@ def test_the_command_writes_what_the_ending_says(tmp_path: Path, ending: str) ->
         assert len(text) < 95_000 and "\\u003cb>" in text
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "csv"])
-def test_a_calibrator_of_labeled_answers_decides_on_the_next_replies(tmp_path: Path, ending: str) -> None:
+def test_a_calibrator_of_labeled_answers_decides_on_the_next_replies(tmp_path: Path) -> None:
     """Replies -> table -> labels -> calibrator -> decisions, as the page of the documentation says."""
     draw = random.Random(0)
     lines = []
@@ -400,7 +399,7 @@ def test_a_calibrator_of_labeled_answers_decides_on_the_next_replies(tmp_path: P
         other = {1: [("Other", math.log(1 - p) - 1e-3)]}
         one = reply([("It is ", -0.01), (f"X{number}", math.log(p))], others=other)
         lines.append({"id": str(number), "question": f"Q{number}?", "response": one})
-    source, answers, decided = (tmp_path / name for name in ("replies.jsonl", f"answers.{ending}", "decided.jsonl"))
+    source, answers, decided = (tmp_path / name for name in ("replies.jsonl", "answers.csv", "decided.jsonl"))
     source.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
 
     def run(*arguments: object) -> None:
@@ -411,8 +410,8 @@ def test_a_calibrator_of_labeled_answers_decides_on_the_next_replies(tmp_path: P
     rows = [dict(record.fields) for record in read_records(answers)]
     for row in rows:
         row["correct"] = int(draw.random() < float(row["confidence"]))
-    write_records(tmp_path / f"labeled.{ending}", rows)
-    run("calibrate", tmp_path / f"labeled.{ending}", "-o", tmp_path / "calibrator", "--alpha", "0.4")
+    write_records(tmp_path / "labeled.csv", rows)
+    run("calibrate", tmp_path / "labeled.csv", "-o", tmp_path / "calibrator", "--alpha", "0.4")
     run("check", source, "-o", decided, "--calibrator", tmp_path / "calibrator")
     found = [dict(record.fields) for record in read_records(decided)]
     probabilities = [row["probability_correct"] for row in found]

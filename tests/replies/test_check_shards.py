@@ -62,9 +62,16 @@ def in_shards(
     return check_in_shards(how, sources, Backwards(load), folder / "shards", size=size, questions=questions, **more)
 
 
+@pytest.fixture(scope="module")
+def alone() -> dict[str, Any]:
+    """The tables of all recorded replies."""
+    return tables(rank_replies([str(RECORDED)]))
+
+
 @pytest.mark.parametrize("size", [1, 7, 1000])
-def test_recorded_replies_of_every_engine_give_the_same_tables(tmp_path: Path, size: int) -> None:
-    alone = tables(rank_replies([str(RECORDED)]))
+def test_recorded_replies_of_every_engine_give_the_same_tables(
+    tmp_path: Path, size: int, alone: dict[str, Any]
+) -> None:
     assert tables(in_shards([str(RECORDED)], CheckSettings(), tmp_path, size)) == alone
     assert len(alone["rows"]) > 20 and alone["refused"]
     assert not (tmp_path / "shards").exists()
@@ -80,9 +87,9 @@ def test_replies_are_counted_as_they_are_checked(tmp_path: Path) -> None:
     assert counts == [*range(7, replies, 7), replies]
 
 
-def test_answers_without_their_tokens_give_the_same_tables() -> None:
+def test_answers_without_their_tokens_give_the_same_tables(alone: dict[str, Any]) -> None:
     found = rank_replies([str(RECORDED)], keep_tokens=False)
-    assert tables(found) == tables(rank_replies([str(RECORDED)]))
+    assert tables(found) == alone
     scored = next(one for one in found.answers if not one.from_block)
     with pytest.raises(InvalidInputError, match="There are no tokens: the replies were checked with keep_tokens=False"):
         print(scored.response.tokens)
