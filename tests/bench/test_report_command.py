@@ -149,10 +149,11 @@ def test_settings_that_changed_are_not_read(run: Path) -> None:
         collect(run)
 
 
-@pytest.mark.parametrize("place", [0.3, 0.999])
-def test_a_damaged_table_is_left_out(run: Path, place: float) -> None:
+@pytest.mark.parametrize(("first", "place"), [(0, 0.3), (1, 0.999)])
+def test_a_damaged_table_is_left_out(run: Path, first: int, place: float) -> None:
+    """Every second table has its pages damaged, the others their footers."""
     before = collect(run)
-    for path in sorted(run.rglob("*.parquet")):
+    for path in sorted(run.rglob("*.parquet"))[first::2]:
         whole = path.read_bytes()
         i = int(len(whole) * place)
         path.write_bytes(whole[:i] + bytes([whole[i] ^ 0x55]) + whole[i + 1 :])

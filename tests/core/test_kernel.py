@@ -116,7 +116,7 @@ def test_equals_the_twin(name: str, data: st.DataObject) -> None:
     check_against_twin(kind, ids, seed, padding, data.draw(SOME_RULES))
 
 
-@pytest.mark.parametrize(("place", "name"), enumerate(tiny.TOKENIZERS))
+@pytest.mark.parametrize(("place", "name"), [*enumerate(tiny.TOKENIZERS)])
 def test_equals_numpy_in_every_field(place: int, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every rule is tried with one of the tokenizers."""
     kind = small_kind(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,16 @@ def random_clusters(tokenizer: Any, k: int = 80) -> st.TokenClusters:
     return st.TokenClusters(np.random.default_rng(0).integers(0, k, vocabulary.size), vocabulary)
 
 
+@cache
+def clusters_of(kind: str) -> st.TokenClusters:
+    return random_clusters(tiny.TOKENIZERS[kind]())
+
+
 def scorer(kind: str = "byte-level", *, padding: int = 40, **rules: Any) -> st.ScoredModel:
     tokenizer = tiny.TOKENIZERS[kind]()
     model = tiny.llama(len(tokenizer) + padding)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
-    return st.ScoredModel(model, tokenizer, random_clusters(tokenizer), **rules)
+    return st.ScoredModel(model, tokenizer, clusters_of(kind), **rules)
 
 
 def full_logits(stc: st.ScoredModel, prompt: str, answer: list[int]) -> torch.Tensor:

@@ -7,6 +7,8 @@ import hashlib
 import json
 import random
 import re
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,10 +35,16 @@ def held_out(task: str, names: str) -> list[dict]:
     return [row for row in rows if row["names"] == names]
 
 
+@cache
+def loaded(task: str) -> tuple[Any, Any]:
+    """The encoder and its tokenizer, as plain transformers loads them."""
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(FOLDERS[task]).eval()
+    return model, transformers.AutoTokenizer.from_pretrained(FOLDERS[task])
+
+
 def logits(task: str, pairs: list[tuple[str, str]]) -> np.ndarray:
     """What plain transformers gives, without any code of this repository."""
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(FOLDERS[task]).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(FOLDERS[task])
+    model, tokenizer = loaded(task)
     parts = []
     for start in range(0, len(pairs), 100):
         first, second = zip(*pairs[start : start + 100], strict=True)
@@ -59,7 +67,7 @@ def test_nli_is_of_the_class_and_labels_that_peers_expect() -> None:
     config = transformers.AutoConfig.from_pretrained(FOLDERS["nli"])
     assert config.id2label == {0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"}
     assert config.label2id == {"CONTRADICTION": 0, "NEUTRAL": 1, "ENTAILMENT": 2}
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(FOLDERS["nli"])
+    model, _ = loaded("nli")
     assert isinstance(model, transformers.DebertaForSequenceClassification)
     assert model.dtype == torch.float32
 
