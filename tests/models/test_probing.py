@@ -156,3 +156,17 @@ def test_fields_without_allowed_values_stay_as_they_are() -> None:
     answer = stc().score(PROMPT, '{"n": 7}')[0]
     fields = answer.parts(by="field")
     assert with_choices(stc(), PROMPT, answer, fields) == fields
+
+
+def test_a_model_in_bfloat16_is_asked_as_well() -> None:
+    """Its rows are in numbers that NumPy does not have; they differ from those of float32 by rounding alone."""
+    exact, vocabulary = stc(), stc().clusters.vocabulary
+    rounded = st.ScoredModel(llama(vocabulary.size, seed=3).to(torch.bfloat16), exact.tokenizer, exact.clusters)
+    text = '{"unit": "Paris", "ok": false, "n": 7}'
+    [answer] = exact.score(PROMPT, text)
+    for one, other in zip(competing(exact, PROMPT, answer, 2), competing(rounded, PROMPT, answer, 2), strict=True):
+        assert other.probability == pytest.approx(one.probability, rel=0.1)
+    assert disputed(rounded, PROMPT, answer, with_agreed=True)
+    fields = answer.parts(by="field", schema=SCHEMA)
+    known, asked = (with_choices(model, PROMPT, answer, fields, SCHEMA) for model in (exact, rounded))
+    assert asked[1].choices == pytest.approx(known[1].choices, abs=0.05)

@@ -127,7 +127,7 @@ class _Ends(Observer):
             if position < len(option.ids):
                 self.totals[number] += chosen[k]
                 continue
-            row = np.asarray(step.logits[step.rows[k]], dtype=np.float64)[: step.size] - step.log_normalizers[k]
+            row = step.of(k).log_distributions()[0]
             self.totals[number] += self._end(row, quoted=option.ends_with_quote)
 
     def _end(self, row: FloatArray, *, quoted: bool) -> float:

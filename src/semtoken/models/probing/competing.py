@@ -86,8 +86,7 @@ class StepRows(Observer):
                 raise InvalidInputError(
                     "This engine shows the best tokens of a step only: competing meanings need all."
                 )
-            row = np.asarray(step.logits[step.rows[0]], dtype=np.float64)[: self._size]
-            self.rows[self._position] = row - float(step.log_normalizers[0])
+            self.rows[self._position] = step.log_distributions()[0, : self._size]
         self._position += 1
 
 
