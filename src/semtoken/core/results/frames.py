@@ -13,12 +13,25 @@ if TYPE_CHECKING:
 
 
 def to_frame(responses: list[ScoredAnswer]) -> pd.DataFrame:
-    """A table with a row for each answer and without tokens; bounds in two columns, flags by their codes.
+    """A pandas table with a row for each answer and without tokens; bounds in two columns, flags by their codes.
+
+    Parameters
+    ----------
+    responses
+        Scored answers.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Its columns are the fields of `ScoredAnswer.to_dict`; nested ones have a column for each entry, such as
+        `score_perplexity`, `borrowed_cluster` and `confidence_lower`.
 
     Raises
     ------
     MissingExtra
         pandas is not installed.
+    InvalidInputError
+        Something else than a scored answer is among them.
     """
     pandas = require("pandas", extra="frames")
     answers = [instance(response, ScoredAnswer, "responses") for response in listed(responses, "responses")]

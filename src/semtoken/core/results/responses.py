@@ -58,7 +58,9 @@ class TokensLater:
     """The tokens of an answer, made only when somebody asks for them."""
 
     n_tokens: int
+    """How many tokens there are."""
     make: Callable[[], tuple[ScoredToken, ...]]
+    """Makes the records of the tokens."""
     marks: Callable[[], Sequence[TokenMark]] | None = None
     """Gives `ScoredAnswer.marks` without making the records; None where that would cost as much."""
     confidence: Confidence | None = None
@@ -276,8 +278,8 @@ class ScoredAnswer:
     def confidence(self) -> float:
         """How sure the model was, in [0, 1]: the number to rank answers by, short and long ones together.
 
-        Higher is surer. It is not a probability of being right, which a calibrator gives, and not the complement of
-        `sequence_uncertainty`, which is of the product over all tokens.
+        Higher is surer; an empty answer has 0. It is not a probability of being right, which a calibrator gives, and
+        not the complement of `sequence_uncertainty`, which is of the product over all tokens.
         """
         return self._confidence.value
 
@@ -379,7 +381,8 @@ class ScoredAnswer:
     def span_uncertainty(self, start: int, end: int) -> float:
         """1 - product of the agreeing probabilities of the tokens that touch `text[start:end]`, in [0, 1].
 
-        0 for a span that no token touches. Not the paper's score, which takes the whole answer.
+        0 for a span that no token touches. It is not the paper's score, which takes the whole answer.
+        `InvalidInputError` if an end is not a whole number.
         """
         start, end = whole(start, "start"), whole(end, "end")
         touched = (t.log_agreeing_probability for t in self.tokens if t.start < end and t.end > start)
@@ -395,6 +398,12 @@ class ScoredAnswer:
         **options
             `equality`, `schema`, `keys`, `containers`, `language`, `calls`, `text`, `constrained`, `max_characters`,
             `max_seconds`, `max_parts`; see `semtoken.core.parts.parts_of`.
+
+        Returns
+        -------
+        list of Part
+            In the order of the text, missing fields last; with confidences in [0, 1], higher is surer, or None where
+            nothing can be said.
 
         Raises
         ------
@@ -423,7 +432,7 @@ class ScoredAnswer:
         return nested(self.text, known)
 
     def alternatives_at(self, places: Sequence[int]) -> Sequence[tuple[Alternative, ...]]:
-        """The `alternatives` of the tokens at some places, counted from 0; cheaper than `tokens` for a few of them."""
+        """The `alternatives` of the tokens at some places, counted from 0; it costs less than `tokens` for a few."""
         tokens = vars(self)["tokens"]
         if isinstance(tokens, TokensLater) and tokens.alternatives is not None:
             return tokens.alternatives(places)
@@ -569,7 +578,7 @@ class ScoredAnswer:
         return self.with_fields(tokens=TokensLater.missing(self.n_tokens, self._confidence, why), state=None)
 
     def to_json(self, **kwargs: Any) -> str:
-        """`to_dict` as JSON; keyword arguments go to `json.dumps`. Raises `InvalidInputError` where it refuses them."""
+        """`to_dict` as JSON. Keyword arguments go to `json.dumps`; `InvalidInputError` if it does not take them."""
         try:
             return json.dumps(self.to_dict(), **{"ensure_ascii": False, "allow_nan": False, **kwargs})
         except Exception as error:  # whatever it raises of an option that is none

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 SLACK = 1e-6
 """How far above a limit the uncertainty of an unfinished answer has to be to count as exceeding it, since sums over

@@ -39,7 +39,9 @@ class RankedAnswer:
     id: str
     """Identifier of the reply; of several choices with the number of the choice."""
     question: str | None
+    """What was asked; None where that is not known."""
     response: ScoredAnswer
+    """The answer with its numbers."""
     doubts: tuple[Doubt, ...]
     """The stretches of the answer, the most doubtful first."""
     explanation: str
@@ -73,10 +75,13 @@ class RefusedReply:
     """A reply that could not be scored, with the reason."""
 
     where: str
+    """File and line of the reply."""
     reason: str
+    """Why it could not be scored, and what to do, in a sentence."""
     id: str
     """Identifier of the reply, or the name that its place gives it."""
     question: str | None = None
+    """What was asked; None where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,7 @@ class RankedReplies(Sequence[RankedAnswer]):
     answers: tuple[RankedAnswer, ...]
     """The most doubtful first."""
     refused: tuple[RefusedReply, ...]
+    """Those that could not be scored, in the order of reading."""
     joined: str = ""
     """A sentence on how replies and questions were joined; empty where no file of questions was given."""
     passed_over: tuple[str, ...] = ()
@@ -170,9 +176,9 @@ def rank_replies(
     sources
         A file, a folder, a pattern, or a list of them, as `semtoken.replies.checking.replies.saved_replies` reads them.
     questions
-        A file with the questions, where they were not saved beside the replies.
+        A file with the questions, where they were not saved with the replies.
     format
-        Shape of the replies; recognised by their fields by default.
+        Shape of the replies; recognized by their fields by default.
     calibrator
         Adds a probability and a decision to each answer; with a schema, to each field.
     schema
@@ -183,17 +189,22 @@ def rank_replies(
     distribution
         What the log-probabilities are, if you know it better than the replies tell; see `score_reply`.
     vocabulary
-        The tokens of the model that answered, for narrower intervals, and for tokens that come as ids alone.
+        The tokens of the model that answered, for narrower intervals, and for tokens that come only as ids.
     rules
         As for `score_reply`.
     methods
-        Further methods that read the best tokens alone, such as "perplexity"; their scores are in `response.scores`.
+        Further methods that read only the best tokens, such as "perplexity"; their scores are in `response.scores`.
     temperature
         Of the requests, for SGLang, whose log-probabilities follow it.
     answering_model
         The model that answered, if the vocabulary is another model's with the same tokenizer.
     on_checked
         Called after each reply with how many have been looked at.
+
+    Returns
+    -------
+    RankedReplies
+        A sequence of `RankedAnswer`, the least confident first.
 
     Raises
     ------
