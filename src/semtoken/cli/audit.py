@@ -18,11 +18,9 @@ from semtoken.cli.settings import AuditSection, Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from semtoken.decisions.auditing import Audit
     from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide
-    from semtoken.decisions.comparing import Sensitivity
     from semtoken.decisions.running import AskedAgain
 
 SQLITE = b"SQLite format 3\0"
@@ -233,6 +231,7 @@ def _asked_again(
 
 def _audit_decisions(fitted: DecisionCalibrator, again: AskedAgain, in_use: SettingsInUse, *, as_json: bool) -> int:
     """A verdict for each question, and what other ways of asking changed."""
+    from semtoken.decisions.audit_report import lines, plain_values
     from semtoken.decisions.auditing import DecisionLimits, exceeded
     from semtoken.decisions.auditing import audit as audited
     from semtoken.decisions.comparing import sensitivity
@@ -251,7 +250,7 @@ def _audit_decisions(fitted: DecisionCalibrator, again: AskedAgain, in_use: Sett
         for side in question.sides
         if is_required(side.fitted, required)
     }
-    for line in _audit_values(found, broken, changes) if as_json else _audit_lines(found, broken, changes):
+    for line in plain_values(found, broken, changes) if as_json else lines(found, broken, changes):
         print(json.dumps(line) if as_json else line)
     return verdict(holds=not found.is_broken and not any(broken.values()), measured=not found.gaps)
 
@@ -259,53 +258,3 @@ def _audit_decisions(fitted: DecisionCalibrator, again: AskedAgain, in_use: Sett
 def is_required(side: DecisionSide, required: Sequence[str]) -> bool:
     """Whether a guarantee is wanted for a side: it is named, or its question is, or none is."""
     return not required or side.name in required or side.what in required
-
-
-def _audit_lines(found: Audit, broken: Mapping[str, Sequence[str]], changes: Sequence[Sensitivity]) -> Iterator[str]:
-    """What people read: the answer to each question first, then other levels, then the numbers behind the verdict."""
-    for question in found.questions:
-        yield question.answer
-    for name in found.unknown:
-        yield f"{name}: nothing was measured. The calibrator does not know this question as it was asked."
-    for question in found.questions:
-        yield from (f"{question.name}: {remark}" for remark in question.remarks)
-        if question.choices:
-            yield f"\n{question.name}, at other levels, by thresholds that these labels would get:"
-            yield from question.choice_lines
-        yield ""
-        for side in question.sides:
-            yield " ".join([side.statement, *broken.get(side.fitted.what, ())])
-        if question.sets is not None:
-            yield question.sets.statement
-    yield from (change.statement for change in changes)
-
-
-def _audit_values(
-    found: Audit, broken: Mapping[str, Sequence[str]], changes: Sequence[Sensitivity]
-) -> Iterator[Mapping[str, Any]]:
-    """The same as JSON lines: each question, each of its sides, its sets, and what other ways of asking changed."""
-    for question in found.questions:
-        choices = [
-            {"alpha": c.alpha, "run": c.run.count, "wrong": c.wrong.count, "judged": c.wrong.of}
-            for c in question.choices
-        ]
-        about = {"question": question.name, "answer": question.answer, "verdict": question.verdict}
-        yield {**about, "nothing": question.nothing, "choices": choices}
-        for side in question.sides:
-            counts = {"accepted": side.fired.count, "asked": side.fired.of}
-            counts |= {"wrong": side.wrong.count, "judged": side.wrong.of}
-            values = {"question": question.name, "side": side.fitted.side, "verdict": side.verdict, **counts}
-            yield {**values, "exceeded": list(broken.get(side.fitted.what, ()))}
-        if question.sets is not None:
-            held = question.sets.held
-            values = {"question": question.name, "side": "set", "verdict": question.sets.verdict}
-            yield {**values, "held": held.count, "judged": held.of}
-    for name in found.unknown:
-        yield {"question": name, "verdict": "nothing was measured", "nothing": "the calibrator does not know it"}
-    for change in changes:
-        counts = {"asked": change.changed.of, "changed": change.changed.count}
-        more = {"decided_otherwise": change.decided_otherwise.count, "moved": change.moved.value}
-        right = change.right
-        if right is not None:
-            more |= {"right_first": right.first.count, "right_second": right.second.count, "judged": right.first.of}
-        yield {"question": change.name, "how": change.how, **counts, **more}

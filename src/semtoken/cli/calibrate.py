@@ -385,7 +385,7 @@ def _fitted(
     settings: dict[str, Any],
 ) -> tuple[Calibrator, Report, list[AnswerRecord]]:
     """The calibrator with its threshold, its report, and the labeled answers that both were fitted on."""
-    from semtoken.guarantees import Calibrator, Threshold
+    from semtoken.guarantees import Calibrator
     from semtoken.guarantees.fingerprint import one_model
     from semtoken.guarantees.fitting import FEWEST_UNLABELED
 
@@ -395,13 +395,10 @@ def _fitted(
     # Scores of another model have another distribution, and would place thresholds where no label is.
     if model := one_model(labeled):
         rest = [answer for answer in rest if answer.model in (None, model)]
-    calibrator = Calibrator.fit(labeled, correct, fingerprint=known, score=by)
     enough = settings["guarantee"] == "selective_risk" and len(rest) >= FEWEST_UNLABELED
-    threshold = Threshold.fit(
-        labeled, correct, unlabeled=rest if enough else None, fingerprint=calibrator.fingerprint, score=by, **settings
-    )
-    report = calibrator.report(labeled, correct)
-    return replace(calibrator, threshold=threshold), report, labeled
+    settings = settings | {"unlabeled": rest if enough else None}
+    calibrator = Calibrator.fit(labeled, correct, fingerprint=known, score=by, **settings)
+    return calibrator, calibrator.report(labeled, correct), labeled
 
 
 def _write(output: Path, calibrator: Calibrator, report: Report, answers: Sequence[AnswerRecord]) -> None:

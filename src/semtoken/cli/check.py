@@ -26,12 +26,12 @@ from semtoken.cli.parameters import (
     Tokenizer,
     by_kind,
 )
-from semtoken.cli.scored_page import are_scored, write_scored_page
 from semtoken.cli.settings import ExecutorSection, Read, SettingsInUse
 from semtoken.cli.statuses import UsageError, refuse_useless
 from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
 from semtoken.support.garbage import few_collections
+from semtoken.support.text import with_noun
 
 if TYPE_CHECKING:
     from semtoken.guarantees.apply import CalibratorInUse
@@ -94,6 +94,7 @@ def check(
     Example: `semtoken check replies/ -o page.html`
     """
     from semtoken.decisions.saved import are_decisions
+    from semtoken.guarantees.answer_records import are_scored
 
     of_replies: dict[str, object] = {
         "--tokenizer": tokenizer,
@@ -102,7 +103,7 @@ def check(
         "--format": format,
     }
     of_replies |= {"--journal": journal, "--strict": strict, "--schema": schema, "--json": as_json}
-    if are_scored(paths):
+    if are_scored(Path(paths[0])):
         if journal is not None:  # it would be told that the option does nothing, and not why
             raise UsageError(
                 "--journal keeps the tokens that a model was unsure of, and a file of scored answers has none: give "
@@ -112,7 +113,7 @@ def check(
         refuse_useless(useless, "on answers that are scored already")
         if output is None or output.suffix.lower() != ".html":
             raise UsageError("Answers that are scored already can be shown as a page: name it, -o page.html.")
-        write_scored_page([Path(path) for path in paths], output, calibrator)
+        _write_scored([Path(path) for path in paths], output, calibrator)
         return
     if are_decisions(paths):
         refuse_useless(of_replies, "on replies to typed questions")
@@ -136,6 +137,21 @@ def check(
         strict=strict,
         as_json=as_json,
     )
+
+
+def _write_scored(paths: Sequence[Path], output: Path, calibrator: Path | None) -> None:
+    from semtoken.support.files.safe_files import replace_text
+    from semtoken.web.page.scored import page_of_scored
+
+    page = page_of_scored(paths, calibrator)
+    replace_text(output, page.html)
+    _tell_lost(page.lost_images)
+    tell(f"The page is {output} ({page.n_answers:,} answers, {len(page.html) / 1e3:.0f} kB). Open it in a browser.")
+
+
+def _tell_lost(images: int) -> None:
+    if images:
+        tell(f"Warning: the page lacks {with_noun(images, 'image')}, which cannot be read.", style="yellow")
 
 
 def _check_output(output: Path | None, schema: Path | None) -> None:
@@ -395,7 +411,6 @@ def _write(
     markdown: str,
 ) -> None:
     """Write the rows as a table, or the Markdown, or a page with the images of a file of questions."""
-    from semtoken.cli.scored_page import tell_lost
     from semtoken.replies.checking.tables import nested_fields, page_rows
     from semtoken.support.files.record_files import write_records
     from semtoken.support.files.safe_files import replace_text
@@ -409,7 +424,7 @@ def _write(
             if questions is not None:
                 shown, lost = rows_with_images_of(shown, questions)
             replace_text(output, static_page({_name_of_sources(sources): shown}))
-            tell_lost(lost)
+            _tell_lost(lost)
         case ".md":
             replace_text(output, markdown)
         case ".json":

@@ -10,7 +10,7 @@ wire/                the two wire formats
 asked_texts.py       questions as texts, and what lists of the best tokens say of their options; nothing is sent
 remote.py            questions to a server
 calibrating.py       probabilities and guarantees from labeled answers; options.py has those of all options
-auditing.py          whether a calibrator holds behind another server
+auditing.py          whether a calibrator holds behind another server; audit_report.py has it as lines and values
 """
 
 from semtoken.decisions.answers import Answer

@@ -10,7 +10,7 @@ from typing import Any
 
 from semtoken.core.results import HiddenState
 from semtoken.core.results.generation import state_from
-from semtoken.errors import HOW_TO_SCORE, InvalidInputError
+from semtoken.errors import HOW_TO_SCORE, InvalidInputError, SemtokenError
 from semtoken.guarantees.labels import PRODUCT
 from semtoken.support.files.record_files import VERDICTS, read_rows
 from semtoken.support.inputs import real
@@ -130,6 +130,17 @@ def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
     if not answers:
         raise InvalidInputError(f"{path} holds no answers.")
     return answers
+
+
+def are_scored(path: Path) -> bool:
+    """Whether a file holds answers with their scores, as `semtoken score` writes them; told by its first line."""
+    if not path.is_file() or path.suffix not in (".jsonl", ".csv", ".parquet"):
+        return False
+    try:
+        _, _, fields = next(iter(read_rows(path)))
+    except (SemtokenError, StopIteration, UnicodeError):
+        return False
+    return "sequence_uncertainty" in fields and ("response" in fields or "answer" in fields)
 
 
 def require_scores(answers: Sequence[AnswerRecord]) -> None:

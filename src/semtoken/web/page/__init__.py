@@ -5,6 +5,7 @@ sheet, and every sentence in `strings.js` or `review-strings.js`. It shows what 
 computes no scores.
 
 - `static`: scored answers and the page as one HTML file that asks for nothing else
+- `scored`: a page of answers that `semtoken score` wrote
 - `routes`: the page and its facts as routes of a server
 """
 
