@@ -98,6 +98,7 @@ def step_rows(backend: Backend, prompt: Any, answer: ScoredAnswer, steps: Sequen
     instance(answer, ScoredAnswer, "answer")
     steps = [whole(step, "step", low=0, high=len(answer.tokens) - 1) for step in steps]
     rows = StepRows(steps, backend.vocabulary.size)
+    # No further than the last step that is wanted.
     backend.read([encode_prompt(backend.tokenizer, prompt, 0)], [answer.token_ids[: max(steps) + 1]], [rows])
     return rows.rows
 
@@ -221,6 +222,7 @@ def _plain_groups(scorer: Scorer) -> tuple[IdArray, int]:
     """Clusters or spellings with function words together and numerals alone; computed once for a scorer."""
     vocabulary, clusters = scorer.vocabulary, scorer.clusters
     labels = scorer.surface.alike.has if clusters is None else np.asarray(clusters.labels, dtype=np.int64)
+    # Numbers above all labels: one for function words together, and from `first` on one for each numeral.
     first = int(labels.max(initial=0)) + 2
     groups = np.where(vocabulary.numeral, first + np.arange(len(labels)), labels)
     groups[vocabulary.neutral] = first - 1
@@ -341,6 +343,7 @@ def _continuations(
         before = answer.token_ids[:step]
         start = _word_start(answer, step)
         text = decode([*before, token, *completion.token_ids])
+        # The branch may end its phrase only behind the token that makes it one.
         forced = len(decode([*before, token])) - start
         texts[step, token] = _to_end_of_phrase(text[start:], forced, broken_off=bool(completion.truncated))
     return texts
@@ -425,6 +428,7 @@ def merge(competitors: Sequence[Competitor]) -> list[Competitor]:
             token_ids=first.token_ids + competitor.token_ids,
             chosen=first.chosen or competitor.chosen,
         )
+        # The longer of the two: what comes next is compared with all that is known.
         merged[same] = (max(longer, said, key=len), joined)
     return sorted((competitor for _, competitor in merged), key=lambda competitor: -competitor.probability)
 

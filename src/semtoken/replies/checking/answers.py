@@ -236,6 +236,7 @@ def rank_replies(
     replies: Iterable[FoundReply] = found_replies(named)
     asked, joined = None, ""
     if questions is not None:
+        # Joining needs the names of all of them, before the first can have its question.
         replies = list(replies)
         asked, joined = join_questions([reply.named() for reply in replies], read_questions(_path(questions)))
     checked: list[Sequence[RankedAnswer | RefusedReply]] = []
@@ -388,6 +389,7 @@ def _cut_off(finish_reason: str | None) -> bool | None:
 
 
 def _ranked(answers: Sequence[RankedAnswer]) -> tuple[RankedAnswer, ...]:
+    # Of two that are equally sure, the longer one has more in it that may be wrong.
     keys = [(answer.confidence, -answer.response.n_tokens) for answer in answers]
     order = sorted(range(len(answers)), key=keys.__getitem__)
     return tuple(replace(answers[i], rank=rank, place=i + 1) for rank, i in enumerate(order, start=1))

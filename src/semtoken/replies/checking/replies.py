@@ -269,6 +269,7 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
         yield FoundReply(where, name, fault="It is empty.")
         return
     if is_stream_text(text) and not text.lstrip().startswith("{"):
+        # People append streams to one file, and only the sign of their end divides them.
         streams = [part for part in _END_OF_STREAM.split(text) if not part.isspace()]
         for number, part in enumerate(streams, start=1):
             place, called = (f"{where}[{number}]", f"{name}-{number}") if len(streams) > 1 else (where, name)
@@ -335,6 +336,7 @@ def _choices_of(chunk: Mapping[str, Any], *, ended: bool = False) -> set[Any]:
 
 def _chunk(line: bytes) -> Mapping[str, Any] | None:
     """The values of a line that may be a chunk of a stream; None for others, which are not parsed here."""
+    # Looking for the words is many times as fast as parsing, and most lines are no chunks.
     value = _parsed(line) if b'.chunk"' in line or b'"done"' in line else None
     return value if isinstance(value, Mapping) and _stream_of(value) is not None else None
 
@@ -404,6 +406,7 @@ def _saved(found: FoundReply) -> SavedReply:
         reply, line = value if replies else _leading(value), value
     question = question_of(line)
     all_ids = identifiers(value, inside=None if reply is value else reply)
+    # Some people name a line by its question.
     ids = {name: said for name, said in all_ids.items() if said != question}
     if reply is value:
         usual = found.is_alone  # then its file names it, rather than what a server may have added

@@ -74,11 +74,13 @@ def check_target(target: bytes) -> None:
 
     `ApiError` if it does not begin with a slash, or has a fragment or a segment "." or "..", in whatever spelling.
     """
+    # HTTP allows a whole address here, and an HTTP client would go to that one.
     if not target.startswith(b"/") or b"#" in target:
         raise ApiError(400, "The proxy forwards to its upstream only: ask for a path.", code="bad_target")
     path = target.partition(b"?")[0]
     for _ in range(DECODED):
         segments = re.split(rb"[/\\]", path)
+        # Java's servers take what follows a semicolon for parameters and drop it.
         if any(segment.partition(b";")[0] in (b".", b"..") for segment in segments):
             raise ApiError(400, 'A path must not have the segments "." and "..".', code="bad_target")
         path = unquote_to_bytes(path)
@@ -92,6 +94,7 @@ def shows_answers(path: str) -> bool:
     """
     for _ in range(DECODED):
         path = unquote(path)
+    # Servers differ in which of these they take for equal, so the loosest one decides.
     segments = re.split(r"[/\\]", normalize("NFKC", path).casefold())
     names = ["".join(filter(str.isalpha, segment.partition(";")[0])) for segment in segments]
     return any(name in ANSWERING or "completion" in name or "generat" in name for name in names)
@@ -214,6 +217,7 @@ class ProxyHandler:
         encoded = client.header(b"content-encoding") not in (None, b"identity")
         shapes = [] if client.shape is None or encoded else shapes_at(client.path)
         asked = next(filter(None, (read_request(shape, body) for shape in shapes)), None)
+        # What cannot be read cannot be decided either, and might hold an answer that is to be held back.
         if asked is None and withheld(self._scoring.calibrators.current) is not None and shows_answers(client.path):
             if client.shape is None:
                 raise ApiError(403, _not_decided(), code="not_decided")
@@ -230,6 +234,7 @@ class ProxyHandler:
 
     async def _scored(self, stack: AsyncExitStack, client: Client, asked: AnswerRequest) -> None:
         """Pass on an answer that is to be scored."""
+        # Taken once: another calibrator may come into use while the answer is written.
         applied = self._scoring.calibrators.current
         replaced = withheld(applied)
         if replaced is not None and asked.shape.streams(asked.body):
@@ -378,6 +383,7 @@ def proxy_app(
     add_routes(app, recorder, calibrators, of_decisions, gate, settings.allowed_hosts)
     known = None if vocabulary is None else scorer.vocabulary
     handler = ProxyHandler(upstream, settings, scoring, workers, metrics, of_decisions, ModelTokens(known, tokenizer))
+    # Last, so that the routes of the proxy itself come before it.
     app.router.routes.append(AnyRoute(handler))
     app.add_middleware(HostGuard, hosts=settings.allowed_hosts, origins=settings.allowed_origins)
     return app

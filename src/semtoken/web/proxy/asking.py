@@ -125,11 +125,13 @@ def read_request(shape: type[Shape], body: bytes) -> AnswerRequest | None:
     if not isinstance(parsed, dict):
         return None
     marked = KEY in parsed
+    # Without the field no scores so far: a client that knows nothing of them would pay for each chunk.
     wanted = read_options(parsed.pop(KEY, None)) if marked else BlockOptions(running=False)
     try:
         kept = shape.requested(parsed)
     except InvalidInputError:
         return None
+    # Upstreams refuse fields that they do not know.
     sent = without(text, document(text), KEY).encode() if marked else body
     return AnswerRequest(shape, parsed, sent, wanted, kept)
 
@@ -153,6 +155,7 @@ def _no_constant(name: str) -> float:
 def lower_limit(message: str, asked: int) -> int | None:
     """The largest number of log-probabilities that an upstream's refusal allows, or None."""
     numbers = (int(match[1]) for match in _LIMIT.finditer(message))
+    # Messages name several numbers: what was asked for is no limit, and the largest below it asks for most.
     return max((number for number in numbers if 0 < number < asked), default=None)
 
 
@@ -223,6 +226,7 @@ class Asking:
         if other.most and await refusal(answer) is not None:
             self._learn(asked, Limit(0))  # it does not give what it says: the next request asks for none
         elif answer.status < 400:
+            # Only what was seen to work is remembered: another refusal may be about something else.
             self._learn(asked, other)
         return answer, other.most
 

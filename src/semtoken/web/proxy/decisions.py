@@ -74,6 +74,7 @@ class AbsentRoutes:
 
     def refuse(self, shape: QuestionShape, model: str | None, said: str) -> None:
         """Remember that the upstream does not answer a shape with a model, and say so once."""
+        # Clients choose the names of models, so there may be any number.
         if len(self._until) >= MOST_REMEMBERED:
             self._until.clear()
         self.add(_refused(shape, model))
@@ -126,6 +127,7 @@ class TextQuestions:
         by_name = {shape.name: shape for shape in served_shapes()}
         shapes = [by_name[name] for name in (FIRST_CHOICES if chosen == "auto" else (chosen,))]
         for shape in shapes:
+            # The last one is asked all the same, so that a client is told what the server says now.
             if shape.path in self.absent and shape is not shapes[-1]:
                 continue
             try:
@@ -147,6 +149,7 @@ class TextQuestions:
                     masses_by_number[number] = await self._masses_of_text(shape, texts[number])
             except (ApiError, NoRoute) as error:
                 failed.append(error)
+                # One failure is an error for the whole request, and further answers would cost for nothing.
                 tasks.cancel_scope.cancel()
 
         for numbers in (range(len(texts))[:1], range(len(texts))[1:]):
@@ -249,6 +252,7 @@ async def _upstream_error(answer: UpstreamAnswer) -> ApiError | NoRoute:
         said = error_text(reply.get("error", reply.get("detail", reply))) if isinstance(reply, dict) else said
     except InvalidInputError:
         said = " ".join(said.split())[:500]
+    # The client can mend what is wrong with its request, but not what is wrong with the server.
     status = answer.status if 400 <= answer.status < 500 else 502
     return ApiError(status, f"the upstream answered with status {answer.status}: {said}", kind="upstream_error")
 
@@ -287,6 +291,7 @@ class ProxyDecisions:
         model = None if isinstance(asked, Response) else asked.model
         way = self._settings.decisions
         if way == "pass" or (way == "auto" and not self._absent.lacks(wire, model)):
+            # A stack of its own, so that its connection is free before the questions are asked otherwise.
             attempt = await stack.enter_async_context(AsyncExitStack())
             answer = await self._upstream.send(attempt, without_compression(request))
             if way == "pass" or not await self._is_to_ask_otherwise(answer, wire, asked):
@@ -320,6 +325,7 @@ class ProxyDecisions:
             return None  # other servers do not know other readings
         numbered = [f"question_{number}" for number in range(len(asked.names))]
         names = [name or number for name, number in zip(asked.names, numbered, strict=True)]
+        # OpenAI's questions need no names, and may have one twice; others are keyed by them.
         named = dict(zip(names if len(set(names)) == len(names) else numbered, asked.questions, strict=True))
         for shape in QUESTION_SHAPES:
             if shape is wire or self._absent.lacks(shape, asked.model):

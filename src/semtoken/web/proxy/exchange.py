@@ -163,6 +163,7 @@ class Upstream:
         answer comes.
         """
         headers = [(_text(name), _text(value)) for name, value in request.headers]
+        # A client's own key goes first: the one in the address is for clients that have none.
         if self._key is not None and not any(name.lower() == "authorization" for name, _ in headers):
             headers.append(("Authorization", self._key.decode()))
         try:
@@ -173,6 +174,7 @@ class Upstream:
             )
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise failure(error) from error
+        # Closed, so that the upstream stops writing an answer that its client no longer waits for.
         stack.callback(response.close)
         if response.status not in STATUSES:
             raise _failure(502, "upstream_broken", f"The upstream answered with the status {response.status}.")

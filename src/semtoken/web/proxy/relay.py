@@ -98,6 +98,7 @@ class Scoring:
         if isinstance(parsed, Piece):
             return parsed
         blocks = self.scorer.event(parsed)
+        # An event with several choices carries content of more than one, so it is not held back.
         [place] = parsed.places if len(parsed.places) == 1 else [None]
         content_of = place.choice if place is not None and place.goes_on else None
         return Piece(sent, parsed.json.text, partial(self.editor.edited, parsed), blocks, content_of)
@@ -245,10 +246,12 @@ async def relay_stream(answer: UpstreamAnswer, client: Client, scoring: Scoring)
         await client.write(reader.pending)
         raise
     finally:
+        # Or it would write to a client that has its answer already.
         held.look_no_more()
     rest = reader.pending
     if len(rest) <= scoring.limit:
         for sent in reader.finish():  # without a blank line behind it
+            # A stream that was cut off in the middle of an event passes as it came.
             if sent.is_whole:
                 await client.write(held.pass_on(await _scored(sent, scoring)))
                 rest = rest[len(sent.raw) :]
@@ -310,6 +313,7 @@ class HeldPieces:
             index = self._pieces[0].content_of
             final = piece.final_block(index)
             if index is not None and final is not None:
+                # The records of all tokens are long, and the last event has them.
                 self._pieces[0].blocks[index] = {name: value for name, value in final.items() if name != "tokens"}
             elif piece.content_of is None and not piece.done:
                 self._pieces.append(piece)
@@ -340,6 +344,7 @@ async def _scored(sent: Event, scoring: Scoring) -> Piece:
         return Piece(sent)
     parsed = None if len(sent.raw) >= LARGE else scoring.read(sent)
     takes_long = scoring.scorer.takes_long or scoring.scorer.tokens > LONG_ANSWER
+    # Before the final score, which depends on what the numbers are; asking the upstream takes a request.
     if parsed is None or parsed.ends:
         await scoring.settled()
     if parsed is None or (takes_long and parsed.ends):

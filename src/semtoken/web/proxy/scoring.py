@@ -226,6 +226,7 @@ class ReplyScorer:
             written = self._choice_at(event.choice)
             if written.ended:
                 late.add(event.choice)
+            # Thinking counts, too: it takes memory and time like an answer.
             self.tokens += len(event.steps)
             if self.tokens > self._scoring.settings.max_scored_tokens:
                 raise UnscoredChoice("too_long", TOO_LONG)
@@ -303,6 +304,7 @@ class ReplyScorer:
         answer = choice.segment("answer")
         if not names or answer is None:
             return result, None
+        # Numbers of a server that scores itself: they are kept in its block, and there are no steps to read.
         if len(answer.steps) != result.n_tokens:
             return result, "They read log-probabilities of the upstream, which sent none."
         try:

@@ -123,6 +123,7 @@ async def until_gone(receive: Callable[[], Awaitable[Any]], answer: Coroutine[An
     try:
         return await answering
     except asyncio.CancelledError:
+        # Cancelled by the line above, and not by somebody who waits for this.
         if leaving.done():
             return None
         raise
@@ -167,6 +168,7 @@ class DecisionAnswering:
         """Answer a request for typed questions, or refuse it."""
         try:
             body = await self._intake.body(request)
+            # Always in a thread: each question is a prompt of its own, so a short body can take long.
             (shape, asked), prepared = await self._intake.prepared(lambda: self._prepared(body, shape), None)
             inquiry_answers = await until_gone(request.receive, self._worker.answers(prepared))
             if inquiry_answers is None:

@@ -459,6 +459,8 @@ class CompletionReply(ServedReply):
         for step in steps:
             best: dict[str, float] = {}
             for token, log_prob in step.top:
+                # The form is an object by names, so of two tokens of one name only one can be there: the more probable
+                # one.
                 best.setdefault(name(token), max(log_prob, LOWEST))
             tops.append(best | {name(step.token): max(step.log_prob, LOWEST)})
         offset = sum(len(name(step.token)) for step in before)

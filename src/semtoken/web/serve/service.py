@@ -100,6 +100,7 @@ class Service:
         self._recorder = recorder
         self._stc = worker.engine.stc
         vocabulary = self._stc.scorer.vocabulary
+        # Control tokens decode to nothing, and OpenAI's API shows them by their names.
         nameless = [i for i in range(vocabulary.size) if not vocabulary.pieces[i]]
         self._longest_piece = max(map(len, vocabulary.pieces))
         self._special = dict(zip(nameless, self._stc.tokenizer.convert_ids_to_tokens(nameless), strict=True))
@@ -161,6 +162,7 @@ class Service:
         # case.
         if most is not None and len(text.encode()) > most:
             raise too_long(room, f"{len(text):,} characters, which are more tokens than that", param)
+        # A chat's template writes its own special tokens; a bare prompt needs those of the tokenizer, such as BOS.
         return encode_text(self._stc.tokenizer, text, special=isinstance(prompt, str))
 
     def _work(self, request: AnyRequest, prompts: list[list[int]]) -> GenerationBatch:
@@ -234,6 +236,8 @@ class Service:
                         chunks += await self._chunks(job, rows[item.row], item, held)
                     if chunks:
                         last = b"".join(map(event, chunks))
+                        # The piece with the last end waits for the usage and the sign of the end, so that they are sent
+                        # in one.
                         if any(row.ended is None for row in rows):
                             yield last
                             last = b""
@@ -250,6 +254,7 @@ class Service:
         if isinstance(item, RowToken):
             if job.holds_answers:
                 return []
+            # A token without text (half a character) adds nothing to see, so what is held back stays the last content.
             shown = held.pop(item.row, []) if item.text else []
             block = None if item.running is None else running_block(item.running)
             held.setdefault(item.row, []).append(job.reply.chunk(row, item, block))
@@ -323,6 +328,7 @@ def probe(
 def sampling(request: AnyRequest) -> Decoding:
     """How tokens are chosen: greedily, unless the request asks for a temperature."""
     chosen = (request.top_p, request.top_k, request.min_p)
+    # Greedy by default, unlike OpenAI: the numbers of greedy answers are those that were measured.
     if request.temperature == 0 or (request.temperature is None and all(value is None for value in chosen)):
         return Decoding()
     return Decoding(

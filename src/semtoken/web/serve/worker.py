@@ -101,6 +101,7 @@ class Worker:
                 item = await queue.get()
                 while isinstance(item, RowToken | RowEnd):
                     batch.append(item)
+                    # All that is there goes out in one piece, since each piece is a write to the client's connection.
                     if queue.empty():
                         break
                     item = queue.get_nowait()
