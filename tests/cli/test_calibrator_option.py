@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
@@ -18,31 +16,19 @@ from semtoken.cli.loading import load_calibrator_for
 from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import scorer_for
 from semtoken.errors import CalibratorMismatchError
-from semtoken.guarantees import Fingerprint
 from semtoken.support.almanac import almanac_clusters_path
 from semtoken.web.calibrators import CalibratorSlot
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
+from tests.guarantees.made_up import put
 
 SIGNATURE = ScoringRules().signature
 QUESTIONS = ("What is the capital of France?", "Which country is Kyoto in?", "Who wrote the third book of Xu?")
 
 
-@cache
-def fitted(**origin: str) -> tuple[st.Calibrator, st.Threshold]:
-    """A calibrator and a threshold for the embedded model, from simulated labels."""
-    generator = np.random.default_rng(0)
-    scores = -generator.exponential(1, 300)
-    correct = generator.random(300) < np.exp(scores / 4)
-    known = Fingerprint(**({"signature": SIGNATURE, "distribution": "raw", "scores": "exact"} | origin))
-    calibrator = st.Calibrator.fit(scores, correct, fingerprint=known)
-    return calibrator, st.Threshold.fit(scores, correct, alpha=0.1, fingerprint=known)
-
-
 def made(folder: Path, **origin: str) -> st.Calibrator:
-    """The same in a folder."""
-    calibrator, threshold = fitted(**origin)
-    calibrator.save(folder, threshold)
-    found = st.Calibrator.load(folder)
+    """A calibrator for the embedded model, from simulated labels."""
+    known: dict[str, Any] = {"signature": SIGNATURE, "distribution": "raw", "scores": "exact"}
+    found = put(folder, **(known | origin))
     assert found.threshold is not None and found.threshold.uncertainty is not None
     return found
 

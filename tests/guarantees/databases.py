@@ -41,8 +41,11 @@ class Postgres:
 
     def database(self) -> str:
         """A new database; its URL."""
+        import psycopg
+
         name = f"journal_{uuid.uuid4().hex[:8]}"
-        _as_postgres(str(self._bin / "createdb"), "-h", str(self._folder), name)
+        with psycopg.connect(f"postgresql://{self.user}@/postgres?host={self._folder}", autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
         return f"postgresql://{self.user}@/{name}?host={self._folder}"
 
 

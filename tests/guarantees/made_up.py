@@ -6,12 +6,14 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 
 import semtoken as st
+from semtoken.guarantees import Fingerprint
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.journal.database import entries, labels
 from semtoken.guarantees.journal.entries import JournalEntry, SamplingRule
@@ -50,6 +52,24 @@ def entry(number: int, **about: Any) -> JournalEntry:
 def rows_of(made: Iterable[JournalEntry]) -> list[dict[str, Any]]:
     """Entries as `Journal.add` takes them."""
     return [one.values() for one in made]
+
+
+@cache
+def simulated(alpha: float = 0.1, seed: int = 0, **origin: Any) -> tuple[st.Calibrator, st.Threshold]:
+    """A calibrator and a threshold of 300 scores that are too sure of themselves; `origin` goes to `Fingerprint`."""
+    generator = np.random.default_rng(seed)
+    scores = -generator.exponential(1, 300)
+    correct = generator.random(300) < np.exp(scores / 4)
+    known = Fingerprint(**origin)
+    threshold = st.Threshold.fit(scores, correct, alpha=alpha, fingerprint=known)
+    return st.Calibrator.fit(scores, correct, fingerprint=known), threshold
+
+
+def put(folder: Path, alpha: float = 0.1, seed: int = 0, **origin: Any) -> st.Calibrator:
+    """The same in a folder, as it is read from there."""
+    calibrator, threshold = simulated(alpha, seed, **origin)
+    calibrator.save(folder, threshold)
+    return st.Calibrator.load(folder)
 
 
 @cache

@@ -29,6 +29,7 @@ from semtoken.guarantees.labels import labeled
 from semtoken.guarantees.measures import drift, report
 from semtoken.stream import stream_generate
 from semtoken.support.almanac import load_questions
+from tests.guarantees.made_up import simulated
 from tests.guarantees.worlds import WORLDS
 from tests.rows import each
 
@@ -360,13 +361,9 @@ def test_the_interval_of_the_drift_holds_the_true_distance() -> None:
 
 def fitted_for(stc: st.ScoredModel, **origin: str) -> st.Calibrator:
     """A calibrator with a threshold for the answers of a model, from simulated labels."""
-    generator = np.random.default_rng(0)
-    scores = -generator.exponential(1, 300)
-    correct = generator.random(300) < np.exp(scores / 4)
-    signature = stc.scorer.signature
-    known = Fingerprint(**({"signature": signature, "distribution": "raw", "scores": "exact"} | origin))
-    made = st.Calibrator.fit(scores, correct, fingerprint=known)
-    return replace(made, threshold=st.Threshold.fit(scores, correct, alpha=0.1, fingerprint=known))
+    known: dict[str, Any] = {"signature": stc.scorer.signature, "distribution": "raw", "scores": "exact"}
+    made, threshold = simulated(**(known | origin))
+    return replace(made, threshold=threshold)
 
 
 def test_answers_of_a_model_with_a_calibrator_carry_chance_and_decision(

@@ -30,11 +30,16 @@ def sealed(values: dict[str, Any]) -> bytes:
     return dump_json(seal({name: value for name, value in values.items() if name != "checksum"}), indent=1) + b"\n"
 
 
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made() -> tuple[st.Calibrator, st.Threshold]:
     scores, correct = drawn(60, "good model")
-    threshold = st.Threshold.fit(scores, correct, alpha=0.2)
-    return st.Calibrator.fit(scores, correct).save(tmp_path, threshold)
+    return st.Calibrator.fit(scores, correct), st.Threshold.fit(scores, correct, alpha=0.2)
+
+
+@pytest.fixture
+def saved(made: tuple[st.Calibrator, st.Threshold], tmp_path: Path) -> Path:
+    calibrator, threshold = made
+    return calibrator.save(tmp_path, threshold)
 
 
 @pytest.mark.parametrize("method", METHODS)

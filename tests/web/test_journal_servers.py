@@ -17,15 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 
-import semtoken as st
 from semtoken.core.rules import ScoringRules
-from semtoken.guarantees import Fingerprint
 from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.writer import adopt_left_behind
 from tests.guarantees.databases import can_run_postgres, postgres
+from tests.guarantees.made_up import put
 from tests.web.servers import Received, commanded, raw_upstream, response
 from tests.web.test_proxy_load import SEMTOKEN
 from tests.web.test_proxy_workers import children_of, command_of
@@ -37,12 +35,8 @@ PLACES = ("Peru", "Japan", "Norway", "Chile", "Kenya")
 
 def put_calibrator(folder: Path, seed: int, **origin: Any) -> str:
     """A calibrator of the proxy's top-k scores from simulated labels, put into a folder at once; its checksum."""
-    generator = np.random.default_rng(seed)
-    scores = -generator.exponential(1, 300)
-    correct = generator.random(300) < np.exp(scores / 4)
-    known = Fingerprint(**({"signature": ScoringRules().signature, "scores": "top-k", "k": 20} | origin))
-    threshold = st.Threshold.fit(scores, correct, alpha=0.2, fingerprint=known)
-    st.Calibrator.fit(scores, correct, fingerprint=known).save(folder, threshold)
+    known: dict[str, Any] = {"signature": ScoringRules().signature, "scores": "top-k", "k": 20}
+    put(folder, 0.2, seed, **(known | origin))
     return hashlib.sha256((folder / "calibrator.json").read_bytes()).hexdigest()
 
 

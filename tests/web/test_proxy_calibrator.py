@@ -16,31 +16,25 @@ import pytest
 import semtoken as st
 from semtoken import TokenClusters
 from semtoken.core.rules import ScoringRules
-from semtoken.guarantees import Fingerprint
 from semtoken.guarantees.apply import CalibratorInUse
 from tests.cli.run import invoke
+from tests.guarantees.made_up import put
 from tests.web.servers import answering, raw_upstream, response, running
 
 CHAT = {"model": "almanac", "messages": [{"role": "user", "content": "What is the capital of Peru?"}]}
 
 
-def made(clusters: TokenClusters, folder: Path, **origin: Any) -> st.Calibrator:
+def made(folder: Path, **origin: Any) -> st.Calibrator:
     """A calibrator of top-k scores, from simulated labels."""
-    generator = np.random.default_rng(0)
-    scores = -generator.exponential(1, 300)
-    correct = generator.random(300) < np.exp(scores / 4)
-    signature = ScoringRules().signature
-    known = Fingerprint(**({"signature": signature, "scores": "top-k", "k": 20} | origin))
-    threshold = st.Threshold.fit(scores, correct, alpha=0.1, fingerprint=known)
-    st.Calibrator.fit(scores, correct, fingerprint=known).save(folder, threshold)
-    return st.Calibrator.load(folder)
+    known: dict[str, Any] = {"signature": ScoringRules().signature, "scores": "top-k", "k": 20}
+    return put(folder, **(known | origin))
 
 
 def test_final_blocks_carry_chance_and_decision(served: str, almanac_clusters: TokenClusters, tmp_path: Path) -> None:
     from semtoken.web.proxy.app import proxy_app
     from semtoken.web.proxy.settings import ProxySettings
 
-    calibrator = made(almanac_clusters, tmp_path)
+    calibrator = made(tmp_path)
     app = proxy_app(ProxySettings(served, hold=30.0), almanac_clusters, calibrator=CalibratorInUse(calibrator))
     with running(app) as url:
         block = httpx.post(f"{url}/v1/chat/completions", json=CHAT, timeout=60).json()["choices"][0]["semtoken"]
@@ -64,7 +58,7 @@ def test_the_proxy_does_not_start_with_a_calibrator_of_other_scores(
     almanac_clusters: TokenClusters, tmp_path: Path, origin: dict[str, Any], named: str
 ) -> None:
 
-    made(almanac_clusters, tmp_path, **origin)
+    made(tmp_path, **origin)
     options = [
         "--base-url",
         "http://127.0.0.1:9",
@@ -86,7 +80,7 @@ def strict(served: str, almanac_clusters: TokenClusters, tmp_path: Path) -> Iter
     from semtoken.web.proxy.app import proxy_app
     from semtoken.web.proxy.settings import ProxySettings
 
-    calibrator = made(almanac_clusters, tmp_path)
+    calibrator = made(tmp_path)
     assert calibrator.threshold is not None
 
     @contextmanager
@@ -227,7 +221,7 @@ def test_a_model_that_was_exchanged_behind_the_proxy_gets_no_probability(
     from semtoken.web.recorder import AnswerRecorder
     from semtoken.web.review import GuaranteeWatch
 
-    calibrator = CalibratorInUse(made(almanac_clusters, tmp_path, model="prod"))
+    calibrator = CalibratorInUse(made(tmp_path, model="prod"))
     journal = Journal.open(str(tmp_path / "journal.db"))
     rule, salt = journal.sampling()
     writer = JournalWriter(journal)

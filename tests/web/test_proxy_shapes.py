@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ OURS = ("llama-cpp", "sglang", "openai-responses", "vllm-responses")
 """One recording of each API that is not OpenAI's chat or completions."""
 
 
+@cache
 def shape_of(name: str) -> type[Shape]:
     return known_formats()[read_reply(recording(name).reply).format].shape
 
@@ -313,7 +315,7 @@ class TestMethods:
 @contextmanager
 def withholding(upstream: Upstream, clusters: TokenClusters, folder: Path, limit: float) -> Iterator[str]:
     """A proxy that shows answers up to an uncertainty, and another text in place of the others."""
-    calibrator = made(clusters, folder)
+    calibrator = made(folder)
     threshold = replace(calibrator.threshold, uncertainty=limit)  # type: ignore[type-var]
     applied = CalibratorInUse(replace(calibrator, threshold=threshold), abstain_text='I do not "know".')
     with running(proxy_app(ProxySettings(upstream.url), clusters, calibrator=applied, page=False), wait=False) as url:
