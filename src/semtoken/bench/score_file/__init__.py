@@ -172,6 +172,7 @@ class ScoringJob:
         was made from another input or with other settings.
         """
         self._check_names()
+        # The whole input is read before a model is loaded: a bad line at its end would show after hours.
         total = self.check_input()
         check_writable(self.lines.path)
         if self.overwrite:
@@ -302,6 +303,7 @@ class ScoringJob:
         self, score: ScoreItems, items: Sequence[Item], error: SemtokenError
     ) -> list[ScoredAnswer | BadLine]:
         """Find the lines to blame for the failure of a batch."""
+        # The model and its clusters do not fit each other, which no line is to blame for.
         if isinstance(error, VocabularyMismatch):
             raise error
         outcomes: list[ScoredAnswer | BadLine] = []
@@ -316,6 +318,7 @@ class ScoringJob:
                         "which records such lines with their errors. Lines already written are kept."
                     ) from fault
                 outcomes.append(BadLine(item.number, reason))
+        # Alone each line works, so the fault is not in one of them.
         if not any(isinstance(outcome, BadLine) for outcome in outcomes):
             raise error
         return outcomes
@@ -330,6 +333,7 @@ class ScoringJob:
         record |= {f"score_{name}": value for name, value in scores.get("scores", {}).items()}
         if self.annotate is not None:
             record |= self.annotate(outcome)
+        # A calibrator put another text in place of the answer; explanation, tokens and parts would quote it.
         if held_back := record["response"] != response:
             record["explanation"] = outcome.without_quotes().explanation
         elif self.tokens:

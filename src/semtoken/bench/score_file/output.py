@@ -42,6 +42,7 @@ def write_table(lines: Path, target: Path, facts: Mapping[str, Any]) -> None:
         convert_lines(lines, target, {METADATA_KEY: dump_json(seal(facts))})
         return
     convert_lines(lines, target)
+    # CSV has no place for facts, so these name the content that they are about.
     whole = hashlib.sha256(target.read_bytes()).hexdigest()
     replace_text(facts_path(target), dump_json(seal({**facts, "sha256": whole})).decode() + "\n")
 
@@ -83,6 +84,7 @@ class LineWriter:
         batch = list(lines)
         with writing_errors(self.path):
             if self.checksums is not None:
+                # The checksums first: after a kill between the two, lines without a checksum would be refused.
                 _append(self.checksums, dump_json([checksum(line) for line in batch]) + b"\n")
             _append(self.file, b"".join(batch))
 

@@ -64,6 +64,7 @@ class Spelling(NamedTuple):
         """The spelling of a token by its text in both readings, and its bytes."""
         first, second = rule(text), rule(in_files)
         blank = not text.strip() and not in_files.strip()
+        # `<0x0A>` looks like markup, and is a byte.
         markup = is_markup(text) and not BYTE_TOKEN.fullmatch(text)
         alone = (not first and not second) or REPLACEMENT in first
         return cls(text, in_files, piece, (first, second), blank, alone, markup)

@@ -133,6 +133,7 @@ def _item(value: Any, where: str) -> tuple[TopStep, bool]:
     if "probs" in item:  # older servers of llama.cpp give the chosen token's number in the list alone
         names = (entry for entry in entries if isinstance(entry, Mapping) and _first(entry, TEXT) == _first(item, TEXT))
         log_prob = _log_prob(next(names, {}), where)
+    # -9999 may be a real "very unlikely"; without a list beside it, it says only that nothing was computed.
     missing = log_prob is None or (log_prob == NOT_GIVEN and not entries)
     chosen = _token(item, NOT_GIVEN if log_prob is None else log_prob, where)
     return TopStep(chosen, [_entry(entry, f"{where}.top_logprobs[{j}]") for j, entry in enumerate(entries)]), missing
@@ -148,9 +149,11 @@ def _usual_steps(items: Sequence[Any]) -> tuple[TopStep, ...] | None:
         entries = list(map(_BEST_OF, items))
         tokens = [token for item, best in zip(items, entries, strict=True) for token in (item, *best)]
         fields = set(map(len, chain.from_iterable(entries)))
+        # Text, number and bytes; llama.cpp adds an id. A chosen token has one more: its list.
         if fields not in ({3}, {4}) or set(map(len, items)) != {min(fields) + 1} or not all(entries):
             return None
         log_probs = list(map(_NUMBER_OF, tokens))
+        # The sum is NaN where one number is, which the largest alone need not show.
         if set(map(type, log_probs)) != {float} or not sum(log_probs) <= 0.0 or max(log_probs) > 0.0:  # or NaN
             return None
         names, written = (_WITHOUT_IDS, _BYTES_OF) if fields == {3} else (_WITH_IDS, _BYTES_AND_ID_OF)  # llama.cpp's
@@ -194,8 +197,10 @@ class _WrittenNames:
         token = None if written is numbers else as_id(token, "id")
         name = _NAMES[text, token, None if numbers is None else bytes(numbers)]
         if len(text) <= LONGEST_KEPT:
+            # All at once: to drop single ones would cost bookkeeping for each token, and clients choose the names.
             if len(self._known) >= NAMES_KEPT:
                 self._known.clear()
+            # A copy: the list belongs to the reply, which its owner may change.
             numbers = numbers and list(numbers)
             self._known[text] = numbers if token is None else (numbers, token), name
         return name
@@ -329,6 +334,7 @@ def _dict_step(entries: Mapping[Any, Any], chosen: Any, where: str) -> TopStep:
         raise InvalidInputError(f"{where} is empty.")
     top = {_key(key): _dict_entry(_key(key), value, f"{where}[{key!r}]") for key, value in entries.items()}
     first = next(iter(top))
+    # vLLM puts the chosen token first by its id; of texts, JSON readers may have changed the order.
     if chosen is None and isinstance(first, str):
         raise InvalidInputError(f"{where} does not say which token was chosen: the order of strings does not.")
     key = first if chosen is None else _key(chosen)

@@ -82,10 +82,12 @@ def equality_of(value: JsonValue, schema: Mapping[str, Any]) -> PartEquality:
         return "exact"
     written = str(value.value)
     if "enum" in schema:
+        # Among words of an enum, case says nothing; "A1" and "a1" may be two of its values.
         return "surface" if written.replace(" ", "").isalpha() else "exact"
     if any(keyword in schema for keyword in _EXACT_KEYWORDS) or is_reference(written):
         return "exact"
     if is_figure(written):
+        # In "5 kg" the number counts as written, and its unit in any case.
         return "mixed" if any(map(str.isalpha, written)) else "exact"
     return "surface" if len(written.split()) <= SHORT else "meaning"
 
@@ -99,6 +101,7 @@ def _container(
     inside = tuple((scalar.start, scalar.end) for scalar in scalars[first:last])
     yield FoundPart(value.start, value.end, value.kind, "mixed", path=pointer, members=inside, call=call)
     if value.kind == "array":
+        # Behind its last item, or behind the bracket of an empty array: there the model chose to end it.
         end = value.start + 1 if value.last_item_end is None else value.last_item_end
         yield FoundPart(end, end, "length", "exact", path=pointer, members=(), ending="array", call=call)
 
@@ -127,6 +130,7 @@ def _step(schema: Mapping[str, Any], name: str) -> Any:
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """A schema without a reference and without the `null` of an optional value (as Pydantic writes them)."""
+    # Schemas refer to each other a few times; 16 in a row are a circle.
     for _ in range(16):
         if not isinstance(schema, Mapping):
             return {}
@@ -216,6 +220,7 @@ def find_tool_calls(text: str, budget: Budget | None = None) -> Iterator[FoundPa
 
 def _calls(document: JsonText, budget: Budget) -> Iterator[tuple[JsonPlace, list[JsonValue]]]:
     """The place of every object with a name and arguments, one or several in one list, and the scalars below it."""
+    # By identity: places of one object share the one that they lie in.
     keys = {(id(value.place.before), value.place.name) for value in document.values if value.kind == "key"}
     scalars = document.scalars
     calls: dict[int, tuple[JsonPlace, list[JsonValue]]] = {}
@@ -286,10 +291,12 @@ def _value_in(text: str, written: str, found_part: FoundPart, position: int, bud
     quoted = found_part.kind == "string"
     spellings = [written]
     if quoted:
+        # Servers write é as it is or as \u00e9, whatever the model wrote.
         spellings += [json.dumps(found_part.value)[1:-1], json.dumps(found_part.value, ensure_ascii=False)[1:-1]]
     for spelling in dict.fromkeys(spellings):
         target = f'"{spelling}"' if quoted else spelling
         at, before = text.find(target, position), position
+        # The 1 in "10" is not the value 1.
         while at >= 0 and not quoted and _inside_word(text, at, at + len(target)):
             budget.spend(1 + (at - before) // CHARACTERS_A_STEP)
             at, before = text.find(target, at + 1), at

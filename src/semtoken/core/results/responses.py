@@ -86,6 +86,7 @@ class _Tokens:
     def __get__(self, response: ScoredAnswer, owner: type | None = None) -> tuple[ScoredToken, ...]:
         tokens: tuple[ScoredToken, ...] | TokensLater = vars(response)["tokens"]
         if isinstance(tokens, TokensLater):
+            # Kept from here on: who reads one token reads most of them.
             tokens = tokens.make()
             vars(response)["tokens"] = tokens
         return tokens
@@ -270,6 +271,7 @@ class ScoredAnswer:
         found = confidence_of(
             self.text, lambda: self.marks, self.n_tokens, self.log_confidence, interval, self.question
         )
+        # A piece without a name can be any letter, so where words begin is not known, and only the product is.
         if interval is not None and any(flag.code == UNNAMED_PIECES for flag in self.flags):
             return found.of_unknown_text(interval[0])
         return found
@@ -306,6 +308,7 @@ class ScoredAnswer:
     def without_quotes(self) -> ScoredAnswer:
         """A copy whose explanation quotes nothing of the answer, for one that is held back."""
         copy = self.with_fields()
+        # In the place where `cached_property` looks, so that the confidence is not computed from the text again.
         vars(copy)["_confidence"] = self._confidence.unquoted
         return copy
 
@@ -315,18 +318,21 @@ class ScoredAnswer:
 
         It is next to 1 for nearly every long answer, however sure the model was: rank answers by `confidence`.
         """
+        # `expm1` keeps the digits of a sure answer; adding 0.0 turns -0.0 into 0.0.
         return -math.expm1(self.log_confidence) + 0.0
 
     @property
     def sequence_uncertainty_interval(self) -> tuple[float, float]:
         """An interval (low, high) around the exact sequence uncertainty; (S, S) where S itself is exact."""
         low, high = self.log_confidence_interval or (self.log_confidence, self.log_confidence)
+        # The ends change places, since the uncertainty falls where the product rises.
         return -math.expm1(high) + 0.0, -math.expm1(low) + 0.0
 
     @property
     def widest_steps(self) -> tuple[int, ...]:
         """Positions of the steps whose bounds differ, the widest on the log scale first; empty for an exact score."""
         bounds = [token.log_agreeing_bounds or (0.0, 0.0) for token in self.tokens]
+        # Two ends of -inf are equal, and their difference would be NaN.
         ratios = [0.0 if high == low else high - low for low, high in bounds]
         return tuple(sorted((i for i, ratio in enumerate(ratios) if ratio), key=lambda i: (-ratios[i], i)))
 
@@ -412,6 +418,7 @@ class ScoredAnswer:
         """
         tokens = vars(self)["tokens"]
         marked = isinstance(tokens, TokensLater) and tokens.by_spelling and tokens.marks is not None
+        # Making all records takes far longer than finding words, and parts of prose read nothing but the marks.
         if marked and by in OF_PROSE and options.get("constrained") is None:
             return parts_of(marked_tokens(self, self.marks), by, **options)
         return parts_of(self, by, **options)
@@ -553,6 +560,7 @@ class ScoredAnswer:
 
     def to_summary(self) -> dict[str, Any]:
         """All but the tokens and the state as plain values, which may be infinite; `from_summary` reads them back."""
+        # `asdict` would make and copy every token's record.
         bare = asdict(self.with_fields(tokens=(), state=None))
         return bare | {"tokens": self.n_tokens, "confidence": asdict(self._confidence)}
 
