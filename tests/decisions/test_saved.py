@@ -11,8 +11,9 @@ import pytest
 
 from semtoken.decisions.answers import AskedQuestion
 from semtoken.decisions.questions import READ_AS_USUAL
-from semtoken.decisions.saved import are_decisions, decision_records, decision_rows, saved_decisions
+from semtoken.decisions.saved import decision_records, decision_rows, is_decision, saved_decisions
 from semtoken.errors import InvalidInputError
+from semtoken.replies.checking.replies import OpenedReplies
 from tests.cli.run import invoke
 from tests.decisions.server_replies import (
     BY_LEVEL,
@@ -42,14 +43,15 @@ def test_a_folder_of_replies_with_labels_by_id(tmp_path: Path, name: str) -> Non
         (folder / f"{one}.json").write_text(json.dumps(REPLIES[name], indent=1), "utf-8")
     right = {"team": "shipping", "urgent": False, "tone": 0}
     labels = lines(tmp_path / "labels.jsonl", [{"id": "b", "labels": right}])
-    found = saved_decisions([str(folder)], labels=labels, questions=QUESTIONS)
+    replies = OpenedReplies([str(folder)])
+    assert replies.first is not None and is_decision(replies.first)
+    found = saved_decisions(replies, labels=labels, questions=QUESTIONS)
     assert [(one.id, one.record.name) for one in found] == [(i, question) for i in "ab" for question in QUESTIONS]
     for one in found:
         assert one.record.probabilities == PROBABILITIES[one.record.name]
         assert one.record.fingerprint == FINGERPRINTS[one.record.name]
         assert one.block["option_mass"] == (MASSES[one.record.name] if SERVERS[name].masses else None)
     assert [one.record.label for one in found] == [None, None, None, 1, 1, 0]
-    assert are_decisions([str(folder)])
 
 
 def test_tables_of_labels_and_requests_beside_replies(tmp_path: Path) -> None:
@@ -86,9 +88,10 @@ CLOUDFLARE = {"result": REPLIES["Jev"], "success": True, "errors": [], "messages
 @pytest.mark.parametrize("reply", [LANGCHAIN, CLOUDFLARE, {"id": "a", "response": {"body": CLOUDFLARE}}])
 @pytest.mark.parametrize("asked", [True, False])
 def test_langchain_and_cloudflare_are_read_as_saved(tmp_path: Path, reply: dict[str, Any], asked: bool) -> None:
-    found = saved_decisions([str(lines(tmp_path / "r.jsonl", [reply]))], questions=QUESTIONS if asked else None)
+    replies = OpenedReplies([str(lines(tmp_path / "r.jsonl", [reply]))])
+    assert replies.first is not None and is_decision(replies.first)
+    found = saved_decisions(replies, questions=QUESTIONS if asked else None)
     assert {one.record.name: one.record.probabilities for one in found} == PROBABILITIES
-    assert are_decisions([str(tmp_path / "r.jsonl")])
 
 
 def test_the_probability_in_a_row_is_that_of_its_value(tmp_path: Path) -> None:
@@ -96,7 +99,7 @@ def test_the_probability_in_a_row_is_that_of_its_value(tmp_path: Path) -> None:
     probabilities = {"billing": 0.6, "shipping": 0.4}
     answer = {"type": "choice", "choice": "shipping", "probabilities": probabilities, "confidence": 0.2}
     source = lines(tmp_path / "r.jsonl", [{"model": "m", "answers": {"team": answer}}])
-    [row] = decision_rows(saved_decisions([str(source)]))
+    [row] = decision_rows(saved_decisions(OpenedReplies([str(source)])))
     assert (row["value"], row["probability"]) == ("shipping", 0.4)
 
 
@@ -127,9 +130,10 @@ def test_what_does_not_fit_together_is_said(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="no question 'team'"):
         decision_records(source, questions={"urgent": QUESTIONS["urgent"]})
     chat = lines(tmp_path / "chat.jsonl", [{"choices": []}])
-    assert not are_decisions([str(chat)])
+    replies = OpenedReplies([str(chat)])
+    assert replies.first is not None and not is_decision(replies.first)
     with pytest.raises(InvalidInputError, match="no reply answers typed questions"):
-        saved_decisions([str(chat)])
+        saved_decisions(replies)
 
 
 def test_fit_audit_and_check_read_them(tmp_path: Path) -> None:
@@ -155,3 +159,9 @@ def test_fit_audit_and_check_read_them(tmp_path: Path) -> None:
     assert done.exit_code == 0 and "2 of 1,000 answers to typed questions" in done.output, done.output
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert rows[0]["probability"] <= rows[1]["probability"] and rows[-1]["decision"] == "answer"
+
+
+@pytest.mark.parametrize("name", sorted(REPLIES))
+def test_decisions_on_standard_input_are_known(name: str) -> None:
+    done = invoke(["check", "-"], stdin=json.dumps(REPLIES[name]))
+    assert done.exit_code == 0 and f"of {len(QUESTIONS)} answers to typed questions" in done.output, done.output

@@ -36,6 +36,7 @@ from semtoken.support.text import with_noun
 if TYPE_CHECKING:
     from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.replies.checking import RankedAnswer, RankedReplies
+    from semtoken.replies.checking.replies import OpenedReplies
 
 
 WRITERS = (".html", ".md", ".csv", ".json", ".jsonl", ".parquet")
@@ -93,8 +94,9 @@ def check(
 
     Example: `semtoken check replies/ -o page.html`
     """
-    from semtoken.decisions.saved import are_decisions
+    from semtoken.decisions.saved import is_decision
     from semtoken.guarantees.answer_records import are_scored
+    from semtoken.replies.checking.replies import OpenedReplies
 
     of_replies: dict[str, object] = {
         "--tokenizer": tokenizer,
@@ -115,16 +117,17 @@ def check(
             raise UsageError("Answers that are scored already can be shown as a page: name it, -o page.html.")
         _write_scored([Path(path) for path in paths], output, calibrator)
         return
-    if are_decisions(paths):
+    replies = OpenedReplies(paths)
+    if replies.first is not None and is_decision(replies.first):
         refuse_useless(of_replies, "on replies to typed questions")
-        check_decisions(paths, questions, labels, calibrator, limit, output)
+        check_decisions(replies, questions, labels, calibrator, limit, output)
         return
     refuse_useless({"--labels": labels}, "on answers in text, which `semtoken label` marks")
     if as_json and schema is not None and tokens:
         raise UsageError("--tokens has no effect with --schema: leave it out.")
     _check_output(output, schema)
     _check_replies(
-        paths,
+        replies,
         output,
         limit,
         questions,
@@ -180,14 +183,14 @@ def _reading(tokenizer: str | None, methods: str | None, format: str | None, in_
         "distribution": endpoint.distribution or None,
         "vocabulary": None if tokenizer is None else as_tokens(tokenizer),
         "rules": rules_of(scoring),
-        "methods": wanted,
+        "methods": tuple(wanted),
         "temperature": None if endpoint.temperature == 1 else endpoint.temperature,
         "answering_model": endpoint.answering_model or None,
     }
 
 
 def _check_replies(
-    sources: Sequence[str],
+    replies: OpenedReplies,
     output: Path | None,
     limit: int,
     questions: Path | None,
@@ -202,28 +205,29 @@ def _check_replies(
     as_json: bool,
 ) -> None:
     from semtoken.guarantees.apply import CalibratorInUse
-    from semtoken.replies.checking.answers import CheckSettings, rank_replies
+    from semtoken.replies.checking.answers import CheckSettings, rank_found
     from semtoken.replies.checking.fields import read_schema
+    from semtoken.replies.checking.replies import passed_over
     from semtoken.replies.checking.shards import check_in_shards
     from semtoken.replies.checking.tables import field_table, markdown, markdown_of_fields, rows_of
 
     if calibrator is not None and by_kind([calibrator])[0] is None:
         raise UsageError(f"{calibrator} is a calibrator of typed questions, and these are answers in text.")
     applied = None if calibrator is None else CalibratorInUse.load(calibrator)
-    wanted = None if schema is None else read_schema(schema)
+    wanted, sources = None if schema is None else read_schema(schema), replies.sources
     files = output is not None and "-" not in sources and not (tokens or as_json)
     check_executor(executor, recording.url, files=files)
     distributed = load_executor(executor)
     with recording.keeper("check") as keeper:
         with few_collections(OBJECTS_OF_REPLIES), counting("checking replies", None) as progress:
             keep_tokens = keeper is not None or tokens or as_json
-            how = reading | {"calibrator": applied, "schema": wanted, "keep_tokens": keep_tokens}
+            settings = CheckSettings(calibrator=applied, schema=wanted, keep_tokens=keep_tokens, **reading)
             if distributed is None or output is None:
-                checked = rank_replies(sources, questions=questions, on_checked=progress, **how)
+                checked = rank_found(replies, settings, questions, passed_over(sources), progress)
             else:
                 folder = output.with_name(f"{output.name}.shards")
                 checked = check_in_shards(
-                    CheckSettings(**how), sources, distributed, folder, questions=questions, on_checked=progress
+                    settings, sources, distributed, folder, questions=questions, on_checked=progress
                 )
         # Before anything is kept or written: --strict is for jobs that must not go on with half of the replies.
         if strict and checked.refused:
@@ -466,7 +470,7 @@ def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: boo
 
 
 def check_decisions(
-    sources: Sequence[str],
+    replies: OpenedReplies,
     questions: Path | None,
     labels: Path | None,
     calibrator: Path | None,
@@ -484,7 +488,7 @@ def check_decisions(
     if calibrator is not None and by_kind([calibrator])[1] is None:
         raise UsageError(f"{calibrator} is a calibrator of answers in text, and these are answers to typed questions.")
     asked = None if questions is None else read_questions(questions)
-    decisions = saved_decisions(sources, labels=labels, questions=asked)
+    decisions = saved_decisions(replies, labels=labels, questions=asked)
     fitted = None if calibrator is None else DecisionCalibrator.load(calibrator)
     rows = decision_rows(decisions, fitted)
     for row in rows[:top]:

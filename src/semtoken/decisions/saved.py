@@ -20,7 +20,7 @@ from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.questions import READ_AS_USUAL, Choice, Option, Predicate, Question, ReadingOptions, Score
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.ids import IDS
-from semtoken.replies.checking.replies import STANDARD_INPUT, found_replies
+from semtoken.replies.checking.replies import FoundReply, OpenedReplies
 from semtoken.support.files.record_files import read_cells
 from semtoken.support.files.strict_json import read_json_lines
 
@@ -59,14 +59,13 @@ class _SavedLine:
         return None
 
 
-def are_decisions(sources: Sequence[str]) -> bool:
-    """Whether the first of some saved replies answers typed questions."""
+def is_decision(found: FoundReply) -> bool:
+    """Whether a saved reply answers typed questions."""
     try:
-        # Standard input can be read only once, so it is not looked at.
-        first = next(_lines([source for source in sources if source != STANDARD_INPUT]), None)
+        line = _line(found)
     except InvalidInputError:
         return False
-    return first is not None and first.reply is not None
+    return line is not None and line.reply is not None
 
 
 def decision_records(
@@ -77,15 +76,16 @@ def decision_records(
         first = next(iter(read_json_lines(source)), None)
         if first is None or first.fault or not isinstance(first.value, Mapping) or _is_own(first.value):
             return read_decisions(source)
-    return [decision.record for decision in saved_decisions([str(source)], labels=labels, questions=questions)]
+    replies = OpenedReplies([str(source)])
+    return [decision.record for decision in saved_decisions(replies, labels=labels, questions=questions)]
 
 
 def saved_decisions(
-    sources: Sequence[str], *, labels: Path | None = None, questions: Mapping[str, Question] | None = None
+    replies: OpenedReplies, *, labels: Path | None = None, questions: Mapping[str, Question] | None = None
 ) -> list[SavedDecision]:
     """The answers in saved replies, in any of the formats in which servers answer typed questions.
 
-    A source is a file, folder or glob: a reply as JSON, or one a line. A line may hold the reply under `response`,
+    A file holds a reply as JSON, or one a line. A line may hold the reply under `response`,
     `reply`, `body` or `decision`, beside an `id` or `custom_id` and the `request`. `labels` says what is right: JSON
     lines with `id` and `labels`, or a CSV file with a column `id` and one for each question; without ids they belong to
     the replies in order. Without `questions`, by name, they are taken from the request beside a reply, or are known by
@@ -93,9 +93,10 @@ def saved_decisions(
 
     `InvalidInputError` if something cannot be read, no reply answers typed questions, or a label belongs to no reply.
     """
-    lines = [line for line in _lines(sources) if line.reply is not None]
+    parsed = (_line(reply) for reply in replies)
+    lines = [line for line in parsed if line is not None and line.reply is not None]
     if not lines:
-        raise InvalidInputError(f"{', '.join(sources)}: no reply answers typed questions.")
+        raise InvalidInputError(f"{', '.join(replies.sources)}: no reply answers typed questions.")
     right = _labels_of(lines, labels)
     decisions: list[SavedDecision] = []
     for line, own in zip(lines, right, strict=True):
@@ -128,16 +129,17 @@ def decision_rows(
     ]
 
 
-def _lines(sources: Sequence[str]) -> Iterator[_SavedLine]:
-    for reply in found_replies(list(sources)):
-        try:
-            value = reply.parsed()
-        except InvalidInputError as error:
-            raise InvalidInputError(f"{reply.where}: {error}") from error
-        if isinstance(value, Mapping):
-            given = next((value[name] for name in IDS if isinstance(value.get(name), str | int)), None)
-            is_reply = "answers" in value and not _is_own(value) and "custom_id" not in value
-            yield _SavedLine(reply.name if given is None or is_reply else str(given), reply.where, value)
+def _line(found: FoundReply) -> _SavedLine | None:
+    """A saved reply, parsed; None if it is no JSON object. `InvalidInputError` if it cannot be read."""
+    try:
+        value = found.parsed()
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{found.where}: {error}") from error
+    if not isinstance(value, Mapping):
+        return None
+    given = next((value[name] for name in IDS if isinstance(value.get(name), str | int)), None)
+    is_reply = "answers" in value and not _is_own(value) and "custom_id" not in value
+    return _SavedLine(found.name if given is None or is_reply else str(given), found.where, value)
 
 
 def _is_own(value: Mapping[str, Any]) -> bool:

@@ -233,8 +233,18 @@ def rank_replies(
     )
     given = [str(sources)] if isinstance(sources, str | Path) else listed(sources, "sources")
     named = [text(source, f"sources[{i}]") for i, source in enumerate(given)]
-    replies: Iterable[FoundReply] = found_replies(named)
-    asked, joined = None, ""
+    return rank_found(found_replies(named), settings, questions, passed_over(named), on_checked)
+
+
+def rank_found(
+    found: Iterable[FoundReply],
+    settings: CheckSettings,
+    questions: Path | None = None,
+    passed_over: Sequence[str] = (),
+    on_checked: Callable[[int], None] = lambda count: None,
+) -> RankedReplies:
+    """Score replies that were found in files, and rank their answers; the rest is as in `rank_replies`."""
+    replies, asked, joined = found, None, ""
     if questions is not None:
         # Joining needs the names of all of them, before the first can have its question.
         replies = list(replies)
@@ -244,7 +254,7 @@ def rank_replies(
     for place, reply in enumerate(replies):
         checked.append(check_found(reply, None if asked is None else asked[place], settings))
         on_checked(len(checked))
-    return ranked(checked, joined, passed_over(named))
+    return ranked(checked, joined, passed_over)
 
 
 NOT_KEPT = "the replies were checked with keep_tokens=False"

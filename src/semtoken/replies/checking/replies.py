@@ -11,6 +11,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,28 @@ def found_replies(sources: Sequence[str]) -> Iterator[FoundReply]:
                         yield reply if request is None else replace(reply, request=request)
             except OSError as error:
                 yield FoundReply(str(path), name, fault=f"It cannot be read: {error.strerror or error}.")
+
+
+class OpenedReplies:
+    """The replies of files, folders and globs, read once: the first of them can be looked at before the others come.
+
+    Standard input cannot be read a second time, and a large file need not be.
+    """
+
+    def __init__(self, sources: Sequence[str]) -> None:
+        self.sources = list(sources)
+        self._found = found_replies(self.sources)
+
+    @cached_property
+    def first(self) -> FoundReply | None:
+        """The first reply; None where there is none. `InvalidInputError` if there is no such file."""
+        return next(self._found, None)
+
+    def __iter__(self) -> Iterator[FoundReply]:
+        """All replies, the first one among them; they can be gone through once."""
+        if self.first is not None:
+            yield self.first
+        yield from self._found
 
 
 def passed_over(sources: Sequence[str]) -> list[str]:
