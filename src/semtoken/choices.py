@@ -46,7 +46,7 @@ Guarantee = Literal["selective_risk", "miss_rate", "joint_risk"]
 """A threshold gives one of these guarantees (`semtoken.guarantees.exact`)."""
 
 PTrueSpelling = Literal["bare", "with blank", "both"]
-"""How "True" is tokenised for P(True): "True", " True", or both summed. After a colon a byte-level tokenizer expects
+"""How "True" is tokenized for P(True): "True", " True", or both summed. After a colon a byte-level tokenizer expects
 the second; LM-Polygraph takes the first."""
 
 Reading = Literal["labels", "words"]

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 PLAIN_BELOW = 0.02
 """Tokens of less uncertainty are not shaded."""
 STOPS = ((0.0, (255, 243, 205)), (0.5, (253, 174, 97)), (1.0, (205, 50, 45)))
-"""Background colours by uncertainty: pale yellow, orange, red; linear between them."""
+"""Background colors by uncertainty: pale yellow, orange, red; linear between them."""
 LIGHT_TEXT_FROM = 0.75
 SOME_DOUBT, WEAK = 0.15, 0.5
-"""Levels from which on a token is underlined, and bold as well; the page has the same levels in colour."""
+"""Levels from which on a token is underlined, and bold as well; the page has the same levels in color."""
 
 
 @dataclass(frozen=True)
 class ColouredSpan:
-    """A stretch of the answer that is shown in one colour: one token, or several that share a character."""
+    """A stretch of the answer that is shown in one color: one token, or several that share a character."""
 
     text: str
     """What to show: blank terminators as `↵` or `∎`, control characters as escapes."""
@@ -48,7 +48,7 @@ class ColouredSpan:
 
     @property
     def shaded(self) -> bool:
-        """Whether the span is uncertain enough to get a colour."""
+        """Whether the span is uncertain enough to get a color."""
         return self.uncertainty >= PLAIN_BELOW
 
 
@@ -92,7 +92,7 @@ def _with_last_newline_marked(cut: list[ColouredSpan]) -> list[ColouredSpan]:
 
 
 def colour(uncertainty: float) -> tuple[int, int, int]:
-    """Background colour (red, green, blue) for an uncertainty in [0, 1]."""
+    """Background color (red, green, blue) for an uncertainty in [0, 1]."""
     for (low, left), (high, right) in pairwise(STOPS):
         if uncertainty <= high:
             share = (uncertainty - low) / (high - low)
@@ -102,7 +102,7 @@ def colour(uncertainty: float) -> tuple[int, int, int]:
 
 
 def _colours(uncertainty: float) -> tuple[str, str]:
-    """Text and background colour."""
+    """Text and background color."""
     background = "#{:02x}{:02x}{:02x}".format(*colour(uncertainty))
     return "#ffffff" if uncertainty >= LIGHT_TEXT_FROM else "#202020", background
 
@@ -120,12 +120,12 @@ def shaded_text(response: ScoredAnswer) -> Text:
 
 
 def _marks(uncertainty: float) -> str:
-    """What is seen without colours."""
+    """What is seen without colors."""
     return "bold underline " if uncertainty >= WEAK else "underline " if uncertainty >= SOME_DOUBT else ""
 
 
 def legend() -> Text:
-    """One line that explains the colours and underlines."""
+    """One line that explains the colors and underlines."""
     from rich.text import Text
 
     text = Text("uncertainty of a token: ", style="dim")

@@ -286,7 +286,7 @@ class ScoredModel:
             A threshold that was fitted with `score="stc"`, or -log_confidence in nats: end an answer once its own can
             only be above, since it would be rejected anyway. It carries the flag `stopped_early`. The product over the
             tokens is the one number whose running bound never falls again; a threshold of the confidence or of another
-            method is refused. Engines that return whole answers ignore it.
+            method is rejected. Engines that return whole answers ignore it.
         on_result
             Called with (number of the answer, answer), in this order, as soon as it is there.
         **generation_kwargs

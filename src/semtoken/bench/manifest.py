@@ -33,7 +33,7 @@ def digest(content: Any) -> str:
 def model_identity(model: str | Path, revision: str | None = None) -> Mapping[str, str]:
     """What identifies the content of a model: a hash of its files, or its hub id and commit.
 
-    `ModelError` if there is no such folder or file, a model of the catalogue was not fetched, or the hub does not know
+    `ModelError` if there is no such folder or file, a model of the catalog was not fetched, or the hub does not know
     the name or cannot be reached.
     """
     source = resolve(model)

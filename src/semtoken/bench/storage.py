@@ -284,7 +284,7 @@ def _plain(value: Any) -> Any:
 def pack_states(states: npt.ArrayLike) -> FloatArray:
     """Compress hidden states of M samples, [M, H], to [M, min(M, H)] coordinates from which EigenScore is the same.
 
-    EigenScore reads C C^T only, where C are the states with each row centred over its features. With C = U S V^T that
+    EigenScore reads C C^T only, where C are the states with each row centered over its features. With C = U S V^T that
     is (U S)(U S)^T, so U S is kept.
     """
     rows = np.asarray(states, dtype=np.float64)
@@ -293,9 +293,9 @@ def pack_states(states: npt.ArrayLike) -> FloatArray:
 
 
 def unpack_states(coordinates: FloatArray, features: int) -> FloatArray:
-    """Rows of H features, already centred, whose products with each other are those of the packed states, [M, k].
+    """Rows of H features, already centered, whose products with each other are those of the packed states, [M, k].
 
-    `InvalidInputError` if there are more coordinates than the H - 1 dimensions in which centred states lie.
+    `InvalidInputError` if there are more coordinates than the H - 1 dimensions in which centered states lie.
     """
     used = coordinates[:, : features - 1]  # centred rows span H - 1 dimensions at most
     rank = used.shape[1]

@@ -22,7 +22,7 @@ class CommandPlace(NamedTuple):
     summary: str
     """The first line of its docstring."""
     reads: tuple[str, ...] = ()
-    """The sections of semtoken.toml that it reads; a key of another one is refused on its command line."""
+    """The sections of semtoken.toml that it reads; a key of another one is rejected on its command line."""
 
 
 ALL = (

@@ -108,7 +108,7 @@ def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
 
 
 def calibrator_of_rules(directory: Path, rules: ScoringRules) -> Calibrator:
-    """Load a calibrator; one that was fitted under other rules is refused."""
+    """Load a calibrator; one that was fitted under other rules is rejected."""
     from semtoken.guarantees import Calibrator
 
     calibrator = Calibrator.load(directory)
@@ -171,7 +171,7 @@ class ModelChoice:
         """The model with its tokenizer and clusters; with `states` it keeps the hidden state of every answer's end.
 
         A `calibrator` that cannot be read, or was fitted under other rules or on lists of the best tokens where this
-        model has all of them, is refused before the model is loaded.
+        model has all of them, is rejected before the model is loaded.
         """
         as_methods(self.methods)  # before anything is loaded
         if calibrator is not None:

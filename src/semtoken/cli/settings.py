@@ -1,7 +1,7 @@
 """`semtoken.toml`: what outlives a command, from a file, from variables and from options of the form `--section.key`.
 
 Each section is a class, each field of it a key. A command gets them all as a parameter `in_use: Read[SettingsInUse]`;
-commands.py says which sections it reads, and a key of another section is refused on its command line.
+commands.py says which sections it reads, and a key of another section is rejected on its command line.
 
 Enter at `read_settings`.
 """
@@ -363,7 +363,7 @@ def _section_of(key: str) -> str:
 
 
 def _variables() -> dict[str, str]:
-    """The variables that hold settings, by key; one that begins like them and is none is refused."""
+    """The variables that hold settings, by key; one that begins like them and is none is rejected."""
     known = {variable_of(key): key for key in KEYS}
     sections = tuple(f"{PREFIX}{section.upper()}_" for section in SECTIONS)
     for name in os.environ:

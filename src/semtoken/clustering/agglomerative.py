@@ -5,11 +5,11 @@ distance 1 from everything and from each other, so they merge at height 1, but n
 under euclidean distance is the exception: there every row goes on by itself.)
 What remains is handed to the engine of the linkage, and the merges it gives are put together with those.
 
-Exact linkage in rounds of mutual nearest neighbours, without a stored matrix.
+Exact linkage in rounds of mutual nearest neighbors, without a stored matrix.
 
 Any two clusters that are each other's nearest may merge at once (the linkages used here are reducible: a merged
 cluster is never nearer to a third than the nearer of its parts was). So each round merges all such pairs and
-computes the distances of the new clusters to all others. A short list of near neighbours for every cluster
+computes the distances of the new clusters to all others. A short list of near neighbors for every cluster
 makes it rarely necessary to look at all distances of an old one again.
 
 Average linkage always takes this way: under cosine, the mean distance of two clusters is one minus the product
@@ -40,7 +40,7 @@ from semtoken.clustering.tiles import Block, CpuTiles, Gaps, blocks_of, resolve,
 from semtoken.support.arrays import IntArray
 
 PLACES = 16
-"""How many near neighbours are remembered for every cluster."""
+"""How many near neighbors are remembered for every cluster."""
 SOME = 256
 """For how many clusters the means are computed at a time, which takes a few more copies of them."""
 SLACK = 0.7
@@ -49,7 +49,7 @@ SLACK = 0.7
 
 @dataclass
 class Lists:
-    """The known nearest neighbours of every slot."""
+    """The known nearest neighbors of every slot."""
 
     near: NDArray[np.int32]
     near_gap: NDArray[np.float32]
@@ -60,7 +60,7 @@ class Lists:
 
     @classmethod
     def empty(cls, m: int) -> Lists:
-        """Lists of m slots without any neighbours."""
+        """Lists of m slots without any neighbors."""
         shape = (m, PLACES)
         return cls(
             np.zeros(shape, np.int32),
@@ -208,7 +208,7 @@ class WholeRows:
 
 
 class Rounds:
-    """The state of a run of hierarchical clustering: the clusters in slots, and the known neighbours of each."""
+    """The state of a run of hierarchical clustering: the clusters in slots, and the known neighbors of each."""
 
     def __init__(self, clusters: MeanRows | WholeRows, tiles: CpuTiles, low: IntArray, weight: IntArray) -> None:
         m = len(low)

@@ -43,7 +43,7 @@ PACKED = ("qweight", "weight_packed", "qzeros", "scales", "weight_scale", "weigh
 MOST_OF_INDEX = 64 * MEBIBYTE  # bytes; that of 140,000 tensors has 15 MB
 CHUNK = 4096  # rows made float32 at a time
 SAME_ROW = 0.98
-"""Cosine from which two rows are one row that was quantised twice: Q4_K against Q6_K leaves .996 in every row of a real
+"""Cosine from which two rows are one row that was quantized twice: Q4_K against Q6_K leaves .996 in every row of a real
 table of 151,936, while the rows of matrices that were trained apart have less than that nearly everywhere."""
 
 UNQUANTISED = (
@@ -76,7 +76,7 @@ class EmbeddingTable:
     tied: bool = False
     """Whether input and output embeddings are the same matrix."""
     least_cosine: float | None = None
-    """Where the two are one matrix that was quantised twice: the least cosine between its rows; else None. The output's
+    """Where the two are one matrix that was quantized twice: the least cosine between its rows; else None. The output's
     copy, which files keep with more bits, stands for both."""
 
     @property
@@ -136,7 +136,7 @@ def token_table(
     kind
         The rows of the input embedding matrix, of the output embedding matrix, or both, concatenated. Where both
         are one matrix (tied embeddings) the concatenated table is that matrix once: its clusters are the same. Where
-        they are one matrix that was quantised twice it is the output's copy; its clusters may differ a little.
+        they are one matrix that was quantized twice it is the output's copy; its clusters may differ a little.
     revision
         Branch, tag or commit of a hub id.
 
@@ -151,7 +151,7 @@ def token_table(
     InvalidInputError
         There is no such kind of table.
     ModelError
-        The matrices are missing, quantised, ambiguous or damaged.
+        The matrices are missing, quantized, ambiguous or damaged.
     """
     return read_table(model_or_path, kind, revision=revision).normalized()
 

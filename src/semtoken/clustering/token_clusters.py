@@ -115,7 +115,7 @@ class TokenClusters:
         Parameters
         ----------
         model_or_path
-            A directory with safetensors weights, a GGUF file, a name of the catalogue (`smollm2`), a hub id (only the
+            A directory with safetensors weights, a GGUF file, a name of the catalog (`smollm2`), a hub id (only the
             files that hold the embeddings are downloaded), or a transformers model in memory.
         tokenizer
             The model's tokenizer, or a `Vocabulary`. Default: the one saved beside the weights.

@@ -59,7 +59,7 @@ def score_logits(
     Returns
     -------
     ScoredAnswer
-        Uncertainty in [0, 1], higher is riskier. A blank answer has uncertainty 1.
+        Uncertainty in [0, 1], higher is riskier. An empty answer has uncertainty 1.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def score_logprobs(
         Ids of the chosen tokens, where the steps do not name them.
     proxy_for
         Name of the model that answered, where the vocabulary is another model's with the same tokenizer: the result
-        is labeled with it. A token that the vocabulary lacks shows that the tokenizers differ, and is refused;
+        is labeled with it. A token that the vocabulary lacks shows that the tokenizers differ, and is rejected;
         `check_shared_vocabulary` tells more.
     text
         The answer as the engine gives it, if it is at hand: steps that do not spell it (missing or merged ones) are

@@ -25,7 +25,7 @@ PIECE = "\N{REPLACEMENT CHARACTER}"
 def uncertainty(logits: npt.ArrayLike, token_ids: Sequence[int], decode: Decode) -> float:
     """S = 1 - prod_i p(tokens that are spelled as token i), where all logits are known.
 
-    In [0, 1], higher is riskier; 1 for a blank answer. `logits` [n, V] are raw, of the n steps of an answer;
+    In [0, 1], higher is riskier; 1 for an empty answer. `logits` [n, V] are raw, of the n steps of an answer;
     `token_ids` [n] are its tokens, its terminator included; `decode` is the tokenizer's own.
     """
     if not decode(token_ids).strip():

@@ -382,7 +382,7 @@ class GrowingAnswer:
 def check_normalizers(
     log_normalizers: FloatArray, steps: Sequence[int], sequences: Sequence[int] | IdArray | None = None
 ) -> None:
-    """Raise `InvalidLogits` for the first row that holds no distribution: its log normaliser is not finite.
+    """Raise `InvalidLogits` for the first row that holds no distribution: its log normalizer is not finite.
 
     `steps` [n] and, in a batch, `sequences` [n] number the rows' steps and answers for the message.
     """

@@ -1,8 +1,8 @@
 """Which tokens spell the beginning of the text from a step on.
 
-The prefix set of step i holds every token whose normalised text is not empty and is a beginning of
+The prefix set of step i holds every token whose normalized text is not empty and is a beginning of
 `norm(text(y_i..y_n))`. The published code decodes each suffix whole, which is quadratic in the length of the
-answer. Normalised vocabulary strings are short, so a suffix is decoded only until no longer string can match.
+answer. Normalized vocabulary strings are short, so a suffix is decoded only until no longer string can match.
 There are no probabilities and no clusters here.
 """
 
@@ -40,7 +40,7 @@ def next_look(waited: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class PrefixIndex:
-    """The normalised token strings of a vocabulary, sorted, with the ids that spell each."""
+    """The normalized token strings of a vocabulary, sorted, with the ids that spell each."""
 
     vocabulary: Vocabulary
 
@@ -52,7 +52,7 @@ class PrefixIndex:
 
     @cached_property
     def _strings(self) -> list[str]:
-        """Distinct normalised strings in code point order."""
+        """Distinct normalized strings in code point order."""
         texts = self.vocabulary.normalized
         return list(dict.fromkeys(texts[i] for i in self._sorted_ids))
 
@@ -85,7 +85,7 @@ class PrefixIndex:
 
     @cached_property
     def tells(self) -> BoolArray:
-        """Whether a token alone decides what the normalised text from there on begins with (bool [V]).
+        """Whether a token alone decides what the normalized text from there on begins with (bool [V]).
 
         Blanks, pieces of characters and texts whose end a later token may still change do not, and no token does where
         decoding removes blanks before punctuation.
@@ -99,11 +99,11 @@ class PrefixIndex:
 
     @cached_property
     def lengths(self) -> IdArray:
-        """The number of characters of each token's normalised text (int64 [V])."""
+        """The number of characters of each token's normalized text (int64 [V])."""
         return np.array([len(text) for text in self.vocabulary.normalized], dtype=np.int64)
 
     def beginnings(self, head: str) -> IdArray:
-        """Ascending ids of the tokens whose normalised text is a beginning of `head`, or `head` itself."""
+        """Ascending ids of the tokens whose normalized text is a beginning of `head`, or `head` itself."""
         parents, places, ids = self._beginnings
         k = bisect_right(self._strings, head) - 1
         while k >= 0 and not head.startswith(self._strings[k]):
@@ -111,7 +111,7 @@ class PrefixIndex:
         return ids[places[k] : places[k + 1]] if k >= 0 else NO_IDS
 
     def continuations(self, head: str) -> IdArray:
-        """Ids of the tokens whose normalised text is longer than `head` and begins with it."""
+        """Ids of the tokens whose normalized text is longer than `head` and begins with it."""
         low = self._first_beyond(head)
         high = bisect_left(self._strings, head + LAST_CHARACTER, lo=low)
         return self._sorted_ids[self._starts[low] : self._starts[high]]
@@ -122,7 +122,7 @@ class PrefixIndex:
         return np.unique(np.concatenate([NO_IDS, *lists]))
 
     def can_continue(self, head: str) -> bool:
-        """Whether some token's normalised text is longer than `head` and begins with it."""
+        """Whether some token's normalized text is longer than `head` and begins with it."""
         first = self._first_beyond(head)
         return first < len(self._strings) and self._strings[first].startswith(head)
 
@@ -136,7 +136,7 @@ class PrefixIndex:
         return [self.prefix_set(token_ids, step) for step in range(len(token_ids))]
 
     def prefix_set(self, token_ids: Sequence[int], step: int) -> IdArray:
-        """Ascending ids of the tokens whose normalised text is a beginning of `norm(text(y_step..y_n))`."""
+        """Ascending ids of the tokens whose normalized text is a beginning of `norm(text(y_step..y_n))`."""
         heads, _ = self.look(token_ids, step, complete=True)
         return self.beginnings(heads[0])
 
@@ -161,11 +161,11 @@ class PrefixIndex:
         return complete or (len(heads) == 1 and bool(heads[0]) and not self.can_continue(heads[0]))
 
     def heads(self, token_ids: Sequence[int], *, complete: bool) -> tuple[str, ...]:
-        """The possible beginnings of a suffix's normalised text, given its first tokens.
+        """The possible beginnings of a suffix's normalized text, given its first tokens.
 
         One string, or two while it is open whether a run of byte tokens will turn out to be text or broken.
         A head is empty while nothing is sure; blanks at its end count as sure, although the end of an answer
-        would strip them, since no normalised token ends in one. If `complete`, the ids are the whole suffix.
+        would strip them, since no normalized token ends in one. If `complete`, the ids are the whole suffix.
         """
         vocabulary = self.vocabulary
         parts = vocabulary.parts(token_ids)
@@ -201,7 +201,7 @@ class PrefixIndex:
         return tuple(dict.fromkeys((self._stable(good), self._stable(broken))))
 
     def _stable(self, text: str) -> str:
-        """The part of a normalised text that no later token can change."""
+        """The part of a normalized text that no later token can change."""
         if self.vocabulary.clean_up:
             text = self._cleaned(text)[:-CLEAN_UP_REACH]
         text = text.lstrip()

@@ -23,7 +23,7 @@ Decode = Callable[[Sequence[int]], str]
 def uncertainty(logits: npt.ArrayLike, token_ids: Sequence[int], labels: Sequence[int], decode: Decode) -> float:
     """S = 1 - prod_i p(tokens that agree with token i): the paper's equation for the uncertainty of an answer.
 
-    In [0, 1], higher is riskier; 1 for a blank answer. `logits` [n, columns >= V] are raw, of the n steps of a greedy
+    In [0, 1], higher is riskier; 1 for an empty answer. `logits` [n, columns >= V] are raw, of the n steps of a greedy
     or sampled answer; `token_ids` [n] are its tokens, its terminator included; `labels` [V] are the clusters of all
     tokens, from the embeddings of the model; `decode` is the tokenizer's own.
     """

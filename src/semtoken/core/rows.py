@@ -1,4 +1,4 @@
-"""Rows of logits with what every reduction of them needs: log normalisers, entropies, and which tokens are probable.
+"""Rows of logits with what every reduction of them needs: log normalizers, entropies, and which tokens are probable.
 
 A compiled kernel reads rows of large vocabularies on the CPU, in float32 and bfloat16, once and in place. For other
 rows, on other devices, and where numba is not installed, numpy and torch do the same. `reduce_rows` takes from rows
@@ -56,7 +56,7 @@ class KernelRows(NamedTuple):
     normalizers: FloatArray
     """[n] log-sum-exp of the vocabulary's columns; NaN for a row that holds no distribution."""
     entropies: FloatArray
-    """[n] in nats; NaN where the normaliser is."""
+    """[n] in nats; NaN where the normalizer is."""
     likely_ids: IdArray
     """[n, LISTED + 1] the most probable tokens of at least `LEAST_LISTED`, of which the chosen one may be one; -1 where
     there are fewer."""
@@ -75,13 +75,13 @@ class KernelRows(NamedTuple):
 
     @property
     def beyond(self) -> bool:
-        """Whether some normaliser is too far from 0 for sums in float32."""
+        """Whether some normalizer is too far from 0 for sums in float32."""
         return bool((np.abs(self.normalizers) > HUGE).any())
 
 
 @dataclass(frozen=True, eq=False)
 class NormalizedRows:
-    """n rows of logits with their normalisers and most probable tokens."""
+    """n rows of logits with their normalizers and most probable tokens."""
 
     logits: Rows
     """The rows themselves, [m, columns]."""
@@ -123,7 +123,7 @@ class WholeRow:
 
 
 def normalized_rows(rows: Rows, size: int, row_ids: Sequence[int] | IdArray | None = None) -> NormalizedRows:
-    """Read rows of logits: their normalisers, and where the kernel can read them also entropies and probable tokens.
+    """Read rows of logits: their normalizers, and where the kernel can read them also entropies and probable tokens.
 
     `rows` [m, columns] are as `as_rows` gives them, and columns beyond V = `size` are padding. `row_ids` are those to
     read; by default all.
@@ -204,7 +204,7 @@ def reduce_rows(
 ) -> tuple[columns.Columns, dict[int, WholeRow]]:
     """Reduce n rows to the entries that may agree with their tokens.
 
-    `rows` have finite normalisers; `taken` [n] are places among them. `tokens` [n] were chosen, those `before` them are
+    `rows` have finite normalizers; `taken` [n] are places among them. `tokens` [n] were chosen, those `before` them are
     -1 for none, and `opening` [n] says that only blanks come before. Also returns, by place, a copy of the row of each
     step whose token alone does not decide what the text from there on begins with (`PrefixIndex.tells`).
     """

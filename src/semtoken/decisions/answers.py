@@ -121,7 +121,7 @@ def confidence_of(probabilities: Sequence[float], *, ordered: bool) -> float:
 
 @dataclass(frozen=True, eq=False)
 class OptionMasses:
-    """The probability of each option before renormalising, under some orders of the options."""
+    """The probability of each option before renormalizing, under some orders of the options."""
 
     low: FloatArray
     """[orders, options] lower bounds, in [0, 1]."""
@@ -140,7 +140,7 @@ def in_all_orders(masses: Iterable[tuple[int, tuple[FloatArray, FloatArray]]]) -
 
 
 def answer_from_masses(question: Question, masses: OptionMasses) -> Answer:
-    """Answer a question from the probabilities of its options: renormalised in each order, then averaged.
+    """Answer a question from the probabilities of its options: renormalized in each order, then averaged.
 
     Where no option has any probability in some order, the question has no answer, but a reason.
     """

@@ -172,10 +172,10 @@ MOST_TOKENS = 65_536
 counted again.
 """
 MOST_SHARED_TOKENS = 2**20
-"""Most tokens of all its prompts, with shared beginnings counted each time, since all of them have to be tokenised."""
+"""Most tokens of all its prompts, with shared beginnings counted each time, since all of them have to be tokenized."""
 
 ALWAYS_TOKENISED = 2**16
-"""A text of up to so many characters is tokenised even if it seems too long for the model."""
+"""A text of up to so many characters is tokenized even if it seems too long for the model."""
 
 T = TypeVar("T")
 
@@ -395,7 +395,7 @@ def _check_length(source: PromptSource, ids: Sequence[int]) -> None:
 
 
 def _check_text(source: PromptSource, text: str) -> None:
-    """Refuse what is too long in any case before it is tokenised."""
+    """Refuse what is too long in any case before it is tokenized."""
     limit = source.max_length
     longest = source.vocabulary.longest_piece
     # No token is longer than the longest one, so a text of more bytes than this cannot fit, however it is tokenized.

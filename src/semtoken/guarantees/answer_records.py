@@ -28,7 +28,7 @@ class AnswerRecord:
     record: Mapping[str, Any]
     """All fields of the line."""
     log_confidence: float | None
-    """The log score, at most 0; -inf for a blank answer, None for one that is not scored yet."""
+    """The log score, at most 0; -inf for an empty answer, None for one that is not scored yet."""
     correct: bool | None
     """Whether it is right; None where there is no label."""
     log_confidence_interval: tuple[float, float] | None = None
@@ -183,7 +183,7 @@ def _bounds(where: str, record: Mapping[str, Any]) -> tuple[float, float] | None
 
 
 def _score(where: str, record: Mapping[str, Any]) -> float | None:
-    """JSON has no infinity: a blank answer's log score is null."""
+    """JSON has no infinity: an empty answer's log score is null."""
     if "log_confidence" not in record:
         if "sequence_uncertainty" in record:
             raise InvalidInputError(

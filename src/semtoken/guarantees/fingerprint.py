@@ -37,7 +37,7 @@ class Fingerprint:
     model: str | None = None
     """The model's id or directory name, with its revision if that is known."""
     dtype: str | None = None
-    """Precision or quantisation of the weights."""
+    """Precision or quantization of the weights."""
     engine: str | None = None
     """The engine that ran the model, with its version."""
     template: str | None = None

@@ -114,7 +114,7 @@ def _too_few(kind: Kind, alpha: float, delta: float, n: int, least: int, what: s
 
 
 def _grid(uncertainty: Any, shares: Sequence[float]) -> list[float]:
-    """Thresholds at quantiles of scores without labels; blank answers are never accepted, so they do not count."""
+    """Thresholds at quantiles of scores without labels; empty answers are never accepted, so they do not count."""
     finite = uncertainty[np.isfinite(uncertainty)]
     if finite.size < FEWEST_UNLABELED:
         raise InvalidInputError(

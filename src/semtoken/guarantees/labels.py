@@ -31,11 +31,11 @@ class LabeledScores:
     """Scores and labels of the same answers; blank ones are left out."""
 
     log_confidence: FloatArray
-    """[n] log scores, at most 0; -inf for a blank answer."""
+    """[n] log scores, at most 0; -inf for an empty answer."""
     correct: FloatArray
     """[n] of 1 (right) and 0 (wrong)."""
     n_blank: int
-    """How many blank answers were left out; they are never accepted."""
+    """How many empty answers were left out; they are never accepted."""
 
     @property
     def uncertainty(self) -> FloatArray:
@@ -65,7 +65,7 @@ def chosen_method(scored: Any, by: str | None) -> str | None:
 
 
 def log_confidences(scored: Any, by: str | None = None) -> FloatArray:
-    """Log scores of scored answers, or of numbers that are log scores, [n]; -inf for a blank answer.
+    """Log scores of scored answers, or of numbers that are log scores, [n]; -inf for an empty answer.
 
     `by` None or `PRODUCT`: `log_confidence`. `CONFIDENCE`: the logarithm of the confidence. An uncertainty U
     of another method becomes -ln(1 + e^U): below 0, and in the same order. `InvalidInputError` for NaN, a number above
@@ -91,7 +91,7 @@ def log_confidences(scored: Any, by: str | None = None) -> FloatArray:
 
 
 def _by_method(answer: Any, by: str) -> float | None:
-    """The log score of one answer by a method; -inf for a blank answer."""
+    """The log score of one answer by a method; -inf for an empty answer."""
     if by == PRODUCT or answer.log_confidence is None or answer.log_confidence == -math.inf:
         log_confidence: float | None = answer.log_confidence
         return log_confidence
@@ -156,7 +156,7 @@ def labeled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None, by:
 def scores_and_labels(
     scored: Any, correct: Any, prompts: Sequence[Any] | None, by: str | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """`labeled` with the blank answers, whose log score is -inf: [n] log scores and [n] of 1 and 0."""
+    """`labeled` with the empty answers, whose log score is -inf: [n] log scores and [n] of 1 and 0."""
     scores = log_confidences(scored, by)
     try:
         labels = real_numbers(correct, "correct", booleans=True).astype(np.float64)

@@ -119,7 +119,7 @@ def eigv(
 ) -> float:
     """How many meanings the samples have, as a real number: U = sum_k max(0, 1 - lambda_k).
 
-    lambda_k are the eigenvalues of the normalised Laplacian L = I - D^(-1/2) W D^(-1/2).
+    lambda_k are the eigenvalues of the normalized Laplacian L = I - D^(-1/2) W D^(-1/2).
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def ecc(
 ) -> float:
     """Eccentricity: how far the samples lie from their centre in the space of the Laplacian's eigenvectors.
 
-    With the K eigenvectors v_k of eigenvalue below `threshold`, U is the Frobenius norm of their centred
+    With the K eigenvectors v_k of eigenvalue below `threshold`, U is the Frobenius norm of their centered
     rows, computed as sqrt(K - (1/M) sum_k (1^T v_k)^2), which does not depend on the basis that the solver
     chooses inside a repeated eigenvalue.
 
@@ -258,7 +258,7 @@ def _agreement(nli_logits: npt.ArrayLike | None, temperature: float, affinity: s
 
 
 def _laplacian_spectrum(weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues ascending and orthonormal eigenvectors (columns) of the normalised Laplacian."""
+    """Eigenvalues ascending and orthonormal eigenvectors (columns) of the normalized Laplacian."""
     # Where the diagonal comes from a model, a row can be all 0; elsewhere it is 1 at least.
     scale = 1.0 / np.sqrt(np.maximum(weights.sum(axis=1), _SMALLEST_DEGREE))
     laplacian = np.eye(len(weights)) - scale[:, None] * weights * scale

@@ -125,7 +125,7 @@ def _weights(values: npt.ArrayLike) -> FloatArray:
 def eigenscore(embeddings: npt.ArrayLike, alpha: float = 1e-3, *, variant: str = "cov_over_d_minus_1_log10") -> float:
     """Volume that the samples span in the model's hidden space.
 
-    C is Z with each row centred over its H features, Sigma = C C^T / (H - 1), and
+    C is Z with each row centered over its H features, Sigma = C C^T / (H - 1), and
     U = (1/M) sum_i log10(eigenvalue_i(Sigma + alpha I)).
 
     Parameters

@@ -59,7 +59,7 @@ def sequence_probability(greedy_logprobs: npt.ArrayLike, *, variant: str = "one_
 def perplexity(greedy_logprobs: npt.ArrayLike) -> float:
     """Mean negative log-probability of the answer's tokens, U = -(1/T) sum_t log p_t.
 
-    The logarithm of what language modelling calls perplexity: not exponentiated, the ranks are the same.
+    The logarithm of what language modeling calls perplexity: not exponentiated, the ranks are the same.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def predictive_entropy(sample_logprobs: Rows) -> float:
     Returns
     -------
     float in [0, inf]
-        Not normalised by length.
+        Not normalized by length.
 
     References
     ----------
@@ -185,7 +185,7 @@ def predictive_entropy(sample_logprobs: Rows) -> float:
     overhead="high",
 )
 def ln_entropy(sample_logprobs: Rows, *, variant: str = "matching_counts") -> float:
-    """Length-normalised predictive entropy, U = -(1/M) sum_m (1/T_m) sum_t log p_mt.
+    """Length-normalized predictive entropy, U = -(1/M) sum_m (1/T_m) sum_t log p_mt.
 
     The mean is taken within each sample first, then over samples.
 

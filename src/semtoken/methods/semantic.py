@@ -159,7 +159,7 @@ def semantic_entropy(
     variant : str
         "rao_normalised_length_mean" (Farquhar et al.'s code), in [0, log M]. "rao_normalised_sum": the same
         with the sums of log-probabilities. "discrete": P_c is the share of samples. The rest is for parity,
-        not normalised: "lm_polygraph_monte_carlo", mean over samples of -log of their class' mass, may be
+        not normalized: "lm_polygraph_monte_carlo", mean over samples of -log of their class' mass, may be
         negative; "kuhn_release", mean over classes with the shift of 5 that the release adds;
         "uqnlg_unnorm", minus the log of the mean class mass.
 

@@ -275,7 +275,7 @@ def square(values: npt.ArrayLike, name: str, *, low: float, high: float) -> Floa
 
 
 def similarities(values: npt.ArrayLike, name: str, *, dimensions: int) -> FloatArray:
-    """Similarities clipped to [0, 1]; those of a cosine may be negative, raw logits are refused."""
+    """Similarities clipped to [0, 1]; those of a cosine may be negative, raw logits are rejected."""
     array = numbers(values, name, dimensions=dimensions)
     within(array, name, low=-1.0, high=1.0)
     return np.clip(array, 0.0, 1.0)

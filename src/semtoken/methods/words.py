@@ -143,7 +143,7 @@ def confidence(
     Parameters
     ----------
     log_confidence : float, at most 0
-        Of the preset `default`; -inf for a blank answer.
+        Of the preset `default`; -inf for an empty answer.
     new_phrase_log_probs : array of shape (n,)
         As in `new_phrases`.
     greedy_logprobs : array of shape (T,)
@@ -154,7 +154,7 @@ def confidence(
     Returns
     -------
     float in [0, inf]
-        Nats; inf for a blank answer, and for a sentence that only repeats the question.
+        Nats; inf for an empty answer, and for a sentence that only repeats the question.
 
     References
     ----------

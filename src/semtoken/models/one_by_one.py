@@ -24,7 +24,7 @@ Logits: TypeAlias = npt.NDArray[np.floating[Any]]
 
 
 class OneByOne(OwnTokens, ABC):
-    """A `Backend` of an engine that reads tokens and gives the logits behind the last one.
+    """A `Backend` of an engine that reads tokens and gives the logits after the last one.
 
     A subclass has the attributes below without a value, and says in `_begin` how tokens are read. Its answers are
     greedy, unless it says in `_tokens` how else they are chosen.
@@ -56,7 +56,7 @@ class OneByOne(OwnTokens, ABC):
 
     @abstractmethod
     def _begin(self) -> Callable[[Sequence[int]], Logits]:
-        """Begin a new text. The function reads further tokens of it and gives the logits [columns] behind the last one,
+        """Begin a new text. The function reads further tokens of it and gives the logits [columns] after the last one,
         which are valid until it is called again.
         """
 

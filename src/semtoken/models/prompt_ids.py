@@ -147,7 +147,7 @@ def encode_response(
     tokenizer: Any, prompt: Prompt, prompt_ids: list[int], response: Response, number: int
 ) -> list[int]:
     """Token ids of a response, as they would follow the prompt; `InvalidInputError` if it is neither text nor ids.
-    Prompt and response are tokenised together where that leaves the prompt's ids as they are, apart otherwise.
+    Prompt and response are tokenized together where that leaves the prompt's ids as they are, apart otherwise.
     """
     if not isinstance(response, str):
         try:

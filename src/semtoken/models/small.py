@@ -82,7 +82,7 @@ class Llama:
         return x @ self.weights[f"{name}.weight"].T
 
     def _norm(self, x: Float32Array, name: str) -> Float32Array:
-        """Root mean square normalisation."""
+        """Root mean square normalization."""
         scale: Float32Array = np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(self.config["rms_norm_eps"]))
         return x / scale * self.weights[f"{name}.weight"]
 

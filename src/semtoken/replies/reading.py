@@ -38,7 +38,7 @@ class ReplyContext(NamedTuple):
     temperature: float | None = None
     """The temperature, where it is known apart from the request."""
     engine: Engine | None = None
-    """The engine that sent it; recognised by its fields by default."""
+    """The engine that sent it; recognized by its fields by default."""
     line: Any = None
     """What the reply was saved in, where its question may be found."""
 

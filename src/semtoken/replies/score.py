@@ -53,7 +53,7 @@ def read_reply(
         JSON text or bytes, a dict, an object of the `openai` client, or a whole stream: its text (server-sent events)
         or its chunks.
     format : str, optional
-        One of `known_formats()`; recognised by the fields of the reply by default.
+        One of `known_formats()`; recognized by the fields of the reply by default.
     temperature : float, optional
         The temperature of the request. SGLang's log-probabilities follow it; unless it is known to be 1 (or 0, greedy)
         they are `processed`.

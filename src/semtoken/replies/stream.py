@@ -33,7 +33,7 @@ class ReplyStream:
     Parameters
     ----------
     format : str, optional
-        One of `known_formats()`; recognised by the chunks by default.
+        One of `known_formats()`; recognized by the chunks by default.
     temperature, request
         See `read_reply`.
     """

@@ -1,6 +1,6 @@
 """Small helpers for all packages, which know nothing of scores: arrays, checked arguments, texts, other packages.
 
-arrays.py        arrays of log-probabilities and ids, checked and normalised; entropies of their rows
+arrays.py        arrays of log-probabilities and ids, checked and normalized; entropies of their rows
 compiled.py      work of compiled loops shared among threads; their machine code
 extras.py        other packages: optional ones, with the line that installs them, and those that plug in
 garbage.py       fewer collections of garbage while there is none

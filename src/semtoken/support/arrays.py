@@ -158,7 +158,7 @@ def levelled(rows: Rows, size: int) -> FloatArray:
 
 def looks_like_probabilities(rows: Rows, normalizers: FloatArray, size: int) -> bool:
     """Whether all rows lie in [0, 1] and sum to 1 (within 0.001), as only softmax gives, and are not all a single 1 and
-    zeros. Normalisers of probabilities lie in a narrow range, so that most other rows are told by them alone.
+    zeros. Normalizers of probabilities lie in a narrow range, so that most other rows are told by them alone.
     """
     if ((normalizers <= math.log(size)) | (normalizers > math.log(size - 1 + math.e) + 1e-6)).any():
         return False

@@ -27,7 +27,7 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> None:
 
 
 def flag(value: Any, name: str) -> bool:
-    """Return a value that must be True or False; 1 and 0 are refused."""
+    """Return a value that must be True or False; 1 and 0 are rejected."""
     if not isinstance(value, bool):
         _refuse(name, "True or False", value)
     return bool(value)
@@ -104,7 +104,7 @@ def shown_address(url: str) -> str:
 
 
 def listed(value: Any, name: str) -> list[Any]:
-    """The items of a list, tuple, array or other sequence; texts and dicts are refused."""
+    """The items of a list, tuple, array or other sequence; texts and dicts are rejected."""
     if isinstance(value, str | bytes | bytearray | dict | set | frozenset):
         _refuse(name, "a list", value)
     try:

@@ -210,7 +210,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def set_member(parent: LocatedValue, inside: dict[str, LocatedValue], name: str, value: Any) -> Edit:
-    """The edit that sets a member of an object: replaces it, or adds it behind the last one."""
+    """The edit that sets a member of an object: replaces it, or adds it after the last one."""
     if name in inside:
         return Edit(inside[name].start, inside[name].end, encode(value))
     last = max((located.end for located in inside.values()), default=parent.start + 1)

@@ -68,7 +68,7 @@ T = TypeVar("T")
 
 
 class Busy(Exception):
-    """The error of work that was refused since the queue is full."""
+    """The error of work that was rejected since the queue is full."""
 
 
 class Workers:

@@ -3,7 +3,7 @@
 ============ ===================================================================== ==================
 kind         correct if                                                            needs
 ============ ===================================================================== ==================
-exact        the answer equals an accepted one after normalisation                 nothing
+exact        the answer equals an accepted one after normalization                 nothing
 contains     it holds the words of an accepted one                                 nothing
 rouge        its ROUGE-L F1 with an accepted one is above a threshold              rouge-score
 similarity   a cross-encoder finds it similar to an accepted one                   sentence-transformers

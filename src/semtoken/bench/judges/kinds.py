@@ -59,7 +59,7 @@ class ExactJudge(_JudgeOfOne):
 
 @dataclass(frozen=True)
 class ContainsJudge(_JudgeOfOne):
-    """Calls an answer correct if the whole words of an accepted one stand in it, normalised as by `ExactJudge`."""
+    """Calls an answer correct if the whole words of an accepted one stand in it, normalized as by `ExactJudge`."""
 
     name: str = "contains"
 
@@ -164,7 +164,7 @@ Threshold: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 
 
 class Strict(BaseModel):
-    """The base of all settings: unknown names are refused, and values cannot be changed."""
+    """The base of all settings: unknown names are rejected, and values cannot be changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

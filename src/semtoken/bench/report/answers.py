@@ -33,7 +33,7 @@ class CellCalibrator(OfCell):
     lines: tuple[str, ...]
 
     def of(self, log_confidence: float) -> tuple[float, str]:
-        """The probability (NaN for a blank answer) and decision for an answer; no decision without a threshold."""
+        """The probability (NaN for an empty answer) and decision for an answer; no decision without a threshold."""
         calibrator = self.applied.calibrator
         decision = "" if calibrator.threshold is None else calibrator.threshold.decide(log_confidence).action
         return float(calibrator.predict_proba(log_confidence)), decision

@@ -48,7 +48,7 @@ LEGEND = 1.9
 """Width of the legend in inches."""
 OURS, OTHERS = "#0072b2", "#b3b3b3"
 COLOURS = ("#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000", "#999999", "#0072b2")
-"""Okabe and Ito's, which most colour-blind people tell apart."""
+"""Okabe and Ito's, which most color-blind people tell apart."""
 MARKERS = "osD^v<>PX*hpd"
 STYLE = PLAIN_STYLE | {"axes.titlesize": 10.0, "figure.facecolor": "white", "savefig.dpi": 150}
 
@@ -205,7 +205,7 @@ def against_overhead(made: Measured, cells: Sequence[MeasuredCell]) -> Figure:
 
 
 def sensitivity_panels(made: Measured) -> Figure:
-    """Plot the sensitivity study: rows are data sets, columns settings, colours models."""
+    """Plot the sensitivity study: rows are data sets, columns settings, colors models."""
     from matplotlib.figure import Figure
 
     figures = select(made.figures, table=list(STUDIES.values()))

@@ -2,7 +2,7 @@
 
 Beside `answers.jsonl` lies `answers.jsonl.settings.jsonl`. Its first line says what made the answers; each further line
 holds the checksums of a batch of them, written before the batch itself. A line of output counts only if it has the
-checksum that was noted for it. A run with other settings, or on lines other than those already scored, is refused
+checksum that was noted for it. A run with other settings, or on lines other than those already scored, is rejected
 rather than mixed in.
 """
 
@@ -247,7 +247,7 @@ def _fault(line: bytes, item: Item | BadLine) -> str:
 
 
 def digest_of_items(items: Iterable[Item | BadLine]) -> str:
-    """A checksum of an input, by which a finished table is recognised as made from it."""
+    """A checksum of an input, by which a finished table is recognized as made from it."""
     total = hashlib.sha256()
     for item in items:
         content: Sequence[Any] = [item.number, dict(item.record)] if isinstance(item, Item) else [item.number]

@@ -136,7 +136,7 @@ def watched_statistics(
 
 
 NORMALIZERS = "normalizers"
-"""The name under which `Timings` keeps the seconds of the log normalisers, which all scorers share."""
+"""The name under which `Timings` keeps the seconds of the log normalizers, which all scorers share."""
 
 
 def clustered_scores(
@@ -169,7 +169,7 @@ def clustered_scores(
 
 
 class _ClusterScores(Observer):
-    """Scores the same steps by several scorers, which share the log normalisers."""
+    """Scores the same steps by several scorers, which share the log normalizers."""
 
     reads = frozenset({LOGITS})
 

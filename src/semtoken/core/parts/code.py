@@ -1,6 +1,6 @@
 """Names, calls and literals of program text, as Pygments' lexers see them, such that reading code can be ended.
 
-A lexer's patterns were written to colour programs, not to withstand hostile text: some take a time that grows with the
+A lexer's patterns were written to color programs, not to withstand hostile text: some take a time that grows with the
 square of the text or faster, in `re`, which nothing can interrupt and which lets no other thread run. So only short
 code in languages whose lexers withstood a trial of repeated pieces is read in this process. All other code is read in a
 process of its own, which is ended when the time is over.

@@ -155,9 +155,9 @@ class Part:
     """Words of a sentence that turn it round ("not"), each with its own probability. As function words they may count
     as certain in the confidence."""
     choices: Mapping[str, float] | None = None
-    """Probability of each allowed value of an enum or a boolean, normalised over them (`semtoken.models.probing`)."""
+    """Probability of each allowed value of an enum or a boolean, normalized over them (`semtoken.models.probing`)."""
     option_mass: float | None = None
-    """The total of `choices` before normalising, in [0, 1]: small where the model wanted to write something else."""
+    """The total of `choices` before normalizing, in [0, 1]: small where the model wanted to write something else."""
 
     def __repr__(self) -> str:
         where = "" if self.path is None else f"path={self.path!r}, "

@@ -91,7 +91,7 @@ def confidence_of(
     """The confidence of a scored answer: of what follows the thinking, where the text marks any.
 
     `marks` gives its `n_tokens` tokens; it is not called for a short answer. `log_product_of_all` is the log of the
-    product of what agrees with each, -inf for a blank answer and for one that may be impossible; `interval` is around
+    product of what agrees with each, -inf for an empty answer and for one that may be impossible; `interval` is around
     the exact one. Phrases that the question holds do not count, and a sentence that only repeats it has the confidence
     0; where it is not known (None), all phrases count, and the explanation says so.
     """

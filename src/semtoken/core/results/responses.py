@@ -115,7 +115,7 @@ class Decision:
     reason: str
     """Why: `accepted`, `uncertain`, `empty`, or `no_threshold` where nothing can be guaranteed."""
     probability_correct: float | None
-    """Calibrated probability of being right, in [0, 1]; None without a calibrator or for a blank answer."""
+    """Calibrated probability of being right, in [0, 1]; None without a calibrator or for an empty answer."""
     guarantee: str
     """What holds of the answers that are accepted in this way, in one sentence, or why nothing is guaranteed."""
 
@@ -140,7 +140,7 @@ class ScoredAnswer:
     tokens: tuple[ScoredToken, ...]
     """Its tokens in order, the terminator included."""
     log_confidence: float
-    """Sum of the tokens' log agreeing probabilities, <= 0; -inf for a blank answer."""
+    """Sum of the tokens' log agreeing probabilities, <= 0; -inf for an empty answer."""
     preset: str
     """`paper` or `default`; settings that were changed are in `signature`."""
     distribution: Distribution
@@ -164,7 +164,7 @@ class ScoredAnswer:
     truncated: bool | None = None
     """Whether the answer was cut off by the token limit; None where that is not known."""
     probability_correct: float | None = None
-    """Calibrated probability of being right, in [0, 1]; None without a calibrator and for a blank answer."""
+    """Calibrated probability of being right, in [0, 1]; None without a calibrator and for an empty answer."""
     probability_correct_interval: tuple[float, float] | None = None
     """What the probability would be with one more label like this answer, wrong or right; see
     `Calibrator.predict_proba_interval`."""
@@ -352,7 +352,7 @@ class ScoredAnswer:
         return math.fsum(token.log_probability for token in self.tokens)
 
     def uncertainty_under(self, equality: Equality) -> float:
-        """1 - product of the tokens' probabilities under an equality, in [0, 1]; 1 for a blank answer.
+        """1 - product of the tokens' probabilities under an equality, in [0, 1]; 1 for an empty answer.
 
         Under `meaning` this is the score of the preset `paper`, under `exact` 1 - the sequence probability.
 

@@ -161,7 +161,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unscored: str | None = None
     """Why there is no score; None where there is one."""
     log_confidence: float | None = None
-    """The log score; None for a blank answer, whose log score is minus infinity, and where there is no score."""
+    """The log score; None for an empty answer, whose log score is minus infinity, and where there is no score."""
     log_confidence_lower: float | None = None
     log_confidence_upper: float | None = None
     method: str | None = None

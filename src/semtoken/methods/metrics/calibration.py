@@ -22,7 +22,7 @@ def expected_calibration_error(confidence: npt.ArrayLike, correct: npt.ArrayLike
     Parameters
     ----------
     confidence : array of shape (n,)
-        In [0, 1], for STC 1 - uncertainty. NOT an uncertainty, and NaN is refused: an answer without
+        In [0, 1], for STC 1 - uncertainty. NOT an uncertainty, and NaN is rejected: an answer without
         confidence has no bin.
     correct : array of shape (n,)
         1 right, 0 wrong, NaN not judged (left out).

@@ -138,11 +138,11 @@ class Step:
     means nothing."""
 
     read: NormalizedRows | None = None
-    """[n] the normalised row of each answer, if somebody has read it before; else None."""
+    """[n] the normalized row of each answer, if somebody has read it before; else None."""
 
     @cached_property
     def normalized(self) -> NormalizedRows:
-        """[n] the normalised row of each answer, read once for all observers; only where `logits` is there."""
+        """[n] the normalized row of each answer, read once for all observers; only where `logits` is there."""
         return self.read or normalized_rows(self.logits, self.size, self.rows)
 
     @cached_property

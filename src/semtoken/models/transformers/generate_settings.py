@@ -92,7 +92,7 @@ def generate_arguments(
 ) -> dict[str, Any]:
     """Keyword arguments of transformers' `generate` for a batch, but for its inputs and processors.
 
-    `padded` are the columns of the logits behind the last token of the vocabulary, which are never written.
+    `padded` are the columns of the logits after the last token of the vocabulary, which are never written.
     """
     given = dict(decoding.options)
     given.pop("stopping_criteria", None)
@@ -152,7 +152,7 @@ _CHANGING = Lock()
 @contextmanager
 def one_answer_each(model: Any) -> Iterator[None]:
     """Have `generate` write one answer for each row, though the settings ask for several, until the block ends.
-    An argument would not do: such settings are refused before it is read. The last of several threads puts them right.
+    An argument would not do: such settings are rejected before it is read. The last of several threads puts them right.
     """
     settings = getattr(model, "generation_config", None)
     with _CHANGING:

@@ -187,7 +187,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         end of a sequence are taken as padding after the first.
     methods
         Further methods of one pass (`semtoken.methods.METHODS`), whose scores every answer gets. Those that read the
-        inside of the model (attention, states) are refused: `ScoredModel` gives them.
+        inside of the model (attention, states) are rejected: `ScoredModel` gives them.
 
     Raises
     ------
@@ -267,7 +267,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         return scores
 
     def _scorer_of(self, columns: int) -> Scorer:
-        """The scorer of a model with so many logits, without the special tokens behind the last one, which it can never
+        """The scorer of a model with so many logits, without the special tokens after the last one, which it can never
         write.
         """
         tokens, scorer = self._tokens, scorer_for(self._tokens, self._rules)

@@ -133,7 +133,7 @@ class CheckSettings:
     """What decides how a reply is checked: all that other processes need to know, too; see `rank_replies`."""
 
     format: str | None = None
-    """Shape of the replies; recognised by their fields by default."""
+    """Shape of the replies; recognized by their fields by default."""
     calibrator: CalibratorInUse | None = None
     schema: Mapping[str, Any] | None = None
     keep_tokens: bool = True

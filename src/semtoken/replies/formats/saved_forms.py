@@ -23,7 +23,7 @@ AI = (None, "ai", "AIMessageChunk")
 
 
 class LangChainMessage(Shape):
-    """The shape of LangChain's messages, dumped or serialised (`"lc": 1`)."""
+    """The shape of LangChain's messages, dumped or serialized (`"lc": 1`)."""
 
     name = "langchain"
     formats: ClassVar[Mapping[Engine, str]] = {"langchain": "langchain-message"}
@@ -36,7 +36,7 @@ class LangChainMessage(Shape):
 
     @classmethod
     def choices(cls, reply: Any) -> Iterator[tuple[int, Path, RawReply]]:
-        """The message itself, or what is below `kwargs` of a serialised one."""
+        """The message itself, or what is below `kwargs` of a serialized one."""
         below: Path = ("kwargs",) if "kwargs" in reply else ()
         yield 0, below, value_at(reply, below)
 

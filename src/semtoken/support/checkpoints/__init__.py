@@ -1,13 +1,13 @@
 """Models by name, by file and by folder: what stands behind `--model`.
 
-A model is named in one of five ways: `almanac` (the embedded one), a name of the catalogue (`smollm2`, after
+A model is named in one of five ways: `almanac` (the embedded one), a name of the catalog (`smollm2`, after
 `semtoken fetch smollm2`), a `.gguf` file, a directory of a checkpoint, or a hub id. `resolve` turns each of them into a
 `ModelSource`, which says what transformers and the token table are to be loaded from.
 
 - `fetch`: download, check, convert, keep
 - `gguf`: a GGUF file: its header checked, its embeddings, its conversion to a checkpoint
 - `prompts`: from a bare question to what the model is given
-- `sources`: names to places, and the catalogue of small real models that anyone can fetch
+- `sources`: names to places, and the catalog of small real models that anyone can fetch
 """
 
 from semtoken.support.checkpoints.fetch import fetch

@@ -1,4 +1,4 @@
-"""Get a model of the catalogue: download, check, convert, keep."""
+"""Get a model of the catalog: download, check, convert, keep."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def fetch(
     report: Report | None = None,
     force: bool = False,
 ) -> Path:
-    """Make a model of the catalogue available on this machine.
+    """Make a model of the catalog available on this machine.
 
     The model's folder appears whole or not at all; an interrupted or damaged download leaves nothing behind.
 

@@ -1,6 +1,6 @@
 """GGUF files, the format of llama.cpp and Ollama: their embeddings, and their conversion to a checkpoint.
 
-Only the tensors that are asked for are read and dequantised, so a token table of a large quantised model needs no more
+Only the tensors that are asked for are read and dequantized, so a token table of a large quantized model needs no more
 memory than the table itself.
 
 Readers of such files believe all counts in the header. A reader that is told of 2^40 elements looks for them one by

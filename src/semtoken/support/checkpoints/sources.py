@@ -49,7 +49,7 @@ class CatalogueModel:
     disk: int
     """Bytes that the converted model takes in the cache, in float32, together with the GGUF file."""
     licence: str
-    """Name of the licence."""
+    """Name of the license."""
     hub_id: str
     """The original model on the Hugging Face hub."""
     chat: bool
@@ -139,7 +139,7 @@ class ModelSource:
     clusters: Path | None = None
     """Clusters that ship with semtoken for this model, if there are any."""
     chat: bool | None = None
-    """Whether it is tuned for chat, where the catalogue says so."""
+    """Whether it is tuned for chat, where the catalog says so."""
 
     @property
     def is_gguf(self) -> bool:
@@ -167,15 +167,15 @@ def models_directory() -> Path:
 
 
 def fetched_path(name: str) -> Path | None:
-    """The folder of a catalogue model, or None if it has not been fetched."""
+    """The folder of a catalog model, or None if it has not been fetched."""
     path = models_directory() / name
     return path if (path / "config.json").is_file() else None
 
 
 def resolve(model: str | Path) -> ModelSource:
-    """Find out where a model is loaded from: `almanac`, a name of the catalogue, a `.gguf` file, a folder or the hub.
+    """Find out where a model is loaded from: `almanac`, a name of the catalog, a `.gguf` file, a folder or the hub.
 
-    A directory of that name wins over the catalogue. `ModelError` for a catalogue model that was not fetched yet, or
+    A directory of that name wins over the catalog. `ModelError` for a catalog model that was not fetched yet, or
     whose files are not those that were fetched, a GGUF file that is not there, and a folder that
     `semtoken.support.checkpoints.strangers` refuses, or with a pipe, a device, or a file of settings beyond
     `MOST_JSON`.

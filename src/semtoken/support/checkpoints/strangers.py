@@ -1,5 +1,5 @@
 """Bounds on what the files of a model folder make a loader build: layers, headers of weights, the chat template, the
-normaliser.
+normalizer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SLACK = 2**27
 """Numbers that it may have besides, such as the masks that older models build for each layer."""
 
 GROWTH = 100
-"""How many times longer a tokenizer's normaliser may make a text."""
+"""How many times longer a tokenizer's normalizer may make a text."""
 
 BESIDE = re.compile(r"\(\?<?[=!]|\\[bBGKzZA]")
 """What matches a place between characters."""
@@ -121,7 +121,7 @@ def check_normalizer(folder: Path) -> None:
 
 
 def growth(steps: Any) -> float:
-    """How many times longer a normaliser of tokenizers can make a text, from its JSON; 1 where it cannot.
+    """How many times longer a normalizer of tokenizers can make a text, from its JSON; 1 where it cannot.
 
     Of a replacement it is the length of what is put in by the shortest text that it stands for. A pattern that can
     match nothing puts it in beside each character.

@@ -262,7 +262,7 @@ def _read_parquet(path: Path) -> Iterator[Record]:
 
 
 def _plain_record(number: int, row: dict[str, Any]) -> Record:
-    """A record of values that JSON knows; others are refused."""
+    """A record of values that JSON knows; others are rejected."""
     for name, value in row.items():
         try:
             dump_json(value)

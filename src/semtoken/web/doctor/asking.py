@@ -107,7 +107,7 @@ class Asker:
             return ProbeReply(answer, None, str(error))
 
     def _body(self, shape: type[Shape], question: ProbeQuestion) -> dict[str, Any]:
-        """The body of a question without the fields that were refused, or with others in their place."""
+        """The body of a question without the fields that were rejected, or with others in their place."""
         body = shape.body(replace(question, model=self.model))
         names = {name: self._renamed.get(name, name) for name in body}
         return {new: body[name] for name, new in names.items() if new is not None}

@@ -85,9 +85,9 @@ class TriedCount:
 
     asked: int
     given: int | None
-    """The most that a token came with; None if the request was refused."""
+    """The most that a token came with; None if the request was rejected."""
     reason: str | None = None
-    """Why it was refused, as the server gave it, or why its reply could not be read."""
+    """Why it was rejected, as the server gave it, or why its reply could not be read."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence on what the server's behaviour means for semtoken."""
+    """A sentence on what the server's behavior means for semtoken."""
 
     level: Level
     """How it bears on semtoken: `bad` means that answers cannot be scored."""

@@ -205,7 +205,7 @@ class ProxyHandler:
         logger.info("A request did not end well: %s", reason)
 
     async def _received(self, client: Client) -> tuple[bytes, AnswerRequest | None]:
-        """The body of a request, and what it asks for if its answer can be scored; `ApiError` if it is refused."""
+        """The body of a request, and what it asks for if its answer can be scored; `ApiError` if it is rejected."""
         check_target(client.target)
         if is_own(client.path):
             raise ApiError(404, NO_ROUTE, code="not_found")

@@ -93,7 +93,7 @@ class UpstreamAnswer:
         return b"".join(self._begun)
 
     async def piece(self) -> bytes:
-        """The next piece of the body as it was sent; b"" at the end. It can be cancelled without loss."""
+        """The next piece of the body as it was sent; b"" at the end. It can be canceled without loss."""
         return self._begun.pop(0) if self._begun else await self._read()
 
     async def whole(self, limit: int) -> bytes:

@@ -45,7 +45,7 @@ class ProxySettings:
     """Further fields of these requests, such as {"chat_template_kwargs": {"enable_thinking": false}}."""
 
     max_request_bytes: int = 32 * MEBIBYTE
-    """Requests of more bytes than this are refused (413)."""
+    """Requests of more bytes than this are rejected (413)."""
     max_scored_bytes: int = 64 * MEBIBYTE
     """Replies, and events of a stream, of more bytes than this pass unscored."""
     max_scored_tokens: int = 32_768
@@ -58,9 +58,9 @@ class ProxySettings:
     """How many pieces of work may wait for these threads; further ones pass unscored."""
 
     max_connections: int = 1000
-    """How many requests may be under way at one time; further ones are refused (503)."""
+    """How many requests may be under way at one time; further ones are rejected (503)."""
     max_connections_per_client: int = 500
-    """How many requests of one address may be under way at one time; further ones are refused (429)."""
+    """How many requests of one address may be under way at one time; further ones are rejected (429)."""
     connect_timeout: float = 10.0
     """Seconds to wait for a connection with the upstream."""
     read_timeout: float = 600.0

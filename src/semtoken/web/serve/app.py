@@ -60,19 +60,19 @@ class ServeLimits:
     """
 
     request_bytes: int = 2 * MEBIBYTE
-    """Requests of more bytes than this are refused (413)."""
+    """Requests of more bytes than this are rejected (413)."""
     together: int = MOST_TOGETHER
     """How many answers are written at one time; further ones wait."""
     requests: int = 500
-    """How many requests may be under way at one time; further ones are refused (503)."""
+    """How many requests may be under way at one time; further ones are rejected (503)."""
     body_timeout: float = 120.0
     """Seconds that a client has for the body of a request (408)."""
     prepared_inline_bytes: int = 2048
-    """Requests of at most this many bytes are read and tokenised in the event loop, which takes a millisecond or so."""
+    """Requests of at most this many bytes are read and tokenized in the event loop, which takes a millisecond or so."""
     prepared_at_once: int = 2
-    """How many longer requests are read and tokenised at one time, in threads of their own."""
+    """How many longer requests are read and tokenized at one time, in threads of their own."""
     prepared_later: int = 64
-    """How many requests may wait for such a thread; more are refused (503)."""
+    """How many requests may wait for such a thread; more are rejected (503)."""
 
 
 class Intake:
@@ -349,7 +349,7 @@ class Answering:
 
 
 class EventStream:
-    """A response of server-sent events as they come, ending with `DONE`; cancelled if the client leaves."""
+    """A response of server-sent events as they come, ending with `DONE`; canceled if the client leaves."""
 
     def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
         self._events = events

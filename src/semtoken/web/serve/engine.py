@@ -52,7 +52,7 @@ class Engine:
         return self.stc.backend.max_length
 
     def run(self, orders: Sequence[AnyOrder], more: More = lambda running: ()) -> None:
-        """Generate all that is ordered; blocks until every order is done or cancelled.
+        """Generate all that is ordered; blocks until every order is done or canceled.
 
         `more` is called between two steps where answers can join those that are being written. `InvalidLogits` if the
         model gives NaN.

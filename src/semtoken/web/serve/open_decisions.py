@@ -58,7 +58,7 @@ class OpenDecisions:
         return bool(self._open)
 
     def take(self, orders: Sequence[DecisionOrder]) -> None:
-        """Begin to read some inquiries together; those that were cancelled are skipped."""
+        """Begin to read some inquiries together; those that were canceled are skipped."""
         for order in orders:
             if order.cancelled.is_set():
                 order.end()

@@ -47,7 +47,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "suffix": ("",),
     "best_of": (1,),
 }
-"""Fields that would change the answer, with the values that do not. All others are refused, not ignored."""
+"""Fields that would change the answer, with the values that do not. All others are rejected, not ignored."""
 
 
 def _form_of(value: Any) -> str:

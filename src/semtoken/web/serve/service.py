@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from semtoken.web.recorder import AnswerRecorder
 
 ALWAYS_TOKENISED = 2**16
-"""A text of up to so many bytes is tokenised even if it seems too long for the model: some tokenizers leave blanks out.
+"""A text of up to so many bytes is tokenized even if it seems too long for the model: some tokenizers leave blanks out.
 """
 
 
@@ -144,7 +144,7 @@ class Service:
         return encoded
 
     def _ids(self, prompt: Any, number: int, param: str) -> list[int]:
-        """Token ids of a prompt. What is too long in any case is refused before it is tokenised."""
+        """Token ids of a prompt. What is too long in any case is rejected before it is tokenized."""
         room = self._worker.engine.room
         if is_ids(prompt):
             if room is not None and len(prompt) > room:
