@@ -126,6 +126,7 @@ class AnswerBatch:
         """Make room for a number."""
         missing = number + 1 - len(self._last)
         if missing > 0:
+            # At least doubled, so that many new numbers cost one copy.
             more = max(missing, len(self._last))
             self._last = np.append(self._last, np.full(more, -1))
             self._opens = np.append(self._opens, np.ones(more, dtype=bool))
@@ -137,6 +138,7 @@ class AnswerBatch:
         (which, reduced), waiting_rows = zip(*self._waiting, strict=True), self._rows
         self._waiting, self._rows, self._n_waiting = [], {}, 0
         numbers = np.concatenate(which)
+        # Stable: the steps of each answer stay in the order in which they came.
         order = np.argsort(numbers, kind="stable")
         steps, place = joined(reduced).take(order), np.argsort(order).tolist()
         rows = {place[k]: row for k, row in waiting_rows.items()}

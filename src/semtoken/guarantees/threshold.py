@@ -199,6 +199,7 @@ class Threshold:
         if self.uncertainty is None:
             return np.zeros(uncertainty.shape, dtype=bool)
         inside = uncertainty < self.uncertainty if self.strict else uncertainty <= self.uncertainty
+        # A blank answer has an infinite uncertainty, and is never accepted, whatever the limit.
         accepted: npt.NDArray[np.bool_] = inside & np.isfinite(uncertainty)
         return accepted
 

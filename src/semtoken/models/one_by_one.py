@@ -89,12 +89,14 @@ class OneByOne(OwnTokens, ABC):
     ) -> Completion:
         limit, stop_ids = decoding.max_new_tokens, self._stop_ids(decoding)
         if self.max_length is not None:
+            # Nothing follows the last token, so most engines need not read it: one more fits.
             limit = min(limit, self.max_length - len(prompt) + 1 - self._last_is_read)
         text = AnswerText(self.vocabulary, decoding.stop_strings) if decoding.stop_strings else None
         ids, stopped = list[int](), False
         for token, logits in self._tokens(prompt, decoding, sample):
             ids.append(token)
             stopped = token in stop_ids
+            # Shown in any case: the token that ends an answer has a probability, too, and counts in its score.
             stopped = self._show(answer, token, logits, observers, ends=stopped) or stopped
             if text is not None:
                 text.add(token)
@@ -114,6 +116,7 @@ class OneByOne(OwnTokens, ABC):
         read, unread = self._begin(), prompt
         while True:
             logits = read(unread)
+            # The prompt was read in the first pass, and the engine keeps it: from here on one token at a time.
             unread = [int(logits.argmax())]
             yield unread[0], logits
 

@@ -113,6 +113,8 @@ class ReplyStream:
             raise InvalidInputError("The stream holds no chunk: there is nothing to read.")
         ended = [keeper.ended for _, keeper in sorted(self._keepers.items())]
         if (
+            # A gateway that counts chunks gives each a choice of its own: many of one token, of which none but the last
+            # may end.
             len(ended) > 2
             and not any(ended[:-1])
             and all(len(choice.steps) < 2 for choice in self._reading.sums.values())
@@ -174,6 +176,7 @@ class ReplyStream:
             return []
         if self._reading is None:
             shape = shape_of_chunk(chunk)
+            # Some streams begin with chunks that hold nothing yet, such as the filter results of Azure.
             if shape is None:
                 return []
             self._reading = ReplyReading(shape, self._context)
@@ -209,6 +212,8 @@ class SegmentKeeper:
             before = self._kind
             kind = [before or "answer", *written][-1]
             begins = kind == "answer" != before and self._divided
+            # Engines hold reasoning's last tokens back until they know that it has ended, and send them with the
+            # answer's first.
             start = _first_of(steps, written.get("answer", "")) if begins else 0
             named = as_scored(steps, self._last)
             self._last = named[-1] if named else self._last

@@ -126,6 +126,7 @@ def parts_of(
         # Prose is counted by the rules of the answer's score; without clusters there is no `meaning`.
         own = tokens.prose if found_part.equality == "meaning" else found_part.equality
         found_part = replace(found_part, equality=equality or own)
+        # A text that the tokens do not spell still has parts, but no number belongs to them.
         if not aligned or UNALIGNED in found_part.flags:
             budget.spend(STEPS_A_PART)
             parts.append(_without_confidence(found_part, said))

@@ -56,6 +56,7 @@ class SharedPrefix:
         """A copy of the cache for a batch of prompts whose first `known_columns` columns it holds.
         The mask [B, columns] of these is 0 where padded at the left.
         """
+        # Padding takes the first column, which the attention mask hides from the model.
         return rows_of(self.cache, np.maximum(mask.cumsum(axis=1) - 1, 0))
 
 
@@ -67,6 +68,7 @@ def rows_of(cache: Any, columns: npt.NDArray[np.int64]) -> Any:
         layer.keys = layer.keys[0][:, places].transpose(0, 1)
         layer.values = layer.values[0][:, places].transpose(0, 1)
         if isinstance(layer, DynamicSlidingWindowLayer):
+            # A sliding window counts what it has seen apart from what it keeps.
             layer.cumulative_length = columns.shape[1]
     return batch_cache
 
@@ -116,6 +118,7 @@ def joined_caches(parts: Sequence[tuple[Any, Sequence[int]]], length: int) -> An
         layers = list(zip((layer, *others), (rows for _, rows in parts), strict=True))
         columns = length
         if isinstance(layer, DynamicSlidingWindowLayer):
+            # One less than the window: the newest token, which is yet to be read, is part of it.
             columns = min(length, layer.sliding_window - 1)
             layer.cumulative_length = length
         for name in ("keys", "values"):
@@ -129,6 +132,7 @@ def joined_caches(parts: Sequence[tuple[Any, Sequence[int]]], length: int) -> An
 
 def _fitted(states: torch.Tensor, rows: Sequence[int], columns: int) -> torch.Tensor:
     """Some rows of [B, heads, columns, size], with as many columns at the end as are asked for."""
+    # Indexing copies, and caches are gigabytes.
     if list(rows) != list(range(len(states))):
         states = states[list(rows)]
     missing = columns - states.shape[2]

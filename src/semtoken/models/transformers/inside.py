@@ -81,6 +81,7 @@ def layer_at(model: Any, depth: float) -> Any:
     The depth is in (0, 1]: 0.5 is the middle layer, 1 the last of L. `ModelError` if the layers cannot be found.
     """
     layers = layers_of(model)
+    # Entry 0 of the hidden states is the embeddings, and no layer gives these out.
     entry = int(depth * (len(layers) + 1))
     return layers[min(max(entry, 1), len(layers)) - 1]
 
@@ -90,6 +91,7 @@ def attentions_of(model: Any) -> list[Any]:
     attentions = []
     for layer in layers_of(model):
         inside = [module for name, module in layer.named_children() if name in ("self_attn", "attn", "attention")]
+        # Layers of state-space models have none, and which one of several to read would not be clear.
         if len(inside) != 1:
             return []
         attentions += inside
@@ -171,6 +173,7 @@ def _to_newest(output: Any) -> torch.Tensor:
     lm-polygraph reads this number for RAUQ, too: the step that chooses a token attends to the token before it.
     """
     weights = output[1]
+    # With a cache there are more columns than rows; the newest positions are the last columns.
     return torch.diagonal(weights, offset=weights.shape[-1] - weights.shape[-2], dim1=-2, dim2=-1)
 
 

@@ -156,6 +156,7 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
             inside = self._inside.at()
             ended = show_tokens(rows, chosen, self.logits, active, self._vocabulary, self._observers, inside)
             for criterion in self._criteria:
+                # A criterion may give one verdict for all rows.
                 verdict = torch.as_tensor(criterion(input_ids, scores, **kwargs)).expand(len(self._rows)).tolist()
                 ended |= {self._rows[row].answer for row, stops in enumerate(verdict) if stops}
             for row in active:

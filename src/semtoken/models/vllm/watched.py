@@ -77,8 +77,10 @@ class WatchedRequests:
             try:
                 self._take_in(entry)
             except SemtokenError as error:
+                # Kept and told by `take`: raised here, it would end the step of all requests in the engine.
                 watched.error = str(error)
             else:
+                # A copy, since the engine may write the next step into the same memory.
                 watched.held = copy_row(all_rows, entry.row, self.scorer.vocabulary.size)
 
     def _take_in(self, entry: WatchedRow) -> None:
@@ -114,6 +116,7 @@ class WatchedRequests:
         if watched.error is not None:
             raise BackendError(f"Request {name!r} was not scored: {watched.error}.")
         answer = watched.answer
+        # The engine makes no step behind the last token, so its row is still held.
         if len(answer.ids) == len(ids) - 1 and watched.held is not None and answer.ids == ids[:-1]:
             self._add(watched, ids[-1])
         if answer.ids != ids:

@@ -66,6 +66,7 @@ class OpenAIResponses(Shape):
     @classmethod
     def request(cls, question: ProbeQuestion) -> dict[str, Any]:
         """A request with one input."""
+        # OpenAI refuses fewer than 16.
         return {"input": question.prompt, "max_output_tokens": max(question.max_tokens, 16)}
 
     @classmethod
@@ -119,6 +120,7 @@ class OpenAIResponses(Shape):
         both: list[tuple[Path, Any]] = [((), reply), (("response",), reply.get("response"))]
         for path, response in both:
             if isinstance(response, Mapping) and "top_logprobs" in response:
+                # OpenAI's replies say 0 where nothing was asked for, vLLM's null.
                 unasked = hidden.kept is None and VLLM_FIELDS & response.keys()
                 own = None if unasked else hidden.request.get("top_logprobs", 0)
                 yield Replace((*path, "top_logprobs"), own)

@@ -138,6 +138,7 @@ class GeminiCandidates(Shape):
         """The reason of the end; enums of Python's client are written with their class."""
         given = either(choice, "finishReason")
         reason = end_in_words(ENDS[given] if type(given) is int and 0 <= given < len(ENDS) else given)
+        # `<FinishReason.STOP: 'STOP'>` and `FinishReason.STOP` are the same as "STOP".
         return None if reason is None else reason.partition(":")[0].rpartition(".")[2]
 
     def steps(self, choice: RawReply) -> StepList:
@@ -192,6 +193,7 @@ class Transcription(Shape):
             yield Delta(0, {"answer": str(reply.get("delta", ""))}, steps)
             self._has_text, self._has_steps = True, self._has_steps or bool(steps.steps)
         elif event == f"{EVENTS}done":
+            # The last event repeats the text, which would then count twice.
             text = {} if self._has_text else self.said(reply)
             yield Delta(0, text, StepList() if self._has_steps else steps, ended=True)
 

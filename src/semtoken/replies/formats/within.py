@@ -63,6 +63,7 @@ def replies_within(value: Any) -> list[Found]:
     """
     found = list(_shaped(value, (), ()))
     if not any(_is_telling(one) for one in found):
+        # Some exports keep the numbers apart from the reply: a known shape without any may have them beside it.
         found = list(_loose(value, (), ())) or found
     return _resolved(value, found, 0)
 
@@ -223,7 +224,9 @@ def _reply_of(items: Sequence[Any], around: tuple[Any, ...]) -> RawReply | None:
         spelled = text_of_pieces(pieces_of(steps_from_items(items, "logprobs").steps))
     except SemtokenError:
         return None
+    # Tokens spell special tokens such as the end of a turn, which no text beside them has.
     whole = MARKUP.sub("", spelled).strip()
+    # From the inside out: the nearest text is the one that belongs to the tokens.
     for holder in around[: -AROUND - 1 : -1]:
         if not isinstance(holder, Mapping):
             continue
@@ -259,6 +262,7 @@ def _once(found: Sequence[Found]) -> list[Found]:
     """Each reply once: a log may repeat the answer of a call at several places."""
     kept: dict[Any, Found] = {}
     for one in found:
+        # By the numbers: copies differ in ids and times, and no two answers have the same log-probabilities.
         key = (str(one.reply) if one.shape is None else tuple(_numbers(one.reply))) or one.path
         kept.setdefault(key, one)
     return list(kept.values())
