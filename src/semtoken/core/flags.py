@@ -52,7 +52,7 @@ def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[
     zero = [i for i in bare if steps[i].log_prob == 0.0]
     wide = [i for i in bare if not agreed.bounds.certain[i] and steps[i].log_prob != 0.0]
     twice = [i for i, step in odd if step.alike or step.doubtful]
-    # Rounded, since the number went through exp and log, and stand-ins such as -100 are told by equality.
+    # Rounded, since the number went through exp and log, and stand-ins such as -100 are found by equality.
     unknown = [i for i, step in odd if not is_own(round(step.log_prob, 6)) and i not in silent]
     overfull = [i for i, step in odd if step.total > SLIGHTLY_OVERFULL]
     unclear = [

@@ -351,7 +351,7 @@ def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
     columns = {
         key: str(value) for key, value in line.items() if isinstance(value, str | int | float) and key != "state"
     }
-    # Two lines about one state are told by this hash, and records need not hold the states, which can be long.
+    # The hash shows which lines are about one state, and records need not hold the states, which can be long.
     state = hashlib.sha256(dump_json(line.get("state"))).hexdigest()
     for name, given in line["answers"].items():
         if "refusal" in given:

@@ -181,7 +181,7 @@ def asked_texts(state: str, questions: Sequence[Question], options: ReadingOptio
     for number, question in enumerate(questions):
         shown = [OrderedQuestion(question, order, options.reading) for order in orders_of(question, options.orders)]
         try:
-            # Whether options can be told apart does not depend on their order, so one of the orders tells it for all.
+            # Options that look alike do so in every order, so one of the orders is enough to find them.
             surfaces_of(shown[0].answers, exact=options.reading == "labels")
         except InvalidInputError as error:
             refusals[number] = str(error)

@@ -142,7 +142,7 @@ class QuestionAudit:
     def verdict(self) -> Verdict:
         """The verdict on the thresholds of all sides together: the worst of them."""
         found = {side.verdict for side in self.sides if side.claim is not None}
-        # A broken guarantee is told even if another side could not be measured.
+        # A broken guarantee is reported even if another side could not be measured.
         if "does not hold" in found:
             return "does not hold"
         if self.nothing:

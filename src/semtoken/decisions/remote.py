@@ -291,7 +291,7 @@ class _FirstThatAnswers:
                     raise
                 continue
             except BackendError as error:
-                # Nothing told that the server wants another shape: it is down, or the key is wrong, and each way would
+                # Nothing says that the server wants another shape: it is down, or the key is wrong, and each way would
                 # fail.
                 if refused is None:
                     raise

@@ -229,7 +229,7 @@ class HttpClient:
         headers = {name.lower(): self._without_key(value) for name, value in reply.headers.items()}
         if self._key and self._key.encode() in shown:  # it must not be shown, whatever the server sends back
             shown = shown.replace(self._key.encode(), b"[key]")
-            # The key may lie across two pieces, so these are not told apart any more.
+            # The key may be cut in two by the end of a piece, so the pieces are joined.
             pieces = (shown,)
         return HttpReply(shown_address(url), reply.status_code, shown, headers, pieces)
 

@@ -257,7 +257,7 @@ def keep_entries(text: str, parent: LocatedValue, entries: Sequence[LocatedValue
         return None
     starts = [parent.start + 1, *(entry.end for entry in entries[:-1])]
     parts = [text[start : entry.end] for start, entry in zip(starts, entries, strict=True)]
-    # What lies between two entries begins with a comma, perhaps behind blanks; it is written anew.
+    # Between two entries stand blanks and a comma, which is written again.
     parts[1:] = [part.partition(",")[2] for part in parts[1:]]
     left = [part for part, keep in zip(parts, kept, strict=True) if keep]
     return Edit(parent.start + 1, entries[-1].end, ",".join([part.lstrip() for part in left[:1]] + left[1:]))

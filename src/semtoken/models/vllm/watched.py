@@ -77,7 +77,7 @@ class WatchedRequests:
             try:
                 self._take_in(entry)
             except SemtokenError as error:
-                # Kept and told by `take`: raised here, it would end the step of all requests in the engine.
+                # Kept for `take`, which raises it: raised here, it would end the step of all requests in the engine.
                 watched.error = str(error)
             else:
                 # A copy, since the engine may write the next step into the same memory.

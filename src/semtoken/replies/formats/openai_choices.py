@@ -250,7 +250,7 @@ class OpenAIChat(Choices):
             name, arguments = call_of(entry.get("function", entry.get("custom", {})), here)
             at = as_id(entry.get("index", i), f"{here}.index")
             before = calls.get(at, ("", ""))
-            # Chunks of a stream carry pieces of several calls, which are told apart by their index.
+            # Chunks of a stream carry pieces of several calls, and only the index says which call a piece belongs to.
             calls[at] = (before[0] + name, before[1] + arguments)
         return calls
 

@@ -127,7 +127,7 @@ class TextQuestions:
         by_name = {shape.name: shape for shape in served_shapes()}
         shapes = [by_name[name] for name in (FIRST_CHOICES if chosen == "auto" else (chosen,))]
         for shape in shapes:
-            # The last one is asked all the same, so that a client is told what the server says now.
+            # The last one is asked all the same, so that the client gets the present answer of the server.
             if shape.path in self.absent and shape is not shapes[-1]:
                 continue
             try:
@@ -252,7 +252,7 @@ async def _upstream_error(answer: UpstreamAnswer) -> ApiError | NoRoute:
         said = error_text(reply.get("error", reply.get("detail", reply))) if isinstance(reply, dict) else said
     except InvalidInputError:
         said = " ".join(said.split())[:500]
-    # The client can mend what is wrong with its request, but not what is wrong with the server.
+    # The client can correct its request, but not the server.
     status = answer.status if 400 <= answer.status < 500 else 502
     return ApiError(status, f"the upstream answered with status {answer.status}: {said}", kind="upstream_error")
 
