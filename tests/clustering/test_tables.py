@@ -244,7 +244,7 @@ def test_a_model_in_memory_without_output_head() -> None:
 def test_a_quantised_head_in_a_checkpoint(tmp_path: Path, suffix: str) -> None:
     packed = {f"lm_head.{suffix}": torch.zeros(10, 2, dtype=torch.uint8), "model.embed_tokens.weight": matrix(1)}
     folder = checkpoint(tmp_path / "m", packed)
-    with pytest.raises(ModelError, match=r"quantised.*before quantisation"):
+    with pytest.raises(ModelError, match=r"quantized.*before quantization"):
         token_table(folder)
     assert token_table(folder, "input").shape == (10, 4)
 
@@ -253,7 +253,7 @@ def test_a_quantised_head_in_a_checkpoint(tmp_path: Path, suffix: str) -> None:
 def test_a_quantised_head_by_its_type(tmp_path: Path, dtype: str) -> None:
     head = torch.ones(10, 4).to(getattr(torch, dtype))
     folder = checkpoint(tmp_path / "m", {"lm_head.weight": head, "model.embed_tokens.weight": matrix(1)})
-    with pytest.raises(ModelError, match=r"stored as (I8|U8|F8_E4M3): it is quantised"):
+    with pytest.raises(ModelError, match=r"stored as (I8|U8|F8_E4M3): it is quantized"):
         token_table(folder)
 
 
@@ -261,7 +261,7 @@ def test_a_quantised_head_by_its_type(tmp_path: Path, dtype: str) -> None:
 def test_a_quantised_head_in_memory(dtype: str) -> None:
     model = tiny.llama(40)
     model.lm_head.weight = torch.nn.Parameter(torch.ones(40, 16).to(getattr(torch, dtype)), requires_grad=False)
-    with pytest.raises(ModelError, match=f"stored as {dtype}: it is quantised"):
+    with pytest.raises(ModelError, match=f"stored as {dtype}: it is quantized"):
         token_table(model)
     assert token_table(model, "input").shape == (40, 16)
 
@@ -324,7 +324,7 @@ def test_files_of_a_checkpoint_that_hold_something_else(name: str, tmp_path: Pat
 
 def test_a_checkpoint_without_known_names(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path / "m", {"something.else": matrix(1)})
-    with pytest.raises(ModelError, match="No embedding matrix was recognised"):
+    with pytest.raises(ModelError, match="No embedding matrix was recognized"):
         token_table(folder)
 
 

@@ -172,7 +172,7 @@ def test_parts_that_are_placed_by_a_map(tmp_path: Path) -> None:
 
 def test_dynamic_int8_is_refused_since_its_scales_depend_on_all_tokens_of_a_pass() -> None:
     model = torch.ao.quantization.quantize_dynamic(tiny_model("Llama"), {torch.nn.Linear}, dtype=torch.qint8)
-    with pytest.raises(ModelError, match=r"tokens that follow.*without dynamic quantisation"):
+    with pytest.raises(ModelError, match=r"tokens that follow.*without dynamic quantization"):
         _ = TransformersBackend(model, tiny.byte_level_bpe()).proof.padded
 
 

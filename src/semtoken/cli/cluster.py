@@ -148,7 +148,7 @@ def _report(clusters: TokenClusters) -> None:
     """What came out, and what it took."""
     if least := clusters.provenance.get("least_cosine"):
         out().print(
-            "Input and output embeddings are one matrix that was quantised twice (the cosine of every row is at least "
+            "Input and output embeddings are one matrix that was quantized twice (the cosine of every row is at least "
             f"{least:.3f}), so the output's copy was clustered, at half the cost."
         )
     out().print(f"{clusters.n_clusters:,} clusters of {clusters.vocabulary.size:,} tokens", style="bold")

@@ -106,7 +106,7 @@ def fetch(
         folder = fetch_model(
             name, origin=source or "auto", accept_terms=accept_license, report=status.update, force=force
         )
-    tell(f"{entry.title} is in {folder} (licence: {entry.licence}).")
+    tell(f"{entry.title} is in {folder} (license: {entry.licence}).")
     tell(f'Try it: semtoken ask --model {name} "What is the capital of France?"')
 
 
@@ -130,7 +130,7 @@ def _ask(entry: CatalogueModel) -> bool:
 
 def _list() -> None:
     """Print the models that can be fetched, and which of them are here."""
-    table = plain_table("name", "model", "licence", "size", "tokens", "here", numbers=("size", "tokens"))
+    table = plain_table("name", "model", "license", "size", "tokens", "here", numbers=("size", "tokens"))
     table.add_row("almanac", "embedded, trained by this project", "Apache-2.0", "9 MB", "8,192", "yes")
     for entry in CATALOGUE.values():
         here = "yes" if fetched_path(entry.name) else "no"

@@ -47,7 +47,7 @@ SAME_ROW = 0.98
 table of 151,936, while the rows of matrices that were trained apart have less than that nearly everywhere."""
 
 UNQUANTISED = (
-    "Cluster the model as it was before quantisation (its tokens and clusters are the same), or one of its "
+    "Cluster the model as it was before quantization (its tokens and clusters are the same), or one of its "
     "formats that keeps embeddings and output head in 16 bits."
 )
 
@@ -265,12 +265,12 @@ def _weight(module: Any) -> Any:
 def _module_matrix(module: Any, what: str) -> Matrix:
     weight = _weight(module)
     if weight is None or hasattr(module, "qweight") or getattr(weight, "quant_state", None) is not None:
-        raise ModelError(f"The {what} ({type(module).__name__}) is quantised or holds no plain matrix. {UNQUANTISED}")
+        raise ModelError(f"The {what} ({type(module).__name__}) is quantized or holds no plain matrix. {UNQUANTISED}")
     if getattr(weight, "is_meta", False):
         raise ModelError(f"The {what} is not in memory (device 'meta'). Load the model without offloading it to disk.")
     kind = str(weight.dtype).removeprefix("torch.")
     if kind not in ("float32", "float16", "bfloat16", "float64"):
-        raise ModelError(f"The {what} is stored as {kind}: it is quantised. {UNQUANTISED}")
+        raise ModelError(f"The {what} is stored as {kind}: it is quantized. {UNQUANTISED}")
     tensor = weight.detach().cpu().contiguous()
     if kind == "bfloat16":
         import torch  # already loaded: we hold one of its tensors
@@ -369,7 +369,7 @@ class Checkpoint:
         matrices = sorted(".".join(p) for p in kept if p[-1] == "weight" and p[-2:-1] and p[-2] in modules)
         packed = sorted(".".join(p) for p in kept if modules.intersection(p) and p[-1] in PACKED)
         if packed:
-            raise ModelError(f"The {side} embeddings of {self.origin.model} are quantised ({packed[0]}). {UNQUANTISED}")
+            raise ModelError(f"The {side} embeddings of {self.origin.model} are quantized ({packed[0]}). {UNQUANTISED}")
         if len(matrices) > 1:
             raise ModelError(
                 f"{self.origin.model} has several matrices that may be its {side} embeddings: {', '.join(matrices)}. "
@@ -382,7 +382,7 @@ class Checkpoint:
         name = self.origin.model
         if present is None:
             raise ModelError(
-                f"No embedding matrix was recognised among the {len(where):,} tensors of {name}. Pass the model "
+                f"No embedding matrix was recognized among the {len(where):,} tensors of {name}. Pass the model "
                 "loaded by transformers instead of its path."
             )
         config = self._config()
@@ -434,7 +434,7 @@ def _map_tensor(path: Path, tensor: str) -> Matrix:
         raise ModelError(f"{path} does not hold {tensor}, as the index says. Download the checkpoint again.")
     dtype = STORED_TYPES.get(entry["dtype"])
     if dtype is None:
-        raise ModelError(f"{tensor} is stored as {entry['dtype']}: it is quantised. {UNQUANTISED}")
+        raise ModelError(f"{tensor} is stored as {entry['dtype']}: it is quantized. {UNQUANTISED}")
     shape: Sequence[int] = entry["shape"]
     if len(shape) != 2 or 0 in shape:
         raise ModelError(f"{tensor} has the shape {tuple(shape)}; an embedding matrix has rows and columns.")

@@ -285,7 +285,7 @@ class _Prover:
             raise ModelError(
                 f"What {name} predicts after a token changes with the tokens that follow, so it gives no probability "
                 "for an answer that is written token by token. Load it as a decoder (is_decoder=True), and without "
-                "dynamic quantisation."
+                "dynamic quantization."
             )
 
     @cached_property

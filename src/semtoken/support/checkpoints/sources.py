@@ -110,8 +110,7 @@ def catalogue_entry(name: str) -> CatalogueModel:
     """The catalogue's entry for a model; `InvalidInputError` if it has none, and the message lists its models."""
     if name not in CATALOGUE:
         raise InvalidInputError(
-            f"There is no model '{name}' in the catalogue{did_you_mean(name, CATALOGUE)}. "
-            f"It has: {', '.join(CATALOGUE)}."
+            f"There is no model '{name}' in the catalog{did_you_mean(name, CATALOGUE)}. It has: {', '.join(CATALOGUE)}."
         )
     return CATALOGUE[name]
 
