@@ -67,7 +67,7 @@ def test_flags_alone(settings: Path) -> None:
     model = yaml.safe_load(settings.read_text())["models"][0]["name"]
     questions = settings.parent / "questions.jsonl"
     result = invoke(
-        *("-m", model, "-d", questions, "--methods", "perplexity", "--judge", "exact", "-o", "x", "--limit", 4),
+        *("-m", model, "-d", questions, "--methods", "perplexity", "--judge", "exact", "-o", "x", "--limit", 2),
         *("--device", "cpu"),
     )
     assert result.exit_code == 0, result.output
@@ -174,11 +174,12 @@ def test_an_estimate_tries_a_few_questions_and_leaves_nothing(settings: Path, tm
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_estimate_needs_no_folder(settings: Path) -> None:
+def test_an_estimate_needs_no_folder(settings: Path, tmp_path: Path) -> None:
     model = yaml.safe_load(settings.read_text())["models"][0]["name"]
-    questions = settings.parent / "questions.jsonl"
-    result = invoke("-m", model, "-d", questions, "--methods", "perplexity", "--estimate")
-    assert result.exit_code == 0 and "for 7 questions" in result.stdout, result.output
+    two = (settings.parent / "questions.jsonl").read_text().splitlines(keepends=True)[:2]
+    (tmp_path / "two.jsonl").write_text("".join(two))
+    result = invoke("-m", model, "-d", "two.jsonl", "--methods", "perplexity", "--estimate")
+    assert result.exit_code == 0 and "for 2 questions" in result.stdout, result.output
 
 
 def test_clusters_that_are_given_are_those_of_the_run(settings: Path, tmp_path: Path) -> None:

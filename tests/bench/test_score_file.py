@@ -26,8 +26,13 @@ from tests import tiny
 
 
 @cache
+def some_tokenizer() -> Any:
+    return tiny.byte_level_bpe()
+
+
+@cache
 def some_clusters() -> TokenClusters:
-    vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
+    vocabulary = Vocabulary.from_tokenizer(some_tokenizer())
     return TokenClusters(np.arange(vocabulary.size) // 4, vocabulary)
 
 
@@ -50,7 +55,7 @@ class Drawn:
 
     def score(self, prompts: Any, responses: Any, *, batch_size: int) -> list[ScoredAnswer]:
         self.calls.append(-len(prompts))
-        encode = tiny.byte_level_bpe().encode
+        encode = some_tokenizer().encode
         ids = [encode(r) if isinstance(r, str) else r for r in responses]
         for tokens in ids:
             self.clusters.vocabulary.check_ids(tokens)
@@ -128,15 +133,20 @@ class Killed(BaseException):
     pass
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> ScoringJob:
+    """A job that was done without a break."""
+    folder = tmp_path_factory.mktemp("whole")
+    done = ScoringJob(write(folder / "in.jsonl", RECORDS), folder / "whole.jsonl", {"model": "drawn"}, batch_size=4)
+    run(done, Drawn())
+    return done
+
+
 @given(stops=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 200)), max_size=3))
 def test_killed_at_any_byte_and_resumed_gives_the_same_bytes(
-    tmp_path_factory: pytest.TempPathFactory, stops: list[tuple[int, int]]
+    tmp_path_factory: pytest.TempPathFactory, whole: ScoringJob, stops: list[tuple[int, int]]
 ) -> None:
-    folder, engine = tmp_path_factory.mktemp("job"), Drawn()
-    source = write(folder / "in.jsonl", RECORDS)
-    whole = ScoringJob(source, folder / "whole.jsonl", {"model": "drawn"}, batch_size=4)
-    run(whole, engine)
-    job = replace(whole, target=folder / "cut.jsonl")
+    engine, job = Drawn(), replace(whole, target=tmp_path_factory.mktemp("job") / "cut.jsonl")
     for batches, cut in stops:
 
         def die(done: int, left: list[int] = [batches]) -> None:  # noqa: B006

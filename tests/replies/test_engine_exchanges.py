@@ -71,7 +71,7 @@ def by_names(reply: dict[str, Any], *, whole: bool) -> dict[str, Any]:
     return reply
 
 
-@pytest.mark.parametrize("path", HELD, ids=lambda path: path.stem)
+@each("path", HELD, ids=lambda path: path.stem)
 def test_bounds_by_names_hold_the_number_by_ids(path: Path) -> None:
     """A token that is a piece of a character has no text of its own, and the terminator of an answer has none."""
     reply = load(path).reply

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semtoken.core.engine_tokens import TopStep, TopToken
@@ -53,6 +54,7 @@ def streamed(parts: Any, format: str | None = None) -> tuple[Reply, list[ReplyEv
     return stream.finish(), events
 
 
+@cache
 def whole(name: str) -> tuple[Reply, list[ReplyEvent]]:
     return streamed([recording(name).stream])
 
@@ -83,8 +85,8 @@ def test_what_the_engine_loses_in_streams_is_not_made_up(name: str) -> None:
         assert any("not in the message" in flag for flag in choice.flags)
 
 
-@pytest.mark.parametrize("name", STREAMED)
-@given(data=st.data())
+@settings(max_examples=6 * settings.default.max_examples)  # shared by all streams
+@given(name=st.sampled_from(STREAMED), data=st.data())
 def test_every_split_of_the_bytes_gives_the_same(name: str, data: st.DataObject) -> None:
     stream = recording(name).stream
     assert stream is not None
