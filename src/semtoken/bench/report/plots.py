@@ -82,8 +82,10 @@ class Plot:
         with matplotlib.rc_context(STYLE), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # PNG has boxes there, SVG the text
             figure = self.draw()
-            figure.draw_without_rendering()
-            figure.set_layout_engine("none")  # what was laid out just now stays for both files
+            if figure.get_layout_engine() is not None:
+                figure.draw_without_rendering()
+                # What was laid out just now stays for both files; with "none" each of them would be drawn once more.
+                figure.set_layout_engine(None)
             figure.savefig(png, format="png", metadata={"Software": None})
             figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
         return png.getvalue(), svg.getvalue()
