@@ -466,7 +466,7 @@ def test_the_answers_of_the_fifth_protocol_say_what_the_pages_say() -> None:
     assert all(re.search(rf"{loss:.3f} \[[^]]*\] (below )?on", page) for loss in (before - now)[bare])
     over, over_last = (now - product)[chat], (last - product)[chat]
     assert f"{over.min():.3f} to {over.max():.3f} above the product on four new chat sets" in page
-    assert f"only repeat the question {over_last.min():.3f} to {over_last.max():.3f}" in page
+    assert f"{over_last.min():.3f} to {over_last.max():.3f} if sentences that only repeat the question" in page
 
 
 def test_the_readme_says_of_the_default_rule_what_its_scores_say() -> None:
