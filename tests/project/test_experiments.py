@@ -591,6 +591,22 @@ def test_the_page_of_decisions_shows_what_the_figures_say() -> None:
     assert seen == 8
 
 
+def test_the_widths_of_bounds_are_those_of_the_kept_prompts() -> None:
+    kept = pandas.read_csv(FOLDER / "decisions" / "widths.csv")
+    text = (FOLDER / "decisions" / "README.md").read_text(encoding="utf-8")
+    section = text.partition("## How wide bounds are")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("| ")]
+    groups = dict(list(kept.groupby(["model", "kind", "reading"])))
+    assert {tuple(row[:3]) for row in rows[1:]} == set(groups)
+    for row in rows[1:]:
+        mine = groups[tuple(row[:3])]
+        outside = (mine.is_inside == 0).sum()
+        assert [int(row[i]) for i in (3, 4, 9)] == [len(mine), mine.listed.count(), outside]
+        ends = [column.quantile(q) for column in (mine.listed, mine.by_ids) for q in (0.5, 0.95)]
+        shown = [np.nan if cell == "-" else float(cell) for cell in row[5:9]]
+        assert shown == pytest.approx(ends, rel=0.05, nan_ok=True)
+
+
 def test_the_gate_that_opens_is_that_of_the_kept_answers() -> None:
     """AUROC by scikit-learn and the counts that the page gives, on the half that no calibrator was fitted on."""
     metrics = pytest.importorskip("sklearn.metrics")
