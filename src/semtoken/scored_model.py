@@ -1,4 +1,4 @@
-"""`ScoredModel`: a model of any backend whose answers come with an uncertainty, from the one generation made anyway."""
+"""`ScoredModel`: a model of any backend whose answers come with their confidence, at no further generation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MOST_SAMPLES = 10_000
 
 
 class ScoredModel:
-    """A model whose answers come with an uncertainty, from the one generation made anyway.
+    """A model whose answers come with their confidence, computed while it generates.
 
     The method is Semantic Token Clustering (Cao et al., EACL 2026): S = 1 - prod_i p(tokens that agree with token i).
 

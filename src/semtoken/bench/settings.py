@@ -145,7 +145,7 @@ class SensitivitySettings(Strict):
 
 
 class ControlsSettings(Strict):
-    """Controls of STC beside the methods; see `semtoken.bench.controls`."""
+    """Controls of STC next to the methods; see `semtoken.bench.controls`."""
 
     repeats: PositiveInt = 3
     """How often the controls with random clusters are repeated."""

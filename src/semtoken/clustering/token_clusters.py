@@ -118,7 +118,7 @@ class TokenClusters:
             A directory with safetensors weights, a GGUF file, a name of the catalog (`smollm2`), a hub id (only the
             files that hold the embeddings are downloaded), or a transformers model in memory.
         tokenizer
-            The model's tokenizer, or a `Vocabulary`. Default: the one saved beside the weights.
+            The model's tokenizer, or a `Vocabulary`. Default: the one saved with the weights.
         n_clusters
             Number of clusters, at most the number of tokens.
         algorithm, linkage, metric, seed, memory_budget, progress
@@ -481,7 +481,7 @@ def vocabulary_of(
     stopwords: Collection[str] | None = None,
     revision: str | None = None,
 ) -> Vocabulary:
-    """The vocabulary to cluster: of the tokenizer given, or of the one saved beside the weights.
+    """The vocabulary to cluster: of the tokenizer given, or of the one saved with the weights.
 
     `InvalidInputError` for a model in memory without its tokenizer, `VocabularyError` if that cannot be read.
     """

@@ -31,7 +31,7 @@ class RawTokens:
 
 
 def read_tokens(tokenizer: Any) -> RawTokens:
-    """Texts and pieces of every token, by decoding each one alone and behind an ordinary letter.
+    """Texts and pieces of every token, by decoding each one by itself and after an ordinary letter.
     `VocabularyError` if this is no tokenizer, it is empty, or it has no token for a single letter.
     """
     clean_up = _cleans_up(tokenizer)

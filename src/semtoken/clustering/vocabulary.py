@@ -62,7 +62,7 @@ class Vocabulary:
     """
 
     texts: tuple[str, ...]
-    """Text of each token decoded alone, special tokens skipped (V strings)."""
+    """Text of each token decoded by itself, special tokens skipped (V strings)."""
     pieces: tuple[bytes, ...]
     """UTF-8 bytes that each token adds inside a longer text; a piece of a character is not valid UTF-8."""
     neutral: BoolArray
@@ -385,7 +385,7 @@ BYTE_TOKEN = 2
 
 
 def drops_blank(vocabulary: Vocabulary) -> bool:
-    """Whether tokens decoded alone lose the blank that they bring into a text (SentencePiece, WordPiece), by the
+    """Whether tokens decoded by itself lose the blank that they bring into a text (SentencePiece, WordPiece), by the
     majority; the texts of the others are stored.
     """
     blank = [i for i, piece in enumerate(vocabulary.pieces) if piece[:1] == b" "]

@@ -2,7 +2,7 @@
 
 The package scores by faster code (`score_logits` and `score_logprobs` under the preset `default`), which is tested
 to agree with this file. With what probability did the model mean what it wrote? At each step those tokens count that
-are spelled as the chosen one up to case and blanks: " Paris", "Paris" and "paris" are one word. Blanks, special tokens
+are spelled as the chosen one up to case and spaces: " Paris", "Paris" and "paris" are one word. Blanks, special tokens
 and pieces of characters agree with themselves alone. Nothing here knows a model or a cluster.
 """
 

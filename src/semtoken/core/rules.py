@@ -3,8 +3,8 @@
 A token agrees with the chosen one
 
 - under `exact` if it is the chosen token;
-- under `surface` if it spells the same text up to case and blanks. Blanks, special tokens and pieces of characters
-  agree with themselves alone. With `prefix_matching` the beginnings of what follows count too, from two characters on;
+- under `surface` if it spells the same text up to case and spaces. Spaces, special tokens and pieces of characters
+  agree only with themselves. With `prefix_matching` the beginnings of what follows count too, from two characters on;
 - under `meaning`, the paper's rule, if it is in the chosen token's embedding cluster, if it spells the beginning of the
   text that follows, or if it is a function word, white space or a special token ("neutral"). A neutral chosen token
   counts as certain.
@@ -129,7 +129,7 @@ class ScoringRules:
 
     preset: Preset
     """`paper` reproduces the published code. `default` follows the evidence (docs/method.md), and does not call an
-    answer of function words alone certain."""
+    answer that is only function words certain."""
     equality: Equality
     """`meaning`, `surface` or `exact`; the docstring of this module says what each counts."""
     function_words: FunctionWords
@@ -142,7 +142,7 @@ class ScoringRules:
     off, and no equality, the rules are those of `exact`."""
     members: Members
     """Which members of the cluster count: `all`, or those whose `spelling` is related: the first three characters
-    are the same, case and blanks aside (all of them, where a token has fewer)."""
+    are the same, case and spaces aside (all of them, where a token has fewer)."""
 
     def __init__(
         self,

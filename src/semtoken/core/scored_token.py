@@ -44,7 +44,7 @@ class Alternative:
     id: int
     """Id of the token in the vocabulary."""
     text: str
-    """Text of the token decoded alone."""
+    """Text of the token decoded by itself."""
     probability: float
     """Its next-token probability, in [0, 1]."""
     source: Source
@@ -110,7 +110,7 @@ class ScoredToken:
     id: int
     """Id of the token in the vocabulary."""
     text: str
-    """Text of the token decoded alone."""
+    """Text of the token decoded by itself."""
     start: int
     """First character of the token in the answer's text."""
     end: int
@@ -120,7 +120,7 @@ class ScoredToken:
     log_agreeing_probability: float
     """Natural log of the probability mass that the rules count as agreeing with it, <= 0; 0 for a neutral token."""
     log_surface_probability: float
-    """Natural log of the probability of all tokens of the same spelling up to case and blanks (the equality `surface`),
+    """Natural log of the probability of all tokens of the same spelling up to case and spaces (the equality `surface`),
     <= 0."""
     log_meaning_probability: float | None
     """Log-probability of all that counts as the token under the paper's rules: its cluster, the beginnings of what

@@ -100,7 +100,7 @@ def confidence_of(probabilities: Sequence[float], *, ordered: bool) -> float:
     """How far the probabilities are from saying nothing, in [0, 1], as transformers defines it.
 
     Without an order, max(0, (p - 1/n) / (1 - 1/n)) of the best. With one,
-    max(0, 1 - sum p_k |k - best| / mean_k |k - (n-1)/2|). One option alone has 1.
+    max(0, 1 - sum p_k |k - best| / mean_k |k - (n-1)/2|). A single option has 1.
 
     >>> round(confidence_of([0.1, 0.2, 0.7], ordered=True), 12)
     0.4

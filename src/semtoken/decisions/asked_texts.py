@@ -112,7 +112,7 @@ class AskedText:
     def masses(self, reply: Reply, vocabulary: Vocabulary | None = None) -> Masses:
         """Lower and upper bound of the probability of each option, from the best tokens in the server's reply.
 
-        With a `vocabulary`, tokens that the server names by ids alone are known. `InvalidInputError` if the reply has
+        With a `vocabulary`, tokens that the server names only by ids are known. `InvalidInputError` if the reply has
         no log-probabilities, `InvalidLogits` if a number is no log-probability.
         """
         steps = self._steps(reply)
@@ -140,7 +140,7 @@ class AskedText:
 
 
 def _spelled_out(step: TopStep, vocabulary: Vocabulary) -> TopStep:
-    """A step with the bytes of the tokens that its server names by ids alone."""
+    """A step with the bytes of the tokens that its server names only by ids."""
 
     def spelled(token: TopToken) -> TopToken:
         if token.id is None or token.text is not None or token.bytes is not None or token.id >= vocabulary.size:

@@ -1,6 +1,6 @@
 """Answering typed questions about states with a model in this process.
 
-How probable options are behind a prompt can be looked up with any backend: a transformers model reads all prompts as
+How probable options are after a prompt can be looked up with any backend: a transformers model reads all prompts as
 one tree, and goes on from it; other engines read each place as a reply.
 """
 

@@ -282,7 +282,7 @@ def ask_again(
 
 @contextmanager
 def kept_until_asked(source: Path, calibrator: Path, *asked: object) -> Iterator[Path]:
-    """A file beside `source` for the answers of `ask_again`, so that one which was stopped goes on; removed at the end.
+    """A file next to `source` for the answers of `ask_again`, so that a stopped one continues; removed at the end.
 
     It has a name of its own for what is in the calibrator's folder and whatever else says who is `asked`.
     """
@@ -318,7 +318,7 @@ def _questions(calibrator: DecisionCalibrator) -> tuple[dict[str, Question], Rea
 def _run_some(
     source: Path, target: Path, questions: Mapping[str, Question], options: ReadingOptions, ask: Asker, most: int
 ) -> None:
-    """The first items alone."""
+    """Only the first items."""
     some = target.with_suffix(".items.jsonl")
     with source.open("rb") as lines, some.open("wb") as file:
         file.writelines(islice(lines, most))

@@ -86,7 +86,7 @@ def saved_decisions(
     """The answers in saved replies, in any of the formats in which servers answer typed questions.
 
     A file holds a reply as JSON, or one a line. A line may hold the reply under `response`,
-    `reply`, `body` or `decision`, beside an `id` or `custom_id` and the `request`. `labels` says what is right: JSON
+    `reply`, `body` or `decision`, next to an `id` or `custom_id` and the `request`. `labels` says what is right: JSON
     lines with `id` and `labels`, or a CSV file with a column `id` and one for each question; without ids they belong to
     the replies in order. Without `questions`, by name, they are taken from the request beside a reply, or are known by
     their names and options alone.

@@ -36,7 +36,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import FloatArray, IdArray
 
 Path: TypeAlias = tuple[int, ...]
-"""Tokens behind a prompt; () is the prompt's end."""
+"""Tokens after a prompt; () is the prompt's end."""
 LogMasses: TypeAlias = tuple[FloatArray, FloatArray]
 """Log-probabilities of some tokens at one place: the least and the greatest that they can be, equal where known."""
 
@@ -59,7 +59,7 @@ class OptionSpelling:
 
 
 def spellings_of(texts: Sequence[str], tokenizer: Any, vocabulary: Vocabulary, *, exact: bool) -> list[OptionSpelling]:
-    """The token sequences that spell each option; unless `exact`, also in upper or lower case and behind a blank.
+    """The token sequences that spell each option; unless `exact`, also in upper or lower case and after a space.
 
     `InvalidInputError` if two options cannot be told apart, or one cannot be written with this tokenizer.
     """
@@ -150,7 +150,7 @@ def _sorted_pieces(vocabulary: Vocabulary, exact: bool) -> tuple[list[str], list
 
 @dataclass(eq=False)
 class OptionReader:
-    """Computes the masses of one question's options behind one prompt, with two look-ups of probabilities.
+    """Computes the masses of one question's options after one prompt, with two look-ups of probabilities.
 
     First the prompt's end is looked at, and `first` says where to look next; then `masses` puts all together.
     """
@@ -200,7 +200,7 @@ class OptionReader:
         return np.minimum(low, 1.0), np.minimum(np.maximum(low, high), 1.0)
 
     def masses_at_first(self, masses: LogMasses) -> tuple[FloatArray, FloatArray]:
-        """Bounds of the mass of each option, [n] each, from the log-probabilities of `first_tokens` alone.
+        """Bounds of the mass of each option, [n] each, from the log-probabilities of `first_tokens` only.
 
         Spellings of several tokens count at the upper end, as far as their first token. No option may go on from
         another.
@@ -265,7 +265,7 @@ def masses_from_top_tokens(
 ) -> tuple[FloatArray, FloatArray]:
     """Lower and upper bound of the probability of each of n options, [n] each in [0, 1], from lists of best tokens.
 
-    Unless `exact`, an option counts also in upper or lower case and behind a blank. `InvalidInputError` if two options
+    Unless `exact`, an option counts also in upper or lower case and after a space. `InvalidInputError` if two options
     cannot be told apart or one has no text, `InvalidLogits` if a number is no log-probability.
     """
     reading = _ListReading(texts, exact)

@@ -73,7 +73,7 @@ class Calibrator:
     method: CurveName
     """The kind of map; `blend` is the mean of `beta` and `venn-abers`."""
     curve: Curve | None
-    """The map itself, for `blend` its parametric half; None where Venn-Abers alone is the map."""
+    """The map itself, for `blend` its parametric half; None where only Venn-Abers is the map."""
     venn_abers: VennAbers
     """The Venn-Abers map, which is fitted whatever the method, since it gives the bounds."""
     n: int
@@ -490,7 +490,7 @@ def cross_validated(
 
 
 def _fitted_curve(answers: LabeledScores, method: CurveName) -> Curve | None:
-    """The parametric half of a blend, or the method's own map; None where Venn-Abers alone is the map."""
+    """The parametric half of a blend, or the method's own map; None where only Venn-Abers is the map."""
     if method == "venn-abers":
         return None
     return FITS["beta" if method == "blend" else method](answers.log_confidence, answers.correct)

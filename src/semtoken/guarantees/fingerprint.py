@@ -81,7 +81,7 @@ class Fingerprint:
             )
 
     def _as_read(self, signature: str | None) -> str | None:
-        """A signature as far as these scores depend on it: whether the question was known matters to some alone."""
+        """A signature as far as these scores depend on it: whether the question was known matters only to some."""
         if signature is None or self.method in READING_QUESTIONS:
             return signature
         return without_question(signature)

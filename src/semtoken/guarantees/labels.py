@@ -22,7 +22,7 @@ is asked for.
 """
 FEWEST_LABELS, FEWEST_OF_EITHER = 30, 5
 """Fewest labeled answers, and fewest right and wrong ones, to fit a calibrator: with fewer it makes the probabilities
-worse than the score alone.
+worse than the score by itself.
 """
 
 

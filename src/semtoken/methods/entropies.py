@@ -246,7 +246,7 @@ def first_content_step(token_texts: Sequence[str]) -> int:
     Parameters
     ----------
     token_texts : T texts
-        The answer's tokens, each decoded alone.
+        The answer's tokens, each decoded by itself.
 
     Returns
     -------

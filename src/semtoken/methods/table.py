@@ -52,7 +52,7 @@ class Method:
     semantic_aware: bool
     """Whether it knows that different words can mean the same."""
     single_sample: bool
-    """Whether it reads the one answer alone, without further samples."""
+    """Whether it reads only the one answer, without further samples."""
     external_model_free: bool
     """Whether it needs no model but the one that answered."""
     overhead: Overhead
@@ -112,7 +112,7 @@ def method(
     name : str
         The name of the method; that of the function if none is given.
     title, family : str
-        What tables call it, and beside which methods it stands there.
+        What tables call it, and next to which methods it stands there.
     needs : tuple of str
         The fields of `Generation` that the formula gets, in this order. Only these are recorded.
     reference : str

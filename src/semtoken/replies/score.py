@@ -327,7 +327,7 @@ def _lacking(choice: ReplyChoice, kind: SegmentKind) -> str:
 
 
 def _require_same_text(result: ScoredAnswer, part: Segment, scorer: Scorer) -> None:
-    """Raise unless the tokens spell the message: ids alone fit any vocabulary that is large enough."""
+    """Raise unless the tokens spell the message: ids by themselves fit any vocabulary that is large enough."""
     # Compared without blanks, which engines strip, and up to the first piece of a character that one of both has lost.
     spelled, said = ("".join(text.partition(REPLACEMENT)[0].split()) for text in (result.text, part.text))
     cut = REPLACEMENT in result.text and said.startswith(spelled)

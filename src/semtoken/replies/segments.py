@@ -39,7 +39,7 @@ from semtoken.support.text import may_hold_marks, thinking_end, unclear_mark
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of one choice: what the user reads, or what came beside it."""
+    """A part of one choice: what the user reads, or what came with it."""
 
     kind: SegmentKind
     """`answer`, `reasoning`, `refusal` or `tool_call`."""
@@ -64,7 +64,7 @@ class ReplyChoice:
     flags: tuple[str, ...] = ()
     """What a reader of the score should know, one sentence each."""
     broken: str | None = None
-    """Why the choice is not whole, so that it cannot be scored: its stream broke off, or went on behind its end."""
+    """Why the choice is not whole, so that it cannot be scored: its stream broke off, or went on after its end."""
     calls: tuple[ToolCall, ...] = ()
     """The tool calls that the engine read out of what the model wrote, with arguments as the engine gives them."""
     question: str | None = field(default=None, compare=False)
@@ -155,7 +155,7 @@ class Division:
     problem: str | None = None
     """Why the steps of the answer cannot be trusted."""
     unsure: bool = False
-    """Whether a step behind the answer is not known to end it."""
+    """Whether a step after the answer is not known to end it."""
 
     @property
     def is_clear(self) -> bool:
@@ -423,7 +423,7 @@ def _without_answer(steps: tuple[TopStep, ...], spelled: str, main: SegmentKind)
 def _around_answer(
     steps: tuple[TopStep, ...], start: int, end: int, texts: Mapping[SegmentKind, str], *, unread: bool, unsure: bool
 ) -> Division:
-    """The steps up to the end of the answer; those behind it are a tool call, or belong to no part."""
+    """The steps up to the end of the answer; those after it are a tool call, or belong to no part."""
     flags: list[str] = []
     if start and not texts.get("reasoning"):
         flags.append(f"The first {start} tokens are not in the message: they are taken as reasoning.")
@@ -439,7 +439,7 @@ def _around_answer(
 
 
 def _behind_note(dropped: int) -> str:
-    """What is said of tokens behind the answer that are not known to end it; all may count, as pieces of characters."""
+    """What is said of tokens after the answer that are not known to end it; all may count, as pieces of characters."""
     if not dropped:
         return "The last tokens are not in the message: pieces of characters, which it has lost."
     return (

@@ -43,7 +43,7 @@ RESULT_FIELDS = (
     "signature",
     "question_known",
 )
-"""The fields that a scored line gains beside `response`, by their names in `ScoredAnswer`; scores by further methods
+"""The fields that a scored line gains next to `response`, by their names in `ScoredAnswer`; scores by further methods
 are written after `score_`."""
 CALIBRATOR_FIELDS = (
     *(
@@ -60,7 +60,7 @@ PART_FIELDS = (
     *("kind", "path", "start", "end", "text", "confidence", "product", "weakest", "mean", "closing", "equality"),
     *("present", "complete"),
 )
-"""These fields of `semtoken.core.parts.Part` are written for a part of an answer, beside its flags."""
+"""These fields of `semtoken.core.parts.Part` are written for a part of an answer, with its flags."""
 REPLACED = frozenset(
     {*RESULT_FIELDS, *CALIBRATOR_FIELDS} | {"tokens", "parts", "parts_refused", "error", "line", *STATE_FIELDS}
 )

@@ -113,7 +113,7 @@ def checksum(line: bytes) -> str:
 
 @dataclass(frozen=True)
 class OutputFile:
-    """A file of scored lines, with the settings and checksums beside it."""
+    """A file of scored lines, with the settings and checksums next to it."""
 
     path: Path
 
@@ -202,7 +202,7 @@ class OutputFile:
                 yield LineWriter(self.path, file, noted)
 
     def remove(self) -> None:
-        """Delete the file of lines, with the settings and checksums beside it."""
+        """Delete the file of lines, with the settings and checksums next to it."""
         self.path.unlink(missing_ok=True)
         self.settings_path.unlink(missing_ok=True)
 

@@ -69,7 +69,7 @@ def alternative_classes(
 ) -> list[tuple[list[IntArray], list[IntArray]]]:
     """NLI classes of (chosen token, alternative) and of (alternative, chosen token), for every step of some answers.
 
-    `answers`: of each answer, of each step, the k_t best tokens decoded alone, the chosen one first. The texts are
+    `answers`: of each answer, of each step, the k_t best tokens decoded by itself, the chosen one first. The texts are
     stripped of white space and punctuation at both ends; equal ones entail each other without being asked. Classes are
     0 contradiction, 1 neutral, 2 entailment, [k_t] for each step; premise the chosen token, then the alternative.
 

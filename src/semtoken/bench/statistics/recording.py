@@ -322,7 +322,7 @@ def record(
     model
         A backend; with clusters and rules (`ScoredModel`) if STC scores are needed.
     questions
-        Bare questions: P(True), similarity and NLI models read them beside the answers.
+        Bare questions: P(True), similarity and NLI models read them with the answers.
     prompts
         What the model is given, text or chat messages, one a question. Without: the questions themselves.
     needs

@@ -170,7 +170,7 @@ class ListedNames:
         return listed._replace(ids=list(probabilities), probabilities=list(probabilities.values()), others=None)  # type: ignore[arg-type]
 
     def same(self, number: int, other: int) -> bool | None:
-        """Whether two different tokens are spelled alike, case and blanks aside; None if that is not clear."""
+        """Whether two different tokens are spelled alike, case and spaces aside; None if that is not clear."""
         one, another = self.spellings[number], self.spellings[other]
         if number == other or one.alone or another.alone:
             return False

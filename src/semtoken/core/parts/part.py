@@ -13,7 +13,7 @@ from semtoken.support.arrays import BoolArray, FloatArray, IdArray
 from semtoken.support.text import card, element, note, number, shortened, table, with_bounds, with_noun
 
 PartEquality = Literal["exact", "surface", "meaning", "mixed"]
-"""What counts as the same token: itself only; any token of the same spelling up to case and blanks; any token that
+"""What counts as the same token: itself only; any token of the same spelling up to case and spaces; any token that
 means the same by the paper's rules. `mixed`: digits exactly, the other tokens of the part by their spelling."""
 Aggregate = Literal["product", "weakest"]
 Ending = Literal["number", "digits", "quote", "array", "literal"]

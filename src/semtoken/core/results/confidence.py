@@ -55,7 +55,7 @@ class Confidence:
     interval: tuple[float, float]
     """An interval (low, high) around the exact confidence; both ends are the confidence where it is exact."""
     method: str
-    """A key of `semtoken.methods.METHODS`: `stc` or `new_phrases`, which of JSON reads one field alone."""
+    """A key of `semtoken.methods.METHODS`: `stc` or `new_phrases`, which of JSON reads only one field."""
     explanation: str
     """What the confidence is, in one sentence for people."""
 

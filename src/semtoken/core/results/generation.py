@@ -133,13 +133,13 @@ class Generation:
     """What the log-probabilities are of: "raw", "processed" or "unknown". Published figures need "raw"."""
 
     token_texts: Sequence[str] | None = field(default=None, metadata=_layout("string", 1, "token"))
-    """[n] each token decoded alone."""
+    """[n] each token decoded by itself."""
     log_probs: AnyFloats | None = field(default=None, metadata=_layout("float64", 1, "token", "array"))
     """[n] log-probability of each token."""
     top_ids: Sequence[AnyIntegers] | None = field(default=None, metadata=_layout("int32", 2, "token", "arrays"))
     """[n] arrays: ids of the best tokens of each step, the chosen one first."""
     top_texts: Sequence[Sequence[str]] | None = field(default=None, metadata=_layout("string", 2, "token"))
-    """[n] lists: texts of the tokens in `top_ids`, each decoded alone."""
+    """[n] lists: texts of the tokens in `top_ids`, each decoded by itself."""
     top_log_probs: Sequence[AnyFloats] | None = field(default=None, metadata=_layout("float64", 2, "token", "arrays"))
     """[n] arrays: log-probabilities of the tokens in `top_ids`."""
 
@@ -155,10 +155,10 @@ class Generation:
     p_true_log_probs: AnyFloats | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
     """[2] log P("True") and log P("False") after the question whether the greedy answer is true."""
     nli_logits: AnyFloats | None = field(default=None, metadata=_layout("float64", 3, "sample", "array"))
-    """[M, M, 3] logits of contradiction, neutral and entailment between samples, each read behind the question: the
+    """[M, M, 3] logits of contradiction, neutral and entailment between samples, each read after the question: the
     row's sample is the premise, the column's the hypothesis."""
     similarity: AnyFloats | None = field(default=None, metadata=_layout("float64", 2, "sample", "array"))
-    """[M, M] similarity, in [0, 1], of every two samples, each read behind the question."""
+    """[M, M] similarity, in [0, 1], of every two samples, each read after the question."""
     token_similarity: AnyFloats | None = field(default=None, metadata=_layout("float64", 1, "token", "array"))
     """[n] similarity, in [0, 1], of the greedy answer to the same answer without each token; 1 for special tokens."""
     sample_token_similarity: Sequence[AnyFloats] | None = field(

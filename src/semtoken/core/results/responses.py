@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 OF_PROSE = ("word", "phrase", "sentence", "reference", "identifier")
-"""Kinds of parts whose confidence is that of their tokens alone: how likely a value was to end there is not asked."""
+"""Kinds of parts whose confidence is that of their tokens only: how likely a value was to end there is not asked."""
 
 
 @dataclass(frozen=True)

@@ -216,7 +216,7 @@ def _choice(given: Mapping[str, Any], question: Question, probabilities: Sequenc
 
 
 def _mass(own: Mapping[str, Any], given: Mapping[str, Any], reply: Mapping[str, Any], key: str | int) -> float | None:
-    """The allowed mass of an answer, where the server tells it: semtoken, SGLang beside the answer, vLLM apart."""
+    """The allowed mass of an answer, where the server tells it: semtoken, SGLang with the answer, vLLM apart."""
     diagnostics = reply.get("diagnostics")
     apart = diagnostics.get(key) if isinstance(diagnostics, Mapping) else None
     told = (own.get("option_mass"), given.get("label_mass"), given.get("option_mass"))
@@ -225,7 +225,7 @@ def _mass(own: Mapping[str, Any], given: Mapping[str, Any], reply: Mapping[str, 
 
 
 def block_beside(given: Any, answer: Answer, more: Mapping[str, Any]) -> dict[str, Any]:
-    """The block beside another server's answer: the fields of its own block that are passed on, what the answer says,
+    """The block next to another server's answer: the fields of its own block that are passed on, what the answer says,
     and `more`. If the server defines confidence in another way, both definitions are told.
     """
     own = _own_block(given)

@@ -57,7 +57,7 @@ class QuestionShape:
         more: Sequence[Mapping[str, Any]],
         input_tokens: int,
     ) -> dict[str, Any]:
-        """The reply, with semtoken's block and `more` beside each answer.
+        """The reply, with semtoken's block and `more` next to each answer.
 
         `InvalidInputError` if a question has no answer, which shapes that answer by name cannot express.
         """

@@ -91,7 +91,7 @@ class SystemOneRequest(RequestForm):
     assets: dict[str, dict[str, Any]] = Field(default_factory=dict, max_length=MOST_ASSETS)
 
     def asked(self) -> list[tuple[str | None, Question]]:
-        """The questions by name; `InvalidInputError` if there are images beside them."""
+        """The questions by name; `InvalidInputError` if there are images with them."""
         if self.assets:
             raise InvalidInputError(NO_IMAGES)
         return [*read_questions(self.questions).items()]

@@ -231,7 +231,7 @@ class Observer:
 
 
 def listed_best(token: int, ids: IdArray, size: int) -> int:
-    """How many tokens at the front of a step's list are its best ones; the chosen one may follow behind them.
+    """How many tokens at the front of a step's list are its best ones; the chosen one may follow after them.
 
     All are where the list holds the whole vocabulary of `size` tokens.
     """

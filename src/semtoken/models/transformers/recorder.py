@@ -477,7 +477,7 @@ class _Generation:
         return bool(self._vocabulary.special[ids[-1]]) or ids[-2:-1] == ids[-1:]
 
     def _length(self, ids: list[int], i: int) -> int:
-        """Tokens of an answer, its terminator included, without the padding behind it."""
+        """Tokens of an answer, its terminator included, without the padding after it."""
         if self._lengths is not None:
             ids = ids[: self._lengths[i]]
         if self._stop_ids:

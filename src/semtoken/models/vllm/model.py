@@ -145,7 +145,7 @@ class VLLMBackend(OwnTokens):
     ) -> list[Completion]:
         """Answer each prompt; see `Backend.generate`. `Decoding.options` are those of vLLM's `SamplingParams`.
 
-        `InsufficientMemory` if the whole vocabulary is needed, and one answer alone may take more than `memory_budget`.
+        `InsufficientMemory` if the whole vocabulary is needed, and one answer may take more than `memory_budget`.
         """
         decodings = as_decodings(decoding, len(prompts))
         best = self._best(observers)

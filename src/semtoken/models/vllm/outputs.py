@@ -217,7 +217,7 @@ def sampling_params(*, exact: bool = False, top_k: int = 20, **kwargs: Any) -> A
 
 def memory_groups(tokens: Sequence[int], columns: int, budget: int) -> Iterator[list[int]]:
     """Divide prompts into groups whose log-probabilities fit into `budget` bytes; gives the numbers of each group.
-    Each prompt has rows of `columns` for so many `tokens`; `InsufficientMemory` if one alone takes more.
+    Each prompt has rows of `columns` for so many `tokens`; `InsufficientMemory` if a single one takes more.
     """
     group: list[int] = []
     room = budget

@@ -129,7 +129,7 @@ def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:
 
     A folder stands for its files with the endings of replies, `-` for standard input. A file holds one reply as JSON,
     replies or the chunks of streams as JSON lines, or server-sent events. A line may hold the reply under `response`,
-    `reply`, `body` or `completion`, beside an `id`, a `question` or the `request`; OpenAI's batch files are read as
+    `reply`, `body` or `completion`, next to an `id`, a `question` or the `request`; OpenAI's batch files are read as
     they are. The request may be in a file beside the reply's, see `REQUEST`.
 
     `InvalidInputError`, naming the place, if a path does not exist, a file cannot be read, or a line is no JSON.

@@ -104,7 +104,7 @@ class Delta(NamedTuple):
     calls: Mapping[int, tuple[str, str]] = NOTHING
     """Name and arguments (or a piece of them) of each tool call, by its index; -1 is `function_call`."""
     ids: tuple[int, ...] | None = None
-    """Ids of the tokens, which some engines list beside the steps."""
+    """Ids of the tokens, which some engines list next to the steps."""
     finish_reason: str | None = None
     """The reason why the choice ended, such as `stop` or `length`; None while it goes on."""
     ended: bool = False
@@ -190,7 +190,7 @@ class Shape:
     numbers_at: ClassVar[Sequence[Path]] = ()
     """The log-probabilities of a choice, which are taken out for clients that did not ask."""
     tops_at: ClassVar[Sequence[Path]] = ()
-    """Lists beside them that hold the best tokens of each step."""
+    """Lists next to them that hold the best tokens of each step."""
     tops_in: ClassVar[Sequence[str]] = ("top_logprobs",)
     """The field of an item that holds the best tokens of its step."""
     showing: ClassVar[tuple[Path, ...]] = ()
