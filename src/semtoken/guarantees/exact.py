@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -82,9 +82,16 @@ def labels_needed(wrong: int, alpha: float, delta: float) -> int:
 
     For `wrong` = 0 it is the floor below which no threshold can ever pass: 22 at (0.1, 0.1).
     """
-    # At most k of n are wrong where the (k + 1)-th wrong one comes after n; when it comes is negative binomial.
-    nbinom = require("scipy.stats", extra="calibrate").nbinom
-    return wrong + 1 + int(nbinom.ppf(1 - check_level(delta, "delta"), wrong + 1, check_level(alpha, "alpha")))
+    level = check_level(delta, "delta")
+    betaincc, share = require("scipy.special", extra="calibrate").betaincc, check_level(alpha, "alpha")
+
+    def passes(n: int) -> bool:
+        return bool(betaincc(wrong + 1, n - wrong, share) <= level)  # the p-value above
+
+    most = 2 * (wrong + 1)
+    while not passes(most):
+        most *= 2
+    return bisect_left(range(most), True, lo=wrong + 1, key=passes)
 
 
 @functools.cache
