@@ -159,7 +159,7 @@ def fit_venn_abers(log_confidence: FloatArray, correct: FloatArray) -> VennAbers
     p0 can only step at a labeled score and p1 just above one.
     """
     scores, where, counts = np.unique(clipped(log_confidence), return_inverse=True, return_counts=True)
-    right = np.bincount(where, correct, minlength=scores.size)
+    right = np.bincount(where, correct, minlength=scores.size).astype(np.float64)
     p0 = [0.0, *_with_one_more(right, counts, 0.0)]
     p1 = [*_with_one_more(right, counts, 1.0), 1.0]
     # Each value is from a fit of its own, so rounding may let one fall by its last digit.
