@@ -18,10 +18,10 @@ from semtoken.bench.statistics import AnswerSettings, Timings, record_greedy, re
 from semtoken.bench.statistics.recording import chosen_first
 from semtoken.core.results.generation import Generation
 from semtoken.errors import InvalidInputError, InvalidLogits, ModelError
+from semtoken.models.prompt_ids import draw_key
 from semtoken.models.transformers import caches
 from semtoken.models.transformers.choosing import depth_of, draw, drawn_places
 from semtoken.models.transformers.inside import layer_at
-from semtoken.models.transformers.writing import draw_key
 from tests import tiny
 from tests.bench import statistics_models as models
 
