@@ -116,19 +116,3 @@ def test_unexpected_errors_keep_their_traceback(semtoken: RunCommand, monkeypatc
 
     monkeypatch.setattr("semtoken.cli.models.fetched_path", fail)
     assert isinstance(semtoken("fetch").exception, RuntimeError)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["cluster", "make", "model"], ["bench", "compare"]],  # others are in test_next_steps.py
-    ids=" ".join,
-)
-def test_a_missing_extra_is_told_with_its_install_line(arguments: list[str], tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text("{}")
-    blocked = "import sys; sys.modules['torch'] = sys.modules['transformers'] = None"
-    program = f"{blocked}; sys.argv = ['semtoken', *{arguments!r}]; from semtoken.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 1
-    assert "pip install 'semtoken[transformers]'" in done.stderr
-    assert "Traceback" not in done.stderr

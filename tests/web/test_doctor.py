@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from tests.web.servers import Received, raw_upstream, running
 from tests.web.sick_server import Faults, sick_app
 
 SickServer = Callable[..., str]
+Examined = Callable[..., Diagnosis]
 
 
 @pytest.fixture
@@ -38,6 +40,18 @@ def sick(almanac: Any) -> Iterator[SickServer]:
     """Starts a server with some faults; its address."""
     with ExitStack() as stack:
         yield lambda **faults: stack.enter_context(running(sick_app(almanac, Faults(**faults)), wait=False)) + "/v1"
+
+
+@pytest.fixture(scope="module")
+def examined(almanac: Any) -> Examined:
+    """What the doctor finds of a server with some faults, with a vocabulary or none; each once for all tests."""
+
+    @cache
+    def find(vocabulary: Any = None, **faults: Any) -> Diagnosis:
+        with running(sick_app(almanac, Faults(**faults)), wait=False) as url:
+            return examine(url + "/v1", vocabulary=vocabulary)
+
+    return find
 
 
 @pytest.fixture(scope="module")
@@ -92,88 +106,88 @@ class TestServe:
 
 
 class TestFaults:
-    def test_a_healthy_server(self, sick: SickServer, almanac_clusters: TokenClusters) -> None:
-        found = examine(sick(), vocabulary=almanac_clusters)
+    def test_a_healthy_server(self, examined: Examined, almanac_clusters: TokenClusters) -> None:
+        found = examined(almanac_clusters)
         page = found.page("chat")
         assert page is not None and page.most == 20 and page.format == "openai-chat"
         assert found.usable and found.numbers.distribution == "raw"
         assert found.tokens is not None and (found.tokens.bytes, found.tokens.ids) == (True, None)
         assert found.page("completions") is not None
 
-    def test_log_probabilities_left_out(self, sick: SickServer) -> None:
-        found = examine(sick(silent=True))
+    def test_log_probabilities_left_out(self, examined: Examined) -> None:
+        found = examined(silent=True)
         assert found.best is None and not found.usable
         assert "left out without a word (/chat/completions)" in said(found, "bad")
 
     @pytest.mark.parametrize("clamps", [False, True])
     @pytest.mark.parametrize("most", [5, 7])
-    def test_few(self, sick: SickServer, most: int, clamps: bool) -> None:
-        found = examine(sick(most=most, clamps=clamps))
+    def test_few(self, examined: Examined, most: int, clamps: bool) -> None:
+        found = examined(most=most, clamps=clamps)
         assert found.page("chat").most == most  # type: ignore[union-attr]
         assert f"gives {most} log-probabilities per token and no more" in said(found, "note")
         assert found.usable
 
-    def test_none_but_the_chosen(self, sick: SickServer) -> None:
-        found = examine(sick(most=0))
+    def test_none_but_the_chosen(self, examined: Examined) -> None:
+        found = examined(most=0)
         assert found.best is None and not found.usable
         assert "rejects requests for log-probabilities (HTTP 400: top_logprobs may be at most 0)" in said(found, "bad")
 
-    def test_no_bytes(self, sick: SickServer, almanac_clusters: TokenClusters) -> None:
-        found = examine(sick(no_bytes=True), vocabulary=almanac_clusters)
+    def test_no_bytes(self, examined: Examined, almanac_clusters: TokenClusters) -> None:
+        found = examined(almanac_clusters, no_bytes=True)
         assert found.tokens is not None and not found.tokens.bytes
         assert "without ids and bytes" in said(found, "note")
 
-    def test_ids_on_request(self, sick: SickServer) -> None:
-        found = examine(sick(gives_ids=True))
+    def test_ids_on_request(self, examined: Examined) -> None:
+        found = examined(gives_ids=True)
         assert found.tokens is not None and found.tokens.ids == "on request"
         assert found.tokens.id_fields == ("return_tokens_as_token_ids", "return_token_ids")
         assert '"return_tokens_as_token_ids": true' in said(found, "good")
 
-    def test_trial_answers_come_without_ids_where_no_tokenizer_reads_them(self, sick: SickServer) -> None:
-        assert examine(sick(gives_ids=True)).trials == examine(sick()).trials
+    def test_trial_answers_come_without_ids_where_no_tokenizer_reads_them(self, examined: Examined) -> None:
+        assert examined(gives_ids=True).trials == examined().trials
 
-    def test_scaled_by_the_temperature(self, sick: SickServer) -> None:
-        found = examine(sick(scaled=True))
+    def test_scaled_by_the_temperature(self, examined: Examined) -> None:
+        found = examined(scaled=True)
         assert (found.numbers.distribution, found.numbers.reason) == ("processed", "divided by the temperature")
         assert "follow the temperature" in said(found, "note")
 
-    def test_not_repeatable(self, sick: SickServer) -> None:
-        found = examine(sick(noisy=True))
+    def test_not_repeatable(self, examined: Examined) -> None:
+        found = examined(noisy=True)
         assert found.numbers.distribution == "unknown"
         assert "not repeatable" in said(found, "note")
 
-    def test_zeros(self, sick: SickServer) -> None:
-        found = examine(sick(zeros=True))
+    def test_zeros(self, examined: Examined) -> None:
+        found = examined(zeros=True)
         assert found.numbers.only_zeros and not found.usable
         assert "Every token is said to have probability 1" in said(found, "bad")
 
-    def test_silent_streams(self, sick: SickServer) -> None:
-        found = examine(sick(silent_streams=True))
+    def test_silent_streams(self, examined: Examined) -> None:
+        found = examined(silent_streams=True)
         assert found.streaming is not None and found.streaming.streams and not found.streaming.log_probs
         assert "Streams come without log-probabilities" in said(found, "note")
         assert found.usable
 
-    def test_fields_under_new_names(self, sick: SickServer) -> None:
-        found = examine(sick(new_names=True))
+    def test_fields_under_new_names(self, examined: Examined) -> None:
+        found = examined(new_names=True)
         assert found.page("chat").most == 20  # type: ignore[union-attr]
         assert (found.numbers.distribution, found.numbers.reason) == ("unknown", "the server takes no temperature")
         assert found.usable
 
-    def test_clusters_of_another_tokenizer(self, sick: SickServer) -> None:
+    def test_clusters_of_another_tokenizer(self, examined: Examined) -> None:
         vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
         other = TokenClusters(np.zeros(vocabulary.size, dtype=np.int32), vocabulary)
-        found = examine(sick(), vocabulary=other)
+        found = examined(other)
         assert found.tokenizer is not None and not found.tokenizer.fits
         assert "The tokenizer is another one" in said(found, "bad")
         assert not found.usable
 
-    def test_a_tokenizer_alone_is_compared(self, sick: SickServer, almanac_clusters: TokenClusters) -> None:
-        found = examine(sick(), vocabulary=almanac_clusters.vocabulary)
+    def test_a_tokenizer_alone_is_compared(self, examined: Examined, almanac_clusters: TokenClusters) -> None:
+        found = examined(almanac_clusters.vocabulary)
         assert found.tokenizer is not None and found.tokenizer.fits
         assert len(found.trials) == 3 and all(trial.bounds for trial in found.trials)
 
-    def test_nothing_need_be_known_of_the_model(self, sick: SickServer) -> None:
-        found = examine(sick())
+    def test_nothing_need_be_known_of_the_model(self, examined: Examined) -> None:
+        found = examined()
         assert found.tokenizer is None and found.usable
         assert len(found.trials) == 3 and all(trial.bounds for trial in found.trials)
 
