@@ -39,10 +39,7 @@ def test_ask_tells_chance_decision_and_guarantee(semtoken: RunCommand, tmp_path:
     assert result.exit_code == 0, result.output
     for row in read_lines(result.stdout):
         assert row["probability_correct"] == calibrator.predict_proba(row["log_confidence"])
-        assert (
-            row["probability_correct_lower"],
-            row["probability_correct_upper"],
-        ) == calibrator.predict_proba_interval(row["log_confidence"])
+        assert tuple(row["probability_correct_interval"]) == calibrator.predict_proba_interval(row["log_confidence"])
         assert row["n_labels"] == 300
         assert calibrator.threshold is not None
         assert row["decision"] == calibrator.decide(row["log_confidence"]).action

@@ -33,9 +33,8 @@ def test_a_chance_in_words(n: int, about: str) -> None:
     used = CalibratorInUse(st.Calibrator.fit(*drawn(n)))
     answer, blank = response(-0.7), response(-math.inf, text="")
     block = used.block(answer)
-    low, probability_correct, high = (
-        100 * block[name] for name in ("probability_correct_lower", "probability_correct", "probability_correct_upper")
-    )
+    low, high = (100 * end for end in block["probability_correct_interval"])
+    probability_correct = 100 * block["probability_correct"]
     share = about.format(tenths=round(probability_correct / 10), percent=probability_correct)
     told = f"right in about {share} answers like this one ({low:.0f} to {high:.0f}%, {n} labels)"
     assert used.sentence(answer) == told and used.sentence(blank) == "an empty answer has no probability"

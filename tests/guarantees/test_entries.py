@@ -49,8 +49,7 @@ def test_the_numbers_of_an_answer_stand_each_under_its_name() -> None:
     origin = AnswerOrigin("proxy", "model of the command", "engine", k=2)
     block = {
         "probability_correct": 0.7,
-        "probability_correct_lower": 0.6,
-        "probability_correct_upper": 0.8,
+        "probability_correct_interval": [0.6, 0.8],
         "decision": "answer",
         "reason": "r",
     }

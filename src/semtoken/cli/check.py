@@ -149,7 +149,8 @@ def _write_scored(paths: Sequence[Path], output: Path, calibrator: Path | None) 
     page = page_of_scored(paths, calibrator)
     replace_text(output, page.html)
     _tell_lost(page.lost_images)
-    tell(f"The page is {output} ({page.n_answers:,} answers, {len(page.html) / 1e3:.0f} kB). Open it in a browser.")
+    size = f"{with_noun(page.n_answers, 'answer')}, {len(page.html) / 1e3:.0f} kB"
+    tell(f"The page is {output} ({size}). Open it in a browser.")
 
 
 def _tell_lost(images: int) -> None:

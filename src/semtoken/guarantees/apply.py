@@ -131,8 +131,7 @@ class CalibratorInUse:
         low, high = self.calibrator.predict_proba_interval(answer)
         fields: dict[str, Any] = {
             "probability_correct": _number(probability_correct),
-            "probability_correct_lower": _number(low),
-            "probability_correct_upper": _number(high),
+            "probability_correct_interval": [_number(low), _number(high)],
             "n_labels": self.calibrator.n,
         }
         ends = log_score_ends(answer, self.calibrator.fingerprint.method)
@@ -173,9 +172,8 @@ class CalibratorInUse:
     def sentence(self, answer: ScoredAnswer) -> str:
         """Probability and decision as text: "right in about 3 of 10 answers like this one (12 to 55%, 40 labels)"."""
         block = self.block(answer)
-        n, probability_correct, low, high = (
-            block[name]
-            for name in ("n_labels", "probability_correct", "probability_correct_lower", "probability_correct_upper")
+        n, probability_correct, (low, high) = (
+            block[name] for name in ("n_labels", "probability_correct", "probability_correct_interval")
         )
         words = "an empty answer has no probability"
         if probability_correct is not None:

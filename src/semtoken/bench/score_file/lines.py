@@ -48,8 +48,7 @@ are written after `score_`."""
 CALIBRATOR_FIELDS = (
     *(
         "probability_correct",
-        "probability_correct_lower",
-        "probability_correct_upper",
+        "probability_correct_interval",
         "probability_correct_at_ends",
         "n_labels",
     ),

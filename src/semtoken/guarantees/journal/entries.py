@@ -245,6 +245,7 @@ class Recording:
         """
         answer = self.texts.apply(result.text)
         reason = block.get("reason")
+        low, high = block.get("probability_correct_interval", (None, None))
         fields: dict[str, Any] = {
             "answer": answer,
             **{name: fact for name, fact in result.facts().items() if name in COLUMNS},
@@ -253,8 +254,8 @@ class Recording:
             "flags": _codes(result, block),
             "doubts": _doubts(result, with_texts=answer is not None and answer == storable(result.text)),
             "probability_correct": block.get("probability_correct"),
-            "probability_correct_lower": block.get("probability_correct_lower"),
-            "probability_correct_upper": block.get("probability_correct_upper"),
+            "probability_correct_lower": low,
+            "probability_correct_upper": high,
             "decision": block.get("decision"),
             "reason": None if reason is None else storable(reason),
             "calibrator": None if applied is None or "probability_correct" not in block else applied.checksum,

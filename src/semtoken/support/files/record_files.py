@@ -59,7 +59,7 @@ NUMBERS = (
     ),
 )
 FLAGS = ("neutral_only", "empty", "truncated")
-JSON_CELLS = ("answers", "messages", "tokens")
+JSON_CELLS = ("answers", "messages", "tokens", "probability_correct_interval")
 """Fields that a cell of CSV holds as numbers, as true or false, and as JSON."""
 VERDICTS: Mapping[str, int | None] = {
     "1": 1,

@@ -131,7 +131,7 @@ function Verdict({ answer, compared, guaranteed }) {
     return html`${compared ? html`<p class="note">${S.noProbability}</p>` : !answer.asked_method && html`<${ConfidenceSaid} answer=${answer} />`}
       ${answer.calibrator_refused && html`<p class="note">${answer.calibrator_refused}</p>`}`;
   }
-  const [lead, rest] = S.probability_correct(calibration.probability_correct, calibration.probability_correct_lower, calibration.probability_correct_upper, calibration.n_labels);
+  const [lead, rest] = S.probability_correct(calibration.probability_correct, calibration.probability_correct_interval, calibration.n_labels);
   const decided = calibration.decision;
   const told = [guaranteed ? "" : calibration.guarantee ?? "", calibration.guarantee && decided === "answer" ? S.acceptedNote : ""];
   const said = told.filter(Boolean).join(" ");

@@ -75,8 +75,8 @@ function App({ data }) {
     if (!data) fetch("./semtoken/info").then((r) => r.json()).then((found) => setInfo({ ...found, ask: true })).catch(() => setGone(true));
   }, []);
   const remember = ({ question, answer, model }) => {
-    const { text, confidence, probability_correct, probability_correct_lower, probability_correct_upper, n_labels } = answer;
-    const kept = { text, confidence, ...(probability_correct === undefined ? {} : { probability_correct, probability_correct_lower, probability_correct_upper, n_labels }) };
+    const { text, confidence, probability_correct, probability_correct_interval, n_labels } = answer;
+    const kept = { text, confidence, ...(probability_correct === undefined ? {} : { probability_correct, probability_correct_interval, n_labels }) };
     const items = [{ question, answer: kept, model }, ...history].slice(0, LONGEST_HISTORY);
     setHistory(items);
     store(items);

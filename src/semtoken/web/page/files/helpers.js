@@ -22,7 +22,7 @@ export function probabilityText(block) {
   const found = calibrationOf(block);
   if (!found || found.probability_correct === null || found.probability_correct === undefined) return "–";
   if (!(found.n_labels >= FEW_LABELS)) return S.tenths(found.probability_correct);
-  return S.percent(found.probability_correct) + (found.probability_correct_lower === undefined ? "" : S.range(found.probability_correct_lower, found.probability_correct_upper));
+  return S.percent(found.probability_correct) + (found.probability_correct_interval === undefined ? "" : S.range(...found.probability_correct_interval));
 }
 
 export function save(name, lines) {

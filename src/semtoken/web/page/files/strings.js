@@ -46,7 +46,7 @@ export const S = {
   close: "Close",
   weak: "weak, ",
   some: "some doubt, ",
-  probability_correct: (c, low, high, n) =>
+  probability_correct: (c, [low, high] = [], n) =>
     n < 100
       ? [`Right in about ${Math.round(10 * c)} of 10 answers that score like this one`, ` (from only ${n} labeled answers)`]
       : [`Right in about ${percent(c)} of the answers that score like this one`, ` (${percent(low)} to ${percent(high)}; from ${count(n)} labeled answers)`],
