@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json as jsons
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,12 +23,10 @@ from semtoken.errors import InvalidInputError, MissingExtra
 from semtoken.support.almanac import ALMANAC
 from semtoken.support.extras import only_errors, quiet_libraries, require_installed
 from semtoken.support.files.safe_files import replace_text
-from semtoken.support.files.strict_json import finite
 from semtoken.support.installation import cache_root
 
 if TYPE_CHECKING:
     from semtoken.bench.report.content import BenchReport
-    from semtoken.bench.report.measure import MeasuredCell
     from semtoken.bench.report.table import Table
     from semtoken.bench.settings import RunSettings
     from semtoken.guarantees import Calibrator
@@ -39,7 +35,6 @@ DEFAULT_LIMIT = 500
 TOO_FEW = 5
 """With fewer right or wrong answers the terminal shows no figures."""
 BATCH_SIZE = 32
-SECONDS = ("seconds", "percent of generation time")
 
 
 def compare(
@@ -112,8 +107,10 @@ def compare(
     # refused before the work begins if it is of other rules; whatever else does not fit, after it
     fitted = None if calibrator is None else calibrator_of_rules(calibrator, model.rules)
     with kept_run(settings, fitted, scores) as made:
+        from semtoken.bench.report.one_cell import as_json, markdown
+
         _show(made)
-        texts = {".csv": made.csv["figures"], ".md": _markdown(made), ".json": _json(made)}
+        texts = {".csv": made.csv["figures"], ".md": markdown(made), ".json": as_json(made)}
         for path in output:
             replace_text(path, texts[path.suffix])
             tell(f"Wrote {path}")
@@ -170,31 +167,15 @@ def _show(made: BenchReport) -> None:
     """What came out in sentences, and the table of the methods where there are answers enough for one."""
     from rich.text import Text
 
+    from semtoken.bench.report.one_cell import summary, with_seconds
+
     (cell,) = made.measured.cells
-    out().print(Text(_summary(cell)), soft_wrap=True)
+    out().print(Text(summary(cell)), soft_wrap=True)
     print_findings(made)
     if cell.fewest < TOO_FEW:
         tell("No table is shown for so few answers: ask more questions.", style="yellow")
         return
-    out().print(rich_table(_table(made, cell), out().width))
-
-
-def _summary(cell: MeasuredCell) -> str:
-    """What was asked, in one sentence."""
-    return (
-        f"{cell.n:,} questions, {cell.counts.correct:,} answered right ({cell.counts.accuracy:.1%}); the greedy "
-        f"generation took {cell.greedy_seconds:.1f} s, seconds are beyond it."
-    )
-
-
-def _table(made: BenchReport, cell: MeasuredCell) -> Table:
-    """The tests of the report by AUROC, with the seconds of each method."""
-    from semtoken.bench.report.measure import title_of
-    from semtoken.bench.report.table import amount
-
-    tests = next(table for table in made.tables if table.name == "reference_auroc")
-    seconds = {title_of(name): amount(value) for name, value in cell.seconds.items()}
-    return replace(tests, frame=tests.frame.assign(seconds=tests.frame["Method"].map(seconds)))
+    out().print(rich_table(with_seconds(made), out().width))
 
 
 def rich_table(table: Table, width: int) -> Any:
@@ -212,35 +193,3 @@ def rich_table(table: Table, width: int) -> Any:
     for row in rows:
         shown.add_row(*(Text(f"{text}{between}{detail}".rstrip()) for text, detail in row))
     return shown
-
-
-def _markdown(made: BenchReport) -> str:
-    """The tables of the report."""
-    from semtoken.bench.report.table import markdown_table
-
-    (cell,) = made.measured.cells
-    lines = [
-        f"- {line}"
-        for section in made.sections
-        if section.name in ("main_result", "calibrator")
-        for line in section.lines
-    ]
-    return "\n\n".join([_summary(cell), "\n".join(lines), *map(markdown_table, made.tables)]).rstrip() + "\n"
-
-
-def _json(made: BenchReport) -> str:
-    """Everything. What a second run repeats is under "figures" and "tests", what it does not under "seconds"."""
-    (cell,) = made.measured.cells
-    content = {
-        "settings": dict(made.settings),
-        "n": cell.n,
-        "n_correct": cell.counts.correct,
-        "n_incorrect": cell.counts.incorrect,
-        "figures": made.measured.figures[~made.measured.figures.metric.isin(SECONDS)].to_dict("records"),
-        "tests": made.measured.tests.to_dict("records"),
-        "seconds": {
-            "greedy": cell.greedy_seconds,
-            "methods": dict(cell.seconds),
-        },
-    }
-    return jsons.dumps(finite(content), indent=2, allow_nan=False) + "\n"

@@ -6,7 +6,7 @@ probabilities.py      for every method risk and coverage, and cross-fitted proba
 answers.py      a calibrator on these answers; the surest wrong answers and the most doubtful right ones
 table.py        numbers and texts, and how they are written as HTML, LaTeX and Markdown
 plots.py        figures
-content.py      all of it in reading order, written as a folder
+content.py      all of it in reading order, written as a folder; one_cell.py the short form for one model and one set
 
 Enter by `semtoken bench report RUN`.
 """
