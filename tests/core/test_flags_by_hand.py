@@ -13,7 +13,7 @@ from tests.rows import each
 
 def answer(confidence: float, cluster: float = 0.0, words: float = 0.0, tokens: tuple[Any, ...] = ()) -> Any:
     borrowed = SimpleNamespace(cluster=cluster, function_words=words)
-    return SimpleNamespace(uncertainty=1 - confidence, borrowed=borrowed, tokens=tokens)
+    return SimpleNamespace(sequence_uncertainty=1 - confidence, borrowed=borrowed, tokens=tokens)
 
 
 @each("source", ["cluster", "function_words"])

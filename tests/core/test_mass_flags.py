@@ -12,7 +12,7 @@ from semtoken.core.flags import borrowed_flags
 
 def codes(confidence: float, cluster: float = 0.0, words: float = 0.0, tokens: Any = ()) -> list[str]:
     borrowed = SimpleNamespace(cluster=cluster, function_words=words)
-    response: Any = SimpleNamespace(uncertainty=1 - confidence, borrowed=borrowed, tokens=tokens)
+    response: Any = SimpleNamespace(sequence_uncertainty=1 - confidence, borrowed=borrowed, tokens=tokens)
     return [flag.code for flag in borrowed_flags(response)]
 
 

@@ -83,13 +83,13 @@ class Parsed(HTMLParser):
 def test_every_character_is_shown_once_with_the_uncertainty_of_its_tokens() -> None:
     cut = segments(PARIS)
     assert [s.text for s in cut] == ["New", " Paris", NEWLINE, END]
-    assert [s.sequence_uncertainty for s in cut] == pytest.approx([0, 0.75, 0, 0])
+    assert [s.uncertainty for s in cut] == pytest.approx([0, 0.75, 0, 0])
 
 
 def test_tokens_that_share_a_character_share_a_segment() -> None:
     cut = segments(response("a京b", token("a", 0, 1), token("�", 1, 2, 0.5), token("�", 1, 2, 0.5), token("b", 2, 3)))
     assert [s.text for s in cut] == ["a", "京", "b"]
-    assert cut[1].sequence_uncertainty == pytest.approx(0.75)
+    assert cut[1].uncertainty == pytest.approx(0.75)
 
 
 def test_text_that_no_token_covers_is_kept() -> None:

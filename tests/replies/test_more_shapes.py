@@ -239,7 +239,7 @@ def test_a_clipped_number_of_the_chosen_token_is_no_number() -> None:
 @each(
     ("reply", "told"),
     [
-        ({"promptFeedback": {"blockReason": "SAFETY"}}, "refused the prompt"),
+        ({"promptFeedback": {"blockReason": "SAFETY"}}, "declined the prompt"),
         ({"generations": [[{"text": "Oslo"}]]}, "save the message"),
         ({"text": "Oslo", "segments": [{"text": "Oslo", "avg_logprob": -0.2}]}, "averages of segments"),
         ({"type": "message", "stop_reason": "end_turn", "stop_sequence": None}, "Anthropic"),
@@ -247,7 +247,7 @@ def test_a_clipped_number_of_the_chosen_token_is_no_number() -> None:
         ({"model_name": "ensemble", "output_log_probs": [0.0], "text_output": "Oslo"}, "Triton"),
         ({"id": "1", "message": {"content": [{"text": "Oslo"}]}, "finish_reason": "COMPLETE"}, "compatible API"),
         ({"detail": "Not Found"}, "report of an error"),
-        ({"choices": [{"message": {"content": "Oslo"}, "logprobs": [-0.1, -0.2]}]}, "list of numbers alone"),
+        ({"choices": [{"message": {"content": "Oslo"}, "logprobs": [-0.1, -0.2]}]}, "only a list of numbers"),
         ({"logprobs": {"content": TOP}}, "part of a reply"),
         ({"logprobs": TOP[:1]}, "part of a reply"),
         ({"content": TOP[:1]}, "part of a reply"),

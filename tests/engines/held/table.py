@@ -102,7 +102,7 @@ def verdict(exchange: Exchange, called: str, problem: str) -> str:
     """Whether the numbers are what semtoken calls them."""
     if called == "-":
         return "no number: " + re.sub(
-            r"^\d+ of \d+ ", "", re.split(r"[.:;] | before | and tell ", problem)[0].rstrip(".")
+            r"^\d+ of \d+ ", "", re.split(r"[.:;] | before | and give ", problem)[0].rstrip(".")
         )
     if exchange.engine.endswith("-draft") and "zero_log_probabilities" in flags_of(exchange):
         return "flagged: the draft's tokens come with 0 in place of a number"
