@@ -140,12 +140,14 @@ def test_a_reply_that_passes_as_it_came_has_an_entry_that_says_why(tmp_path: Pat
 
 
 def test_a_server_takes_another_calibrator_refuses_one_that_does_not_belong_and_goes_back(
-    served: str, tmp_path: Path
+    served: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """In this process, which gets the signals, too; the slow tests try several processes of their own."""
+    monkeypatch.setenv("SEMTOKEN_TOKEN", TOKEN)
     folder, database = tmp_path / "calibrator", str(tmp_path / "journal.db")
     first = put_calibrator(folder, 0)
     options = ("--base-url", served, "--tokenizer", "almanac", "--calibrator", str(folder), "--journal", database)
-    with started("proxy", *options) as (url, process, log):
+    with commanded("proxy", *options) as (url, _):
         assert exchange(url, "reload", {}).status_code == exchange(url, "reload", {"origin": url}).status_code == 401
         assert exchange(url, "explode").status_code == 400
         assert exchange(url, "back").status_code == 400  # there was none before
@@ -158,21 +160,19 @@ def test_a_server_takes_another_calibrator_refuses_one_that_does_not_belong_and_
         put_calibrator(folder, 2, k=5)  # fitted on other scores
         refused = exchange(url, "reload")
         assert refused.status_code == 400 and "5" in refused.json()["error"]["message"]
-        process.send_signal(signal.SIGHUP)
-        wait_for(lambda: "The calibrator stays as it is" in log.read_text())
+        os.kill(os.getpid(), signal.SIGHUP)
+        wait_for(lambda: "The calibrator stays as it is" in caplog.text)
         (folder / "calibrator.json").write_text('{"half of it')
         assert exchange(url, "reload").status_code == 400
         ask(url, "second")
 
         third = put_calibrator(folder, 3)
-        process.send_signal(signal.SIGHUP)
-        wait_for(lambda: third[:12] in log.read_text())
+        os.kill(os.getpid(), signal.SIGHUP)
+        wait_for(lambda: third[:12] in caplog.text)
         ask(url, "third")
         assert exchange(url, "back").json()["calibrator"] == second
         ask(url, "second")
         assert exchange(url, "back").json()["calibrator"] == third
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
     deciding = [(row["person"], row["calibrator"]) for row in entries_of(database)]
     assert deciding == [("second", second), ("third", third), ("second", second)]
     journal = Journal.open(database)
