@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -135,55 +134,27 @@ def _audit_journal(source: str, limits: AuditSection, in_use: SettingsInUse, *, 
 
 def _audit_answers(directory: Path, source: Path, limits: AuditSection, *, as_json: bool) -> int:
     """The guarantee, by the labels of a file, and how far its scores are from those of the fit."""
-    from collections import Counter
-
     from semtoken.guarantees import Calibrator
     from semtoken.guarantees.answer_records import read_answers, require_scores
-    from semtoken.guarantees.fingerprint import models_sentence
-    from semtoken.guarantees.judge import judge
-    from semtoken.guarantees.labels import PRODUCT
-    from semtoken.guarantees.measures import FEWEST_RECENT
+    from semtoken.guarantees.auditing import audit_answers
 
     calibrator = Calibrator.load(directory)
     answers = read_answers(source)
     require_scores(answers)
-    drift = calibrator.drift(answers)
-    models = dict(Counter(answer.model for answer in answers if answer.model is not None).most_common())
-    other_models = models_sentence(calibrator.fingerprint.model, models, "answers")
-    labeled = [answer for answer in answers if answer.correct is not None]
-    said, accepted, seen = "nothing was guaranteed", 0, None
-    if (threshold := calibrator.threshold) is not None and labeled:
-        passed = threshold.accepts(labeled)
-        accepted = int(passed.sum())
-        seen = threshold.claim.kind.count(passed, [bool(answer.correct) for answer in labeled])
-        [said] = judge([(threshold.claim, seen)], limits.level)
+    found = audit_answers(calibrator, answers, limits.level)
     most = limits.max_distance or None
-    undecided = said == "cannot be told" and not limits.undecided_passes
-    too_few = bool(labeled) and accepted < limits.min_accepted * len(labeled)
-    holds = said != "does not hold" and not undecided and not too_few and not drift.is_beyond(most)
-    measured = seen is not None or drift.n_recent >= FEWEST_RECENT
-    status = verdict(holds=holds, measured=measured)
+    undecided = found.verdict == "cannot be told" and not limits.undecided_passes
+    too_few = found.n_labeled > 0 and found.n_accepted < limits.min_accepted * found.n_labeled
+    holds = found.verdict != "does not hold" and not undecided and not too_few and not found.drift.is_beyond(most)
+    status = verdict(holds=holds, measured=found.is_measured)
     if as_json:
-        counts = {"labels": len(labeled), "accepted": accepted, "verdict": said}
-        against = {} if seen is None else {"wrong": seen.count, "judged": seen.of}
-        of_models = {"models": models, "models_sentence": other_models}
-        _print_json({**counts, **against, **of_models, **asdict(drift), **_flags(status)})
+        _print_json({**found.to_dict(), **_flags(status)})
         return status
-    if threshold is not None and seen is not None:
-        out().print(untrusted(f"{said}: {threshold.statement}", style="bold"), soft_wrap=True)
-        out().print(f"Accepted {accepted:,} of {len(labeled):,} labeled answers. {threshold.claim.kind.among} {seen}.")
-    if other_models:
-        out().print(untrusted(other_models), soft_wrap=True)
-    out().print(
-        f"Distance {drift.distance:.3f} [{drift.low:.3f}, {drift.high:.3f}] between {drift.n_recent:,} recent scores "
-        f"and the {drift.n_fitted:,} that the calibrator was fitted on, by {calibrator.fingerprint.method or PRODUCT}.",
-        soft_wrap=True,
-    )
-    if drift.n_recent < FEWEST_RECENT:
-        out().print(f"That says nothing: it takes {FEWEST_RECENT} recent scores, of different questions.")
-    elif drift.low == 0:
-        out().print("The interval holds 0: no difference is shown.")
-    if drift.is_beyond(most):
+    if found.answer:
+        out().print(untrusted(found.answer, style="bold"), soft_wrap=True)
+    for remark in found.remarks():
+        out().print(untrusted(remark), soft_wrap=True)
+    if found.drift.is_beyond(most):
         out().print(f"That is further than the limit of {most}.")
     if too_few:
         out().print(f"Accepted are fewer than the limit of {limits.min_accepted:g}.")

@@ -1,0 +1,91 @@
+"""What newer answers say of a calibrator: whether its guarantee still holds, and how far the scores have moved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from semtoken.guarantees.answer_records import AnswerRecord
+from semtoken.guarantees.betting import LEVEL
+from semtoken.guarantees.calibrator import Calibrator
+from semtoken.guarantees.fingerprint import models_sentence
+from semtoken.guarantees.judge import Share, Verdict, judge
+from semtoken.guarantees.labels import PRODUCT
+from semtoken.guarantees.measures import FEWEST_RECENT, Drift
+
+
+@dataclass(frozen=True)
+class AnswersAudit:
+    """What an audit of a calibrator of answers found."""
+
+    calibrator: Calibrator
+    verdict: Verdict
+    n_labeled: int
+    n_accepted: int
+    """How many of the labeled answers the threshold accepts; 0 without one."""
+    seen: Share | None
+    """The share that the guarantee bounds, as these labels have it; None without a threshold or labels."""
+    drift: Drift
+    models: Mapping[str, int]
+    """How many answers each model gave, as far as they name it."""
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the answers could tell anything: labels of a guarantee, or scores enough for a distance."""
+        return self.seen is not None or self.drift.n_recent >= FEWEST_RECENT
+
+    @property
+    def answer(self) -> str:
+        """Whether the guarantee holds, as a sentence; empty where none was tested."""
+        threshold = self.calibrator.threshold
+        return "" if threshold is None or self.seen is None else f"{self.verdict}: {threshold.statement}"
+
+    @property
+    def models_sentence(self) -> str:
+        """Which models answered, where they are others than the calibrator's; else empty."""
+        return models_sentence(self.calibrator.fingerprint.model, self.models, "answers")
+
+    def remarks(self) -> Iterator[str]:
+        """The numbers behind the verdict, and how far the scores have moved, in sentences."""
+        threshold, drift = self.calibrator.threshold, self.drift
+        if threshold is not None and self.seen is not None:
+            about = f"{threshold.claim.kind.among} {self.seen}."
+            yield f"Accepted {self.n_accepted:,} of {self.n_labeled:,} labeled answers. {about}"
+        if self.models_sentence:
+            yield self.models_sentence
+        yield (
+            f"Distance {drift.distance:.3f} [{drift.low:.3f}, {drift.high:.3f}] between {drift.n_recent:,} recent "
+            f"scores and the {drift.n_fitted:,} that the calibrator was fitted on, by "
+            f"{self.calibrator.fingerprint.method or PRODUCT}."
+        )
+        if drift.n_recent < FEWEST_RECENT:
+            yield f"That says nothing: it takes {FEWEST_RECENT} recent scores, of different questions."
+        elif drift.low == 0:
+            yield "The interval holds 0: no difference is shown."
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values."""
+        counts = {"labels": self.n_labeled, "accepted": self.n_accepted, "verdict": self.verdict}
+        against = {} if self.seen is None else {"wrong": self.seen.count, "judged": self.seen.of}
+        of_models = {"models": dict(self.models), "models_sentence": self.models_sentence}
+        return {**counts, **against, **of_models, **asdict(self.drift)}
+
+
+def audit_answers(calibrator: Calibrator, answers: Sequence[AnswerRecord], level: float = LEVEL) -> AnswersAudit:
+    """Test the guarantee of a calibrator by newer labeled answers, once, and compare their scores with those of the
+    fit.
+
+    `level` is the probability that a guarantee which holds is called broken.
+    """
+    drift = calibrator.drift(answers)
+    models = dict(Counter(answer.model for answer in answers if answer.model is not None).most_common())
+    labeled = [answer for answer in answers if answer.correct is not None]
+    threshold = calibrator.threshold
+    if threshold is None or not labeled:
+        return AnswersAudit(calibrator, "nothing was guaranteed", len(labeled), 0, None, drift, models)
+    passed = threshold.accepts(labeled)
+    seen = threshold.claim.kind.count(passed, [bool(answer.correct) for answer in labeled])
+    [verdict] = judge([(threshold.claim, seen)], level)
+    return AnswersAudit(calibrator, verdict, len(labeled), int(passed.sum()), seen, drift, models)
