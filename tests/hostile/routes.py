@@ -166,7 +166,7 @@ def servers(place: Path) -> Iterator[dict[str, str]]:
     from semtoken.support.almanac import almanac_clusters_path
 
     clusters = TokenClusters.from_pretrained(almanac_clusters_path())
-    answers, decisions = CalibratorInUse(made(clusters, place / "calibrator")), fitted(60)
+    answers, decisions = CalibratorInUse(made(place / "calibrator")), fitted(60)
 
     def recorder(name: str) -> AnswerRecorder:
         journal = Journal.open(str(place / f"{name}.db"))

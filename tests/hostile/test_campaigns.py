@@ -134,7 +134,8 @@ LEFT_OUT = {
     "from_summary": "takes what `to_summary` made in another process of the same run",
     "without_tokens": "keeps the text of a message, which it does not look at",
     **dict.fromkeys(
-        ("reset", "to_dict", "to_summary", "facts", "numbers_to_dict", "to_pandas"), "takes nothing that can be odd"
+        ("reset", "to_dict", "to_summary", "facts", "numbers_to_dict", "to_pandas", "without_quotes"),
+        "takes nothing that can be odd",
     ),
 }
 """Names of functions and methods, with the reason."""
