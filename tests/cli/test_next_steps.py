@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -105,6 +106,7 @@ LACKING = (
 """Extras that are not installed, and a command that needs them."""
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows does not fork, and each command would load all anew")
 def test_what_is_not_installed_is_said_with_the_line_that_installs_it(tmp_path: Path) -> None:
     rows = (
         f'{{"id": "{i}", "question": "q{i}", "response": "x", "log_confidence": -{i}.5, "correct": {i % 2}}}'

@@ -58,7 +58,8 @@ def commanded(*words: object) -> Iterator[tuple[str, str]]:
         kept.append((app, listener, options))
         ready(address_of(listener))
 
-    on_hangup = signal.getsignal(signal.SIGHUP)
+    hangup = getattr(signal, "SIGHUP", None)  # which Windows lacks
+    handler = None if hangup is None else signal.getsignal(hangup)
     with patch("semtoken.web.running.run", keep):
         done = invoke([*words, "--port", 0])
     assert kept, done.output
@@ -67,7 +68,8 @@ def commanded(*words: object) -> Iterator[tuple[str, str]]:
         with running(app, options["grace"], strict=options.get("strict", True), listener=listener) as url:
             yield url, done.output
     finally:
-        signal.signal(signal.SIGHUP, on_hangup)
+        if hangup is not None:
+            signal.signal(hangup, handler)
 
 
 def all_stopped(but: int = 0) -> None:
