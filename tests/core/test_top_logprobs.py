@@ -99,7 +99,7 @@ def test_the_interval_holds_the_exact_score_and_shrinks(name: str, data: st.Data
     exact = score_logits(logits.astype(np.float64), ids, kind.clusters, **rules)  # logits of 40 round to 2e-6
     rows = log_probs(logits[:, :size])
     former = (0.0, 1.0)
-    for k in (1, 2, 3, 5, 8, 20, 60, size // 2, size - 1, size):
+    for k in (1, 2, 5, 20, size // 2, size - 1, size):
         scored = score_logprobs(best(rows, ids, k), kind.clusters, **rules)
         assert_marks_are_those_of_the_records(scored)
         low, high = scored.sequence_uncertainty_interval
@@ -499,9 +499,8 @@ WRITTEN: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("how", WRITTEN)
-@settings(max_examples=12)
-@given(data=st.data())
+@settings(max_examples=4 * settings.default.max_examples)  # shared by all ways of writing
+@given(how=st.sampled_from(list(WRITTEN)), data=st.data())
 def test_the_interval_holds_the_exact_score_however_the_numbers_are_written(how: str, data: st.DataObject) -> None:
     """However few of them there are: a single number in half precision is off by as much as a hundred."""
     kind = small_kind("byte-level")
