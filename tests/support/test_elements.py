@@ -84,4 +84,4 @@ def test_an_array_that_is_cut_off_gives_what_it_holds_and_says_so(tmp_path: Path
     path = tmp_path / "all.json"
     path.write_text(json.dumps([SURE, TORN, SURE])[:-40])
     found = rank_replies([str(path)])
-    assert len(found.answers) == 2 and "behind element 2" in found.refused[0].reason
+    assert len(found.answers) == 2 and "after element 2" in found.refused[0].reason

@@ -110,7 +110,7 @@ def test_records_with_different_fields_make_one_table(tmp_path: Path) -> None:
         ("id,question\n1,2,3\n", "line 2: there are 3 cells for 2 columns"),
         ('id\n"a\n', "not CSV"),
         ("log_confidence\nhigh\n", "line 2: the field 'log_confidence' holds 'high', which is no number"),
-        ("uncertainty\nNaN\n", "which is no number"),
+        ("sequence_uncertainty\nNaN\n", "which is no number"),
         ("empty\nmaybe\n", "neither true nor false"),
         ("messages\n[{]\n", "line 2: the field 'messages' holds .* not JSON"),
         ("id\n\udcff\n", "is not UTF-8"),
