@@ -182,7 +182,7 @@ class TestRefusals:
         first, second = post(url).json(), post(url).json()
         assert self.asked(upstream) == [20, None, None]
         assert first == second
-        assert "refuses" in first["choices"][0]["semtoken"]["reason"]
+        assert "does not give log-probabilities" in first["choices"][0]["semtoken"]["reason"]
         assert upstream.requests[1].body == upstream.requests[2].body
 
     def test_servers_that_answer_500(self, proxied: Start) -> None:
