@@ -55,11 +55,12 @@ def other_settings(model: Any) -> None:
 
 def other_code(model: Any) -> None:
     layer, before = model.model.layers[0], model.model.layers[0].forward
-    layer.forward = lambda *args, **kwargs: before(*args, **kwargs) * 1.5
+    # A factor would leave the keys and values of the next layer as they are: a norm comes before them.
+    layer.forward = lambda *args, **kwargs: before(*args, **kwargs) + 1.0
 
 
 def a_steering_hook(model: Any) -> None:
-    model.model.layers[0].register_forward_hook(lambda module, args, output: output * 1.5)
+    model.model.layers[0].register_forward_hook(lambda module, args, output: output + 1.0)
 
 
 def another_rope(model: Any) -> None:
