@@ -26,7 +26,7 @@ Embedding = Literal["concatenated", "input", "output"]
 Preset = Literal["paper", "default"]
 """Rules for which tokens agree, by name; see `semtoken.core.rules` for these and the next three."""
 Equality = Literal["meaning", "surface", "exact"]
-"""What counts as the same token."""
+"""The names of what may count as the same token."""
 FunctionWords = Literal["paper", "whole-word", "off"]
 """Which function words count as certain."""
 Members = Literal["all", "spelling"]

@@ -106,7 +106,7 @@ def check(
     }
     of_replies |= {"--journal": journal, "--strict": strict, "--schema": schema, "--json": as_json}
     if are_scored(Path(paths[0])):
-        if journal is not None:  # it would be told that the option does nothing, and not why
+        if journal is not None:  # the general message below says only that the option has no effect, and not why
             raise UsageError(
                 "--journal keeps the tokens that a model was unsure of, and a file of scored answers has none: give "
                 "the saved replies themselves, or leave it out."

@@ -159,9 +159,10 @@ def fit_venn_abers(log_confidence: FloatArray, correct: FloatArray) -> VennAbers
     p0 can only step at a labeled score and p1 just above one.
     """
     scores, where, counts = np.unique(clipped(log_confidence), return_inverse=True, return_counts=True)
-    right = np.bincount(where, correct, minlength=scores.size).astype(np.float64)
-    p0 = [0.0, *_with_one_more(right, counts, 0.0)]
-    p1 = [*_with_one_more(right, counts, 1.0), 1.0]
+    weights, means = counts.astype(np.float64), np.bincount(where, correct, minlength=scores.size) / counts
+    # A new answer below all scores that counts as wrong, or one above all that counts as right, pools with nothing.
+    p0 = [0.0, *(_with(means, weights, i, 0.0) for i in range(scores.size))]
+    p1 = [*(_with(means, weights, i, 1.0) for i in range(scores.size)), 1.0]
     # Each value is from a fit of its own, so rounding may let one fall by its last digit.
     return VennAbers(*_steps(scores, np.maximum.accumulate(p0)), *_steps(scores, np.maximum.accumulate(p1)))
 
@@ -225,49 +226,13 @@ def _polished(w: FloatArray, columns: FloatArray, target: FloatArray, loss_and_s
     return w
 
 
-def _with_one_more(right: FloatArray, seen: npt.NDArray[np.int64], label: float) -> list[float]:
-    """The isotonic fit at each of n scores with one more answer there, right or wrong by `label`.
-
-    `right` and `seen` count the answers of each score, [n]. A fit pools neighbors whose means fall into blocks, and the
-    order of pooling does not matter. So the blocks of every beginning and of every end of the scores are found once,
-    and the new answer is pooled with those that it meets: n fits take about as long as one.
-    """
-    sums, counts, n = _summed(right), _summed(seen), right.size
-
-    def mean(first: int, end: int) -> float:
-        return (sums[end] - sums[first]) / (counts[end] - counts[first])
-
-    last = [0] * (n + 1)  # where the last block of the first k scores begins
-    for k in range(1, n + 1):
-        first = k - 1
-        while first and mean(last[first], first) >= mean(first, k):
-            first = last[first]
-        last[k] = first
-    ends = [n] * (n + 1)  # where the first block of the scores from k on ends
-    for k in range(n - 1, -1, -1):
-        end = k + 1
-        while end < n and mean(end, ends[end]) <= mean(k, end):
-            end = ends[end]
-        ends[k] = end
-    found = []
-    for i in range(n):
-        first, end = i, i + 1
-        while True:
-            value = (sums[end] - sums[first] + label) / (counts[end] - counts[first] + 1)
-            if first and mean(last[first], first) > value:
-                first = last[first]
-            elif end < n and mean(end, ends[end]) < value:
-                end = ends[end]
-            else:
-                break
-        found.append(value)
-    return found
-
-
-def _summed(values: npt.NDArray[Any]) -> list[float]:
-    """The sums of the first 0, 1, ... n values."""
-    sums: list[float] = np.append(0.0, np.cumsum(values)).tolist()
-    return sums
+def _with(means: FloatArray, weights: FloatArray, i: int, label: float) -> float:
+    """The isotonic fit at score i with one more answer there."""
+    heavier, moved = weights.copy(), means.copy()
+    heavier[i] += 1
+    moved[i] = (means[i] * weights[i] + label) / heavier[i]
+    fitted = require("scipy.optimize", extra="calibrate").isotonic_regression(moved, weights=heavier).x
+    return float(np.clip(np.asarray(fitted, dtype=np.float64), 0.0, 1.0)[i])
 
 
 def _steps(edges: FloatArray, values: FloatArray) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -82,11 +82,10 @@ def labels_needed(wrong: int, alpha: float, delta: float) -> int:
 
     For `wrong` = 0 it is the floor below which no threshold can ever pass: 22 at (0.1, 0.1).
     """
-    level = check_level(delta, "delta")
-    betaincc, share = require("scipy.special", extra="calibrate").betaincc, check_level(alpha, "alpha")
+    share, level = check_level(alpha, "alpha"), check_level(delta, "delta")
 
     def passes(n: int) -> bool:
-        return bool(betaincc(wrong + 1, n - wrong, share) <= level)  # the p-value above
+        return binomial_p_value(wrong, n, share) <= level
 
     most = 2 * (wrong + 1)
     while not passes(most):

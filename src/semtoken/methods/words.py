@@ -96,7 +96,7 @@ def phrase_and_mean(phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayL
 
     References
     ----------
-    Of this project, 2026: docs/results.md, "Which number stands on top?".
+    Of this project, 2026: docs/results.md, "Which number is the confidence?".
     """
     return weakest_phrase(phrase_log_probs, greedy_logprobs) + perplexity(greedy_logprobs)
 
@@ -123,7 +123,7 @@ def new_phrases(new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayL
 
     References
     ----------
-    Of this project, 2026: docs/results.md, "Which number stands on top?".
+    Of this project, 2026: docs/results.md, "Which number is the confidence?".
     """
     _check_tokens(greedy_logprobs)
     if not _any(new_phrase_log_probs):
@@ -158,7 +158,7 @@ def confidence(
 
     References
     ----------
-    Of this project, 2026: docs/results.md, "Which number stands on top?".
+    Of this project, 2026: docs/results.md, "Which number is the confidence?".
     """
     logs = log_probs(greedy_logprobs, "greedy_logprobs")
     score = float(log_probs([log_confidence], "log_confidence")[0])

@@ -12,7 +12,7 @@ from semtoken.support.files.strict_json import finite
 
 
 def summary(cell: MeasuredCell) -> str:
-    """What was asked and what it took, in one sentence."""
+    """Say in one sentence how many questions were asked and how long that took."""
     return (
         f"{cell.n:,} questions, {cell.counts.correct:,} answered right ({cell.counts.accuracy:.1%}); the greedy "
         f"generation took {cell.greedy_seconds:.1f} s, seconds are beyond it."
@@ -28,7 +28,7 @@ def with_seconds(made: BenchReport) -> Table:
 
 
 def markdown(made: BenchReport) -> str:
-    """What came out in sentences, and the tables of the report, as Markdown."""
+    """Write the main result in sentences, and the tables of the report, as Markdown."""
     (cell,) = made.measured.cells
     lines = [
         f"- {line}"

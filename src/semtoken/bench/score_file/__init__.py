@@ -127,7 +127,7 @@ class ScoringJob:
     batch_size: int = 8
     """How many lines are scored together, and written at once."""
     tokens: bool = False
-    """Whether to write the scored tokens, too."""
+    """True writes the scored tokens, too."""
     parts: PartKind | None = None
     """The kind of parts of the answer to write with their confidence; see `ScoredAnswer.parts`."""
     skip_bad_lines: bool = False
@@ -185,7 +185,7 @@ class ScoringJob:
         return Progress(total, self.lines.check_lines(self.items()))
 
     def is_finished(self, progress: Progress) -> bool:
-        """Whether nothing is left to do, by the progress that `check` returned."""
+        """Return True if nothing is left to do, by the progress that `check` returned."""
         return progress.done == progress.total and self.target.exists() and not self.overwrite
 
     def _check_names(self) -> None:

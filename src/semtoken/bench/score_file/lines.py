@@ -75,7 +75,7 @@ class Item:
     record: Mapping[str, Any]
     """All its fields, carried through to the output."""
     prompt: Prompt
-    """What the model is asked: text, or chat messages."""
+    """The prompt that the model gets: text, or chat messages."""
     response: Response | None
     """The answer to score; None to have one generated."""
     is_question: bool = False

@@ -220,7 +220,7 @@ def find_tool_calls(text: str, budget: Budget | None = None) -> Iterator[FoundPa
 
 def _calls(document: JsonText, budget: Budget) -> Iterator[tuple[JsonPlace, list[JsonValue]]]:
     """The place of every object with a name and arguments, one or several in one list, and the scalars below it."""
-    # By identity: places of one object share the one that they lie in.
+    # By identity: all places in one object have that same object as their parent.
     keys = {(id(value.place.before), value.place.name) for value in document.values if value.kind == "key"}
     scalars = document.scalars
     calls: dict[int, tuple[JsonPlace, list[JsonValue]]] = {}

@@ -3,8 +3,8 @@
 Of a short answer it is the probability of what agrees with it. The same product over the tokens of a sentence measures
 how the sentence might have been phrased: there it is the geometric mean of the confidence of its least sure phrase and
 that of a typical one, of the phrases that the question does not hold. Of JSON it is the confidence of the least sure
-field, whatever the question holds: what is taken from a document stands there. docs/results.md, "Which number stands
-on top?", says how this was chosen, and on how little.
+field, whatever the question holds: what is taken from a document stands there. docs/results.md, "Which number is the
+confidence?", says how this was chosen, and on how little.
 """
 
 from __future__ import annotations

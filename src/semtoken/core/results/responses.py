@@ -547,7 +547,7 @@ class ScoredAnswer:
 
     def numbers_to_dict(self) -> dict[str, Any]:
         """The confidence and the scores by further methods, as plain values without infinities."""
-        told = {
+        numbers = {
             "confidence": self.confidence,
             "confidence_interval": list(self.confidence_interval),
             "explanation": self.explanation,
@@ -555,7 +555,7 @@ class ScoredAnswer:
             "scores": dict(self.scores),
             "score_bounds": {name: list(pair) for name, pair in self.score_bounds.items()},
         }
-        plain: dict[str, Any] = finite(told)
+        plain: dict[str, Any] = finite(numbers)
         return plain
 
     def to_summary(self) -> dict[str, Any]:

@@ -116,7 +116,7 @@ class WriterProcess:
                 [sys.executable, "-c", "from semtoken.guarantees.journal.writer import main; main()"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                # The process must not import what lies in the current folder.
+                # The process must not import modules from the current folder.
                 env={**os.environ, "PYTHONSAFEPATH": "1"},
                 text=True,
             )
