@@ -134,7 +134,7 @@ LEFT_OUT = {
     "from_summary": "takes what `to_summary` made in another process of the same run",
     "without_tokens": "keeps the text of a message, which it does not look at",
     **dict.fromkeys(
-        ("reset", "to_dict", "to_summary", "facts", "numbers_to_dict", "to_pandas", "without_quotes"),
+        ("reset", "to_dict", "to_summary", "facts", "to_pandas", "without_quotes"),
         "takes nothing that can be odd",
     ),
 }

@@ -488,7 +488,12 @@ class ScoredAnswer:
         ]
         summary = {
             "text": self.text,
-            **self.numbers_to_dict(),
+            "confidence": self.confidence,
+            "confidence_interval": list(self.confidence_interval),
+            "explanation": self.explanation,
+            "confidence_method": self.confidence_method,
+            "scores": dict(self.scores),
+            "score_bounds": {name: list(pair) for name, pair in self.score_bounds.items()},
             "sequence_uncertainty": self.sequence_uncertainty,
             "sequence_uncertainty_interval": list(self.sequence_uncertainty_interval),
             "uncertainty_under": {equality: self.uncertainty_under(equality) for equality in self.equalities},
@@ -544,19 +549,6 @@ class ScoredAnswer:
             "n_tokens": self.n_tokens,
             "truncated": self.truncated,
         }
-
-    def numbers_to_dict(self) -> dict[str, Any]:
-        """The confidence and the scores by further methods, as plain values without infinities."""
-        numbers = {
-            "confidence": self.confidence,
-            "confidence_interval": list(self.confidence_interval),
-            "explanation": self.explanation,
-            "confidence_method": self.confidence_method,
-            "scores": dict(self.scores),
-            "score_bounds": {name: list(pair) for name, pair in self.score_bounds.items()},
-        }
-        plain: dict[str, Any] = finite(numbers)
-        return plain
 
     def to_summary(self) -> dict[str, Any]:
         """All but the tokens and the state as plain values, which may be infinite; `from_summary` reads them back."""
