@@ -9,6 +9,7 @@ import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pyarrow.parquet
 import pytest
@@ -88,8 +89,14 @@ def test_a_journal_of_a_later_release_is_refused(journal: Journal, url: str) -> 
 
 
 def test_several_may_make_the_tables_of_one_journal_at_one_time(url: str) -> None:
+    start = Barrier(8)
+
+    def open_with_others(_: int) -> Journal:
+        start.wait()
+        return Journal.open(url)
+
     with ThreadPoolExecutor(8) as threads:
-        opened = list(threads.map(lambda _: Journal.open(url), range(8)))
+        opened = list(threads.map(open_with_others, range(8)))
     for number, one in enumerate(opened):
         one.add(rows_of([entry(number)]))
     assert opened[0].size().entries == 8

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -35,6 +37,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from semtoken.errors import InvalidInputError, MissingExtra, SemtokenError
+from semtoken.support.files.safe_files import locked
 
 
 class UtcTime(TypeDecorator[float]):
@@ -190,16 +193,19 @@ def engine_of(url: sa.URL) -> sa.Engine:
             "PostgreSQL needs the package 'psycopg', which is not installed. Install it with: pip install "
             "'semtoken[postgresql]'"
         ) from error
-    sa.event.listen(engine, "connect", _as_we_want_sqlite)
+    sa.event.listen(engine, "connect", partial(_as_we_want_sqlite, Path(str(url.database))))
     return engine
 
 
-def _as_we_want_sqlite(connection: Any, _: Any) -> None:
+def _as_we_want_sqlite(file: Path, connection: Any, _: Any) -> None:
     """Readers beside a writer, commits that outlast a power cut, deleted texts overwritten."""
-    cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
+    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        # The file keeps this mode. SQLite does not wait for a lock here: of two that set it at one time, one may fail.
+        busy = f"Another program has been making the journal {file} for {SECONDS_FOR_LOCKS} seconds. Try again later."
+        with locked(file.with_name(f".{file.name}.lock"), busy, remove=True, seconds=SECONDS_FOR_LOCKS):
+            connection.execute("PRAGMA journal_mode=WAL")
+    for pragma in ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
+        connection.execute(f"PRAGMA {pragma}")
 
 
 @contextmanager

@@ -311,10 +311,12 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path, busy: str, *, remove: bool = False) -> Iterator[None]:
+def locked(path: Path, busy: str, *, remove: bool = False, seconds: float = 0) -> Iterator[None]:
     """Hold a lock file while the block runs; the system releases it when the process ends, however it ends.
+
     With `remove` it is deleted at the end, safely, since filelock does not count a lock on a deleted file.
-    `InvalidInputError`, with the message `busy`, if another process holds it; also if the folder cannot be written.
+    `InvalidInputError`, with the message `busy`, if another process still holds it after these seconds; also if the
+    folder cannot be written.
     """
     from filelock import FileLock, Timeout
 
@@ -322,7 +324,7 @@ def locked(path: Path, busy: str, *, remove: bool = False) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path)
         try:
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=seconds)
         except Timeout as error:
             raise InvalidInputError(busy) from error
     try:
