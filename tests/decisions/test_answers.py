@@ -151,8 +151,3 @@ def test_what_another_server_says_of_its_answer_is_kept_where_it_makes_sense() -
         assert (odd.option_mass, odd.order_spread) == (None, None)
         assert odd.bounds == ((0.695, 0.705), (0.295, 0.305))  # of numbers with two decimals
     assert read("x").option_mass is None
-
-
-def test_less_than_half_of_the_probability_on_the_options_is_flagged() -> None:
-    answers = (Answer(Predicate("?"), (0.5, 0.5), mass) for mass in (0.0, 0.46, 0.4999, 0.5, 0.53, 1.0))
-    assert [bool(answer.flags) for answer in answers] == [True] * 3 + [False] * 3

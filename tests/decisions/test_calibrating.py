@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from scipy.stats import binomtest
 
@@ -15,19 +14,9 @@ from semtoken.decisions.auditing import Audit, SideAudit, audit
 from semtoken.decisions.calibrating import NO_LABELS, OTHER_QUESTION, DecisionCalibrator, DecisionSide
 from semtoken.decisions.comparing import compare
 from semtoken.errors import ArtifactError, InvalidInputError
+from tests.decisions.made_up import world
 
-
-def world(n: int, seed: int, sharpened: float = 1.0, wrong: float = 0.0) -> list[DecisionRecord]:
-    """Predicates whose chance of being so is drawn evenly; the server tells it, sharpened, and is at times inverted."""
-    chance = np.random.default_rng(seed)
-    p = chance.uniform(0.01, 0.99, n)
-    label = np.where(chance.random(n) < p, 0, 1)
-    told = p**sharpened / (p**sharpened + (1 - p) ** sharpened)
-    told = np.where(chance.random(n) < wrong, 1 - told, told)
-    return [
-        DecisionRecord("late", "f", "predicate", (True, False), (float(a), float(1 - a)), int(b), state=f"{seed} {i}")
-        for i, (a, b) in enumerate(zip(told, label, strict=True))
-    ]
+N = 1000
 
 
 def sides_of(found: Audit) -> list[SideAudit]:
@@ -36,11 +25,11 @@ def sides_of(found: Audit) -> list[SideAudit]:
 
 @pytest.fixture(scope="module")
 def fitted() -> DecisionCalibrator:
-    return DecisionCalibrator.fit(world(2000, 1), alpha=0.2)
+    return DecisionCalibrator.fit(world(N, 1), alpha=0.2)
 
 
 def test_the_same_server_holds(fitted: DecisionCalibrator) -> None:
-    found = sides_of(audit(fitted, world(2000, 2)))
+    found = sides_of(audit(fitted, world(N, 2)))
     assert {one.fitted.side for one in found} == {"true", "false"}
     assert {one.verdict for one in found} <= {"holds", "cannot be told"}
     for one in found:
@@ -50,14 +39,14 @@ def test_the_same_server_holds(fitted: DecisionCalibrator) -> None:
 
 
 def test_an_overconfident_server_does_not(fitted: DecisionCalibrator) -> None:
-    found = sides_of(audit(fitted, world(2000, 3, sharpened=4.0)))
+    found = sides_of(audit(fitted, world(N, 3, sharpened=20.0)))
     assert {one.verdict for one in found} == {"does not hold"}
     assert all(one.fires_otherwise for one in found)
     assert all(one.drift is not None and one.drift.low > 0.1 for one in found)
 
 
 def test_an_answer_of_another_model_abstains_and_can_be_audited(fitted: DecisionCalibrator, tmp_path: Path) -> None:
-    labeled = [replace(record, model="prod") for record in world(2000, 1)]
+    labeled = [replace(record, model="prod") for record in world(N, 1)]
     DecisionCalibrator.fit(labeled, alpha=0.2).save(tmp_path / "fitted")
     made = DecisionCalibrator.load(tmp_path / "fitted")
     assert made.model == "prod" and made.checksum != fitted.checksum
@@ -68,8 +57,9 @@ def test_an_answer_of_another_model_abstains_and_can_be_audited(fitted: Decision
     block = made.block(replace(record, model="other"))
     assert set(block) == {"decision", "guarantee", "labels"} and block["decision"] == "abstain"
     assert "'prod'" in block["guarantee"] and "'other' gave this one" in block["guarantee"]
-    others = [replace(one, model="other") for one in world(2000, 2)]
-    assert sides_of(audit(made, others)) == sides_of(audit(made, world(2000, 2)))
+    later = world(200, 2)
+    others = [replace(one, model="other") for one in later]
+    assert sides_of(audit(made, others)) == sides_of(audit(made, later))
     with pytest.raises(InvalidInputError, match="different models: 'other' and 'prod'"):
         DecisionCalibrator.fit([*others, *labeled])
 
@@ -123,34 +113,34 @@ def test_few_labels_say_so(fitted: DecisionCalibrator) -> None:
 
 def test_an_audit_that_looked_at_nothing_says_why(fitted: DecisionCalibrator) -> None:
     """Changed words, no labels, the rows of the fit, repeated items, and no guarantee."""
-    others = world(300, 9)
+    others = world(120, 9)
     for answers, why in (
         ([replace(one, fingerprint="g") for one in others], "No answer is to this question as it was fitted"),
-        ([replace(one, label=None) for one in others], "None of its 300 answers has a label"),
-        (world(2000, 1), "All its labels are of items that the calibrator was fitted on"),
-        (others[:60] * 10, "540 of its 600 labeled answers are about an item that another one is about"),
+        ([replace(one, label=None) for one in others], "None of its 120 answers has a label"),
+        (world(N, 1)[:100], "All its labels are of items that the calibrator was fitted on"),
+        (others[:60] * 2, "60 of its 120 labeled answers are about an item that another one is about"),
     ):
         found = audit(fitted, answers)
         assert found.questions[0].verdict == "nothing was measured" and not found.is_broken
         assert found.questions[0].answer.startswith(f"late: nothing was measured. {why}") and why in found.gaps[0]
     assert audit(fitted, [replace(one, fingerprint="g") for one in others]).unknown == ("late",)
-    unsure = DecisionCalibrator.fit(world(300, 3), alpha=0.001)
+    unsure = DecisionCalibrator.fit(world(100, 3), alpha=0.02)
     assert "guarantees nothing" in audit(unsure, others).gaps[0]
-    half = [*world(2000, 1)[:100], *others]
+    half = [*world(N, 1)[:100], *others]
     [question] = audit(fitted, half).questions
     assert question.remarks == ("100 labels are left out: the calibrator was fitted on these items.",)
     assert question.sides == audit(fitted, half[100:]).questions[0].sides or not question.nothing
 
 
 def test_the_answer_comes_first_and_levels_can_be_chosen(fitted: DecisionCalibrator) -> None:
-    later = [replace(one, columns={"shop": "ab"[i % 2]}) for i, one in enumerate(world(1000, 7))]
+    later = [replace(one, columns={"shop": "ab"[i % 2]}) for i, one in enumerate(world(400, 7))]
     [question] = audit(fitted, later, by="shop").questions
     run = sum(fitted.accepts(one) for one in later)
-    assert question.answer.startswith(f"late: {run:,} of 1,000 run, {1000 - run:,} go to a person; at most 20% of")
+    assert question.answer.startswith(f"late: {run:,} of 400 run, {400 - run:,} go to a person; at most 20% of")
     assert [choice.alpha for choice in question.choices] == [0.01, 0.02, 0.05, 0.1, 0.2]
     assert [c.run.count for c in question.choices] == sorted(c.run.count for c in question.choices)
     for choice in question.choices:
-        assert choice.run.of == 1000 and choice.wrong.count <= choice.alpha * choice.wrong.of
+        assert choice.run.of == 400 and choice.wrong.count <= choice.alpha * choice.wrong.of
     wrong = {s: sum(fitted.accepts(r) and not r.correct for r in later if r.columns["shop"] == s) for s in "ab"}
     assert {shop: seen.count for shop, seen in question.slices.items()} == wrong
     assert "(the worst)" in question.slice_lines[0] and len(question.slice_lines) == 2

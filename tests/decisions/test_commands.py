@@ -11,30 +11,14 @@ from typing import Any
 import pytest
 
 from semtoken.decisions import Answer, Predicate, Question, ReadingOptions
-from semtoken.decisions.answers import answer_values, read_decisions
+from semtoken.decisions.answers import read_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.comparing import compare
 from semtoken.decisions.running import DecisionJob
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.executors import LocalExecutor, Work
 from tests.cli.run import invoke
-from tests.decisions.test_calibrating import world
-
-ASKED = Predicate("Is it late?")
-
-
-def lines(path: Path, values: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(value) + "\n" for value in values), "utf-8")
-    return path
-
-
-def answers(path: Path, n: int, seed: int, sharpened: float = 1.0) -> Path:
-    """What `decide` writes, of a world of known probabilities."""
-    found = []
-    for i, one in enumerate(world(n, seed, sharpened)):
-        answer = answer_values(Answer(ASKED, one.probabilities), ReadingOptions())
-        found.append({"state": f"item {i} of {seed}", "labels": {"late": one.label == 0}, "answers": {"late": answer}})
-    return lines(path, found)
+from tests.decisions.made_up import ASKED, answers, lines, values_in
 
 
 def semtoken(*words: object) -> tuple[int, str, str]:
@@ -49,25 +33,23 @@ def verdicts_in(shown: str) -> dict[str, str]:
 
 
 def test_calibrate_audit_and_compare(tmp_path: Path) -> None:
-    here, again = answers(tmp_path / "here.jsonl", 2000, 1), answers(tmp_path / "again.jsonl", 2000, 2)
-    there = answers(tmp_path / "there.jsonl", 2000, 2, sharpened=4.0)
+    here, again = answers(tmp_path / "here.jsonl", 1000, 1), answers(tmp_path / "again.jsonl", 1000, 2)
+    there = answers(tmp_path / "there.jsonl", 1000, 2, sharpened=20.0)
     code, shown, _ = semtoken("calibrate", here, "-o", tmp_path / "made", "--alpha", "0.2")
     assert (code, shown.count("With confidence 90%, at most 20%")) == (0, 2)
-    code, shown, _ = semtoken("audit", again, "--calibrator", tmp_path / "made")
-    assert code == 0 and "does not hold" not in shown
     code, shown, _ = semtoken("audit", there, "--calibrator", tmp_path / "made", "--json")
     verdicts = verdicts_in(shown)
     assert code == 1 and verdicts == {"true": "does not hold", "false": "does not hold", "set": verdicts["set"]}
     [found] = compare(read_decisions(again), read_decisions(there))
-    assert "the same choice in 2,000 of 2,000" in found.statement and "rank correlation 1.00" in found.statement
-    turned = lines(tmp_path / "turned.jsonl", [json.loads(line) for line in reversed(there.read_text().splitlines())])
+    assert "the same choice in 1,000 of 1,000" in found.statement and "rank correlation 1.00" in found.statement
+    turned = lines(tmp_path / "turned.jsonl", reversed(values_in(there)))
     with pytest.raises(InvalidInputError, match="not to the same states in one order"):
         compare(read_decisions(again), read_decisions(turned))
 
 
 def test_answers_known_within_bounds_are_compared_as_such(tmp_path: Path) -> None:
     here = answers(tmp_path / "here.jsonl", 50, 1)
-    found = [json.loads(line) for line in here.read_text().splitlines()]
+    found = values_in(here)
     for line in found[:10]:  # a server that left out No
         given = line["answers"]["late"]
         yes = given["probabilities"][0]
@@ -219,24 +201,21 @@ def test_a_side_or_a_set_alone_ends_an_audit_with_1(tmp_path: Path) -> None:
         assert code in (0, 1, 3), said
         return code, verdicts_in(shown)
 
-    def given(path: Path) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in path.read_text().splitlines()]
-
     few = answers(tmp_path / "few.jsonl", 60, 1)  # too few of a side to guarantee anything; enough for sets
     semtoken("calibrate", few, "-o", tmp_path / "sets", "--alpha", "0.06")
     nothing = dict.fromkeys(("true", "false"), "nothing was guaranteed")
-    alike = given(answers(tmp_path / "alike.jsonl", 60, 4))
+    alike = values_in(answers(tmp_path / "alike.jsonl", 60, 4))
     assert audited(tmp_path / "sets", alike) == (3, nothing | {"set": "no difference is shown"})
     turned = [one | {"labels": {"late": not one["labels"]["late"]}} for one in alike]
     assert audited(tmp_path / "sets", turned) == (1, nothing | {"set": "does not hold"})
 
-    semtoken("calibrate", answers(tmp_path / "many.jsonl", 2000, 1), "-o", tmp_path / "made", "--alpha", "0.2")
+    semtoken("calibrate", answers(tmp_path / "many.jsonl", 1000, 1), "-o", tmp_path / "made", "--alpha", "0.2")
     read = DecisionCalibrator.load(tmp_path / "made")
     true = read.sides[next(iter(read.sides))[0], "true"]
-    again = answers(tmp_path / "again.jsonl", 4000, 2)
+    again = answers(tmp_path / "again.jsonl", 2000, 2)
     accepted: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
     others = []
-    for line, one in zip(given(again), read_decisions(again), strict=True):
+    for line, one in zip(values_in(again), read_decisions(again), strict=True):
         if one.side == "true" and true.accepts(one):
             accepted[bool(one.correct)].append(line)
         elif one.side == "false" and one.correct:

@@ -20,7 +20,6 @@ from semtoken.decisions.auditing import SideAudit, audit
 from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide, doubts
 from semtoken.decisions.comparing import compare, sensitivity
 from semtoken.decisions.options import OptionScale
-from semtoken.decisions.questions import labels
 from semtoken.decisions.running import REWORDED, TURNED, ask_again
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.judge import KINDS, Claim, Share
@@ -160,7 +159,7 @@ def test_a_side_fires_otherwise_where_the_intervals_lie_apart_in_either_directio
 def test_an_audit_counts_each_share_of_its_own() -> None:
     """A threshold of 0.5 nats accepts what has at least 0.607; of five answers on this side, three."""
     threshold = SimpleNamespace(
-        guarantee="selective_risk", uncertainty=0.5, n_wrong=4, accepts=lambda scores: [-scores[0] <= 0.5]
+        guarantee="selective_risk", uncertainty=0.5, n_wrong=4, accepts=lambda scores: [-one <= 0.5 for one in scores]
     )
     asked_for: list[list[float]] = []
     drift = Drift(0.2, 0.1, 0.3, 40, 5)
@@ -249,11 +248,6 @@ def test_the_first_items_are_asked_about_in_other_ways(most: int | None, variant
         [("Which?", "abcde")] * 101 + [("Which?", "deabc")] * (variants or 0) + [("What?", "abcde")] * (variants or 0)
     )
     assert seen == wanted
-
-
-def test_labels_are_letters_as_far_as_these_reach() -> None:
-    assert labels(26)[-2:] == ("Y", "Z") and labels(2) == ("A", "B")
-    assert labels(27)[:2] == ("1", "2") and labels(27)[-1] == "27"
 
 
 def test_the_exact_interval_of_none_and_of_all_ends_at_0_and_1() -> None:

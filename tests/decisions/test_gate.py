@@ -6,7 +6,6 @@ import json
 import os
 import random
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,19 +17,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from semtoken.decisions import Answer, ReadingOptions
+from semtoken.decisions.answers import answer_values
+from semtoken.decisions.running import read_questions
 from tests.cli.run import invoke_in
+from tests.decisions.made_up import lines
 from tests.web.servers import running
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gate"
-
-
-def calls(path: Path, number: int, seed: int) -> Path:
-    """Calls of which the state says how probable it is that they may run, and that is the share that may."""
-    chance = random.Random(seed)
-    shares = [round(chance.betavariate(0.6, 0.4), 6) for _ in range(number)]
-    lines = [{"state": f"{p} {i}", "labels": {"may_run": chance.random() < p}} for i, p in enumerate(shares)]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    return path
 
 
 @contextmanager
@@ -47,9 +41,6 @@ def model(knows: bool, keys: list[str | None]) -> Iterator[str]:
         yield f"{url}/v1"
 
 
-TO_IT = '--base-url "$OPENAI_BASE_URL"'
-
-
 def semtoken(folder: Path, command: str, url: str | None = None) -> tuple[int, str, str]:
     environment = {**os.environ, "OPENAI_API_KEY": "secret", "NO_COLOR": "1"}
     environment.pop("OPENAI_BASE_URL", None)
@@ -61,28 +52,21 @@ def semtoken(folder: Path, command: str, url: str | None = None) -> tuple[int, s
     return done.exit_code, done.stdout, done.stderr
 
 
-@pytest.fixture(scope="module")
-def decided(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example's folder with calls, and with the answers to them of the server that knows."""
-    folder = tmp_path_factory.mktemp("gate")
-    for name in ("semtoken.toml", "questions.yaml"):
-        (folder / name).write_text((EXAMPLE / name).read_text("utf-8"), "utf-8")
-    calls(folder / "fitting.jsonl", 500, 1)
-    calls(folder / "labeled.jsonl", 300, 2)
-    keys: list[str | None] = []
-    with model(knows=True, keys=keys) as url:
-        for asked, answers in (("fitting", "answers"), ("labeled", "kept")):
-            code, _, said = semtoken(
-                folder, f"semtoken decide questions.yaml {asked}.jsonl -o {answers}.jsonl {TO_IT}", url
-            )
-            assert code == 0, said
-    assert set(keys) == {"Bearer secret"}
-    return folder
-
-
 @pytest.fixture
-def folder(decided: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(decided, tmp_path / "gate")
+def folder(tmp_path: Path) -> Path:
+    """The example's folder with labeled calls, and the answers to others of the server that knows."""
+    for name in ("semtoken.toml", "questions.yaml"):
+        (tmp_path / name).write_text((EXAMPLE / name).read_text("utf-8"), "utf-8")
+    [(name, question)] = read_questions(tmp_path / "questions.yaml").items()
+    chance, rows = random.Random(1), []
+    for i in range(500):
+        p = min(max(round(chance.betavariate(0.6, 0.4), 6), 0.001), 0.999)
+        answer = answer_values(Answer(question, (p, 1 - p)), ReadingOptions())
+        rows.append({"state": f"{p} {i}", "labels": {name: chance.random() < p}, "answers": {name: answer}})
+    lines(tmp_path / "answers.jsonl", rows[:320])
+    lines(tmp_path / "others.jsonl", rows[320:])
+    lines(tmp_path / "labeled.jsonl", ({"state": row["state"], "labels": row["labels"]} for row in rows[320:]))
+    return tmp_path
 
 
 def test_the_example_workflow_fails_when_the_model_is_exchanged(folder: Path) -> None:
@@ -101,31 +85,21 @@ def test_the_example_workflow_fails_when_the_model_is_exchanged(folder: Path) ->
         code, shown, said = semtoken(folder, step["run"], url)
     verdicts = {one["side"]: one["verdict"] for one in map(json.loads, shown.splitlines()) if "side" in one}
     assert (code, verdicts["true"]) == (1, "does not hold"), shown + said
+    settings = folder / "semtoken.toml"
+    settings.write_text(settings.read_text("utf-8").replace("min_accepted = 0.05", "min_accepted = 0.95"), "utf-8")
+    code, shown, _ = semtoken(folder, "semtoken audit others.jsonl --calibrator may-run")
+    assert code == 1 and "fewer than the limit of 95%" in " ".join(shown.split())
     code, _, said = semtoken(folder, step["run"], url)  # nobody is there any more
     assert code == 2 and f"Sending the labeled items with the key to {url}." in said and "\nError: " in said, said
 
 
 def test_what_is_required_and_missing_ends_with_1_and_writes_nothing(folder: Path) -> None:
-    few = (folder / "few.jsonl").write_text
-    answers = [
-        {"type": "noul", "id": str(n), "answers": {"may_run": {"type": "noul", "noul": n / 100}}} for n in range(80)
-    ]
-    few("".join(json.dumps(one) + "\n" for one in answers), "utf-8")
-    labels = [{"labels": {"may_run": n % 2 == 0}} for n in range(80)]
-    (folder / "labels.jsonl").write_text("".join(json.dumps(one) + "\n" for one in labels), "utf-8")
+    lines(folder / "few.jsonl", ({"answers": {"may_run": {"type": "noul", "noul": n / 100}}} for n in range(80)))
+    lines(folder / "labels.jsonl", ({"labels": {"may_run": n % 2 == 0}} for n in range(80)))
     code, shown, said = semtoken(folder, "semtoken calibrate few.jsonl --labels labels.jsonl -o may-run --require")
     assert code == 1 and "Nothing was written" in said and not (folder / "may-run").exists(), shown + said
     code, shown, said = semtoken(folder, "semtoken calibrate few.jsonl --labels labels.jsonl -o may-run")
     assert code == 0 and (folder / "may-run").exists(), shown + said
-
-
-def test_limits_end_an_audit_with_1(folder: Path) -> None:
-    semtoken(folder, "semtoken calibrate answers.jsonl -o may-run")
-    assert semtoken(folder, "semtoken audit kept.jsonl --calibrator may-run")[0] == 0
-    settings = (folder / "semtoken.toml").read_text("utf-8")
-    (folder / "semtoken.toml").write_text(settings.replace("min_accepted = 0.05", "min_accepted = 0.95"), "utf-8")
-    code, shown, _ = semtoken(folder, "semtoken audit kept.jsonl --calibrator may-run")
-    assert code == 1 and "fewer than the limit of 95%" in " ".join(shown.split())
 
 
 def test_the_example_installs_nothing_unpinned_beside_its_key() -> None:

@@ -113,7 +113,14 @@ def test_which_statuses_say_that_there_is_no_such_route_or_form() -> None:
     assert told == [400, 422, 501]
 
 
-@pytest.mark.parametrize(("n", "off", "read"), [(10, 0.049, True), (10, 0.051, False), (3, 0.0149, True)])
+@each(
+    ("n", "off", "read"),
+    [
+        *((10, off, abs(off) < 0.05) for off in (0.049, 0.051, -0.049, -0.051)),
+        *((2, off, abs(off) < 0.01) for off in (0.0095, 0.0115, -0.0095, -0.0115)),
+        (3, 0.0149, True),
+    ],
+)
 def test_so_many_numbers_of_two_decimals_are_off_by_half_a_hundredth_each(n: int, off: float, read: bool) -> None:
     shares = [1 / n] * (n - 1) + [1 / n - off]
     reply = {"answers": {"q": {"probabilities": dict(zip(TEXTS, shares, strict=False))}}}

@@ -13,8 +13,9 @@ from semtoken import ScoredModel
 from semtoken.decisions import Choice, Predicate
 from semtoken.decisions.answers import read_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
+from tests.decisions.made_up import lines
 from tests.decisions.models import tiny
-from tests.decisions.test_commands import lines, semtoken
+from tests.decisions.test_commands import semtoken
 from tests.web.servers import running
 
 N = 80

@@ -15,7 +15,7 @@ from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError, answers_in
 from semtoken.errors import InvalidInputError
-from tests.decisions.test_calibrating import world
+from tests.decisions.made_up import world
 
 
 def line(probabilities: list[float], label: str | None = None, **fields: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from semtoken.decisions.saved import decision_records, decision_rows, is_decisio
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.replies import OpenedReplies
 from tests.cli.run import invoke
+from tests.decisions.made_up import lines, values_in
 from tests.decisions.server_replies import (
     BY_LEVEL,
     BY_OPTION,
@@ -28,11 +29,6 @@ from tests.decisions.server_replies import (
 
 REPLIES = {name: next(iter(server.routes.values()))[1] for name, server in SERVERS.items()}
 FINGERPRINTS = {name: AskedQuestion(one, READ_AS_USUAL).fingerprint for name, one in QUESTIONS.items()}
-
-
-def lines(path: Path, values: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(value) + "\n" for value in values), "utf-8")
-    return path
 
 
 @pytest.mark.parametrize("name", REPLIES)
@@ -140,8 +136,8 @@ def test_fit_audit_and_check_read_them(tmp_path: Path) -> None:
     def reply(p: float) -> dict[str, Any]:
         return {"answers": [{"type": "predicate", "name": "late", "probability": p}], "model": "m", "usage": {}}
 
-    saved = [{"id": f"r{i}", "reply": reply(0.005 + i / 1000 * 0.99)} for i in range(1000)]
-    right = [{"id": f"r{i}", "labels": {"late": (i * 7919) % 1000 < i}} for i in range(1000)]
+    saved = [{"id": f"r{i}", "reply": reply(0.005 + i / 400 * 0.99)} for i in range(400)]
+    right = [{"id": f"r{i}", "labels": {"late": (i * 7919) % 400 < i}} for i in range(400)]
     source, labels = lines(tmp_path / "r.jsonl", saved), lines(tmp_path / "l.jsonl", right)
     words = ["calibrate", str(source), "--labels", str(labels), "-o", str(tmp_path / "c"), "--alpha", "0.2"]
     done = invoke(words)
@@ -156,8 +152,8 @@ def test_fit_audit_and_check_read_them(tmp_path: Path) -> None:
     assert done.exit_code == 0 and "late, called true: holds" in done.output, done.output
     more = ["--labels", str(labels), "--calibrator", str(tmp_path / "c"), "-n", "2", "-o", str(tmp_path / "o.jsonl")]
     done = invoke(["check", str(source), *more])
-    assert done.exit_code == 0 and "2 of 1,000 answers to typed questions" in done.output, done.output
-    rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    assert done.exit_code == 0 and "2 of 400 answers to typed questions" in done.output, done.output
+    rows = values_in(tmp_path / "o.jsonl")
     assert rows[0]["probability"] <= rows[1]["probability"] and rows[-1]["decision"] == "answer"
 
 

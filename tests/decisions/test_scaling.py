@@ -26,7 +26,7 @@ def loss(p: np.ndarray, labels: np.ndarray) -> float:
 
 
 def test_a_known_scale_is_found() -> None:
-    p, labels = world(20_000, 3.0, (0.6, 0.0, -0.6))
+    p, labels = world(10_000, 3.0, (0.6, 0.0, -0.6))
     found = OptionScale.fit(p, labels)
     assert found.temperature == pytest.approx(3.0, rel=0.05)
     assert np.array(found.biases) - np.mean(found.biases) == pytest.approx([0.6, 0.0, -0.6], abs=0.06)

@@ -77,7 +77,7 @@ def test_thresholds_are_those_of_the_formula() -> None:
 
 def test_the_least_work_is_reached_by_a_perfect_score_and_never_beaten() -> None:
     rng = np.random.default_rng(0)
-    for _ in range(200):
+    for _ in range(100):
         n, alpha = int(rng.integers(5, 300)), float(rng.uniform(0.01, 0.4))
         wrong = np.sort(rng.random(n) < rng.random())  # right ones first: the best order there is
         accepted = max(m for m in range(n + 1) if wrong[:m].sum() <= alpha * m)
@@ -106,7 +106,7 @@ def test_an_audit_of_answers_that_are_alike_rarely_says_otherwise() -> None:
 
 
 def test_a_calibrator_keeps_them_and_an_audit_judges_them(tmp_path: Path) -> None:
-    fitted = DecisionCalibrator.fit(records(600, 1), alpha=0.2)
+    fitted = DecisionCalibrator.fit(records(400, 1), alpha=0.2)
     fitted.save(tmp_path / "made")
     written = json.loads((tmp_path / "made" / "decisions.json").read_text())
     assert (written["format"], written["format_version"]) == ("semtoken.decisions", 2)
@@ -115,10 +115,10 @@ def test_a_calibrator_keeps_them_and_an_audit_judges_them(tmp_path: Path) -> Non
     one = records(1, 2)[0]
     told = read.block(one)["prediction_set"]
     assert told["coverage"] == 0.8 and one.values[one.best] in told["options"]
-    [same] = audited_sets(read, records(2000, 3))
+    [same] = audited_sets(read, records(800, 3))
     assert same.held.count / same.held.of == pytest.approx(0.8, abs=0.04) and same.verdict != "does not hold"
     assert audited_sets(read, records(1, 3))[0].held.of == 1
-    turned = [replace(one, label=(one.label or 0) + 1) for one in records(500, 4) if one.label != 3]
+    turned = [replace(one, label=(one.label or 0) + 1) for one in records(200, 4) if one.label != 3]
     assert audited_sets(read, turned)[0].verdict == "does not hold"
     [sentence] = doubts(records(600, 1), "selective_risk", 0.01, 0.1)
     assert "must go to a person, whatever the score" in sentence

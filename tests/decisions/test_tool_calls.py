@@ -131,7 +131,7 @@ def test_each_of_n_answers_is_judged(calibrator: DecisionCalibrator) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    ['{"path": "notes', '"notes.txt"', '["notes.txt"]', '{"path": NaN}', '{"path": "a", "path": "b"}', "", "{" * 9999],
+    ['{"path": "notes', '"notes.txt"', '["notes.txt"]', '{"path": NaN}', '{"path": "a", "path": "b"}', "", "{" * 3000],
 )
 def test_arguments_that_readers_of_json_do_not_agree_on_do_not_run(
     arguments: str, calibrator: DecisionCalibrator

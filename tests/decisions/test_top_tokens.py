@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.core.engine_tokens import TopStep, TopToken
@@ -89,10 +89,9 @@ QUESTIONS: list[Question] = [
 ]
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda q: q.instructions)
-@pytest.mark.parametrize("options", [ReadingOptions("labels"), ReadingOptions("words", 2)], ids=lambda o: o.reading)
-@settings(max_examples=4)
 @given(
+    question=st.sampled_from(QUESTIONS),
+    options=st.sampled_from([ReadingOptions("labels"), ReadingOptions("words", 2)]),
     k=LISTED,
     state=st.sampled_from(["A parcel is late.", "yes yes", "New York, 12"]),
     draw=st.none() | st.integers(0, 400),

@@ -343,8 +343,8 @@ def _counted_side(side: DecisionSide, records: Sequence[DecisionRecord], usable:
         side,
         Share(side.n_accepted, side.asked),
         _fitted_share(side, kind),
-        Share(sum(side.accepts(record) for record in chosen), len(records)),
-        kind.count([side.accepts(record) for record in judged], [record.correct for record in judged]),
+        Share(sum(side.accepted(chosen)), len(records)),
+        kind.count(side.accepted(judged), [record.correct for record in judged]),
         side.calibrator.drift([record.log_confidence for record in chosen]) if side.calibrator and chosen else None,
         float(np.mean(spreads)) if spreads else None,
     )

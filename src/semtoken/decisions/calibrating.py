@@ -88,7 +88,13 @@ class DecisionSide:
 
     def accepts(self, record: DecisionRecord) -> bool:
         """Whether the threshold accepts this answer."""
-        return self.threshold is not None and bool(self.threshold.accepts([record.log_confidence])[0])
+        return self.accepted([record])[0]
+
+    def accepted(self, records: Sequence[DecisionRecord]) -> list[bool]:
+        """Which of these answers the threshold accepts."""
+        if self.threshold is None or not records:
+            return [False] * len(records)
+        return [bool(one) for one in self.threshold.accepts([record.log_confidence for record in records])]
 
     @property
     def statement(self) -> str:

@@ -96,8 +96,9 @@ def labels_needed(wrong: int, alpha: float, delta: float) -> int:
 @functools.cache
 def starting_share(n: int, alpha: float, delta: float) -> float:
     """Share of answers that the last start accepts, from n, alpha and delta alone: the guarantee stays exact."""
-    most = START_SHARE * n
-    allowed = bisect_right(range(int(most) + 1), most, key=lambda wrong: labels_needed(wrong, alpha, delta))
+    most = int(START_SHARE * n)
+    # Of `most` accepted answers so many counts of wrong ones pass the test: 0, 1, ..., `allowed` - 1.
+    allowed = bisect_right(range(most + 1), delta, key=lambda wrong: binomial_p_value(wrong, most, alpha))
     return min(1.0, START_MARGIN * labels_needed(max(allowed - 1, 0), alpha, delta) / n)
 
 

@@ -1,0 +1,53 @@
+"""Labeled answers to typed questions from a world of known chances, and files of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semtoken.decisions import Answer, Predicate, Question, ReadingOptions
+from semtoken.decisions.answers import DecisionRecord, answer_values
+
+ASKED = Predicate("Is it late?")
+
+
+def lines(path: Path, values: Iterable[Any]) -> Path:
+    path.write_text("".join(json.dumps(value) + "\n" for value in values), "utf-8")
+    return path
+
+
+def values_in(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def world(n: int, seed: int, sharpened: float = 1.0) -> list[DecisionRecord]:
+    """Predicates whose chance of being so is drawn evenly; the server tells it, sharpened."""
+    chance = np.random.default_rng(seed)
+    p = chance.uniform(0.01, 0.99, n)
+    label = np.where(chance.random(n) < p, 0, 1)
+    told = p**sharpened / (p**sharpened + (1 - p) ** sharpened)
+    return [
+        DecisionRecord("late", "f", "predicate", (True, False), (float(a), float(1 - a)), int(b), state=f"{seed} {i}")
+        for i, (a, b) in enumerate(zip(told, label, strict=True))
+    ]
+
+
+def answers(
+    path: Path, n: int, seed: int, sharpened: float = 1.0, name: str = "late", question: Question = ASKED
+) -> Path:
+    """What `decide` writes of such a world."""
+    return lines(
+        path,
+        (
+            {
+                "state": f"item {i} of {seed}",
+                "labels": {name: one.label == 0},
+                "answers": {name: answer_values(Answer(question, one.probabilities), ReadingOptions())},
+            }
+            for i, one in enumerate(world(n, seed, sharpened))
+        ),
+    )
