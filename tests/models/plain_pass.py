@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +18,8 @@ from semtoken.models.transformers import TransformersBackend
 
 Answers: TypeAlias = Iterator[tuple[Sequence[int], Sequence[int], Any]]
 """Ids of a prompt, ids of its answer, and log-probabilities that were seen."""
+PlainPasses: TypeAlias = Callable[[tuple[int, ...], tuple[int, ...]], Any]
+"""The log-probabilities of an answer's tokens, by the ids of its prompt and its own."""
 
 LONGER = "Question:\nwho is it , the capital of France , a television set\nAnswer:\n"
 PROMPTS = [LONGER, LONGER.replace(" set", " set or the same TV , 1990 and Paris"), "who is it"]
@@ -115,16 +118,26 @@ def ways(backend: TransformersBackend, tokens: int, lengths: Sequence[int]) -> d
     return found | ({"joined": join} if backend.joins else {})
 
 
-def off(backend: TransformersBackend, way: Callable[[], Answers], plain: Any = None) -> float:
+def plain_passes(backend: TransformersBackend, model: Any = None) -> PlainPasses:
+    """Log-probabilities of the tokens of an answer, from one pass of a model over each text, which is made once."""
+
+    @cache
+    def log_probs(prompt: tuple[int, ...], ids: tuple[int, ...]) -> Any:
+        with torch.no_grad():
+            logits = (model or backend.model)(input_ids=torch.tensor([[*prompt, *ids]])).logits[0]
+        rows = logits[-len(ids) - 1 : -1, : backend.vocabulary.size].double().log_softmax(-1)
+        return rows[range(len(ids)), list(ids)].numpy()
+
+    return log_probs
+
+
+def off(way: Callable[[], Answers], plain: PlainPasses) -> float:
     """How far the log-probabilities of a way are from plain passes, in nats, at the worst token."""
     worst = 0.0
     for prompt, ids, seen in way():
         if SIZES["pad_token_id"] in ids:
             continue  # some models leave padding out of their positions; a trained one writes none
-        with torch.no_grad():
-            logits = (plain or backend.model)(input_ids=torch.tensor([[*prompt, *ids]])).logits[0]
-        rows = logits[-len(ids) - 1 : -1, : backend.vocabulary.size].double().log_softmax(-1)
-        expected = rows[range(len(ids)), list(ids)].numpy()
+        expected = plain(tuple(prompt), tuple(ids))
         worst = max(worst, float(np.abs(np.asarray(seen) - (expected if np.ndim(seen) else expected.sum())).max()))
     return worst
 
@@ -133,8 +146,8 @@ FEW = ("together", "a shared beginning", "given together", "what follows")
 """A batch that writes, a prefix read once, a batch that is read, and continuations."""
 
 
-def assert_right(backend: TransformersBackend, plain: Any = None, *, every: bool = False) -> None:
-    """A few ways to ask a model, or all of them, give the log-probabilities of plain passes of it."""
-    for name, way in ways(backend, tokens=4, lengths=(9, 3, 5)).items():
-        if every or name in FEW:
-            assert off(backend, way, plain) < 1e-3, name
+def assert_right(backend: TransformersBackend, model: Any = None) -> None:
+    """A few ways to ask a model give the log-probabilities of plain passes of it, or of another `model`."""
+    plain, found = plain_passes(backend, model), ways(backend, tokens=4, lengths=(9, 3, 5))
+    for name in FEW:
+        assert off(found[name], plain) < 1e-3, name
