@@ -59,8 +59,8 @@ class Lengths:
 @pytest.mark.parametrize("sampled", [False, True], ids=["greedy", "samples"])
 def test_a_shared_prefix_is_read_once_and_changes_nothing(almanac: TransformersBackend, sampled: bool) -> None:
     almanac = TransformersBackend(almanac.model, almanac.tokenizer)  # one that has read nothing yet
-    prompts = few_shot(12)
-    decoding = Decoding(max_new_tokens=12, stop_at_newline=True, batch_size=4)
+    prompts = few_shot(8)
+    decoding = Decoding(max_new_tokens=6, stop_at_newline=True, batch_size=4)
     if sampled:
         decoding = replace(decoding, n=3, temperature=0.8, seed=5)
     found, passes = {}, {}
@@ -79,12 +79,6 @@ def test_a_shared_prefix_is_read_once_and_changes_nothing(almanac: TransformersB
     assert passes[True][0] == (1, beginning)  # once, as one row
     assert max(columns for _, columns in passes[True][1:]) < beginning
     assert sum(r * c for r, c in passes[True]) < 0.7 * sum(r * c for r, c in passes[False])
-
-
-def test_the_shared_beginning_leaves_a_token_of_every_prompt() -> None:
-    assert shared_beginning([[1, 2, 3], [1, 2, 3]]) == (1, 2)
-    assert shared_beginning([[1, 2], [1, 2, 3, 4]]) == (1,)
-    assert shared_beginning([[9, 2, 3], [1, 2, 3]]) == ()
 
 
 def test_a_backend_is_told_from_a_model(almanac: TransformersBackend) -> None:

@@ -61,7 +61,7 @@ def test_answers_to_images_have_the_numbers_of_a_plain_pass(kind: str) -> None:
     model, processor = image_model(kind)
     stc = st.ScoredModel(TransformersBackend(model, processor.tokenizer, processor=processor))
     other = asked(Image.new("RGB", (30, 30), "red"), "the capital of France")
-    written = stc.generate([asked(), other], max_new_tokens=5)
+    written = stc.generate([asked(), other], max_new_tokens=4)
     given = stc.score([asked(), other], [answer.token_ids for answer in written])
     samples = stc.generate([asked()], max_new_tokens=3, do_sample=True, num_return_sequences=2)
     types = 1 if kind == "PaliGemma" else 0  # there, 1 are the tokens that see only those before them
@@ -101,9 +101,8 @@ def test_a_model_that_fails_on_a_whole_text_with_an_image_is_refused() -> None:
         stc.generate([asked()], max_new_tokens=2)
 
 
-@pytest.mark.parametrize("kind", ["Llava", "Gemma3"])
-def test_texts_and_images_in_one_call(kind: str) -> None:
-    model, processor = image_model(kind)
+def test_texts_and_images_in_one_call() -> None:
+    model, processor = image_model("Gemma3")
     stc = st.ScoredModel(TransformersBackend(model, processor.tokenizer, processor=processor))
     text = [{"role": "user", "content": "who is it"}]
     together = stc.generate([asked(), "who is it", text], max_new_tokens=4)
@@ -118,19 +117,10 @@ def test_a_folder_is_loaded_with_its_processor(tmp_path: Path) -> None:
     processor.save_pretrained(tmp_path / "model")
     stc = st.ScoredModel.from_pretrained(tmp_path / "model")
     PICTURE.save(tmp_path / "scan.png")
-    answers = [
-        stc.generate([messages], max_new_tokens=4)[0].token_ids
-        for messages in (
-            asked(),
-            [
-                {
-                    "role": "user",
-                    "content": [{"type": "image", "path": str(tmp_path / "scan.png")}, asked()[0]["content"][1]],
-                }
-            ],
-        )
-    ]
-    assert answers[0] == answers[1]
+    from_file = asked()
+    from_file[0]["content"][0] = {"type": "image", "path": str(tmp_path / "scan.png")}
+    one, other = stc.generate([asked(), from_file], max_new_tokens=4)
+    assert one.token_ids == other.token_ids
     assert not stc.backend.joins
 
 
@@ -196,9 +186,9 @@ class TestImagesThatAreRefused:
         with pytest.raises(InvalidInputError, match="20,000,000 bytes"):
             read_image({"url": "data:image/png;base64," + "A" * (MOST_BYTES * 3 // 2)}, files=False)
 
-    @pytest.mark.parametrize("part", [{"type": "video", "video": "a"}, {"type": "image"}, "text", {"type": "text"}])
-    def test_other_parts(self, part: Any) -> None:
+    def test_other_parts(self) -> None:
         model, processor = image_model("Llava")
         backend = TransformersBackend(model, processor.tokenizer, processor=processor)
-        with pytest.raises(InvalidInputError, match="must be a"):
-            backend.encode([[{"role": "user", "content": [part]}]])
+        for part in ({"type": "video", "video": "a"}, {"type": "image"}, "text", {"type": "text"}):
+            with pytest.raises(InvalidInputError, match="must be a"):
+                backend.encode([[{"role": "user", "content": [part]}]])

@@ -24,7 +24,7 @@ from tests import tiny
 from tests.decisions.models import tokenizer as chat_tokenizer
 from tests.models.plain_pass import PROMPTS, SIZES, Written, tiny_model, with_wide_weights
 
-STATE = "the capital of France is Paris , the capital of Japan is Tokyo , and a television set is a TV . " * 8
+STATE = "the capital of France is Paris , the capital of Japan is Tokyo , and a television set is a TV . " * 4
 QUESTION = Choice("Where is it?", ["Oslo", "Paris", "Tokyo"], "place")
 
 

@@ -32,8 +32,9 @@ def direct(stc: Any, prompt: list[int], continuation: list[int]) -> float:
     return float(steps[range(len(continuation)), continuation].sum())
 
 
-@pytest.mark.parametrize("kind", ["byte-level", "wordpiece"])
-@pytest.mark.parametrize("spelling", ["bare", "with blank", "both"])
+@pytest.mark.parametrize(
+    ("kind", "spelling"), [("byte-level", "bare"), ("wordpiece", "with blank"), ("byte-level", "both")]
+)
 def test_probabilities_of_true_and_false(kind: str, spelling: Any) -> None:
     stc = models.answering(kind)
     found = p_true_log_probs(stc, QUESTIONS, ANSWERS, spelling=spelling, batch_size=2)

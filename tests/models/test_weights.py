@@ -29,34 +29,25 @@ def loaded(folder: Path, **options: Any) -> TransformersBackend:
     return backend
 
 
+def saved(model: Any, folder: Path, tokenizer: Any = None, **how: Any) -> Path:
+    """The folder of a model and its tokenizer."""
+    model.save_pretrained(folder, **how)
+    (tokenizer or tiny.byte_level_bpe()).save_pretrained(folder)
+    return folder
+
+
 def test_sharded_weights(tmp_path: Path) -> None:
     model = tiny_model("Llama")
-    model.save_pretrained(tmp_path, max_shard_size="50KB")
-    tiny.byte_level_bpe().save_pretrained(tmp_path)
+    backend = loaded(saved(model, tmp_path, max_shard_size="50KB"))
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
-    assert_right(loaded(tmp_path), model)
+    assert_right(backend, model)
 
 
 def test_bin_weights(tmp_path: Path) -> None:
     model = tiny_model("Llama")
-    model.config.save_pretrained(tmp_path)
+    saved(model, tmp_path)
+    (tmp_path / "model.safetensors").unlink()
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
-    tiny.byte_level_bpe().save_pretrained(tmp_path)
-    assert_right(loaded(tmp_path), model)
-
-
-@pytest.mark.slow
-def test_sharded_bin_weights(tmp_path: Path) -> None:
-    model = tiny_model("Llama")
-    model.config.save_pretrained(tmp_path)
-    tiny.byte_level_bpe().save_pretrained(tmp_path)
-    weights = list(model.state_dict().items())
-    index = {}
-    for number, some in enumerate((weights[::2], weights[1::2]), start=1):
-        name = f"pytorch_model-0000{number}-of-00002.bin"
-        torch.save(dict(some), tmp_path / name)
-        index |= {key: name for key, _ in some}
-    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
     assert_right(loaded(tmp_path), model)
 
 
@@ -64,9 +55,7 @@ def test_a_vocabulary_that_grew_and_was_padded(tmp_path: Path) -> None:
     model, tokenizer = tiny_model("Llama", vocab_size=454), tiny.byte_level_bpe()
     tokenizer.add_tokens(["<new>", "<newer>"])
     model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64, mean_resizing=False)
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    backend = loaded(tmp_path)
+    backend = loaded(saved(model, tmp_path, tokenizer))
     assert backend.vocabulary.size == 456
     assert_right(backend, model)
     assert max(max(one.token_ids) for one in st.ScoredModel(backend).generate(PROMPTS, max_new_tokens=8)) < 456
@@ -76,10 +65,7 @@ def test_several_end_tokens_and_sampling_defaults(tmp_path: Path) -> None:
     model = tiny_model("Llama")
     settings = model.generation_config
     settings.eos_token_id, settings.do_sample, settings.temperature, settings.top_k = [0, 7], True, 0.6, 5
-    model.save_pretrained(tmp_path)
-    tiny.byte_level_bpe().save_pretrained(tmp_path)
-    backend = loaded(tmp_path)
-    assert_right(backend, model)
+    backend = loaded(saved(model, tmp_path))
     with torch.no_grad():
         backend.model.lm_head.weight[7] += 4 * backend.model.lm_head.weight.abs().max()
     ended = [one for one in st.ScoredModel(backend).generate(PROMPTS, max_new_tokens=40) if 7 in one.token_ids]
@@ -90,24 +76,18 @@ def test_several_end_tokens_and_sampling_defaults(tmp_path: Path) -> None:
 def test_a_folder_of_an_adapter(tmp_path: Path, merged: bool) -> None:
     peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
     base = tiny_model("Llama")
-    base.save_pretrained(tmp_path / "base")
-    tokenizer = tiny.byte_level_bpe()
-    tokenizer.save_pretrained(tmp_path / "base")
-    base.config._name_or_path = base.name_or_path = str(tmp_path / "base")
+    base.config._name_or_path = base.name_or_path = str(saved(base, tmp_path / "base"))
     config = peft.LoraConfig(r=4, task_type="CAUSAL_LM", init_lora_weights=False)
     model = peft.get_peft_model(base, config).eval()
     kept = model.merge_and_unload() if merged else model
-    kept.save_pretrained(tmp_path / "adapted")
-    tokenizer.save_pretrained(tmp_path / "adapted")
-    assert_right(loaded(tmp_path / "adapted"), kept)
+    assert_right(loaded(saved(kept, tmp_path / "adapted")), kept)
 
 
 def saved_adapter(folder: Path, **settings: Any) -> tuple[Any, Path, Path]:
     """A model with an adapter, and the folders of the adapter and of the model below."""
     peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
-    base, tokenizer = tiny_model("Llama"), tiny.byte_level_bpe()
-    base.save_pretrained(folder / "base")
-    tokenizer.save_pretrained(folder / "base")
+    base = tiny_model("Llama")
+    saved(base, folder / "base")
     config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", **settings)
     model = peft.get_peft_model(base, config).eval()
     model.peft_config["default"].base_model_name_or_path = str(folder / "base")
@@ -115,9 +95,7 @@ def saved_adapter(folder: Path, **settings: Any) -> tuple[Any, Path, Path]:
     for name, weight in model.named_parameters():
         if "lora" in name:
             weight.data.normal_(0, 0.3)
-    model.save_pretrained(folder / "adapted")
-    tokenizer.save_pretrained(folder / "adapted")
-    return model, folder / "adapted", folder / "base"
+    return model, saved(model, folder / "adapted"), folder / "base"
 
 
 def without(file: Path, part: str) -> None:
@@ -150,24 +128,19 @@ def test_an_adapter_that_acts_behind_some_tokens_only(tmp_path: Path) -> None:
     invoked = tokenizer(" the capital")["input_ids"]
     model, adapter, _ = saved_adapter(tmp_path, alora_invocation_tokens=invoked)
     without_it = TransformersBackend(tiny_model("Llama"), tokenizer)
-    for backend in (loaded(adapter), TransformersBackend(model, tokenizer)):
-        assert_right(backend, model)
-        reply = tokenizer("Paris and the rest")["input_ids"]
-        asked, other = "who is it , the capital of", "who is it , the town of"
-        [with_it, elsewhere] = st.ScoredModel(backend).score([asked, other], [reply] * 2)
-        [plain, plain_elsewhere] = st.ScoredModel(without_it).score([asked, other], [reply] * 2)
-        assert abs(with_it.log_confidence - plain.log_confidence) > 0.1
-        assert elsewhere.log_confidence == pytest.approx(plain_elsewhere.log_confidence, abs=1e-3)
+    backend = loaded(adapter)
+    assert_right(backend, model)
+    reply = tokenizer("Paris and the rest")["input_ids"]
+    asked = ["who is it , the capital of", "who is it , the town of"]
+    [with_it, elsewhere] = st.ScoredModel(backend).score(asked, [reply] * 2)
+    [plain, plain_elsewhere] = st.ScoredModel(without_it).score(asked, [reply] * 2)
+    assert abs(with_it.log_confidence - plain.log_confidence) > 0.1
+    assert elsewhere.log_confidence == pytest.approx(plain_elsewhere.log_confidence, abs=1e-3)
 
 
 def test_parts_that_are_placed_by_a_map(tmp_path: Path) -> None:
     model = tiny_model("Llama")
-    model.save_pretrained(tmp_path)
-    tiny.byte_level_bpe().save_pretrained(tmp_path)
-    placed = {"": "cpu"} | {"model.layers.1": "disk"}
-    assert_right(loaded(tmp_path, device_map="auto"), model)
-    del placed["model.layers.1"]
-    assert_right(loaded(tmp_path, device_map=placed), model)
+    assert_right(loaded(saved(model, tmp_path), device_map={"": "cpu"}), model)
 
 
 def test_dynamic_int8_is_refused_since_its_scales_depend_on_all_tokens_of_a_pass() -> None:
@@ -228,22 +201,18 @@ def test_an_end_token_behind_a_hole_in_the_ids(tmp_path: Path) -> None:
 def test_tuned_prefixes_and_the_folder_of_one(tmp_path: Path, kind: str) -> None:
     peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
     base = tiny_model("Llama")
-    base.save_pretrained(tmp_path / "base")
-    tiny.byte_level_bpe().save_pretrained(tmp_path / "base")
-    base.config._name_or_path = base.name_or_path = str(tmp_path / "base")
+    base.config._name_or_path = base.name_or_path = str(saved(base, tmp_path / "base"))
     torch.manual_seed(0)
     model = peft.get_peft_model(base, getattr(peft, kind)(num_virtual_tokens=3, task_type="CAUSAL_LM")).eval()
     assert_right(TransformersBackend(model, tiny.byte_level_bpe()))
-    model.save_pretrained(tmp_path / "tuned")
-    tiny.byte_level_bpe().save_pretrained(tmp_path / "tuned")
+    saved(model, tmp_path / "tuned")
     with pytest.raises(ModelError, match=r"is a tuned prompt, which transformers does not load\. Load it with peft's"):
         loaded(tmp_path / "tuned")
 
 
 @pytest.mark.parametrize("method", ["gptq", "awq", "bitsandbytes"])
 def test_quantised_weights_name_the_package_that_they_need(tmp_path: Path, method: str) -> None:
-    tiny_model("Llama").save_pretrained(tmp_path)
-    tiny.byte_level_bpe().save_pretrained(tmp_path)
+    saved(tiny_model("Llama"), tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     config["quantization_config"] = {"quant_method": method, "bits": 4, "group_size": 16, "load_in_8bit": True}
     (tmp_path / "config.json").write_text(json.dumps(config))
