@@ -31,6 +31,9 @@ FORMS: dict[str, Callable[[Any], Any]] = {
     "torch float64": lambda x: torch.from_numpy(x).double(),
     "gradient": lambda x: torch.from_numpy(x).requires_grad_(),
     "column-major": np.asfortranarray,
+    "torch column-major": lambda x: torch.from_numpy(x).T.contiguous().T,
+    "masked, of which nothing is": np.ma.masked_array,
+    "long double": lambda x: x.astype(np.longdouble),
     "strided": lambda x: np.repeat(x, 2, axis=1)[:, ::2],
     "log-probabilities": lambda x: torch.from_numpy(x).log_softmax(-1).numpy(),
 }
@@ -38,6 +41,8 @@ HALF_FORMS: dict[str, Callable[[Any], Any]] = {
     "float16": lambda x: x.astype(np.float16),
     "torch float16": lambda x: torch.from_numpy(x).half(),
     "torch bfloat16": lambda x: torch.from_numpy(x).bfloat16(),
+    "whole": lambda x: np.round(x).astype(np.int64),
+    "torch whole": lambda x: torch.from_numpy(np.round(x).astype(np.int64)),
 }
 
 
@@ -51,8 +56,8 @@ def test_every_form_of_logits_gives_the_same_numbers(form: str) -> None:
     )
 
 
-@pytest.mark.parametrize("form", list(HALF_FORMS))
-def test_half_precision_is_accumulated_in_full(form: str) -> None:
+@each("form", list(HALF_FORMS))
+def test_fewer_digits_are_accumulated_in_full(form: str) -> None:
     """The rounding is that of the logits as given, none is added on the way."""
     given_logits = HALF_FORMS[form](LOGITS)
     exact = given_logits.double().numpy() if is_tensor(given_logits) else given_logits.astype(np.float64)

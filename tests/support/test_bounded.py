@@ -33,6 +33,7 @@ from semtoken.support.files import artifacts, record_files, safe_files
 from semtoken.support.files.record_files import read_cells, read_records
 from semtoken.support.files.safe_files import MOST_SETTINGS, read_file
 from semtoken.support.files.texts import read_yaml
+from tests.rows import each
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes and devices in folders are those of POSIX")
 
@@ -76,16 +77,18 @@ def little_memory() -> Iterator[None]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limit is set from /proc")
-@pytest.mark.parametrize("place", [pipe, device, huge])
-@pytest.mark.parametrize("what", READERS)
+@each("place", [pipe, device, huge])
+@each("what", READERS)
 def test_what_is_no_file_of_a_fair_size_is_refused_at_once(
     what: str, place: Callable[[Path], None], tmp_path: Path, little_memory: None
 ) -> None:
     name, read = READERS[what]
-    place(tmp_path / name)
+    folder = tmp_path / f"{what} {place.__name__}"
+    folder.mkdir()
+    place(folder / name)
     begun = time.monotonic()
     with pytest.raises(SemtokenError, match=r"no regular file|larger than|neither a file nor a folder|is no file"):
-        read(tmp_path / name)
+        read(folder / name)
     assert time.monotonic() - begun < 5
 
 
@@ -97,8 +100,8 @@ LINES: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limit is set from /proc")
-@pytest.mark.parametrize("begin", [b"", b"{", b"\n", b"a,b\n1,", b'a,b\n1,"'])
-@pytest.mark.parametrize("what", LINES)
+@each("begin", [b"", b"{", b"\n", b"a,b\n1,", b'a,b\n1,"'])
+@each("what", LINES)
 def test_a_line_without_an_end_is_refused(
     what: str, begin: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, little_memory: None
 ) -> None:
@@ -160,7 +163,7 @@ def test_the_limit_is_the_last_size_that_is_read(tmp_path: Path) -> None:
 LAUGHS = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12))
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         f"a0: &a0 [1]\n{LAUGHS}",
@@ -172,7 +175,7 @@ LAUGHS = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in ran
         "a: \x00",
     ],
 )
-@pytest.mark.parametrize("read", [read_yaml, read_questions])
+@each("read", [read_yaml, read_questions])
 def test_yaml_that_multiplies_or_breaks_the_parser_is_refused(
     text: str, read: Callable[[Path], Any], tmp_path: Path
 ) -> None:

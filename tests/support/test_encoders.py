@@ -72,7 +72,7 @@ def test_nli_is_of_the_class_and_labels_that_peers_expect() -> None:
     assert model.dtype == torch.float32
 
 
-@pytest.mark.parametrize("names", ["unseen", "known"])
+@pytest.mark.parametrize("names", ["unseen", pytest.param("known", marks=pytest.mark.slow)])
 def test_nli_keeps_its_held_out_accuracy(names: str) -> None:
     rows = held_out("nli", names)
     truth = np.array([LABELS.index(row["label"]) for row in rows])
@@ -86,7 +86,7 @@ def test_nli_keeps_its_held_out_accuracy(names: str) -> None:
     assert f"| all | {len(rows)} | {claim['accuracy']:.3f} |" in card
 
 
-@pytest.mark.parametrize("names", ["unseen", "known"])
+@pytest.mark.parametrize("names", ["unseen", pytest.param("known", marks=pytest.mark.slow)])
 def test_sts_keeps_its_held_out_figures(names: str) -> None:
     stats = pytest.importorskip("scipy.stats")
     rows = held_out("sts", names)

@@ -31,20 +31,6 @@ def score(rows: object) -> float:
     return score_logits(rows, IDS, CLUSTERS).log_confidence
 
 
-def test_every_form_of_the_same_numbers_has_the_same_score() -> None:
-    torch = pytest.importorskip("torch")
-    expected = score(ROWS)
-    exact = [ROWS.tolist(), np.ma.masked_array(ROWS), np.asfortranarray(ROWS), ROWS.astype(np.longdouble)]
-    exact += [torch.tensor(ROWS, requires_grad=True), torch.tensor(ROWS).T.contiguous().T]
-    for rows in exact:
-        assert score(rows) == pytest.approx(expected, abs=1e-12)
-    half = torch.tensor(ROWS).bfloat16()
-    assert score(half) == pytest.approx(score(half.double().numpy()), abs=1e-5)
-    whole = np.round(ROWS).astype(np.int64)
-    assert score(whole) == pytest.approx(score(whole.astype(float)), abs=1e-12)
-    assert score(torch.tensor(whole)) == pytest.approx(score(whole.astype(float)), abs=1e-12)
-
-
 def test_integers_near_two_to_the_24_keep_their_differences() -> None:
     whole = np.round(ROWS).astype(np.int64)
     assert score(whole + 2**24) == pytest.approx(score(whole), abs=1e-6)

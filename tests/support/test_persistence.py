@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import threading
@@ -41,16 +42,11 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert (folder / "README.md").read_text() == "# Card\n"
 
 
-def test_nothing_but_the_folder_is_left_behind(tmp_path: Path) -> None:
-    save(tmp_path / "clusters")
-    save(tmp_path / "clusters")
-    assert os.listdir(tmp_path) == ["clusters"]
-
-
-def test_a_folder_of_ours_is_replaced(tmp_path: Path) -> None:
+def test_a_folder_of_ours_is_replaced_and_nothing_else_is_left_behind(tmp_path: Path) -> None:
     folder = save(tmp_path / "clusters", n_clusters=1)
     save(folder, n_clusters=2)
     assert artifacts.load(folder).config["n_clusters"] == 2
+    assert os.listdir(tmp_path) == ["clusters"]
 
 
 def test_an_empty_directory_is_used(tmp_path: Path) -> None:
@@ -129,16 +125,6 @@ def test_a_truncated_file_is_refused(tmp_path: Path, cut: int) -> None:
     file = folder / "clusters.safetensors"
     file.write_bytes(file.read_bytes()[:cut])
     with pytest.raises(ArtifactError, match="damaged or incomplete"):
-        artifacts.load(folder)
-
-
-def test_one_changed_bit_is_noticed(tmp_path: Path) -> None:
-    folder = save(tmp_path / "clusters")
-    file = folder / "clusters.safetensors"
-    data = bytearray(file.read_bytes())
-    data[-3] ^= 1
-    file.write_bytes(data)
-    with pytest.raises(ArtifactError, match="damaged"):
         artifacts.load(folder)
 
 
@@ -238,15 +224,14 @@ def test_a_folder_without_a_config_has_one_error(tmp_path: Path) -> None:
         artifacts.read_config(folder)
 
 
-@pytest.mark.parametrize("flip", [0x01, 0x20, 0x80])
-def test_every_byte_changed_once(tmp_path: Path, flip: int) -> None:
+def test_every_byte_changed_once(tmp_path: Path) -> None:
     """No damaged folder loads as anything else than what was saved."""
     folder = save(tmp_path / "clusters")
     saved = artifacts.load(folder)
     refused = 0
     for name in ("config.json", "clusters.safetensors"):
         whole = (folder / name).read_bytes()
-        for place in range(len(whole)):
+        for place, flip in zip(range(len(whole)), itertools.cycle((0x01, 0x20, 0x80))):
             (folder / name).write_bytes(whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :])
             try:
                 found = artifacts.load(folder)
