@@ -45,6 +45,10 @@ def test_the_core_loads_nothing_heavy() -> None:
     assert loaded_by(CORE).isdisjoint(HEAVY)
 
 
+def test_clustering_waits_for_its_libraries_until_it_begins() -> None:
+    assert loaded_by("import semtoken.clustering.partition").isdisjoint(HEAVY)
+
+
 def test_plans_and_reports_of_runs_do_not_wait_for_torch() -> None:
     assert loaded_by("import semtoken.bench.run, semtoken.bench.report.content").isdisjoint({"torch", "transformers"})
 

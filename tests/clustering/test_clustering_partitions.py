@@ -25,7 +25,7 @@ from tests.rows import each
 @each("linkage", LINKAGES)
 @each("kind", KINDS)
 def test_same_partition_and_heights_as_scipy(kind, linkage, metric):
-    table = tables(kind, 0)
+    table = tables(kind, 0, n=170)  # three tiles
     tree = reference_tree(table, linkage, metric)
     distinct = len(np.unique(table, axis=0))
     cuts = [distinct, distinct - 1, 130, 26, 7, 2, 1]  # SciPy fills in the rows themselves only if they come first
@@ -66,37 +66,27 @@ def test_many_ties_still_give_the_clusters_asked_for(data, linkage, metric):
     assert len(set(labels.tolist())) == k and first == sorted(first)
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("linkage", LINKAGES)
+@each(("linkage", "metric"), [("complete", "cosine"), ("average", "euclidean"), ("single", "cosine")])
 def test_tile_size_and_threads_change_nothing(linkage, metric):
     rng = np.random.default_rng(5)
     table = rng.integers(-2, 3, (200, 4)).astype(np.float32)  # full of equal rows and equal distances
     cuts = [3, 20, 60, 120]
     one = cluster_tokens(table, cuts, linkage=linkage, metric=metric)
-    for tile, threads in [(64, 1), (100, 2), (199, 3), (1000, 1)]:
+    for tile, threads in [(64, 3), (199, 2), (1000, 1)]:
         other = cluster_table(table, cuts, linkage=linkage, metric=metric, tile=tile, threads=threads)
         for k in cuts:
             np.testing.assert_array_equal(one[k], other.labels[k])
 
 
-@pytest.mark.parametrize("linkage", LINKAGES)
-def test_order_of_rows_does_not_matter(linkage):
-    table = tables("clustered", 3, n=300)
-    order = np.random.default_rng(0).permutation(300)
-    labels = cluster_tokens(table, 40, linkage=linkage)
-    assert_same_partition(labels[order], cluster_tokens(table[order], 40, linkage=linkage))
-
-
-@pytest.mark.parametrize("linkage", LINKAGES)
-def test_one_run_serves_several_cuts(linkage):
+def test_one_run_serves_several_cuts():
     table = tables("random", 4)
-    several = cluster_tokens(table, (90, 12, 12, 200), linkage=linkage)
+    several = cluster_tokens(table, (90, 12, 12, 200))
     assert sorted(several) == [12, 90, 200]
     for k, labels in several.items():
-        np.testing.assert_array_equal(labels, cluster_tokens(table, k, linkage=linkage))
+        np.testing.assert_array_equal(labels, cluster_tokens(table, k))
 
 
-@pytest.mark.parametrize("linkage", LINKAGES)
+@each("linkage", LINKAGES)
 def test_rows_of_zeros_are_at_distance_one_from_everything(linkage):
     table = tables("random", 0, n=120, d=30)
     table[[7, 50, 51]] = 0
@@ -110,8 +100,8 @@ def test_rows_of_zeros_are_at_distance_one_from_everything(linkage):
     assert result.merges.height[below] == pytest.approx(1.0, abs=1e-3)
 
 
-@pytest.mark.parametrize("linkage", LINKAGES)
-@pytest.mark.parametrize("scale", [1e-30, 1e30])
+@each("linkage", LINKAGES)
+@each("scale", [1e-30, 1e30])
 def test_euclidean_is_not_disturbed_by_scale(linkage, scale):
     table = tables("random", 1, n=80)
     scaled = (table.astype(np.float64) * scale).astype(np.float32)
@@ -121,8 +111,8 @@ def test_euclidean_is_not_disturbed_by_scale(linkage, scale):
     )
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("linkage", LINKAGES)
+@each("metric", METRICS)
+@each("linkage", LINKAGES)
 def test_parts_are_the_concatenated_unit_rows(linkage, metric):
     rng = np.random.default_rng(2)
     halves = [rng.standard_normal((150, d)).astype(np.float32) * 4 for d in (9, 5)]

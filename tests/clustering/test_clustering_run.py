@@ -25,8 +25,8 @@ LINKAGES = ("complete", "average", "single")
 # --- degenerate tables -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("linkage", LINKAGES)
+@each("metric", METRICS)
+@each("linkage", LINKAGES)
 def test_one_row_one_cluster_all_clusters(linkage, metric):
     assert cluster_tokens(np.ones((1, 3), np.float32), 1, linkage=linkage, metric=metric).tolist() == [0]
     table = tables("random", 0, n=30)
@@ -34,21 +34,17 @@ def test_one_row_one_cluster_all_clusters(linkage, metric):
     assert cluster_tokens(table, 30, linkage=linkage, metric=metric).tolist() == list(range(30))
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("linkage", LINKAGES)
+@each("metric", METRICS)
+@each("linkage", LINKAGES)
 def test_identical_rows(linkage, metric):
-    table = np.full((50, 4), 2.5, np.float32)
-    for k in (1, 7, 50):
+    for value, k in ((2.5, 1), (2.5, 7), (2.5, 50), (0, 7)):
+        table = np.full((50, 4), value, np.float32)
         labels = cluster_tokens(table, k, linkage=linkage, metric=metric)
         assert len(set(labels.tolist())) == k
+    table = np.ones((50, 4), np.float32)
     table[::2] = -1
     labels = cluster_tokens(table, 2, linkage=linkage, metric=metric)
     assert labels.tolist() == [0, 1] * 25
-
-
-def test_all_rows_zero():
-    assert len(set(cluster_tokens(np.zeros((9, 3), np.float32), 4).tolist())) == 4
-    assert len(set(cluster_tokens(np.zeros((9, 3), np.float32), 4, metric="euclidean").tolist())) == 4
 
 
 def test_rows_of_one_direction_are_equal_under_cosine():
@@ -59,15 +55,10 @@ def test_rows_of_one_direction_are_equal_under_cosine():
 # --- refusals --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("k", [0, -1, 31, 2.5, True])
-def test_numbers_of_clusters_that_cannot_be(k):
-    with pytest.raises(InvalidInputError, match="from 1 to 30"):
+@each(("k", "message"), [*((k, "from 1 to 30") for k in (0, -1, 31, 2.5, True)), ([], "n_clusters is empty")])
+def test_numbers_of_clusters_that_cannot_be(k, message):
+    with pytest.raises(InvalidInputError, match=message):
         cluster_tokens(tables("random", 0, n=30), k)
-
-
-def test_empty_list_of_numbers():
-    with pytest.raises(InvalidInputError, match="n_clusters is empty"):
-        cluster_tokens(tables("random", 0, n=30), [])
 
 
 @each("value", [np.nan, np.inf, -np.inf])
@@ -157,9 +148,8 @@ def means_and_squares(table, labels):
     return means, ((table[:, None] - means[None]) ** 2).sum(axis=2)
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize(("rows", "k"), [(60, 5), (900, 40), (2500, 300)])
-def test_kmeans_ends_where_no_row_is_nearer_to_another_mean(metric, rows, k):
+@each(("rows", "k", "metric"), [(60, 5, "cosine"), (900, 40, "euclidean"), (2500, 300, "cosine")])
+def test_kmeans_ends_where_no_row_is_nearer_to_another_mean(rows, k, metric):
     """Over blocks of 1,024 rows, seeds of both kinds, rows of zeros, equal rows, and every number of threads."""
     rng = np.random.default_rng(rows)
     table = rng.standard_normal((rows, 7)).astype(np.float32)
@@ -179,15 +169,14 @@ def test_kmeans_ends_where_no_row_is_nearer_to_another_mean(metric, rows, k):
 def test_kmeans_is_as_good_as_that_of_scikit_learn():
     sklearn = pytest.importorskip("sklearn.cluster")
     rng = np.random.default_rng(3)
-    table = (rng.standard_normal((150, 24))[rng.integers(0, 150, 3000)] + 0.7 * rng.standard_normal((3000, 24))).astype(
-        "f4"
-    )
+    table = rng.standard_normal((80, 24))[rng.integers(0, 80, 1500)] + 0.7 * rng.standard_normal((1500, 24))
+    table = table.astype("f4")
 
     def total(labels):
         return means_and_squares(table.astype(np.float64), labels)[1][np.arange(len(table)), labels].sum()
 
-    ours = [total(cluster_tokens(table, 150, algorithm="kmeans", metric="euclidean", seed=seed)) for seed in range(5)]
-    theirs = [total(sklearn.KMeans(150, n_init=1, random_state=seed).fit(table).labels_) for seed in range(5)]
+    ours = [total(cluster_tokens(table, 80, algorithm="kmeans", metric="euclidean", seed=seed)) for seed in range(5)]
+    theirs = [total(sklearn.KMeans(80, n_init=1, random_state=seed).fit(table).labels_) for seed in range(5)]
     assert np.mean(ours) < 1.02 * np.mean(theirs)
 
 
@@ -292,16 +281,6 @@ def test_an_error_in_a_worker_comes_out():
 
 def _fresh(code):
     return subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
-
-
-def test_importing_loads_no_heavy_package():
-    done = _fresh(
-        """
-        import sys, semtoken.clustering.partition
-        print([name for name in ("numba", "scipy", "sklearn", "torch", "pandas") if name in sys.modules])
-        """
-    )
-    assert done.stdout.strip() == "[]", done.stderr
 
 
 def test_a_missing_package_is_told_with_the_line_that_installs_it():

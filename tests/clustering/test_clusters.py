@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from semtoken.clustering.card import markdown_text
 from semtoken.clustering.partition import cluster_tokens
-from semtoken.clustering.progress import size_histogram
 from semtoken.clustering.tables import token_table
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
@@ -147,7 +146,11 @@ def test_provenance_holds_plain_values_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [*tiny.TOKENIZERS, "mistral-sentencepiece", pytest.param("mistral-tekken", marks=pytest.mark.slow)]
+    "kind",
+    [
+        *tiny.TOKENIZERS,
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("mistral-sentencepiece", "mistral-tekken")),
+    ],
 )
 def test_files_keep_everything(kind: str, tmp_path: Path) -> None:
     clusters = random_clusters(kind, model="größe", settings={"k": 40})
@@ -265,11 +268,6 @@ def test_the_card_shows_the_largest_clusters_and_the_model(tmp_path: Path) -> No
     row = next(line for line in card.splitlines() if line.startswith("| 5 |"))
     assert r"\|" in row and r"\*" in row and r"\`" in row and r"\<tool\>" in row
     assert f"{vocabulary.size - 4:,} clusters of the {vocabulary.size:,} tokens of org/model" in card
-
-
-def test_sizes_fall_into_ranges_that_double() -> None:
-    found = size_histogram(np.array([1, 1, 2, 3, 4, 5, 8, 9]))
-    assert list(found.items()) == [("1", 2), ("2", 1), ("3-4", 2), ("5-8", 2), ("9-16", 1)]
 
 
 def test_markdown_shows_a_text_as_it_is() -> None:

@@ -29,10 +29,10 @@ from tests import tiny
 from tests.cli.run import invoke
 from tests.clustering.watched import watched
 from tests.replies.recorded import recording
+from tests.rows import each
 
 QUESTIONS = load_questions("dev")[:3]
 RULES = [st.ScoringRules("default"), st.ScoringRules(equality="surface"), st.ScoringRules(equality="exact")]
-NAMES = ["default", "surface", "exact"]
 ROOT = Path(__file__).parents[2]
 
 
@@ -109,7 +109,7 @@ def test_the_watch_sees_clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "clusters came to be" in seen and list(tmp_path.rglob("clusters.safetensors"))
 
 
-@pytest.mark.parametrize("rules", RULES, ids=NAMES)
+@pytest.mark.parametrize("rules", RULES[::2], ids=["default", "exact"])
 def test_a_model_in_python(unclustered: list[str], model: str, rules: st.ScoringRules) -> None:
     stc = st.ScoredModel.from_pretrained("almanac" if rules == RULES[0] else model, preset=rules)
     asked = [question.prompt() for question in QUESTIONS]
@@ -129,8 +129,10 @@ def test_a_model_in_python(unclustered: list[str], model: str, rules: st.Scoring
     stc.decide("Lima is in Peru.", [Predicate("Is it so?")])
 
 
-@pytest.mark.parametrize("rules", RULES, ids=NAMES)
-@pytest.mark.parametrize("tokens", ["model", "almanac", "smollm2", None])
+@each(
+    ("tokens", "rules"),
+    [("model", RULES[0]), ("almanac", RULES[1]), ("smollm2", RULES[0]), ("model", RULES[2]), (None, RULES[0])],
+)
 def test_a_reply_in_python(unclustered: list[str], model: str, tokens: str | None, rules: st.ScoringRules) -> None:
     named = model if tokens == "model" else tokens
     reply = recording("vllm-chat")
@@ -175,31 +177,14 @@ METHODS = "sequence_probability,perplexity"
 
 
 def test_a_comparison(unclustered: list[str], model: str, tmp_path: Path) -> None:
-    records = [
-        {"id": f"{i}", "question": one.question, "answers": list(one.answers)} for i, one in enumerate(QUESTIONS)
-    ]
-    asked = lines(tmp_path / "questions.jsonl", records)
-    command(
-        "bench",
-        "compare",
-        asked,
-        "--model",
-        model,
-        "--preset",
-        "default",
-        "--methods",
-        METHODS,
-        "--output",
-        tmp_path / "it.md",
-    )
+    asked = judged(tmp_path / "questions.jsonl")
+    rules = ("--preset", "default", "--methods", METHODS)
+    command("bench", "compare", asked, "--model", model, *rules, "--output", tmp_path / "it.md")
     without(tmp_path)
 
 
 def test_a_run_with_a_folder(unclustered: list[str], model: str, tmp_path: Path) -> None:
-    records = [
-        {"id": f"{i}", "question": one.question, "answers": list(one.answers)} for i, one in enumerate(QUESTIONS)
-    ]
-    asked = lines(tmp_path / "questions.jsonl", records)
+    asked = judged(tmp_path / "questions.jsonl")
     settings = {
         "models": [model],
         "datasets": [str(asked)],
@@ -208,7 +193,7 @@ def test_a_run_with_a_folder(unclustered: list[str], model: str, tmp_path: Path)
     }
     (tmp_path / "run.yaml").write_text(json.dumps(settings))
     command("bench", "run", tmp_path / "run.yaml", "-o", tmp_path / "run")
-    command("bench", "report", tmp_path / "run")
+    command("bench", "report", tmp_path / "run", "--n-resamples", 20)
     without(tmp_path)
 
 

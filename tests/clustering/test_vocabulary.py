@@ -196,13 +196,6 @@ def test_tokens_that_share_a_character_carry_its_range() -> None:
     assert all(start == whole for start, _ in sharing[1:])
 
 
-def test_stopwords_of_ones_own() -> None:
-    tokenizer, _ = pair("byte-level")
-    vocabulary = Vocabulary.from_tokenizer(tokenizer, stopwords={"Paris"})
-    texts = {vocabulary.texts[i].strip() for i in np.flatnonzero(vocabulary.neutral)}
-    assert texts == {"", "Paris"}
-
-
 def test_stopwords_are_compared_with_their_case() -> None:
     tokenizer, vocabulary = pair("byte-level")
     assert vocabulary.neutral[tokenizer.convert_tokens_to_ids("Ġthe")]
