@@ -50,7 +50,7 @@ def tiny_settings(folder: Path) -> dict[str, Any]:
         ],
         "datasets": [{"name": str(tiny_questions(folder / "questions.jsonl")), "prompt": "Q: {question}\nA:"}],
         "decoding": {"max_new_tokens": 6, "n_samples": 3},
-        "judges": ["exact", "rouge"],
+        "judges": ["exact", "contains"],
         "nli": "almanac",
         "similarity": "almanac",
         "sensitivity": {"n_clusters": [20, 60], "linkage": ["average"]},

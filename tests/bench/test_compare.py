@@ -144,13 +144,11 @@ def test_baselines_cluster_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "models": [{"name": str(tiny_model(tmp_path / "tiny")), "device": "cpu"}],
         "datasets": [{"name": str(tiny_questions(tmp_path / "questions.jsonl")), "prompt": "Q: {question}\nA:"}],
         "decoding": {"max_new_tokens": 4, "n_samples": 2},
-        "methods": ["perplexity", "token_sar"],
-        "nli": "almanac",
-        "similarity": "almanac",
+        "methods": ["perplexity"],
     }
     assert run_benchmark(check_settings(settings, "the test"), tmp_path / "run") == []
     assert not list((tmp_path / "run").glob("clusterings/*"))
-    assert set(collect(tmp_path / "run").cells[0].uncertainty) == {"perplexity", "token_sar"}
+    assert set(collect(tmp_path / "run").cells[0].uncertainty) == {"perplexity"}
 
 
 def test_progress_is_plain_lines_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:

@@ -127,7 +127,6 @@ def test_a_run_has_every_control_from_one_pass(tmp_path: Path) -> None:
         name: 2 if control.random else 1 for name, control in CONTROLS.items()
     }
     assert [control_of(name)[0].name for name in artifact_names(1)] == list(CONTROLS)
-    assert run_benchmark(settings, tmp_path / "run") == []
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "stages").rglob("*.parquet")}
     other = check_settings({**content, "controls": {"repeats": 2, "seed": 1}}, "the test")
     assert run_benchmark(other, tmp_path / "run") == []
@@ -198,7 +197,7 @@ def test_with_few_right_answers_there_is_no_verdict_and_a_warning() -> None:
             controls={"no_clusters": -stc[None]},
         )
         run = results(one)
-        report = build_report(run, n_resamples=500)
+        report = build_report(run, n_resamples=300)
         found = report.measured
         test = paired(found, "sequence_probability")
         assert test.p_adjusted < 0.01 and test.high < 0

@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from semtoken import TokenClusters
+from semtoken.bench.controls import CONTROLS
 from semtoken.bench.estimate import estimate
+from semtoken.bench.read_results import collect
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings
 from semtoken.cli.bench_run import resolve
@@ -57,60 +59,42 @@ def test_a_plan_a_run_and_a_plan_again(settings: Path, tmp_path: Path) -> None:
     assert "28 of 42 answers x steps" in more.stdout  # P(True) and the scores are left
 
 
-def test_controls_are_scored_beside_the_methods(settings: Path) -> None:
-    result = invoke(settings, "--methods", "stc", "--controls", "--limit", 4, "-o", "x")
-    assert result.exit_code == 0, result.output
-    assert any("control" in path.name or "control" in path.read_text("utf-8") for path in Path("x").glob("*.json"))
-
-
-def test_flags_alone(settings: Path) -> None:
+def test_controls_and_clusters_that_are_given(settings: Path, tmp_path: Path) -> None:
     model = yaml.safe_load(settings.read_text())["models"][0]["name"]
-    questions = settings.parent / "questions.jsonl"
+    TokenClusters.from_model(model, n_clusters=50).save_pretrained(tmp_path / "given")
     result = invoke(
-        *("-m", model, "-d", questions, "--methods", "perplexity", "--judge", "exact", "-o", "x", "--limit", 2),
-        *("--device", "cpu"),
+        *(settings, "--methods", "stc", "--judge", "exact", "-o", "x", "--limit", 2, "--device", "cpu"),
+        *("--controls", "--clusters", tmp_path / "given"),
     )
     assert result.exit_code == 0, result.output
     assert {path.name for path in Path("x").iterdir()} >= {"plan.json", "manifest.json", "run.log", "stages"}
+    (found,) = collect(Path("x")).cells
+    assert found.controls.keys() == CONTROLS.keys() and len(found.question_ids) == 2
+    [kept] = (tmp_path / "x" / "clusterings").iterdir()
+    given = TokenClusters.from_pretrained(tmp_path / "given")
+    assert (TokenClusters.from_pretrained(kept).labels == given.labels).all()
+
+
+ALMANAC = ["-m", "almanac", "-d", "almanac", "-o", "x"]
 
 
 @each(
     ("arguments", "words"),
     [
-        (["-m", "almanac", "-d", "almanac"], "Name the run's folder with --out"),
+        (ALMANAC[:4], "Name the run's folder with --out"),
         (["-m", "almanac", "-o", "x"], "The options cannot be used. datasets: field required"),
         (["-m", "almanac", "-d", "nowhere.jsonl", "-o", "x"], "There is no question set 'nowhere.jsonl'"),
-        (["-m", "almanac", "-d", "almanac", "--methods", "luck", "-o", "x"], "there is no method luck"),
-        (
-            ["-m", "almanac", "-d", "almanac", "--judge", "luck", "-o", "x"],
-            "judges.1: there is no 'luck', there are 'exact'",
-        ),
+        ([*ALMANAC, "--methods", "luck"], "there is no method luck"),
+        ([*ALMANAC, "--judge", "luck"], "judges.1: there is no 'luck', there are 'exact'"),
         (["missing.yaml", "-o", "x"], "missing.yaml cannot be read"),
+        ([*ALMANAC, "--methods", "perplexty"], "(did you mean 'perplexity'?); there"),
+        ([*ALMANAC, "--methods", "own.py"], "Name the function in it, too: own.py:f"),
         (
-            ["-m", "almanac", "-d", "almanac", "--methods", "perplexty", "-o", "x"],
-            "(did you mean 'perplexity'?); there",
-        ),
-        (
-            ["-m", "almanac", "-d", "almanac", "--methods", "own.py", "-o", "x"],
-            "Name the function in it, too: own.py:f",
-        ),
-        (
-            ["-m", "almanac", "-d", "almanac", "--methods", "own.py:x", "-o", "x"],  # `:x:` is no picture
+            [*ALMANAC, "--methods", "own.py:x"],  # `:x:` is no picture
             "Error: The options cannot be used. methods: the method own.py:x: there is no file own.py.\n",  # and once
         ),
         (
-            [
-                "-m",
-                "almanac",
-                "-d",
-                "almanac",
-                "--methods",
-                "rauq,eigenscore",
-                "--model.backend",
-                "llama-cpp",
-                "-o",
-                "x",
-            ],
+            [*ALMANAC, "--methods", "rauq,eigenscore", "--model.backend", "llama-cpp"],
             "the methods rauq, eigenscore: The llama-cpp backend does not give attention weights and hidden states",
         ),
     ],
@@ -123,7 +107,7 @@ def test_what_cannot_be_run_is_told_before_anything_is_made(arguments: list[str]
 
 
 def test_a_backend_that_there_is_not_is_refused_as_an_option_and_in_a_file(settings: Path) -> None:
-    option = invoke("-m", "almanac", "-d", "almanac", "--model.backend", "luck", "-o", "x")
+    option = invoke(*ALMANAC, "--model.backend", "luck")
     assert option.exit_code == 2
     assert option.stderr.startswith("Error: ") and '"luck"' in option.stderr and "Traceback" not in option.output
     content = yaml.safe_load(settings.read_text())
@@ -167,29 +151,14 @@ def test_failures_are_listed_and_change_the_exit_status(settings: Path, tmp_path
     assert "35 of 35" in " ".join(invoke(path, "--output", "x", "--dry-run").stdout.split())
 
 
-def test_an_estimate_tries_a_few_questions_and_leaves_nothing(settings: Path, tmp_path: Path) -> None:
-    result = invoke(settings, "--estimate")
-    assert result.exit_code == 0, result.output
-    assert "for 7 questions" in result.stdout and "from up to 8 questions of each data set" in result.stdout
-    assert not (tmp_path / "runs").exists()
-
-
-def test_an_estimate_needs_no_folder(settings: Path, tmp_path: Path) -> None:
+def test_an_estimate_needs_no_folder_and_leaves_nothing(settings: Path, tmp_path: Path) -> None:
     model = yaml.safe_load(settings.read_text())["models"][0]["name"]
     two = (settings.parent / "questions.jsonl").read_text().splitlines(keepends=True)[:2]
     (tmp_path / "two.jsonl").write_text("".join(two))
     result = invoke("-m", model, "-d", "two.jsonl", "--methods", "perplexity", "--estimate")
-    assert result.exit_code == 0 and "for 2 questions" in result.stdout, result.output
-
-
-def test_clusters_that_are_given_are_those_of_the_run(settings: Path, tmp_path: Path) -> None:
-    choice = yaml.safe_load(settings.read_text())["models"][0]
-    clusters = TokenClusters.from_model(choice["name"], n_clusters=50)
-    clusters.save_pretrained(tmp_path / "given")
-    result = invoke(settings, "--clusters", tmp_path / "given", "--methods", "stc", "-o", "x")
     assert result.exit_code == 0, result.output
-    [kept] = (tmp_path / "x" / "clusterings").iterdir()
-    assert (TokenClusters.from_pretrained(kept).labels == clusters.labels).all()
+    assert "for 2 questions" in result.stdout and "from up to 8 questions of each data set" in result.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["two.jsonl"]
 
 
 class _Counts:
@@ -226,7 +195,7 @@ def test_an_estimate_is_that_of_the_run_where_all_questions_are_tried(settings: 
     start = time.perf_counter()
     found = estimate(resolved, {"questions": 7})
     elapsed = time.perf_counter() - start
-    assert invoke(settings, "-o", "x").exit_code == 0
+    assert run_benchmark(resolved, Path("x")) == []
     on_disk = sum(path.stat().st_size for path in Path("x").rglob("*") if path.is_file())
     assert found.questions == 7
     assert found.n_bytes == pytest.approx(on_disk, rel=0.1)

@@ -38,6 +38,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.methods import eigenscore
 from semtoken.support.files.temporary import WORKING
 from tests import worked
+from tests.rows import each
 
 KEY = "ab" * 32
 TABLE = pyarrow.table({"id": ["a", "b", "c"], "log_probs": [[-0.5, -1.25], [], [-3.0]]})
@@ -68,14 +69,14 @@ def test_a_shard_of_something_else_is_none(tmp_path: Path) -> None:
 
 def test_a_shard_cut_off_anywhere_is_none(tmp_path: Path) -> None:
     content = write(tmp_path).read_bytes()
-    for length in range(0, len(content), 7):
+    for length in range(0, len(content), 13):
         shard_path(tmp_path, 7).write_bytes(content[:length])
         assert not is_shard(tmp_path, 7, KEY, 3), length
     shard_path(tmp_path, 7).write_bytes(content)
     assert is_shard(tmp_path, 7, KEY, 3)
 
 
-@pytest.mark.parametrize("garbage", [b"", b"PAR1", b"\0" * 4096, b"PAR1" + os.urandom(400) + b"PAR1"])
+@each("garbage", [b"", b"PAR1", b"\0" * 4096, b"PAR1" + os.urandom(400) + b"PAR1"])
 def test_garbage_is_none(tmp_path: Path, garbage: bytes) -> None:
     shard_path(tmp_path, 7).write_bytes(garbage)
     assert not is_shard(tmp_path, 7, KEY, 3)
@@ -100,12 +101,11 @@ def test_a_flipped_bit_never_gives_values_of_another_type(tmp_path: Path) -> Non
     """Types of columns stand behind the pages, whose checksums do not cover them: texts came back as bytes."""
     content = write(tmp_path).read_bytes()
     for place in range(200, 700):
-        for bit in (place % 8, (3 * place + 4) % 8):  # over eight places every bit, twice
-            damaged = bytearray(content)
-            damaged[place] ^= 1 << bit
-            shard_path(tmp_path, 7).write_bytes(damaged)
-            found = read_shard(tmp_path, 7, KEY, 3)
-            assert found is None or found.columns == TABLE.to_pydict(), (place, bit)
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << place % 8
+        shard_path(tmp_path, 7).write_bytes(damaged)
+        found = read_shard(tmp_path, 7, KEY, 3)
+        assert found is None or found.columns == TABLE.to_pydict(), place
 
 
 def test_a_writer_that_fails_leaves_the_former_file(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_packed_states_have_the_same_products_and_few_numbers(
     assert eigenscore(unpacked) == pytest.approx(eigenscore(states), abs=1e-9)
 
 
-@pytest.mark.parametrize("config", [b"", b"{", b"[]", b'{"format": "another"}'])
+@each("config", [b"", b"{", b"[]", b'{"format": "another"}'])
 def test_a_clustering_of_the_run_whose_config_is_damaged_is_made_again(tmp_path: Path, config: bytes) -> None:
     saved = tmp_path / "saved"
     worked.clusters().save_pretrained(saved)
