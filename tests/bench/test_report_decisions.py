@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,19 @@ def probabilities(one: Cell, n_resamples: int = 50) -> CellProbabilities:
     return found
 
 
-def calibrator(one: Cell, alpha: float = 0.2, **origin: str) -> Calibrator:
+@cache
+def fitted() -> Cell:
+    """The answers that calibrators are fitted on."""
+    return scored(500)
+
+
+@cache
+def calibrator(**origin: str) -> Calibrator:
+    one = fitted()
     assert one.log_confidence is not None
     known = Fingerprint(**({"signature": SIGNATURE, "distribution": "raw", "scores": "exact"} | origin))
     made = Calibrator.fit(one.log_confidence, one.judgements["exact"], fingerprint=known)
-    threshold = Threshold.fit(one.log_confidence, one.judgements["exact"], alpha=alpha, fingerprint=known)
+    threshold = Threshold.fit(one.log_confidence, one.judgements["exact"], alpha=0.2, fingerprint=known)
     return replace(made, threshold=threshold)
 
 
@@ -126,11 +135,11 @@ def test_an_order_that_knows_something_beats_the_base_rate_and_noise_does_not() 
 
 def test_a_probability_that_is_off_is_told() -> None:
     one = scored(1000, seed=1)
-    right = probabilities(one).methods["stc"]
+    right = probabilities(one).methods
     shifted = replace(one, uncertainty={"stc": np.clip(one.uncertainty["stc"] - 0.3, 0, 1)})
     wrong = probabilities(shifted).methods["stc"]
-    assert right.stated_error < 0.06 < 0.1 < wrong.stated_error
-    assert np.isnan(probabilities(one).methods["perplexity"].stated_error)
+    assert right["stc"].stated_error < 0.06 < 0.1 < wrong.stated_error
+    assert np.isnan(right["perplexity"].stated_error)
 
 
 def test_one_kind_of_answers_gives_no_probabilities() -> None:
@@ -173,7 +182,8 @@ def test_the_answers_furthest_off_are_shown() -> None:
 def test_texts_of_others_are_shown_as_they_are_and_only_if_wanted() -> None:
     one = scored(50, texts=tuple((HOSTILE + "q" * 500, HOSTILE) for _ in range(50)))
     made = build_report(results(one), n_resamples=20)
-    for text in (html_page(made), markdown_text(made)):
+    undrawn = replace(made, sections=tuple(replace(section, plots=()) for section in made.sections))
+    for text in (html_page(undrawn), markdown_text(made)):
         assert "<script" not in text.split("</style>")[-1] and "&lt;script" in text and "\x1b" not in text
         assert "q" * 200 not in text
     without = build_report(results(one), n_resamples=20, texts=False)
@@ -185,8 +195,7 @@ def test_texts_of_others_are_shown_as_they_are_and_only_if_wanted() -> None:
 
 
 def test_a_calibrator_is_held_against_the_answers() -> None:
-    fitted, fresh = scored(500), scored(300, seed=5)
-    given = calibrator(fitted)
+    given, fresh = calibrator(), scored(300, seed=5)
     assert given.threshold is not None and given.threshold.uncertainty is not None
     made = build_report(results(fresh), n_resamples=20, calibrator=given)
     accepted = -fresh.log_confidence <= given.threshold.uncertainty  # type: ignore[operator]
@@ -205,8 +214,7 @@ def test_a_calibrator_is_held_against_the_answers() -> None:
 
 
 def test_answers_of_the_fit_prove_nothing() -> None:
-    fitted = scored(500)
-    made = build_report(results(fitted), n_resamples=20, calibrator=calibrator(fitted))
+    made = build_report(results(fitted()), n_resamples=20, calibrator=calibrator())
     assert any("500 of the 500 answers that it was fitted on are among these" in s for s in lines(made, "calibrator"))
 
 
@@ -214,14 +222,14 @@ def test_answers_of_the_fit_prove_nothing() -> None:
     "origin", [{"signature": "k:9|preset:default|words:off"}, {"distribution": "processed"}, {"scores": "top-k"}]
 )
 def test_a_calibrator_that_does_not_belong_is_refused(origin: dict[str, str]) -> None:
-    given = calibrator(scored(500), **origin)
+    given = calibrator(**origin)
     with pytest.raises(CalibratorMismatchError, match=next(iter(origin.values())).split("|")[0]):
         build_report(results(scored(100, seed=2)), n_resamples=20, calibrator=given)
 
 
 def test_a_calibrator_of_one_of_two_models_is_shown_there() -> None:
     other = scored(100, seed=2, model="B", signature="k:9|preset:default|words:off")
-    made = build_report(results(scored(100, seed=1), other), n_resamples=20, calibrator=calibrator(scored(500)))
+    made = build_report(results(scored(100, seed=1), other), n_resamples=20, calibrator=calibrator())
     said = lines(made, "calibrator")
     assert any(line.startswith("Qwen2.5-7B on NQ: Probabilities") for line in said)
     assert any(line.startswith("B on NQ: not shown") and "k:9" in line for line in said)
@@ -229,7 +237,7 @@ def test_a_calibrator_of_one_of_two_models_is_shown_there() -> None:
 
 def test_a_run_without_log_scores_is_told_so() -> None:
     with pytest.raises(InvalidInputError, match="no log scores"):
-        build_report(results(scored(100, log_confidence=None)), n_resamples=20, calibrator=calibrator(scored(500)))
+        build_report(results(scored(100, log_confidence=None)), n_resamples=20, calibrator=calibrator())
 
 
 def test_the_kept_table_carries_what_a_calibrator_needs(tmp_path: Path) -> None:

@@ -152,11 +152,8 @@ def test_only_what_depends_on_changes_is_made(copy: Any) -> None:
     """Which step depends on which setting is in test_run_plan.py."""
     settings, run = copy
     before = times(run)
-    settings["models"][0] |= {
-        "label": "x",
-        "batch_size": 5,
-        "clusters": {"n_clusters": 40},
-    }  # the first two change none
+    settings["models"][0] |= {"label": "x", "batch_size": 5}  # these change nothing
+    settings["models"][0]["clusters"] = {"n_clusters": 40}
     settings["judges"].append({"kind": "rouge", "threshold": 0.9, "name": "strict"})
     settings["sensitivity"]["n_clusters"].append(30)
     settings["p_true_spelling"] = "both"
