@@ -32,14 +32,14 @@ def test_a_kept_guarantee_wins_nothing_on_average(alpha: float, share: float) ->
 
 
 def test_the_level_holds_for_all_looks_together() -> None:
-    wrong = np.random.default_rng(1).random((1000, 1500)) < 0.1
+    wrong = np.random.default_rng(1).random((500, 1000)) < 0.1
     alarms = int((change_evidence(wrong, 0.1) >= -math.log(LEVEL)).any(axis=1).sum())
-    assert alarms <= binom.ppf(0.999, 1000, LEVEL)
+    assert alarms <= binom.ppf(0.999, 500, LEVEL)
 
 
 def test_a_change_is_noticed_soon_and_dated() -> None:
     generator = np.random.default_rng(2)
-    found = [find_change(generator.random(1500) < np.where(np.arange(1500) < 700, 0.05, 0.4), 0.1) for _ in range(40)]
+    found = [find_change(generator.random(900) < np.where(np.arange(900) < 700, 0.05, 0.4), 0.1) for _ in range(25)]
     assert all(one is not None for one in found)
     noticed = np.array([one.noticed for one in found if one])
     since = np.array([one.since for one in found if one])

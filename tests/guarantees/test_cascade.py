@@ -109,7 +109,7 @@ def saved(whole: list[ScoredAnswer], stopped: list[ScoredAnswer], limit: float) 
     return sum(len(one.tokens) for one in whole) - sum(len(one.tokens) for one in stopped)
 
 
-@pytest.mark.parametrize(("preset", "batch_size"), [("default", 4), ("paper", 8)])
+@pytest.mark.parametrize(("preset", "batch_size"), [("default", 4), pytest.param("paper", 8, marks=pytest.mark.slow)])
 def test_answers_that_can_only_be_rejected_end_early(preset: Preset, batch_size: int) -> None:
     stc = st.ScoredModel.from_pretrained("almanac", preset=preset)
     prompts = [question.prompt() for question in load_questions("dev")[:8]]
@@ -122,7 +122,7 @@ def test_answers_that_can_only_be_rejected_end_early(preset: Preset, batch_size:
 
 def test_a_stream_that_can_only_be_rejected_ends_early(almanac: st.ScoredModel) -> None:
     stc = almanac
-    prompts = [question.prompt() for question in load_questions("dev")[:4]]
+    prompts = [question.prompt() for question in load_questions("dev")[:3]]
     whole = stc.generate(prompts, 12, min_new_tokens=12, batch_size=1)
     limit = min(-one.log_confidence for one in whole)
     stopped = []
@@ -188,19 +188,19 @@ class Counting:
 
 def test_a_pair_that_stops_early_decides_alike(almanac: st.ScoredModel) -> None:
     stc = almanac
-    prompts = [question.prompt() for question in load_questions("dev")[:12]]
-    scores = sorted(-one.log_confidence for one in stc.generate(prompts, 12, min_new_tokens=12))
+    prompts = [question.prompt() for question in load_questions("dev")[:8]]
+    scores = sorted(-one.log_confidence for one in stc.generate(prompts, 8, min_new_tokens=8))
     models = Counting(stc), Counting(stc)
-    pair = Cascade(*models, CascadeThreshold(scores[3], scores[8], 0.1, 0.1, "guarantee", 100))
-    whole = pair.answer(prompts, 12, min_new_tokens=12)
+    pair = Cascade(*models, CascadeThreshold(scores[2], scores[5], 0.1, 0.1, "guarantee", 100))
+    whole = pair.answer(prompts, 8, min_new_tokens=8)
     written = [one.tokens for one in models]
-    early = pair.answer(prompts, 12, min_new_tokens=12, stop_early=True)
+    early = pair.answer(prompts, 8, min_new_tokens=8, stop_early=True)
     assert [(one.model, one.decision) for one in early] == [(one.model, one.decision) for one in whole]
     assert {one.model for one in whole if one.decision.action == "answer"} == {"first", "second"}
     for one, other in zip(whole, early, strict=True):
         if one.decision.action == "answer":
             assert other == one
-    assert models[0].tokens - written[0] < written[0] == 12 * 12
+    assert models[0].tokens - written[0] < written[0] == 8 * 8
     assert models[1].tokens - written[1] <= written[1]
 
 

@@ -45,7 +45,7 @@ def test_a_chance_in_words(n: int, about: str) -> None:
 
 
 def test_how_a_calibrator_did_on_new_labels() -> None:
-    calibrator = st.Calibrator.fit(*drawn(200, "good model"))
+    calibrator = st.Calibrator.fit(*drawn(100, "good model"))
     scores, correct = drawn(150, "good model", 1)
     labels = np.where(np.arange(150) < 120, correct, math.nan)
     report = calibrator.report(scores[:120], correct[:120])
@@ -53,7 +53,7 @@ def test_how_a_calibrator_did_on_new_labels() -> None:
     assert f"log loss {report.log_loss.value:.3f}, {report.log_loss_gain.value:+.3f} [" in told
     assert told.endswith(f"ECE {report.calibration_error:.3f}.")
     for threshold in (0.5, 0.0):
-        limit = replace(st.Threshold.fit(*drawn(200, "good model"), alpha=0.3), uncertainty=threshold)
+        limit = replace(st.Threshold.fit(*drawn(100, "good model"), alpha=0.3), uncertainty=threshold)
         judged = CalibratorInUse(replace(calibrator, threshold=limit)).check(scores, labels)
         inside = -scores[:120] <= threshold
         wrong = int((1 - correct[:120][inside]).sum())
@@ -71,7 +71,7 @@ def test_how_a_calibrator_did_on_new_labels() -> None:
 
 @pytest.mark.parametrize(("moved", "theirs"), [(0.0, True), (0.019, True), (0.0225, False)])
 def test_scores_within_two_hundredths_are_those_of_the_fit(moved: float, theirs: bool) -> None:
-    scores, correct = drawn(200)
+    scores, correct = drawn(80)
     calibrator = st.Calibrator.fit(scores, correct)
     assert calibrator.report(np.minimum(scores - moved, 0), correct).cross_validated == theirs
     assert not calibrator.report(scores[1:], correct[1:]).cross_validated
@@ -158,16 +158,6 @@ def test_22_labels_are_the_fewest_for_a_joint_guarantee_of_ten_percent(n: int, r
     assert told in found.statement and (found.n, found.n_wrong) == (n, n - right)
 
 
-@pytest.mark.parametrize("right", [4, 5, 25, 26])
-def test_a_calibrator_needs_five_right_and_five_wrong_answers(right: int) -> None:
-    scores, correct = -np.arange(1, 31) / 10, np.r_[np.ones(right), np.zeros(30 - right)]
-    if 5 <= right <= 25:
-        assert st.Calibrator.fit(scores, correct).n == 30
-    else:
-        with pytest.raises(InvalidInputError, match="4 of 30: 1 more are missing"):
-            st.Calibrator.fit(scores, correct)
-
-
 def test_numbers_are_rounded_up_to_two_digits() -> None:
     assert [_round_up(n) for n in (7, 99, 101, 1230, 1300, 15001)] == [7, 99, 110, 1300, 1300, 16000]
 
@@ -209,8 +199,7 @@ def test_a_temperature_divides_the_log_score() -> None:
 
 
 def test_intervals_of_means_leave_out_one_in_forty_on_each_side() -> None:
-    """Resampled means of 50 zeros and 50 ones are binomial."""
-    losses = {"loss": np.repeat([0.0, 1.0], 50)}
-    found = measures._means(losses, np.arange(100), 0, 40_000)["loss"]
-    assert (found.low, found.high) == (binom.ppf(0.025, 100, 0.5) / 100, binom.ppf(0.975, 100, 0.5) / 100)
-    assert found.low < binom.ppf(0.03, 100, 0.5) / 100
+    """Resampled means of 20 zeros and 20 ones are binomial: one in forty is at most 13, 12 or fewer are one in 60."""
+    losses = {"loss": np.repeat([0.0, 1.0], 20)}
+    found = measures._means(losses, np.arange(40), 0, 10_000)["loss"]
+    assert (found.low, found.high) == (binom.ppf(0.025, 40, 0.5) / 40, binom.ppf(0.975, 40, 0.5) / 40)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 import semtoken as st
-from semtoken.guarantees.journal.entries import AnswerOrigin, Recording, SamplingRule, TextRule, fingerprint_of_prompt
+from semtoken.guarantees.journal.entries import AnswerOrigin, Recording, SamplingRule, TextRule
 
 PROBABILITIES = 0.3, 0.45, 0.1, 0.5, 0.2, 0.49, 0.4, 0.9
 
@@ -105,8 +105,3 @@ def test_a_token_without_text_is_no_part_in_doubt() -> None:
     first = replace(answer.tokens[2], end=answer.tokens[2].start)
     kept = recording(AnswerOrigin("proxy")).entry(replace(answer, tokens=(*answer.tokens[:2], first)), {}).doubts
     assert [one["confidence"] for one in kept] == [pytest.approx(0.3), pytest.approx(0.45)]
-
-
-def test_half_characters_have_one_fingerprint_in_any_order() -> None:
-    one, same = {"a": "\ud800", "b": 1}, {"b": 1, "a": "\ud800"}
-    assert fingerprint_of_prompt(one, b"x") == fingerprint_of_prompt(same, b"x") != fingerprint_of_prompt(one, b"y")

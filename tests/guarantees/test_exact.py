@@ -28,7 +28,7 @@ def test_labels_needed_and_bounds_are_those_of_the_binomial_sum(alpha: float, de
         bound = exact.upper_error_bound(wrong, n, delta)
         assert exact.binomial_p_value(wrong, n, bound) == pytest.approx(delta, rel=1e-6)
     assert exact.binomial_p_value(0, 0, alpha) == exact.upper_error_bound(5, 5, delta) == 1.0
-    for n in (100, 700, 3000):
+    for n in (22, 50, 100, 700, 3000):
         most = max(w for w in range(300) if w == 0 or exact.labels_needed(w, alpha, delta) <= 0.3 * n)
         share = min(1.0, 1.1 * exact.labels_needed(most, alpha, delta) / n)
         assert exact.starting_share(n, alpha, delta) == pytest.approx(share, rel=1e-12)

@@ -55,17 +55,6 @@ def test_losses_and_their_intervals() -> None:
     assert (found.n, found.base_rate) == (300, pytest.approx(correct.mean()))
 
 
-def test_the_answers_of_a_question_are_drawn_together() -> None:
-    """Each answer four times: as one question each the interval is that of the answers alone, twice as wide."""
-    probabilities, correct = world(200, seed=2)
-    four = [np.repeat(one, 4) for one in (probabilities, np.full(200, 0.5), correct)]
-    own = report(probabilities, np.full(200, 0.5), correct, cross_validated=False).brier
-    together = report(*four, cross_validated=False, groups=np.repeat(np.arange(200), 4)).brier
-    apart = report(*four, cross_validated=False).brier
-    assert together.high - together.low == pytest.approx(own.high - own.low, rel=0.02)
-    assert apart.high - apart.low == pytest.approx((own.high - own.low) / 2, rel=0.1)
-
-
 def test_the_band_of_a_distance_is_95_percent_wide() -> None:
     generator = np.random.default_rng(3)
     first, second = generator.normal(0, 1, 150), generator.normal(0.8, 1, 100)

@@ -182,12 +182,6 @@ def test_the_rule_of_the_sample_stays_until_it_is_changed(journal: Journal) -> N
     assert journal.sampling(0.2) == (SamplingRule("x", 0.2), salt)
 
 
-def test_the_sample_is_a_share_of_the_entries_that_anybody_can_recompute() -> None:
-    taken = sum(SamplingRule("seed", 0.05).takes(f"{i:032x}") for i in range(20_000))
-    assert abs(taken - 1000) < 4 * (20_000 * 0.05 * 0.95) ** 0.5
-    assert not SamplingRule("seed", 0.0).takes("x") and SamplingRule("seed", 1.0).takes("x")
-
-
 def test_new_entries_follow_the_rule_of_the_sample_and_never_share_an_identifier() -> None:
     recording = Recording(AnswerOrigin("proxy"), SamplingRule("seed", 0.3), b"salt")
     token = {"token": "Lima", "logprob": -0.1, "top_logprobs": [{"token": "Lima", "logprob": -0.1}]}
@@ -203,7 +197,7 @@ def test_new_entries_follow_the_rule_of_the_sample_and_never_share_an_identifier
 
 
 def test_equal_prompts_have_equal_fingerprints_under_one_salt_alone() -> None:
-    one, same = {"a": [1, "é"], "b": None}, {"b": None, "a": [1, "é"]}
+    one, same = {"a": [1, "é\ud800"], "b": None}, {"b": None, "a": [1, "é\ud800"]}
     assert fingerprint_of_prompt(one, b"x") == fingerprint_of_prompt(same, b"x") != fingerprint_of_prompt(one, b"y")
     odd = [fingerprint_of_prompt(text, b"x") for text in ("\ud800", "\ud801", "?", [["?"]])]  # half characters
     assert len(set(odd)) == 4

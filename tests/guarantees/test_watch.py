@@ -10,7 +10,6 @@ import pytest
 import sqlalchemy as sa
 
 import semtoken as st
-from semtoken.errors import InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.betting import wrong_share
 from semtoken.guarantees.journal.labels import add_label, agreement, queue, undo
@@ -207,26 +206,6 @@ def test_models_that_disagree_are_queued(journal: Journal) -> None:
     ]
     journal.add(rows_of(rows))
     assert {row["id"] for row in queue(journal, "ann", "disagreement")} == {"entry-0", "entry-2", "entry-5", "entry-7"}
-
-
-def test_calibrators_that_disagree_are_queued(journal: Journal) -> None:
-    lenient, strict = fitted(0.4), fitted(0.1)
-    journal.use(lenient.file, lenient.checksum)
-    journal.use(strict.file, strict.checksum)
-    loose, tight = (
-        one.calibrator.threshold.uncertainty or 0.0 for one in (lenient, strict) if one.calibrator.threshold
-    )
-    about = {"sampled": False, "calibrator": strict.checksum, "confidence_method": None, "decision": "abstain"}
-    rows = [entry(0, log_confidence=-(loose + tight) / 2, **about), entry(1, log_confidence=-9.0, **about)]
-    journal.add(rows_of(rows))
-    assert [row["id"] for row in queue(journal, "ann", "disagreement")] == ["entry-0"]
-
-
-def test_a_person_needs_a_name(journal: Journal) -> None:
-    with pytest.raises(InvalidInputError):
-        queue(journal, "  ")
-    with pytest.raises(InvalidInputError):
-        add_label(journal, "none", "ann", True)
 
 
 def test_a_calibrator_from_the_labeled_sample_alone(journal: Journal, url: str, tmp_path: Path) -> None:
