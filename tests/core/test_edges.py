@@ -62,12 +62,6 @@ def test_nor_may_a_list_behind_a_question(total: float, refused: bool) -> None:
         assert masses_from_top_tokens(options, [one], exact=True)[0] == pytest.approx([0.6, total - 0.6])
 
 
-@pytest.mark.parametrize("by", ["vocabulary", "names"])
-def test_other_tokens_of_one_percent_are_listed(by: str) -> None:
-    [token] = scored(step(0.9, 0.0101, 0.0099), by=by).tokens
-    assert [one.text.encode() for one in token.alternatives] == [PIECES[PLAIN[1]]]
-
-
 @pytest.mark.parametrize("equality", ["exact", "surface"])
 @pytest.mark.parametrize("text", ["Oslo", None])
 def test_other_tokens_keep_their_ids_whether_named_or_not(

@@ -90,13 +90,6 @@ def test_a_numeral_and_a_beginning_of_it_with_the_same_label_are_no_cluster(n: i
     assert (token.cluster_probability, token.prefix_probability) == pytest.approx((0.5, 0.1))
 
 
-def test_one_unlisted_token_of_the_same_spelling_may_have_all_that_is_missing() -> None:
-    """Of a list of one token that is written in half precision."""
-    vocabulary = worked.vocabulary(("paris", " Paris", "x"))
-    scored = score_logprobs([(0, {0: -4.0})], vocabulary)
-    assert bounds(scored)[1] == pytest.approx(1.0)
-
-
 def test_names_of_more_than_everything_leave_nothing_open() -> None:
     names = [TopToken(math.log(p), text=name, bytes=name.encode()) for name, p in ((" Rome", 0.6), (" Lima", 0.44))]
     assert bounds(score_logprobs([TopStep(names[0], names)])) == pytest.approx((0.6, 0.6), abs=1e-4)
@@ -219,14 +212,6 @@ def test_a_rival_is_told_of_an_answer_that_is_hardly_likely() -> None:
             assert ("rivals_counted" in [flag.code for flag in scored.flags]) == rules.clustering
 
 
-@pytest.mark.parametrize(("others", "flagged"), [(0.1, True), (0.07, False)])
-def test_an_answer_of_a_tenth_that_rests_on_function_words_is_flagged(others: float, flagged: bool) -> None:
-    """Its own token has .02, and no other word is a rival."""
-    step = listed({" tele": 0.02, "\n": others, " radio": 0.98 - others}, " tele")
-    scored = score_logprobs([step], worked.clusters(), "paper")
-    assert ("carried_by_function_words" in [flag.code for flag in scored.flags]) == flagged
-
-
 def test_zeros_of_all_tokens_but_function_words_are_no_log_probabilities() -> None:
     """The function word is certain under the paper's rules, whatever its number."""
     zero, word = TopStep(TopToken(0.0, worked.ids("vision")[0]), ()), listed({" the": 0.5, " radio": 0.3}, " the")
@@ -247,14 +232,6 @@ def test_the_only_special_token_there_is_needs_no_flag() -> None:
     clusters, end = TokenClusters(np.arange(3), worked.vocabulary(("x", "", "y"))), TopToken(-0.5, text="<|end|>")
     steps = [(0, {0: -0.5, 2: -2.0}), TopStep(end, [end, TopToken(-2.0, 2)])]
     assert score_logprobs(steps, clusters, MEANING).flags == ()
-
-
-@pytest.mark.parametrize("n", [1, MANY])
-def test_an_unlisted_token_of_the_same_spelling_has_no_more_than_the_least_listed(n: int) -> None:
-    scored = score_logprobs(
-        [(0, {0: math.log(0.5), 2: math.log(0.2)})] * n, worked.vocabulary(("paris", " Paris", "x"))
-    )
-    assert bounds(scored) == pytest.approx((0.5, 0.7), abs=1e-4)
 
 
 def test_a_special_token_that_may_be_either_of_two_is_told_where_it_matters() -> None:

@@ -120,19 +120,6 @@ def test_a_list_of_the_whole_vocabulary_and_padding_adds_up_to_one() -> None:
     assert one.agreeing_probability == pytest.approx(0.6 / 0.99, rel=1e-9)
 
 
-@pytest.mark.parametrize("own", [token(0.5, spelled=b"\xc3"), token(0.5, id=2)])
-def test_a_piece_of_a_character_with_another_number_is_another_one(own: TopToken) -> None:
-    scored = score_logprobs([step(own, token(0.2, "\ufffd"), token(0.1, "Rome"))], HALVES)
-    assert codes(scored) == ["ambiguous_names"]
-
-
-@pytest.mark.parametrize("vocabulary", [CITIES, None])
-@pytest.mark.parametrize("named", [token, in_bytes])
-def test_a_rival_may_have_nearly_all(named: Any, vocabulary: Vocabulary | None) -> None:
-    [one] = score_logprobs([TopStep(named(0.03, "Oslo"), (named(0.95, "Rome"),))], vocabulary).tokens
-    assert [rival.probability for rival in one.alternatives] == pytest.approx([0.95])
-
-
 @pytest.mark.parametrize(("beyond", "refused"), [(0.0099, False), (0.0101, True)])
 def test_more_than_one_percent_beyond_the_vocabulary_is_of_another_model(beyond: float, refused: bool) -> None:
     with pytest.raises(VocabularyMismatch, match="another model") if refused else nullcontext():
@@ -217,13 +204,6 @@ def test_a_probability_too_small_for_a_float_is_zero(times: int, vocabulary: Voc
     scored = score_logprobs([TopStep(own, [in_bytes(0.6, "Rome"), *[own] * times])], vocabulary)
     assert scored.tokens[0].log_probability == -math.inf
     assert scored.sequence_uncertainty_interval == pytest.approx((0.6, 1.0), abs=1e-4)
-
-
-@pytest.mark.parametrize("vocabulary", [words("Oslo", "Rome"), None])
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_list_may_add_up_to_just_one_and_a_twentieth(times: int, vocabulary: Vocabulary | None) -> None:
-    own = in_bytes(1.0, "Oslo")
-    assert codes(score_logprobs([step(own, in_bytes(0.05, "Rome"), *[own] * times)], vocabulary)) == ["overfull"]
 
 
 # --- without a vocabulary --------------------------------------------------------------------------------------------

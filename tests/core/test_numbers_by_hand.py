@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 
 from semtoken.core.engine_tokens import TopStep, TopToken, check_shared_vocabulary
-from semtoken.core.engine_tokens.passes import has_twice, merged_steps, steps_in_files
+from semtoken.core.engine_tokens.passes import merged_steps, steps_in_files
 from semtoken.core.engine_tokens.placing import SpelledText, find_text, pieces_of, place_of_answer
 from semtoken.core.engine_tokens.precision import (
     BFLOAT16,
-    FLOAT16,
     Precision,
     Rounding,
-    fits_half,
     unit_of,
     written,
 )
@@ -26,7 +24,7 @@ from semtoken.core.engine_tokens.spellings import (
     steps_from_lists,
     steps_from_triples,
 )
-from semtoken.core.engine_tokens.token_names import KeptByName, SharedVocabulary
+from semtoken.core.engine_tokens.token_names import SharedVocabulary
 from semtoken.core.engine_tokens.top_steps import (
     StepList,
     as_bytes,
@@ -105,15 +103,6 @@ def test_a_number_of_some_digits_is_off_by_a_unit_of_its_last_one() -> None:
     assert Rounding().even and not Rounding(digits=3).even and not Rounding(relative=0.25).even
 
 
-@pytest.mark.parametrize(("count", "off"), [(9, 0.0), (10, 0.1)])
-def test_ten_numbers_of_one_digit_were_rounded_and_nine_written_by_hand(count: int, off: float) -> None:
-    precision = Precision()
-    for tenth in range(1, count + 1):
-        precision.add([-0.1 * (tenth % 9 + 1)])
-    assert precision.rounding.off == pytest.approx(off + 1e-5)
-    assert precision.rounding.digits is None
-
-
 def test_one_number_in_full_tells_wherever_it_comes() -> None:
     for place in (0, 15, 16, 17, 40):
         precision = Precision()
@@ -122,12 +111,6 @@ def test_one_number_in_full_tells_wherever_it_comes() -> None:
     precision = Precision()
     precision.add([-1.25, 0.0, -9999.0, -9998.0, -math.inf])
     assert not precision.in_full and precision.rounding == Rounding(pytest.approx(0.01 + 1e-5), None, BFLOAT16)
-
-
-def test_numbers_in_half_precision_are_not_rounded_to_digits_besides() -> None:
-    precision = Precision()
-    precision.add([-0.003719329833984375, -1.0078125])
-    assert precision.rounding == Rounding(1e-5, None, FLOAT16)
 
 
 @pytest.mark.parametrize(("number", "most"), [(-1.25, 1e-8), (-0.25, 1e-8), (-3.75, 5e-9 * 3.75), (-5.25, 5e-9 * 5.25)])
@@ -142,25 +125,6 @@ def test_a_number_has_decimals_up_to_a_millionth_of_them_or_the_error_of_nine_di
 def test_a_number_may_be_off_by_a_quarter_of_its_last_decimal_in_float32() -> None:
     for number, decimals in ((1.234567, 6), (1.244567, 6), (1.264567, 7)):
         assert written([float(np.float32(number))])[0] == decimals
-
-
-def test_numbers_of_some_decimals_have_no_digits_besides() -> None:
-    precision = Precision()
-    precision.add([-0.0123, -0.0456])
-    assert precision.rounding == Rounding(pytest.approx(1e-4 + 1e-5), None, 0.0)
-    whole = Precision()
-    whole.add([-1001.0, -2.0])
-    assert (whole.rounding.off, whole.rounding.digits) == (pytest.approx(1 + 1e-5), None)
-
-
-def test_half_precision_has_eight_or_eleven_bits() -> None:
-    assert fits_half([-1.0 - 2**-7], BFLOAT16) and not fits_half([-1.0 - 2**-8], BFLOAT16)
-    assert fits_half([-1.0 - 2**-10], FLOAT16) and not fits_half([-1.0 - 2**-11], FLOAT16)
-    assert fits_half([-2.0 - 2**-6, -0.375], BFLOAT16) and not fits_half([-1.0, -1.001], BFLOAT16)
-    for sign in (-1.5, 0.75):  # up to the error of float32
-        for half in (BFLOAT16, FLOAT16):
-            assert fits_half([sign * (1 + 1.98e-7)], half) and not fits_half([sign * (1 + 2.02e-7)], half)
-    assert not fits_half([-1e6], FLOAT16) and (BFLOAT16, FLOAT16) == (1 / 128, 1 / 1024)
 
 
 @pytest.mark.parametrize(
@@ -202,15 +166,6 @@ def test_shared_tokens_are_counted_by_their_bytes() -> None:
     assert not check_shared_vocabulary(two, vocabulary).fits
     many = [TopStep(TopToken(-1.0, text=f"zzzzz q{k}"), ()) for k in range(12)]
     assert len(check_shared_vocabulary(many, vocabulary).misfits) == 10
-
-
-def test_names_of_more_than_a_hundred_characters_are_not_kept_and_all_are_forgotten_when_they_are_many() -> None:
-    kept: KeptByName[int] = KeptByName(lambda name: len(str(name)))
-    assert (kept["x" * 100,], kept["x" * 101,], kept[b"x" * 101,]) == (100, 101, 104) and len(kept) == 1
-    for number in range(2**17 - 1):
-        kept[number,]
-    assert len(kept) == 2**17
-    assert kept[-1,] == 2 and len(kept) == 1
 
 
 def spelled(*texts: str) -> list[SpelledText]:
@@ -262,13 +217,6 @@ def test_a_triple_says_number_id_and_text_and_a_pair_the_first_two() -> None:
             steps_from_triples([entry], None, "reply")
 
 
-def test_three_triples_do_not_say_which_of_them_was_chosen() -> None:
-    triples = ((-0.1, 5, " Oslo"), (-2.5, 6, " Bergen"), (-3.0, 7, " Rome"))
-    for step in (triples, (triples[0], None, None)):
-        with pytest.raises(InvalidInputError, match=r"^steps\[0\] has none of the known forms.*which token was chosen"):
-            as_top_steps([step])
-
-
 def test_a_step_of_a_triple_may_have_a_list_beside_it_or_none() -> None:
     triple, other = (-0.1, 5, " Oslo"), (-2.5, 6, " Bergen")
     listed, bare, alone = as_top_steps([(triple, [triple, other]), (triple, None), triple])
@@ -305,15 +253,6 @@ def test_items_with_wrong_values_are_refused(ids: dict[str, int], wrong: dict[st
         with pytest.raises((InvalidInputError, InvalidLogits), match=error):
             steps_from_items([item], "items")
     assert len(steps_from_items([entry | best], "items").steps) == 1
-
-
-def test_a_list_that_is_there_twice_tells_of_a_step_that_is_and_one_number_does_not() -> None:
-    def step(*log_probs: float) -> TopStep:
-        return TopStep.of_columns(((None, "Oslo", None), *((None, str(k), None) for k in log_probs[1:])), log_probs)
-
-    exact, between = -0.12345678, step(-0.5, -0.5)
-    assert has_twice([step(exact, exact, -3.1), between, step(exact, exact, -3.1)])
-    assert not has_twice([step(exact, exact), between, step(exact, exact)])
 
 
 def test_lists_of_ids_have_ids_as_the_keys_of_an_object() -> None:

@@ -203,11 +203,6 @@ def test_what_a_later_step_surely_begins_with_counts_while_an_earlier_one_is_ope
     assert running.sequence_uncertainty_interval == pytest.approx((1 - (0.3 + 0.2), 1 - 0.5 * (0.3 + 0.2)))
 
 
-def test_probabilities_of_zero_are_no_mass_and_no_error() -> None:
-    [token] = scored("rows", {"vision": 1.0}, " tele").tokens
-    assert masses(token) == [0.0] * 5 and token.log_agreeing_probability == -math.inf
-
-
 def test_the_clusters_are_signed_where_they_are_counted() -> None:
     signatures = [scored("rows", {" tele": 1.0}, " tele", rules=rules).signature for rules in (MEANING, ScoringRules())]
     expected = [f"{worked.clusters().signature}|{MEANING.signature}", ScoringRules().signature]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken import TokenClusters, Vocabulary, score_logits, score_logprobs
+from semtoken import score_logits
 from semtoken.core.rules import ScoringRules
 from semtoken.errors import InvalidInputError
 from tests import worked
@@ -123,88 +123,6 @@ def test_presets_and_equalities_are_sets_of_switches() -> None:
 # --- one token at a time -----------------------------------------------------------------------------------------
 
 
-def clustered(*answer: str, steps: Any, **switches: Any) -> list[float]:
-    """The mass that agrees at each step, by all logits and by lists of all tokens that are possible."""
-    rules = ScoringRules(**{"equality": "meaning", **switches})
-    scored = score_logits(logits(*steps), ids(*answer), worked.clusters(), preset=rules)
-    found = [token.agreeing_probability for token in scored.tokens]
-    lists = [{ids(text)[0]: math.log(p) for text, p in step.items()} for step in steps]
-    listed = score_logprobs([*zip(ids(*answer), lists, strict=True)], worked.clusters(), rules)
-    assert [token.agreeing_probability for token in listed.tokens] == pytest.approx(found)
-    for one, other in zip(scored.tokens, listed.tokens, strict=True):
-        sources = ("cluster_probability", "prefix_probability", "neutral_probability", "surface_probability")
-        for name in (*sources, "neutral", "meaning_probability"):
-            assert getattr(one, name) == pytest.approx(getattr(other, name)), name
-    return found
-
-
-def test_another_token_is_listed_with_its_probability_whatever_its_id_and_however_likely() -> None:
-    step = {END: 0.95, "TV": 0.05}
-    lists = {ids(text)[0]: math.log(p) for text, p in step.items()}
-    assert ids(END) == [0]
-    for scored in (
-        score_logits(logits(step), ids("TV"), worked.vocabulary()),
-        score_logprobs([(*ids("TV"), lists)], worked.vocabulary()),
-    ):
-        [token] = scored.tokens
-        assert [(other.id, other.probability) for other in token.alternatives] == [(0, pytest.approx(0.95))]
-
-
-def test_a_neutral_token_is_certain() -> None:
-    assert clustered("TV", " the", steps=[{"TV": 1.0}, {" the": 0.01, " radio": 0.99}]) == [1, 1]
-
-
-def test_mass_on_neutral_tokens_counts_at_every_step() -> None:
-    step = {"TV": 0.25, " the": 0.125, "\n": 0.0625, END: 0.03125, " radio": 0.53125}
-    assert clustered("TV", steps=[step]) == pytest.approx([0.25 + 0.125 + 0.0625 + 0.03125])
-
-
-def test_a_numeral_stands_alone_but_counts_for_others() -> None:
-    """The labels put "7", " 17" and " 1" together; relabeled, "vision" joins them."""
-    labels = worked.LABELS.copy()
-    labels[ids("vision")] = labels[ids("7")]
-    clusters = TokenClusters(labels, worked.vocabulary())
-    step = {"7": 0.5, " 17": 0.25, "vision": 0.125, " radio": 0.125}
-    seven = score_logits(logits(step), ids("7"), clusters, "paper")
-    vision = score_logits(logits(step), ids("vision"), clusters, "paper")
-    assert seven.tokens[0].agreeing_probability == pytest.approx(0.5)
-    assert vision.tokens[0].agreeing_probability == pytest.approx(0.875)
-
-
-def test_a_beginning_of_a_numeral_counts_as_one_though_it_is_in_its_cluster() -> None:
-    """What the cluster does not give to a numeral, its beginnings still do."""
-    nothing = np.zeros(3, dtype=bool)
-    vocabulary = Vocabulary(("a1", "a", "b"), (b"a1", b"a", b"b"), nothing, nothing)
-    clusters = TokenClusters(np.array([0, 0, 1], dtype=np.int32), vocabulary)
-    row, rules = np.log([[0.5, 0.25, 0.25]]), ScoringRules(equality="meaning")
-    for scored in (
-        score_logits(row, [0], clusters, rules),
-        score_logprobs([(0, dict(enumerate(row[0].tolist())))], clusters, rules),
-    ):
-        [token] = scored.tokens
-        assert (token.agreeing_probability, token.prefix_probability) == pytest.approx((0.75, 0.25))
-        assert token.meaning_probability == pytest.approx(0.75)
-
-
-def test_prefixes_are_of_all_that_follows() -> None:
-    """ "te" and " television" begin "television" in either case; "vision" does not."""
-    step = {" tele": 0.5, " television": 0.25, "te": 0.125, "vision": 0.125}
-    sure = {"vision": 1.0}
-    assert clustered(" tele", "vision", steps=[step, sure], clustering=False) == pytest.approx([0.875, 1])
-    assert clustered(" tele", " radio", steps=[step, {" radio": 1.0}], clustering=False) == pytest.approx([0.625, 1])
-
-
-def test_whole_word_leaves_an_opening_article_its_uncertainty() -> None:
-    """Neither as the chosen token nor as mass at the step of the first word, whatever blanks come before."""
-    first = {" the": 0.25, " The": 0.25, "\n": 0.125, "TV": 0.25, " radio": 0.125}
-    later = {"TV": 0.5, " the": 0.25, " radio": 0.25}
-    switches: dict[str, Any] = {"steps": [first, later], "function_words": "whole-word"}
-    assert clustered(" the", "TV", **switches) == pytest.approx([0.25 + 0.25 + 0.125, 0.5 + 0.25])
-    assert clustered("TV", "TV", **switches) == pytest.approx([0.25 + 0.125, 0.5 + 0.25])
-    switches["steps"] = [{"\n": 0.5, " radio": 0.5}, first, later]
-    assert clustered("\n", " the", "TV", **switches) == pytest.approx([1, 0.25 + 0.25 + 0.125, 0.5 + 0.25])
-
-
 # --- answers without content -------------------------------------------------------------------------------------
 
 MEANING = ScoringRules(equality="meaning")
@@ -223,12 +141,6 @@ def test_neutral_only_answer_is_scored_without_neutrality_by_default() -> None:
     assert scored.sequence_uncertainty == pytest.approx(1 - 0.70 * 0.50)
     assert scored.neutral_only
     assert not any(token.neutral for token in scored.tokens)
-
-
-def test_neutral_only_answer_still_has_prefixes() -> None:
-    """ " the" begins with no other token here, but " The" is a token that begins "the"."""
-    assert clustered(" the", END, clustering=False, **ARTICLE) == pytest.approx([0.70, 0.50])
-    assert clustered(" the", END, clustering=False, prefix_matching=False, **ARTICLE) == pytest.approx([0.50, 0.50])
 
 
 def test_one_content_token_brings_neutrality_back() -> None:

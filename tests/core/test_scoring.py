@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken import ScoredAnswer, TokenClusters, Vocabulary, core, score_logits
-from semtoken.core import Scorer, scorer_for
+from semtoken.core import scorer_for
 from semtoken.core.growing import ReducedRows
 from semtoken.core.rules import ScoringRules
 from semtoken.errors import InvalidInputError
@@ -196,22 +196,12 @@ def check_against_twin(kind: Kind, ids: list[int], seed: int, padding: int, rule
 @given(data=st.data())
 def test_equals_the_twin(name: str, data: st.DataObject) -> None:
     kind = small_kind(name)
-    token = st.one_of([st.sampled_from(pool) for pool in kind.pools])
+    alone = [(pool,) for pool in kind.pools]  # answers of blanks, stopwords, numerals or pieces of characters only
+    token = st.one_of([st.sampled_from(pool) for pool in data.draw(st.sampled_from([*[kind.pools] * 8, *alone]))])
     blanks = data.draw(st.lists(st.sampled_from(kind.pools[1]), max_size=3), label="leading blanks")
     ids = blanks + data.draw(st.lists(token, min_size=not blanks, max_size=7), label="ids")
     seed = data.draw(st.integers(0, 2**32 - 1), label="seed")
     check_against_twin(kind, ids, seed, data.draw(st.integers(0, 3), label="padding"), data.draw(SOME_RULES))
-
-
-@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=10)
-@given(data=st.data())
-def test_equals_the_twin_on_one_sort_of_token(name: str, data: st.DataObject) -> None:
-    """Answers of blanks, stopwords, numerals or pieces of characters only."""
-    kind = small_kind(name)
-    pool = data.draw(st.sampled_from(kind.pools))
-    ids = data.draw(st.lists(st.sampled_from(pool), min_size=1, max_size=8), label="ids")
-    check_against_twin(kind, ids, data.draw(st.integers(0, 2**32 - 1), label="seed"), 0, data.draw(SOME_RULES))
 
 
 TEXTS = (
@@ -229,10 +219,11 @@ TEXTS = (
 @each("name", list(tiny.TOKENIZERS))
 @each(("number", "text"), enumerate(TEXTS))
 def test_equals_the_twin_on_text(name: str, number: int, text: str) -> None:
-    """Every rule is tried on one of the texts."""
+    """Every rule is tried on one of the texts in one of the tokenizers."""
     kind = small_kind(name)
     ids = tiny.TOKENIZERS[name]().encode(text, add_special_tokens=False) or [kind.pools[1][0]]
-    check_against_twin(kind, ids, 1, 0, RULES[number :: len(TEXTS)])
+    first = number + len(TEXTS) * list(tiny.TOKENIZERS).index(name)
+    check_against_twin(kind, ids, 1, 0, RULES[first :: len(TEXTS) * len(tiny.TOKENIZERS)])
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -275,7 +266,7 @@ def relabeled(kind: Kind, labels: npt.ArrayLike) -> TokenClusters:
     return TokenClusters(np.asarray(labels, dtype=np.int32), kind.clusters.vocabulary)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1))
 def test_one_cluster_for_all_is_certain(kind: Kind, seed: int) -> None:
     """But for numerals, which always stand alone."""
     logits, ids = draw_answer(kind, seed)
@@ -285,32 +276,10 @@ def test_one_cluster_for_all_is_certain(kind: Kind, seed: int) -> None:
     assert not scored.neutral_only
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_all_single_without_prefixes_is_the_sequence_probability(kind: Kind, seed: int) -> None:
-    logits, ids = draw_answer(kind, seed)
-    single = relabeled(kind, np.arange(kind.twin.size))
-    scored = score(logits, ids, single, **MEANING, function_words="off", prefix_matching=False)
-    expected = np.log(softmax(logits, kind.twin.size)[np.arange(len(ids)), ids]).sum()
-    assert scored.log_confidence == pytest.approx(expected, rel=1e-6)
-    assert scored.log_probability == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("words", ["paper", "whole-word", "off"])
-@pytest.mark.parametrize("preset", ["paper", "default"])
-def test_neither_is_the_sequence_probability(kind: Kind, words: Any, preset: Any) -> None:
-    logits, ids = draw_answer(kind, 4)
-    ids[1] = kind.pools[2][0]  # a stopword
-    neither = {"clustering": False, "prefix_matching": False}
-    scored = score_logits(logits, ids, kind.clusters, ScoringRules(preset, words, **neither))
-    expected = np.log(softmax(logits, kind.twin.size)[np.arange(len(ids)), ids]).sum()
-    assert scored.log_confidence == pytest.approx(expected, rel=1e-6)
-    assert not any(t.neutral for t in scored.tokens)
-
-
 @pytest.mark.parametrize(
     "rules", [MEANING, {**MEANING, "function_words": "whole-word"}, {"preset": "paper", "prefix_matching": False}]
 )
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(1))
 def test_a_larger_cluster_never_lowers_a_probability(kind: Kind, seed: int, rules: dict[str, Any]) -> None:
     logits, ids = draw_answer(kind, seed)
     random = np.random.default_rng(seed)
@@ -323,32 +292,6 @@ def test_a_larger_cluster_never_lowers_a_probability(kind: Kind, seed: int, rule
         assert small.log_agreeing_probability >= small.log_probability - 1e-9
 
 
-@pytest.mark.parametrize("rules", [{"preset": "paper"}, MEANING, {"equality": "surface"}])
-def test_permuting_ids_changes_nothing_but_ids(rules: dict[str, Any]) -> None:
-    kind = small_kind("byte-level")
-    logits, ids = draw_answer(kind, 7)
-    order = np.random.default_rng(7).permutation(kind.twin.size)  # the token that gets id k
-    place = np.argsort(order)
-    old = kind.clusters.vocabulary
-    vocabulary = Vocabulary(
-        texts=tuple(old.texts[t] for t in order),
-        pieces=tuple(old.pieces[t] for t in order),
-        neutral=old.neutral[order],
-        byte_tokens=old.byte_tokens[order],
-        byte_errors=old.byte_errors,
-    )
-    permuted = TokenClusters(kind.clusters.labels[order], vocabulary)
-    one = score(logits, ids, kind.clusters, **rules)
-    two = score(logits[:, order], [int(place[t]) for t in ids], permuted, **rules)
-    assert two.text == one.text
-    assert two.log_confidence == pytest.approx(one.log_confidence, rel=1e-6)
-    assert [order[t.id] for t in two.tokens] == ids
-    assert [t.agreeing_probability for t in two.tokens] == pytest.approx([t.agreeing_probability for t in one.tokens])
-    assert [{order[a.id] for a in t.alternatives} for t in two.tokens] == [
-        {a.id for a in t.alternatives} for t in one.tokens
-    ]
-
-
 def test_padded_columns_change_nothing(kind: Kind) -> None:
     logits, ids = draw_answer(kind, 8)
     padding = np.full((len(ids), 17), 99.0, dtype=np.float32)
@@ -357,24 +300,12 @@ def test_padded_columns_change_nothing(kind: Kind) -> None:
     assert padded == score_logits(logits, ids, kind.clusters)
 
 
-def test_the_same_input_gives_the_same_result(kind: Kind) -> None:
-    logits, ids = draw_answer(kind, 9)
-    assert score_logits(logits, ids, kind.clusters) == score_logits(logits.copy(), list(ids), kind.clusters)
-
-
 def test_input_is_not_changed(kind: Kind) -> None:
     logits, ids = draw_answer(kind, 10)
     kept = logits.copy()
     logits.setflags(write=False)
     score_logits(logits, ids, kind.clusters)
     np.testing.assert_array_equal(logits, kept)
-
-
-def test_a_constant_added_to_a_row_changes_nothing(kind: Kind) -> None:
-    logits, ids = draw_answer(kind, 11)
-    shift = np.linspace(-30, 30, len(ids), dtype=np.float32)[:, None]
-    one, two = score_logits(logits, ids, kind.clusters), score_logits(logits + shift, ids, kind.clusters)
-    assert two.log_confidence == pytest.approx(one.log_confidence, rel=1e-5)
 
 
 def test_impossible_tokens_make_the_score_minus_infinity() -> None:
@@ -450,8 +381,7 @@ def test_a_long_answer_holds_few_numbers_a_step() -> None:
     assert len(answer.finish().tokens) == steps
 
 
-@pytest.mark.parametrize("opening", ["\n", "\ufffd"])
-@pytest.mark.parametrize("words", ["paper", "off"])
+@pytest.mark.parametrize(("opening", "words"), [("\n", "off"), ("\ufffd", "paper")])
 def test_leading_blanks_and_broken_characters_do_not_hold_a_row_each(opening: str, words: Any) -> None:
     """A few whole rows at most, and none once it is known what the text begins with, though not yet how it goes on."""
     clusters = large_clusters()
@@ -478,30 +408,6 @@ def test_row_by_row_equals_all_at_once() -> None:
     assert answer.finish() == score_logits(logits, ids, clusters)
 
 
-def test_truncated_padding_leaves_no_trace() -> None:
-    """A finished answer in a batch is padded with special tokens; they are taken back."""
-    kind = small_kind("byte-level")
-    logits, ids = draw_answer(kind, 12)
-    special = next(t for t in kind.pools[1] if kind.twin.texts[t] == "")
-    for rules in RULES[::4]:
-        answer = core.GrowingAnswer(scorer_for(kind.clusters, ScoringRules(**rules)))
-        rows = np.concatenate([logits, logits])
-        for step, token in enumerate([*ids, *[special] * len(ids)]):
-            answer.add_row(rows, step, token)
-        answer.truncate(len(ids))
-        assert answer.finish() == score(logits, ids, kind.clusters, **rules)
-
-
-def test_a_scorer_needs_no_cache() -> None:
-    kind = small_kind("wordpiece")
-    logits, ids = draw_answer(kind, 13)
-    rules = ScoringRules()
-    answer = core.GrowingAnswer(Scorer(kind.clusters.vocabulary, rules, kind.clusters))
-    for step, token in enumerate(ids):
-        answer.add_row(logits, step, token)
-    assert answer.finish() == score_logits(logits, ids, kind.clusters)
-
-
 # --- without clusters --------------------------------------------------------------------------------------------
 
 
@@ -517,7 +423,7 @@ def test_a_scorer_needs_no_cache() -> None:
     ],
 )
 @each("name", tiny.TOKENIZERS)
-@each("seed", range(3))
+@each("seed", range(1))
 def test_rules_that_read_no_clusters_need_none(name: str, switches: dict[str, Any], seed: int) -> None:
     """What clusters add to a result is the mass of `meaning`, and the score is the same."""
     kind, rules = small_kind(name), ScoringRules(**switches)

@@ -34,7 +34,7 @@ def check_run(seen: list[Running], finals: list[tuple[float, float]]) -> None:
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_with_all_logits(name: str, data: st.DataObject) -> None:
     kind = small_kind(name)
@@ -52,7 +52,7 @@ def test_with_all_logits(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_with_the_best_tokens(name: str, data: st.DataObject) -> None:
     kind = small_kind(name)

@@ -20,7 +20,7 @@ from semtoken import ScoredAnswer, TokenClusters, Vocabulary, score_logits, scor
 from semtoken.core import GrowingAnswer, ScoringRules, scorer_for
 from semtoken.core.engine_tokens import TopStep, TopToken, as_top_steps, check_shared_vocabulary
 from semtoken.core.engine_tokens.checked_list import ListReader
-from semtoken.core.engine_tokens.precision import BFLOAT16, FLOAT16, ROUNDING, Precision, Rounding, written
+from semtoken.core.engine_tokens.precision import BFLOAT16, FLOAT16, ROUNDING, Precision, Rounding
 from semtoken.core.flags import borrowed_flags
 from semtoken.core.results import TokensLater
 from semtoken.core.scored_token import TokenMark
@@ -90,6 +90,7 @@ def assert_marks_are_those_of_the_records(scored: ScoredAnswer) -> None:
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+@settings(max_examples=2 * settings.default.max_examples // 3)
 @given(data=st.data())
 def test_the_interval_holds_the_exact_score_and_shrinks(name: str, data: st.DataObject) -> None:
     kind = small_kind(name)
@@ -99,7 +100,7 @@ def test_the_interval_holds_the_exact_score_and_shrinks(name: str, data: st.Data
     exact = score_logits(logits.astype(np.float64), ids, kind.clusters, **rules)  # logits of 40 round to 2e-6
     rows = log_probs(logits[:, :size])
     former = (0.0, 1.0)
-    for k in (1, 2, 5, 20, size // 2, size - 1, size):
+    for k in (1, 5, 20, size - 1, size):
         scored = score_logprobs(best(rows, ids, k), kind.clusters, **rules)
         assert_marks_are_those_of_the_records(scored)
         low, high = scored.sequence_uncertainty_interval
@@ -128,7 +129,7 @@ def test_the_interval_holds_the_exact_score_and_shrinks(name: str, data: st.Data
 def test_a_function_word_that_opens_an_answer_counts_as_with_all_logits() -> None:
     """It counts as certain, so that nothing spells further mass, in neither of the two."""
     kind = small_kind("byte-level")
-    neutral = np.flatnonzero(kind.clusters.vocabulary.neutral).tolist()
+    neutral = np.flatnonzero(kind.clusters.vocabulary.neutral)[::8].tolist()
     [paris] = kind.clusters.find(" Paris")
     logits = np.random.default_rng(0).normal(size=(2, kind.clusters.vocabulary.size)).astype(np.float32)
     for token in neutral:
@@ -138,13 +139,12 @@ def test_a_function_word_that_opens_an_answer_counts_as_with_all_logits() -> Non
         assert scored.tokens[0].prefix_probability == exact.tokens[0].prefix_probability == 0
 
 
-@pytest.mark.parametrize(("name", "seed"), [(name, 0) for name in tiny.TOKENIZERS])
-def test_the_upper_bound_of_the_mass_is_reached_by_some_distribution(name: str, seed: int) -> None:
+def test_the_upper_bound_of_the_mass_is_reached_by_some_distribution() -> None:
     """Give what is missing to unlisted members of the consistent set, each as much as the list allows."""
-    kind = small_kind(name)
+    kind = small_kind("byte-level")
     vocabulary = kind.clusters.vocabulary
     size, k = vocabulary.size, 6
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     content = np.flatnonzero(~vocabulary.neutral & ~vocabulary.numeral & ~vocabulary.broken & ~vocabulary.byte_tokens)
     token = int(random.choice(content))
     listed = {token: 0.3} | {int(i): 0.02 for i in random.choice(np.setdiff1d(content, [token]), k, replace=False)}
@@ -267,10 +267,6 @@ def test_every_form_gives_the_score_by_hand(form: str) -> None:
     assert others == [(" television", "cluster", True), (" the", "neutral", True), (" Paris", "other", False)]
 
 
-def test_it_is_a_public_name() -> None:
-    assert semtoken.score_logprobs is score_logprobs
-
-
 def test_token_ids_say_which_token_was_chosen() -> None:
     steps = [{2: -0.7, 1: -0.9}]
     assert score_logprobs(steps, clusters(), MEANING).text.strip() == "television"
@@ -310,12 +306,6 @@ def test_an_appended_chosen_token_says_nothing_of_the_others() -> None:
     assert 1 - high == pytest.approx(0.001, abs=1e-4)
 
 
-def test_a_list_with_the_chosen_token_only_is_wide_and_flagged() -> None:
-    scored = score_logprobs([(1, {1: math.log(0.7)})], clusters(), MEANING)
-    assert scored.sequence_uncertainty_interval == pytest.approx((0.0, 0.3), abs=1e-4)
-    assert codes(scored) == ["no_alternatives"]
-
-
 def test_halves_of_a_character_need_ids_or_bytes() -> None:
     by_text = TopStep(TopToken(-0.1, text="\ufffd"), ())
     with pytest.raises(InvalidInputError, match=r"step 0.*may be any of 2 tokens.*return_tokens_as_token_ids"):
@@ -346,14 +336,6 @@ def test_a_name_of_two_tokens_that_both_begin_the_text_counts_wherever_it_stands
     scored = score_logprobs(steps, words, MEANING)
     assert [token.agreeing_probability for token in scored.tokens] == pytest.approx([0.5, 0.75] * 2)
     assert not any(token.ambiguous_probability for token in scored.tokens)
-
-
-def test_an_ambiguous_name_that_may_be_consistent() -> None:
-    halves = [TopToken(math.log(0.05), bytes=b"\xc3"), TopToken(math.log(0.9), text="\ufffd")]
-    character = [TopStep(halves[0], tuple(halves)), TopStep(TopToken(-0.1, bytes=b"\xa9"), ())]
-    scored = score_logprobs(character, clusters(), MEANING)
-    assert scored.text == "é"
-    assert scored.tokens[0].ambiguous_probability == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(
@@ -392,30 +374,6 @@ def test_logits_are_no_log_probabilities() -> None:
     top = tuple(TopToken(-0.2 * i, i) for i in range(1, 6))
     with pytest.raises(InvalidLogits, match=r"step 0 add up to 2\.\d"):
         score_logprobs([TopStep(top[0], top)], clusters(), MEANING)
-
-
-def test_the_sentinel_is_no_smallest_probability() -> None:
-    """-9999 stands for "very unlikely" or "not known": it bounds nothing, and adds nothing."""
-    entries = {i: math.log(p) for i, p in TOP.items()}
-    with_sentinel = score_logprobs([(1, {**entries, 4: -9999.0})], clusters(), MEANING)
-    low, high = with_sentinel.sequence_uncertainty_interval
-    assert 1 - high == pytest.approx(0.8, abs=1e-4)
-    assert 1 - low == pytest.approx(0.95, abs=1e-4)
-    unknown = score_logprobs([(1, {**entries, 1: -9999.0})], clusters(), MEANING)
-    assert codes(unknown) == ["missing_log_probability"]
-    assert 1 - unknown.sequence_uncertainty_interval[1] == pytest.approx(0.3, abs=1e-4)
-
-
-def test_minus_infinity_is_a_probability_of_zero() -> None:
-    scored = score_logprobs([(1, {1: math.log(0.9), 6: math.log(0.1), 4: -math.inf})], clusters(), MEANING)
-    assert scored.sequence_uncertainty_interval == pytest.approx((0.1, 0.1), abs=1e-4)
-
-
-def test_nothing_but_zeros_is_refused() -> None:
-    zeros = [TopStep(TopToken(0.0, 6), ())] * 6
-    with pytest.raises(BackendError, match="does not report log-probabilities"):
-        score_logprobs(zeros, clusters(), MEANING)
-    assert score_logprobs([TopStep(TopToken(0.0, 6), (TopToken(0.0, 6), TopToken(-30.0, 1)))] * 6, clusters(), MEANING)
 
 
 @each(
@@ -468,18 +426,6 @@ def test_results_carry_the_interval_to_files() -> None:
 # --- rounding --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@given(data=st.data())
-def test_the_interval_holds_the_exact_score_of_rounded_numbers(name: str, data: st.DataObject) -> None:
-    kind = small_kind(name)
-    logits, ids = drawn(kind, data)
-    decimals, k = data.draw(st.sampled_from([2, 3, 4, 5, 6])), data.draw(st.sampled_from([1, 3, 20, len(logits[0])]))
-    exact = score_logits(logits, ids, kind.clusters, **RULES[1])
-    rounded = best(np.round(log_probs(logits), decimals), ids, k)
-    low, high = score_logprobs(rounded, kind.clusters, **RULES[1]).sequence_uncertainty_interval
-    assert low <= exact.sequence_uncertainty <= high
-
-
 def significant(values: np.ndarray[Any, Any], digits: int) -> np.ndarray[Any, Any]:
     return np.array([[float(f"{value:.{digits}g}") for value in row] for row in values])
 
@@ -490,6 +436,7 @@ def to_format(values: np.ndarray[Any, Any], dtype: torch.dtype) -> np.ndarray[An
 
 WRITTEN: dict[str, Any] = {
     **{f"%.{digits}g": partial(significant, digits=digits) for digits in (2, 3, 4, 5, 6, 7)},
+    "four decimals": lambda values: np.round(values, 4),
     "two decimals in float32": lambda values: np.round(values.astype(np.float32), 2).astype(np.float64),
     "three decimals in float32": lambda values: np.round(values.astype(np.float32), 3).astype(np.float64),
     "two decimals, cut off": lambda values: np.trunc(values * 100) / 100,
@@ -499,7 +446,7 @@ WRITTEN: dict[str, Any] = {
 }
 
 
-@settings(max_examples=4 * settings.default.max_examples)  # shared by all ways of writing
+@settings(max_examples=3 * settings.default.max_examples)  # shared by all ways of writing
 @given(how=st.sampled_from(list(WRITTEN)), data=st.data())
 def test_the_interval_holds_the_exact_score_however_the_numbers_are_written(how: str, data: st.DataObject) -> None:
     """However few of them there are: a single number in half precision is off by as much as a hundred."""
@@ -515,19 +462,6 @@ def test_the_interval_holds_the_exact_score_however_the_numbers_are_written(how:
     except InvalidLogits:  # two digits of flat distributions add up to too much
         return
     assert low <= exact.sequence_uncertainty <= high
-
-
-def test_numbers_that_do_not_count_widen_an_interval_only_where_a_name_is_unknown() -> None:
-    """Each may be off by 1/128 of itself; an unknown name may be any token, so that the whole list has to be sure."""
-    own, others = TopToken(-0.5, 6), [TopToken(-3.0, 3), TopToken(-4.0, 9)]
-    sizes = np.array([0.5, 3.0, 4.0])
-    whole = math.log((np.exp(sizes / 128 - sizes)).sum() / np.exp(-sizes).sum())
-    for further, off in (([], 0.5 / 128), ([TopToken(-4.0, text="?")], whole)):
-        step = TopStep(own, [own, *others, *further])
-        [token] = score_logprobs([step], clusters().vocabulary, ScoringRules(equality="exact")).tokens
-        unknown = math.exp(-4.0) if further else 0.0
-        high = math.log(math.exp(-0.5) + unknown) + off + ROUNDING
-        assert token.log_agreeing_bounds == pytest.approx((-0.5 - off - ROUNDING, high))
 
 
 def rounding_of(*numbers: float) -> Rounding:
@@ -583,19 +517,6 @@ def test_half_precision_is_known_by_its_bits(numbers: tuple[float, ...], relativ
     assert rounding_of(*numbers).relative == relative
 
 
-def test_decimals_and_digits_are_counted() -> None:
-    assert written([-1.25, -0.5, -30.0])[0] == 2
-    assert written([-1.0, 0.0])[0] == written([])[0] == 0
-    assert written(np.log([0.3, 0.2]))[0] == 7
-    assert written([-1.25, -0.5, -30.0])[1] == 3
-    assert written([-0.0001234, -123400.0])[1] == 4
-    assert written([])[1] == 0
-    assert written(np.log([0.3, 0.2]))[1] == 8
-    narrow = np.round(np.array([-1.237, -23.456], dtype=np.float32), 2)
-    assert written(narrow.tolist())[0] == written([float(f"{x:.9g}") for x in narrow])[0] == 2
-    assert written(narrow.tolist())[1] == 4
-
-
 # --- names that several tokens share ---------------------------------------------------------------------------------
 
 
@@ -640,12 +561,6 @@ def test_a_second_entry_of_a_name_is_the_other_token() -> None:
     assert high == pytest.approx(0 if inside else 0.4, abs=1e-4)
 
 
-def test_the_same_entry_twice_counts_once() -> None:
-    once = (TopToken(math.log(0.5), bytes=b" TV"), TopToken(math.log(0.2), bytes=b" Paris"))
-    one = score_logprobs([TopStep(once[0], once)], clusters(), MEANING)
-    assert score_logprobs([TopStep(once[0], (*once, once[0]))], clusters(), MEANING) == one
-
-
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
 @given(seed=st.integers(0, 2**32 - 1))
 def test_flags_about_borrowed_mass_are_those_of_the_records(name: str, seed: int) -> None:
@@ -681,15 +596,6 @@ def test_records_of_tokens_are_made_when_they_are_asked_for() -> None:
     assert copied == scored == score_logprobs(steps, clusters(), MEANING)
     assert len(copied.tokens) == copied.n_tokens == 3
     assert replace(scored, truncated=True).tokens == scored.tokens
-
-
-def test_methods_and_questions_of_an_answer_make_no_records_of_its_tokens() -> None:
-    answer = GrowingAnswer(scorer_for(clusters(), MEANING))
-    answer.add(TopStep(TopToken(math.log(0.01), 1), (TopToken(math.log(0.09), 6), TopToken(math.log(0.01), 1))))
-    scored = answer.finish()
-    changed = scored.with_fields(question="Which?", truncated=True)
-    assert isinstance(vars(changed)["tokens"], TokensLater)
-    assert (changed.question, changed.truncated, changed.tokens) == ("Which?", True, scored.tokens)
 
 
 # --- special tokens that have a name only ----------------------------------------------------------------------------
@@ -728,35 +634,13 @@ def test_the_interval_holds_the_exact_score_of_answers_with_named_special_tokens
     rules = data.draw(st.sampled_from(RULES))
     exact = score_logits(logits, ids, kind.clusters, **rules)
     rows = log_probs(logits[:, :size])
-    for k in (1, 3, 20, size):
+    for k in (3, size):
         scored = score_logprobs(by_name(kind, rows, ids, k), kind.clusters, **rules)
         low, high = scored.sequence_uncertainty_interval
         assert low - 1e-6 <= exact.sequence_uncertainty <= high + 1e-6, k
         assert low <= scored.sequence_uncertainty <= high
         assert scored.text == exact.text
         assert scored.log_probability == pytest.approx(exact.log_probability, abs=1e-4)
-
-
-def test_where_special_tokens_are_neutral_it_does_not_matter_which_one_is_named() -> None:
-    kind = small_kind("byte-level")
-    logits = np.random.default_rng(1).normal(size=(2, kind.clusters.vocabulary.size)).astype(np.float32)
-    specials = np.flatnonzero(kind.clusters.vocabulary.special).tolist()
-    logits[:, specials] += 5
-    [paris] = kind.clusters.find(" Paris")
-    ids, rows = [paris, specials[-1]], log_probs(logits)
-    scored = score_logprobs(by_name(kind, rows, ids, 40), kind.clusters, MEANING)
-    with_ids = score_logprobs(best(rows, ids, 40), kind.clusters, MEANING)
-    assert scored.sequence_uncertainty == pytest.approx(with_ids.sequence_uncertainty)
-    assert scored.tokens[1].neutral
-    assert codes(scored) == []
-    rules = ScoringRules(equality="meaning", function_words="off")
-    for special in specials:
-        ids = [paris, special]
-        off = score_logprobs(by_name(kind, rows, ids, 40), kind.clusters, rules)
-        assert "special_names" in codes(off)
-        assert off.tokens[1].agreeing_bounds[0] < off.tokens[1].agreeing_bounds[1]
-        exact = score_logits(logits, ids, kind.clusters, rules).tokens[1]
-        assert_inside(off.tokens[1].log_agreeing_bounds, exact.log_agreeing_probability)
 
 
 NAMED = [{"token": word, "logprob": math.log(p)} for word, p in {" TV": 0.5, "<|end|>": 0.3, "[PAD]": 0.1}.items()]
@@ -880,21 +764,6 @@ def test_a_proxy_with_another_tokenizer_is_refused() -> None:
 
 
 # --- shared tokenizers -----------------------------------------------------------------------------------------------
-
-
-def test_tokens_of_the_same_tokenizer_fit_and_those_of_another_do_not() -> None:
-    own, other = small_kind("byte-level").clusters.vocabulary, small_kind("wordpiece").clusters.vocabulary
-    steps = [
-        TopStep(TopToken(-1.0, bytes=piece), ()) for piece in dict.fromkeys(own.pieces) if piece and piece != b"<tool>"
-    ]
-    fitting = check_shared_vocabulary(steps, own)
-    assert fitting.fits and fitting.n_tokens == fitting.n_fitting == len(steps)
-    assert fitting.enough == (fitting.n_long * 4 >= len(steps))
-    fitting.require("some-model")
-    found = check_shared_vocabulary(steps, other)
-    assert not found.fits and not found.enough and 0 < len(found.misfits) <= 10
-    with pytest.raises(VocabularyMismatch, match=r"tokens of some-model are not in the vocabulary"):
-        found.require("some-model")
 
 
 def test_strings_count_where_they_are_clear() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import pickle
-import random
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from semtoken.core import ScoringRules
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.replies.checking import RankedReplies, rank_replies
@@ -21,9 +20,9 @@ from semtoken.replies.checking.answers import CheckSettings
 from semtoken.replies.checking.shards import check_in_shards, checker
 from semtoken.replies.checking.tables import field_table, markdown, page_rows, rows_of
 from semtoken.support.executors import LocalExecutor, Work
-from semtoken.support.files.record_files import write_records
 from tests.bench.test_run_ray import in_a_namespace
 from tests.cli.run import invoke
+from tests.guarantees.made_up import put
 from tests.replies.test_check import CUT, RECORDED, SURE, TORN, reply
 
 BLANK = reply([(" ", -0.5)])
@@ -68,23 +67,14 @@ def alone() -> dict[str, Any]:
     return tables(rank_replies([str(RECORDED)]))
 
 
-@pytest.mark.parametrize("size", [1, 7, 1000])
-def test_recorded_replies_of_every_engine_give_the_same_tables(
-    tmp_path: Path, size: int, alone: dict[str, Any]
-) -> None:
-    assert tables(in_shards([str(RECORDED)], CheckSettings(), tmp_path, size)) == alone
+def test_recorded_replies_of_every_engine_give_the_same_tables(tmp_path: Path, alone: dict[str, Any]) -> None:
+    counts: list[int] = []
+    found = in_shards([str(RECORDED)], CheckSettings(), tmp_path, 7, on_checked=counts.append)
+    assert tables(found) == alone
+    replies = len({one.where for one in found.answers}) + len(found.refused)
+    assert counts == [*range(7, replies, 7), replies]
     assert len(alone["rows"]) > 20 and alone["refused"]
     assert not (tmp_path / "shards").exists()
-
-
-def test_replies_are_counted_as_they_are_checked(tmp_path: Path) -> None:
-    counts: list[int] = []
-    found = rank_replies([str(RECORDED)], on_checked=counts.append)
-    replies = len({one.where for one in found.answers}) + len(found.refused)
-    assert counts == list(range(1, replies + 1))
-    counts.clear()
-    in_shards([str(RECORDED)], CheckSettings(), tmp_path, 7, on_checked=counts.append)
-    assert counts == [*range(7, replies, 7), replies]
 
 
 def test_answers_without_their_tokens_give_the_same_tables(alone: dict[str, Any]) -> None:
@@ -123,25 +113,20 @@ def test_a_line_may_hold_separators_of_lines(tmp_path: Path) -> None:
 
 
 def test_a_calibrator_is_loaded_where_replies_are_checked(tmp_path: Path) -> None:
-    draw = random.Random(0)
-    lines, labeled = tmp_path / "lines.jsonl", tmp_path / "labeled.jsonl"
-    shares = [draw.uniform(0.2, 0.999) for _ in range(150)]
-    replies = [reply([("It is ", -0.01), (f"X{i}", math.log(share))]) for i, share in enumerate(shares)]
+    lines, made = tmp_path / "lines.jsonl", tmp_path / "calibrator"
+    replies = [reply([("It is ", -0.01), (f"X{i}", -i / 10)]) for i in range(1, 20)]
     lines.write_text("".join(json.dumps(one) + "\n" for one in replies), "utf-8")
-    rows = rows_of(rank_replies([str(lines)]))
-    write_records(labeled, [row | {"correct": int(draw.random() < row["confidence"])} for row in rows])
-    made = tmp_path / "calibrator"
-    done = invoke(["calibrate", str(labeled), "-o", str(made), "--alpha", "0.4"])
-    assert done.exit_code == 0, done.output
+    put(made, signature=ScoringRules().signature, distribution="unknown", scores="top-k")
     alone = tables(rank_replies([str(lines)], calibrator=CalibratorInUse.load(made)))
-    assert tables(in_shards([str(lines)], CheckSettings(calibrator=CalibratorInUse.load(made)), tmp_path, 40)) == alone
+    assert tables(in_shards([str(lines)], CheckSettings(calibrator=CalibratorInUse.load(made)), tmp_path, 8)) == alone
     assert {row["decision"] for row in alone["rows"]} == {"answer", "abstain"}
 
 
 def test_what_processes_cannot_do_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="standard input"):
         in_shards(["-"], CheckSettings(), tmp_path, 1)
-    found = in_shards([str(RECORDED)], CheckSettings(), tmp_path, 50).answers[0]
+    (tmp_path / "sure.json").write_text(json.dumps(SURE), encoding="utf-8")
+    [found] = in_shards([str(tmp_path / "sure.json")], CheckSettings(), tmp_path, 50).answers
     with pytest.raises(InvalidInputError, match="another process"):
         _ = found.response.tokens
     done = invoke(["check", str(RECORDED), "--executor.kind=ray"])

@@ -13,9 +13,7 @@ from semtoken.core.engine_tokens.passes import (
     NAMELESS,
     as_scored,
     has_twice,
-    merged_steps,
     steps_in_files,
-    without_copied_list,
 )
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.replies import ReplyStream, read_reply, score_reply
@@ -192,46 +190,6 @@ def test_numbers_of_more_than_four_decimals_that_come_twice_were_sent_twice() ->
     assert has_twice([alone, alone, other]) and not has_twice([alone, other, alone])
     assert has_twice([other, alone, alone]) and not has_twice([short, short, other])
     assert not has_twice([long, step(-0.12345, -2.75)]) and not has_twice([long, other])
-
-
-def test_a_list_of_the_step_before_is_not_used_where_it_contradicts_the_own_number() -> None:
-    before = step(-0.12345, -2.51234)
-
-    def after(own: float, *numbers: float) -> TopStep:
-        names = before.names[1:] if len(numbers) == 2 else before.names[1:2]
-        return TopStep.of_columns(((None, "c", None), *names), (own, *numbers))
-
-    copied = after(-0.75, *before.log_probs[1:])
-    assert without_copied_list(copied, before) == TopStep.of_columns(copied.names[:1], (-0.75,))
-    assert without_copied_list(copied, None) is copied
-    changed = after(-0.75, -0.12345, -2.5)
-    assert without_copied_list(changed, before) is changed
-    single = TopStep.of_columns(before.names[:2], (-0.12345, -0.12345))
-    alone = after(-0.75, -0.12345)
-    assert without_copied_list(alone, single) is alone  # one entry is no list
-    short = TopStep.of_columns(before.names, (-0.123, -0.123, -2.512))
-    agreeing = after(-0.75, -0.123, -2.512)
-    assert without_copied_list(agreeing, short) is agreeing  # three decimals agree by chance
-    half = TopStep.of_columns(before.names, (-0.123, -0.123, -2.5124))
-    assert without_copied_list(after(-0.75, -0.123, -2.5124), half).names == ((None, "c", None),)
-    itself = TopStep.of_columns(before.names, (-0.12345, -0.12345, -2.51234))
-    assert without_copied_list(itself, before) is itself  # the same token again
-
-
-def test_a_whole_character_with_the_number_of_its_last_piece_is_found() -> None:
-    def named(own: tuple[int, bytes], *entries: tuple[int, bytes]) -> TopStep:
-        return TopStep(TopToken(-1.0, own[0], None, own[1]), [TopToken(-1.0, a, None, b) for a, b in entries])
-
-    whole = "é".encode()
-    merged = named((7, whole), (7, whole[1:]), (8, b"a"))
-    assert merged_steps([merged, merged, named((7, whole), (7, whole))]) == 2
-    assert merged_steps([named((7, whole), (6, whole[1:]))]) == 0  # another token
-    assert merged_steps([named((7, b"a"), (7, b"\xa9"))]) == 0  # no character of several pieces
-    assert (
-        merged_steps([named((7, b"\x7f"), (7, b"\xa9"))]) == 0
-        and merged_steps([named((7, b"\x80"), (7, b"\xa9"))]) == 1
-    )
-    assert merged_steps([named((7, whole), (7, b"\xc3"))]) == 0  # its first piece
 
 
 def test_names_as_in_files_hold_no_white_space_themselves() -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import pytest
 
@@ -13,7 +14,7 @@ from semtoken.core.engine_tokens import TopStep
 from semtoken.core.engine_tokens.top_steps import TopToken
 from semtoken.web.doctor import Diagnosis, examine
 from semtoken.web.doctor.numbers import judge
-from tests.engines.held.doctoring import Consultation, consultations, replayed, told
+from tests.engines.held.doctoring import consultations, replayed, told
 from tests.rows import each
 
 RECORDED = consultations()
@@ -21,20 +22,21 @@ KINDS = {"vllm-processed": "processed", "transformers-serve": "unknown"}
 """What the numbers of engines are, where they are not raw."""
 
 
-def examined(recorded: Consultation) -> Diagnosis:
-    with replayed(recorded) as url:
+@cache
+def examined(engine: str) -> Diagnosis:
+    with replayed(RECORDED[engine]) as url:
         return examine(url, "smollm2", quick=True)
 
 
 @each("engine", RECORDED)
 def test_the_doctor_says_what_it_said_of_the_engine(engine: str) -> None:
-    found = told(examined(RECORDED[engine]))
+    found = told(examined(engine))
     assert json.loads(json.dumps(found)) == RECORDED[engine].found
 
 
 @each("engine", RECORDED)
 def test_two_requests_tell_raw_from_processed(engine: str) -> None:
-    found = examined(RECORDED[engine])
+    found = examined(engine)
     # mlx-lm refuses 20 log-probabilities a token; the sampled answer of the other begins with a merged character.
     assert found.requests == (4 if engine in ("mlx-lm", "llama-server-q4") else 2)
     assert found.numbers.distribution == KINDS.get(engine, "raw")
@@ -42,7 +44,7 @@ def test_two_requests_tell_raw_from_processed(engine: str) -> None:
 
 
 def said(engine: str) -> str:
-    return " | ".join(f"{verdict.level}: {verdict.text}" for verdict in examined(RECORDED[engine]).verdicts)
+    return " | ".join(f"{verdict.level}: {verdict.text}" for verdict in examined(engine).verdicts)
 
 
 def test_the_setting_to_change_is_named() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 import random
 import re
 from pathlib import Path
@@ -27,7 +26,6 @@ from tests.engines.held.exchanges import (
     listed_in,
     load,
     numbers_read,
-    pieces,
     reading,
     recorded,
     sum_of,
@@ -109,7 +107,7 @@ _NUMBER = re.compile(r'(\\?"logprob\\?": ?-\d\.\d\d)(\d)')
 
 @each("path", HELD, ids=lambda path: path.stem)
 def test_any_one_digit_that_is_altered_is_noticed(path: Path) -> None:
-    """Whole replies and streams, the chosen tokens' numbers and their rivals': five of each exchange.
+    """Whole replies and streams, the chosen tokens' numbers and their rivals': two of each exchange.
 
     Tokens behind the message, those of a stop string, belong to no answer, so their digits change nothing.
     """
@@ -118,7 +116,7 @@ def test_any_one_digit_that_is_altered_is_noticed(path: Path) -> None:
     assert sum_of(exchange.reply) == pytest.approx(recorded_sum, abs=1e-9)
     text = exchange.reply if isinstance(exchange.reply, str) else json.dumps(exchange.reply)
     places = list(_NUMBER.finditer(text, 0, end_of_read(exchange, text)))
-    for place in random.Random(path.stem).sample(places, min(5, len(places))):
+    for place in random.Random(path.stem).sample(places, min(2, len(places))):
         digit = str((int(place[2]) + 1) % 10)
         altered = text[: place.start(2)] + digit + text[place.end(2) :]
         try:
@@ -165,30 +163,6 @@ def test_the_score_s_log_probability_is_the_model_s_own(path: Path) -> None:
         if len(read) == len(own) and far is not None and far <= CLOSE[exchange.engine]:
             expected = sum(own[-len(answer.steps) :])  # what stands before it is reasoning
             assert scored.log_probability == pytest.approx(expected, abs=len(own) * CLOSE[exchange.engine])
-
-
-@each("path", [path for path in HELD if not isinstance(load(path).reply, str)], ids=lambda p: p.stem)
-def test_one_altered_digit_is_noticed(path: Path) -> None:
-    """Of the item that is furthest from the model, moved further away by the fourth decimal."""
-    exchange = load(path)
-    for index, choice in enumerate(exchange.choices):
-        parsed_reply, _ = reading(exchange.reply)
-        assert parsed_reply is not None
-        read, own = numbers_read(parsed_reply, index), choice.own["raw"]
-        place = max(range(len(read)), key=lambda i: abs(read[i] - own[i]))
-        altered = copy.deepcopy(exchange)
-        items = (list(pieces(altered.reply))[index].get("logprobs") or {}).get("content")
-        if not items:
-            continue
-        item, away = items[place], math.copysign(1e-4, read[place] - own[place])
-        if "prob" in item:
-            item["prob"] *= math.exp(away)
-        elif item["logprob"] + away <= 0:
-            item["logprob"] += away
-        else:
-            continue
-        with pytest.raises(AssertionError):
-            agrees(altered)
 
 
 @each("path", sorted(set(EXCHANGES) - set(HELD)), ids=lambda path: path.stem)

@@ -98,7 +98,7 @@ def test_labeled_fields_give_chances_and_decisions_and_answers_keep_theirs(folde
     """Replies -> table -> labels -> calibrator -> decisions, as the page of the documentation says."""
     draw = random.Random(0)
     lines = []
-    for number in range(150):
+    for number in range(80):
         p = draw.uniform(0.2, 0.999)
         content = [('{"paid": ', -0.01), ("true", math.log(p)), ("}", -0.001)]
         other = {1: [("false", math.log(1 - p) - 1e-3)]}

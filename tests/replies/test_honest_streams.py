@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semtoken.errors import SemtokenError
@@ -105,7 +105,7 @@ def test_the_reader_is_linear() -> None:
         return time.process_time() - start
 
     for piece in (10**3, 10**8):  # the least of several: other work on the machine only ever adds
-        small, large = (min(seconds(size, piece) for _ in range(4)) for size in (15_000, 150_000))
+        small, large = (min(seconds(size, piece) for _ in range(2)) for size in (15_000, 150_000))
         assert large < 40 * max(small, 0.01)
 
 
@@ -152,14 +152,16 @@ def test_most_recorded_streams_are_scored() -> None:
 
 
 @each("name", SCORED)
-@each("how", HARMLESS)
-def test_what_the_standard_allows_changes_nothing(name: str, how: str) -> None:
+def test_what_the_standard_allows_changes_nothing(name: str) -> None:
     stream = recording(name).stream
     assert stream is not None
-    assert numbers(HARMLESS[how](stream.encode())) == numbers(stream)
+    expected = numbers(stream)
+    for how, change in HARMLESS.items():
+        assert numbers(change(stream.encode())) == expected, how
 
 
 @pytest.mark.parametrize("name", SCORED)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(data=st.data())
 def test_a_damaged_stream_has_no_number(name: str, data: st.DataObject) -> None:
     """An event that is not understood, anywhere before the end: no number. One that is cut off: none either."""

@@ -76,7 +76,7 @@ def must_end_well(reply: Any, format: str | None = None) -> None:
         assert 0 <= low <= high <= 1
 
 
-MORE = settings(max_examples=8 * settings.default.max_examples)
+MORE = settings(max_examples=5 * settings.default.max_examples)
 """Examples are shared by all recordings."""
 
 
@@ -178,16 +178,16 @@ def test_a_foreign_object_that_cannot_be_dumped() -> None:
 def test_long_replies_made_to_be_slow_end_soon(step: str) -> None:
     """Tokens and text that nearly match in very many ways."""
     item = {"token": step, "logprob": -0.1, "bytes": None, "top_logprobs": []}
-    for text in ("a" * 2_400 + "b", "ab" * 1_300, "b" + "a" * 2_400):
-        message = {"content": text, "reasoning": "a" * 1_000 + "c"}
-        reply = {"choices": [{"message": message, "logprobs": {"content": [item] * 5_000}}]}
+    for text in ("a" * 1_200 + "b", "ab" * 650, "b" + "a" * 1_200):
+        message = {"content": text, "reasoning": "a" * 500 + "c"}
+        reply = {"choices": [{"message": message, "logprobs": {"content": [item] * 2_500}}]}
         started = time.process_time()
         read_reply(reply)
-        assert time.process_time() - started < 2
+        assert time.process_time() - started < 1
 
 
 def test_an_endless_event_is_refused() -> None:
     stream = ReplyStream()
     with pytest.raises(InvalidInputError, match="more than 64 million characters"):
-        for _ in range(70):
-            stream.feed(b"x" * 2**20)
+        for _ in range(9):
+            stream.feed(b"x" * 2**23)

@@ -151,11 +151,6 @@ def test_the_repeated_word_is_found_at_the_end() -> None:
     assert spelled(choice({"content": "4"}, tokens), "answer") == [b"4"]
 
 
-def test_parts_of_content_are_joined() -> None:
-    content = [{"type": "text", "text": "In"}, {"type": "text", "text": "dia"}]
-    assert choice({"content": content}, [b"India"]).segments[0].text == "India"
-
-
 @pytest.mark.parametrize("value", [None, -9999.0])
 def test_a_step_without_a_log_probability(value: float | None) -> None:
     first, second = item(b"In"), item(b"dia") | {"logprob": value}

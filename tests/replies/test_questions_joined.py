@@ -15,6 +15,7 @@ from semtoken.replies.checking import RankedReplies, rank_replies
 from semtoken.replies.checking.ids import identifiers, is_id_name, may_identify
 from tests.cli.run import invoke
 from tests.replies.test_check import reply
+from tests.rows import each
 
 Line = dict[str, Any]
 USUAL = [
@@ -68,12 +69,9 @@ def orders(count: int) -> list[int]:
     return numbers
 
 
-@pytest.mark.parametrize(
-    ("name", "own"), [*((name, place % 2 == 0) for place, name in enumerate(USUAL)), ("id", False), ("key", True)]
-)
-def test_any_field_that_both_sides_have_joins_them_and_stands_in_every_output(
-    tmp_path: Path, name: str, own: bool
-) -> None:
+@each("name", USUAL)
+@each("own", [True, False])
+def test_any_field_that_both_sides_have_joins_them(tmp_path: Path, name: str, own: bool) -> None:
     """In the line around a reply, or among the fields of the reply; servers' own ids are different ones."""
     order = orders(6)
     extra = [{name: f"r20-{i}"} for i in range(6)]
@@ -84,6 +82,14 @@ def test_any_field_that_both_sides_have_joins_them_and_stands_in_every_output(
     found = check(tmp_path, lines, questions)
     assert right(found) and len(found.answers) == 6 and f"'{name}'" in found.joined
     assert all(answer.id == f"r20-{answer.text[1:]}" for answer in found.answers)
+
+
+def test_the_field_that_joins_stands_in_the_table(tmp_path: Path) -> None:
+    check(
+        tmp_path,
+        [{"nummer": f"r20-{i}", "reply": answered(i)} for i in orders(6)],
+        [{"nummer": f"r20-{i}", "question": f"Q{i}?"} for i in range(6)],
+    )
     table = tmp_path / "out.csv"
     replies, asked = tmp_path / "replies.jsonl", tmp_path / "questions.jsonl"
     assert invoke(["check", replies, "--questions", asked, "-o", table]).exit_code == 0
@@ -91,8 +97,8 @@ def test_any_field_that_both_sides_have_joins_them_and_stands_in_every_output(
         assert all(row["id"] == f"r20-{row['answer'][1:]}" for row in csv.DictReader(file))
 
 
-@pytest.mark.parametrize("name", USUAL)
-@pytest.mark.parametrize("in_replies", [False, True])
+@each("name", USUAL)
+@each("in_replies", [False, True])
 def test_an_id_of_one_side_alone_is_no_order(tmp_path: Path, name: str, in_replies: bool) -> None:
     ids = [{name: f"r20-{i}"} for i in range(4)]
     lines = [(ids[i] if in_replies else {}) | {"reply": answered(i)} for i in range(4)]
@@ -158,3 +164,8 @@ def test_what_may_identify_a_line() -> None:
 def test_an_identifier_has_200_characters_at_most(n: int) -> None:
     assert identifiers({"name": "x" * n}) == {"name": "x" * n} and not identifiers({"name": "x" * n + "\n"})
     assert not identifiers({"name": "x" * (n + 200)})
+
+
+def test_a_line_of_questions_that_asks_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="asks nothing"):
+        check(tmp_path, [answered(0)], [{"id": "a"}])

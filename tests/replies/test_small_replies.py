@@ -6,7 +6,6 @@ import json
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 
 from semtoken.errors import InvalidInputError
@@ -286,12 +285,6 @@ def test_a_chunk_without_choices_may_come_first() -> None:
     assert read_reply([{"choices": []}, legacy, {"choices": []}]).format == "openai-completions"
 
 
-@pytest.mark.parametrize("logprobs", [[-0.1], [-0.1, -0.2]])
-def test_numbers_alone_name_no_tokens(logprobs: list[float]) -> None:
-    with pytest.raises(InvalidInputError, match="only a list of numbers"):
-        read_reply(chat({"content": "Oslo"}, logprobs))
-
-
 @pytest.mark.parametrize(
     ("number", "told"), [(-0.25, r"number -0\.25: an average"), (-1, "an average"), (True, "must be an object")]
 )
@@ -515,14 +508,6 @@ def test_chunks_of_llama_cpp_without_an_index_are_those_of_one_answer() -> None:
     assert said(read_reply(sent(*chunks))) == [("answer", "Oslo is", ["Os", "lo", " is"])]
 
 
-def test_numbers_of_numpy_are_those_of_llama_cpp_python_in_process() -> None:
-    for kind, format in ((np.float32, "llama-cpp-python-completions"), (float, "openai-completions")):
-        reply = completion("Oslo", ["Oslo"], [kind(-0.25)])
-        assert read_reply(reply).format == format
-        parsed_reply = read_reply(chat({"content": "Oslo"}, {"content": [item("Oslo", kind(-0.25))]}))
-        assert parsed_reply.format == format.replace("completions", "chat")
-
-
 def test_content_in_parts_is_joined() -> None:
     parts = ["Os", {"type": "text", "text": "lo"}, {"type": "image", "text": None}]
     assert said(read_reply(chat({"content": parts}, {"content": [item("Oslo")]}))) == [("answer", "Oslo", ["Oslo"])]
@@ -579,16 +564,6 @@ def test_numbers_of_sglang_follow_the_temperature_that_is_known(told: dict[str, 
     stream = ReplyStream("sglang", **told)
     stream.feed(reply)
     assert stream.finish().distribution == stream.choice(0)[1] == distribution
-
-
-def test_the_stop_texts_of_a_request_explain_the_end_of_a_stream() -> None:
-    chunks = [chunk({"content": "Oslo"}, "Oslo", "###", " more", end="stop")]
-
-    def ends(**request: Any) -> ReplyChoice:
-        [choice] = read_reply(chunks, request={"messages": [], **request}).choices
-        return choice
-
-    assert not ends(stop=["###"]).flags and any("not in the message" in flag for flag in ends().flags)
 
 
 @pytest.mark.parametrize("content", ["Oslo", "Oslo</b>"])

@@ -85,7 +85,7 @@ def test_what_the_engine_loses_in_streams_is_not_made_up(name: str) -> None:
         assert any("not in the message" in flag for flag in choice.flags)
 
 
-@settings(max_examples=6 * settings.default.max_examples)  # shared by all streams
+@settings(max_examples=4 * settings.default.max_examples)  # shared by all streams
 @given(name=st.sampled_from(STREAMED), data=st.data())
 def test_every_split_of_the_bytes_gives_the_same(name: str, data: st.DataObject) -> None:
     stream = recording(name).stream
@@ -97,7 +97,7 @@ def test_every_split_of_the_bytes_gives_the_same(name: str, data: st.DataObject)
     assert streamed(parts) == whole(name)
 
 
-@each("name", STREAMED)
+@each("name", STREAMED[::3])
 def test_byte_by_byte(name: str) -> None:
     stream = recording(name).stream
     assert stream is not None
@@ -224,18 +224,6 @@ def test_nothing_streamed() -> None:
     assert stream.feed(b": ping\n\ndata: [DONE]\n\n") == []
     with pytest.raises(InvalidInputError, match="holds no chunk"):
         stream.finish()
-
-
-def test_sglang_chunks_that_add_instead_of_repeating() -> None:
-    repeated = chunks_of("sglang")
-    added = []
-    before: dict[str, Any] = {"text": "", "meta_info": {"output_token_logprobs": [], "output_top_logprobs": []}}
-    for chunk in repeated:
-        meta, known = chunk["meta_info"], before["meta_info"]
-        lists = {key: meta[key][len(known[key]) :] for key in ("output_token_logprobs", "output_top_logprobs")}
-        added.append({**chunk, "text": chunk["text"][len(before["text"]) :], "meta_info": meta | lists})
-        before = chunk
-    assert streamed(added)[0] == whole("sglang")[0] == read_reply(recording("sglang").reply)
 
 
 def test_blanks_before_an_answer_are_its_own_and_what_else_comes_before_is_not() -> None:
