@@ -18,32 +18,6 @@ PIECES = (b"7", b"x", b'"', b"]", b"\n", b",", b"true", b'"]')
 NUMBER, STRING, ARRAY = 1, 2, 4
 
 
-@each(
-    ("before", "token", "ends"),
-    [
-        (b"7", b"7", 0),  # the number goes on
-        (b"7", b"x", NUMBER),
-        (b"7", b",", NUMBER),
-        (b"x", b",", 0),
-        (None, b"]", ARRAY),
-        (b"x", b"]", ARRAY),
-        (b"7", b"]", NUMBER + ARRAY),
-        (b"x", b"\n", 0),  # no value is before the line's end
-        (b"7", b"\n", NUMBER + ARRAY),
-        (b"true", b"\n", ARRAY),
-        (b"x", b'"', STRING),
-        (b"7", b'"', NUMBER + STRING),
-        (b"x", b'"]', STRING + ARRAY),
-    ],
-)
-def test_what_may_end_at_a_token(before: bytes | None, token: bytes, ends: int) -> None:
-    texts = tuple(piece.decode() for piece in PIECES)
-    nothing = np.zeros(len(PIECES), dtype=bool)
-    endings = Endings(Vocabulary(texts, PIECES, nothing, nothing))
-    place = -1 if before is None else PIECES.index(before)
-    assert endings.what_may_end(np.array([place]), np.array([PIECES.index(token)])).tolist() == [ends]
-
-
 @each("asked", range(8))
 def test_only_the_ends_that_are_asked_for_are_given(asked: int) -> None:
     """A digit has .2, a quotation mark .1, a bracket .2, a comma .1; .4 is not listed."""

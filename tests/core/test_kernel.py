@@ -11,10 +11,8 @@ import torch
 
 from semtoken import score_logits
 from semtoken.core import AnswerBatch, normalized_rows, rows, scorer_for
-from semtoken.core.prefixes import PrefixIndex
 from semtoken.core.rules import ScoringRules
 from semtoken.support.arrays import as_rows
-from tests import tiny
 from tests.core.test_scoring import RULES, draw_answer, random_logits, small_kind
 from tests.rows import each
 
@@ -100,18 +98,6 @@ def test_the_most_probable_tokens_are_found_in_every_part_of_a_row(places: tuple
     logits[0, places[1]] = level + 11
     found = normalized_rows(logits, 5000).found
     assert found is not None and [i for i in found.likely_ids[0].tolist() if i >= 0] == list(places)
-
-
-@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-def test_what_tells_is_what_the_text_surely_begins_with(name: str) -> None:
-    kind = small_kind(name)
-    scorer, index = scorer_for(kind.clusters, ScoringRules()), PrefixIndex(kind.clusters.vocabulary)
-    for token in np.flatnonzero(index.tells).tolist():
-        heads = index.heads([token], complete=False)
-        assert heads == (kind.clusters.vocabulary.normalized[token],)
-        found, decided = scorer.may_begin(token)
-        assert decided == index.is_decided(heads, complete=False)
-        assert found.tolist() == (index.beginnings(heads[0]) if decided else index.candidates(heads)).tolist()
 
 
 @each("name", ["byte-level", "wordpiece"])

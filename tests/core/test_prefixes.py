@@ -93,43 +93,6 @@ def test_equal_the_definition_on_ordinary_text(kind: str) -> None:
     assert any(sets)
 
 
-@pytest.mark.parametrize("kind", SMALL)
-@given(data=st.data())
-def test_heads_hold_whatever_follows(kind: str, data: st.DataObject) -> None:
-    tokenizer, index = index_of(kind)
-    ids = data.draw(answers(kind))
-    final = suffix_text(tokenizer, ids)
-    for cut in range(len(ids) + 1):
-        heads = index.heads(ids[:cut], complete=False)
-        # The end of the answer strips blanks, which no normalised token ends with.
-        assert any(final.startswith(head.rstrip()) for head in heads), (cut, heads, final)
-
-
-@pytest.mark.parametrize("kind", SMALL)
-@given(data=st.data())
-def test_what_is_decided_early_stays(kind: str, data: st.DataObject) -> None:
-    tokenizer, index = index_of(kind)
-    ids = data.draw(answers(kind).filter(bool))
-    expected = brute_force(tokenizer, index, ids)[0]
-    for cut in range(len(ids) + 1):
-        heads = index.heads(ids[:cut], complete=False)
-        if index.is_decided(heads, complete=False):
-            assert set(index.beginnings(heads[0]).tolist()) == expected
-
-
-@pytest.mark.parametrize("kind", SMALL)
-@given(data=st.data())
-def test_only_beginnings_and_continuations_can_end_up_in_the_set(kind: str, data: st.DataObject) -> None:
-    tokenizer, index = index_of(kind)
-    ids = data.draw(answers(kind).filter(bool))
-    final = brute_force(tokenizer, index, ids)[0]
-    for cut in range(1, len(ids) + 1):
-        possible: set[int] = set()
-        for head in index.heads(ids[:cut], complete=False):
-            possible |= {*index.beginnings(head).tolist(), *index.continuations(head).tolist()}
-        assert final <= possible
-
-
 @pytest.mark.parametrize("kind", [*SMALL, *SLOW, "few"])
 def test_beginnings_and_continuations_follow_their_definitions(kind: str) -> None:
     index = index_of_few() if kind == "few" else index_of(kind)[1]

@@ -60,14 +60,6 @@ def test_nearly_all_of_the_mass_may_come_from_one_source(
     assert found.tokens[0].agreeing_bounds == pytest.approx([expected[-1]] * 2, abs=1e-9)
 
 
-@pytest.mark.parametrize("by", ["rows", "lists"])
-def test_of_an_answer_of_function_words_alone_only_what_shares_a_cluster_counts(by: str) -> None:
-    """Function words as such say nothing there, and no more do blanks."""
-    found = scored(by, {" the": 0.5, " The": 0.2, "\n": 0.2, " radio": 0.1}, " the", rules=MEANING)
-    assert found.neutral_only and not found.tokens[0].neutral
-    assert masses(found.tokens[0]) == pytest.approx([0.5, 0.7, 0.0, 0.0, 0.7])
-
-
 @each("seed", range(20))
 def test_what_adds_up_to_everything_is_not_lifted_above_it_by_rounding(seed: int) -> None:
     """All tokens agree, by their cluster or their spelling; the sum is rounded up for some of the seeds."""
@@ -135,30 +127,6 @@ def test_a_function_word_of_the_cluster_counts_for_that_where_it_is_not_neutral(
     [token] = scored(by, {" The": 0.5, " the": 0.3, " radio": 0.2}, " The", rules=rules).tokens
     told = [(other.text, other.source, other.counted) for other in token.alternatives]
     assert told == [(" the", "cluster", True), (" radio", "other", False)]
-
-
-@pytest.mark.parametrize("by", ["rows", "lists"])
-@pytest.mark.parametrize(("first", "certain"), [("TV", [False, True]), ("\n", [True, False])])
-def test_a_function_word_is_certain_where_more_than_blanks_come_before(
-    by: str, first: str, certain: list[bool]
-) -> None:
-    """Also where that is the first token of the vocabulary, and as a word that content follows."""
-    texts = (first, " the", " radio")
-    clusters = TokenClusters(np.arange(3), worked.vocabulary(texts))
-    rules, rows = ScoringRules(equality="meaning", function_words="whole-word"), np.log([[0.5, 0.3, 0.2]] * 3)
-    lists = [(token, dict(enumerate(rows[0].tolist()))) for token in range(3)]
-    found = score_logits(rows, [0, 1, 2], clusters, rules) if by == "rows" else score_logprobs(lists, clusters, rules)
-    assert [token.neutral for token in found.tokens] == [*certain, False]
-    assert found.log_confidence == pytest.approx(sum(token.log_agreeing_probability for token in found.tokens))
-
-
-@pytest.mark.parametrize("by", ["rows", "lists"])
-def test_clusters_tell_what_means_the_same_beside_a_score_that_does_not_count_them(by: str) -> None:
-    """What begins "television" means the same too."""
-    step = {" tele": 0.3, "TV": 0.2, "te": 0.1, " the": 0.05, "\n": 0.05, " radio": 0.3}
-    token = scored(by, step, " tele", "vision", rules=ScoringRules()).tokens[0]
-    assert (token.meaning_probability, token.surface_probability) == pytest.approx((0.7, 0.3))
-    assert masses(token) == pytest.approx([0.3, 0.3, 0.0, 0.0, 0.3])
 
 
 @pytest.mark.parametrize("rules", [ScoringRules(), MEANING, ScoringRules("paper")])

@@ -12,7 +12,7 @@ import pytest
 from semtoken.core.parts import Part, parts_of
 from semtoken.core.parts.budget import Budget
 from semtoken.core.parts.fields import subschema
-from semtoken.core.parts.json_values import JsonPlace, all_json, find_json, is_json
+from semtoken.core.parts.json_values import all_json, find_json, is_json
 from semtoken.core.parts.newness import new_phrases
 from semtoken.core.parts.part import Parts
 from semtoken.core.parts.prose import phrases
@@ -191,12 +191,6 @@ def test_wherever_an_object_is_cut_off_its_beginning_is_found() -> None:
         known = [(one.pointer, one.start) for one in found.scalars]
         assert known == whole[: len(known)]
         assert all(start < length for _, start in known)
-
-
-def test_places_are_equal_where_their_pointers_are() -> None:
-    root = JsonPlace()
-    assert JsonPlace(root, "a") == JsonPlace(JsonPlace(), "a") != JsonPlace(root, "b")
-    assert JsonPlace(root, "a") != "/a"
 
 
 def test_code_behind_a_fence_without_a_line_end_is_read_as_text() -> None:
