@@ -118,6 +118,8 @@ def test_a_list_that_the_own_number_contradicts_is_the_one_before(
     assert without_copied_list(step, before) == (columns("a", own) if copied else step)
     assert without_copied_list(step, columns("aac", listed[0], *listed)) == step
     assert without_copied_list(step, columns("aab", listed[0], listed[0], -5.0)) == step
+    one = columns("aa", own, listed[0])
+    assert without_copied_list(one, columns("aa", listed[0], listed[0])) == one, "one entry is no list"
 
 
 def test_a_number_may_be_written_without_a_fraction() -> None:

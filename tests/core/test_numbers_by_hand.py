@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from semtoken.core.engine_tokens import TopStep, TopToken, check_shared_vocabulary
-from semtoken.core.engine_tokens.passes import merged_steps, steps_in_files
+from semtoken.core.engine_tokens.passes import steps_in_files
 from semtoken.core.engine_tokens.placing import SpelledText, find_text, pieces_of, place_of_answer
 from semtoken.core.engine_tokens.precision import (
     BFLOAT16,
@@ -264,19 +264,6 @@ def test_lists_of_ids_have_ids_as_the_keys_of_an_object() -> None:
     first, second = steps_from_lists(lists, "choice").steps
     assert (first.names, first.log_probs) == (((5, None, None), (5, None, None), (7, None, None)), (-0.1, -0.1, -2.0))
     assert (second.names, second.log_probs) == (((6, None, None),), (-0.2,))
-
-
-def test_items_of_whole_characters_are_told_by_the_last_piece_in_their_lists() -> None:
-    """With its id: the name of the item is the whole character's, and in the list it is that of the piece."""
-    whole, first, last = "é".encode(), b"\xc3", b"\xa9"
-
-    def step(token: int | None, spelled: bytes, listed: bytes) -> TopStep:
-        own, entry = (TopToken(-0.5, token, text.decode("utf-8", "replace"), text) for text in (spelled, listed))
-        return TopStep(own, (entry,))
-
-    assert merged_steps([step(7, whole, last), step(7, whole, whole), step(8, whole, last)]) == 2
-    assert merged_steps([step(6, first, first), step(7, last, last)]) == 0
-    assert merged_steps([step(None, whole, last)]) == 0  # without ids it may be any token
 
 
 def test_a_piece_without_its_bytes_stands_for_one_character_more_than_its_text_at_most() -> None:

@@ -13,6 +13,7 @@ from semtoken.core.engine_tokens.passes import (
     NAMELESS,
     as_scored,
     has_twice,
+    merged_steps,
     steps_in_files,
 )
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError
@@ -190,6 +191,24 @@ def test_numbers_of_more_than_four_decimals_that_come_twice_were_sent_twice() ->
     assert has_twice([alone, alone, other]) and not has_twice([alone, other, alone])
     assert has_twice([other, alone, alone]) and not has_twice([short, short, other])
     assert not has_twice([long, step(-0.12345, -2.75)]) and not has_twice([long, other])
+
+
+def test_a_whole_character_with_the_number_of_its_last_piece_is_found() -> None:
+    def named(own: tuple[int, bytes], *entries: tuple[int, bytes]) -> TopStep:
+        return TopStep(TopToken(-1.0, own[0], None, own[1]), [TopToken(-1.0, a, None, b) for a, b in entries])
+
+    whole = "é".encode()
+    merged = named((7, whole), (7, whole[1:]), (8, b"a"))
+    assert merged_steps([merged, merged, named((7, whole), (7, whole))]) == 2
+    assert merged_steps([named((7, whole), (6, whole[1:]))]) == 0  # another token
+    assert merged_steps([named((7, b"a"), (7, b"\xa9"))]) == 0  # no character of several pieces
+    assert (
+        merged_steps([named((7, b"\x7f"), (7, b"\xa9"))]) == 0
+        and merged_steps([named((7, b"\x80"), (7, b"\xa9"))]) == 1
+    )
+    assert merged_steps([named((7, whole), (7, b"\xc3"))]) == 0  # its first piece
+    nameless = TopToken(-1.0, None, None, whole[1:])  # without ids it may be any token
+    assert merged_steps([TopStep(nameless._replace(bytes=whole), [nameless])]) == 0
 
 
 def test_names_as_in_files_hold_no_white_space_themselves() -> None:

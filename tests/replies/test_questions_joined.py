@@ -13,6 +13,7 @@ import pytest
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking import RankedReplies, rank_replies
 from semtoken.replies.checking.ids import identifiers, is_id_name, may_identify
+from semtoken.replies.checking.replies import saved_replies
 from tests.cli.run import invoke
 from tests.replies.test_check import reply
 from tests.rows import each
@@ -158,6 +159,13 @@ def test_what_may_identify_a_line() -> None:
     assert not any(map(is_id_name, ("question", "answer", "seconds", "title")))
     assert may_identify("doc", ["inv-1", "inv-2"]) and not may_identify("doc", ["inv-1", "inv-1"])
     assert not may_identify("cost", ["1.5", "2.5"]) and not may_identify("at", ["2026-01-01T1", "2026-01-01T2"])
+
+
+def test_of_several_identifiers_the_most_telling_names_a_line(tmp_path: Path) -> None:
+    names = {"id": "batch-1", "doc_id": "d-1", "question_id": "q-1", "custom_id": "c-1"}
+    for name in ("custom_id", "question_id", "id", "doc_id"):
+        [saved] = saved_replies([str(written(tmp_path / "one.jsonl", [names | {"reply": answered(0)}]))])
+        assert saved.id == names.pop(name)
 
 
 @pytest.mark.parametrize("n", [1, 199, 200])
