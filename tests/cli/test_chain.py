@@ -14,7 +14,7 @@ from semtoken.support.files.record_files import read_rows, write_records
 from tests.cli.conftest import RunCommand, read_lines
 
 pytest.importorskip("pyarrow")
-QUESTIONS = list(islice(load_questions("dev"), 24))
+QUESTIONS = list(islice(load_questions("dev"), 12))
 ASKED = [{"id": q.id, "question": q.question, "answers": list(q.answers), "kind": "=1+1"} for q in QUESTIONS]
 
 
@@ -22,11 +22,15 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [fields for _, _, fields in read_rows(path)]
 
 
-@pytest.mark.parametrize(("first", "second"), [(".jsonl", ".csv"), (".csv", ".parquet"), (".parquet", ".jsonl")])
+@pytest.mark.parametrize("formats", [(".csv", ".parquet", ".jsonl", ".csv"), (".jsonl", ".csv", ".parquet", ".jsonl")])
 def test_questions_are_scored_judged_and_scored_again(
-    semtoken: RunCommand, tmp_path: Path, first: str, second: str
+    semtoken: RunCommand, tmp_path: Path, formats: tuple[str, ...]
 ) -> None:
-    asked, scored, judged = (tmp_path / name for name in (f"asked{first}", f"scored{second}", f"judged{first}"))
+    """Between them the rows read and write each format by `score`."""
+    asked, scored, judged, again = (
+        (tmp_path / name).with_suffix(end)
+        for name, end in zip(("asked", "scored", "judged", "again"), formats, strict=True)
+    )
     write_records(asked, ASKED)
     result = semtoken("score", asked, "-o", scored, "--max-tokens", 12)
     assert result.exit_code == 0, result.output
@@ -38,7 +42,6 @@ def test_questions_are_scored_judged_and_scored_again(
     assert [row["correct"] for row in found] == by_hand == [int(row["exact"]) for row in found]
     assert 0 < sum(by_hand) < len(by_hand)
 
-    again = tmp_path / f"again{second}"
     result = semtoken("score", judged, "-o", again, "--max-tokens", 12)
     assert result.exit_code == 0, result.output
     for before, after in zip(found, rows(again), strict=True):

@@ -56,12 +56,12 @@ def busy() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-@pytest.mark.parametrize("half", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["half", "all"])
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)], ids=["a quarter", "all"])
 @pytest.mark.parametrize("place", [one for one in leaves() if one not in SKIPPED], ids=" ".join)
 def test_no_place_brings_a_traceback(
-    place: tuple[str, ...], half: bool, busy: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: tuple[str, ...], step: int, busy: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of the pairs by default, like the fields of one color of a chessboard."""
+    """A quarter of the pairs by default, along the diagonals of the table of places and values."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
     here = {one: str(tmp_path / one) for one in ("folder", "file", "lines", "questions", "out", "db")} | {"port": busy}
@@ -75,7 +75,7 @@ def test_no_place_brings_a_traceback(
     failures = []
     for row, parameter in enumerate(places(place)):
         values = [*odd, *(ADDRESSES if parameter.name in URLS else ())]
-        for value in values[row % 2 :: 2] if half else values:
+        for value in values[row % step :: step]:
             base = [part.format(**here) for part in BASES[" ".join(place)]]
             if parameter.index is not None:
                 base[parameter.index : parameter.index + 1] = [value]
