@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -7,9 +8,9 @@ from typing import Any
 import pytest
 
 from semtoken import TokenClusters
-from tests.web.servers import Behaviour, Upstream, all_stopped, raw_upstream, running
+from tests.web.servers import Behaviour, Received, Upstream, all_stopped, raw_upstream, running
 
-Proxied = Callable[..., Any]
+Replaying = Callable[[bytes], str]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -63,3 +64,21 @@ def served(almanac: Any) -> Iterator[str]:
     app = serve_app(Engine(almanac), Offer("almanac", PROMPT, stop_at_newline=True, max_logprobs=50))
     with running(app, strict=False) as url:
         yield url
+
+
+@pytest.fixture(scope="module")
+def replaying(almanac_clusters: TokenClusters) -> Iterator[Replaying]:
+    """Sets the bytes that an upstream answers from then on; the address of a proxy in front of it."""
+    sent: list[bytes] = []
+
+    async def behave(_: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(sent[-1])
+        await writer.drain()
+
+    with raw_upstream(behave) as upstream, proxy_of(upstream.url, almanac_clusters) as url:
+
+        def replay(answer: bytes) -> str:
+            sent.append(answer)
+            return url
+
+        yield replay

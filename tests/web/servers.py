@@ -198,6 +198,12 @@ def chunk(data: bytes) -> bytes:
 LAST_CHUNK = b"0\r\n\r\n"
 
 
+def streamed(body: bytes, *headers: bytes, size: int = 5000) -> bytes:
+    """A complete answer of events, in chunks of a size."""
+    head = stream_head().replace(b"\r\n\r\n", b"".join(b"\r\n" + header for header in headers) + b"\r\n\r\n")
+    return head + b"".join(chunk(body[at : at + size]) for at in range(0, len(body), size)) + LAST_CHUNK
+
+
 def answering(data: bytes) -> Behaviour:
     """Write the same bytes to everyone."""
 
