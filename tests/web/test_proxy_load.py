@@ -234,6 +234,7 @@ def test_the_command_tells_where_it_is_and_drains_on_a_signal() -> None:
         assert "Traceback" not in told
 
 
+@pytest.mark.slow
 def test_a_signal_does_not_wait_for_ever() -> None:
     async def endless(received: Received, writer: asyncio.StreamWriter) -> None:
         writer.write(stream_head())

@@ -5,21 +5,29 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import logging
+import re
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from http.client import HTTPResponse
 from typing import Any
 
 import httpx
 import pytest
 
+from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.settings import ProxySettings
+from tests.web.conftest import proxy_of
 from tests.web.servers import (
     LAST_CHUNK,
     Received,
     Upstream,
     answering,
     chunk,
+    raw_upstream,
     response,
     running,
     stream_head,
@@ -132,9 +140,6 @@ class TestUntouched:
 
     @pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])
     def test_an_upstream_below_a_path(self, almanac_clusters: Any, suffix: str) -> None:
-        from tests.web.conftest import proxy_of
-        from tests.web.servers import raw_upstream
-
         with (
             raw_upstream(answering(response(b"{}"))) as upstream,
             proxy_of(upstream.url + "/openai" + suffix, almanac_clusters) as url,
@@ -202,8 +207,6 @@ class TestRefusals:
 
 class TestFaults:
     def test_an_upstream_that_is_not_there(self, almanac_clusters: Any) -> None:
-        from tests.web.conftest import proxy_of
-
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         with proxy_of(f"http://127.0.0.1:{port}", almanac_clusters) as url:
@@ -427,43 +430,43 @@ def half_closed(url: str, path: str, version: str) -> socket.socket:
 
 def without_block(data: bytes) -> bytes:
     """What the client got, without what the proxy added."""
-    import re
-
     return re.sub(rb',"semtoken":\{(?:[^{}]|\{[^{}]*\})*\}', b"", data)
 
 
-def test_running_streams_end_before_the_server_stops(almanac_clusters: Any) -> None:
-    from semtoken.web.proxy.app import proxy_app
-    from semtoken.web.proxy.settings import ProxySettings
-    from tests.web.servers import raw_upstream
-
-    release = []
+@pytest.mark.parametrize("grace", [10, 0.5])
+def test_running_streams_end_before_the_server_stops_but_are_not_waited_for_for_ever(
+    almanac_clusters: Any, grace: float
+) -> None:
+    release = threading.Event()
 
     async def behave(_: Received, writer: asyncio.StreamWriter) -> None:
         writer.write(stream_head() + chunk(b": begun\n\n"))
-        while not release:
+        while not release.is_set():
             await asyncio.sleep(0.01)
         writer.write(chunk(b"data: [DONE]\n\n") + LAST_CHUNK)
 
-    with raw_upstream(behave) as upstream:
-        got = b""
-        with running(proxy_app(ProxySettings(upstream.url), almanac_clusters), grace=10) as url:
-            stream = httpx.stream("POST", url + "/v1/chat/completions", json=CHAT)
-            answer = stream.__enter__()
-            pieces = answer.iter_raw()
-            got += next(pieces)
-            import threading
+    got: list[bytes] = []
 
-            threading.Timer(0.3, lambda: release.append(True)).start()
-            reader = threading.Thread(target=lambda: release.append(b"".join(pieces)))
+    def read_on(pieces: Iterator[bytes]) -> None:
+        with suppress(httpx.RemoteProtocolError):
+            got.extend(pieces)
+
+    began = time.monotonic()
+    with raw_upstream(behave) as upstream, ExitStack() as opened:
+        with running(proxy_app(ProxySettings(upstream.url), almanac_clusters), grace=grace) as url:
+            answer = opened.enter_context(httpx.stream("POST", url + "/v1/chat/completions", json=CHAT, timeout=20))
+            pieces = answer.iter_raw()
+            next(pieces)
+            reader = threading.Thread(target=read_on, args=(pieces,))
             reader.start()
+            if grace > 1:
+                threading.Timer(0.3, release.set).start()
         reader.join(10)
-    assert release[-1] == b"data: [DONE]\n\n"
+        assert time.monotonic() - began < 10 and not reader.is_alive()
+    assert got == ([b"data: [DONE]\n\n"] if grace > 1 else [])
 
 
 def test_keys_are_never_logged(proxied: Start, caplog: pytest.LogCaptureFixture, capfd: Any) -> None:
-    import logging
-
     async def die(received: Received, writer: asyncio.StreamWriter) -> None:
         if b"fine" in received.line:
             writer.write(response(b"{}"))
