@@ -35,21 +35,25 @@ SickServer = Callable[..., str]
 Examined = Callable[..., Diagnosis]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def sick(almanac: Any) -> Iterator[SickServer]:
-    """Starts a server with some faults; its address."""
+    """The address of a server with some faults, which is started once."""
     with ExitStack() as stack:
-        yield lambda **faults: stack.enter_context(running(sick_app(almanac, Faults(**faults)), wait=False)) + "/v1"
+
+        @cache
+        def start(**faults: Any) -> str:
+            return stack.enter_context(running(sick_app(almanac, Faults(**faults)), wait=False)) + "/v1"
+
+        yield start
 
 
 @pytest.fixture(scope="module")
-def examined(almanac: Any) -> Examined:
+def examined(sick: SickServer) -> Examined:
     """What the doctor finds of a server with some faults, with a vocabulary or none; each once for all tests."""
 
     @cache
     def find(vocabulary: Any = None, **faults: Any) -> Diagnosis:
-        with running(sick_app(almanac, Faults(**faults)), wait=False) as url:
-            return examine(url + "/v1", vocabulary=vocabulary)
+        return examine(sick(**faults), vocabulary=vocabulary)
 
     return find
 
@@ -119,8 +123,7 @@ class TestFaults:
         assert found.best is None and not found.usable
         assert "left out without a word (/chat/completions)" in said(found, "bad")
 
-    @pytest.mark.parametrize("clamps", [False, True])
-    @pytest.mark.parametrize("most", [5, 7])
+    @pytest.mark.parametrize(("most", "clamps"), [(5, False), (7, True)])
     def test_few(self, examined: Examined, most: int, clamps: bool) -> None:
         found = examined(most=most, clamps=clamps)
         assert found.page("chat").most == most  # type: ignore[union-attr]
@@ -313,18 +316,23 @@ class TestCommand:
         monkeypatch.setenv("COLUMNS", "200")
         return lambda *args: invoke(["doctor", "--base-url", *map(str, args)])
 
-    def test_table(self, doctor: Callable[..., Result], served: str) -> None:
-        result = doctor(served, "--tokenizer", "almanac")
+    def test_table(self, doctor: Callable[..., Result], sick: SickServer) -> None:
+        result = doctor(sick(gives_ids=True), "--tokenizer", "almanac")
         assert result.exit_code == 0, result.output
-        for words in ("/chat/completions", "50", "no such endpoint", "token ids", "raw (equal", "Who wrote Hamlet?"):
+        for words in ("/chat/completions", "20", "no such endpoint", "token ids", "raw (equal", "Who wrote Hamlet?"):
             assert words in result.stdout
-        assert "✓ /chat/completions gives 50 log-probabilities per token" in result.stdout
+        assert "✓ /chat/completions gives 20 log-probabilities per token" in result.stdout
 
-    def test_json_and_a_tokenizer(self, doctor: Callable[..., Result], sick: SickServer) -> None:
-        for path in (almanac_path(), almanac_path() / "tokenizer.json"):
-            result = doctor(sick(silent=False), "--tokenizer", path, "--json")
-            assert result.exit_code == 0, result.output
-            assert json.loads(result.stdout)["tokenizer"]["fits"] is True
+    @pytest.mark.parametrize(
+        "path", [almanac_path() / "tokenizer.json", almanac_clusters_path()], ids=["file", "clusters"]
+    )
+    def test_json_and_a_tokenizer_or_clusters(
+        self, doctor: Callable[..., Result], sick: SickServer, path: Path
+    ) -> None:
+        result = doctor(sick(), "--tokenizer", path, "--json")
+        assert result.exit_code == 0, result.output
+        found = json.loads(result.stdout)
+        assert found["tokenizer"]["fits"] is True and len(found["trials"]) == 3
 
     def test_exit_status_of_a_server_that_is_of_no_use(self, doctor: Callable[..., Result], sick: SickServer) -> None:
         result = doctor(sick(silent=True))
@@ -348,10 +356,6 @@ class TestCommand:
         result = doctor(sick(), "--tokenizer", tmp_path)
         assert result.exit_code == 2
         assert "cannot be read as a tokenizer" in result.stderr
-
-    def test_the_vocabulary_of_a_folder_of_clusters(self, doctor: Callable[..., Result], sick: SickServer) -> None:
-        result = doctor(sick(), "--tokenizer", almanac_clusters_path(), "--json")
-        assert len(json.loads(result.stdout)["trials"]) == 3
 
     @pytest.mark.parametrize("options", [(), ("--json",)])
     def test_names_and_errors_cannot_steer_the_terminal(

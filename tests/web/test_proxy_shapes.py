@@ -24,7 +24,7 @@ from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from tests.replies.recorded import NAMES, STREAMED, recording
 from tests.rows import each
-from tests.web.servers import LAST_CHUNK, Received, Upstream, chunk, raw_upstream, response, running, stream_head
+from tests.web.servers import Received, Upstream, raw_upstream, response, running, streamed
 from tests.web.test_proxy_calibrator import made
 from tests.web.test_proxy_transport import without_block
 
@@ -54,10 +54,7 @@ def upstream() -> Iterator[Upstream]:
     async def replay(received: Received, writer: asyncio.StreamWriter) -> None:
         recorded = recording((received.header(b"x-recording") or b"").decode())
         if received.json().get("stream"):
-            whole = (recorded.stream or "").encode()
-            pieces = [whole[at : at + 1500] for at in range(0, len(whole), 1500)]
-            head = stream_head().replace(b"\r\n\r\n", b"\r\n" + CLOSE + b"\r\n\r\n")
-            writer.write(head + b"".join(map(chunk, pieces)) + LAST_CHUNK)
+            writer.write(streamed((recorded.stream or "").encode(), CLOSE, size=1500))
         else:
             writer.write(response(json.dumps(recorded.reply, ensure_ascii=False).encode(), CLOSE))
         await writer.drain()
@@ -97,12 +94,8 @@ def check(block: Mapping[str, Any], found: Any, number: int) -> None:
     if isinstance(found, str):
         assert set(block) - {"final"} == {"version", "reason"}, found
     else:
-        lower, upper = found[number].sequence_uncertainty_interval
-        assert (
-            block["sequence_uncertainty"],
-            block["sequence_uncertainty_interval"][0],
-            block["sequence_uncertainty_interval"][1],
-        ) == (found[number].sequence_uncertainty, lower, upper)
+        assert block["sequence_uncertainty"] == found[number].sequence_uncertainty
+        assert tuple(block["sequence_uncertainty_interval"]) == found[number].sequence_uncertainty_interval
         assert block["distribution"] == found[number].distribution
         assert block["n_tokens"] == found[number].n_tokens
 
@@ -123,26 +116,25 @@ def events_of(stream: str) -> list[Any]:
 
 class TestWholeReplies:
     @each("name", NAMES)
-    def test_the_score_is_that_of_the_library(self, proxy: str, almanac_clusters: TokenClusters, name: str) -> None:
+    def test_who_asked_for_nothing_gets_the_score_of_the_library_and_no_other_number(
+        self, proxy: str, almanac_clusters: TokenClusters, name: str
+    ) -> None:
         answer = post(proxy, name, plain(shape_of(name)))
         assert answer.status_code == 200, answer.text
-        sent, found = recording(name).reply, expected(recording(name).reply, almanac_clusters, plain(shape_of(name)))
+        recorded = recording(name)
+        found = expected(recorded.reply, almanac_clusters, plain(shape_of(name)))
         blocks = blocks_in(answer.json())
-        assert len(blocks) == len(read_reply(sent).choices)
+        assert len(blocks) == len(read_reply(recorded.reply).choices)
         if len(blocks) == 1 or not isinstance(found, str):
             for number, block in enumerate(blocks):
                 check(block, found, number)
+        shown = json.loads(without_block(answer.content))
+        assert shown == recorded.expected.without_numbers(recorded.reply)
 
     @each("name", NAMES)
     def test_who_asked_for_numbers_gets_every_byte(self, proxy: str, name: str) -> None:
         answer = post(proxy, name, asked_for(shape_of(name), K))
         assert without_block(answer.content) == json.dumps(recording(name).reply, ensure_ascii=False).encode()
-
-    @each("name", NAMES)
-    def test_who_did_not_gets_none(self, proxy: str, name: str) -> None:
-        answer = json.loads(without_block(post(proxy, name, plain(shape_of(name))).content))
-        recorded = recording(name)
-        assert answer == recorded.expected.without_numbers(recorded.reply)
 
     @pytest.mark.parametrize("name", ["llama-cpp", "sglang", "vllm-responses"])
     def test_fewer_are_shown_if_fewer_were_asked_for(self, proxy: str, name: str) -> None:
@@ -155,12 +147,12 @@ class TestWholeReplies:
 
 class TestStreams:
     @each("name", STREAMED)
-    def test_the_last_block_is_that_of_the_library(
+    def test_who_asked_for_nothing_gets_the_score_of_the_library_and_no_other_number(
         self, proxy: str, almanac_clusters: TokenClusters, name: str
     ) -> None:
         got = post(proxy, name, plain(shape_of(name)) | {"stream": True}).text
-        stream = recording(name).stream
-        assert stream is not None
+        recorded = recording(name)
+        stream = recorded.stream or ""
         ended = {
             place.choice for event in events_of(stream) for place in shape_of(name).places(event) or () if place.ended
         }
@@ -174,18 +166,13 @@ class TestStreams:
         if len(finals) == 1 or not isinstance(found, str):
             for number, index in enumerate(sorted(finals)):
                 check(finals[index], found, number)
+        shown = events_of(without_block(got.encode()).decode())
+        assert shown == recorded.expected.without_numbers(events_of(stream))
 
     @each("name", STREAMED)
     def test_who_asked_for_numbers_gets_every_byte(self, proxy: str, name: str) -> None:
         got = post(proxy, name, asked_for(shape_of(name), K) | {"stream": True, "semtoken": {}}).content
         assert without_block(got) == (recording(name).stream or "").encode()
-
-    @each("name", STREAMED)
-    def test_who_did_not_gets_none(self, proxy: str, name: str) -> None:
-        got = post(proxy, name, plain(shape_of(name)) | {"stream": True}).content
-        recorded = recording(name)
-        expected_events = recorded.expected.without_numbers(events_of(recorded.stream or ""))
-        assert events_of(without_block(got).decode()) == expected_events
 
     @pytest.mark.parametrize("name", ["llama-cpp", "sglang", "vllm-chat-awkward-ids"])
     def test_values_so_far(self, proxy: str, name: str) -> None:
@@ -267,7 +254,7 @@ class TestRequests:
 
         async def behave(_: Received, writer: asyncio.StreamWriter) -> None:
             sent = f"event: response.failed\ndata: {json.dumps(event)}\n\n".encode()
-            writer.write(stream_head() + chunk(sent) + LAST_CHUNK)
+            writer.write(streamed(sent))
             await writer.drain()
 
         with (
