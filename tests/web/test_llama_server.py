@@ -31,7 +31,7 @@ TEMPLATE = """\
 </tool_call>{% endfor %}
 {% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"""
 """The form in which Qwen's models call tools, from which the server makes a grammar for the calls."""
-PROMPTS = [question.prompt() for question in load_questions("test")[:4]]
+PROMPTS = [question.prompt() for question in load_questions("test")[:2]]
 
 
 def started(folder: Path, template: str = "", renamed: Mapping[str, str] = MappingProxyType({})) -> Any:
@@ -184,7 +184,7 @@ def test_text_held_back_for_a_stop_string_leaves_each_token_its_own_name(
     request = asked(almanac, PROMPTS[0], **LONG)
     (free,) = score_reply(post(llama_server, request))
     texts = [token.text for token in free.tokens]
-    for first in (1, 2, 4, 6):
+    for first in (1, 4):
         for cut, more in ((0, 1), (1, 1), (0, 2), (len(texts[first]) - 1, 2)):
             stop = "".join([texts[first][cut:], *texts[first + 1 : first + more]])
             stop += texts[first + more][:1] if matches else "?"

@@ -16,7 +16,17 @@ import pytest
 import semtoken as st
 from semtoken import TokenClusters
 from semtoken.core.rules import ScoringRules
+from semtoken.errors import CalibratorMismatchError, InvalidInputError
+from semtoken.guarantees.answer_records import answer_record
 from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.journal.entries import AnswerOrigin, Recording
+from semtoken.guarantees.journal.store import Journal
+from semtoken.guarantees.journal.watch import watch
+from semtoken.guarantees.journal.writer import JournalWriter
+from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.settings import ProxySettings
+from semtoken.web.recorder import AnswerRecorder
+from semtoken.web.review import GuaranteeWatch
 from tests.cli.run import invoke
 from tests.guarantees.made_up import put
 from tests.web.servers import answering, raw_upstream, response, running
@@ -31,9 +41,6 @@ def made(folder: Path, **origin: Any) -> st.Calibrator:
 
 
 def test_final_blocks_carry_chance_and_decision(served: str, almanac_clusters: TokenClusters, tmp_path: Path) -> None:
-    from semtoken.web.proxy.app import proxy_app
-    from semtoken.web.proxy.settings import ProxySettings
-
     calibrator = made(tmp_path)
     app = proxy_app(ProxySettings(served, hold=30.0), almanac_clusters, calibrator=CalibratorInUse(calibrator))
     with running(app) as url:
@@ -57,19 +64,9 @@ def test_final_blocks_carry_chance_and_decision(served: str, almanac_clusters: T
 def test_the_proxy_does_not_start_with_a_calibrator_of_other_scores(
     almanac_clusters: TokenClusters, tmp_path: Path, origin: dict[str, Any], named: str
 ) -> None:
-
     made(tmp_path, **origin)
-    options = [
-        "--base-url",
-        "http://127.0.0.1:9",
-        "--tokenizer",
-        "almanac",
-        "--port",
-        "0",
-        "--calibrator",
-        str(tmp_path),
-    ]
-    result = invoke(["proxy", *options])
+    options = ("--base-url", "http://127.0.0.1:9", "--tokenizer", "almanac", "--port", "0")
+    result = invoke(["proxy", *options, "--calibrator", tmp_path])
     assert result.exit_code == 1
     assert "This calibrator was fitted on scores with" in result.stderr and named in result.stderr
 
@@ -77,9 +74,6 @@ def test_the_proxy_does_not_start_with_a_calibrator_of_other_scores(
 @pytest.fixture
 def strict(served: str, almanac_clusters: TokenClusters, tmp_path: Path) -> Iterator[Callable[[float], Any]]:
     """A proxy that shows what is accepted up to an uncertainty, and another text in place of all else."""
-    from semtoken.web.proxy.app import proxy_app
-    from semtoken.web.proxy.settings import ProxySettings
-
     calibrator = made(tmp_path)
     assert calibrator.threshold is not None
 
@@ -207,20 +201,10 @@ def named_reply(model: str, *, stream: bool = False) -> bytes:
     return response("".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]).encode(), kind=b"text/event-stream")
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(("answered", "fits"), [("prod", True), ("other", False)])
+@pytest.mark.parametrize(("answered", "fits", "stream"), [("prod", True, True), ("other", False, False), ("other", False, True)])
 def test_a_model_that_was_exchanged_behind_the_proxy_gets_no_probability(
     almanac_clusters: TokenClusters, tmp_path: Path, answered: str, *, fits: bool, stream: bool
 ) -> None:
-    from semtoken.guarantees.journal.entries import AnswerOrigin, Recording
-    from semtoken.guarantees.journal.store import Journal
-    from semtoken.guarantees.journal.watch import watch
-    from semtoken.guarantees.journal.writer import JournalWriter
-    from semtoken.web.proxy.app import proxy_app
-    from semtoken.web.proxy.settings import ProxySettings
-    from semtoken.web.recorder import AnswerRecorder
-    from semtoken.web.review import GuaranteeWatch
-
     calibrator = CalibratorInUse(made(tmp_path, model="prod"))
     journal = Journal.open(str(tmp_path / "journal.db"))
     rule, salt = journal.sampling()
@@ -249,9 +233,6 @@ def test_a_model_that_was_exchanged_behind_the_proxy_gets_no_probability(
 
 
 def test_a_calibrator_is_fitted_on_the_answers_of_one_model(tmp_path: Path) -> None:
-    from semtoken.errors import CalibratorMismatchError, InvalidInputError
-    from semtoken.guarantees.answer_records import answer_record
-
     generator = np.random.default_rng(0)
     scores = -generator.exponential(1, 60)
     correct = generator.random(60) < np.exp(scores)
