@@ -201,7 +201,9 @@ def named_reply(model: str, *, stream: bool = False) -> bytes:
     return response("".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]).encode(), kind=b"text/event-stream")
 
 
-@pytest.mark.parametrize(("answered", "fits", "stream"), [("prod", True, True), ("other", False, False), ("other", False, True)])
+@pytest.mark.parametrize(
+    ("answered", "fits", "stream"), [("prod", True, True), ("other", False, False), ("other", False, True)]
+)
 def test_a_model_that_was_exchanged_behind_the_proxy_gets_no_probability(
     almanac_clusters: TokenClusters, tmp_path: Path, answered: str, *, fits: bool, stream: bool
 ) -> None:
