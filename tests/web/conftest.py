@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from semtoken import TokenClusters
-from tests.web.servers import Behaviour, Received, Upstream, all_stopped, raw_upstream, running
+from tests.web.servers import Behaviour, Received, Upstream, all_stopped, answering, raw_upstream, running
 
 Replaying = Callable[[bytes], str]
 
@@ -44,7 +44,17 @@ def proxied(almanac_clusters: TokenClusters) -> Iterator[Callable[..., tuple[str
 
 
 @contextmanager
-def proxy_of(url: str, clusters: TokenClusters, *, page: bool = True, **settings: Any) -> Iterator[str]:
+def in_front(
+    answer: Behaviour | bytes, clusters: TokenClusters | None = None, **settings: Any
+) -> Iterator[tuple[str, Upstream]]:
+    """A proxy without a page before an upstream that behaves in some way, or answers so: its address, what was seen."""
+    behaviour = answering(answer) if isinstance(answer, bytes) else answer
+    with raw_upstream(behaviour) as upstream, proxy_of(upstream.url, clusters, page=False, **settings) as url:
+        yield url, upstream
+
+
+@contextmanager
+def proxy_of(url: str, clusters: TokenClusters | None, *, page: bool = True, **settings: Any) -> Iterator[str]:
     """A proxy in front of a server that runs; yields its address."""
     from semtoken.web.proxy.app import proxy_app
     from semtoken.web.proxy.settings import ProxySettings

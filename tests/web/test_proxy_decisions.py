@@ -7,7 +7,6 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -28,7 +27,8 @@ from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
 from tests.decisions.models import tiny
 from tests.rows import each
-from tests.web.servers import Received, answering, raw_upstream, response, running
+from tests.web.conftest import in_front, proxy_of
+from tests.web.servers import Received, response, running
 from tests.web.test_serve_decisions import DECISIONS, STATE, SYSTEM_ONE
 
 BODIES: dict[str, Any] = {
@@ -64,22 +64,16 @@ def served() -> Iterator[str]:
         yield url
 
 
-@contextmanager
-def proxy_of(url: str, **settings: Any) -> Iterator[str]:
-    with running(proxy_app(ProxySettings(url, **settings), page=False), wait=False) as address:
-        yield address
-
-
 @pytest.fixture(scope="module")
 def passing(served: str) -> Iterator[str]:
-    with proxy_of(served) as url:
+    with proxy_of(served, None, page=False) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def texts(served: str) -> Iterator[str]:
     """A proxy that asks the same server as texts."""
-    with proxy_of(served, decisions="chat") as url:
+    with proxy_of(served, None, page=False, decisions="chat") as url:
         yield url
 
 
@@ -103,12 +97,12 @@ class TestPassedOn:
     @pytest.mark.parametrize("path", BODIES)
     def test_the_block_of_an_upstream_that_has_one_stays(self, served: str, path: str) -> None:
         recorded = post(served, path, BODIES[path]).content
-        with raw_upstream(answering(response(recorded))) as upstream, proxy_of(upstream.url) as url:
+        with in_front(response(recorded)) as (url, _):
             assert post(url, path, BODIES[path]).json() == json.loads(recorded)
 
     def test_every_byte_stays_and_a_block_is_added(self) -> None:
         raw = b'{"model":"m", "answers": {"refund" : {"type":"noul","noul":0.250}} ,"usage":{"input_tokens":1e1}}'
-        with raw_upstream(answering(response(raw, b"X-Own: 1"))) as upstream, proxy_of(upstream.url) as url:
+        with in_front(response(raw, b"X-Own: 1")) as (url, upstream):
             body = {"state": "x", "questions": {"refund": {"type": "noul"}}}
             found = post(url, "/v1/systemone?a=1", body)
             [received] = upstream.requests
@@ -133,7 +127,7 @@ class TestPassedOn:
         ],
     )
     def test_what_is_no_answer_passes_untouched(self, raw: bytes) -> None:
-        with raw_upstream(answering(response(raw))) as upstream, proxy_of(upstream.url) as url:
+        with in_front(response(raw)) as (url, _):
             found = post(url, "/v1/systemone", {"state": "x", "questions": {"refund": {"type": "noul"}}})
         assert found.content == raw
         assert found.headers["semtoken-unscored"] == "not_understood"
@@ -142,7 +136,7 @@ class TestPassedOn:
         listed = [{"value": 0, "probability": 0.25}, {"value": 1, "probability": 0.75}]
         raw = json.dumps({"answers": [{"type": "choice", "name": None, "probabilities": listed}]}).encode()
         score = {"type": "score", "instructions": "How?", "levels": [{"label": "a"}, {"label": "b"}]}
-        with raw_upstream(answering(response(raw))) as upstream, proxy_of(upstream.url) as url:
+        with in_front(response(raw)) as (url, _):
             found = post(url, "/v1/decisions", {"input": "x", "questions": [score]})
         assert found.content == raw
         assert found.headers["semtoken-unscored"] == "not_understood"
@@ -150,7 +144,7 @@ class TestPassedOn:
     @each("status", [b"401 Who", b"422 No", b"429 Slow", b"500 Oh"])
     def test_errors_pass_unchanged(self, status: bytes) -> None:
         error = b'{"detail" : [{"loc": ["body"]}]}'
-        with raw_upstream(answering(response(error, status=status))) as upstream, proxy_of(upstream.url) as url:
+        with in_front(response(error, status=status)) as (url, upstream):
             found = post(url, "/v1/systemone", {"state": "x", "questions": {}})
             assert len(upstream.requests) == 1
         assert found.status_code == int(status[:3])
@@ -212,7 +206,7 @@ class TestAskedAsTexts:
         body = BODIES[path] | {"semtoken": how}
         must_know = k == 300 and how["reading"] == "labels"  # words take several tokens that this model never says
         exact = post(served, path, body).json()["answers"]
-        with proxy_of(served, decisions="chat", top_logprobs=k) as url:
+        with proxy_of(served, None, page=False, decisions="chat", top_logprobs=k) as url:
             reply = post(url, path, body)
         if not must_know and reply.status_code == 400:  # systemone has no word for one question that is refused
             assert "surely among the tokens that the server lists" in reply.text
@@ -241,14 +235,20 @@ class TestAskedAsTexts:
 
     @pytest.mark.parametrize("hidden", [(), ("/chat/completions",)], ids=["chat", "completions"])
     def test_where_the_upstream_has_no_such_route(self, hidden: tuple[str, ...]) -> None:
-        with running(plain(app(), *hidden), strict=False) as upstream, proxy_of(upstream, top_logprobs=50) as url:
+        with (
+            running(plain(app(), *hidden), strict=False) as upstream,
+            proxy_of(upstream, None, page=False, top_logprobs=50) as url,
+        ):
             for path in (*BODIES, "/v1/decisions"):  # the last time it is known
                 assert post(url, path, BODIES[path]).status_code in (200, 400)
             figures = httpx.get(url + "/metrics").text
         assert 'endpoint="decisions"' in figures
 
     def test_an_upstream_with_no_route_at_all(self) -> None:
-        with running(plain(app(), "/completions"), strict=False) as upstream, proxy_of(upstream) as url:
+        with (
+            running(plain(app(), "/completions"), strict=False) as upstream,
+            proxy_of(upstream, None, page=False) as url,
+        ):
             found = post(url, "/v1/decisions", BODIES["/v1/decisions"])
             assert found.status_code == 502
             assert found.json()["error"]["code"] == "no_route"
@@ -285,10 +285,7 @@ def chat_reply(*listed: tuple[str, float]) -> bytes:
 class TestRecordedUpstream:
     def test_by_hand(self) -> None:
         """Three requests of one token each, whose lists are known; B is not listed and may have what is left."""
-        with (
-            raw_upstream(answering(chat_reply(("A", 0.5), ("C", 0.2), ("x", 0.1)))) as upstream,
-            proxy_of(upstream.url, decisions="chat") as url,
-        ):
+        with in_front(chat_reply(("A", 0.5), ("C", 0.2), ("x", 0.1)), decisions="chat") as (url, upstream):
             choice = {"type": "choice", "instructions": "Which?", "choices": [{"value": v} for v in ("p", "q", "r")]}
             answer = client(url).decisions.create(model="m", input="x", questions=[choice]).answers[0]  # type: ignore[list-item]
             [request] = upstream.requests
@@ -310,27 +307,18 @@ class TestRecordedUpstream:
     @each(("status", "depth"), [(b"200 OK", 600), (b"200 OK", 5000), (b"400 Bad", 5000)])
     def test_a_reply_that_is_nested_deeply_is_no_answer(self, status: bytes, depth: int) -> None:
         deep = b'{"error": {"message": %s}}' % (b"[" * depth + b"]" * depth)
-        with (
-            raw_upstream(answering(response(deep, b"Connection: close", status=status))) as upstream,
-            proxy_of(upstream.url, decisions="chat") as url,
-        ):
+        with in_front(response(deep, b"Connection: close", status=status), decisions="chat") as (url, _):
             found = post(url, "/v1/decisions", BODIES["/v1/decisions"])
         assert found.status_code in ((502,) if status == b"200 OK" else (400, 502))
         assert found.json()["error"]["message"].startswith("Question 'refund': ")
 
     def test_mass_elsewhere_is_flagged(self) -> None:
-        with (
-            raw_upstream(answering(chat_reply(("Well", 0.8), ("Yes", 0.1), ("No", 0.05)))) as upstream,
-            proxy_of(upstream.url, decisions="chat") as url,
-        ):
+        with in_front(chat_reply(("Well", 0.8), ("Yes", 0.1), ("No", 0.05)), decisions="chat") as (url, _):
             reply = client(url).decisions.create(model="m", input="x", questions=DECISIONS[:1])
         assert "off_option_mass" in reply.answers[0].semtoken["flags"]  # type: ignore[union-attr]
 
     def test_nothing_is_made_of_lists_without_an_option(self) -> None:
-        with (
-            raw_upstream(answering(chat_reply(("Well", 0.9)))) as upstream,
-            proxy_of(upstream.url, decisions="chat") as url,
-        ):
+        with in_front(chat_reply(("Well", 0.9)), decisions="chat") as (url, _):
             reply = client(url).decisions.create(model="m", input="x", questions=DECISIONS[:1])
             assert reply.answers[0].type == "refusal"
             found = post(url, "/v1/systemone", {"state": "x", "questions": {"q": {"type": "noul"}}})
@@ -351,7 +339,7 @@ class TestRecordedUpstream:
             await writer.drain()
 
         questions = [{"type": "predicate", "instructions": f"number {i}?"} for i in range(18)]
-        with raw_upstream(behave) as upstream, proxy_of(upstream.url, decisions="chat", decision_requests=3) as url:
+        with in_front(behave, decisions="chat", decision_requests=3) as (url, _):
             good = post(url, "/v1/decisions", {"input": "x", "questions": questions[:17]})
             assert good.status_code == 200
             assert 2 <= most <= 3
@@ -364,10 +352,7 @@ class TestRecordedUpstream:
         async def silent(_: Received, writer: asyncio.StreamWriter) -> None:
             await asyncio.sleep(30)
 
-        with (
-            raw_upstream(silent) as upstream,
-            proxy_of(upstream.url, decisions="chat", read_timeout=0.2) as url,
-        ):
+        with in_front(silent, decisions="chat", read_timeout=0.2) as (url, _):
             found = post(url, "/v1/systemone", BODIES["/v1/systemone"])
         assert found.status_code == 504
         assert "did not answer in time" in found.json()["detail"]
@@ -376,7 +361,7 @@ class TestRecordedUpstream:
         "raw", [b"nothing", b"[]", b'{"choices": []}', b'{"choices": [{"message": {"content": "Yes"}}]}']
     )
     def test_replies_without_lists_are_the_upstreams_failure(self, raw: bytes) -> None:
-        with raw_upstream(answering(response(raw))) as upstream, proxy_of(upstream.url, decisions="chat") as url:
+        with in_front(response(raw), decisions="chat") as (url, _):
             assert post(url, "/v1/decisions", BODIES["/v1/decisions"]).status_code == 502
 
     def test_an_upstream_that_refuses_log_probabilities(self) -> None:
@@ -386,17 +371,14 @@ class TestRecordedUpstream:
             writer.write(error if b"logprobs" in received.body else YES)
             await writer.drain()
 
-        with raw_upstream(behave) as upstream, proxy_of(upstream.url, decisions="chat") as url:
+        with in_front(behave, decisions="chat") as (url, _):
             found = post(url, "/v1/decisions", BODIES["/v1/decisions"])
         assert found.status_code == 502
         assert "does not give log-probabilities" in found.json()["error"]["message"]
 
     def test_further_fields_are_sent(self) -> None:
         fields = {"chat_template_kwargs": {"enable_thinking": False}}
-        with (
-            raw_upstream(answering(YES)) as upstream,
-            proxy_of(upstream.url, decisions="chat", decision_fields=fields) as url,
-        ):
+        with in_front(YES, decisions="chat", decision_fields=fields) as (url, upstream):
             post(url, "/v1/decisions", BODIES["/v1/decisions"])
         assert upstream.requests[0].json()["chat_template_kwargs"] == {"enable_thinking": False}
 
