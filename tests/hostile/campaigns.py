@@ -15,7 +15,6 @@ from tests.hostile import (
     kills,
     outputs,
     parents,
-    properties,
     questions,
     routes,
     serving,
@@ -60,6 +59,5 @@ def outcomes_of(name: str, seed: int, sizes: Sizes, place: Path) -> list[Outcome
         "questions": lambda: [questions.attack(seed, sizes.questions, sizes.first)],
         "parents": lambda: [parents.attack(seed, sizes.parents)],
         "routes": lambda: [routes.attack(seed, sizes.routes, place / "routes")],
-        "properties": lambda: [properties.attack(seed)],
     }
     return attacks[name]()

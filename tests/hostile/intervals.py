@@ -141,7 +141,9 @@ def fault_of(rng: random.Random) -> str | None:
     low, high = score_logprobs(steps, clusters, **rules).sequence_uncertainty_interval
     exact = score_logits(rows, ids, clusters, **rules).sequence_uncertainty
     inside = low - 1e-9 <= exact <= high + 1e-9
-    return None if inside else f"{name}, k = {k}, {written}, {how}, {rules['rules']}: {exact} is not in {low} to {high}"
+    return (
+        None if inside else f"{name}, k = {k}, {written}, {how}, {rules['preset']}: {exact} is not in {low} to {high}"
+    )
 
 
 def attack(seed: int, tries: int) -> Outcome:
