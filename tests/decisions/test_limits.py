@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,58 +25,45 @@ def taken(most: int, count: int, error: type[Exception] = WireError) -> Any:
     return nullcontext() if count <= most else pytest.raises(error)
 
 
-@pytest.mark.parametrize("count", [255, 256])
-def test_a_choice_has_255_options_at_most(count: int) -> None:
-    with taken(255, count, InvalidInputError):
-        assert len(Choice("Which?", TEXTS[:count]).options) == count
-    choices = [{"value": text} for text in TEXTS[:count]]
-    with taken(255, count):
-        openai.parse({"input": "s", "questions": [{"type": "choice", "instructions": "?", "choices": choices}]})
-    options = [{"name": text} for text in TEXTS[:count]]
-    with taken(255, count):
-        sglang.parse({"input": "s", "questions": [{"id": "q", "type": "choice", "question": "?", "options": options}]})
+def one_question(wire: ModuleType, kind: str, texts: list[str]) -> Any:
+    """A request with one question of so many options, in the form of OpenAI, of SGLang, or of System One."""
+    if wire is systemone:
+        criteria = dict.fromkeys(texts) if kind == "choice" else texts
+        return {"state": "s", "questions": {"q": {"type": kind, "instructions": "?", "criteria": criteria}}}
+    asked: dict[str, Any] = {"type": kind, "instructions": "?"} if wire is openai else {"id": "q", "question": "?"}
+    if kind == "choice":
+        asked |= (
+            {"choices": [{"value": t} for t in texts]} if wire is openai else {"options": [{"name": t} for t in texts]}
+        )
+    else:
+        asked |= {"levels": [{"label": t} for t in texts] if wire is openai else texts}
+    return {"input": "s", "questions": [asked | {"type": kind}]}
 
 
-@pytest.mark.parametrize("count", [10, 11])
-def test_a_score_has_ten_levels_at_most(count: int) -> None:
-    with taken(10, count, InvalidInputError):
-        assert [one.value for one in Score("How?", TEXTS[:count]).options] == list(range(count))
-    levels = [{"label": text} for text in TEXTS[:count]]
-    with taken(10, count):
-        openai.parse({"input": "s", "questions": [{"type": "score", "instructions": "?", "levels": levels}]})
-    asked = {"id": "q", "type": "score", "question": "?", "levels": TEXTS[:count]}
-    with taken(10, count):
-        sglang.parse({"input": "s", "questions": [asked]})
-
-
-@pytest.mark.parametrize("kind", ["choice", "score"])
-def test_one_option_is_a_question_here_and_in_system_one_and_no_question_of_the_others(kind: str) -> None:
-    question = (Choice if kind == "choice" else Score)("?", ["one"])
-    assert len(question.options) == 1
-    assert prompt_text("s", OrderedQuestion(question, (0,), "labels")).count("A. one") == 1
-    own = {"choice": ("choices", "value", "options", {"name": "one"}), "score": ("levels", "label", "levels", "one")}
-    field, name, other, option = own[kind]
-    for n, refused in ((1, True), (2, False)):
-        with pytest.raises(WireError) if refused else nullcontext():
-            given = [{name: text} for text in TEXTS[:n]]
-            openai.parse({"input": "s", "questions": [{"type": kind, "instructions": "?", field: given}]})
-        with pytest.raises(WireError) if refused else nullcontext():
-            listed = [option] if refused else [option, "two" if kind == "score" else {"name": "two"}]
-            sglang.parse({"input": "s", "questions": [{"id": "q", "type": kind, "question": "?", other: listed}]})
+@each("kind, least, most", [("choice", 2, 255), ("score", 2, 10)])
+def test_as_many_options_as_each_format_allows(kind: str, least: int, most: int) -> None:
+    """One option is a question here and in System One, and none of the others."""
+    make = Choice if kind == "choice" else Score
+    for count in (1, least, most, most + 1):
+        with taken(most, count, InvalidInputError):
+            assert len(make("?", TEXTS[:count]).options) == count
+        for wire in (openai, sglang, systemone):
+            with pytest.raises(WireError) if wire is not systemone and count < least else taken(most, count):
+                [question] = wire.parse(one_question(wire, kind, TEXTS[:count])).questions
+                assert [one.name for one in question.options] == TEXTS[:count]
+    assert prompt_text("s", OrderedQuestion(make("?", ["one"]), (0,), "labels")).count("A. one") == 1
 
 
 def test_as_many_questions_as_each_format_allows() -> None:
-    for count in (0, 1, 400, 401):
-        with pytest.raises(WireError) if not count else taken(400, count):
-            asked = [{"type": "predicate", "instructions": "So?"}] * count
-            assert len(openai.parse({"input": "s", "questions": asked}).questions) == count
-        with pytest.raises(WireError) if not count else taken(400, count):
-            named = [{"id": str(k), "type": "yes_no", "question": "So?"} for k in range(count)]
-            assert len(sglang.parse({"input": "s", "questions": named}).questions) == count
-    for count in (0, 1, 64, 65):
-        with pytest.raises(WireError) if not count else taken(64, count):
-            by_name = {str(k): {"type": "noul", "instructions": "So?"} for k in range(count)}
-            assert len(systemone.parse({"state": "s", "questions": by_name}).questions) == count
+    named = {"type": "predicate", "instructions": "So?"}, {"type": "yes_no", "question": "So?"}, {"type": "noul"}
+    for wire, asked, most in zip((openai, sglang, systemone), named, (400, 400, 64), strict=True):
+        for count in (0, 1, most, most + 1):
+            given: Any = {str(k): asked for k in range(count)} if wire is systemone else [asked] * count
+            if wire is sglang:
+                given = [asked | {"id": str(k)} for k in range(count)]
+            with pytest.raises(WireError) if not count else taken(most, count):
+                body = {"state" if wire is systemone else "input": "s", "questions": given}
+                assert len(wire.parse(body).questions) == count
 
 
 def test_as_many_items_as_openai_allows() -> None:

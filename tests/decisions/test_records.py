@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError, answers_in
 from semtoken.errors import InvalidInputError
 from tests.decisions.made_up import world
+from tests.decisions.server_replies import MASSES, PROBABILITIES, QUESTIONS, SERVERS
 
 
 def line(probabilities: list[float], label: str | None = None, **fields: Any) -> dict[str, Any]:
@@ -108,63 +110,28 @@ def unlabeled(n: int) -> list[DecisionRecord]:
     ]
 
 
-def test_each_format_writes_an_answer_and_reads_it_again() -> None:
-    """Values by hand; what is written is read as the same probabilities."""
-    predicate = Answer(Predicate("So?"), (0.25, 0.75), 0.8)
-    choice = Answer(Choice("Which?", ["a", True, "b"]), (0.25, 0.25, 0.5), 0.8)
-    score = Answer(Score("How?", ["low", "high"]), (0.25, 0.75), 0.8)
-    wanted: dict[str, list[dict[str, Any]]] = {
-        "decisions": [
-            {"type": "predicate", "name": "q", "probability": 0.25},
-            {
-                "type": "choice",
-                "name": "q",
-                "choice": "b",
-                "confidence": pytest.approx(0.25),
-                "probabilities": [
-                    {"value": "a", "probability": 0.25},
-                    {"value": True, "probability": 0.25},
-                    {"value": "b", "probability": 0.5},
-                ],
-            },
-            {
-                "type": "score",
-                "name": "q",
-                "score": 0.75,
-                "confidence": pytest.approx(0.5),
-                "probabilities": [
-                    {"value": 0, "label": "low", "probability": 0.25},
-                    {"value": 1, "label": "high", "probability": 0.75},
-                ],
-            },
-        ],
-        "sglang": [
-            {"type": "yes_no", "probabilities": {"yes": 0.25, "no": 0.75}, "label_mass": 0.8},
-            {"type": "choice", "probabilities": {"a": 0.25, "true": 0.25, "b": 0.5}, "label_mass": 0.8, "choice": "b"},
-            {"type": "score", "probabilities": {"0": 0.25, "1": 0.75}, "label_mass": 0.8, "score": 0.75},
-        ],
-        "systemone": [
-            {"type": "noul", "noul": 0.25},
-            {
-                "type": "choice",
-                "choice": "b",
-                "confidence": pytest.approx(0.25),
-                "probabilities": {"a": 0.25, "true": 0.25, "b": 0.5},
-            },
-            {
-                "type": "score",
-                "score": 0.75,
-                "legend": {"0": "low", "1": "high"},
-                "confidence": pytest.approx(0.5),
-                "probabilities": {"0": 0.25, "1": 0.75},
-            },
-        ],
+def test_each_format_writes_an_answer_as_servers_document_it_and_reads_it_again() -> None:
+    """What is written is read as the same probabilities; how sure a choice and a score are is by transformers."""
+    written: dict[str, Callable[[Answer, str], dict[str, Any]]] = {
+        "OpenAI": openai.written_answer,
+        "SGLang": lambda answer, name: sglang.written_answer(answer),
+        "Jev": lambda answer, name: systemone.written_answer(answer),
     }
-    for number, answer in enumerate((predicate, choice, score)):
-        written = (openai.written_answer(answer, "q"), sglang.written_answer(answer), systemone.written_answer(answer))
-        for wire, name, found in zip((openai, sglang, systemone), wanted, written, strict=True):
-            assert found == wanted[name][number], name
-            assert wire.read_answer(answer.question, found) == pytest.approx(answer.probabilities)
+    for (server, write), wire in zip(written.items(), (openai, sglang, systemone), strict=True):
+        [(_, reply)] = SERVERS[server].routes.values()
+        given = reply["answers"]
+        documented = given if isinstance(given, dict) else {one["name"]: one for one in given}
+        for name, question in QUESTIONS.items():
+            found = write(Answer(question, PROBABILITIES[name], MASSES[name]), name)
+            sure = {} if "confidence" not in found else {"confidence": {"team": 0.625, "tone": 0.0}[name]}
+            assert found == {
+                key: pytest.approx(value) if key == "score" else value
+                for key, value in (documented[name] | sure).items()
+            }
+            assert wire.read_answer(question, found) == pytest.approx(PROBABILITIES[name])
+    boolean = Answer(Choice("Which?", ["a", True]), (0.25, 0.75))
+    assert openai.written_answer(boolean, "q")["probabilities"][1]["value"] is True
+    assert sglang.written_answer(boolean)["choice"] == "true"
 
 
 def test_one_message_of_the_user_is_a_state_as_a_text_and_all_else_is_json() -> None:

@@ -23,6 +23,7 @@ from semtoken.decisions.questions import OrderedQuestion, orders_of, prompt_text
 from semtoken.decisions.spellings import masses_from_top_tokens, tokens_to_read
 from semtoken.errors import InvalidInputError, InvalidLogits
 from tests.decisions.models import tiny
+from tests.rows import each
 
 LISTED = st.integers(1, 20)
 WORDS = st.lists(
@@ -130,95 +131,121 @@ def step(*tokens: tuple[str, float], chosen: int = 0) -> TopStep:
     return TopStep(listed[chosen], listed)
 
 
-class TestByHand:
-    def test_an_option_that_is_not_listed_has_at_most_the_last_of_the_list(self) -> None:
-        low, high = masses_from_top_tokens(["A", "B"], [step(("A", 0.6), ("x", 0.1), ("y", 0.05))], exact=True)
-        assert low == pytest.approx([0.6, 0])
-        assert high == pytest.approx([0.6, 0.05])
+A = TopToken(math.log(0.4), 1, "A")
+BY_HAND: dict[str, tuple[list[str], list[TopStep], bool, list[float], list[float]]] = {
+    "an option that is not listed has at most the last of the list": (
+        ["A", "B"],
+        [step(("A", 0.6), ("x", 0.1), ("y", 0.05))],
+        True,
+        [0.6, 0],
+        [0.6, 0.05],
+    ),
+    "or what is left": (["A", "B"], [step(("A", 0.6), ("x", 0.39))], True, [0.6, 0], [0.6, 0.01]),
+    "a chosen token alone says nothing of the others": (["A", "B"], [step(("x", 0.1))], True, [0, 0], [0.9, 0.9]),
+    "lists that add up to a little more give no more than one": (
+        ["Yes", "No"],
+        [step(("Yes", 0.8), ("yes", 0.24))],
+        False,
+        [1, 0],
+        [1, 0],
+    ),
+    "spellings of a word are summed": (
+        ["Yes", "No"],
+        [step((" yes", 0.5), ("YES", 0.2), ("Ġno", 0.2))],
+        False,
+        [0.7, 0.2],
+        [0.8, 0.3],
+    ),
+    "words that begin alike are read further": (
+        ["New York", "New Delhi", "Rome"],
+        [step((" New", 0.8), (" Rome", 0.1)), step((" York", 0.75), (" Delhi", 0.25))],
+        False,
+        [0.6, 0.2, 0.1],
+        [0.7, 0.3, 0.2],
+    ),
+    "a word counts as far as the model stops there": (
+        ["York", "York City"],
+        [step(("York", 0.9)), step(("<|end|>", 0.7), (" City", 0.2))],
+        False,
+        [0.9 * 0.7, 0.9 * 0.2],
+        [0.9 * 0.8 + 0.1, 0.9 * (0.2 + 0.1) + 0.1],
+    ),
+    "and so does a label that another one begins with": (
+        ["1", "12"],
+        [step(("1", 0.8), ("3", 0.15)), step(("\n", 0.7), ("2", 0.2), ("x", 0.05))],
+        True,
+        [0.8 * (1 - 0.2 - 0.05), 0.8 * 0.2],
+        [0.8 * (1 - 0.2), 0.8 * 0.2 + 0.05],
+    ),
+    "a word from which the model surely goes on counts nothing": (
+        ["York", "York City"],
+        [step(("York", 0.9)), step((" City", 1.0))],
+        False,
+        [0, 0.9],
+        [0.1, 0.9 + 0.1],
+    ),
+    "also where a list adds up to more, as far as rounding goes": (
+        ["York", "York City"],
+        [step(("York", 0.9)), step((" City", 0.8), (" city", 0.24))],
+        False,
+        [0, 0.9 * 1.04],
+        [0.1, 1],
+    ),
+    "and more than all of it is all of it": (
+        ["York City", "York Town"],
+        [step(("York", 0.9)), step((" City", 0.8), (" city", 0.24))],
+        False,
+        [0.9 * 1.04, 0],
+        [1, 0.1],
+    ),
+    "where the lists end, options that begin alike may each have all of it": (
+        ["New York", "New Delhi", "Rome"],
+        [step((" New", 0.8), (" Rome", 0.1))],
+        False,
+        [0, 0, 0.1],
+        [0.8 + 0.1, 0.8 + 0.1, 0.2],
+    ),
+    "also an option that has ended": (["York", "York City"], [step(("York", 0.9))], False, [0, 0], [1, 1]),
+    "a piece without a spelling may be any option": (
+        ["A", "B"],
+        [
+            TopStep(
+                TopToken(math.log(0.5), text="A"), [TopToken(math.log(0.5), text="A"), TopToken(math.log(0.4), id=7)]
+            )
+        ],
+        True,
+        [0.5, 0],
+        [0.5, 0.4],
+    ),
+    "tokens with ids are told apart by them; C has at most what the last of the others has": (
+        ["A", "B", "C"],
+        [TopStep(A, [A, TopToken(math.log(0.05), 2, "B")])],
+        True,
+        [0.4, 0.05, 0],
+        [0.4, 0.05, 0.05],
+    ),
+}
 
-    def test_or_what_is_left(self) -> None:
-        _, high = masses_from_top_tokens(["A", "B"], [step(("A", 0.6), ("x", 0.39))], exact=True)
-        assert high == pytest.approx([0.6, 0.01])
 
-    def test_tokens_with_ids_are_told_apart_by_them(self) -> None:
-        chosen, other = TopToken(math.log(0.4), 1, "A"), TopToken(math.log(0.05), 2, "B")
-        low, high = masses_from_top_tokens(["A", "B", "C"], [TopStep(chosen, [chosen, other])], exact=True)
-        assert low == pytest.approx([0.4, 0.05, 0])
-        assert high == pytest.approx([0.4, 0.05, 0.05])  # C has at most what the last of the others has
-        twice = TopToken(math.log(0.4), 3, "A")
-        _, high = masses_from_top_tokens(["A", "B"], [TopStep(twice, [chosen, other])], exact=True)
-        assert high[0] == pytest.approx(0.8)
+@each(("options", "steps", "exact", "low", "high"), BY_HAND.values(), ids=list(BY_HAND))
+def test_bounds_by_hand(
+    options: list[str], steps: list[TopStep], exact: bool, low: list[float], high: list[float]
+) -> None:
+    found = masses_from_top_tokens(options, steps, exact=exact)
+    assert found[0] == pytest.approx(low) and found[1] == pytest.approx(high)
 
-    def test_a_chosen_token_alone_says_nothing_of_the_others(self) -> None:
-        _, high = masses_from_top_tokens(["A", "B"], [step(("x", 0.1))], exact=True)
-        assert high == pytest.approx([0.9, 0.9])
 
-    def test_lists_that_add_up_to_a_little_more_give_no_more_than_one(self) -> None:
-        low, high = masses_from_top_tokens(["Yes", "No"], [step(("Yes", 0.8), ("yes", 0.24))], exact=False)
-        assert low == pytest.approx([1, 0]) and high == pytest.approx([1, 0])
+def test_a_chosen_token_of_a_listed_name_with_another_id_counts_beside_it() -> None:
+    listed = [TopToken(math.log(0.4), 1, "A"), TopToken(math.log(0.05), 2, "B")]
+    _, high = masses_from_top_tokens(["A", "B"], [TopStep(TopToken(math.log(0.4), 3, "A"), listed)], exact=True)
+    assert high[0] == pytest.approx(0.8)
 
-    def test_spellings_of_a_word_are_summed(self) -> None:
-        low, high = masses_from_top_tokens(
-            ["Yes", "No"], [step((" yes", 0.5), ("YES", 0.2), ("Ġno", 0.2))], exact=False
-        )
-        assert low == pytest.approx([0.7, 0.2])
-        assert high == pytest.approx([0.8, 0.3])
 
-    def test_words_that_begin_alike_are_read_further(self) -> None:
-        steps = [
-            step((" New", 0.8), (" Rome", 0.1)),
-            step((" York", 0.75), (" Delhi", 0.25)),
-        ]
-        low, high = masses_from_top_tokens(["New York", "New Delhi", "Rome"], steps, exact=False)
-        assert low == pytest.approx([0.6, 0.2, 0.1])
-        assert high == pytest.approx([0.7, 0.3, 0.2])
-
-    def test_a_word_counts_as_far_as_the_model_stops_there(self) -> None:
-        steps = [step(("York", 0.9)), step(("<|end|>", 0.7), (" City", 0.2))]
-        low, high = masses_from_top_tokens(["York", "York City"], steps, exact=False)
-        assert low == pytest.approx([0.9 * 0.7, 0.9 * 0.2])
-        assert high == pytest.approx([0.9 * 0.8 + 0.1, 0.9 * (0.2 + 0.1) + 0.1])
-
-    def test_and_so_does_a_label_that_another_one_begins_with(self) -> None:
-        steps = [step(("1", 0.8), ("3", 0.15)), step(("\n", 0.7), ("2", 0.2), ("x", 0.05))]
-        low, high = masses_from_top_tokens(["1", "12"], steps, exact=True)
-        assert low == pytest.approx([0.8 * (1 - 0.2 - 0.05), 0.8 * 0.2])
-        assert high == pytest.approx([0.8 * (1 - 0.2), 0.8 * 0.2 + 0.05])
-
-    def test_a_word_from_which_the_model_surely_goes_on_counts_nothing(self) -> None:
-        steps = [step(("York", 0.9)), step((" City", 1.0))]
-        low, high = masses_from_top_tokens(["York", "York City"], steps, exact=False)
-        assert low == pytest.approx([0, 0.9])
-        assert high == pytest.approx([0.1, 0.9 + 0.1])
-        steps[1] = step((" City", 0.8), (" city", 0.24))  # as far as rounding goes a list may add up to more
-        low, high = masses_from_top_tokens(["York", "York City"], steps, exact=False)
-        assert low == pytest.approx([0, 0.9 * 1.04])
-        assert high == pytest.approx([0.1, 1])
-        _, high = masses_from_top_tokens(["York City", "York Town"], steps, exact=False)
-        assert high == pytest.approx([1, 0.1])
-
-    def test_where_the_lists_end_options_that_begin_alike_may_each_have_all_of_it(self) -> None:
-        low, high = masses_from_top_tokens(
-            ["New York", "New Delhi", "Rome"], [step((" New", 0.8), (" Rome", 0.1))], exact=False
-        )
-        assert low == pytest.approx([0, 0, 0.1])
-        assert high == pytest.approx([0.8 + 0.1, 0.8 + 0.1, 0.2])
-        low, high = masses_from_top_tokens(["York", "York City"], [step(("York", 0.9))], exact=False)
-        assert low == pytest.approx([0, 0]) and high == pytest.approx([1, 1])
-
-    def test_a_piece_without_a_spelling_may_be_any_option(self) -> None:
-        pieces = TopStep(
-            TopToken(math.log(0.5), text="A"), [TopToken(math.log(0.5), text="A"), TopToken(math.log(0.4), id=7)]
-        )
-        low, high = masses_from_top_tokens(["A", "B"], [pieces], exact=True)
-        assert low == pytest.approx([0.5, 0])
-        assert high == pytest.approx([0.5, 0.4])
-
-    def test_what_is_no_log_probability_is_refused(self) -> None:
-        for value in (math.nan, 0.7):
-            wrong = TopToken(value, text="A")
-            with pytest.raises(InvalidLogits):
-                masses_from_top_tokens(["A", "B"], [TopStep(wrong, [wrong])], exact=True)
+def test_what_is_no_log_probability_is_refused() -> None:
+    for value in (math.nan, 0.7):
+        wrong = TopToken(value, text="A")
+        with pytest.raises(InvalidLogits):
+            masses_from_top_tokens(["A", "B"], [TopStep(wrong, [wrong])], exact=True)
 
 
 class TestTexts:
@@ -232,13 +259,6 @@ class TestTexts:
         asked = asked_texts("x", questions, ReadingOptions("words"))
         assert list(asked.refusals) == [0]
         assert [text.number for text in asked.texts] == [1]
-
-    def test_too_many_requests_are_refused(self) -> None:
-        many = [Choice("Which?", [str(n) for n in range(255)])] * 5
-        with pytest.raises(InvalidInputError, match="more than 1,024 requests"):
-            asked_texts("x", many, ReadingOptions("labels", None))
-        with pytest.raises(InvalidInputError, match="characters in all"):
-            asked_texts("x" * 2**20, [Predicate("So?")] * 100, ReadingOptions())
 
     def test_hostile_options_stay_one(self) -> None:
         from semtoken.replies.formats import served_shapes
