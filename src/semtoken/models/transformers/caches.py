@@ -57,20 +57,15 @@ class SharedPrefix:
         The mask [B, columns] of these is 0 where padded at the left.
         """
         # Padding takes the first column, which the attention mask hides from the model.
-        return rows_of(self.cache, np.maximum(mask.cumsum(axis=1) - 1, 0))
-
-
-def rows_of(cache: Any, columns: npt.NDArray[np.int64]) -> Any:
-    """A repeatable cache for a batch, whose rows are made of columns [B, T] of the first row of another cache."""
-    batch_cache, places = copied(cache), torch.from_numpy(columns)
-    for layer in _layers_with_keys(batch_cache):
-        places = places.to(layer.keys.device)
-        layer.keys = layer.keys[0][:, places].transpose(0, 1)
-        layer.values = layer.values[0][:, places].transpose(0, 1)
-        if isinstance(layer, DynamicSlidingWindowLayer):
-            # A sliding window counts what it has seen apart from what it keeps.
-            layer.cumulative_length = columns.shape[1]
-    return batch_cache
+        batch_cache, places = copied(self.cache), torch.from_numpy(np.maximum(mask.cumsum(axis=1) - 1, 0))
+        for layer in _layers_with_keys(batch_cache):
+            places = places.to(layer.keys.device)
+            layer.keys = layer.keys[0][:, places].transpose(0, 1)
+            layer.values = layer.values[0][:, places].transpose(0, 1)
+            if isinstance(layer, DynamicSlidingWindowLayer):
+                # A sliding window counts what it has seen apart from what it keeps.
+                layer.cumulative_length = mask.shape[1]
+        return batch_cache
 
 
 def read_prompt(cache: Any, token_ids: Sequence[int], columns: int) -> SharedPrefix | None:

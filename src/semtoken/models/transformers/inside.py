@@ -61,7 +61,6 @@ def timed_passes(model: Any, clock: Callable[[], AbstractContextManager[None]]) 
         handle.remove()
 
 
-Pick = Callable[[torch.Tensor], torch.Tensor]
 PLAIN_ATTENTION = "eager"
 """transformers' name of the computation that keeps attention weights."""
 
@@ -147,16 +146,9 @@ class Inside:
 
     def at(self, position: int = -1) -> dict[str, Any]:
         """Fields of a `Step` at one position of the newest pass, for all its rows."""
-        return self._fields(lambda states: states[:, position], lambda attended: attended[:, :, position])
-
-    def at_places(self, places: torch.Tensor) -> dict[str, Any]:
-        """Fields of a `Step` at several positions of a pass with a single row, a row for each position."""
-        return self._fields(lambda states: states[0, places], lambda attended: attended[0][:, places].T)
-
-    def _fields(self, of_states: Pick, of_attended: Pick) -> dict[str, Any]:
-        attended = [of_attended(self._attended[number]) for number in sorted(self._attended)]
+        attended = [self._attended[number][:, :, position] for number in sorted(self._attended)]
         return {
-            "states": {depth: of_states(states) for depth, states in self._states.items()},
+            "states": {depth: states[:, position] for depth, states in self._states.items()},
             "attention": torch.stack(attended, dim=1) if attended else None,
         }
 

@@ -1,9 +1,8 @@
 """Answers that are written together and begin and end one by one, as a server needs it.
 
 transformers' `generate` keeps all rows of a batch until the longest answer ends. Here the rows of complete answers
-leave the batch, and the prompts that wait are read in one pass and join it. What these have in common with each other
-or with a prompt that was read last, such as the system's part of a chat, is read once: as a tree of tokens, or, if they
-are long or the model cannot read trees, in rows that begin where the first of them differs from that prompt.
+leave the batch, and the prompts that wait are read in one pass and join it. What all of them have in common with the
+prompt that was read last, such as the system's part of a chat, is not read again.
 
 A long prompt is read in pieces, one before each step, no longer than the answers that are being written can wait
 (`Pace`).
@@ -23,26 +22,15 @@ import torch
 from semtoken.methods.observers.steps import Completion, Observer, finish
 from semtoken.models.base import Arrival
 from semtoken.models.prompt_ids import Pace, has_room, is_long, pad
-from semtoken.models.transformers.caches import (
-    SharedPrefix,
-    copied,
-    joined_caches,
-    read_prompt,
-    rows_of,
-    shared_beginning,
-)
+from semtoken.models.transformers.caches import SharedPrefix, joined_caches, read_prompt, shared_beginning
 from semtoken.models.transformers.choosing import AnswerChoices, chosen_tokens
 from semtoken.models.transformers.inside import Inside
 from semtoken.models.transformers.passes import cache_of
-from semtoken.models.transformers.trees import PromptTree, ReadsTokens, prompt_tree
+from semtoken.models.transformers.trees import ReadsTokens
 from semtoken.models.transformers.writing import BatchRow, show_tokens
 
 LEAST_KNOWN = 4
 """The fewest tokens of a known beginning that are used again; a shorter one is read again."""
-
-MOST_SEEN = 2**18
-"""The most pairs of a token and one that it may see for which a tree is read: with more of them, it costs more than the
-padding that it does without."""
 
 
 @dataclass(eq=False)
@@ -176,36 +164,15 @@ class JoiningRows:
         ]
 
     def _read(self, newcomers: Sequence[_WaitingAnswer]) -> _Together:
-        """Read the prompts of answers that begin, all in one pass."""
+        """Read the prompts of answers that begin in one pass, behind what they have in common with the last one."""
         prompts = [newcomer.arrival.prompt_ids for newcomer in newcomers]
         rows = [(newcomer.row, newcomer.choices) for newcomer in newcomers]
-        if len(prompts) > 1 and self._backend.reads_trees:
-            known = self._backend.last_prompt
-            tree = prompt_tree(prompts, () if known is None else known.token_ids)
-            if tree.seen.size <= MOST_SEEN:
-                mask, cache, logits = self._read_tree(tree, prompts, known)
-                return _Together(rows, mask, cache, logits, self._inside.at_places(torch.from_numpy(tree.last)))
-        return _Together(rows, *self._read_padded(prompts), self._inside.at())
-
-    def _read_tree(
-        self, tree: PromptTree, prompts: Sequence[Sequence[int]], known: SharedPrefix | None
-    ) -> tuple[npt.NDArray[np.int64], Any, torch.Tensor]:
-        """Mask, cache and logits of short prompts."""
-        before = None if known is None else copied(known.cache)
-        output = self._backend.passes.nodes(tree.ids, tree.seen, tree.positions, before, tree.last)
-        columns, mask = tree.padded()
-        first = rows_of(cache_of(output), columns[:1, -len(prompts[0]) :])
-        self._backend.last_prompt = SharedPrefix(tuple(prompts[0]), first)
-        return mask, rows_of(cache_of(output), columns), output.logits[0]
-
-    def _read_padded(self, prompts: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int64], Any, torch.Tensor]:
-        """Mask, cache and logits of prompts of any length."""
         batch, last, known, cache = pad(prompts, 0, left=True), self._backend.last_prompt, 0, None
         if last is not None and (columns := last.known_columns(prompts)) >= LEAST_KNOWN:
             known, cache = columns, last.begun(batch.mask[:, :columns])
         output = self._backend.passes.rows(batch.ids[:, known:], mask=batch.mask, cache=cache)
         self._backend.last_prompt = read_prompt(cache_of(output), prompts[0], batch.ids.shape[1])
-        return batch.mask, cache_of(output), output.logits[:, -1]
+        return _Together(rows, batch.mask, cache_of(output), output.logits[:, -1], self._inside.at())
 
     def _read_on(self, part: _Together) -> _Together:
         """Read the last token of every answer."""
