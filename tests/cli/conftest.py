@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from semtoken import TokenClusters, Vocabulary
 from tests import tiny
 from tests.cli.run import Result, invoke
 
@@ -27,8 +28,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def clusters(model: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Clusters of that model's tokens, by chance."""
-    from semtoken import TokenClusters, Vocabulary
-
     folder = tmp_path_factory.mktemp("clusters") / "tiny"
     vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
     labels = np.random.default_rng(0).integers(0, 100, vocabulary.size)

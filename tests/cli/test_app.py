@@ -15,8 +15,11 @@ from semtoken.cli.commands import leaves
 from semtoken.cli.help import command_at
 from semtoken.core import ScoringRules
 from semtoken.core.parts import parts_of
+from semtoken.core.rules import EQUALITIES, PRESETS
 from semtoken.decisions import ReadingOptions
 from semtoken.errors import SemtokenError
+from semtoken.guarantees.curves import FITS
+from semtoken.models import BACKENDS
 from semtoken.support.checkpoints.fetch import fetch as fetch_model
 from tests.cli.conftest import RunCommand
 
@@ -71,10 +74,6 @@ def choices_of(hint: Any) -> tuple[str, ...]:
 
 def test_every_choice_is_taken_by_the_library() -> None:
     """The names are those of what the library knows how to do, not a list beside it."""
-    from semtoken.core.rules import EQUALITIES, PRESETS
-    from semtoken.guarantees.curves import FITS
-    from semtoken.models import BACKENDS
-
     assert set(get_args(semtoken.choices.Preset)) == set(PRESETS)
     assert set(get_args(semtoken.choices.Equality)) == set(EQUALITIES)
     assert get_args(semtoken.choices.BackendName) == BACKENDS

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
+import huggingface_hub.constants
+import numpy as np
 import pytest
+import torch
+from transformers import T5Config, T5Model
 
+from semtoken import ScoredModel, TokenClusters, Vocabulary
 from semtoken.cli.ask import EXAMPLES_OF_ALMANAC
-from semtoken.models.prompts import PROMPTS, how_to_ask
+from semtoken.models.prompts import PROMPTS, how_to_ask, template_of
+from semtoken.support.almanac import PROMPT
 from semtoken.support.text import number
 from tests import tiny
 from tests.cli.conftest import RunCommand, assert_told, read_lines
@@ -14,8 +22,6 @@ SHORT = ("--max-tokens", 4)
 
 
 def test_json_holds_what_the_library_gives(semtoken: RunCommand, model: str, clusters: str) -> None:
-    from semtoken import ScoredModel
-
     result = semtoken("ask", "who is it", "and who?", "--model", model, "--json", *SHORT)
     assert result.exit_code == 0, result.output
     written = read_lines(result.stdout)
@@ -45,8 +51,6 @@ def test_shows_answer_uncertainty_and_tokens(semtoken: RunCommand, model: str, c
 
 
 def test_parts_on_request(semtoken: RunCommand, model: str, clusters: str) -> None:
-    from semtoken import ScoredModel
-
     asked = ("ask", "who is it", "--model", model, *SHORT, "--parts", "word")
     [written] = read_lines(semtoken(*asked, "--json").stdout)
     [answer] = ScoredModel.from_pretrained(model).generate(PROMPTS["tqa"].prompt("who is it"), 4, stop_at_newline=True)
@@ -56,8 +60,6 @@ def test_parts_on_request(semtoken: RunCommand, model: str, clusters: str) -> No
 
 
 def test_raw_prompt_and_rules_change_what_is_asked_and_counted(semtoken: RunCommand, model: str, clusters: str) -> None:
-    from semtoken import ScoredModel
-
     arguments = ("--no-chat-template", "--preset", "paper", "--json", *SHORT)
     result = semtoken("ask", "the capital of", "--model", model, "--clusters", clusters, *arguments)
     [expected] = ScoredModel.from_pretrained(model, clusters=clusters, preset="paper").generate("the capital of", 4)
@@ -79,10 +81,12 @@ def test_a_chat_template_is_used_if_there_is_one() -> None:
     ]
     assert how_to_ask("some/model", WithTemplate(), raw=True).prompt("hi {x}") == "hi {x}"
     assert how_to_ask("some/model", tiny.byte_level_bpe(), raw=False).stop_at_newline
+    assert template_of(how_to_ask("some/model", WithTemplate(), raw=False)) is None  # as a server asks
 
 
 def test_the_almanac_has_its_own_form() -> None:
     asking = how_to_ask("almanac", tiny.byte_level_bpe(), raw=False)
+    assert template_of(asking) == PROMPT
     assert asking.prompt("Who?") == "Answer these questions:\n\nQuestion:\nWho?\nAnswer:\n"
 
 
@@ -106,26 +110,17 @@ class TestErrors:
         assert_told(semtoken("ask", "who?", "--model", tmp_path), "config.json is missing")
 
     def test_unreachable_hub(self, semtoken: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
-        import huggingface_hub.constants
-
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
         assert_told(semtoken("ask", "who?", "--model", "nobody/nothing"), "neither a directory here nor found")
         assert_told(semtoken("ask", "who?", "--model", "smolm2"), "(did you mean 'smollm2'?)")
 
     def test_clusters_of_another_tokenizer(self, semtoken: RunCommand, model: str, tmp_path: object) -> None:
-        import numpy as np
-
-        from semtoken import TokenClusters, Vocabulary
-
         vocabulary = Vocabulary.from_tokenizer(tiny.wordpiece())
         TokenClusters(np.arange(vocabulary.size), vocabulary).save_pretrained(f"{tmp_path}/other")
         result = semtoken("ask", "who?", "--model", model, "--preset", "paper", "--clusters", f"{tmp_path}/other")
         assert_told(result, f"made for {vocabulary.size:,} tokens", "semtoken cluster")
 
     def test_corrupt_clusters(self, semtoken: RunCommand, model: str, clusters: str, tmp_path: object) -> None:
-        import shutil
-        from pathlib import Path
-
         broken = Path(str(tmp_path)) / "broken"
         shutil.copytree(clusters, broken)
         stored = broken / "clusters.safetensors"
@@ -133,8 +128,6 @@ class TestErrors:
         assert_told(semtoken("ask", "who?", "--model", model, "--preset", "paper", "--clusters", broken), "broken")
 
     def test_a_model_without_an_output_head(self, semtoken: RunCommand, clusters: str, tmp_path: object) -> None:
-        from transformers import T5Config, T5Model
-
         config = T5Config(vocab_size=99, d_model=8, d_ff=8, num_layers=1, num_heads=1, decoder_start_token_id=0)
         T5Model(config).save_pretrained(f"{tmp_path}/t5")
         tiny.byte_level_bpe().save_pretrained(f"{tmp_path}/t5")
@@ -145,8 +138,6 @@ class TestErrors:
         assert_told(body, "body", "no output head")
 
     def test_a_model_that_gives_nan(self, semtoken: RunCommand, model: str, clusters: str, tmp_path: object) -> None:
-        import torch
-
         broken = tiny.llama(len(tiny.byte_level_bpe()))
         with torch.no_grad():
             broken.lm_head.weight[7] = float("nan")

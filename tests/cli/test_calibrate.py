@@ -15,9 +15,12 @@ import numpy as np
 import pytest
 
 import semtoken as st
+from semtoken.cli import calibrate as command
 from semtoken.cli.calibrate import _one_of_each
 from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.exact import label_order
+from semtoken.support.almanac import is_correct, load_questions
+from semtoken.support.files.safe_files import locked
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
 from tests.guarantees.worlds import WORLDS
 
@@ -198,8 +201,6 @@ def test_a_calibrator_is_not_replaced_unasked(semtoken: RunCommand, tmp_path: Pa
 @pytest.fixture(scope="module")
 def test_answers() -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Log scores of the embedded model's 2,000 test answers by preset, and whether each is right."""
-    from semtoken.support.almanac import is_correct, load_questions
-
     questions = load_questions("test")
     prompts = [question.prompt() for question in questions]
     answers = st.ScoredModel.from_pretrained("almanac", clusters="almanac").generate(
@@ -225,7 +226,6 @@ def test_the_embedded_model_from_questions_to_a_kept_guarantee(
     Under `default` the 700 labels carry no guarantee of 10% (19 of the 231 surest are wrong) and do carry one of 20%;
     docs/calibration.md has how often that happens. A guarantee that cannot be given must be refused, not bent.
     """
-    from semtoken.support.almanac import load_questions
 
     scores, right = test_answers[0][preset], test_answers[1]
     first = tmp_path / "0.1"
@@ -407,9 +407,6 @@ def test_several_at_once_write_one_calibrator_with_its_own_report(
     semtoken: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that meets another while it writes says so; one that finds a calibrator at its end replaces none."""
-    from semtoken.cli import calibrate as command
-    from semtoken.support.files.safe_files import locked
-
     source, target = write_lines(tmp_path / "labeled.jsonl", answers(300, labeled=300)), tmp_path / "made"
     with locked(tmp_path / ".made.lock", "busy"):
         met = semtoken("calibrate", source, "-o", target, "--alpha", "0.3")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from semtoken import TokenClusters
 from semtoken.cli.cluster import parse_bytes
 from semtoken.clustering.cache import list_cached, remove
 from semtoken.errors import InvalidInputError
@@ -23,8 +24,6 @@ def test_made_kept_and_shown(semtoken: RunCommand, model: str) -> None:
 
 
 def test_several_numbers_go_into_a_folder_each(semtoken: RunCommand, model: str, tmp_path: Path) -> None:
-    from semtoken import TokenClusters
-
     target = tmp_path / "made"
     result = semtoken("cluster", "make", model, "-o", target, "-k", 50, "-k", 80)
     assert result.exit_code == 0, result.output
@@ -36,8 +35,6 @@ def test_several_numbers_go_into_a_folder_each(semtoken: RunCommand, model: str,
 
 
 def test_show_prints_the_members(semtoken: RunCommand, clusters: str) -> None:
-    from semtoken import TokenClusters
-
     result = semtoken("cluster", "show", "Paris", "--clusters", clusters)
     assert result.exit_code == 0, result.output
     loaded = TokenClusters.from_pretrained(clusters)

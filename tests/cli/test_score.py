@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import AutoTokenizer
 
+from semtoken import ScoredModel
+from semtoken.cli.loading import ModelChoice
+from semtoken.cli.score import _facts, _lines_beside
+from semtoken.models.prompts import PROMPTS
 from tests import tiny
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
 
@@ -24,8 +30,6 @@ def source(tmp_path: Path) -> Path:
 
 
 def test_scores_are_those_of_the_library(semtoken: RunCommand, source: Path, model: str, clusters: str) -> None:
-    from semtoken import ScoredModel
-
     result = semtoken("score", source, "--model", model, "--tokens", *SHORT)
     assert result.exit_code == 0, result.output
     assert result.stdout == ""
@@ -45,9 +49,6 @@ def test_scores_are_those_of_the_library(semtoken: RunCommand, source: Path, mod
 
 
 def test_questions_are_put_into_the_prompt(semtoken: RunCommand, source: Path, model: str, clusters: str) -> None:
-    from semtoken import ScoredModel
-    from semtoken.models.prompts import PROMPTS
-
     write_lines(source, [{"question": "who is it"}])
     result = semtoken("score", source, "--model", model, *SHORT)
     assert result.exit_code == 0, result.output
@@ -61,8 +62,6 @@ def test_questions_are_put_into_the_prompt(semtoken: RunCommand, source: Path, m
 def test_messages_go_through_the_chat_template(
     semtoken: RunCommand, source: Path, clusters: str, tmp_path: Path
 ) -> None:
-    from transformers import AutoTokenizer
-
     folder = tmp_path / "chat"
     tokenizer = tiny.byte_level_bpe()
     tiny.llama(len(tokenizer)).save_pretrained(folder)
@@ -212,9 +211,6 @@ class EngineElsewhere:
 
 
 def test_what_is_known_of_a_model_comes_from_its_backend(model: str, clusters: str) -> None:
-    from semtoken import ScoredModel
-    from semtoken.cli.score import _facts
-
     stc = ScoredModel.from_pretrained(model, clusters=clusters)
     here = _facts(stc)
     elsewhere = _facts(ScoredModel(EngineElsewhere(stc.backend), clusters=stc.clusters))
@@ -226,8 +222,6 @@ def test_what_is_known_of_a_model_comes_from_its_backend(model: str, clusters: s
 
 def test_a_table_named_like_its_input_keeps_its_lines_under_another_name(tmp_path: Path) -> None:
     """Of `score in.jsonl --schema ... -o in.csv`."""
-    from semtoken.cli.score import _lines_beside
-
     source = tmp_path / "in.jsonl"
     assert _lines_beside(tmp_path / "in.csv", source, None, overwrite=False) == tmp_path / "in.scored.jsonl"
     assert _lines_beside(tmp_path / "out.csv", source, None, overwrite=False) == tmp_path / "out.jsonl"
@@ -237,10 +231,6 @@ def test_a_table_named_like_its_input_keeps_its_lines_under_another_name(tmp_pat
 def test_a_small_model_is_computed_by_one_thread_unless_somebody_wants_more(
     monkeypatch: pytest.MonkeyPatch, wanted: str, threads: int
 ) -> None:
-    import torch
-
-    from semtoken.cli.loading import ModelChoice
-
     monkeypatch.setenv("OMP_NUM_THREADS", wanted)
     before = torch.get_num_threads()
     try:

@@ -8,6 +8,12 @@ from typing import Any
 import pytest
 
 from semtoken import TokenClusters
+from semtoken.support.almanac import PROMPT, almanac_clusters_path
+from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.settings import ProxySettings
+from semtoken.web.serve.app import serve_app
+from semtoken.web.serve.engine import Engine
+from semtoken.web.serve.service import Offer
 from tests.web.servers import Behaviour, Received, Upstream, all_stopped, answering, raw_upstream, running
 
 Replaying = Callable[[bytes], str]
@@ -22,17 +28,12 @@ def _stopped() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def almanac_clusters() -> TokenClusters:
-    from semtoken.support.almanac import almanac_clusters_path
-
     return TokenClusters.from_pretrained(almanac_clusters_path())
 
 
 @pytest.fixture
 def proxied(almanac_clusters: TokenClusters) -> Iterator[Callable[..., tuple[str, Upstream]]]:
     """Starts an upstream that behaves in some way, and a proxy in front of it: the proxy's address, what was seen."""
-    from semtoken.web.proxy.app import proxy_app
-    from semtoken.web.proxy.settings import ProxySettings
-
     with ExitStack() as stack:
 
         def start(behaviour: Behaviour, **settings: Any) -> tuple[str, Upstream]:
@@ -56,9 +57,6 @@ def in_front(
 @contextmanager
 def proxy_of(url: str, clusters: TokenClusters | None, *, page: bool = True, **settings: Any) -> Iterator[str]:
     """A proxy in front of a server that runs; yields its address."""
-    from semtoken.web.proxy.app import proxy_app
-    from semtoken.web.proxy.settings import ProxySettings
-
     with running(proxy_app(ProxySettings(url, **settings), clusters, page=page), wait=False) as proxy:
         yield proxy
 
@@ -66,11 +64,6 @@ def proxy_of(url: str, clusters: TokenClusters | None, *, page: bool = True, **s
 @pytest.fixture(scope="session")
 def served(almanac: Any) -> Iterator[str]:
     """`semtoken serve` in this process; its address."""
-    from semtoken.support.almanac import PROMPT
-    from semtoken.web.serve.app import serve_app
-    from semtoken.web.serve.engine import Engine
-    from semtoken.web.serve.service import Offer
-
     app = serve_app(Engine(almanac), Offer("almanac", PROMPT, stop_at_newline=True, max_logprobs=50))
     with running(app, strict=False) as url:
         yield url

@@ -19,7 +19,6 @@ from semtoken.support.almanac import load_questions
 from semtoken.web import block
 from semtoken.web.block import BlockOptions, parts_wanted, score_block
 from semtoken.web.serve.service import probe
-from tests.rows import each
 from tests.web.conftest import proxy_of
 
 DOUBTFUL, AGREED = 0.9, 0.85
@@ -93,13 +92,6 @@ def test_parts_that_need_a_library_leave_the_score(
         block = asked(proxy, "What is the capital of Japan?", parts="sentence")
     assert "semtoken[parts]" in block["parts_refused"] and "parts" not in block
     assert 0 <= block["sequence_uncertainty"] <= 1
-
-
-@each("value", [-1, 9, 1.5, True, "4"])
-def test_a_wrong_number_of_meanings_is_refused(served: str, value: Any) -> None:
-    body = {"messages": [{"role": "user", "content": "What?"}], "semtoken": {"disputes": value}}
-    reply = httpx.post(f"{served}/v1/chat/completions", json=body, timeout=60)
-    assert reply.status_code == 400 and "disputes" in reply.json()["error"]["message"]
 
 
 def test_auto_takes_fields_of_json_and_phrases_of_prose(almanac: Any) -> None:

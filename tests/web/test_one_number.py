@@ -1,4 +1,4 @@
-"""One answer has one confidence, whichever way it comes in: the replies of examples/replies, and a live server."""
+"""One answer has one confidence, whichever way it comes in: the replies of examples/replies, and the proxy."""
 
 from __future__ import annotations
 
@@ -185,21 +185,3 @@ def test_a_calibrator_of_the_one_kind_refuses_the_other() -> None:
         with pytest.raises(CalibratorMismatchError, match="question:unknown"):
             calibrator.predict_proba(answer)
     assert of_product.predict_proba(known[0]) == of_product.predict_proba(unknown[0])  # the product reads no question
-
-
-QUESTIONS = ("What is the capital of Peru?", "Mumbai lies in what country?", "Who wrote Hamlet?")
-
-
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_the_interval_of_the_proxy_holds_the_number_of_the_server_behind_it(served: str, question: str) -> None:
-    asked = {"model": "almanac", "messages": [{"role": "user", "content": [{"type": "text", "text": question}]}]}
-    with running(proxy_app(ProxySettings(served)), wait=False) as proxy:
-        exact, found = (
-            httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=60).json()["choices"][0]["semtoken"]
-            for url in (served, proxy)
-        )
-    low, high = found["interval"]
-    assert low - 1e-5 <= exact["confidence"] <= high + 1e-5
-    assert (
-        exact["confidence_method"] == found["confidence_method"] and exact["question_known"] and found["question_known"]
-    )

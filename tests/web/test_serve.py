@@ -17,7 +17,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,7 +30,6 @@ from openai import AsyncOpenAI, OpenAI
 from semtoken import Calibrator, ScoredModel, TokenClusters, Vocabulary
 from semtoken.cli.listening import warn_if_open
 from semtoken.guarantees.apply import CalibratorInUse
-from semtoken.models.prompts import how_to_ask, template_of
 from semtoken.support.almanac import PROMPT
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.app import proxy_app
@@ -330,11 +328,6 @@ class TestErrors:
             store=False,
         )
 
-    def test_prompts(self, client: OpenAI) -> None:
-        for prompt in ("", [10**6], ["x" * 9000]):
-            with pytest.raises(openai.BadRequestError):
-                client.completions.create(model="almanac", prompt=prompt)
-
     def test_unknown_model(self, client: OpenAI) -> None:
         with pytest.raises(openai.NotFoundError, match="'gpt-4o' does not exist; this server has 'almanac'"):
             client.chat.completions.create(model="gpt-4o", messages=ASKED)
@@ -347,6 +340,8 @@ class TestErrors:
             ([1, "a"], "valid integer"),
             (["a", 1], "valid string"),
             ([], "at least 1 item"),
+            ("", ""),
+            ([10**6], ""),
             ([7] * 600, "The model reads 512 tokens. The prompt has 600 tokens"),
             ("the capital " * 8000, "The prompt has 96,000 characters, which are more tokens than that"),
         ],
@@ -636,12 +631,6 @@ def test_the_command_tells_what_to_try_and_stops_on_a_signal() -> None:
         process.kill()
         process.wait(10)
         process.stderr.close()
-
-
-def test_a_model_with_a_chat_template_is_asked_through_it() -> None:
-    chats = SimpleNamespace(chat_template="{{ messages }}")
-    assert template_of(how_to_ask("some/model", chats, raw=False)) is None
-    assert template_of(how_to_ask("almanac", chats, raw=False)) == PROMPT
 
 
 def test_other_machines_are_warned_of(capsys: pytest.CaptureFixture[str]) -> None:

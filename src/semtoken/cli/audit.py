@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from semtoken.cli.console import out, untrusted
 from semtoken.cli.decide import AskedServer
 from semtoken.cli.journal import open_journal
-from semtoken.cli.parameters import BaseUrl, Json, NameThere, by_kind, named_server
+from semtoken.cli.parameters import BaseUrl, Json, Labels, NameThere, Questions, by_kind, named_server
 from semtoken.cli.settings import AuditSection, Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless, verdict
 
@@ -40,12 +40,8 @@ def audit(
     calibrator: Annotated[Path | None, Parameter(metavar="DIR", help="The calibrator to test.")] = None,
     base_url: BaseUrl = None,
     model: NameThere = None,
-    labels: Annotated[
-        Path | None, Parameter(metavar="FILE", help="Correct values, where the answers come without them.")
-    ] = None,
-    questions: Annotated[
-        Path | None, Parameter(metavar="FILE", help="Questions, where the answers come without them.")
-    ] = None,
+    labels: Labels = None,
+    questions: Questions = None,
     rewordings: Annotated[
         Path | None,
         Parameter(metavar="FILE", help="The same questions in other words, to see whether wording matters."),

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from semtoken.cli.console import counting, err, out, plain_table, print_findings, tell
-from semtoken.cli.parameters import Output
+from semtoken.cli.parameters import Output, Overwrite
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.errors import InvalidInputError
 from semtoken.support.extras import only_errors, quiet_libraries
@@ -157,7 +157,7 @@ def judge(
     imported: Annotated[
         Path | None, Parameter(metavar="FILE", help="Verdicts from elsewhere: .csv or .jsonl with id and correct.")
     ] = None,
-    overwrite: Annotated[bool, Parameter(name="--force", help="Replace the output if it exists.")] = False,
+    overwrite: Overwrite = False,
     in_use: Read[SettingsInUse],
 ) -> None:
     """Judge answers, and see how far the judges agree.

@@ -17,7 +17,7 @@ from cyclopts.validators import Number
 from semtoken.choices import Guarantee
 from semtoken.cli.audit import is_journal, is_required
 from semtoken.cli.console import json_line, out, plain_table, tell
-from semtoken.cli.parameters import Json
+from semtoken.cli.parameters import Json, Labels, Overwrite, Questions
 from semtoken.cli.settings import Read, Settings, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless
 from semtoken.errors import InvalidInputError
@@ -49,12 +49,8 @@ def calibrate(
             "accepted errors among all. Default: selective_risk.",
         ),
     ] = None,
-    labels: Annotated[
-        Path | None, Parameter(metavar="FILE", help="Correct values, where the answers come without them.")
-    ] = None,
-    questions: Annotated[
-        Path | None, Parameter(metavar="FILE", help="Questions, where the answers come without them.")
-    ] = None,
+    labels: Labels = None,
+    questions: Questions = None,
     label_field: Annotated[
         str | None, Parameter(help="Field that says whether an answer is right. Default: correct.")
     ] = None,
@@ -76,7 +72,7 @@ def calibrate(
         Path | None, Parameter(metavar="FILE", help="Scores without labels, to place the thresholds.")
     ] = None,
     require: Annotated[bool, Parameter(help="Exit with 1, and write nothing, if a guarantee is not possible.")] = False,
-    overwrite: Annotated[bool, Parameter(name="--force", help="Replace the output if it exists.")] = False,
+    overwrite: Overwrite = False,
     as_json: Json = False,
     in_use: Read[SettingsInUse],
 ) -> int | None:

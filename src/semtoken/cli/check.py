@@ -18,8 +18,10 @@ from semtoken.cli.parameters import (
     Force,
     JournalUrl,
     Json,
+    Labels,
     Limit,
     Methods,
+    Questions,
     Schema,
     ShowTokens,
     Strict,
@@ -68,13 +70,9 @@ def check(
         ),
     ] = None,
     limit: Annotated[Limit, Parameter(help="Number of answers to print.")] = 20,
-    questions: Annotated[
-        Path | None, Parameter(metavar="FILE", help="Questions, where the answers come without them.")
-    ] = None,
+    questions: Questions = None,
     schema: Schema = None,
-    labels: Annotated[
-        Path | None, Parameter(metavar="FILE", help="Correct values, where the answers come without them.")
-    ] = None,
+    labels: Labels = None,
     calibrator: Calibrator = None,
     tokenizer: Tokenizer = None,
     methods: Methods = None,
@@ -342,7 +340,7 @@ def _print(answer: RankedAnswer) -> None:
     if answer.doubt is None:  # a doubt names its part itself
         out().print(untrusted(f"     {answer.response.explanation}"), soft_wrap=True)
     shown = with_bounds(answer.confidence, answer.response.confidence_interval, digits=2)
-    number = f"confidence {shown}{_decided(answer)}"
+    number = f"confidence {shown}{_decided(answer.calibration or {})}"
     out().print(untrusted(f"     {number} · {answer.where}", style="dim"), soft_wrap=True)
     print_scores(answer.response)
 
@@ -359,14 +357,11 @@ def _print_tokens(answer: RankedAnswer) -> None:
     out().print(Padding(token_table(answer.response), (0, 0, 0, 5)))
 
 
-def _decided(answer: RankedAnswer) -> str:
-    block = answer.calibration or {}
-    probability_correct = (
-        f" · probability {100 * block['probability_correct']:.0f}%"
-        if block.get("probability_correct") is not None
-        else ""
-    )
-    return probability_correct + (f" · {block['decision']}" if "decision" in block else "")
+def _decided(block: Mapping[str, Any]) -> str:
+    """What a calibrator says of an answer or a decision, where it says something."""
+    known = block.get("probability_correct")
+    probability = "" if known is None else f" · probability {100 * known:.0f}%"
+    return probability + (f" · {block['decision']}" if "decision" in block else "")
 
 
 def _conclude(checked: RankedReplies) -> None:
@@ -494,12 +489,8 @@ def check_decisions(
     rows = decision_rows(decisions, fitted)
     for row in rows[:top]:
         right = {True: " · right", False: " · wrong", None: ""}[row["correct"]]
-        probability_correct = (
-            "" if row.get("probability_correct") is None else f" · probability {100 * row['probability_correct']:.0f}%"
-        )
-        decided = f" · {row['decision']}" if "decision" in row else ""
         out().print(untrusted(f"{row['rank']:>3}. {row['id']} · {row['question']}: {row['value']}", style="bold"))
-        line = f"     {row['probability']:.3f}{probability_correct}{decided}{right} · {row['where']}"
+        line = f"     {row['probability']:.3f}{_decided(row)}{right} · {row['where']}"
         out().print(untrusted(line, style="dim"), soft_wrap=True)
         for flag in row["flags"]:
             out().print(untrusted(f"     {flag}", style="yellow"), soft_wrap=True)

@@ -14,7 +14,7 @@ from semtoken.choices import Reading
 from semtoken.cli.console import tell
 from semtoken.cli.loading import ModelChoice, load_executor
 from semtoken.cli.model import Device, model_choice
-from semtoken.cli.parameters import BaseUrl, Calibrator, NamedServer, by_kind, named_server
+from semtoken.cli.parameters import BaseUrl, Calibrator, NamedServer, Overwrite, by_kind, named_server
 from semtoken.cli.settings import EndpointSection, Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
 from semtoken.support.almanac import ALMANAC
@@ -56,7 +56,7 @@ def decide(
         int, Parameter(help="Average over N orders of the options; 0: all.", validator=Number(gte=0))
     ] = 1,
     calibrator: Calibrator = None,
-    overwrite: Annotated[bool, Parameter(name="--force", help="Replace the output if it exists.")] = False,
+    overwrite: Overwrite = False,
     in_use: Read[SettingsInUse],
     verbose: Read[bool],
 ) -> None:

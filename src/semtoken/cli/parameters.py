@@ -73,7 +73,11 @@ Methods = Annotated[
     Parameter(metavar="LIST", help="Compute further scores, comma-separated: perplexity,trace or file.py:function."),
 ]
 Strict = Annotated[bool, Parameter(help="Stop at the first bad line instead of recording its error.")]
+Labels = Annotated[Path | None, Parameter(metavar="FILE", help="Correct values, where the answers come without them.")]
+Questions = Annotated[Path | None, Parameter(metavar="FILE", help="Questions, where the answers come without them.")]
 Force = Annotated[bool, Parameter(help="Replace the output if it exists.")]
+Overwrite = Annotated[bool, Parameter(name="--force", help="Replace the output if it exists.")]
+"""The same for a command that looks for itself at what it would replace."""
 Json = Annotated[bool, Parameter(name="--json", help="Print JSON, one object per line.")]
 
 

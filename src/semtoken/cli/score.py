@@ -16,7 +16,17 @@ from cyclopts import Parameter
 from semtoken.cli.console import counting, tell
 from semtoken.cli.loading import ModelChoice, calibrator_settings, check_executor, load_calibrator_for, load_executor
 from semtoken.cli.model import ModelOptions
-from semtoken.cli.parameters import Calibrator, MaxTokens, Methods, NoChatTemplate, Output, Parts, Schema, Strict
+from semtoken.cli.parameters import (
+    Calibrator,
+    MaxTokens,
+    Methods,
+    NoChatTemplate,
+    Output,
+    Overwrite,
+    Parts,
+    Schema,
+    Strict,
+)
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
@@ -47,7 +57,7 @@ def score(
     max_tokens: MaxTokens = 256,
     no_chat_template: NoChatTemplate = False,
     strict: Strict = False,
-    overwrite: Annotated[bool, Parameter(name="--force", help="Replace the output if it exists.")] = False,
+    overwrite: Overwrite = False,
     in_use: Read[SettingsInUse],
     verbose: Read[bool],
 ) -> None:
