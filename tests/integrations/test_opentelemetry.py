@@ -14,6 +14,7 @@ from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogR
 
 from semtoken.integrations import opentelemetry
 from semtoken.integrations.opentelemetry import EvaluationEvents
+from tests.rows import each
 from tests.web.servers import running
 
 SECRET = "the secret"
@@ -83,8 +84,8 @@ def served(exporter: InMemoryLogRecordExporter) -> Iterator[tuple[str, Answering
         yield url, app
 
 
-@pytest.mark.parametrize("kind", [b"text/event-stream", b"application/json"])
-@pytest.mark.parametrize("name", ODD)
+@each("kind", [b"text/event-stream", b"application/json"])
+@each("name", list(ODD))
 def test_odd_replies_reach_the_client_whole_and_tell_no_text(
     served: tuple[str, Answering],
     exporter: InMemoryLogRecordExporter,

@@ -50,12 +50,12 @@ def test_lm_polygraph_has_the_numbers_of_stc() -> None:
 
 def test_inspect_has_the_numbers_of_stc() -> None:
     run = recorded("inspect_ai")
-    answers = almanac().generate([prompts()[name] for name in run["questions"]], 24, stop_at_newline=True)
-    blocks = [output["metadata"]["semtoken"][0] for output in run["outputs"]]
+    answers = almanac().generate([prompts()[name] for name in run["questions"][:16]], 24, stop_at_newline=True)
+    blocks = [output["metadata"]["semtoken"][0] for output in run["outputs"][:16]]
     assert [block["sequence_uncertainty"] for block in blocks] == pytest.approx(
         [a.sequence_uncertainty for a in answers], abs=1e-4
     )
-    assert [one["sequence_uncertainty"] for one in run["metadata"]] == [
+    assert [one["sequence_uncertainty"] for one in run["metadata"][:16]] == [
         block["sequence_uncertainty"] for block in blocks
     ]
     confidences = [block["confidence"] for block in blocks]

@@ -68,11 +68,6 @@ def _missing(package: str, extra: str) -> MissingExtra:
     )
 
 
-def installed_first(extra: str) -> str:
-    """The text before a command that needs an extra: empty if it is installed, else how to install it."""
-    return "" if all(map(_is_there, EXTRAS[extra])) else f"{install_line(extra)}, then "
-
-
 def require_installed(module: str, *, extra: str) -> None:
     """Raise `MissingExtra` if a module is not installed, without importing it: for what is needed only after hours."""
     if not _is_there(module):

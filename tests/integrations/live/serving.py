@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from semtoken import ScoredModel
 from semtoken.models.prompts import how_to_ask, template_of
@@ -14,8 +15,9 @@ from tests.web.servers import running
 
 
 @contextmanager
-def served(stc: ScoredModel) -> Iterator[str]:
-    """The address of a server of the embedded model."""
+def served(stc: ScoredModel, behind: Callable[[Any], Any] = lambda app: app) -> Iterator[str]:
+    """The address of a server of the embedded model in its own format; `behind` puts something before it."""
     asking = how_to_ask("almanac", stc.tokenizer, raw=False)
-    with running(serve_app(Engine(stc), Offer("almanac", template_of(asking), asking.stop_at_newline))) as url:
+    app = serve_app(Engine(stc), Offer("almanac", template_of(asking), asking.stop_at_newline))
+    with running(behind(app)) as url:
         yield url

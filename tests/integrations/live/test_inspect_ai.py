@@ -22,19 +22,13 @@ from starlette.routing import Route
 from semtoken import ScoredModel, TokenClusters, metrics
 from semtoken.integrations.inspect_ai import with_uncertainty
 from semtoken.support.almanac import Question
-from semtoken.web.serve.app import serve_app
-from semtoken.web.serve.engine import Engine
-from semtoken.web.serve.service import Offer
+from tests.integrations.live.serving import served
 from tests.web.servers import running
 
 
 @pytest.fixture(scope="module")
 def address(stc: ScoredModel) -> Iterator[str]:
-    """A semtoken server; it asks in the model's own format, as `semtoken serve` does."""
-    from semtoken.models.prompts import how_to_ask
-
-    asking = how_to_ask("almanac", stc.tokenizer, raw=False)
-    with running(serve_app(Engine(stc), Offer("almanac", asking.template, asking.stop_at_newline))) as url:
+    with served(stc) as url:
         yield f"{url}/v1"
 
 

@@ -19,10 +19,7 @@ from semtoken import ScoredModel
 from semtoken.errors import InvalidInputError, MissingExtra
 from semtoken.integrations.opentelemetry import EvaluationEvents, provider_from_environment
 from semtoken.support.almanac import Question
-from semtoken.web.serve.app import serve_app
-from semtoken.web.serve.engine import Engine
-from semtoken.web.serve.service import Offer
-from tests.web.servers import running
+from tests.integrations.live.serving import served
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
@@ -32,16 +29,11 @@ def exporter() -> InMemoryLogRecordExporter:
     return InMemoryLogRecordExporter()
 
 
-@pytest.fixture(params=[False, True], ids=["without texts", "with texts"])
+@pytest.fixture(scope="module", params=[False, True], ids=["without texts", "with texts"])
 def address(stc: ScoredModel, exporter: InMemoryLogRecordExporter, request: pytest.FixtureRequest) -> Iterator[str]:
-    from semtoken.models.prompts import how_to_ask
-
     provider = LoggerProvider()
     provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
-    asking = how_to_ask("almanac", stc.tokenizer, raw=False)
-    server = serve_app(Engine(stc), Offer("almanac", asking.template, asking.stop_at_newline))
-    exporter.clear()
-    with running(EvaluationEvents(server, provider, content=request.param)) as url:
+    with served(stc, lambda app: EvaluationEvents(app, provider, content=request.param)) as url:
         yield url
 
 
