@@ -356,7 +356,8 @@ def _completed(backend: Backend, prompts: Sequence[list[int]], decoding: Decodin
     if not (isinstance(backend, JoiningBackend) and backend.joins):
         return backend.generate(prompts, decoding)
     done = _Completions()
-    arriving = iter([[Arrival(number, ids, decoding) for number, ids in enumerate(prompts)]])
+    first, *others = (Arrival(number, ids, decoding) for number, ids in enumerate(prompts))
+    arriving = iter([[first], others])  # the first alone: what is read for it, the others begin with
     backend.generate_joining(lambda: next(arriving, ()), [done])
     return [done.found[number] for number in range(len(prompts))]
 
