@@ -34,8 +34,10 @@ TESTS = {
 }
 """Folders whose tests should notice a change in a package. Other packages have a folder of their own name."""
 KEPT = ROOT / "build/mutation"
-LONGEST = 1800
-"""Seconds for one file of tests while it is seen what they call."""
+TOGETHER = 20
+"""Files of tests that one process runs, to see what they call: each process begins with all imports."""
+LONGEST = 3600
+"""Seconds for so many."""
 
 
 def run(
@@ -64,7 +66,7 @@ def run(
             for file in _files(source / "semtoken" / package)
             for change in changes(file.read_text())
         ]
-        with Session(source, sorted({test.partition("::")[0] for test in reached})) as session:
+        with Session(source, sorted(set(map(_file_of, reached)))) as session:
             trial = Trial(source, reached, session, folder / "failed.txt", most)
             for file, change in random.Random(seed).sample(places, min(n, len(places))):
                 if time.monotonic() - begun > seconds:
@@ -97,13 +99,19 @@ def _reached(folder: str, source: Path) -> dict[str, dict[str, Any]]:
     if missing:
         print(f"Finding which functions {len(missing)} files of tests/{folder} call ...", flush=True)
         KEPT.mkdir(parents=True, exist_ok=True)
-    for file in missing:
-        output = source.parent / "reached.json"
+    output, options = source.parent / "reached.json", ["--maxfail=1000000", f"--hypothesis-profile={FEW_EXAMPLES}"]
+    for start in range(0, len(missing), TOGETHER):
+        some = missing[start : start + TOGETHER]
         output.write_text("{}")
-        few = f"--hypothesis-profile={FEW_EXAMPLES}"
-        run_tests(source, ["--maxfail=1000000", few, file], [Reached(source / "semtoken", output)], LONGEST)
-        _kept(file).write_text(output.read_text())
+        run_tests(source, [*options, *some], [Reached(source / "semtoken", output)], LONGEST)
+        seen = json.loads(output.read_text())
+        for file in some:
+            _kept(file).write_text(json.dumps({test: one for test, one in seen.items() if _file_of(test) == file}))
     return {test: one for file in files for test, one in json.loads(_kept(file).read_text()).items()}
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]
 
 
 def _kept(file: str) -> Path:

@@ -12,9 +12,10 @@ class Function:
 
     name: str
     """With the classes and functions around it: `Class.function`."""
-    line: int
-    """Its first line, that of a decorator where it has one."""
+    lines: range
+    """The lines of its body; none for a class, which runs when its file is imported."""
     text: str
+    """With its name and its decorators."""
 
 
 def functions(source: str) -> list[Function]:
@@ -28,7 +29,9 @@ def functions(source: str) -> list[Function]:
             if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 inner = (*names, one.name)
                 first = min(part.lineno for part in [one, *one.decorator_list])
-                found.append(Function(".".join(inner), first, "\n".join(lines[first - 1 : one.end_lineno])))
+                end = one.end_lineno or one.lineno
+                body = range(0) if isinstance(one, ast.ClassDef) else range(one.body[0].lineno, end + 1)
+                found.append(Function(".".join(inner), body, "\n".join(lines[first - 1 : end])))
             visit(one, inner)
 
     visit(ast.parse(source), ())

@@ -1,95 +1,113 @@
 """Which tests call which functions of the package, and how long they take: found by running them once.
 
-It is a plugin for pytest. Calls are seen by `sys.settrace`; those in other processes are not.
+It is a plugin for pytest around coverage.py, whose contexts are the tests, the fixtures and the files of tests. Code
+that runs in other processes is not seen.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import threading
 from collections import defaultdict
-from collections.abc import Generator
-from functools import cache
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any
 
+import coverage
 import pytest
 
 from tests.mutation.functions import functions
 
 
 class Reached:
-    """Records the seconds of each test that passes, and the functions called, as `tokens/rules.py:Class.function`."""
+    """Records the seconds of each test that passes, and the functions called, as `core/rules.py:Class.function`."""
 
     def __init__(self, source: Path, output: Path) -> None:
-        self.source, self.output = f"{source}/", output
-        self.seen: set[CodeType] = set()
-        self.of_files: dict[str, set[CodeType]] = defaultdict(set)
-        self.of_fixtures: dict[int, set[CodeType]] = defaultdict(set)
+        self.source, self.output = source, output
+        self.coverage = coverage.Coverage(data_file=None, config_file=False, source=[str(source)], messages=False)
+        self.context = ""
+        self.contexts: dict[str, set[str]] = defaultdict(set)
+        """Those whose calls a test's outcome rests on."""
         self.tests: dict[str, dict[str, Any]] = {}
 
     def pytest_sessionstart(self) -> None:
         """Begin to look."""
-        threading.settrace(self._called)
-        sys.settrace(self._called)
+        self.coverage.start()
 
-    def _called(self, frame: FrameType, event: str, arg: object) -> None:
-        if frame.f_code.co_filename.startswith(self.source):
-            self.seen.add(frame.f_code)
+    @contextmanager
+    def _within(self, context: str) -> Iterator[None]:
+        outer, self.context = self.context, context
+        self.coverage.switch_context(context)
+        try:
+            yield
+        finally:
+            self.context = outer
+            self.coverage.switch_context(outer)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, Any, Any]:
         """What a file computes as it is imported, each of its tests uses."""
-        outer, self.seen = self.seen, set()
-        try:
+        with self._within(collector.nodeid.partition("::")[0]):
             return (yield)
-        finally:
-            self.of_files[collector.nodeid.partition("::")[0]] |= self.seen
-            self.seen = outer
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
         """What a fixture of many tests computes, each of them uses."""
-        outer, self.seen = self.seen, set()
-        try:
+        context = f"fixture {id(fixturedef)}"
+        self.contexts[self.context].add(context)
+        with self._within(context):
             return (yield)
-        finally:
-            self.of_fixtures[id(fixturedef)] |= self.seen
-            self.seen = outer | self.seen
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """One test."""
         _forget()
-        self.seen = set()
-        sys.settrace(self._called)  # a test may have taken it away
-        result = yield
         fixtures: Any = item._fixtureinfo.name2fixturedefs.values()  # type: ignore[attr-defined]
-        parts = [self.of_fixtures[id(one)] for several in fixtures for one in several]
-        called = self.seen.union(self.of_files[item.nodeid.partition("::")[0]], *parts)
-        found = {(code.co_filename, _names(code.co_filename).get(code.co_firstlineno)) for code in called}
-        places = sorted(f"{file.removeprefix(self.source)}:{name}" for file, name in found if name)
-        one = self.tests.setdefault(item.nodeid, {"passed": False})
-        one["called"] = places
-        return result
+        used = {f"fixture {id(one)}" for several in fixtures for one in several}
+        self.contexts[item.nodeid] |= used | {item.nodeid, item.nodeid.partition("::")[0]}
+        with self._within(item.nodeid):
+            return (yield)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Tests that fail or are skipped notice nothing."""
         if report.when == "call":
-            self.tests.setdefault(report.nodeid, {}).update(passed=report.passed, seconds=report.duration)
+            self.tests[report.nodeid] = {"passed": report.passed, "seconds": report.duration}
 
     def pytest_sessionfinish(self) -> None:
         """Write what was found."""
-        sys.settrace(None)
-        threading.settrace(None)
-        self.output.write_text(json.dumps({name: one for name, one in self.tests.items() if one["passed"]}))
+        self.coverage.stop()
+        called = self._called()
+        passed = {
+            test: one | {"called": sorted(set().union(*(called[context] for context in self._all_contexts(test))))}
+            for test, one in self.tests.items()
+            if one["passed"]
+        }
+        self.output.write_text(json.dumps(passed))
 
+    def _all_contexts(self, test: str) -> set[str]:
+        """Those of a test, and of the fixtures that its fixtures asked for."""
+        found: set[str] = set()
+        left = [test]
+        while left:
+            for context in self.contexts[left.pop()] - found:
+                found.add(context)
+                left.append(context)
+        return found
 
-@cache
-def _names(file: str) -> dict[int, str]:
-    return {one.line: one.name for one in functions(Path(file).read_text())}
+    def _called(self) -> dict[str, set[str]]:
+        """The functions that ran in each context."""
+        called: dict[str, set[str]] = defaultdict(set)
+        data = self.coverage.get_data()
+        for file in map(Path, data.measured_files()):
+            if file.suffix != ".py":  # a template that was filled
+                continue
+            module = file.relative_to(self.source).as_posix()
+            innermost = {line: one.name for one in functions(file.read_text()) for line in one.lines}
+            for line, contexts in data.contexts_by_lineno(str(file)).items():
+                for context in contexts if line in innermost else ():
+                    called[context].add(f"{module}:{innermost[line]}")
+        return called
 
 
 def _forget() -> None:
