@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet
 
 from tests import tiny
@@ -68,6 +69,6 @@ def same(one: Any, two: Any) -> bool:
     """Equality in which a NaN equals another."""
     if isinstance(one, dict):
         return one.keys() == two.keys() and all(same(one[key], two[key]) for key in one)
-    if isinstance(one, list):
+    if isinstance(one, list | tuple | np.ndarray):
         return len(one) == len(two) and all(same(a, b) for a, b in zip(one, two, strict=True))
     return bool(one == two or (one != one and two != two))

@@ -16,6 +16,7 @@ from semtoken.bench.datasets import Dataset, read_dataset
 from semtoken.errors import InvalidInputError
 from semtoken.models.prompts import PROMPTS, PromptFormat
 from semtoken.support.almanac import load_questions
+from tests.rows import each
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
@@ -52,55 +53,38 @@ def test_natural_questions_in_the_layout_of_the_hub(tmp_path: Path) -> None:
     assert dataset.notes == (f"NQ: 2 questions in {tmp_path}, not the 3,610 of the full set.",)
 
 
+PLACES = {
+    "entity_pages": ("doc_source", "filename", "title", "wiki_context"),
+    "search_results": ("description", "filename", "rank", "title", "url", "search_context"),
+}
+
+
 def tqa_row(id: str, question: str, value: str, aliases: list[str]) -> dict[str, Any]:
     """A row as `rc.nocontext` has it, with all its columns."""
+    others = ("matched_wiki_entity_name", "normalized_matched_wiki_entity_name")
+    names = {"aliases": aliases, "normalized_aliases": [alias.lower() for alias in aliases]}
+    values = {"value": value, "normalized_value": value.lower(), "type": "WikipediaEntity"}
     return {
         "question": question,
         "question_id": id,
         "question_source": "http://www.triviacountry.com/",
-        "entity_pages": {"doc_source": [], "filename": [], "title": [], "wiki_context": []},
-        "search_results": {
-            "description": [],
-            "filename": [],
-            "rank": [],
-            "title": [],
-            "url": [],
-            "search_context": [],
-        },
-        "answer": {
-            "aliases": aliases,
-            "normalized_aliases": [alias.lower() for alias in aliases],
-            "matched_wiki_entity_name": "",
-            "normalized_matched_wiki_entity_name": "",
-            "normalized_value": value.lower(),
-            "type": "WikipediaEntity",
-            "value": value,
-        },
+        **{name: {field: [] for field in fields} for name, fields in PLACES.items()},
+        "answer": {**names, **values, **dict.fromkeys(others, "")},
     }
 
 
 def tqa_schema() -> pa.Schema:
-    texts, text = pa.list_(pa.string()), pa.string()
-    answer = tqa_row("", "", "", [])["answer"]
-    return pa.schema(
-        {
-            "question": text,
-            "question_id": text,
-            "question_source": text,
-            "entity_pages": pa.struct({"doc_source": texts, "filename": texts, "title": texts, "wiki_context": texts}),
-            "search_results": pa.struct(
-                {
-                    "description": texts,
-                    "filename": texts,
-                    "rank": pa.list_(pa.int32()),
-                    "title": texts,
-                    "url": texts,
-                    "search_context": texts,
-                }
-            ),
-            "answer": pa.struct({name: texts if name.endswith("aliases") else text for name in answer}),
-        }
-    )
+    """The types of its columns, which empty lists do not tell."""
+    lists = {
+        name: pa.struct({field: pa.list_(pa.int32() if field == "rank" else pa.string()) for field in fields})
+        for name, fields in PLACES.items()
+    }
+    answer = {
+        name: pa.list_(pa.string()) if name.endswith("aliases") else pa.string()
+        for name in tqa_row("", "", "", [])["answer"]
+    }
+    texts = dict.fromkeys(("question", "question_id", "question_source"), pa.string())
+    return pa.schema(texts | lists | {"answer": pa.struct(answer)})
 
 
 TQA_ROWS = (
@@ -111,11 +95,9 @@ TQA_ROWS = (
 )
 
 
-@pytest.mark.parametrize("with_card", [True, False], ids=["card", "files alone"])
-def test_trivia_qa_in_the_layout_of_the_hub(tmp_path: Path, with_card: bool) -> None:
+def test_trivia_qa_in_the_layout_of_the_hub(tmp_path: Path) -> None:
+    """Without a card; that of another set is read above."""
     write_parquet(tmp_path / "rc.nocontext" / "validation-00000-of-00001.parquet", TQA_ROWS, tqa_schema())
-    if with_card:
-        card(tmp_path, "rc.nocontext", "validation", "rc.nocontext/validation-*")
     dataset = read_dataset("triviaqa", path=tmp_path)
     assert [(q.id, q.answers) for q in dataset.questions] == [
         ("tc_2", ("David Seville", "Seville")),
@@ -220,7 +202,7 @@ def test_a_mark_at_the_start_and_blank_lines_are_no_matter(tmp_path: Path) -> No
     assert [q.id for q in read_dataset(path).questions] == ["own:1", "own:4"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "message"),
     [
         ("not json", "line 2: not JSON: .* at column 1"),

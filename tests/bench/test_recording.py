@@ -10,11 +10,11 @@ import pytest
 
 from semtoken.bench.statistics import AnswerSettings, EntailmentModel, Timings, record
 from semtoken.bench.statistics.steps import EVERYTHING, steps_for
-from semtoken.core.results.generation import Generation
 from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS, score
 from tests import tiny
 from tests.bench import statistics_models as models
+from tests.bench.runs import same
 from tests.rows import each
 
 DECODING = AnswerSettings(max_new_tokens=6, batch_size=3, n_samples=3)
@@ -29,16 +29,6 @@ def helpers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "similarity": models.saved_encoder(folder / "sts"),
         "decoding": DECODING,
     }
-
-
-def same(one: Generation, two: Generation) -> bool:
-    return one.recorded == two.recorded and all(equal(getattr(one, name), getattr(two, name)) for name in one.recorded)
-
-
-def equal(a: Any, b: Any) -> bool:
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(equal(x, y) for x, y in zip(a, b, strict=True))
-    return bool(np.array_equal(a, b))
 
 
 def test_everything_is_recorded_and_every_method_has_a_value(helpers: dict[str, Any]) -> None:
@@ -69,7 +59,9 @@ def test_a_second_run_records_the_same(helpers: dict[str, Any]) -> None:
     stc = models.answering()
     questions = models.QUESTIONS[:3]
     runs = [record(stc, questions, **helpers) for _ in range(2)]
-    assert all(same(one, two) for one, two in zip(*runs, strict=True))
+    for one, two in zip(*runs, strict=True):
+        assert one.recorded == two.recorded
+        assert all(same(getattr(one, name), getattr(two, name)) for name in one.recorded)
     other = record(stc, questions[::-1], **helpers)[::-1]
     for one, two in zip(runs[0], other, strict=True):
         assert one.sample_texts == two.sample_texts

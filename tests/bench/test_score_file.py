@@ -23,6 +23,7 @@ from semtoken.core.results import ScoredAnswer
 from semtoken.errors import InvalidInputError, VocabularyError
 from semtoken.support.files.record_files import read_records, write_records
 from tests import tiny
+from tests.rows import each
 
 
 @cache
@@ -103,25 +104,6 @@ def test_every_line_is_carried_through_and_scored(job: ScoringJob, engine: Drawn
             1 - out["sequence_uncertainty"]
         )
     assert written[0]["response"] and written[1]["response"] == "Paris"
-
-
-def test_result_fields_are_those_of_a_scored_response(engine: Drawn) -> None:
-    scored = engine.generate(["x"], 2)[0].to_dict()
-    of_intervals = (
-        "sequence_uncertainty_interval",
-        "log_confidence_interval",
-        "proxy_for",
-        "flags",
-    )  # a job's scores are exact
-    with_parts = (
-        "uncertainty_under",
-        "borrowed",
-        "confidence_interval",
-        "scores",
-        "score_bounds",
-    )  # objects: no column of CSV
-    others = ("text", "tokens", "model", *of_intervals, *with_parts)
-    assert [name for name in scored if name not in others] == list(RESULT_FIELDS)
 
 
 def test_a_batch_holds_generated_and_existing_responses_apart(job: ScoringJob, engine: Drawn) -> None:
@@ -275,7 +257,7 @@ def test_the_input_is_never_written_over(job: ScoringJob) -> None:
         replace(job, target=job.source, overwrite=True).check()
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "reason"),
     [
         (b"{oops", "not JSON: .* at column 2"),
