@@ -26,21 +26,6 @@ def resampled(values: list[float], **fields: Any) -> ResampledMetric:
     return ResampledMetric(values=np.array(values), **(known | fields))
 
 
-@given(st.lists(st.tuples(st.integers(0, 90), st.booleans()), min_size=1, max_size=60))
-def test_there_are_fifteen_bins_of_equal_width(rows: list[tuple[int, bool]]) -> None:
-    """Confidences in ninetieths, six to a bin; a whole number is at the upper end of its bin."""
-    correct = [int(right) for _, right in rows]
-    bins: dict[int, list[float]] = {}
-    for ninetieths, right in rows:
-        bins.setdefault(max(math.ceil(ninetieths / 6), 1), []).append(ninetieths / 90 - right)
-    confidence = [math.nextafter(ninetieths / 90, 0.0) for ninetieths, _ in rows]  # never above the end by rounding
-    expected = sum(abs(sum(gaps)) for gaps in bins.values()) / len(rows)
-    assert metrics.expected_calibration_error(confidence, correct) == pytest.approx(expected, abs=1e-9)
-    estimate = metrics.bootstrap("expected_calibration_error", confidence, correct, n_resamples=1)
-    assert estimate.value == pytest.approx(expected, abs=1e-9)
-    assert (estimate.n, estimate.n_left_out, estimate.n_non_finite) == (len(rows), 0, 0)
-
-
 def test_confidences_reach_from_0_to_1_and_bins_to_ten_thousand() -> None:
     assert metrics.expected_calibration_error([0.0, 1.0], [0, 1]) == 0.0
     for confidence in ([0.0, 1.0, 0.5, -0.5, 1.2], [0.0, 1.0, 0.5, -0.5]):
