@@ -112,4 +112,9 @@ NUMBERS = ("difference", "low", "high", "p")
 
 def equals(row: Any, difference: Any) -> bool:
     """Whether a row of the tests is a difference that was made with `semtoken.methods.metrics`."""
-    return [row[name] for name in NUMBERS] == [difference.value, difference.low, difference.high, difference.p_value]
+    return [getattr(row, name) for name in NUMBERS] == [
+        difference.value,
+        difference.low,
+        difference.high,
+        difference.p_value,
+    ]

@@ -106,6 +106,13 @@ def test_every_line_is_carried_through_and_scored(job: ScoringJob, engine: Drawn
     assert written[0]["response"] and written[1]["response"] == "Paris"
 
 
+def test_a_line_has_every_field_of_an_answer_that_is_a_column_of_csv(engine: Drawn) -> None:
+    fields = engine.generate(["x"], 2)[0].to_dict()
+    plain = [name for name, value in fields.items() if name in RESULT_FIELDS or not isinstance(value, list | dict)]
+    others = {"text", "model", "proxy_for"} | {name for name in plain if name.endswith("_interval")}  # scores are exact
+    assert [name for name in plain if name not in others] == list(RESULT_FIELDS)
+
+
 def test_a_batch_holds_generated_and_existing_responses_apart(job: ScoringJob, engine: Drawn) -> None:
     run(job, engine)
     assert engine.calls == [-2, 2, -3, 1, -2, 1]

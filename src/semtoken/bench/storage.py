@@ -107,8 +107,7 @@ def _read(
             schema = opened.schema_arrow
             if not strict_json.is_sealed(facts) or facts["columns"] != schema.names:
                 return None  # what is written of a file and the names in it lie outside the pages
-            # Shards of early releases name no types.
-            if facts.get("types", types := _types(schema)) != types:
+            if facts["types"] != _types(schema):
                 return None
             table = opened.read(None if names is None else list(names))
             table.validate(full=True)  # texts that are no UTF-8, lists that run over

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -130,9 +131,12 @@ class Measured:
 
     def test(self, cell: OfCell, setting: str, against: str, metric: str = "AUROC") -> Any:
         """A row of the tests on a model and data set; None if there is none."""
-        place = {"model": cell.model, "dataset": cell.dataset, "setting": setting, "against": against}
-        rows = select(self.tests, metric=metric, **place)
-        return None if rows.empty else rows.iloc[0]
+        return self._tests.get((cell.model, cell.dataset, setting, metric, against))
+
+    @cached_property
+    def _tests(self) -> Mapping[tuple[str, ...], Any]:
+        rows = list(self.tests.itertuples())
+        return {(row.model, row.dataset, row.setting, row.metric, row.against): row for row in reversed(rows)}
 
 
 def select(rows: DataFrame, **wanted: Any) -> DataFrame:
