@@ -125,7 +125,7 @@ def vllm(python: EnginePython) -> None:
 @app.command()
 def llama_cpp_python(python: EnginePython) -> None:
     """Replies of the server of llama-cpp-python."""
-    from tests.engines.gguf_model import write_gguf
+    from tests.gguf_model import write_gguf
 
     with tempfile.TemporaryDirectory() as folder:
         model = write_gguf(almanac_path(), Path(folder) / "almanac.gguf")

@@ -22,8 +22,8 @@ from semtoken.errors import BackendError
 from semtoken.models.probing import p_true_log_probs
 from semtoken.models.vllm import load_vllm
 from semtoken.support.almanac import almanac_path, load_questions
+from tests.engines.twins import TOLERANCE
 
-TOLERANCE = 1e-4
 DECODING = AnswerSettings(max_new_tokens=16, n_samples=3, temperature=1.5, seed=4, top_k=5)
 QUESTIONS = load_questions("test")[:12]
 PROMPTS = [question.prompt() for question in QUESTIONS]

@@ -21,11 +21,10 @@ from semtoken.models.llama_cpp import LONGEST_CONTEXT, LlamaCppBackend, load_lla
 from semtoken.replies import read_reply
 from semtoken.support.almanac import almanac_clusters_path, almanac_path
 from tests.engines.servers import examined, proxied, running
+from tests.engines.twins import NEWLINE, TOLERANCE, assert_holds, assert_same
 from tests.gguf_model import write_gguf
 
-TOLERANCE = 1e-4
 HALF_CACHE = 5e-3  # llama.cpp keeps keys and values in half precision unless told otherwise
-NEWLINE = 201
 
 
 class AlmanacTokenizer(BaseLlamaTokenizer):
@@ -62,11 +61,7 @@ def test_greedy_answers_equal_those_of_transformers(scorer: ScoredModel, stc: Sc
     for scored, twin in zip(
         scorer.generate(prompts, 24, stop_token_ids=[NEWLINE]), stc.generate(prompts, max_new_tokens=24), strict=True
     ):
-        assert scored.token_ids == twin.token_ids
-        assert scored.signature == twin.signature
-        assert scored.log_confidence == pytest.approx(twin.log_confidence, abs=TOLERANCE)
-        for token, other in zip(scored.tokens, twin.tokens, strict=True):
-            assert token.log_agreeing_probability == pytest.approx(other.log_agreeing_probability, abs=TOLERANCE)
+        assert_same(scored, twin)
 
 
 def test_sampled_answers_are_scored_at_temperature_one(
@@ -81,16 +76,14 @@ def test_sampled_answers_are_scored_at_temperature_one(
 def test_text_that_exists(scorer: ScoredModel, stc: ScoredModel, prompts: list[str]) -> None:
     responses = [["Paris", "London\n", "", "the", "1,234"][i % 5] for i in range(10)]
     for scored, twin in zip(scorer.score(prompts[:10], responses), stc.score(prompts[:10], responses), strict=True):
-        assert scored.token_ids == twin.token_ids
-        assert scored.log_confidence == pytest.approx(twin.log_confidence, abs=TOLERANCE)
+        assert_same(scored, twin)
 
 
 def test_chat_messages_go_through_the_template_in_the_file(scorer: ScoredModel, stc: ScoredModel) -> None:
     chat = [{"role": "user", "content": "What is the capital of Peru?"}]
     (scored,) = scorer.generate(chat, 8, stop_at_newline=True)
     (twin,) = stc.generate(chat, max_new_tokens=8, stop_at_newline=True)
-    assert scored.token_ids == twin.token_ids
-    assert scored.log_confidence == pytest.approx(twin.log_confidence, abs=TOLERANCE)
+    assert_same(scored, twin)
 
 
 def test_the_default_cache_costs_little(
@@ -151,7 +144,7 @@ def test_the_payload_of_the_server_gives_an_interval(server: str, gguf_file: Pat
     lower, upper = scored.sequence_uncertainty_interval
     exact = exact_score(gguf_file, clusters)
     assert scored.token_ids == exact.token_ids
-    assert lower - TOLERANCE <= exact.sequence_uncertainty <= upper + TOLERANCE
+    assert_holds((lower, upper), exact)
     assert upper - lower < 0.5
 
 
@@ -164,11 +157,7 @@ def test_a_proxy_in_front_of_it_adds_the_uncertainty(
     exact = exact_score(gguf_file, clusters)
     assert choice["text"] == exact.text
     assert choice["logprobs"] is None
-    assert (
-        block["sequence_uncertainty_interval"][0] - TOLERANCE
-        <= exact.sequence_uncertainty
-        <= block["sequence_uncertainty_interval"][1] + TOLERANCE
-    )
+    assert_holds(block["sequence_uncertainty_interval"], exact)
 
 
 def test_the_doctor_finds_what_the_server_gives(server: str) -> None:

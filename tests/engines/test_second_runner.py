@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from semtoken import ScoredModel
-
-TOLERANCE = 1e-4
+from tests.engines.twins import TOLERANCE
 
 
 def test_the_loader_takes_the_processor_and_checks_requests(processor: Any) -> None:

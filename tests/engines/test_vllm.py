@@ -8,28 +8,15 @@ from typing import Any
 import pytest
 
 from semtoken import ScoredModel, TokenClusters
-from semtoken.core.results import ScoredAnswer
 from semtoken.errors import BackendError, InsufficientMemory, VocabularyMismatch
 from semtoken.models.vllm import VLLMBackend, sampling_params, score_outputs
 from semtoken.models.vllm.outputs import BYTES_PER_NUMBER
-
-TOLERANCE = 1e-4
+from tests.engines.twins import TOLERANCE, assert_holds, assert_same
 
 
 @pytest.fixture(scope="module")
 def scorer(llm: Any, clusters: TokenClusters) -> ScoredModel:
     return ScoredModel(VLLMBackend(llm), clusters=clusters)
-
-
-def assert_same(scored: ScoredAnswer, twin: ScoredAnswer) -> None:
-    assert scored.token_ids == twin.token_ids
-    assert scored.signature == twin.signature
-    assert scored.text == twin.text
-    assert scored.log_confidence == pytest.approx(twin.log_confidence, abs=TOLERANCE)
-    for token, other in zip(scored.tokens, twin.tokens, strict=True):
-        assert token.log_probability == pytest.approx(other.log_probability, abs=TOLERANCE)
-        assert token.log_agreeing_probability == pytest.approx(other.log_agreeing_probability, abs=TOLERANCE)
-        assert token.neutral == other.neutral
 
 
 def test_the_whole_vocabulary_gives_the_scores_of_transformers(
@@ -70,8 +57,7 @@ def test_the_interval_of_the_k_best_holds_the_exact_score_and_shrinks(
         params = sampling_params(top_k=k, temperature=0, max_tokens=24)
         (bounded,) = zip(*score_outputs(llm.generate(prompts, params, use_tqdm=False), clusters), strict=True)
         for scored, twin in zip(bounded, exact, strict=True):
-            lower, upper = scored.sequence_uncertainty_interval
-            assert lower - TOLERANCE <= twin.sequence_uncertainty <= upper + TOLERANCE
+            assert_holds(scored.sequence_uncertainty_interval, twin)
             assert scored.token_ids == twin.token_ids
         widths.append([upper - lower for lower, upper in (scored.sequence_uncertainty_interval for scored in bounded)])
     for wider, narrower in pairwise(widths):

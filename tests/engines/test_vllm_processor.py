@@ -9,23 +9,15 @@ from vllm import SamplingParams
 from vllm.exceptions import VLLMValidationError
 
 from semtoken import ScoredModel
-from semtoken.errors import BackendError
 from semtoken.support.almanac import load_questions
-
-TOLERANCE = 1e-4
-NEWLINE = 201
+from tests.engines.twins import NEWLINE, assert_same
 
 
 def check(processor: Any, stc: ScoredModel, prompts: list[str], outputs: list[Any], names: list[str]) -> None:
     ids = [list(output.outputs[0].token_ids) for output in outputs]
     for name, tokens, twin in zip(names, ids, stc.score(prompts, ids), strict=True):
         scored = processor.take(name, tokens, twin.question)
-        assert scored.token_ids == twin.token_ids
-        assert scored.signature == twin.signature
-        assert scored.log_confidence == pytest.approx(twin.log_confidence, abs=TOLERANCE)
-        for token, other in zip(scored.tokens, twin.tokens, strict=True):
-            assert token.log_probability == pytest.approx(other.log_probability, abs=TOLERANCE)
-            assert token.log_agreeing_probability == pytest.approx(other.log_agreeing_probability, abs=TOLERANCE)
+        assert_same(scored, twin)
 
 
 def test_a_mixed_batch(llm: Any, processor: Any, stc: ScoredModel) -> None:
@@ -90,15 +82,3 @@ def test_requests_that_could_not_be_scored_are_refused(
     params = SamplingParams(**({"extra_args": {"semtoken_id": "refused"}} | changes))
     with pytest.raises(VLLMValidationError, match=message):
         llm.generate(prompts[:1], params, use_tqdm=False)
-
-
-def test_two_requests_with_one_id(llm: Any, processor: Any, prompts: list[str]) -> None:
-    params = SamplingParams(temperature=0, max_tokens=5, extra_args={"semtoken_id": "twice"})
-    outputs = llm.generate(prompts[:2], params, use_tqdm=False)
-    with pytest.raises(BackendError, match="two requests had this semtoken_id"):
-        processor.take("twice", outputs[0].outputs[0].token_ids)
-
-
-def test_requests_without_an_id_leave_nothing(llm: Any, processor: Any, prompts: list[str]) -> None:
-    llm.generate(prompts, SamplingParams(max_tokens=3), use_tqdm=False)
-    assert not processor.requests._watched

@@ -12,9 +12,7 @@ from semtoken import ScoredModel, TokenClusters, score_logprobs
 from semtoken.replies import read_reply
 from semtoken.support.almanac import almanac_clusters_path, almanac_path
 from tests.engines.servers import examined, proxied, running
-
-TOLERANCE = 1e-4
-NEWLINE = 201
+from tests.engines.twins import NEWLINE, assert_holds
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +44,7 @@ def test_the_payload_gives_an_interval_around_the_exact_score(
         (twin,) = stc.score([prompt], [reply.choices[0].token_ids])
         assert scored.token_ids == twin.token_ids
         lower, upper = scored.sequence_uncertainty_interval
-        assert lower - TOLERANCE <= twin.sequence_uncertainty <= upper + TOLERANCE
+        assert_holds((lower, upper), twin)
         assert upper - lower < 0.5
 
 
@@ -64,11 +62,7 @@ def test_a_proxy_in_front_of_it_adds_the_uncertainty(
             ids = [token for part in parts for token in part.token_ids or ()]
             (twin,) = stc.score([prompt], [ids])
             block = parts[-1].semtoken
-            assert (
-                block["sequence_uncertainty_interval"][0] - TOLERANCE
-                <= twin.sequence_uncertainty
-                <= block["sequence_uncertainty_interval"][1] + TOLERANCE
-            )
+            assert_holds(block["sequence_uncertainty_interval"], twin)
             assert block["n_tokens"] == len(ids)
             assert all(part.logprobs is None for part in parts)
 
