@@ -56,16 +56,6 @@ def test_from_labels_to_calibrator_and_report(semtoken: RunCommand, tmp_path: Pa
     assert found.predict_proba(-0.7) == st.Calibrator.fit(scores, correct).predict_proba(-0.7)
     wanted = st.Threshold.fit(scores, correct, alpha=0.2, unlabeled=[r["log_confidence"] for r in rows[300:]])
     assert found.threshold is not None and found.threshold.uncertainty == wanted.uncertainty
-    risk = ("--alpha", "0.3", "--delta", "0.2")
-    scored = write_lines(tmp_path / "scored.jsonl", [row | {"id": f"more-{row['id']}"} for row in rows[300:500]])
-    result = semtoken("calibrate", source, "-o", tmp_path / "other", *risk, "--unlabeled", scored)
-    assert result.exit_code == 0, result.output
-    both = [r["log_confidence"] for r in rows[300:] + rows[300:500]]
-    other = st.Threshold.fit(scores, correct, alpha=0.3, delta=0.2, unlabeled=both)
-    useless = ("--guarantee", "miss_rate", "--unlabeled", scored)
-    assert_told(semtoken("calibrate", source, "-o", tmp_path / "none", *useless), "--unlabeled has no effect", status=2)
-    again = st.Calibrator.load(tmp_path / "other").threshold
-    assert again is not None and (again.uncertainty, again.statement) == (other.uncertainty, other.statement)
     page = (tmp_path / "made" / "report.html").read_text()
     assert page.count("<svg") == 2
     assert found.threshold.statement in page
@@ -77,6 +67,25 @@ def test_from_labels_to_calibrator_and_report(semtoken: RunCommand, tmp_path: Pa
     }
     style = (files("semtoken.web.page") / "files" / "app.css").read_text()
     assert colours == {name: re.findall(rf"--{name}: (#\w+)", style) for name in colours}, "those of the page"
+
+
+def test_delta_and_further_scores_place_the_threshold(semtoken: RunCommand, tmp_path: Path) -> None:
+    rows, more = answers(400, labeled=300), [-0.001 * i for i in range(200)]
+    source = write_lines(tmp_path / "labeled.jsonl", rows)
+    further = [row | {"id": f"more-{i}", "log_confidence": more[i]} for i, row in enumerate(rows[:200])]
+    unlabeled = ("--unlabeled", write_lines(tmp_path / "scored.jsonl", further))
+    result = semtoken("calibrate", source, "-o", tmp_path / "made", "--alpha", "0.15", "--delta", "0.2", *unlabeled)
+    assert result.exit_code == 0, result.output
+    scores, correct = [r["log_confidence"] for r in rows[:300]], [r["correct"] for r in rows[:300]]
+    rest = [r["log_confidence"] for r in rows[300:]]
+    wanted, without = (
+        st.Threshold.fit(scores, correct, alpha=0.15, delta=0.2, unlabeled=one) for one in (rest + more, rest)
+    )
+    found = st.Calibrator.load(tmp_path / "made").threshold
+    assert found is not None and (found.uncertainty, found.statement) == (wanted.uncertainty, wanted.statement)
+    assert wanted.uncertainty != without.uncertainty
+    refused = semtoken("calibrate", source, "-o", tmp_path / "none", "--guarantee", "miss_rate", *unlabeled)
+    assert_told(refused, "--unlabeled has no effect", status=2)
 
 
 def test_csv_and_a_label_of_another_name(semtoken: RunCommand, tmp_path: Path) -> None:

@@ -152,8 +152,8 @@ class TestRefusals:
         assert [bool(r.json().get("logprobs")) for r in upstream.requests] == [True, False, False]
         named = given == "n_probs"
         assert [bool(r.json().get("n_probs")) for r in upstream.requests] == [False, named, named]
-        block = post(url).json()["choices"][0]["semtoken"]
-        assert "sequence_uncertainty" in block
+        for body in (CHAT, with_tools | {"stream": False}):
+            assert "sequence_uncertainty" in post(url, json=body).json()["choices"][0]["semtoken"]
         assert final_figure(url, "semtoken_proxy_refusals_remembered") == 1
         assert final_figure(url, f'semtoken_proxy_refusals_total{{endpoint="chat",given="{given}"}}') == 1
 
@@ -549,6 +549,13 @@ def test_more_after_the_end_withdraws_the_score(replaying: Replaying) -> None:
     assert "sequence_uncertainty" in final_blocks(once)[0]
     twice = through(replaying, event("Lima", "stop") + event("Lima", None) + b"data: [DONE]\n\n")
     assert "already" in final_blocks(twice)[0]["reason"] or "complete" in final_blocks(twice)[0]["reason"]
+
+
+def test_an_event_may_end_several_answers(replaying: Replaying) -> None:
+    choices = [{"index": i, "delta": {"content": "Lima"}, "logprobs": LIMA, "finish_reason": "stop"} for i in (0, 1)]
+    sent = b"data: " + json.dumps({"choices": choices}).encode() + b"\n\ndata: [DONE]\n\n"
+    found = final_blocks(through(replaying, sent))
+    assert found[0] == found[1] and "sequence_uncertainty" in found[0]
 
 
 def test_a_stream_that_ends_no_answer_says_so(replaying: Replaying) -> None:
