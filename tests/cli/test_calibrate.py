@@ -70,7 +70,7 @@ def test_from_labels_to_calibrator_and_report(semtoken: RunCommand, tmp_path: Pa
 
 
 def test_delta_and_further_scores_place_the_threshold(semtoken: RunCommand, tmp_path: Path) -> None:
-    rows, more = answers(400, labeled=300), [-0.001 * i for i in range(200)]
+    rows, more = answers(600, labeled=300), [-0.001 * i for i in range(200)]
     source = write_lines(tmp_path / "labeled.jsonl", rows)
     further = [row | {"id": f"more-{i}", "log_confidence": more[i]} for i, row in enumerate(rows[:200])]
     unlabeled = ("--unlabeled", write_lines(tmp_path / "scored.jsonl", further))
