@@ -17,11 +17,10 @@ from semtoken.errors import CalibratorMismatchError
 from semtoken.guarantees import Calibrator
 from semtoken.replies import ReplyStream, read_reply
 from semtoken.replies.checking import rank_replies
-from semtoken.web.proxy.app import proxy_app
-from semtoken.web.proxy.settings import ProxySettings
 from tests.cli.run import invoke
 from tests.rows import each
-from tests.web.servers import answering, raw_upstream, response, running
+from tests.web.conftest import in_front
+from tests.web.servers import response
 
 FOLDER = Path(__file__).parents[2] / "examples" / "replies"
 LINES = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
@@ -121,7 +120,7 @@ def journalled(tmp_path: Path) -> dict[str, float]:
 def proxied(line: Line) -> dict[str, Any]:
     """The block that the proxy adds to a reply."""
     body = json.dumps(line["reply"]).encode()
-    with raw_upstream(answering(response(body))) as upstream, running(proxy_app(ProxySettings(upstream.url))) as url:
+    with in_front(response(body)) as (url, _):
         asked = {"model": "m", "messages": user(line["question"]), "logprobs": True, "top_logprobs": 5}
         [choice] = httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=30).json()["choices"]
     block: dict[str, Any] = choice["semtoken"]

@@ -14,7 +14,7 @@ from semtoken.replies import score_reply
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from tests.replies.test_more_shapes import TOP, lines, ollama, tgi, token
-from tests.web.servers import LAST_CHUNK, Received, Upstream, chunk, raw_upstream, response, running, stream_head
+from tests.web.servers import Received, Upstream, raw_upstream, response, running, streamed
 
 CLOSE = b"Connection: close"
 WHOLE = ollama("Oslo", done=True, done_reason="stop", logprobs=[token("Oslo", -0.2, top_logprobs=TOP)])
@@ -30,8 +30,7 @@ def upstream() -> Iterator[Upstream]:
         if received.json().get("stream") is False:
             writer.write(response(json.dumps(WHOLE).encode(), CLOSE))
         else:
-            head = stream_head().replace(b"text/event-stream", b"application/x-ndjson")
-            writer.write(head.replace(b"\r\n\r\n", b"\r\n" + CLOSE + b"\r\n\r\n") + chunk(STREAM.encode()) + LAST_CHUNK)
+            writer.write(streamed(STREAM.encode(), CLOSE).replace(b"text/event-stream", b"application/x-ndjson"))
         await writer.drain()
 
     with raw_upstream(answer) as server:
@@ -81,8 +80,7 @@ def tgi_stream(asked: dict[str, Any]) -> bytes:
 def tgi_server() -> Iterator[Upstream]:
     async def answer(received: Received, writer: asyncio.StreamWriter) -> None:
         if b"/generate_stream " in received.line:
-            head = stream_head().replace(b"\r\n\r\n", b"\r\n" + CLOSE + b"\r\n\r\n")
-            writer.write(head + chunk(tgi_stream(received.json())) + LAST_CHUNK)
+            writer.write(streamed(tgi_stream(received.json()), CLOSE))
         else:
             writer.write(response(json.dumps(tgi_answer(received.json())).encode(), CLOSE))
         await writer.drain()

@@ -24,6 +24,7 @@ from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from tests.replies.recorded import NAMES, STREAMED, recording
 from tests.rows import each
+from tests.web.conftest import in_front
 from tests.web.servers import Received, Upstream, raw_upstream, response, running, streamed
 from tests.web.test_proxy_calibrator import made
 from tests.web.test_proxy_transport import without_block
@@ -252,15 +253,8 @@ class TestRequests:
         failed = {"id": "r", "error": {"code": "server_error", "message": "out of memory"}, "output": []}
         event = {"type": "response.failed", "response": failed}
 
-        async def behave(_: Received, writer: asyncio.StreamWriter) -> None:
-            sent = f"event: response.failed\ndata: {json.dumps(event)}\n\n".encode()
-            writer.write(streamed(sent))
-            await writer.drain()
-
-        with (
-            raw_upstream(behave) as upstream,
-            running(proxy_app(ProxySettings(upstream.url), almanac_clusters, page=False)) as url,
-        ):
+        sent = streamed(f"event: response.failed\ndata: {json.dumps(event)}\n\n".encode())
+        with in_front(sent, almanac_clusters) as (url, _):
             [got] = events_of(httpx.post(f"{url}/v1/responses", json={"input": "x", "stream": True}).text)
         assert "out of memory" in got["response"].pop("semtoken")["reason"]
         assert got == event
