@@ -479,6 +479,7 @@ def rounding_of(*numbers: float) -> Rounding:
         ((-1.25, -12.53, -0.01), 1e-2),
         ((-0.12, -0.5), 1e-2),
         ((-0.1, -0.2, -2.0), 0),  # written by hand rather than rounded
+        ((*(-0.1 * i for i in range(1, 10)),), 0),
         ((*(-0.1 * i for i in range(1, 11)), -1.5), 0.1),
         ((-1.234567, -0.1), 1e-6),
         ((-1.2345678, -0.1), 0),
@@ -505,6 +506,7 @@ def test_few_significant_digits_widen_it_by_a_unit_of_each_number() -> None:
     ("numbers", "relative"),
     [
         ((-1.0078125,), BFLOAT16),
+        ((-1.0078125 * (1 - 1.9e-7),), BFLOAT16),  # as float32 is printed
         ((-1.0009765625,), FLOAT16),
         ((-1.0078125, -1.0009765625), FLOAT16),
         ((-1.0078125, -(2.0**-60)), BFLOAT16),  # float16 has no such number
