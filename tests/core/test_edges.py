@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from semtoken import ScoredAnswer, Vocabulary, score_logprobs
+from semtoken import ScoredAnswer, Vocabulary, score_logits, score_logprobs
 from semtoken.core import ScoringRules
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.engine_tokens.checked_list import check_number
@@ -116,3 +116,22 @@ def test_two_stand_ins_for_one_token_leave_open_what_the_list_does(number: float
     step = TopStep(own, [own._replace(log_prob=listed), other])
     found = score_logprobs([step], None, ScoringRules(equality="exact"))
     assert found.sequence_uncertainty_interval == pytest.approx((0.6, 1.0), abs=1e-4)
+
+
+@pytest.mark.parametrize("zeros", [3, 4, 5, 6])
+def test_five_zeros_without_lists_are_doubted_and_four_are_not(zeros: int) -> None:
+    numbers = [0.0] * zeros + [-0.5] * 2
+    found = score_logprobs([{"token": f" w{i}", "logprob": number} for i, number in enumerate(numbers)])
+    assert ("zero_log_probabilities" in [flag.code for flag in found.flags]) == (zeros >= 5)
+
+
+@each("by", ["rows", "lists"])
+@each(("others", "told"), [(7, 7), (8, 8), (9, 8), (12, 8)])
+def test_eight_other_tokens_of_a_step_are_told_at_most(by: str, others: int, told: int) -> None:
+    ids = [i for i, piece in enumerate(PIECES) if piece.isalpha() and len(piece) > 1][: others + 1]
+    row = np.full((1, len(PIECES)), -30.0)
+    row[0, ids] = -np.arange(others + 1) / 8
+    row -= np.log(np.exp(row).sum())
+    one = TopStep(TopToken(row[0, ids[0]], ids[0]), [TopToken(row[0, i], i) for i in ids])
+    answer = score_logits(row, ids[:1], KIND.clusters) if by == "rows" else score_logprobs([one], KIND.clusters)
+    assert [other.id for other in answer.tokens[0].alternatives] == ids[1 : told + 1]

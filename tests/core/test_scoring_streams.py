@@ -118,3 +118,8 @@ def test_a_certain_answer_has_an_uncertainty_of_zero_without_a_sign() -> None:
     for running in (logits.add(row, token), lists.add((token, {token: 0.0}))):
         assert str((running.sequence_uncertainty, running.sequence_uncertainty_interval[0])) == "(0.0, 0.0)"
     assert str(logits.add(row, token).sequence_uncertainty_interval) == "(0.0, 0.0)"
+
+
+@pytest.mark.parametrize(("beyond", "exceeds"), [(0.0, False), (0.9e-6, False), (1.1e-6, True)])
+def test_a_running_answer_exceeds_a_limit_by_more_than_rounding(beyond: float, exceeds: bool) -> None:
+    assert Running(0.5, (0.5, 0.5), 1, 1, (-3.0, -0.7 - beyond)).exceeds(0.7) == exceeds
