@@ -179,20 +179,3 @@ def test_what_holds_no_reply_is_called_by_its_own_name(value: Any, told: str, tm
     path.write_text(json.dumps(value))
     with pytest.raises(SemtokenError, match=told):
         rank_replies([str(path)])
-
-
-def test_entries_without_names_count_once() -> None:
-    """A list whose names a gateway has dropped: the entry with the chosen token's number is the chosen token."""
-    nameless = {"token": "", "bytes": None}
-    items = [
-        {
-            "token": text,
-            "logprob": math.log(p),
-            "bytes": None,
-            "top_logprobs": [nameless | {"logprob": math.log(p)}, nameless | {"logprob": math.log((1 - p) / 2)}],
-        }
-        for text, p in (("Os", 0.8), ("lo", 0.9))
-    ]
-    [found] = score_reply(reply("Oslo", items))
-    assert found.log_confidence == pytest.approx(NUMBER, abs=1e-6)
-    assert found.sequence_uncertainty_interval[0] <= 0.28 <= found.sequence_uncertainty_interval[1] + 1e-6

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import math
-import re
 from typing import Any
 
 import pytest
@@ -41,26 +40,6 @@ FAULTS = st.sampled_from([None, math.nan, math.inf, -math.inf, -9999.0, -3.4e38]
 def log_of(value: Any, **options: Any) -> float:
     [found] = score_reply(value, **options)
     return found.log_confidence
-
-
-@given(st.lists(st.sampled_from([" and", " then", "so", " No"]), min_size=1, max_size=4), st.booleans())
-def test_thinking_in_the_content_is_reasoning(words: list[str], opened: bool) -> None:
-    """No reasoning parser on the server, with and without the opening mark in the answer."""
-    marks = [item("<think>", -0.0101)] if opened else []
-    thought = [item(word, -0.30001 - 0.01 * i) for i, word in enumerate(words)]
-    content = f"{'<think>' if opened else ''}{''.join(words)}</think>\n\nOslo."
-    items = [*marks, *thought, item("</think>", -0.1), item("\n\n", -0.2), *SAID]
-    assert log_of(reply(content, items)) == pytest.approx(NUMBER, abs=1e-4)
-
-
-@given(st.integers(2, 5))
-def test_an_answer_that_fits_several_places_gets_no_number(times: int) -> None:
-    items = [item(" No", -0.5 - 0.01 * i) for i in range(times)]
-    with pytest.raises(SemtokenError, match=r"fits \d places"):
-        score_reply(reply("No", items))
-    stopped = reply("No", items)
-    stopped["choices"][0]["stop_reason"] = " No" * (times - 1)
-    assert log_of(stopped) <= -0.5
 
 
 @given(st.data(), FAULTS)
@@ -106,18 +85,6 @@ def test_names_as_in_the_tokenizers_file(with_bytes: bool, text: str) -> None:
         one["bytes"] = list(one["token"].encode()) if with_bytes else None
     said = "".join(words)
     assert log_of(reply(said, spelled)) == pytest.approx(log_of(reply(said, plain)), abs=1e-9)
-
-
-@given(st.integers(0, 30), st.sampled_from(["stop", "length"]))
-def test_fewer_items_than_tokens_are_told(count: int, end: str) -> None:
-    items = [item("東京", -0.30001), item("。", -0.20001)]
-    value = reply("東京。", items, end=end) | {"usage": {"completion_tokens": count}}
-    try:
-        [found] = score_reply(value)
-    except SemtokenError as error:
-        assert count > 2 and f"{count} tokens" in str(error)
-        return
-    assert any(f"{count} tokens" in flag.message for flag in found.flags) == (count > 2)
 
 
 @pytest.mark.parametrize("reason", ["error", "abort", "content_filter", "SAFETY", "recitation", "whatever"])
@@ -171,35 +138,6 @@ def test_chunks_that_repeat_what_came_before_give_no_number(
             score_reply(streamed(repeating))
 
 
-@given(
-    st.lists(WORD, min_size=1, max_size=4),
-    st.sampled_from([" END", "\n", "\n\n", "###", " Q:"]),
-    st.lists(WORD, max_size=3),
-)
-def test_a_stop_string_of_the_request_is_as_good_as_one_of_the_reply(
-    words: list[str], stop: str, more: list[str]
-) -> None:
-    """The tokens that the server cut off are behind the answer; unless that is known, they may be anything."""
-    texts = [*(f" {word}" for word in words), stop, *(f" {word}" for word in more)]
-    items = [item(text, -0.30001 - 0.01 * i) for i, text in enumerate(texts)]
-    asked = {"messages": [], "stop": ["never", stop]}
-    said = "".join(texts[: len(words)])
-    of_reply = reply(said, items)
-    of_reply["choices"][0]["stop_reason"] = stop
-    try:
-        [told] = score_reply(of_reply)
-    except SemtokenError as error:
-        with pytest.raises(SemtokenError, match=re.escape(str(error))):
-            score_reply(reply(said, items), request=asked)
-        return
-    for found in (reply(said, items), streamed([items])):
-        if isinstance(found, list):
-            found[0]["choices"][0]["delta"]["content"] = said
-        [known] = score_reply(found, request=asked)
-        assert (known.log_confidence, known.flags) == (told.log_confidence, told.flags)
-        assert not any("not in the message" in flag.message for flag in known.flags)
-
-
 @pytest.mark.parametrize("stop", [[], ["elsewhere"], [" "], "\n"])
 def test_another_stop_string_explains_nothing(stop: Any) -> None:
     items = [*SAID, item("###", -0.4), item(" more", -0.5)]
@@ -237,20 +175,6 @@ def test_a_character_whose_pieces_are_missing_is_told(data: st.DataObject) -> No
     assert any("make no character" in flag.message for flag in found.flags)
 
 
-BESIDE = st.dictionaries(st.sampled_from(["id", "parsed", "success", "latency"]), st.sampled_from([1, True, None, {}]))
-
-
-@given(st.sampled_from(["data", "result", "output", "raw", "any name"]), BESIDE, st.booleans())
-def test_a_reply_within_something_else_is_read(name: str, beside: dict[str, Any], listed: bool) -> None:
-    within = reply("Oslo.", SAID)
-    value = {**beside, name: [within] if listed else within}
-    assert log_of(value) == log_of(within)
-    assert log_of({"id": 1, **value, "again": within}) == log_of(within)  # the same twice
-    other = reply("Oslo.", [{**one, "logprob": one["logprob"] - 0.5, "top_logprobs": []} for one in SAID])
-    with pytest.raises(SemtokenError, match=r"'chat' at .*'chat' at other, and nothing says which is meant"):
-        score_reply({"id": 1, **value, "other": other})
-
-
 @pytest.mark.parametrize(
     ("value", "told"),
     [
@@ -283,17 +207,18 @@ def test_reasons_of_an_end_as_pythons_clients_save_them(end: Any, flagged: bool)
 
 
 @pytest.mark.parametrize("done", [True, False])
-@pytest.mark.parametrize("end", ["stop", None, ""])
+@pytest.mark.parametrize("end", ["stop", None, "", "null"])
 def test_a_stream_without_a_reason_of_its_end_is_flagged_or_refused(done: bool, end: str | None) -> None:
     chunks = [
         {"choices": [{"index": 0, "delta": {"content": one["token"]}, "logprobs": {"content": [one]}}]} for one in SAID
     ]
     chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": end}]})
     sent = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + ("data: [DONE]\n\n" if done else "")
-    if not end and not done:
+    said = end not in (None, "", "null")
+    if not said and not done:
         with pytest.raises(SemtokenError, match="ended before"):
             score_reply(sent)
         return
     [found] = score_reply(sent)
     assert found.log_confidence == pytest.approx(NUMBER, abs=1e-4)
-    assert any("finish_reason" in flag.message for flag in found.flags) is not bool(end)
+    assert any("finish_reason" in flag.message for flag in found.flags) is not said

@@ -184,13 +184,6 @@ def chat(count: int | None = None, choices: int = 1) -> dict[str, Any]:
     return {"choices": [{**one, "index": index} for index in range(choices)]} | usage
 
 
-@pytest.mark.parametrize(("count", "flagged"), [(2, False), (4, False), (6, False), (7, True), (20, True)])
-def test_the_count_of_several_choices_is_held_against_their_lists(count: int, flagged: bool) -> None:
-    """That of one choice, of both, and of both with their terminators are right; more than these is not."""
-    for found in score_reply(chat(count=count, choices=2)):
-        assert any(f"counts {count} tokens in all choices and lists 4" in one.message for one in found.flags) is flagged
-
-
 @pytest.mark.parametrize(
     "reply",
     [
@@ -203,20 +196,6 @@ def test_the_count_of_several_choices_is_held_against_their_lists(count: int, fl
 def test_counts_of_gemini_and_responses_are_held_against_the_list(reply: Any) -> None:
     [found] = score_reply(reply)
     assert any("counts 9 tokens and lists 1" in one.message for one in found.flags)
-
-
-@pytest.mark.parametrize("going_on", ["", "null", None])
-def test_an_empty_reason_is_no_end(going_on: str | None) -> None:
-    items = [token("Os", -0.21), token("lo", -0.13)]
-    parts = [
-        {"choices": [{"index": 0, "delta": {"content": one["token"]}, "finish_reason": going_on}]} for one in items
-    ]
-    for part, one in zip(parts, items, strict=True):
-        part["choices"][0]["logprobs"] = {"content": [one]}
-    last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-    assert len(score_reply(events(*parts, last))[0].tokens) == 2
-    with pytest.raises(SemtokenError, match="ended before"):
-        score_reply(events(*parts))
 
 
 def test_watsonx_lists_its_tokens_beside_the_text() -> None:
