@@ -35,7 +35,7 @@ def test_the_same_server_holds(fitted: DecisionCalibrator) -> None:
     for one in found:
         low, high = binomtest(one.wrong.count, one.wrong.of).proportion_ci(0.95, method="exact")
         assert one.wrong.interval == pytest.approx((low, high))
-        assert not one.fires_otherwise
+        assert not one.fires_otherwise and one.fired.of == N
 
 
 def test_an_overconfident_server_does_not(fitted: DecisionCalibrator) -> None:

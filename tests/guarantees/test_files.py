@@ -152,7 +152,7 @@ def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from places_in(item)
 
 
-ODD = (*(10**400, -(10**400), 2**63, -1, 1e-320, None, True, "1", [], [10**400], {"a": 10**400}),)
+ODD = (*(10**400, 2**63, -1, None, "1", [], {"a": 10**400}),)
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:12])

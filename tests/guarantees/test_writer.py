@@ -11,7 +11,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ writer.start()
 for i in range(int(sys.argv[3]), int(sys.argv[3]) + 100_000):
     assert writer.put(entry(i))
     print(i, flush=True)
-    time.sleep(0.001 * (i % 10 == 9))
+    time.sleep(float(sys.argv[4]))
 """
 
 
@@ -66,7 +67,9 @@ def test_a_process_that_is_killed_loses_nothing(url: str, tmp_path: Path, second
     for attempt in range(times):
         first = 1_000_000 * attempt
         process = subprocess.Popen(
-            [sys.executable, "-c", WRITES_UNTIL_KILLED, url, str(spool), str(first)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", WRITES_UNTIL_KILLED, url, str(spool), str(first), "0"],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert process.stdout is not None
         assert process.stdout.readline() == f"{first}\n"
@@ -200,15 +203,22 @@ def test_a_disk_that_takes_no_more(tmp_path: Path) -> None:
     assert sorted(names(Journal.open(str(path)))) == sorted(f"entry-{i}" for i in told["kept"])
 
 
+@contextmanager
+def somebody_else_writing(journal: Journal) -> Iterator[None]:
+    """Nothing leaves the spool."""
+    with journal.engine.connect() as busy:
+        busy.exec_driver_sql("BEGIN IMMEDIATE")
+        yield
+        busy.exec_driver_sql("ROLLBACK")
+
+
 def test_what_waits_beyond_the_limit_is_dropped_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     journal = Journal.open(str(path))
-    with journal.engine.connect() as busy:  # somebody else writes, so nothing leaves the spool
-        busy.exec_driver_sql("BEGIN IMMEDIATE")
+    with somebody_else_writing(journal):
         writer = started(journal, tmp_path, most_waiting=20_000)
         taken = sum(writer.put(entry(i)) for i in range(200))
         assert 0 < taken < 200 and writer.figures.dropped == 200 - taken
-        busy.exec_driver_sql("ROLLBACK")
     assert writer.flush(60)
     assert len(names(journal)) == taken == writer.figures.written
     writer.close()
@@ -336,11 +346,9 @@ def test_the_file_that_is_written_stays_where_no_other_can_be_opened(
 
 def test_a_spool_in_use_is_left_alone(tmp_path: Path) -> None:
     journal = Journal.open(str(tmp_path / "journal.db"))
-    with journal.engine.connect() as busy:
-        busy.exec_driver_sql("BEGIN IMMEDIATE")
+    with somebody_else_writing(journal):
         writer = started(journal, tmp_path)
         put(writer, range(5))
-        busy.exec_driver_sql("ROLLBACK")
     assert adopt_left_behind(journal, tmp_path / "spool") == 0
     assert writer.flush(60)
     writer.close()
@@ -378,7 +386,9 @@ def test_another_process_goes_on_where_the_one_that_wrote_is_killed(tmp_path: Pa
 def test_the_process_that_writes_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
     path, spool = str(tmp_path / "journal.db"), str(tmp_path / "spool")
     code = WRITES_UNTIL_KILLED.replace("Path(sys.argv[2]))", "Path(sys.argv[2]), apart=True)")
-    process = subprocess.Popen([sys.executable, "-c", code, path, spool, "0"], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, path, spool, "0", "0.001"], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "0\n"
     journal = Journal.open(path)

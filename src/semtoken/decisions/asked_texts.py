@@ -1,6 +1,6 @@
 """Typed questions as texts that any server can complete: the requests, and what the lists in the replies say.
 
-    asked = asked_texts(questions, options)
+    asked = asked_texts(state, questions, options)
     for each of asked.texts: body = text.request(shape, state, ...); send it; masses = text.masses(reply)
     answers = asked.answers(masses)
 
