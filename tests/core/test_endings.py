@@ -8,22 +8,21 @@ import numpy as np
 import pytest
 
 from semtoken import score_logits, score_logprobs
-from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core import AnswerBatch, ScoringRules, normalized_rows, scorer_for
 from semtoken.core.endings import Endings
 from semtoken.core.results import ValueEnds
+from tests.core.test_names_by_hand import words
 from tests.rows import each
 
 PIECES = (b"7", b"x", b'"', b"]", b"\n", b",", b"true", b'"]')
+VOCABULARY = words(*PIECES)
 NUMBER, STRING, ARRAY = 1, 2, 4
 
 
 @each("asked", range(8))
 def test_only_the_ends_that_are_asked_for_are_given(asked: int) -> None:
     """A digit has .2, a quotation mark .1, a bracket .2, a comma .1; .4 is not listed."""
-    texts = tuple(piece.decode() for piece in PIECES)
-    nothing = np.zeros(len(PIECES), dtype=bool)
-    endings = Endings(Vocabulary(texts, PIECES, nothing, nothing))
+    endings = Endings(VOCABULARY)
     ids = np.array([PIECES.index(b"7"), PIECES.index(b'"'), PIECES.index(b"]"), PIECES.index(b",")])
     found = endings.from_list(asked, ids, np.array([0.2, 0.1, 0.2, 0.1]), 0.4)
     at_an_end = pytest.approx((0.4, 0.8))  # all but the digit
@@ -65,8 +64,7 @@ def shown(ends: ValueEnds | None) -> list[Any] | None:
 def test_ends_are_the_same_by_all_logits_by_whole_lists_and_in_a_batch() -> None:
     """Every token after every other, and a line's end after none; the vocabulary begins with a digit and a value."""
     pieces = (b"7", b"true", b"x", b'"', b"]", b"\n", b",", b'"]', b".5", b"-", b"12", b"5th", b"]}")
-    nothing = np.zeros(len(pieces), dtype=bool)
-    vocabulary = Vocabulary(tuple(piece.decode() for piece in pieces), pieces, nothing, nothing)
+    vocabulary = words(*pieces)
     random = np.random.default_rng(0)
     pairs = np.ndindex(len(pieces), len(pieces))
     tokens = [pieces.index(b"\n"), *(token for pair in pairs for token in pair)]
@@ -91,30 +89,24 @@ def test_ends_are_the_same_by_all_logits_by_whole_lists_and_in_a_batch() -> None
 
 def test_a_list_of_more_than_everything_makes_an_end_no_more_than_certain() -> None:
     """Rounding lifts what may come after the digit to 1.04 in all, none of which is a digit."""
-    nothing = np.zeros(len(PIECES), dtype=bool)
-    vocabulary = Vocabulary(tuple(piece.decode() for piece in PIECES), PIECES, nothing, nothing)
     digit, word, closes = (PIECES.index(piece) for piece in (b"7", b"x", b"]"))
     last = {word: float(np.log(0.64)), closes: float(np.log(0.4))}
-    _, token = score_logprobs([(digit, {digit: 0.0}), (closes, last)], vocabulary).tokens
+    _, token = score_logprobs([(digit, {digit: 0.0}), (closes, last)], VOCABULARY).tokens
     assert token.value_ends == ValueEnds((1.0, 1.0), (1.0, 1.0), None, (1.0, 1.0))
 
 
 def test_an_end_that_had_no_probability_has_none() -> None:
     """The bracket was forced, and the model would have gone on."""
-    nothing = np.zeros(len(PIECES), dtype=bool)
-    vocabulary = Vocabulary(tuple(piece.decode() for piece in PIECES), PIECES, nothing, nothing)
     row = np.full((1, len(PIECES)), -np.inf)
     row[0, [PIECES.index(b","), PIECES.index(b"x")]] = np.log([0.4, 0.6])
-    [token] = score_logits(row, [PIECES.index(b"]")], vocabulary).tokens
+    [token] = score_logits(row, [PIECES.index(b"]")], VOCABULARY).tokens
     assert token.value_ends == ValueEnds(None, None, None, (0.0, 0.0))
 
 
 def test_what_a_list_leaves_out_may_end_a_value_or_not() -> None:
     """The list has .6 in all, a third of it digits."""
-    nothing = np.zeros(len(PIECES), dtype=bool)
-    vocabulary = Vocabulary(tuple(piece.decode() for piece in PIECES), PIECES, nothing, nothing)
     digit, word, comma = (PIECES.index(piece) for piece in (b"7", b"x", b","))
     chances = {comma: 0.3, digit: 0.2, word: 0.1}
     step = {token: float(np.log(p)) for token, p in chances.items()}
-    _, token = score_logprobs([(digit, step), (comma, step)], vocabulary).tokens
+    _, token = score_logprobs([(digit, step), (comma, step)], VOCABULARY).tokens
     assert token.value_ends is not None and token.value_ends.number == pytest.approx((0.4, 0.8))

@@ -21,12 +21,12 @@ Tokens: TypeAlias = "Vocabulary | TokenClusters"
 """What scoring takes: a vocabulary, or clusters, which hold theirs."""
 
 
-def as_tokens(given: Any, *, clustering: bool = False, revision: str | None = None) -> Tokens:
+def as_tokens(given: Any, *, clustering: bool = False) -> Tokens:
     """The vocabulary, and the clusters if there are any, of what a user gave for `tokens`.
 
     That is a `Vocabulary`, `TokenClusters`, a tokenizer, a `tokenizer.json`, a directory of clusters, or whatever names
-    a model: `smollm2`, a directory, a GGUF file, a hub id and perhaps its `revision`. If clusters are needed
-    (`ScoringRules.clustering`), a model's are those that ship with it, or are in the cache, or are made.
+    a model: `smollm2`, a directory, a GGUF file, a hub id. If clusters are needed (`ScoringRules.clustering`), a
+    model's are those that ship with it, or are in the cache, or are made.
     `InvalidInputError` if the value is none of these, another `SemtokenError` if it cannot be read.
     """
     if isinstance(given, Vocabulary):
@@ -36,7 +36,7 @@ def as_tokens(given: Any, *, clustering: bool = False, revision: str | None = No
     if isinstance(given, TokenClusters):
         return given
     if isinstance(given, str | Path):
-        return as_clusters(given, revision=revision) if clustering else _named_vocabulary(given, revision)
+        return as_clusters(given) if clustering else _named_vocabulary(given)
     if not hasattr(given, "decode") or isinstance(given, bytes | bytearray):
         raise InvalidInputError(
             f"A vocabulary is a Vocabulary, TokenClusters, a tokenizer, or the name of a model, got {shown(given)}."
@@ -44,7 +44,7 @@ def as_tokens(given: Any, *, clustering: bool = False, revision: str | None = No
     return vocabulary_of(None, given)
 
 
-def as_clusters(given: TokenClusters | str | Path, *, revision: str | None = None) -> TokenClusters:
+def as_clusters(given: TokenClusters | str | Path) -> TokenClusters:
     """Clusters as they are, or those that a directory, a hub id or a model's name means.
 
     `InvalidInputError` if the value is none of these, another `SemtokenError` if they cannot be read or made.
@@ -58,20 +58,20 @@ def as_clusters(given: TokenClusters | str | Path, *, revision: str | None = Non
     if folder is not None:
         return TokenClusters.from_pretrained(folder)
     if _is_model(given):
-        return clusters_for_model(given, revision=revision)
+        return clusters_for_model(given)
     try:
-        return TokenClusters.from_pretrained(given, revision=revision)
+        return TokenClusters.from_pretrained(given)
     except ArtifactError as error:
         if isinstance(given, Path) or Path(given).expanduser().exists():
             raise
         try:
-            return clusters_for_model(given, revision=revision)  # the hub id of a model
+            return clusters_for_model(given)  # the hub id of a model
         except SemtokenError:
             # What was asked for first is clusters, so that is the error to report.
             raise error from None
 
 
-def _named_vocabulary(name: str | Path, revision: str | None) -> Vocabulary:
+def _named_vocabulary(name: str | Path) -> Vocabulary:
     """The vocabulary that a folder of clusters holds, or that of a model's tokenizer."""
     from semtoken.clustering.token_clusters import saved_vocabulary, vocabulary_of
 
@@ -81,7 +81,7 @@ def _named_vocabulary(name: str | Path, revision: str | None) -> Vocabulary:
     alone = path if path.is_file() else path / "tokenizer.json"
     if alone.suffix == ".json" and alone.is_file() and not (path / "config.json").is_file():
         return Vocabulary.from_tokenizer(_tokenizer_in(alone))
-    return vocabulary_of(name, None, revision=revision)
+    return vocabulary_of(name, None)
 
 
 def _tokenizer_in(file: Path) -> Any:
