@@ -172,7 +172,7 @@ def check_made_up(count: int, seed: int) -> None:
 
 
 def test_made_up_replies() -> None:
-    check_made_up(30, seed=0)
+    check_made_up(20, seed=0)
 
 
 @pytest.mark.slow
