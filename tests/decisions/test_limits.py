@@ -105,6 +105,7 @@ def test_which_statuses_say_that_there_is_no_such_route_or_form() -> None:
     [
         *((10, off, abs(off) < 0.05) for off in (0.049, 0.051, -0.049, -0.051)),
         *((2, off, abs(off) < 0.01) for off in (0.0095, 0.0115, -0.0095, -0.0115)),
+        *((1, off, off < 0.01) for off in (0.0095, 0.0105)),
         (3, 0.0149, True),
     ],
 )

@@ -373,22 +373,23 @@ def _choices(
     guaranteed: Sequence[SideAudit], records: Sequence[DecisionRecord], usable: Sequence[DecisionRecord]
 ) -> tuple[LevelOutcome, ...]:
     """What each level would mean, delta divided by the number of levels, since a person chooses one of them."""
+    judged = []
+    for side in guaranteed:
+        own = [record for record in usable if record.side == side.fitted.side]
+        if side.claim is not None and own:
+            scores, right = [record.log_confidence for record in own], np.array([record.correct for record in own])
+            asked = [record.log_confidence for record in records if record.side == side.fitted.side]
+            judged.append((side.claim, scores, right, asked))
     rows = []
     for alpha in ALPHAS:
         run, wrong, of = 0, 0, 0
-        for side in guaranteed:
-            own = [record for record in usable if record.side == side.fitted.side]
-            claim = side.claim
-            if claim is None or not own:
-                continue
-            scores, right = [record.log_confidence for record in own], [record.correct for record in own]
+        for claim, scores, right, asked in judged:
             # A person picks one of the levels after seeing all of them, so they share delta (Bonferroni).
             delta = (claim.delta or 0.1) / len(ALPHAS)
             made = Threshold.fit(scores, right, guarantee=claim.kind.name, alpha=alpha, delta=delta)  # type: ignore[arg-type]
-            chosen = [record.log_confidence for record in records if record.side == side.fitted.side]
             accepted = made.accepts(scores)
-            run += int(made.accepts(chosen).sum())
-            wrong, of = wrong + int((accepted & ~np.array(right)).sum()), of + int(accepted.sum())
+            run += int(made.accepts(asked).sum())
+            wrong, of = wrong + int((accepted & ~right).sum()), of + int(accepted.sum())
         rows.append(LevelOutcome(alpha, Share(run, len(records)), Share(wrong, of)))
     return tuple(rows)
 

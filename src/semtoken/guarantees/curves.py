@@ -232,7 +232,7 @@ def _with(means: FloatArray, weights: FloatArray, i: int, label: float) -> float
     heavier[i] += 1
     moved[i] = (means[i] * weights[i] + label) / heavier[i]
     fitted = require("scipy.optimize", extra="calibrate").isotonic_regression(moved, weights=heavier).x
-    return float(np.clip(np.asarray(fitted, dtype=np.float64), 0.0, 1.0)[i])
+    return min(max(float(fitted[i]), 0.0), 1.0)
 
 
 def _steps(edges: FloatArray, values: FloatArray) -> tuple[tuple[float, ...], tuple[float, ...]]:
