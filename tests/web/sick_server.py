@@ -24,6 +24,8 @@ class Faults:
     no_bytes: bool = False
     gives_ids: bool = False
     """On request, as vLLM does."""
+    ignores_ids: bool = False
+    """Requests for them are taken like any other, as by most servers."""
     scaled: bool = False
     """Log-probabilities follow the temperature."""
     vllm: bool = False
@@ -118,6 +120,8 @@ def sick_app(almanac: Any, faults: Faults) -> FastAPI:
     async def chat(request: Request) -> Response:
         body = await request.json()
         asked.append(body)
+        if faults.ignores_ids:
+            body = {name: value for name, value in body.items() if not name.startswith("return_token")}
         if reason := refusal(body):
             return JSONResponse({"error": {"message": reason, "type": "invalid_request_error"}}, 400)
         prompt = tokenizer.apply_chat_template(body["messages"], tokenize=False)

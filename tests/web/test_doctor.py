@@ -145,6 +145,8 @@ class TestFaults:
         assert found.tokens is not None and found.tokens.ids == "on request"
         assert found.tokens.id_fields == ("return_tokens_as_token_ids", "return_token_ids")
         assert '"return_tokens_as_token_ids": true' in said(found, "good")
+        ignored = examined(ignores_ids=True).tokens
+        assert ignored is not None and (ignored.ids, ignored.bytes) == (None, True)
 
     def test_trial_answers_come_without_ids_where_no_tokenizer_reads_them(self, examined: Examined) -> None:
         assert examined(gives_ids=True).trials == examined().trials
