@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from semtoken.replies.formats import HiddenFields, shape_at
 from semtoken.replies.formats.openai_choices import OpenAIChat, OpenAICompletions
 from semtoken.support.sse import EventReader
-from semtoken.web.proxy.asking import REMEMBERED_SECONDS, LearnedLimits, Limit, lower_limit, read_request
+from semtoken.web.proxy.asking import Limit, lower_limit, read_request
+from semtoken.web.proxy.memory import MOST_REMEMBERED, REMEMBERED_SECONDS, Remembered
 from semtoken.web.proxy.scoring import Editor
 from semtoken.web.wire import ApiError
 from tests.rows import each
@@ -184,13 +185,15 @@ def test_the_limit_that_a_refusal_names(message: str, limit: int | None) -> None
     assert lower_limit(message, 20) == limit
 
 
-def test_limits_are_learned_for_a_while_and_never_without_end() -> None:
+def test_what_is_learned_is_remembered_for_a_while_and_never_without_end() -> None:
     now = [0.0]
-    limits = LearnedLimits(20, lambda: now[0])
-    limits.learn("chat", "a", Limit(5))
-    assert [limits.limit(*key).most for key in (("chat", "a"), ("chat", "b"), ("completions", "a"))] == [5, 20, 20]
+    known: Remembered[tuple[str, str], Limit] = Remembered(lambda: now[0])
+    known.put(("chat", "a"), Limit(5))
+    assert [known.get(key) for key in (("chat", "a"), ("chat", "b"), ("completions", "a"))] == [Limit(5), None, None]
     for i in range(5000):
-        limits.learn("chat", f"model {i}", Limit(1))
-    assert len(limits._known) <= 1000
+        known.put(("chat", f"model {i}"), Limit(1))
+    assert len(known) == MOST_REMEMBERED and known.get(("chat", "a")) == Limit(5)
     now[0] = REMEMBERED_SECONDS + 1
-    assert limits.limit("chat", "a").most == 20
+    assert known.get(("chat", "a")) is None and len(known) == 0
+    known.put(("chat", "a"), Limit(7))
+    assert known.get(("chat", "a")) == Limit(7)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from semtoken.support.questions import question_of
 from semtoken.support.splice import document, set_members, without
 from semtoken.web.block import BlockOptions, read_options
 from semtoken.web.proxy.exchange import Request, Upstream, UpstreamAnswer
+from semtoken.web.proxy.memory import Remembered
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.wire import person_of
@@ -159,36 +159,6 @@ def lower_limit(message: str, asked: int) -> int | None:
     return max((number for number in numbers if 0 < number < asked), default=None)
 
 
-REMEMBERED_SECONDS = 300.0
-MOST_FORMS = 1000
-
-
-class LearnedLimits:
-    """What the upstream gives, by kind and form of request, remembered for a while."""
-
-    def __init__(self, wanted: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._wanted = wanted
-        self._clock = clock
-        self._known: dict[tuple[str, str], tuple[Limit, float]] = {}
-
-    def __len__(self) -> int:
-        now = self._clock()
-        return sum(now < until for _, until in self._known.values())
-
-    def limit(self, endpoint: str, form: str) -> Limit:
-        """What to ask for."""
-        limit, until = self._known.get((endpoint, form), (Limit(0), 0.0))
-        return limit if self._clock() < until else Limit(self._wanted)
-
-    def learn(self, endpoint: str, form: str, limit: Limit) -> None:
-        """Remember that the upstream refused to give more than this to requests of this form."""
-        now = self._clock()
-        if len(self._known) >= MOST_FORMS:  # they come from clients: keep only what still counts
-            self._known = {key: known for key, known in self._known.items() if now < known[1]}
-        if len(self._known) < MOST_FORMS or (endpoint, form) in self._known:
-            self._known[endpoint, form] = (limit, now + REMEMBERED_SECONDS)
-
-
 LONGEST_ERROR = 2**16
 REFUSAL_WORDS = (b"logprob", b"log_prob", b"logits_all", b"return_token", b"n_probs")
 
@@ -199,7 +169,9 @@ class Asking:
     def __init__(self, upstream: Upstream, settings: ProxySettings, metrics: ProxyMetrics) -> None:
         self._upstream = upstream
         self._token_ids = settings.token_ids
-        self._limits = LearnedLimits(settings.top_logprobs)
+        self._wanted = Limit(settings.top_logprobs)
+        self._limits: Remembered[tuple[str, str], Limit] = Remembered()
+        """What the upstream gives to requests of an endpoint and a form, where it gave less than was wanted."""
         self._metrics = metrics
 
     async def answer(self, stack: AsyncExitStack, request: Request, asked: AnswerRequest) -> tuple[UpstreamAnswer, int]:
@@ -211,7 +183,8 @@ class Asking:
         answer.
         """
         plain = without_compression(request)
-        limit = Limit(0) if asked.obstacle else self._limits.limit(asked.endpoint, asked.form)
+        known = self._limits.get((asked.endpoint, asked.form))
+        limit = Limit(0) if asked.obstacle else self._wanted if known is None else known
         self._metrics.refusals_remembered.set(len(self._limits))
         attempt = await stack.enter_async_context(AsyncExitStack())
         answer = await self._upstream.send(attempt, self._with(plain, asked, limit))
@@ -234,7 +207,7 @@ class Asking:
         return replace(plain, body=asked.asking(limit, token_ids=self._token_ids) if limit.most else asked.sent)
 
     def _learn(self, asked: AnswerRequest, limit: Limit) -> None:
-        self._limits.learn(asked.endpoint, asked.form, limit)
+        self._limits.put((asked.endpoint, asked.form), limit)
         self._metrics.refusals_remembered.set(len(self._limits))
         given = N_PROBS if limit.by_n_probs else "fewer" if limit.most else "none"
         self._metrics.refusals.labels(asked.endpoint, given).inc()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -39,13 +38,11 @@ from semtoken.support.text import error_text
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request, without_compression
 from semtoken.web.proxy.exchange import BrokenOff, Client, Request, Upstream, UpstreamAnswer, failure, unpacked
+from semtoken.web.proxy.memory import Remembered
 from semtoken.web.proxy.relay import LARGE, relay_untouched, send_changed
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.wire import ApiError, failure_of, refusal_of
 
-ABSENT_SECONDS = 300.0
-"""Seconds for which a path at which the upstream had nothing is not asked again."""
-MOST_REMEMBERED = 1000
 LONGEST_ERROR = 2**16
 FIRST_CHOICES = ("chat", "completions")
 """The shapes in which questions are asked where nobody chose one, in order."""
@@ -62,21 +59,18 @@ class NoRoute(Exception):
 
 
 class AbsentRoutes:
-    """The paths at which the upstream has no endpoint, and shapes that it refuses, each remembered for five minutes."""
+    """The paths at which the upstream has no endpoint, and shapes that it refuses, so that it is not asked again."""
 
     def __init__(self) -> None:
-        self._until: dict[str, float] = {}
+        self._absent: Remembered[str, bool] = Remembered()
         self._said: set[str] = set()
 
     def add(self, path: str) -> None:
-        """Remember a path. Clients do not choose the paths, so there are only a few."""
-        self._until[path] = time.monotonic() + ABSENT_SECONDS
+        """Remember a path."""
+        self._absent.put(path, True)
 
     def refuse(self, shape: QuestionShape, model: str | None, said: str) -> None:
         """Remember that the upstream does not answer a shape with a model, and say so once."""
-        # Clients choose the names of models, so there may be any number.
-        if len(self._until) >= MOST_REMEMBERED:
-            self._until.clear()
         self.add(_refused(shape, model))
         if shape.name not in self._said:
             self._said.add(shape.name)
@@ -87,7 +81,7 @@ class AbsentRoutes:
         return shape.path in self or _refused(shape, model) in self
 
     def __contains__(self, path: str) -> bool:
-        return time.monotonic() < self._until.get(path, 0.0)
+        return bool(self._absent.get(path))
 
 
 def _refused(shape: QuestionShape, model: str | None) -> str:
