@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("semtoken.proxy")
 
 Block = dict[str, Any]
-NOTHING: Mapping[str, Any] = {}
 TOO_LONG = "The answer has more tokens than the proxy scores (--limits.scored-tokens)."
 ONLY_ANSWERS = "only answers are scored."
 BUSY = "The proxy has more to score than it can; it passed this answer on unscored."
@@ -272,18 +271,18 @@ class ReplyScorer:
         known = how.settings.distribution or distribution
         if how.distributions is not None:
             known = how.distributions.of(self.model, distribution)
-        return self._block(
-            choice,
-            lambda: score_choice(choice, how.scorer, known, proxy_for=how.settings.proxy_for, answer=answer),
-        )
+        return self._block(choice, known, answer)
 
-    def _block(
-        self, choice: ReplyChoice, score: Callable[[], ScoredAnswer], more: Mapping[str, Any] = NOTHING
-    ) -> Block:
+    def _block(self, choice: ReplyChoice, known: Distribution, answer: GrowingAnswer | None) -> Block:
         """The block of a choice with its score, or with the reason why there is none."""
         how, options, applied = self._scoring, self._asked.options, self._applied
+
+        def score() -> tuple[ScoredAnswer, str | None]:
+            scored = score_choice(choice, how.scorer, known, proxy_for=how.settings.proxy_for, answer=answer)
+            return self._with_methods(scored.with_fields(model=self.model), choice)
+
         try:
-            result, refused = self._attempt(lambda: self._with_methods(score().with_fields(model=self.model), choice))
+            result, refused = self._attempt(score)
             used = self.seconds + perf_counter() - self._begun
             left = max(0.0, self._scoring.settings.max_scoring_seconds - used)
             block = self._attempt(
@@ -296,7 +295,7 @@ class ReplyScorer:
         how.metrics.scored.labels(self._asked.endpoint).inc()
         low, high = result.sequence_uncertainty_interval
         how.metrics.widths.observe(high - low)
-        return {**block, **more}
+        return block
 
     def _with_methods(self, result: ScoredAnswer, choice: ReplyChoice) -> tuple[ScoredAnswer, str | None]:
         """An answer with its scores by the methods that were asked for, or why it has none."""

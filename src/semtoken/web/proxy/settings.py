@@ -65,12 +65,8 @@ class ProxySettings:
     """Seconds to wait for a connection with the upstream."""
     read_timeout: float = 600.0
     """Seconds to wait for the next piece of the upstream's answer."""
-    header_timeout: float = 30.0
-    """Seconds that a client has for the head of a request."""
     body_timeout: float = 120.0
     """Seconds that a client has for the body of a request."""
-    write_timeout: float = 120.0
-    """Seconds in which a client must take some of its answer."""
     request_timeout: float = 3600.0
     """Seconds that a request may take from its beginning to the end of its answer."""
 
