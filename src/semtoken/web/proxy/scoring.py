@@ -285,7 +285,7 @@ class ReplyScorer:
             result, refused = self._attempt(score)
             used = self.seconds + perf_counter() - self._begun
             left = max(0.0, self._scoring.settings.max_scoring_seconds - used)
-            block = self._attempt(
+            block: Block = self._attempt(
                 lambda: score_block(result, how.scorer, options, applied, scores_refused=refused, part_seconds=left)
             )
         except UnscoredChoice as failed:
