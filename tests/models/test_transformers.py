@@ -24,7 +24,6 @@ from tests import tiny
 from tests.rows import each
 
 PROMPTS = ["The capital of France is", "who is it", "A TV or a television set , Television and"]
-TOKENIZERS = [*tiny.TOKENIZERS]
 CHAT_TEMPLATE = (
     "{% for m in messages %}<|user|>{{ m['content'] }}{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -156,10 +155,10 @@ def test_chat_messages_go_through_the_template(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_text_of_a_response_is_tokenised_as_it_follows_the_prompt() -> None:
-    stc = scorer()
+    stc = scorer("sentencepiece")
     by_text = stc.score(PROMPTS[0], " Paris .")[0]
     ids = stc.tokenizer(PROMPTS[0] + " Paris .")["input_ids"][len(stc.tokenizer(PROMPTS[0])["input_ids"]) :]
-    assert by_text.token_ids == ids
+    assert by_text.token_ids == ids != stc.tokenizer(" Paris .", add_special_tokens=False)["input_ids"]
     assert_same(by_text, st.score_logits(full_logits(stc, PROMPTS[0], ids), ids, stc.clusters))
 
 
