@@ -100,6 +100,8 @@ def test_each_prompt_may_have_its_own_decoding() -> None:
     for prompt, decoding, one in zip(PROMPTS, decodings, together, strict=True):
         assert backend.generate([prompt], decoding) == [one]  # whatever else is in the batch
     assert backend.generate(PROMPTS[1:2], replace(decodings[1], seed=9)) != together[1:2]
+    samples = backend.generate(PROMPTS[1:2], replace(decodings[1], n=3))
+    assert len({tuple(one.token_ids) for one in samples}) == 3 and samples[0] == together[1]
 
 
 def test_top_p_next_to_nothing_is_greedy() -> None:

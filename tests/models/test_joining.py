@@ -27,7 +27,7 @@ def llama() -> Any:
     return tiny.llama(len(tiny.byte_level_bpe()))
 
 
-def sliding() -> Any:
+def sliding(window: int = 8) -> Any:
     """Layers that keep the last tokens beside ones that keep all."""
     from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
@@ -40,7 +40,7 @@ def sliding() -> Any:
         num_attention_heads=2,
         num_key_value_heads=1,
         head_dim=16,
-        sliding_window=8,
+        sliding_window=window,
         layer_types=["sliding_attention", "full_attention"],
         max_position_embeddings=128,
     )
@@ -109,7 +109,7 @@ def test_each_answer_is_the_one_that_its_prompt_has_alone(make: Any) -> None:
         np.testing.assert_allclose(np.array(watching.logs[answer]), whole, atol=2e-5)
 
 
-@pytest.mark.parametrize(("make", "reads"), [(llama, 6 * 9), (sliding, 6 * 20)])
+@pytest.mark.parametrize(("make", "reads"), [(llama, 6 * 9), (lambda: sliding(64), 6 * 9), (sliding, 6 * 20)])
 def test_what_prompts_have_in_common_is_read_once(make: Any, reads: int) -> None:
     """A window of eight tokens keeps too little for others to begin with."""
     model, tokenizer = make(), tiny.byte_level_bpe()
@@ -119,17 +119,19 @@ def test_what_prompts_have_in_common_is_read_once(make: Any, reads: int) -> None
     prompts.append(prompts[3][:4])  # shorter than what is known: its last token is read
     prompts.append(prompts[1])
     prompts.append([*prompts[3][:-2], 7, 8])
-    with torch.no_grad():
-        alone = [model(torch.tensor([ids])).logits[0, -1].log_softmax(-1).numpy() for ids in prompts]
-    backend, read = TransformersBackend(model, tokenizer), []
+    backend, read, watching = TransformersBackend(model, tokenizer), [], Watching()
     assert backend.joins
-    model.register_forward_pre_hook(lambda _, args, given: read.append(given["input_ids"].numel()), with_kwargs=True)
-    for numbers in ([0], [1, 2, 3, 4, 5, 6]):
-        watching, waiting = Watching(), [[Arrival(n, prompts[n], Decoding(max_new_tokens=1)) for n in numbers]]
-        backend.generate_joining(lambda waiting=waiting: waiting.pop() if waiting else [], [watching])
-        for n in numbers:
-            np.testing.assert_allclose(watching.logs[n][0], alone[n], atol=2e-5)
-    assert read == [14, reads]
+    with model.register_forward_pre_hook(
+        lambda _, args, given: read.append(given["input_ids"].numel()), with_kwargs=True
+    ):
+        for numbers in ([0], [1, 2, 3, 4, 5, 6]):
+            waiting = [[Arrival(n, prompts[n], Decoding(max_new_tokens=2)) for n in numbers]]
+            backend.generate_joining(lambda waiting=waiting: waiting.pop() if waiting else [], [watching])
+    assert (read[0], read[2]) == (14, reads)
+    for n, prompt in enumerate(prompts):
+        with torch.no_grad():
+            whole = model(torch.tensor([prompt + watching.completions[n].token_ids])).logits[0, len(prompt) - 1 : -1]
+        np.testing.assert_allclose(np.array(watching.logs[n]), whole.log_softmax(-1).numpy(), atol=2e-5)
 
 
 @pytest.mark.parametrize("make", [llama, sliding])
