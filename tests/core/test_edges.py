@@ -15,22 +15,21 @@ from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.engine_tokens.checked_list import check_number
 from semtoken.decisions.spellings import masses_from_top_tokens
 from semtoken.errors import InvalidLogits, VocabularyMismatch
-from tests.core.test_scoring import small_kind
+from tests.core.test_names_by_hand import words
 from tests.rows import each
 
-KIND = small_kind("byte-level")
-PIECES = KIND.clusters.vocabulary.pieces
-PLAIN = [i for i, piece in enumerate(PIECES) if piece.isalpha() and len(piece) > 1][:4]
+PIECES = [b"w" + bytes([letter]) for letter in b"abcdefghijklmnopqrst"]
+VOCABULARY = words(*PIECES)
 
 
 def step(*probabilities: float, repeated: bool = False) -> TopStep:
     """The first of some tokens was chosen; `repeated` lists it twice, so that the list is not read the short way."""
-    top = [TopToken(math.log(p), i, None, PIECES[i]) for i, p in zip(PLAIN, probabilities, strict=False)]
+    top = [TopToken(math.log(p), i, None, PIECES[i]) for i, p in enumerate(probabilities)]
     return TopStep(top[0], [*top, *top[:1] * repeated])
 
 
 def scored(one: TopStep, *, by: str) -> ScoredAnswer:
-    return score_logprobs([one], KIND.clusters if by == "vocabulary" else None)
+    return score_logprobs([one], VOCABULARY if by == "vocabulary" else None)
 
 
 @pytest.mark.parametrize(("number", "refused"), [(0.0, False), (0.001, False), (0.0011, True)])
@@ -54,7 +53,7 @@ def test_a_list_may_add_up_to_little_more_than_one(total: float, flagged: bool |
 @pytest.mark.parametrize(("total", "refused"), [(1.049, False), (1.051, True)])
 def test_nor_may_a_list_behind_a_question(total: float, refused: bool) -> None:
     one = step(0.6, total - 0.6)
-    options = [PIECES[i].decode() for i in PLAIN[:2]]
+    options = [piece.decode() for piece in PIECES[:2]]
     if refused:
         with pytest.raises(InvalidLogits, match=r"step 0 add up to 1\.05"):
             masses_from_top_tokens(options, [one], exact=True)
@@ -76,7 +75,7 @@ def test_other_tokens_keep_their_ids_whether_named_or_not(
 @each("number", [-100.0, -999.0, -1000.0, -9999.0])
 def test_a_stand_in_for_the_number_of_the_chosen_token_leaves_open_what_the_list_does(number: float, by: str) -> None:
     """The others have .6, so that the chosen one may have .4; as the number of another one it says nothing at all."""
-    own, other, last = (TopToken(0.0, i, None, PIECES[i]) for i in PLAIN[:3])
+    own, other, last = (TopToken(0.0, i, None, PIECES[i]) for i in range(3))
     likely = other._replace(log_prob=math.log(0.6))
     missing = own._replace(log_prob=number)
     for top in ([likely], [missing, likely], [likely, missing]):
@@ -104,7 +103,7 @@ def test_a_token_that_the_vocabulary_calls_otherwise_is_shown_as_there(number: i
 @pytest.mark.parametrize("by", ["vocabulary", "names"])
 @pytest.mark.parametrize("numbers", [(0.05, -3.0), (-0.7, 0.05), (0.0011, -3.0)])
 def test_a_list_with_a_number_above_zero_is_refused(numbers: tuple[float, float], by: str) -> None:
-    top = [TopToken(number, i, None, PIECES[i]) for i, number in zip(PLAIN, numbers, strict=False)]
+    top = [TopToken(number, i, None, PIECES[i]) for i, number in enumerate(numbers)]
     with pytest.raises(InvalidLogits, match="at most 0"):
         scored(TopStep(top[0], top), by=by)
 
@@ -128,10 +127,10 @@ def test_five_zeros_without_lists_are_doubted_and_four_are_not(zeros: int) -> No
 @each("by", ["rows", "lists"])
 @each(("others", "told"), [(7, 7), (8, 8), (9, 8), (12, 8)])
 def test_eight_other_tokens_of_a_step_are_told_at_most(by: str, others: int, told: int) -> None:
-    ids = [i for i, piece in enumerate(PIECES) if piece.isalpha() and len(piece) > 1][: others + 1]
+    ids = list(range(others + 1))
     row = np.full((1, len(PIECES)), -30.0)
     row[0, ids] = -np.arange(others + 1) / 8
     row -= np.log(np.exp(row).sum())
     one = TopStep(TopToken(row[0, ids[0]], ids[0]), [TopToken(row[0, i], i) for i in ids])
-    answer = score_logits(row, ids[:1], KIND.clusters) if by == "rows" else score_logprobs([one], KIND.clusters)
+    answer = score_logits(row, ids[:1], VOCABULARY) if by == "rows" else score_logprobs([one], VOCABULARY)
     assert [other.id for other in answer.tokens[0].alternatives] == ids[1 : told + 1]

@@ -21,7 +21,7 @@ from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.integrations.events import evaluation
 from semtoken.web.block import BlockOptions, score_block
 from tests.cli.run import invoke
-from tests.cli.test_calibrator_option import made
+from tests.guarantees.made_up import put
 from tests.replies.test_check import reply
 
 QUESTION = "What is the capital of Norway?"
@@ -121,7 +121,7 @@ def test_the_confidence_and_the_least_sure_part_come_before_the_product(place: s
 
 
 def test_of_an_answer_that_is_held_back_nothing_is_quoted(tmp_path: Path) -> None:
-    found = made(tmp_path / "calibrator", scores="top-k", distribution="unknown")
+    found = put(tmp_path / "calibrator", signature=st.ScoringRules().signature, scores="top-k", distribution="unknown")
     assert found.threshold is not None
     nobody = replace(found, threshold=replace(found.threshold, uncertainty=0.0))
     applied = CalibratorInUse(nobody, abstain_text="I do not know.")

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -430,8 +429,10 @@ def significant(values: np.ndarray[Any, Any], digits: int) -> np.ndarray[Any, An
     return np.array([[float(f"{value:.{digits}g}") for value in row] for row in values])
 
 
-def to_format(values: np.ndarray[Any, Any], dtype: torch.dtype) -> np.ndarray[Any, Any]:
-    return np.asarray(torch.tensor(values).to(dtype).double().numpy())
+def to_format(values: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    import torch
+
+    return np.asarray(torch.tensor(values).to(getattr(torch, dtype)).double().numpy())
 
 
 WRITTEN: dict[str, Any] = {
@@ -440,9 +441,9 @@ WRITTEN: dict[str, Any] = {
     "two decimals in float32": lambda values: np.round(values.astype(np.float32), 2).astype(np.float64),
     "three decimals in float32": lambda values: np.round(values.astype(np.float32), 3).astype(np.float64),
     "two decimals, cut off": lambda values: np.trunc(values * 100) / 100,
-    "bfloat16": partial(to_format, dtype=torch.bfloat16),
-    "float16": partial(to_format, dtype=torch.float16),
-    "float32": partial(to_format, dtype=torch.float32),
+    "bfloat16": partial(to_format, dtype="bfloat16"),
+    "float16": partial(to_format, dtype="float16"),
+    "float32": partial(to_format, dtype="float32"),
 }
 
 

@@ -20,7 +20,6 @@ from semtoken.replies.checking.answers import CheckSettings
 from semtoken.replies.checking.shards import check_in_shards, checker
 from semtoken.replies.checking.tables import field_table, markdown, page_rows, rows_of
 from semtoken.support.executors import LocalExecutor, Work
-from tests.bench.test_run_ray import in_a_namespace
 from tests.cli.run import invoke
 from tests.guarantees.made_up import put
 from tests.replies.test_check import CUT, RECORDED, SURE, TORN, reply
@@ -137,6 +136,8 @@ def test_what_processes_cannot_do_is_refused(tmp_path: Path) -> None:
 def test_two_ray_workers_write_the_same_table(tmp_path: Path) -> None:
     """`semtoken check --executor.kind ray`, in a network namespace that has only loopback."""
     pytest.importorskip("ray")
+    from tests.bench.test_run_ray import in_a_namespace
+
     lines = [{"id": f"{i}", "response": one} for i, one in enumerate([SURE, TORN, CUT, INVOICE] * 200)]
     source = tmp_path / "lines.jsonl"
     source.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
