@@ -12,7 +12,6 @@ from semtoken.decisions import Choice, ReadingOptions
 from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord, records_of
 from semtoken.decisions.auditing import Audit, SideAudit, audit
 from semtoken.decisions.calibrating import NO_LABELS, OTHER_QUESTION, DecisionCalibrator, DecisionSide
-from semtoken.decisions.comparing import compare
 from semtoken.errors import ArtifactError, InvalidInputError
 from tests.decisions.made_up import world
 
@@ -199,18 +198,6 @@ def test_a_saved_calibrator_says_the_same_and_a_changed_one_nothing(fitted: Deci
     file.write_bytes(file.read_bytes().replace(b'"late"', b'"soon"'))
     with pytest.raises(ArtifactError, match="changed"):
         DecisionCalibrator.load(tmp_path / "made")
-
-
-def test_two_servers_without_labels() -> None:
-    first = world(500, 7)
-    [same] = compare(first, first)
-    assert (same.agreement.count, same.agreement.of, same.shift) == (500, 500, 0.0)
-    assert same.rank_correlation == pytest.approx(1)
-    [sharper] = compare(first, world(500, 7, sharpened=4.0))
-    assert sharper.agreement.count == 500
-    assert sharper.rank_correlation == pytest.approx(1)
-    with pytest.raises(InvalidInputError, match="other questions"):
-        compare(first, first[1:])
 
 
 def test_labels_are_told_apart_by_type() -> None:

@@ -12,17 +12,12 @@ from typing import Annotated
 
 import typer
 
-from tests.hostile.campaigns import Sizes, outcomes_of
+from tests.hostile.campaigns import ATTACKS, outcomes_of
 from tests.hostile.outcomes import Outcome, table
-
-ALL = (
-    *("functions", "intervals", "outputs", "texts", "damage", "kills", "traffic", "serving", "questions", "parents"),
-    "routes",
-)
 
 
 def run(
-    campaigns: Annotated[list[str] | None, typer.Argument(help=f"Some of: {', '.join(ALL)}. Default: all.")] = None,
+    campaigns: Annotated[list[str] | None, typer.Argument(help=f"Some of: {', '.join(ATTACKS)}. Default: all.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of all random numbers; the same seed tries the same.")] = None,
     calls: Annotated[int, typer.Option(help="functions: calls of public functions.")] = 20_000,
     first: Annotated[int, typer.Option(help="functions, questions: number of the first case.")] = 0,
@@ -40,19 +35,26 @@ def run(
     routes: Annotated[int, typer.Option(help="routes: requests to each route that takes a body.")] = 100,
 ) -> None:
     """Attack semtoken, print what was tried and what survived, and exit with 1 unless all of it did."""
-    chosen = campaigns or list(ALL)
-    unknown = set(chosen) - set(ALL)
+    chosen = campaigns or list(ATTACKS)
+    unknown = set(chosen) - set(ATTACKS)
     if unknown:
-        raise typer.BadParameter(f"There is no campaign {', '.join(sorted(unknown))}; there are {', '.join(ALL)}.")
+        raise typer.BadParameter(f"There is no campaign {', '.join(sorted(unknown))}; there are {', '.join(ATTACKS)}.")
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     print(f"seed {seed}", flush=True)
     outcomes: list[Outcome] = []
-    sizes = Sizes(calls, first, answers, texts, parts, every, kills, requests, asked, questions, parents, routes)
+    sizes: dict[str, tuple[int, ...]] = {
+        "functions": (calls, first),
+        "intervals": (answers,),
+        "outputs": (texts,),
+        "texts": (parts,),
+    }
+    sizes |= {"damage": (every,), "kills": (kills,), "traffic": (requests,), "serving": (asked,)}
+    sizes |= {"questions": (questions, first), "parents": (parents,), "routes": (routes,)}
     with tempfile.TemporaryDirectory() as folder:
         for name in chosen:
             # In a process of its own: some copy theirs (os.fork), and a copy of one that has used threads hangs.
             with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-                outcomes += pool.submit(outcomes_of, name, seed, sizes, Path(folder)).result()
+                outcomes += pool.submit(outcomes_of, name, seed, sizes[name], Path(folder)).result()
             print(f"{name}: done", file=sys.stderr, flush=True)
     print(table(outcomes))
     raise typer.Exit(0 if all(not one.failures for one in outcomes) else 1)

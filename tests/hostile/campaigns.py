@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from tests.hostile import (
     damage,
@@ -23,41 +23,27 @@ from tests.hostile import (
 )
 from tests.hostile.outcomes import Outcome
 
-
-@dataclass(frozen=True)
-class Sizes:
-    """How much of each campaign: the options of the command."""
-
-    calls: int
-    first: int
-    answers: int
-    texts: int
-    parts: int
-    every: int
-    kills: int
-    requests: int
-    asked: int
-    questions: int
-    parents: int
-    routes: int
+ATTACKS: Mapping[str, Callable[..., Any]] = {
+    "functions": functions.attack,
+    "intervals": intervals.attack,
+    "outputs": outputs.attack,
+    "texts": texts.attack,
+    "damage": damage.attack,
+    "kills": kills.attack,
+    "traffic": traffic.attack,
+    "serving": serving.attack,
+    "questions": questions.attack,
+    "parents": parents.attack,
+    "routes": routes.attack,
+}
+"""Each takes the seed and how much of it, and some a folder for their files."""
+WITH_FILES = ("outputs", "damage", "kills", "routes")
 
 
-def outcomes_of(name: str, seed: int, sizes: Sizes, place: Path) -> list[Outcome]:
+def outcomes_of(name: str, seed: int, sizes: tuple[int, ...], place: Path) -> list[Outcome]:
     """Run one campaign; `place` is a folder for its files."""
     logging.disable(logging.CRITICAL)
     if name == "functions":
         os.chdir(place)  # some targets save under odd names
-    attacks: dict[str, Callable[[], list[Outcome]]] = {
-        "functions": lambda: [functions.attack(seed, sizes.calls, sizes.first)],
-        "intervals": lambda: [intervals.attack(seed, sizes.answers)],
-        "texts": lambda: [texts.attack(seed, sizes.parts)],
-        "outputs": lambda: [outputs.attack(seed, sizes.texts, place)],
-        "damage": lambda: damage.attack(seed, sizes.every, place / "damage"),
-        "kills": lambda: kills.attack(seed, sizes.kills, place / "kills"),
-        "traffic": lambda: [traffic.attack(seed, sizes.requests)],
-        "serving": lambda: [serving.attack(seed, sizes.asked)],
-        "questions": lambda: [questions.attack(seed, sizes.questions, sizes.first)],
-        "parents": lambda: [parents.attack(seed, sizes.parents)],
-        "routes": lambda: [routes.attack(seed, sizes.routes, place / "routes")],
-    }
-    return attacks[name]()
+    found = ATTACKS[name](seed, *sizes, *([place / name] if name in WITH_FILES else ()))
+    return found if isinstance(found, list) else [found]

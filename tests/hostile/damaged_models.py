@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -26,6 +25,7 @@ from tests.decisions.models import TEMPLATE
 from tests.gguf_model import write_gguf
 from tests.hostile.damage import each_damage, files_of
 from tests.hostile.outcomes import Outcome
+from tests.support.test_checkpoints import wheel
 
 NAME = "tiny"
 LEAST = 40_000
@@ -53,20 +53,6 @@ def small_gguf(folder: Path) -> Path:
     model.save_pretrained(folder / "checkpoint")
     tokenizer.save_pretrained(folder / "checkpoint")
     return write_gguf(folder / "checkpoint", folder / "small.gguf")
-
-
-def wheel(folder: Path, name: str, files: dict[str, bytes]) -> Path:
-    """A package of the kind that pip takes from a folder."""
-    module = name.replace("-", "_")
-    path = folder / f"{module}-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for member, content in files.items():
-            archive.writestr(member, content)
-        archive.writestr(f"{module}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        kind = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        archive.writestr(f"{module}-1.0.dist-info/WHEEL", kind)
-        archive.writestr(f"{module}-1.0.dist-info/RECORD", "")
-    return path
 
 
 @contextmanager

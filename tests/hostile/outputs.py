@@ -164,6 +164,7 @@ def attack(seed: int, texts: int, folder: Path) -> Outcome:
         "tables": tables,
         "files": lambda text: files(text, folder),
     }
+    folder.mkdir(parents=True, exist_ok=True)
     for number in range(texts):
         text = evil_text(case_random(seed, "outputs", number))
         for name, way in ways.items():
