@@ -358,16 +358,6 @@ def test_fields_are_labeled_beside_their_document_and_one_of_each_document_first
     assert "does not hold what the fields were extracted from" in told
 
 
-def test_every_beginning_of_the_order_spreads_over_the_scores() -> None:
-    scores = np.random.default_rng(0).exponential(1, 1000).tolist()
-    order = label_order(scores)
-    assert sorted(order) == list(range(1000))
-    ranks = np.argsort(np.argsort(scores))
-    for m in (10, 50, 200):
-        gaps = np.diff(np.sort(ranks[order[:m]]))
-        assert gaps.max() <= 2.1 * 1000 / m
-
-
 @pytest.mark.parametrize("scores", [[float(i) for i in range(40)], [-0.1] * 40], ids=["different", "equal"])
 def test_labeled_answers_are_a_fair_sample(scores: list[float]) -> None:
     """Over random starts, each answer is as likely as any other to be among the first ten, wherever it stands."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -208,14 +207,6 @@ def test_both_ends_of_a_wide_interval_are_told(tmp_path: Path) -> None:
         calibrator.predict_proba([-1.0, -0.2])
     )
     assert "probability_correct_at_ends" not in CalibratorInUse(calibrator).block(narrow)
-
-
-def test_the_check_counts_accepted_and_wrong(tmp_path: Path) -> None:
-    calibrator = made(tmp_path / "cal")
-    scores, correct = [-0.001, -0.002, -9.0, -0.003, -math.inf], [1, 0, 1, math.nan, 0]
-    assert "It accepts 2 of 4 answers. Wrong among the accepted 1 of 2 (50%, 1.258% to 98.74%)" in CalibratorInUse(
-        calibrator
-    ).check(scores, correct)
 
 
 # --- compare and bench report ----------------------------------------------------------------------------------------

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from semtoken.replies.formats import HiddenFields, shape_at
 from semtoken.replies.formats.openai_choices import OpenAIChat, OpenAICompletions
-from semtoken.support.sse import EventReader
 from semtoken.web.proxy.asking import Limit, lower_limit, read_request
 from semtoken.web.proxy.memory import MOST_REMEMBERED, REMEMBERED_SECONDS, Remembered
 from semtoken.web.proxy.scoring import Editor
@@ -62,27 +58,6 @@ class TestEditing:
     @pytest.mark.parametrize("text", ["", "[]", "null", "{", '{"choices":3}', '{"choices":[3, null]}', "[" * 100_000])
     def test_what_is_no_reply_stays(self, text: str) -> None:
         assert self.edit(text, HiddenFields(None, True), {0: {}}) == text
-
-
-class TestEvents:
-    STREAM = b': hi\r\n\r\ndata: {"a":1}\n\ndata: {"b":2}\r\rid: 1\r\ndata:{"c":3}\r\n\r\ndata: [DONE]\n\ndata: {"half"'
-
-    @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
-    def test_events_are_the_stream_however_it_is_cut(self, cuts: list[int]) -> None:
-        reader = EventReader()
-        edges = [0, *sorted(cuts), len(self.STREAM)]
-        pieces = [self.STREAM[a:b] for a, b in pairwise(edges)]
-        events = [event for piece in pieces for event in reader.feed(piece)]
-        assert b"".join(event.raw for event in events) + reader.pending == self.STREAM
-        assert [event.data for event in events] == [None, '{"a":1}', '{"b":2}', '{"c":3}', "[DONE]"]
-        for event in events:
-            if event.data is not None:
-                assert event.with_data(event.data) == event.raw
-
-    def test_only_the_json_of_an_event_changes(self) -> None:
-        sent = b'event: x\r\ndata: {"a": 1}\r\nid: 7\r\n\r\n'
-        [event] = EventReader().feed(sent)
-        assert event.with_data((event.data or "").replace("1", "2")) == sent.replace(b"1", b"2")
 
 
 class TestRequests:
