@@ -109,6 +109,11 @@ class TestServe:
         assert plain["pages"][0]["tried"][0] == {"asked": 0, "given": 0, "reason": None}
 
 
+POOR: dict[str, Any] = {"most": 5, "no_bytes": True, "scaled": True, "silent_streams": True}
+ODD: dict[str, Any] = {"most": 7, "clamps": True, "noisy": True}
+"""Faults that do not hide each other, so that one examination finds them all."""
+
+
 class TestFaults:
     def test_a_healthy_server(self, examined: Examined, almanac_clusters: TokenClusters) -> None:
         found = examined(almanac_clusters)
@@ -123,11 +128,11 @@ class TestFaults:
         assert found.best is None and not found.usable
         assert "left out without a word (/chat/completions)" in said(found, "bad")
 
-    @pytest.mark.parametrize(("most", "clamps"), [(5, False), (7, True)])
-    def test_few(self, examined: Examined, most: int, clamps: bool) -> None:
-        found = examined(most=most, clamps=clamps)
-        assert found.page("chat").most == most  # type: ignore[union-attr]
-        assert f"gives {most} log-probabilities per token and no more" in said(found, "note")
+    @pytest.mark.parametrize("faults", [POOR, ODD], ids=["refused", "clamped"])
+    def test_few(self, examined: Examined, faults: dict[str, Any]) -> None:
+        found = examined(**faults)
+        assert found.page("chat").most == faults["most"]  # type: ignore[union-attr]
+        assert f"gives {faults['most']} log-probabilities per token and no more" in said(found, "note")
         assert found.usable
 
     def test_none_but_the_chosen(self, examined: Examined) -> None:
@@ -135,8 +140,8 @@ class TestFaults:
         assert found.best is None and not found.usable
         assert "rejects requests for log-probabilities (HTTP 400: top_logprobs may be at most 0)" in said(found, "bad")
 
-    def test_no_bytes(self, examined: Examined, almanac_clusters: TokenClusters) -> None:
-        found = examined(almanac_clusters, no_bytes=True)
+    def test_no_bytes(self, examined: Examined) -> None:
+        found = examined(**POOR)
         assert found.tokens is not None and not found.tokens.bytes
         assert "without ids and bytes" in said(found, "note")
 
@@ -152,12 +157,12 @@ class TestFaults:
         assert examined(gives_ids=True).trials == examined().trials
 
     def test_scaled_by_the_temperature(self, examined: Examined) -> None:
-        found = examined(scaled=True)
+        found = examined(**POOR)
         assert (found.numbers.distribution, found.numbers.reason) == ("processed", "divided by the temperature")
         assert "follow the temperature" in said(found, "note")
 
     def test_not_repeatable(self, examined: Examined) -> None:
-        found = examined(noisy=True)
+        found = examined(**ODD)
         assert found.numbers.distribution == "unknown"
         assert "not repeatable" in said(found, "note")
 
@@ -167,7 +172,7 @@ class TestFaults:
         assert "Every token is said to have probability 1" in said(found, "bad")
 
     def test_silent_streams(self, examined: Examined) -> None:
-        found = examined(silent_streams=True)
+        found = examined(**POOR)
         assert found.streaming is not None and found.streaming.streams and not found.streaming.log_probs
         assert "Streams come without log-probabilities" in said(found, "note")
         assert found.usable
@@ -202,7 +207,7 @@ class TestConnections:
         url = sick(models=("a", "b"))
         with pytest.raises(InvalidInputError, match=r"The server lists 2: a, b\. Name one with --model"):
             examine(url)
-        assert examine(url, "a").model == "a"
+        assert examine(url, "a", quick=True).model == "a"
         with pytest.raises(InvalidInputError, match="lists none"):
             examine(sick(models=()))
 
@@ -364,6 +369,6 @@ class TestCommand:
         self, doctor: Callable[..., Result], sick: SickServer, options: tuple[str, ...]
     ) -> None:
         name = "almanac\x1b]0;owned\x07\x1b[2J\x9b2J\u202e"
-        result = doctor(sick(models=(name,)), *options)
+        result = doctor(sick(models=(name,)), "--quick", *options)
         assert "owned" in result.stdout
         assert not set(result.stdout + result.stderr) & set("\x1b\x07\x9b\u202e")
