@@ -17,7 +17,7 @@ import pytest
 import semtoken as st
 from semtoken.cli import calibrate as command
 from semtoken.cli.calibrate import _one_of_each
-from semtoken.guarantees.answer_records import AnswerRecord
+from semtoken.guarantees.answer_records import AnswerRecord, answer_record
 from semtoken.guarantees.exact import label_order
 from semtoken.support.almanac import is_correct, load_questions
 from semtoken.support.files.safe_files import locked
@@ -372,8 +372,15 @@ def test_labeled_answers_are_a_fair_sample(scores: list[float]) -> None:
 # --- drift -----------------------------------------------------------------------------------------------------------
 
 
+def fitted(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    """The calibrator that `calibrate` would make of these rows, without its report."""
+    records = [answer_record(f"line {i}", row) for i, row in enumerate(rows)]
+    st.Calibrator.fit(records, [row["correct"] for row in rows], alpha=0.1, delta=0.1).save(folder)
+    return folder
+
+
 def test_drift_is_a_number_with_an_interval(semtoken: RunCommand, tmp_path: Path) -> None:
-    semtoken("calibrate", write_lines(tmp_path / "labeled.jsonl", answers(300)), "-o", tmp_path / "made")
+    fitted(tmp_path / "made", answers(300))
     same = write_lines(tmp_path / "same.jsonl", answers(300, seed=7, correct=None))
     moved = write_lines(
         tmp_path / "moved.jsonl", [r | {"log_confidence": r["log_confidence"] - 2} for r in answers(300, seed=7)]
@@ -390,8 +397,7 @@ def test_drift_is_a_number_with_an_interval(semtoken: RunCommand, tmp_path: Path
 
 
 def test_an_audit_names_the_models_of_a_file_that_are_not_the_calibrators(semtoken: RunCommand, tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    semtoken("calibrate", write_lines(tmp_path / "labeled.jsonl", answers(300, model="prod")), "-o", made)
+    made = fitted(tmp_path / "made", answers(300, model="prod"))
     newer = answers(120, seed=7, model="prod")
     of_one = write_lines(tmp_path / "one.jsonl", newer)
     of_two = write_lines(tmp_path / "two.jsonl", [row | {"model": "other"} for row in newer[:50]] + newer[50:])

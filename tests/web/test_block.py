@@ -34,7 +34,7 @@ def asked(url: str, question: str, **options: Any) -> dict[str, Any]:
 
 def test_disputes_are_those_of_the_library_and_doubts_of_form_are_marked(served: str, almanac: Any) -> None:
     marked = disputes = 0
-    for question in load_questions("dev")[2:6]:
+    for question in load_questions("dev")[3:5]:
         [answer] = almanac.generate(question.prompt(), 24, stop_at_newline=True)
         block = asked(served, question.question, tokens=True, parts="phrase", disputes=4)
         found = sorted(disputed(almanac, question.prompt(), answer, n=4), key=lambda one: one.step)
@@ -52,7 +52,7 @@ def test_disputes_are_those_of_the_library_and_doubts_of_form_are_marked(served:
             elif doubtful and all(step in disagreement for step in doubtful):
                 assert min(agreed) < AGREED
         disputes += len(found)
-    assert marked and disputes  # both kinds are among these questions
+    assert marked == 1 and disputes == 2  # one doubt of form, and one of another meaning
 
 
 def test_every_number_that_the_page_offers_can_be_asked_for(served: str, almanac_clusters: Any) -> None:
