@@ -13,7 +13,7 @@ import pytest
 import semtoken as st
 from semtoken.errors import InvalidInputError
 from semtoken.models.probing import Competitor, competing, competing_in_record, disputed, with_choices
-from semtoken.models.probing.competing import merge
+from semtoken.models.probing.competing import doubtful_steps, merge
 from tests.tiny import byte_level_bpe, llama
 
 torch = pytest.importorskip("torch")
@@ -97,6 +97,15 @@ def test_disputes_follow_each_meaning_greedily() -> None:
             for _ in range(4):
                 ids.append(int(probabilities([*prompt_ids(), *ids]).argmax()))
             assert one.continuation is not None and one.continuation in vocabulary.decode(ids)
+
+
+def test_the_least_certain_steps_are_looked_at_and_no_blanks() -> None:
+    [answer] = stc().score(PROMPT, "the TV \n of Paris .")
+    assert any(not token.text.strip() for token in answer.tokens)
+    said = sorted((token.probability, step) for step, token in enumerate(answer.tokens) if token.text.strip())
+    for most in (0, 2, 99):
+        assert doubtful_steps(answer, most, 1.0) == sorted(step for _, step in said[:most])
+    assert doubtful_steps(answer, 99, said[2][0]) == sorted(step for _, step in said[:2])
 
 
 def competitor(probability: float, continuation: str, chosen: bool = False) -> Competitor:
