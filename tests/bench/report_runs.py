@@ -107,14 +107,7 @@ def paired(made: Measured, name: str, against: str = "stc", metric: str = "AUROC
     return made.test(made.cells[0], title_of(name), title_of(against), metric)
 
 
-NUMBERS = ("difference", "low", "high", "p")
-
-
 def equals(row: Any, difference: Any) -> bool:
     """Whether a row of the tests is a difference that was made with `semtoken.methods.metrics`."""
-    return [getattr(row, name) for name in NUMBERS] == [
-        difference.value,
-        difference.low,
-        difference.high,
-        difference.p_value,
-    ]
+    expected = [difference.value, difference.low, difference.high, difference.p_value]
+    return [row.difference, row.low, row.high, row.p] == expected

@@ -54,16 +54,6 @@ def test_the_figures_are_those_of_a_run_and_a_report(tmp_path: Path) -> None:
     assert "| STC " in told and "minus the confidence" in told
 
 
-def test_four_questions_carry_no_conclusion(tmp_path: Path) -> None:
-    figures = tmp_path / "figures.json"
-    done = command("--limit", "4", "--methods", "perplexity", "--preset", "default", "--output", str(figures))
-    assert done.exit_code == 0, done.output
-    assert json.loads(figures.read_text())["settings"]["preset"] == "default"
-    assert "cannot carry a conclusion" in done.output
-    assert "No table is shown for so few answers" in done.output
-    assert "1.000" not in done.output and "has the highest" not in done.output
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -98,10 +88,14 @@ def spread(log_probs):
 """
 
 
-def test_what_is_done_is_kept_when_it_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_done_is_kept_when_it_is_stopped_and_four_questions_carry_no_conclusion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
     (tmp_path / "mine.py").write_text(STOPPING)
-    arguments = ["--limit", "4", "--methods", f"{tmp_path / 'mine.py'}:spread"]
+    figures = tmp_path / "figures.json"
+    method = f"{tmp_path / 'mine.py'}:spread"
+    arguments = ["--limit", "4", "--methods", method, "--preset", "default", "--output", str(figures)]
     stopped = command(*arguments)
     assert stopped.exit_code == 130, stopped.output
     (kept,) = (tmp_path / "cache" / "compare").iterdir()
@@ -112,6 +106,10 @@ def test_what_is_done_is_kept_when_it_is_stopped(tmp_path: Path, monkeypatch: py
     withdraw("spread")  # other tests list the methods
     assert "greedy: 4" not in done.output  # not asked again
     assert not kept.exists()
+    assert json.loads(figures.read_text())["settings"]["preset"] == "default"
+    assert "cannot carry a conclusion" in done.output
+    assert "No table is shown for so few answers" in done.output
+    assert "1.000" not in done.output and "has the highest" not in done.output
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")

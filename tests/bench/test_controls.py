@@ -20,8 +20,7 @@ from semtoken.bench.controls import (
     row_means_log_score,
 )
 from semtoken.bench.read_results import collect
-from semtoken.bench.report.comparison import controls, parts_in_words
-from semtoken.bench.report.content import build_report
+from semtoken.bench.report.comparison import comparison, controls, parts_in_words
 from semtoken.bench.report.measure import Measured, measure
 from semtoken.bench.report.overview import main_result
 from semtoken.bench.run import run_benchmark
@@ -196,15 +195,15 @@ def test_with_few_right_answers_there_is_no_verdict_and_a_warning() -> None:
             uncertainty={"stc": stc, "sequence_probability": np.random.default_rng(1).normal(size=400)},
             controls={"no_clusters": -stc[None]},
         )
-        run = results(one)
-        report = build_report(run, n_resamples=300)
-        found = report.measured
+        found = measure(results(one), "exact", n_resamples=300)
         test = paired(found, "sequence_probability")
         assert test.p_adjusted < 0.01 and test.high < 0
         assert test.verdict == ("lower" if verdict else "too few answers")
         said = " ".join(main_result(found))
         assert f"only {right} of 400 answers are right" in said
         assert ("no verdict" in said) is not verdict
-        notes = " ".join(table.note for table in report.tables if table.name in ("comparison_auroc", "controls"))
+        beside = controls(found)
+        assert beside is not None
+        notes = comparison(found, "AUROC").note + beside.note
         assert notes.count(f"Beware: fewer than 30 right or wrong answers in Qwen2.5-7B on NQ ({right})") == 2
-        assert ("too few answers" in report.csv["tests"]) is not verdict
+        assert ("too few answers" in set(found.tests.verdict)) is not verdict
