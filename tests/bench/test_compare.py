@@ -100,6 +100,7 @@ def test_what_is_done_is_kept_when_it_is_stopped_and_four_questions_carry_no_con
     assert stopped.exit_code == 130, stopped.output
     (kept,) = (tmp_path / "cache" / "compare").iterdir()
     assert kept.name in stopped.output and "greedy: 4 of 4 questions" in stopped.output
+    assert json.loads((kept / "manifest.json").read_text())["status"] == "interrupted"
     (tmp_path / "go").touch()
     done = command(*arguments)
     assert done.exit_code == 0 and "4 questions" in done.output, done.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from dataclasses import replace
@@ -177,6 +178,36 @@ def test_the_answers_furthest_off_are_shown() -> None:
         assert list(table.frame["Question"]) == [f"question {i}?" for i in wanted]
         assert list(table.frame["Answer"]) == [f"answer {i}" for i in wanted]
     assert made.csv["extreme_answers"].count("surest_wrong") == 5
+
+
+def test_files_of_risks_and_probabilities_are_those_by_hand() -> None:
+    one = scored(50)
+    files = build_report(results(one), n_resamples=20).csv
+    correct = one.judgements["exact"]
+    found = {row["method"]: row for row in csv.DictReader(io.StringIO(files["probabilities"]))}
+    for name, uncertainty in one.uncertainty.items():
+        row = {
+            key: float(value or "nan")
+            for key, value in found[name].items()
+            if key not in ("model", "dataset", "method")
+        }
+        drawn = st.metrics.bootstrap("aurc", uncertainty, correct, n_resamples=20)
+        assert (row["aurc"], row["aurc_low"], row["aurc_high"]) == pytest.approx((drawn.value, drawn.low, drawn.high))
+        surest = correct[np.argsort(uncertainty)]
+        for share in (20, 50, 80):
+            assert row[f"risk_at_{share}"] == pytest.approx(1 - surest[: share * 50 // 100].mean())
+        chances = probabilities(one).methods[name].probabilities
+        assert chances is not None
+        assert row["log_loss"] == pytest.approx(-np.log(np.where(correct == 1, chances, 1 - chances)).mean())
+        assert row["brier"] == pytest.approx(np.mean((chances - correct) ** 2))
+        assert row["log_loss_gain_low"] <= row["log_loss_gain"] <= row["log_loss_gain_high"]
+        own = [row for row in csv.DictReader(io.StringIO(files["reliability"])) if row["method"] == name]
+        assert sum(int(row["n"]) * float(row["right"]) for row in own) == pytest.approx(correct.sum())
+        curve = [row for row in csv.DictReader(io.StringIO(files["risk_coverage"])) if row["method"] == name]
+        for i, point in enumerate(curve):
+            assert float(point["coverage"]) == pytest.approx((i + 1) / 50)
+            assert float(point["risk"]) == pytest.approx(1 - surest[: i + 1].mean())
+            assert float(point["uncertainty"]) == pytest.approx(np.sort(uncertainty)[i])
 
 
 def test_texts_of_others_are_shown_as_they_are_and_only_if_wanted() -> None:

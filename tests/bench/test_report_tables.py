@@ -257,14 +257,20 @@ def test_csv_files_hold_plain_numbers() -> None:
     assert by_place["comparison", "NQ", "SAR", "A", "seconds"]["low"] == ""
     (first, *_) = csv.DictReader(io.StringIO(files["cells"]))
     assert (first["questions"], first["method"], first["undefined"]) == ("120", "stc", "0")
-    assert len(list(csv.DictReader(io.StringIO(files["judges"])))) == 1
-    tokens = list(csv.DictReader(io.StringIO(files["clusters"])))
-    assert [(row["cluster"], row["token"]) for row in tokens[:4]] == [
-        ("1", "TV"),
-        ("1", " tv"),
-        ("1", " Television"),
-        ("2", "Cold"),
-    ]
+    right, second = cells[0].judgements["exact"], cells[0].judgements["llm"]
+    assert [first[name] for name in ("correct", "incorrect", "no_verdict", "greedy_seconds")] == [
+        *(str(int((right == value).sum())) for value in (1, 0)), "0", "200.0"
+    ]  # fmt: skip
+    (pair,) = csv.DictReader(io.StringIO(files["judges"]))
+    counted = {"both_correct": (1, 1), "both_incorrect": (0, 0), "only_first": (1, 0), "only_second": (0, 1)}
+    for name, (one, two) in counted.items():
+        assert int(pair[name]) == ((right == one) & (second == two)).sum()
+    (made,) = csv.DictReader(io.StringIO(files["clusterings"]))
+    assert (made["tokens"], made["n_clusters"], made["linkage"], made["seconds"]) == (
+        *("151665", "16000", "complete", "7.5"),
+    )
+    tokens = [(row["cluster"], row["token"]) for row in csv.DictReader(io.StringIO(files["clusters"]))]
+    assert tokens[:4] == [("1", "TV"), ("1", " tv"), ("1", " Television"), ("2", "Cold")]
 
 
 def test_no_cell_of_a_report_is_a_formula() -> None:
