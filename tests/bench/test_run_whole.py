@@ -24,6 +24,7 @@ from semtoken.bench.statistics.steps import steps_for
 from semtoken.core.results.generation import Generation
 from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS, score
+from semtoken.methods.table import withdraw
 from semtoken.models.transformers import TransformersBackend
 from semtoken.support.files.temporary import WORKING
 from tests.bench.report_runs import figure
@@ -268,6 +269,22 @@ def shard_texts(path: Path) -> tuple[list[str], list[str]]:
 def usage(path: Path) -> dict[str, int]:
     found: dict[str, int] = json.loads(pyarrow.parquet.read_schema(path).metadata[b"semtoken"]).get("usage", {})
     return found
+
+
+def test_a_method_of_ones_own_that_raises_fails_alone(made: Any, tmp_path: Path) -> None:
+    tried = 3  # tokens of the record that it is tried on
+    code = f"def odd(log_probs):\n    return 0.0 if len(log_probs) == {tried} else {{}}['no']\n"
+    (tmp_path / "mine.py").write_text(code)
+    own = f"{tmp_path / 'mine.py'}:odd"
+    settings = {**deepcopy(made[0]), "methods": [own, "perplexity"], "sensitivity": {}}
+    try:
+        (failure,) = start(settings, tmp_path / "run")
+        (cell,) = collect(tmp_path / "run").cells
+    finally:
+        withdraw("odd")  # other tests list the methods
+    assert (failure.what, failure.reason) == ("score:odd", "KeyError: 'no'")
+    assert set(cell.uncertainty) == {"perplexity"}
+    assert "Traceback" in (tmp_path / "run" / "run.log").read_text()
 
 
 def test_a_method_without_its_statistic_fails_alone(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ judge:NAME                                 of the same name
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -66,6 +67,8 @@ from semtoken.models.prompts import PromptFormat
 from semtoken.support.almanac import Question
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -218,6 +221,11 @@ class UnrecordedStep:
 
     step: PlannedStep
     reason: str
+
+
+def reason_of(error: Exception) -> str:
+    """The reason why a step failed, in words; an error that is none of semtoken's is named with its type."""
+    return str(error) if isinstance(error, SemtokenError) else f"{type(error).__name__}: {error}"
 
 
 Recorder: TypeAlias = Callable[[ShardInputs], Iterator[StepRecords | UnrecordedStep]]
@@ -447,8 +455,10 @@ def scores(context: Context) -> Recorder:
         for step in part.missing:
             try:
                 values, seconds = uncertainties(step.subject, generations)
-            except SemtokenError as error:
-                yield UnrecordedStep(step, str(error))
+            except Exception as error:  # a method of somebody's own may raise anything
+                if not isinstance(error, SemtokenError):
+                    log.exception("The method %s failed", step.subject)
+                yield UnrecordedStep(step, reason_of(error))
                 continue
             table = pyarrow.table({"id": part.ids, UNCERTAINTY: pyarrow.array(values, from_pandas=False)})
             yield StepRecords(step, table, {step.name: seconds})

@@ -13,7 +13,7 @@ from semtoken.bench import manifest
 from semtoken.bench.datasets import Dataset, read_dataset
 from semtoken.bench.models import Models
 from semtoken.bench.plan import CellPlan, Plan, PlannedClustering, PlannedStep, clustering_of, make_plan
-from semtoken.bench.recorders import CellWork
+from semtoken.bench.recorders import CellWork, reason_of
 from semtoken.bench.settings import RunSettings, first_repeated
 from semtoken.bench.statistics.steps import STEPS
 from semtoken.bench.storage import (
@@ -293,7 +293,7 @@ class _Session:
 
     def _fail(self, where: str, what: str, error: Exception | str) -> None:
         unexpected = isinstance(error, Exception) and not isinstance(error, SemtokenError)
-        failure = Failure(where, what, f"{type(error).__name__}: {error}" if unexpected else str(error))
+        failure = Failure(where, what, error if isinstance(error, str) else reason_of(error))
         self._failures.append(failure)
         log.error("%s", failure, exc_info=unexpected)
 
