@@ -91,6 +91,7 @@ def test_disputes_follow_each_meaning_greedily() -> None:
     vocabulary = stc().clusters.vocabulary
     for dispute in found:
         assert dispute.disagreement == pytest.approx(sum(c.probability for c in dispute.competitors if not c.chosen))
+        assert dispute.unheard == pytest.approx(1 - sum(c.probability for c in dispute.competitors), abs=1e-6)
         assert dispute.step in dispute.part.tokens or not dispute.part.tokens
         for one in dispute.competitors:
             ids = [*answer.token_ids[: dispute.step], one.token_ids[0]]
