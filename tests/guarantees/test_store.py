@@ -89,17 +89,17 @@ def test_a_journal_of_a_later_release_is_refused(journal: Journal, url: str) -> 
 
 
 def test_several_may_make_the_tables_of_one_journal_at_one_time(url: str) -> None:
-    start = Barrier(8)
+    start = Barrier(4)
 
     def open_with_others(_: int) -> Journal:
         start.wait()
         return Journal.open(url)
 
-    with ThreadPoolExecutor(8) as threads:
-        opened = list(threads.map(open_with_others, range(8)))
+    with ThreadPoolExecutor(4) as threads:
+        opened = list(threads.map(open_with_others, range(4)))
     for number, one in enumerate(opened):
         one.add(rows_of([entry(number)]))
-    assert opened[0].size().entries == 8
+    assert opened[0].size().entries == 4
 
 
 def test_deleting_by_age_and_by_person_takes_the_labels_along(journal: Journal) -> None:
