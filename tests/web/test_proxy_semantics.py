@@ -214,15 +214,16 @@ def test_a_failure_of_the_proxy_itself_is_an_answer(
     assert "in the middle" not in answer.text and "in the middle" in caplog.text
 
 
-class TestNames:
-    @pytest.fixture(scope="class")
-    def named(self, almanac_clusters: TokenClusters) -> Iterator[tuple[str, Upstream]]:
-        """A proxy that knows one more host and one more origin, and its upstream."""
-        known: Any = {"allowed_hosts": hosts_for("127.0.0.1", ["models.lan"])}
-        known |= {"allowed_origins": ("https://chat.example",)}
-        with raw_upstream(answering(response(b"{}"))) as up, proxy_of(up.url, almanac_clusters, **known) as url:
-            yield url, up
+@pytest.fixture(scope="module")
+def named(almanac_clusters: TokenClusters) -> Iterator[tuple[str, Upstream]]:
+    """A proxy that knows one more host and one more origin, and its upstream."""
+    known: Any = {"allowed_hosts": hosts_for("127.0.0.1", ["models.lan"])}
+    known |= {"allowed_origins": ("https://chat.example",)}
+    with raw_upstream(answering(response(b"{}"))) as up, proxy_of(up.url, almanac_clusters, **known) as url:
+        yield url, up
 
+
+class TestNames:
     @each(
         ("headers", "status"),
         [
