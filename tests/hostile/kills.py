@@ -121,7 +121,7 @@ def of_labels(folder: Path) -> list[Killed]:
         Killed("check", lambda place: ["check", str(replies), "-o", str(place)], same_bytes, suffix=".csv"),
         Killed(
             "decide fit",
-            lambda place: ["calibrate", str(decided), "-o", str(place), "--alpha", "0.3"],
+            lambda place: ["calibrate", str(decided), "-o", str(place), "--alpha", "0.3", "--force"],
             same_decision_calibrators,
             decision_calibrator_or_none,
         ),
