@@ -129,7 +129,7 @@ def test_a_report_that_cannot_be_written_leaves_the_run_and_the_former_report(
 
     with monkeypatch.context() as patch:
         patch.setattr(safe_files, "make_locked", full_here)
-        full = command("--limit", "4", "--methods", "perplexity", "--output", str(tmp_path / "it.json"), "--force")
+        full = command("--limit", "2", "--methods", "perplexity", "--output", str(tmp_path / "it.json"), "--force")
     assert full.exit_code == 1, full.output
     assert "it.json cannot be written: No space left on device." in full.output
     assert (tmp_path / "it.json").read_text() == "the former report"

@@ -68,7 +68,7 @@ def test_a_second_run_records_the_same(helpers: dict[str, Any]) -> None:
 def test_a_method_alone_gets_what_it_needs_and_only_that(name: str, helpers: dict[str, Any]) -> None:
     timings = Timings()
     method = METHODS[name]
-    given = dict(helpers)
+    given = helpers | {"decoding": AnswerSettings(max_new_tokens=3, n_samples=2)}
     if method.external_model_free:  # must not be loaded
         given |= {"nli": "/nowhere", "similarity": "/nowhere"}
     (generation,) = record(models.answering(), models.QUESTIONS[:1], needs=method.needs, timings=timings, **given)

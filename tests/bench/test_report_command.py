@@ -42,7 +42,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         judges.insert(0, {"kind": "imported", "name": name, "path": str(verdicts)})
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEMTOKEN_CACHE", str(folder / "cache"))
-        settings = tiny_settings(folder) | {"methods": METHODS, "judges": judges}
+        settings = tiny_settings(folder) | {
+            "methods": METHODS,
+            "judges": judges,
+            "sensitivity": {"linkage": ["average"]},
+        }
         assert run_benchmark(check_settings(settings, "the test"), folder / "example") == []
     return folder / "example"
 

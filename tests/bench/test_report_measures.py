@@ -256,7 +256,7 @@ def test_one_rule_and_one_sign_in_sentences_tables_and_files() -> None:
 
 
 def test_any_method_can_be_what_the_report_is_about() -> None:
-    run = results(cell(methods=("confidence", "stc", "sar"), n=60, texts=tuple((f"q{i}", f"a{i}") for i in range(60))))
+    run = results(cell(methods=("confidence", "stc"), n=60, texts=tuple((f"q{i}", f"a{i}") for i in range(60))))
     for name, title in (("stc", "STC"), (None, "the confidence")):
         made = build_report(run, n_resamples=20, reference=name)
         assert f"{title} calls the wrong one more uncertain" in made.opening

@@ -274,7 +274,7 @@ def test_two_data_sets_with_like_names_have_figures_of_their_own() -> None:
 
 
 def test_names_too_long_or_strange_for_a_figure_do_no_harm(recwarn: pytest.WarningsRecorder) -> None:
-    found = measured(cell("模型" + "x" * 300, "y" * 300, methods=("stc", "sar")))
+    found = measured(cell("模型" + "x" * 300, "y" * 300, methods=("stc", "sar"), seconds={}))
     (axis,) = bars(found, found.cells).axes
     assert len(axis.get_title()) == 32
     assert all(len(plot.name) < 100 and "模型" in plot.svg.decode() for plot in plots(found))

@@ -184,7 +184,7 @@ def test_seeds_that_are_proposed_together_are_drawn_as_one_after_another():
     """Two further seeds of five rows, against the probabilities of k-means++ by hand."""
     at = np.array([0.0, 1.0, 1.5, 4.0, 9.0])
     squares, random, counts = (at[:, None] - at) ** 2, np.random.default_rng(0), np.zeros((5, 5))
-    for _ in range(8000):
+    for _ in range(4000):
         nearest = kmeans._Nearest(squares[0].astype(np.float32), np.zeros(5, np.int64))
         proposed = kmeans._propose_seeds(nearest.gap, 2, random)
         taken = kmeans._choose_seeds(nearest, proposed, squares[proposed].astype(np.float32), 1, 1, random)
@@ -196,7 +196,7 @@ def test_seeds_that_are_proposed_together_are_drawn_as_one_after_another():
         left = np.minimum(squares[0], squares[one])
         both[one] = first[one] * first * np.divide(left, squares[0], out=np.zeros(5), where=squares[0] > 0)
         both[one, 0] = first[one] - both[one].sum()  # the second one was not taken
-    assert np.abs(counts / 8000 - both).max() < 4 * 0.5 / np.sqrt(8000)
+    assert np.abs(counts / 4000 - both).max() < 4 * 0.5 / np.sqrt(4000)
 
 
 # --- report, progress, stopping ----------------------------------------------------------------------------------

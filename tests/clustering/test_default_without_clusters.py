@@ -109,7 +109,7 @@ def test_the_watch_sees_clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "clusters came to be" in seen and list(tmp_path.rglob("clusters.safetensors"))
 
 
-@pytest.mark.parametrize("rules", RULES[::2], ids=["default", "exact"])
+@pytest.mark.parametrize("rules", [RULES[0], pytest.param(RULES[2], marks=pytest.mark.slow)], ids=["default", "exact"])
 def test_a_model_in_python(unclustered: list[str], model: str, rules: st.ScoringRules) -> None:
     stc = st.ScoredModel.from_pretrained("almanac" if rules == RULES[0] else model, preset=rules)
     asked = [question.prompt() for question in QUESTIONS]
@@ -188,7 +188,7 @@ def test_a_run_with_a_folder(unclustered: list[str], model: str, tmp_path: Path)
     settings = {
         "models": [model],
         "datasets": [str(asked)],
-        "methods": ["confidence", "stc", *METHODS.split(",")],
+        "methods": ["confidence", "stc"],
         "preset": "default",
     }
     (tmp_path / "run.yaml").write_text(json.dumps(settings))

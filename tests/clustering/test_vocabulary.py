@@ -16,7 +16,7 @@ from tests import tiny
 
 SMALL = list(tiny.TOKENIZERS)
 LARGE = ["mistral-sentencepiece", "mistral-tekken"]
-KINDS = [*SMALL, "mistral-sentencepiece", pytest.param("mistral-tekken", marks=pytest.mark.slow)]
+KINDS = [*SMALL, *(pytest.param(kind, marks=pytest.mark.slow) for kind in LARGE)]
 
 
 @cache

@@ -266,10 +266,10 @@ QUICK: dict[str, Callable[[], tuple[Any, Any]]] = {
     "Gemma3": _gemma3,
     "PaliGemma": _paligemma,
     "Qwen2VL": lambda: _grid("Qwen2VL", {"embed_dim": 32}),
-    "Llama4": _llama4,
 }
 """Kinds for the default tests; the others are tried in the slow ones."""
 KINDS = QUICK | {
+    "Llama4": _llama4,
     "VipLlava": lambda: _llava("VipLlava", vision_feature_layers=[-2, -1]),
     "Idefics2": _idefics2,
     "Idefics3": _idefics3,

@@ -134,7 +134,7 @@ def test_what_prompts_have_in_common_is_read_once(make: Any, reads: int) -> None
         np.testing.assert_allclose(np.array(watching.logs[n]), whole.log_softmax(-1).numpy(), atol=2e-5)
 
 
-@pytest.mark.parametrize("make", [llama, sliding])
+@pytest.mark.parametrize("make", [pytest.param(llama, marks=pytest.mark.slow), sliding])
 def test_long_prompts_are_read_in_pieces_and_nobody_waits_for_more_than_one(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

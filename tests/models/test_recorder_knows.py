@@ -127,7 +127,10 @@ CHANGES: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.parametrize(
     ("settings", "by"),
-    [*zip(CHANGES, itertools.cycle(WAYS), strict=False), *((CHANGES[0], by) for by in WAYS[1:])],
+    [
+        *zip(CHANGES, itertools.cycle(WAYS), strict=False),
+        *(pytest.param(CHANGES[0], by, marks=pytest.mark.slow) for by in WAYS[1:]),
+    ],
     ids=lambda one: one if isinstance(one, str) else next(iter(one)),
 )
 def test_changed_logits_are_said_to_be_and_watching_sees_the_models_own(
@@ -222,7 +225,7 @@ class TestALoopOfOnesOwn:
 
     def test_nothing_told(self, stc: st.ScoredModel, newline: int) -> None:
         recorder = st.Recorder(stc.clusters)
-        for pad in (stc.tokenizer.pad_token_id, newline, 7):
+        for pad in (stc.tokenizer.pad_token_id, newline):
             ids = self.run(stc, recorder, newline, pad)
             written = lines(stc, ids, newline)
             results = recorder.answers(ids)

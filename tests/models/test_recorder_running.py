@@ -135,7 +135,7 @@ def test_another_thread_may_ask_at_any_time() -> None:
     thread = threading.Thread(target=ask)
     thread.start()
     try:
-        sequences = recorded(stc, recorder, max_new_tokens=15)
+        sequences = recorded(stc, recorder, max_new_tokens=8)
     finally:
         done.set()
         thread.join()
@@ -144,6 +144,6 @@ def test_another_thread_may_ask_at_any_time() -> None:
     for i in range(len(PROMPTS)):
         lows = [running[i].sequence_uncertainty_interval[0] for running in seen if running]
         assert lows == sorted(lows)
-    expected = stc.generate(PROMPTS, max_new_tokens=15)
+    expected = stc.generate(PROMPTS, max_new_tokens=8)
     for result, answer in zip(recorder.answers(sequences), expected, strict=True):
         assert_same(result, answer)

@@ -72,6 +72,7 @@ def test_several_end_tokens_and_sampling_defaults(tmp_path: Path) -> None:
     assert all(one.token_ids.index(7) == len(one.token_ids) - 1 and not one.truncated for one in ended)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("merged", [False, True])
 def test_a_folder_of_an_adapter(tmp_path: Path, merged: bool) -> None:
     peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
