@@ -36,7 +36,7 @@ def test_version_and_help_are_light() -> None:
         assert result.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("by", ["the installed command", "python -m"])
+@pytest.mark.parametrize("by", ["the installed command", pytest.param("python -m", marks=pytest.mark.slow)])
 def test_the_entry_point_is_installed(by: str) -> None:
     command = (
         [str(Path(sys.executable).with_name("semtoken"))] if "command" in by else [sys.executable, "-m", "semtoken"]

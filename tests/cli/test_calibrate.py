@@ -412,7 +412,7 @@ def test_several_at_once_write_one_calibrator_with_its_own_report(
     semtoken: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that meets another while it writes says so; one that finds a calibrator at its end replaces none."""
-    source, target = write_lines(tmp_path / "labeled.jsonl", answers(300, labeled=300)), tmp_path / "made"
+    source, target = write_lines(tmp_path / "labeled.jsonl", answers(60)), tmp_path / "made"
     with locked(tmp_path / ".made.lock", "busy"):
         met = semtoken("calibrate", source, "-o", target, "--alpha", "0.3")
     assert met.exit_code != 0 and "Another `semtoken calibrate` is writing" in " ".join(met.stderr.split())

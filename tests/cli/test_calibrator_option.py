@@ -214,13 +214,13 @@ def test_both_ends_of_a_wide_interval_are_told(tmp_path: Path) -> None:
 
 def test_compare_holds_a_calibrator_against_its_answers(semtoken: RunCommand, tmp_path: Path) -> None:
     calibrator = made(tmp_path / "cal")
-    options = ("--limit", "16", "--methods", "sequence_probability", "--calibrator", tmp_path / "cal")
+    options = ("--limit", "8", "--methods", "sequence_probability", "--calibrator", tmp_path / "cal")
     result = semtoken("bench", "compare", *options, "--preset", "default", "--output", tmp_path / "it.md")
     assert result.exit_code == 0, result.output
     assert calibrator.threshold is not None
     for text in (" ".join(result.stdout.split()), (tmp_path / "it.md").read_text()):
         assert calibrator.threshold.statement in text
-        assert "Probabilities by the calibrator: log loss" in text and "of 16 answers" in text
+        assert "Probabilities by the calibrator: log loss" in text and "of 8 answers" in text
 
 
 def test_compare_refuses_other_rules_before_it_begins(semtoken: RunCommand, tmp_path: Path) -> None:

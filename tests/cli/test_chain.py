@@ -22,7 +22,10 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [fields for _, _, fields in read_rows(path)]
 
 
-@pytest.mark.parametrize("formats", [(".csv", ".parquet", ".jsonl", ".csv"), (".jsonl", ".csv", ".parquet", ".jsonl")])
+FORMATS = (".csv", ".parquet", ".jsonl", ".csv"), (".jsonl", ".csv", ".parquet", ".jsonl")
+
+
+@pytest.mark.parametrize("formats", [FORMATS[0], pytest.param(FORMATS[1], marks=pytest.mark.slow)])
 def test_questions_are_scored_judged_and_scored_again(
     semtoken: RunCommand, tmp_path: Path, formats: tuple[str, ...]
 ) -> None:

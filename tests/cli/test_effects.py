@@ -312,8 +312,8 @@ def made(material: Path) -> Path:
     return material
 
 
-LONG = ("ask", "score", "decide", "calibrate", "bench report", "bench compare")
-"""Commands each of whose runs loads a model, fits or draws something."""
+LONG = ("ask", "score", "check", "decide", "calibrate", "proxy", "serve", "bench run", "bench report", "bench compare")
+"""Commands each of whose runs loads a model or clusters, fits or draws something."""
 COMMANDS = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in WALK if name != "config"]
 
 

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,10 +105,13 @@ LACKING = (
     (("calibrate",), ["calibrate", "labeled.jsonl", "-o", "out"]),
 )
 """Extras that are not installed, and a command that needs them."""
+SOME = tuple(LACKING[number] for number in (0, 3, 6, 7))
+"""Each extra once."""
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows does not fork, and each command would load all anew")
-def test_what_is_not_installed_is_said_with_the_line_that_installs_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cases", [SOME, pytest.param(LACKING, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_what_is_not_installed_is_said_with_the_line_that_installs_it(cases: tuple[Any, ...], tmp_path: Path) -> None:
     rows = (
         f'{{"id": "{i}", "question": "q{i}", "response": "x", "log_confidence": -{i}.5, "correct": {i % 2}}}'
         for i in range(60)
@@ -115,11 +119,11 @@ def test_what_is_not_installed_is_said_with_the_line_that_installs_it(tmp_path: 
     (tmp_path / "labeled.jsonl").write_text("\n".join(rows), encoding="utf-8")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}", encoding="utf-8")
-    given = json.dumps([[[module for extra in absent for module in EXTRAS[extra]], line] for absent, line in LACKING])
+    given = json.dumps([[[module for extra in absent for module in EXTRAS[extra]], line] for absent, line in cases])
     command = [sys.executable, "-c", WITHOUT]
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=True, cwd=tmp_path)
     statuses = json.loads(done.stdout.splitlines()[-1])
-    for number, ((absent, line), status) in enumerate(zip(LACKING, statuses, strict=True)):
+    for number, ((absent, line), status) in enumerate(zip(cases, statuses, strict=True)):
         told = (tmp_path / f"{number}.err").read_text(encoding="utf-8")
         assert status == (2 if line[0] in ("doctor", "calibrate") else 1), (absent, line, told)
         assert "Traceback" not in told, (absent, line, told)

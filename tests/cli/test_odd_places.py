@@ -56,12 +56,12 @@ def busy() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)], ids=["a quarter", "all"])
+@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)], ids=["a ninth", "all"])
 @pytest.mark.parametrize("place", [one for one in leaves() if one not in SKIPPED], ids=" ".join)
 def test_no_place_brings_a_traceback(
     place: tuple[str, ...], step: int, busy: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A quarter of the pairs by default, along the diagonals of the table of places and values."""
+    """A ninth of the pairs by default, along the diagonals of the table of places and values."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
     here = {one: str(tmp_path / one) for one in ("folder", "file", "lines", "questions", "out", "db")} | {"port": busy}

@@ -331,7 +331,9 @@ class TestCommand:
         assert "✓ /chat/completions gives 20 log-probabilities per token" in result.stdout
 
     @pytest.mark.parametrize(
-        "path", [almanac_path() / "tokenizer.json", almanac_clusters_path()], ids=["file", "clusters"]
+        "path",
+        [almanac_path() / "tokenizer.json", pytest.param(almanac_clusters_path(), marks=pytest.mark.slow)],
+        ids=["file", "clusters"],
     )
     def test_json_and_a_tokenizer_or_clusters(
         self, doctor: Callable[..., Result], sick: SickServer, path: Path

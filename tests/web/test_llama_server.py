@@ -64,7 +64,7 @@ def post(url: str, request: dict[str, Any]) -> dict[str, Any]:
     return httpx.post(f"{url}/v1/completions", json=request, timeout=60).raise_for_status().json()
 
 
-@pytest.mark.parametrize("prompt", PROMPTS)
+@pytest.mark.parametrize("prompt", [PROMPTS[0], pytest.param(PROMPTS[1], marks=pytest.mark.slow)])
 def test_its_replies_have_the_numbers_of_transformers(llama_server: str, almanac: ScoredModel, prompt: str) -> None:
     (scored,) = score_reply(post(llama_server, asked(almanac, prompt)))
     (greedy,) = almanac.generate(prompt, 8)

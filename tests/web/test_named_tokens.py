@@ -139,7 +139,9 @@ def test_a_server_without_the_field_is_read_by_its_best_tokens(lists: str) -> No
         assert low <= share <= high < low + 0.1
 
 
-@pytest.mark.parametrize("lists", ["heeds", "ignores", "refuses", "cuts"])
+@pytest.mark.parametrize(
+    "lists", ["heeds", "refuses", *(pytest.param(one, marks=pytest.mark.slow) for one in ("ignores", "cuts"))]
+)
 def test_decide_asks_for_the_tokens_of_the_options_by_the_tokenizer_that_the_server_names(
     lists: str, tmp_path: Path
 ) -> None:

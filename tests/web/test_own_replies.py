@@ -37,7 +37,7 @@ def replies(served: str) -> list[dict[str, Any]]:
     return [replied(served, question, semtoken={"parts": "phrase"}).json() for question in QUESTIONS]
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stream", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_numbers_are_those_of_the_server(served: str, almanac: Any, tmp_path: Path, stream: bool) -> None:
     sent = {str(i): replied(served, question, stream=stream).text for i, question in enumerate(QUESTIONS)}
     found = {one.id: one for one in rank_replies([saved(tmp_path, **sent)]).answers}

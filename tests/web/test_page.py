@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from PIL import Image
 
 import semtoken as st
 from semtoken.core.results.confidence import RANKS
@@ -25,11 +26,14 @@ from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
 from tests.browsers import needed
+from tests.cli.conftest import read_lines, write_lines
+from tests.cli.run import invoke
 from tests.web.conftest import proxy_of
 from tests.web.servers import running
 
 sync_api = needed("playwright.sync_api")
 
+EXTRACTION = Path(__file__).parents[2] / "examples" / "extraction"
 HOSTILE = "</script><img src=x onerror=alert(1)><!--<script>"
 
 
@@ -320,12 +324,14 @@ def test_every_view_is_accessible_and_fits_a_phone(
 def test_an_accepted_answer_is_shown_as_one_that_can_be_wrong(
     browser: Any, everything: dict[str, Any], tmp_path: Path
 ) -> None:
-    rows = everything["files"]["first.jsonl"]
-    for decision, told in (("answer", True), ("abstain", False)):
-        row = next(row for row in rows if row["calibration"].get("decision") == decision)
-        page = Opened(browser, static_page({"one": [row]}), tmp_path / "page.html").page
-        page.get_by_role("tab", name="File").click()  # an answer with JSON fields opens at these
-        assert ("An accepted answer can be wrong" in page.locator("article").inner_text()) == told
+    decided = {row["calibration"].get("decision"): row for row in everything["files"]["first.jsonl"]}
+    shown = [decided["answer"], decided["abstain"]]
+    page = Opened(browser, static_page({"two": shown}), tmp_path / "page.html").page
+    page.get_by_role("tab", name="File").click()  # an answer with JSON fields opens at these
+    for row, told in zip(shown, (True, False), strict=True):
+        page.locator("tbody tr[aria-current]", has_text=row["prompt"]).click()
+        article = page.locator("article").inner_text()
+        assert row["prompt"] in article and ("An accepted answer can be wrong" in article) == told
 
 
 def test_every_view_is_reached_by_keys(whole: Any) -> None:
@@ -468,7 +474,8 @@ def test_a_dropped_file_that_is_not_scored_is_refused(
     assert rows(page)[0][1] == "a\nx"
 
 
-def test_small_rows_say_what_is_doubtful_beside_the_list(browser: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("width", "height"), [pytest.param(1280, 900, marks=pytest.mark.slow), (390, 844)])
+def test_small_rows_say_what_is_doubtful_beside_the_list(browser: Any, tmp_path: Path, width: int, height: int) -> None:
     """Rows as `semtoken check` writes them, wide and on a phone: the detail is in view, with buttons for labels."""
     mark = {"start": 0, "end": 5, "confidence": 0.3, "rivals": [["Quito", 0.4]]}
     row = {
@@ -479,20 +486,48 @@ def test_small_rows_say_what_is_doubtful_beside_the_list(browser: Any, tmp_path:
         "marks": [mark],
     }
     many = [row | {"question": f"Capital {i}?", "confidence": 1 - i / 40} for i in range(40)]
-    for width, height in ((1280, 900), (390, 844)):
-        html = static_page({"replies": many})
-        opened = Opened(browser, html, tmp_path / "page.html", viewport={"width": width, "height": height})
-        page = opened.page
-        assert [each[1].split("\n")[0] for each in rows(page)[:3]] == ["Capital 39?", "Capital 38?", "Capital 37?"]
-        page.locator("tbody tr:not(.inside)").nth(5).click()
-        card = page.locator("article.card")
-        assert "In doubt: “Lima.”" in words(card) and "Capital 34?" in words(card)
-        card.locator("button.mark").click()
-        assert "Quito" in words(card)
-        page.get_by_role("button", name="wrong").scroll_into_view_if_needed()
-        page.get_by_role("button", name="wrong").click()
-        assert rows(page)[5][-1] == "✗ wrong"
-        assert page.evaluate("document.documentElement.scrollWidth") <= width and opened.complaints == []
+    html = static_page({"replies": many})
+    opened = Opened(browser, html, tmp_path / "page.html", viewport={"width": width, "height": height})
+    page = opened.page
+    assert [each[1].split("\n")[0] for each in rows(page)[:3]] == ["Capital 39?", "Capital 38?", "Capital 37?"]
+    page.locator("tbody tr:not(.inside)").nth(5).click()
+    card = page.locator("article.card")
+    assert "In doubt: “Lima.”" in words(card) and "Capital 34?" in words(card)
+    card.locator("button.mark").click()
+    assert "Quito" in words(card)
+    page.get_by_role("button", name="wrong").scroll_into_view_if_needed()
+    page.get_by_role("button", name="wrong").click()
+    assert rows(page)[5][-1] == "✗ wrong"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width and opened.complaints == []
+
+
+def test_the_page_shows_the_scan_beside_a_field_and_asks_for_nothing(browser: Any, tmp_path: Path) -> None:
+    """As `semtoken check` writes it of saved replies about scans, of which one has a hostile name."""
+    names = ("a.png", "<img src=x onerror=alert(1)>.png")
+    recorded = read_lines((EXTRACTION / "replies.jsonl").read_text())
+    replies = [reply | {"id": name} for reply, name in zip(recorded, names, strict=False)]
+    rows = []
+    for name in names:
+        Image.new("L", (340, 440), 200).save(tmp_path / name)
+        image, told = {"type": "image", "path": name}, {"type": "text", "text": "What is on it?"}
+        rows.append({"id": name, "messages": [{"role": "user", "content": [image, told]}]})
+    saved, questions = write_lines(tmp_path / "r.jsonl", replies), write_lines(tmp_path / "q.jsonl", rows)
+    written = tmp_path / "page.html"
+    made = invoke(
+        ["check", saved, "--questions", questions, "--schema", EXTRACTION / "invoice.schema.json", "-o", written]
+    )
+    assert made.exit_code == 0, made.output
+    opened = Opened(browser, written.read_text("utf-8"), written)
+    fields = opened.page.locator("tbody tr[aria-current]")
+    assert fields.count() == 12
+    for row in range(0, 12, 2):
+        fields.nth(row).click()
+        shown = opened.page.locator(".scan img")
+        assert shown.count() == 1
+        assert shown.evaluate("image => image.complete && image.naturalWidth > 300")
+    opened.page.locator(".scan button").click()
+    assert opened.page.locator(".scan img").evaluate("image => image.clientWidth === image.naturalWidth")
+    assert opened.requests == [written.as_uri()] and opened.complaints == []
 
 
 # ---- served -----------------------------------------------------------------------------------------------------

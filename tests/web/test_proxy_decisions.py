@@ -193,13 +193,13 @@ class TestPassedOn:
 
 
 class TestAskedAsTexts:
-    @each(
+    @pytest.mark.parametrize(
         ("path", "how", "k"),
         [
             ("/v1/decisions", {"reading": "labels"}, 300),
-            ("/v1/systemone", {"reading": "labels"}, 20),
+            pytest.param("/v1/systemone", {"reading": "labels"}, 20, marks=pytest.mark.slow),
             ("/v1/decisions", {"reading": "words", "orders": 2}, 20),
-            ("/v1/systemone", {"reading": "words", "orders": 2}, 300),
+            pytest.param("/v1/systemone", {"reading": "words", "orders": 2}, 300, marks=pytest.mark.slow),
         ],
     )
     def test_the_exact_answer_lies_within_the_bounds(self, served: str, path: str, how: Any, k: int) -> None:
@@ -233,7 +233,9 @@ class TestAskedAsTexts:
         assert "cannot be told apart" in reply.answers[3].semtoken["refusal"]  # type: ignore[union-attr]
         assert reply.usage.input_tokens > 0
 
-    @pytest.mark.parametrize("hidden", [(), ("/chat/completions",)], ids=["chat", "completions"])
+    @pytest.mark.parametrize(
+        "hidden", [pytest.param((), marks=pytest.mark.slow), ("/chat/completions",)], ids=["chat", "completions"]
+    )
     def test_where_the_upstream_has_no_such_route(self, hidden: tuple[str, ...]) -> None:
         with (
             running(plain(app(), *hidden), strict=False) as upstream,

@@ -212,6 +212,7 @@ def seconds_used(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.slow
 def test_the_command_tells_where_it_is_and_drains_on_a_signal() -> None:
     async def slow(received: Received, writer: asyncio.StreamWriter) -> None:
         writer.write(stream_head() + chunk(b": begun\n\n"))

@@ -89,7 +89,7 @@ class TestInFrontOfServe:
 
     def test_more_log_probabilities_narrow_it(self, served: str, almanac_clusters: TokenClusters) -> None:
         widths = []
-        for k in (1, 5, 50):
+        for k in (1, 50):
             with proxy_of(served, almanac_clusters, top_logprobs=k) as url:
                 block = client_of(url).chat.completions.create(**CHAT).choices[0].semtoken
                 low, high = block["sequence_uncertainty_interval"]
@@ -101,7 +101,7 @@ class TestInFrontOfServe:
         self, served: str, almanac_clusters: TokenClusters, questions: list[Question]
     ) -> None:
         with proxy_of(served, almanac_clusters, token_ids=True) as url:
-            for question in questions[:4]:
+            for question in questions[:2]:
                 asked: Any = {"model": "almanac", "prompt": PROMPT.format(question=question.question)}
                 exact = client_of(served).completions.create(**asked).choices[0]
                 found = client_of(url).completions.create(**asked).choices[0]
@@ -129,6 +129,7 @@ class TestInFrontOfServe:
         self, served: str, proxy: str, path: str, stream: bool, logprobs: int | None
     ) -> None:
         asked: dict[str, Any] = {"model": "almanac", "stream": stream, "n": 2, "temperature": 0.9, "seed": 5}
+        asked |= {"max_tokens": 6}
         asked |= {"stream_options": {"include_usage": True}} if stream else {}
         if path == "completions":
             asked |= {"prompt": PROMPT.format(question="Who?")} | ({} if logprobs is None else {"logprobs": logprobs})
