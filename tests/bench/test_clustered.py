@@ -32,7 +32,7 @@ def log_confidences(found: dict[str, list[st.ScoredAnswer]]) -> dict[str, list[f
     return {name: [one.log_confidence for one in answers] for name, answers in found.items()}
 
 
-@pytest.mark.parametrize("preset", ["paper", "default"])
+@pytest.mark.parametrize("preset", ["paper", pytest.param("default", marks=pytest.mark.slow)])
 def test_the_almanacs_scores_are_those_of_its_generation(preset: Any) -> None:
     stc = st.ScoredModel.from_pretrained("almanac", device="cpu", preset=preset)
     prompts = [stc.tokenizer(question.prompt())["input_ids"] for question in load_questions("dev")[:5]]

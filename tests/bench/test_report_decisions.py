@@ -32,15 +32,15 @@ SIGNATURE = "k:4|preset:default|words:off"
 HOSTILE = "<script>alert(1)</script> | $x$ \x1b[31m"
 
 
-def scored(n: int = 200, seed: int = 0, **changes: Any) -> Cell:
-    """A cell whose STC is a probability of being right, with texts and log scores."""
+def scored(n: int = 200, seed: int = 0, noise: bool = False, **changes: Any) -> Cell:
+    """A cell whose STC is a probability of being right, with texts, log scores and, if wanted, a method of noise."""
     rng = np.random.default_rng(seed)
     log_confidence = -rng.exponential(0.7, n)
     correct = (rng.random(n) < np.exp(log_confidence)).astype(float)
     content = {
         "n": n,
         "methods": (),
-        "uncertainty": {"stc": -np.expm1(log_confidence), "perplexity": rng.normal(size=n)},
+        "uncertainty": {"stc": -np.expm1(log_confidence)} | ({"perplexity": rng.normal(size=n)} if noise else {}),
         "judgements": {"exact": correct},
         "log_confidence": log_confidence,
         "signature": SIGNATURE,
@@ -126,7 +126,7 @@ def test_chances_read_the_order_only() -> None:
 
 
 def test_an_order_that_knows_something_beats_the_base_rate_and_noise_does_not() -> None:
-    found = probabilities(scored(400, seed=3), 200)
+    found = probabilities(scored(400, seed=3, noise=True), 200)
     knows, noise = found.methods["stc"].report, found.methods["perplexity"].report
     assert knows is not None and noise is not None
     assert knows.log_loss_gain.high < 0 < knows.n
@@ -136,7 +136,7 @@ def test_an_order_that_knows_something_beats_the_base_rate_and_noise_does_not() 
 
 
 def test_a_probability_that_is_off_is_told() -> None:
-    one = scored(1000, seed=1)
+    one = scored(1000, seed=1, noise=True)
     right = probabilities(one).methods
     shifted = replace(one, uncertainty={"stc": np.clip(one.uncertainty["stc"] - 0.3, 0, 1)})
     wrong = probabilities(shifted).methods["stc"]
@@ -182,7 +182,7 @@ def test_the_answers_furthest_off_are_shown() -> None:
 
 
 def test_files_of_risks_and_probabilities_are_those_by_hand() -> None:
-    one = scored(50)
+    one = scored(50, noise=True)
     files = build_report(results(one), n_resamples=20).csv
     correct = one.judgements["exact"]
     found = {row["method"]: row for row in csv.DictReader(io.StringIO(files["probabilities"]))}
@@ -212,7 +212,7 @@ def test_files_of_risks_and_probabilities_are_those_by_hand() -> None:
 
 
 def test_texts_of_others_are_shown_as_they_are_and_only_if_wanted() -> None:
-    one = scored(50, texts=tuple((HOSTILE + "q" * 500, HOSTILE) for _ in range(50)))
+    one = scored(40, texts=((HOSTILE + "q" * 500, HOSTILE),) * 40)
     made = build_report(results(one), n_resamples=20)
     undrawn = replace(made, sections=tuple(replace(section, plots=()) for section in made.sections))
     for text in (html_page(undrawn), markdown_text(made)):

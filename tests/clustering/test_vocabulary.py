@@ -158,7 +158,7 @@ def test_a_word_start_begins_with_a_blank_inside_a_text() -> None:
         assert not vocabulary.word_start[tokenizer.convert_tokens_to_ids(inside)]
 
 
-@pytest.mark.parametrize("kind", [*SMALL, "mistral-sentencepiece"])
+@pytest.mark.parametrize("kind", KINDS[:-1])
 @given(data=st.data())
 def test_offsets_cut_the_text_into_its_tokens(kind: str, data: st.DataObject) -> None:
     _, vocabulary = pair(kind)

@@ -109,7 +109,10 @@ def test_each_answer_is_the_one_that_its_prompt_has_alone(make: Any) -> None:
         np.testing.assert_allclose(np.array(watching.logs[answer]), whole, atol=2e-5)
 
 
-@pytest.mark.parametrize(("make", "reads"), [(llama, 6 * 9), (lambda: sliding(64), 6 * 9), (sliding, 6 * 20)])
+@pytest.mark.parametrize(
+    ("make", "reads"),
+    [pytest.param(llama, 6 * 9, marks=pytest.mark.slow), (lambda: sliding(64), 6 * 9), (sliding, 6 * 20)],
+)
 def test_what_prompts_have_in_common_is_read_once(make: Any, reads: int) -> None:
     """A window of eight tokens keeps too little for others to begin with."""
     model, tokenizer = make(), tiny.byte_level_bpe()
