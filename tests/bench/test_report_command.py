@@ -154,9 +154,9 @@ def test_settings_that_changed_are_not_read(run: Path) -> None:
 
 @pytest.mark.parametrize(("first", "place"), [(0, 0.3), (1, 0.999)])
 def test_a_damaged_table_is_left_out(run: Path, first: int, place: float) -> None:
-    """Every third table has its pages damaged, the next ones their footers."""
+    """Every fifth table has its pages damaged, the next ones their footers."""
     before = collect(run)
-    for path in sorted(run.rglob("*.parquet"))[first::3]:
+    for path in sorted(run.rglob("*.parquet"))[first::5]:
         whole = path.read_bytes()
         i = int(len(whole) * place)
         path.write_bytes(whole[:i] + bytes([whole[i] ^ 0x55]) + whole[i + 1 :])

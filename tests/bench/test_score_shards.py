@@ -43,8 +43,9 @@ def job_in(folder: Path, suffix: str = "jsonl") -> ScoringJob:
     return ScoringJob(source, folder / f"out.{suffix}", {"model": "drawn"}, batch_size=2)
 
 
-@pytest.mark.parametrize("lines", [1, 3, 4, 100])
-@pytest.mark.parametrize("executor", [LocalExecutor(load), Backwards()], ids=["in order", "backwards"])
+@pytest.mark.parametrize(
+    ("lines", "executor"), [(3, LocalExecutor(load)), (1, Backwards()), (4, Backwards()), (100, Backwards())]
+)
 def test_the_output_is_that_of_one_process(tmp_path: Path, lines: int, executor: LocalExecutor) -> None:
     alone, shared = job_in(tmp_path / "alone"), job_in(tmp_path / "shared")
     alone.run(load()[0])

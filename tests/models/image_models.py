@@ -262,13 +262,13 @@ def _mllama() -> tuple[Any, Any]:
 
 
 QUICK: dict[str, Callable[[], tuple[Any, Any]]] = {
-    "Llava": _llava,
     "Gemma3": _gemma3,
     "PaliGemma": _paligemma,
     "Qwen2VL": lambda: _grid("Qwen2VL", {"embed_dim": 32}),
 }
 """Kinds for the default tests; the others are tried in the slow ones."""
 KINDS = QUICK | {
+    "Llava": _llava,
     "Llama4": _llama4,
     "VipLlava": lambda: _llava("VipLlava", vision_feature_layers=[-2, -1]),
     "Idefics2": _idefics2,

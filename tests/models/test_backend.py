@@ -56,7 +56,7 @@ class Lengths:
         self._handle.remove()
 
 
-@pytest.mark.parametrize("sampled", [False, True], ids=["greedy", "samples"])
+@pytest.mark.parametrize("sampled", [pytest.param(False, marks=pytest.mark.slow), True], ids=["greedy", "samples"])
 def test_a_shared_prefix_is_read_once_and_changes_nothing(almanac: TransformersBackend, sampled: bool) -> None:
     almanac = TransformersBackend(almanac.model, almanac.tokenizer)  # one that has read nothing yet
     prompts = few_shot(8)

@@ -91,7 +91,7 @@ def run(model: Any, decodings: Sequence[Decoding], ends: int | None = None) -> t
     return watching, prompts
 
 
-@pytest.mark.parametrize("make", [llama, sliding])
+@pytest.mark.parametrize("make", [pytest.param(llama, marks=pytest.mark.slow), sliding])
 def test_each_answer_is_the_one_that_its_prompt_has_alone(make: Any) -> None:
     model = make()
     model.generation_config.eos_token_id = None

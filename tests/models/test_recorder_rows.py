@@ -57,7 +57,7 @@ TYPES = [torch.float32, torch.bfloat16]
 
 @each(
     ("answers", "asked", "dtype"),
-    [(answers, ASKED[number % 3], TYPES[number % 2]) for number, answers in enumerate([1, 2, 3, 5, 9, 1])],
+    [(answers, ASKED[number % 3], TYPES[number % 2]) for number, answers in enumerate([1, 2, 9, 3])],
 )
 def test_every_answer_is_scored_from_its_own_rows(answers: int, asked: tuple[int, ...], dtype: torch.dtype) -> None:
     clusters = small_kind(KIND).clusters
