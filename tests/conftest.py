@@ -8,8 +8,10 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,6 +24,9 @@ sys.dont_write_bytecode = False
 # A client would read all certificates, for 40 ms, before each request over plain HTTP: here it finds none.
 os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
+# One that does not look at the environment, as for servers on this machine, finds a single one, whose key nobody has.
+with suppress(ModuleNotFoundError):
+    patch("certifi.where", lambda: str(Path(__file__).with_name("certificate.pem"))).start()
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads of torch spend their time waiting for each other
 
 # A few examples, the same in every run and on machines of any speed: a check of a change must not fail by chance.

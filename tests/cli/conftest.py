@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken import TokenClusters, Vocabulary
+from semtoken import ScoredModel, TokenClusters, Vocabulary
 from tests import tiny
 from tests.cli.run import Result, invoke
 
@@ -23,6 +23,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     tiny.llama(len(tokenizer)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+@pytest.fixture(scope="session")
+def stc(model: str) -> ScoredModel:
+    """That model in the library, under the default rules."""
+    return ScoredModel.from_pretrained(model)
 
 
 @pytest.fixture(scope="session")

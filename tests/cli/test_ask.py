@@ -21,11 +21,10 @@ from tests.cli.conftest import RunCommand, assert_told, read_lines
 SHORT = ("--max-tokens", 4)
 
 
-def test_json_holds_what_the_library_gives(semtoken: RunCommand, model: str, clusters: str) -> None:
+def test_json_holds_what_the_library_gives(semtoken: RunCommand, model: str, stc: ScoredModel) -> None:
     result = semtoken("ask", "who is it", "and who?", "--model", model, "--json", *SHORT)
     assert result.exit_code == 0, result.output
     written = read_lines(result.stdout)
-    stc = ScoredModel.from_pretrained(model)
     prompts = [PROMPTS["tqa"].prompt(q) for q in ("who is it", "and who?")]
     expected = stc.generate(prompts, 4, stop_at_newline=True)
     assert written == [
@@ -50,10 +49,10 @@ def test_shows_answer_uncertainty_and_tokens(semtoken: RunCommand, model: str, c
     assert result.stderr == ""
 
 
-def test_parts_on_request(semtoken: RunCommand, model: str, clusters: str) -> None:
+def test_parts_on_request(semtoken: RunCommand, model: str, stc: ScoredModel) -> None:
     asked = ("ask", "who is it", "--model", model, *SHORT, "--parts", "word")
     [written] = read_lines(semtoken(*asked, "--json").stdout)
-    [answer] = ScoredModel.from_pretrained(model).generate(PROMPTS["tqa"].prompt("who is it"), 4, stop_at_newline=True)
+    [answer] = stc.generate(PROMPTS["tqa"].prompt("who is it"), 4, stop_at_newline=True)
     assert written["parts"] == json.loads(json.dumps([part.to_dict() for part in answer.parts("word")]))
     shown = semtoken(*asked).stdout
     assert all(number(part["confidence"]) in shown for part in written["parts"])

@@ -20,7 +20,7 @@ from semtoken.models.prompts import PROMPTS
 from tests import tiny
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
 
-RECORDS = [{"prompt": f"The capital {i} of", "id": i} | ({} if i % 3 else {"response": " Paris ."}) for i in range(10)]
+RECORDS = [{"prompt": f"The capital {i} of", "id": i} | ({} if i % 3 else {"response": " Paris ."}) for i in range(6)]
 SHORT = ("--max-tokens", 4, "--model.batch-size", 4)
 
 
@@ -29,13 +29,12 @@ def source(tmp_path: Path) -> Path:
     return write_lines(tmp_path / "in.jsonl", RECORDS)
 
 
-def test_scores_are_those_of_the_library(semtoken: RunCommand, source: Path, model: str, clusters: str) -> None:
+def test_scores_are_those_of_the_library(semtoken: RunCommand, source: Path, model: str, stc: ScoredModel) -> None:
     result = semtoken("score", source, "--model", model, "--tokens", *SHORT)
     assert result.exit_code == 0, result.output
     assert result.stdout == ""
     written = read_lines(source.with_name("in.scored.jsonl").read_text())
-    assert [line["id"] for line in written] == list(range(10))
-    stc = ScoredModel.from_pretrained(model)
+    assert [line["id"] for line in written] == list(range(len(RECORDS)))
     for record, line in zip(RECORDS, written, strict=True):
         if "response" in record:
             [expected] = stc.score(record["prompt"], record["response"])
@@ -48,13 +47,13 @@ def test_scores_are_those_of_the_library(semtoken: RunCommand, source: Path, mod
     assert any(line["truncated"] for line in written)  # by the limit of four tokens
 
 
-def test_questions_are_put_into_the_prompt(semtoken: RunCommand, source: Path, model: str, clusters: str) -> None:
+def test_questions_are_put_into_the_prompt(semtoken: RunCommand, source: Path, model: str, stc: ScoredModel) -> None:
     write_lines(source, [{"question": "who is it"}])
     result = semtoken("score", source, "--model", model, *SHORT)
     assert result.exit_code == 0, result.output
     [line] = read_lines(source.with_name("in.scored.jsonl").read_text())
     asked = PROMPTS["tqa"].prompt("who is it")
-    [expected] = ScoredModel.from_pretrained(model).generate(asked, 4, stop_at_newline=True)
+    [expected] = stc.generate(asked, 4, stop_at_newline=True)
     assert line["question"] == "who is it"
     assert line["log_confidence"] == pytest.approx(expected.log_confidence, abs=1e-5)
 
@@ -103,7 +102,7 @@ def test_parquet(semtoken: RunCommand, source: Path, model: str, clusters: str) 
     target = source.with_name("out.parquet")
     result = semtoken("score", source, "-o", target, "--model", model, *SHORT)
     assert result.exit_code == 0, result.output
-    assert parquet.read_table(target)["id"].to_pylist() == list(range(10))
+    assert parquet.read_table(target)["id"].to_pylist() == list(range(len(RECORDS)))
 
 
 class TestErrors:
@@ -156,11 +155,11 @@ def assert_gone_on(semtoken: RunCommand, command: list[str], cut: Path, number: 
 def test_an_output_that_was_cut_is_gone_on_with(
     semtoken: RunCommand, tmp_path: Path, model: str, clusters: str
 ) -> None:
-    command = ["score", str(prompts(tmp_path, 12)), "--model", model, *map(str, SHORT), "-o"]
+    command = ["score", str(prompts(tmp_path, 7)), "--model", model, *map(str, SHORT), "-o"]
     cut = tmp_path / "cut.jsonl"
     assert semtoken(*command, cut).exit_code == 0
     cut.write_bytes(b"".join(cut.read_bytes().splitlines(keepends=True)[:5]))
-    assert_gone_on(semtoken, command, cut, 12)
+    assert_gone_on(semtoken, command, cut, 7)
 
 
 @pytest.mark.slow

@@ -176,7 +176,7 @@ def streamed(url: str, request: dict[str, Any]) -> ScoredAnswer:
 LONG = {"max_tokens": 10, "ignore_eos": True, "logit_bias": [[201, -20]]}  # no newline, so that the answer goes on
 
 
-@pytest.mark.parametrize("matches", [True, False])
+@pytest.mark.parametrize("matches", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_text_held_back_for_a_stop_string_leaves_each_token_its_own_name(
     llama_server: str, almanac: ScoredModel, matches: bool
 ) -> None:

@@ -47,7 +47,7 @@ def client(stc: ScoredModel) -> Iterator[OpenAI]:
         yield OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stream", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_image_is_answered_as_in_python(client: OpenAI, stc: ScoredModel, stream: bool) -> None:
     [expected] = stc.generate([asked(data_url(PICTURE))], max_new_tokens=5)
     reply = client.chat.completions.create(model="tiny", messages=asked(data_url(PICTURE)), max_tokens=5, stream=stream)
