@@ -10,7 +10,7 @@ import pytest
 from semtoken.replies.formats import HiddenFields, shape_at
 from semtoken.replies.formats.openai_choices import OpenAIChat, OpenAICompletions
 from semtoken.web.proxy.asking import Limit, lower_limit, read_request
-from semtoken.web.proxy.memory import MOST_REMEMBERED, REMEMBERED_SECONDS, Remembered
+from semtoken.web.proxy.memory import MOST_REMEMBERED, REMEMBERED_SECONDS, new_memory
 from semtoken.web.proxy.scoring import Editor
 from semtoken.web.wire import ApiError
 from tests.rows import each
@@ -162,13 +162,13 @@ def test_the_limit_that_a_refusal_names(message: str, limit: int | None) -> None
 
 def test_what_is_learned_is_remembered_for_a_while_and_never_without_end() -> None:
     now = [0.0]
-    known: Remembered[tuple[str, str], Limit] = Remembered(lambda: now[0])
-    known.put(("chat", "a"), Limit(5))
+    known = new_memory(lambda: now[0])
+    known["chat", "a"] = Limit(5)
     assert [known.get(key) for key in (("chat", "a"), ("chat", "b"), ("completions", "a"))] == [Limit(5), None, None]
     for i in range(5000):
-        known.put(("chat", f"model {i}"), Limit(1))
-    assert len(known) == MOST_REMEMBERED and known.get(("chat", "a")) == Limit(5)
+        known["chat", f"model {i}"] = Limit(1)
+    assert len(known) == MOST_REMEMBERED and known["chat", "model 4999"] == Limit(1)
     now[0] = REMEMBERED_SECONDS + 1
-    assert known.get(("chat", "a")) is None and len(known) == 0
-    known.put(("chat", "a"), Limit(7))
-    assert known.get(("chat", "a")) == Limit(7)
+    assert known.get(("chat", "model 4999")) is None and len(known) == 0
+    known["chat", "a"] = Limit(7)
+    assert known["chat", "a"] == Limit(7)

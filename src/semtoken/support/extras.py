@@ -26,7 +26,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "similarity": ("sentence_transformers",),
     "gguf": ("gguf", "accelerate"),
     "serve": (
-        *("aiohttp", "anyio", "fastapi", "httptools", "httpx", "prometheus_client", "pydantic"),
+        *("aiohttp", "anyio", "cachetools", "fastapi", "httptools", "httpx", "prometheus_client", "pydantic"),
         *("pydantic_core", "starlette", "tenacity", "uvicorn", "yarl"),
     ),
     "bench": ("datasets", "diskcache", "pyrate_limiter", "rouge_score", "tabulate", "yaml"),

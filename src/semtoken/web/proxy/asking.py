@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from semtoken.support.questions import question_of
 from semtoken.support.splice import document, set_members, without
 from semtoken.web.block import BlockOptions, read_options
 from semtoken.web.proxy.exchange import Request, Upstream, UpstreamAnswer
-from semtoken.web.proxy.memory import Remembered
+from semtoken.web.proxy.memory import new_memory
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.wire import person_of
@@ -170,7 +170,7 @@ class Asking:
         self._upstream = upstream
         self._token_ids = settings.token_ids
         self._wanted = Limit(settings.top_logprobs)
-        self._limits: Remembered[tuple[str, str], Limit] = Remembered()
+        self._limits: MutableMapping[tuple[str, str], Limit] = new_memory()
         """What the upstream gives to requests of an endpoint and a form, where it gave less than was wanted."""
         self._metrics = metrics
 
@@ -183,8 +183,7 @@ class Asking:
         answer.
         """
         plain = without_compression(request)
-        known = self._limits.get((asked.endpoint, asked.form))
-        limit = Limit(0) if asked.obstacle else self._wanted if known is None else known
+        limit = Limit(0) if asked.obstacle else self._limits.get((asked.endpoint, asked.form), self._wanted)
         self._metrics.refusals_remembered.set(len(self._limits))
         attempt = await stack.enter_async_context(AsyncExitStack())
         answer = await self._upstream.send(attempt, self._with(plain, asked, limit))
@@ -207,7 +206,7 @@ class Asking:
         return replace(plain, body=asked.asking(limit, token_ids=self._token_ids) if limit.most else asked.sent)
 
     def _learn(self, asked: AnswerRequest, limit: Limit) -> None:
-        self._limits.put((asked.endpoint, asked.form), limit)
+        self._limits[asked.endpoint, asked.form] = limit
         self._metrics.refusals_remembered.set(len(self._limits))
         given = N_PROBS if limit.by_n_probs else "fewer" if limit.most else "none"
         self._metrics.refusals.labels(asked.endpoint, given).inc()

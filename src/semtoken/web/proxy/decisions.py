@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -38,7 +38,7 @@ from semtoken.support.text import error_text
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request, without_compression
 from semtoken.web.proxy.exchange import BrokenOff, Client, Request, Upstream, UpstreamAnswer, failure, unpacked
-from semtoken.web.proxy.memory import Remembered
+from semtoken.web.proxy.memory import new_memory
 from semtoken.web.proxy.relay import LARGE, relay_untouched, send_changed
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.wire import ApiError, failure_of, refusal_of
@@ -62,12 +62,12 @@ class AbsentRoutes:
     """The paths at which the upstream has no endpoint, and shapes that it refuses, so that it is not asked again."""
 
     def __init__(self) -> None:
-        self._absent: Remembered[str, bool] = Remembered()
+        self._absent: MutableMapping[str, bool] = new_memory()
         self._said: set[str] = set()
 
     def add(self, path: str) -> None:
         """Remember a path."""
-        self._absent.put(path, True)
+        self._absent[path] = True
 
     def refuse(self, shape: QuestionShape, model: str | None, said: str) -> None:
         """Remember that the upstream does not answer a shape with a model, and say so once."""
@@ -81,7 +81,7 @@ class AbsentRoutes:
         return shape.path in self or _refused(shape, model) in self
 
     def __contains__(self, path: str) -> bool:
-        return bool(self._absent.get(path))
+        return path in self._absent
 
 
 def _refused(shape: QuestionShape, model: str | None) -> str:
