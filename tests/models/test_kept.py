@@ -110,10 +110,10 @@ ASKED = [decided, joined, shared]
 @pytest.mark.parametrize(
     "pairs",
     [
-        [*zip(CHANGES, itertools.cycle(ASKED), strict=False)],
+        [*zip(CHANGES[1:], itertools.cycle(ASKED), strict=False)],
         pytest.param([*itertools.product(CHANGES, ASKED)], marks=pytest.mark.slow),
     ],
-    ids=["each change in one way", "every pair"],
+    ids=["each kind of change in one way", "every pair"],
 )
 def test_what_was_read_before_a_change_is_not_used_after_it(pairs: Iterable[tuple[Any, Any]]) -> None:
     for number, (change, asked) in enumerate(pairs):
