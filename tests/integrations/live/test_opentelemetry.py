@@ -29,7 +29,9 @@ def exporter() -> InMemoryLogRecordExporter:
     return InMemoryLogRecordExporter()
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["without texts", "with texts"])
+@pytest.fixture(
+    scope="module", params=[False, pytest.param(True, marks=pytest.mark.slow)], ids=["without texts", "with texts"]
+)
 def address(stc: ScoredModel, exporter: InMemoryLogRecordExporter, request: pytest.FixtureRequest) -> Iterator[str]:
     provider = LoggerProvider()
     provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
