@@ -49,8 +49,7 @@ gc.disable()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """When all test files are imported."""
-    gc.collect()
+    """When all test files are imported. What is waste by now is left alone, too: to find it takes a second."""
     gc.freeze()
     gc.enable()
 

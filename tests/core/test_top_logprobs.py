@@ -89,7 +89,7 @@ def assert_marks_are_those_of_the_records(scored: ScoredAnswer) -> None:
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=2 * settings.default.max_examples // 3)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data())
 def test_the_interval_holds_the_exact_score_and_shrinks(name: str, data: st.DataObject) -> None:
     kind = small_kind(name)
@@ -620,6 +620,7 @@ def by_name(kind: Kind, rows: np.ndarray[Any, Any], ids: list[int], k: int) -> l
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+@settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data())
 def test_the_interval_holds_the_exact_score_of_answers_with_named_special_tokens(
     name: str, data: st.DataObject

@@ -117,7 +117,8 @@ def test_answers_that_can_only_be_rejected_end_early(preset: Preset, batch_size:
     limit = float(np.quantile([-one.log_confidence for one in whole], 0.3))
     stopped = stc.generate(prompts, 12, batch_size=batch_size, min_new_tokens=12, stop_above_product=limit)
     assert saved(whole, stopped, limit) > len(prompts)
-    assert stc.generate(prompts, 12, batch_size=batch_size, min_new_tokens=12, stop_above_product=1e9) == whole
+    few = stc.generate(prompts[:batch_size], 12, batch_size=batch_size, min_new_tokens=12, stop_above_product=1e9)
+    assert few == whole[:batch_size]
 
 
 def test_a_stream_that_can_only_be_rejected_ends_early(almanac: st.ScoredModel) -> None:
@@ -245,13 +246,13 @@ def test_a_generation_ends_once_it_can_only_be_rejected() -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(almanac_path(), padding_side="left")
     model = transformers.AutoModelForCausalLM.from_pretrained(almanac_path())
     clusters = st.TokenClusters.from_pretrained(almanac_clusters_path(), tokenizer=tokenizer)
-    prompts = [question.prompt() for question in load_questions("dev")[:10]]
+    prompts = [question.prompt() for question in load_questions("dev")[:6]]
     inputs = tokenizer(prompts, return_tensors="pt", padding=True, return_token_type_ids=False)
 
     def answers(threshold: Threshold | None) -> list[ScoredAnswer]:
         recorder = st.Recorder(clusters)
         criteria = [] if threshold is None else [stop_when_rejected(recorder, threshold)]
-        settings = {"min_new_tokens": 10, "max_new_tokens": 10, "do_sample": False, "stopping_criteria": criteria}
+        settings = {"min_new_tokens": 8, "max_new_tokens": 8, "do_sample": False, "stopping_criteria": criteria}
         return recorder.answers(model.generate(**inputs, logits_processor=[recorder], **settings))
 
     whole = answers(None)

@@ -60,12 +60,12 @@ def test_accepting_everything_comes_back(tmp_path: Path) -> None:
     assert st.Calibrator.load(tmp_path).threshold == threshold
 
 
-def test_every_changed_byte_is_found(saved: Path) -> None:
+def test_a_changed_byte_is_found(saved: Path) -> None:
     data = saved.read_bytes()
     assert from_bytes(data) == st.Calibrator.load(saved.parent)
     generator = np.random.default_rng(0)
-    for i, byte in enumerate(data):
-        changed = byte ^ (1, 32, int(generator.integers(1, 256)))[i % 3]
+    for i in range(0, len(data), 5):  # each part of the file, and the three kinds of change in turn
+        changed = data[i] ^ (1, 32, int(generator.integers(1, 256)))[i % 3]
         with pytest.raises(ArtifactError):
             from_bytes(data[:i] + bytes([changed]) + data[i + 1 :])
 

@@ -130,8 +130,15 @@ def tie(scores: np.ndarray, reference: np.ndarray, share: float, where: str) -> 
     return np.maximum(scores, np.quantile(reference, share))
 
 
-@pytest.mark.parametrize("where", ["surest", "doubtful"])
-@pytest.mark.parametrize("n", [50, 600, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("n", "where"),
+    [
+        (50, "surest"),
+        (600, "doubtful"),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in [(50, "doubtful"), (600, "surest")]),
+        *(pytest.param(5000, where, marks=pytest.mark.slow) for where in ("surest", "doubtful")),
+    ],
+)
 def test_ties_take_no_guarantee(n: int, where: str) -> None:
     """3% wrong whatever the score and at most 10% allowed: the guarantee comes at every share of equal scores."""
     generator = np.random.default_rng(4)

@@ -210,22 +210,22 @@ def test_models_that_disagree_are_queued(journal: Journal) -> None:
 
 def test_a_calibrator_from_the_labeled_sample_alone(journal: Journal, url: str, tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
-    scores = -generator.exponential(0.5, 700)
+    scores = -generator.exponential(0.5, 350)
     journal.add(
         rows_of(
-            entry(i, log_confidence=float(s), sampled=i < 600, confidence_method=None) for i, s in enumerate(scores)
+            entry(i, log_confidence=float(s), sampled=i < 300, confidence_method=None) for i, s in enumerate(scores)
         )
     )
-    right = [bool(generator.random() < np.exp(score)) for score in scores[:300]] + [False] * 100
-    chosen = [*range(300), *range(600, 700)]
+    right = [bool(generator.random() < np.exp(score)) for score in scores[:150]] + [False] * 50
+    chosen = [*range(150), *range(300, 350)]
     labeled(journal, {f"entry-{i}": said for i, said in zip(chosen, right, strict=True)})
     target = tmp_path / "calibrator"
     done = invoke(["calibrate", url, "-o", str(target), "--alpha", "0.3"])
     assert done.exit_code == 0, done.output
     found = st.Calibrator.load(target)
-    assert found.n == 300  # not the hundred wrong ones that are not of the sample
-    assert set(found.scores) == {float(s) for s in scores[:300]}
-    assert "300 labeled answers and 300 further scores" in done.output
+    assert found.n == 150  # not the fifty wrong ones that are not of the sample
+    assert set(found.scores) == {float(s) for s in scores[:150]}
+    assert "150 labeled answers and 150 further scores" in done.output
 
 
 def test_the_command_says_it_in_words_and_as_json(journal: Journal, url: str) -> None:

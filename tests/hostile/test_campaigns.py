@@ -61,6 +61,7 @@ def test_numbers_out_of_range_and_other_numbers_are_found() -> None:
     )
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_or_too_much_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(functions, "SECONDS", 0.05)
 
@@ -86,7 +87,7 @@ def test_a_case_is_the_same_again() -> None:
 
 def test_every_target_works_and_keeps_its_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # some targets save under odd names
-    assert functions.attack(3, 200).failures == []
+    assert functions.attack(3, 60).failures == []
 
 
 REASONS = {
@@ -255,6 +256,7 @@ def test_requests_come_again_and_are_mixed() -> None:
     assert asked[7] == plan.asked(7)
 
 
+@pytest.mark.slow
 def test_wrong_answers_to_typed_questions_are_found() -> None:
     plan = questions.Plan(5)
 

@@ -10,6 +10,8 @@ import pytest
 
 from tests.mutation.swapping import functions_in, swap
 
+pytestmark = pytest.mark.slow  # it is about a tool of developers, which goes through all objects of this process
+
 SOURCE = """
 from functools import cache, wraps
 

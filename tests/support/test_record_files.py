@@ -40,7 +40,7 @@ records = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("ending", SUFFIXES)
-@settings(max_examples=12)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(rows=st.lists(records, min_size=1, max_size=4))
 def test_records_come_back_as_they_were(
     tmp_path_factory: pytest.TempPathFactory, ending: str, rows: list[dict[str, Any]]
