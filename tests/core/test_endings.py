@@ -87,6 +87,14 @@ def test_ends_are_the_same_by_all_logits_by_whole_lists_and_in_a_batch() -> None
         assert [shown(token.value_ends) for token in scored.tokens] == wanted
 
 
+def test_a_line_that_ends_behind_a_value_may_end_an_array() -> None:
+    """In indented JSON the bracket stands on a line of its own."""
+    endings, line = Endings(VOCABULARY), PIECES.index(b"\n")
+    before = [PIECES.index(piece) for piece in (b'"', b"true", b"]", b"7", b"x", b",")]
+    found = endings.what_may_end(np.array(before), np.full(len(before), line))
+    assert [bool(one & ARRAY) for one in found] == [True, True, True, True, False, False]
+
+
 def test_a_list_of_more_than_everything_makes_an_end_no_more_than_certain() -> None:
     """Rounding lifts what may come after the digit to 1.04 in all, none of which is a digit."""
     digit, word, closes = (PIECES.index(piece) for piece in (b"7", b"x", b"]"))

@@ -102,9 +102,13 @@ def _reached(folder: str, source: Path) -> dict[str, dict[str, Any]]:
     output, options = source.parent / "reached.json", ["--maxfail=1000000", f"--hypothesis-profile={FEW_EXAMPLES}"]
     for start in range(0, len(missing), TOGETHER):
         some = missing[start : start + TOGETHER]
-        output.write_text("{}")
-        run_tests(source, [*options, *some], [Reached(source / "semtoken", output)], LONGEST)
-        seen = json.loads(output.read_text())
+        seen: dict[str, Any] = {}
+        # Together first. A test that ends its process leaves nothing, and then each file runs alone.
+        for files_of_one in ([some], [[file] for file in some]):
+            for few in files_of_one if not seen else ():
+                output.write_text("{}")
+                run_tests(source, [*options, *few], [Reached(source / "semtoken", output)], LONGEST)
+                seen |= json.loads(output.read_text())
         for file in some:
             _kept(file).write_text(json.dumps({test: one for test, one in seen.items() if _file_of(test) == file}))
     return {test: one for file in files for test, one in json.loads(_kept(file).read_text()).items()}

@@ -93,6 +93,7 @@ class Trial:
         """The quickest tests that call the changed function, up to the limit, by file."""
         module = str(file.relative_to(self.source / "semtoken"))
         found = self._calling({f"{module}:{'.'.join(change.place[: k + 1])}" for k in range(len(change.place))})
+        first = frozenset(found)
         if len(found) < FEW and change.place:  # of a module or a class, compiled, or remembered
             found |= self._calling(_naming(self.source / "semtoken", change.place[-1]))
         if not found:
@@ -101,7 +102,7 @@ class Trial:
             }
         chosen: dict[str, list[str]] = defaultdict(list)
         left = self.most
-        for test in sorted(found, key=self._seconds):
+        for test in sorted(found, key=lambda test: (test not in first, self._seconds(test))):
             left -= self._seconds(test)
             if left < 0 and chosen:
                 break

@@ -31,6 +31,7 @@ def ink_on_paper(paper: float, ink: float, dtype: Any) -> Any:
     [
         (58000, 6000, np.uint16, "png", (226, 23)),  # 16 bits: / 257
         (58000, 6000, np.uint16, "tif", (226, 23)),
+        (58000, 0, np.uint16, "png", (226, 0)),  # what is quite black counts as any other shade
         (3900, 400, np.uint16, "png", (243, 25)),  # 12 bits in 16: / 4095 * 255
         (250, 20, np.uint16, "png", (250, 20)),  # 8 bits in 16
         (0.9, 0.1, np.float32, "tif", (229, 26)),  # 0 to 1

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from semtoken import ScoredModel, TokenClusters, Vocabulary
@@ -280,6 +280,7 @@ class TestConnections:
 
 
 @given(limit=st.integers(0, 150), clamps=st.booleans(), whole=st.booleans())
+@example(limit=1, clamps=False, whole=False)
 def test_the_most_is_found_exactly(limit: int, clamps: bool, whole: bool) -> None:
     def trying(top: int) -> TriedCount:
         if top == -1:
