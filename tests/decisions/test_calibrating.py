@@ -141,7 +141,10 @@ def test_the_answer_comes_first_and_levels_can_be_chosen(fitted: DecisionCalibra
     for choice in question.choices:
         assert choice.run.of == 400 and choice.wrong.count <= choice.alpha * choice.wrong.of
     wrong = {s: sum(fitted.accepts(r) and not r.correct for r in later if r.columns["shop"] == s) for s in "ab"}
-    assert {shop: seen.count for shop, seen in question.slices.items()} == wrong
+    ran = {s: sum(fitted.accepts(r) for r in later if r.columns["shop"] == s) for s in "ab"}
+    assert {shop: (seen.count, seen.of) for shop, seen in question.slices.items()} == {
+        shop: (wrong[shop], ran[shop]) for shop in "ab"
+    }
     assert "(the worst)" in question.slice_lines[0] and len(question.slice_lines) == 2
     with pytest.raises(InvalidInputError, match="has the column 'city'"):
         audit(fitted, later, by="city")
