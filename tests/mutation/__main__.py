@@ -99,19 +99,24 @@ def _reached(folder: str, source: Path) -> dict[str, dict[str, Any]]:
     if missing:
         print(f"Finding which functions {len(missing)} files of tests/{folder} call ...", flush=True)
         KEPT.mkdir(parents=True, exist_ok=True)
-    output, options = source.parent / "reached.json", ["--maxfail=1000000", f"--hypothesis-profile={FEW_EXAMPLES}"]
     for start in range(0, len(missing), TOGETHER):
         some = missing[start : start + TOGETHER]
-        seen: dict[str, Any] = {}
-        # Together first. A test that ends its process leaves nothing, and then each file runs alone.
-        for files_of_one in ([some], [[file] for file in some]):
-            for few in files_of_one if not seen else ():
-                output.write_text("{}")
-                run_tests(source, [*options, *few], [Reached(source / "semtoken", output)], LONGEST)
-                seen |= json.loads(output.read_text())
+        seen = _seen(some, source)
         for file in some:
             _kept(file).write_text(json.dumps({test: one for test, one in seen.items() if _file_of(test) == file}))
     return {test: one for file in files for test, one in json.loads(_kept(file).read_text()).items()}
+
+
+def _seen(files: list[str], source: Path) -> dict[str, dict[str, Any]]:
+    """Run some files in one process; where a test ends that process, which leaves nothing, each in one of its own."""
+    output = source.parent / "reached.json"
+    output.write_text("{}")
+    options = ("--maxfail=1000000", f"--hypothesis-profile={FEW_EXAMPLES}")
+    run_tests(source, [*options, *files], [Reached(source / "semtoken", output)], LONGEST)
+    seen: dict[str, dict[str, Any]] = json.loads(output.read_text())
+    if not seen and len(files) > 1:
+        return {test: one for file in files for test, one in _seen([file], source).items()}
+    return seen
 
 
 def _file_of(test: str) -> str:

@@ -28,7 +28,7 @@ class Reached:
         self.coverage = coverage.Coverage(data_file=None, config_file=False, source=[str(source)], messages=False)
         self.context = ""
         self.contexts: dict[str, set[str]] = defaultdict(set)
-        """Those whose calls a test's outcome rests on."""
+        """The contexts whose calls the outcome of a test or of a fixture rests on."""
         self.tests: dict[str, dict[str, Any]] = {}
 
     def pytest_sessionstart(self) -> None:
@@ -86,7 +86,7 @@ class Reached:
         self.output.write_text(json.dumps(passed))
 
     def _all_contexts(self, test: str) -> set[str]:
-        """Those of a test, and of the fixtures that its fixtures asked for."""
+        """The contexts of a test, and those of the fixtures that its fixtures asked for."""
         found: set[str] = set()
         left = [test]
         while left:

@@ -358,7 +358,7 @@ def _print_tokens(answer: RankedAnswer) -> None:
 
 
 def _decided(block: Mapping[str, Any]) -> str:
-    """What a calibrator says of an answer or a decision, where it says something."""
+    """Write the probability and the decision that a calibrator gave; empty where it gave none."""
     known = block.get("probability_correct")
     probability = "" if known is None else f" · probability {100 * known:.0f}%"
     return probability + (f" · {block['decision']}" if "decision" in block else "")

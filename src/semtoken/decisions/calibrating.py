@@ -91,7 +91,7 @@ class DecisionSide:
         return self.accepted([record])[0]
 
     def accepted(self, records: Sequence[DecisionRecord]) -> list[bool]:
-        """Which of these answers the threshold accepts."""
+        """Say of each answer if the threshold accepts it."""
         if self.threshold is None or not records:
             return [False] * len(records)
         return [bool(one) for one in self.threshold.accepts([record.log_confidence for record in records])]

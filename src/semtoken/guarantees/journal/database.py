@@ -198,7 +198,7 @@ def engine_of(url: sa.URL) -> sa.Engine:
 
 
 def _as_we_want_sqlite(file: Path, connection: Any, _: Any) -> None:
-    """Readers beside a writer, commits that outlast a power cut, deleted texts overwritten."""
+    """Have SQLite let readers in beside a writer, keep commits in a power cut, and overwrite deleted texts."""
     if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
         # The file keeps this mode. SQLite does not wait for a lock here: of two that set it at one time, one may fail.
         busy = f"Another program has been making the journal {file} for {SECONDS_FOR_LOCKS} seconds. Try again later."

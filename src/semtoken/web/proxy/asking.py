@@ -171,7 +171,7 @@ class Asking:
         self._token_ids = settings.token_ids
         self._wanted = Limit(settings.top_logprobs)
         self._limits: MutableMapping[tuple[str, str], Limit] = new_memory()
-        """What the upstream gives to requests of an endpoint and a form, where it gave less than was wanted."""
+        """The most that the upstream gives to requests of an endpoint and a form, where it refused to give all."""
         self._metrics = metrics
 
     async def answer(self, stack: AsyncExitStack, request: Request, asked: AnswerRequest) -> tuple[UpstreamAnswer, int]:

@@ -1,4 +1,4 @@
-"""What the proxy learns of its upstream, remembered for a while and never without end."""
+"""Mappings that keep findings about the upstream for a while, and never without end."""
 
 from __future__ import annotations
 
