@@ -47,10 +47,27 @@ EXPORTS: dict[str, Any] = {
     "Vertex": {"request": ASKED, "response": {"choices": REPLY["choices"]}, "status": ""},
     "encoded twice": json.dumps(json.dumps(REPLY)),
     "lm-eval": {"doc": {"q": "?", "choices": ["Oslo", "Rome"]}, "resps": [[REPLY]]},
-    "stream": {"id": "7", "response": "".join(f"data: {json.dumps(one)}\n\n" for one in (REPLY,))},
+    "MLflow": {
+        "attributes": {"mlflow.spanInputs": json.dumps(ASKED), "mlflow.spanOutputs": json.dumps(REPLY)},
+    },
+    "OCI": {
+        "choices": [
+            {
+                "text": "Oslo",
+                "logprobs": {
+                    "tokens": ["Os", "lo"],
+                    "tokenLogprobs": [bare["logprob"] for bare in BARE],
+                    "topLogprobs": [{"Os": math.log(0.8)}, {"lo": math.log(0.9)}],
+                },
+            }
+        ]
+    },
+    "OpenAI for .NET": {
+        "Content": [{"Kind": 0, "Text": "Oslo"}],
+        "ContentTokenLogProbabilities": [{"Token": bare["text"], "LogProbability": bare["logprob"]} for bare in BARE],
+    },
 }
 """Forms as these tools save them, each with one answer."""
-del EXPORTS["stream"]
 
 
 @pytest.mark.parametrize("name", EXPORTS)

@@ -28,6 +28,7 @@ _WRAPPERS = (
     "json",
     "attributes",
     "input.value",
+    "mlflow.spanInputs",
     "postData",
     "text",
 )

@@ -42,10 +42,12 @@ from semtoken.support.inputs import listed
 
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})\Z")  # vLLM's return_tokens_as_token_ids
 _BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters
-TEXT, ID = ("token", "tok_str", "text", "content"), ("id", "token_id", "tokenId")
-NUMBER = ("logprob", "logProbability", "log_probability", "log_prob", "likelihood")
-BEST = ("top_logprobs", "topLogprobs", "top_probs", "probs", "top_tokens")
-"""The names that engines and clients have for the fields of an item."""
+TEXT, ID = ("token", "tok_str", "text", "content", "Token"), ("id", "token_id", "tokenId")
+NUMBER = ("logprob", "logProbability", "log_probability", "log_prob", "likelihood", "LogProbability")
+BEST = ("top_logprobs", "topLogprobs", "top_probs", "probs", "top_tokens", "TopLogProbabilities")
+"""The names that engines and clients have for the fields of an item; the last ones are those of .NET."""
+CHOSEN, TOPS = ("token_logprobs", "tokenLogprobs"), ("top_logprobs", "topLogprobs")
+"""The names of the lists of legacy completions; clients in Java and TypeScript save them in camel case."""
 NOT_CHOSEN = (
     "The reply lists the best tokens of each step, but not which of them were written, nor their numbers: ask a server "
     "that gives `tokens` and `token_logprobs`, or items of a chat."
@@ -255,8 +257,8 @@ def steps_from_lists(logprobs: Mapping[str, Any], where: str) -> StepList:
     if logprobs.get("tokens") is None:
         return StepList(fault=NOT_CHOSEN)
     tokens = as_list(logprobs["tokens"], f"{where}.tokens")
-    chosen = as_list(logprobs.get("token_logprobs"), f"{where}.token_logprobs")
-    tops = logprobs.get("top_logprobs")
+    chosen = as_list(_first(logprobs, CHOSEN), f"{where}.token_logprobs")
+    tops = _first(logprobs, TOPS)
     tops = as_list([None] * len(tokens) if tops is None else tops, f"{where}.top_logprobs")
     if not len(tokens) == len(chosen) == len(tops):
         lengths = f"{len(tokens)} tokens, {len(chosen)} token_logprobs, {len(tops)} top_logprobs"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from semtoken.core.engine_tokens.placing import pieces_of, text_of_pieces
-from semtoken.core.engine_tokens.spellings import BEST, NUMBER, TEXT, steps_from_items
+from semtoken.core.engine_tokens.spellings import BEST, CHOSEN, NUMBER, TEXT, steps_from_items
 from semtoken.core.engine_tokens.token_names import MARKUP
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.replies.formats.base import Shape
@@ -24,7 +24,7 @@ from semtoken.support.splice import Path, load_json
 
 DEEPEST = 16
 """How many members, elements and texts of JSON deep a reply is looked for. A log of agents holds one at 10."""
-NUMBERS = frozenset((*NUMBER, "token_logprobs", "output_token_logprobs", "prob", "top_probs"))
+NUMBERS = frozenset((*NUMBER, *CHOSEN, "output_token_logprobs", "prob", "top_probs"))
 """Fields that hold log-probabilities, in any shape."""
 SAID = ("content", "text", "output_text", "generated_text", "completion", "answer", "response", "output")
 """Fields whose text may be what the first of the tokens spell, since engines cut an answer at a stop string."""
