@@ -5,6 +5,7 @@
     python benchmarks/serve.py --temperature 2            # longer answers, by chance
     python benchmarks/serve.py --model smollm2 --long-prompt 500   # what running streams wait
     python benchmarks/serve.py --model smollm2 --long-prompt 500 --decision   # the same for a typed question
+    python benchmarks/serve.py --beside FOLDER            # another checkout's server, in turn with this one's
 
 The server is a process of its own, as its clients are elsewhere too. Every client sends its requests one after the
 other; a stream's first token is timed where it comes. The processor seconds are those of the server.
@@ -14,10 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
 from typing import Annotated, Any
 
 import aiohttp
@@ -37,11 +43,18 @@ class Load:
     """Of the server."""
     first_token: float
     """Median seconds until the first token of an answer."""
+    last_first_token: float
+    """The longest of these waits."""
 
     @property
     def rate(self) -> float:
         """Tokens a second."""
         return self.tokens / self.seconds
+
+    @property
+    def processor_rate(self) -> float:
+        """Tokens a processor second of the server."""
+        return self.tokens / self.processor_seconds
 
 
 def _serve(model: str, clusters: str | None, pipe: Any) -> None:
@@ -113,7 +126,7 @@ def measure(url: str, pipe: Any, clients: int, requests: int, max_tokens: int = 
     pipe.send(True)
     waits = sorted(first for _, first in answers)
     tokens = sum(tokens for tokens, _ in answers)
-    return Load(clients, tokens, seconds, pipe.recv() - before, waits[len(waits) // 2])
+    return Load(clients, tokens, seconds, pipe.recv() - before, waits[len(waits) // 2], waits[-1])
 
 
 async def _gaps(url: str, words: int, max_tokens: int, seed: int, decision: bool) -> tuple[list[float], list[float]]:
@@ -188,6 +201,51 @@ def compared(
     return one, many
 
 
+_OTHER = "import serve, sys; from multiprocessing.connection import Connection as Pipe; "
+_OTHER += "serve._serve(sys.argv[1], sys.argv[2] or None, Pipe(int(sys.argv[3])))"
+
+
+@contextmanager
+def other_server(checkout: Path, model: str, clusters: str | None = None) -> Iterator[tuple[str, Any]]:
+    """As `server`, with the code of another checkout of this project and the packages of this one."""
+    here, there = multiprocessing.Pipe()
+    folders = f"{checkout / 'benchmarks'}{os.pathsep}{checkout / 'src'}"
+    process = subprocess.Popen(
+        [sys.executable, "-c", _OTHER, model, clusters or "", str(there.fileno())],
+        env=os.environ | {"PYTHONPATH": folders},
+        pass_fds=[there.fileno()],
+    )
+    there.close()  # or nobody hears that the process has ended
+    yield f"http://127.0.0.1:{here.recv()}", here
+    here.send(False)
+    process.wait()
+
+
+def beside(
+    checkout: Path, model: str, clusters: str | None, clients: int, requests: int, most: int, temperature: float, n: int
+) -> list[tuple[Load, Load]]:
+    """The load of many clients on this server and on that of another checkout, in turn, `n` times."""
+    asked = (clients, requests, most, temperature)
+    with server(model, clusters) as here, other_server(checkout, model, clusters) as there:
+        for one in (here, there):
+            measure(*one, clients, 1, most, temperature)  # warms up
+        return [(measure(*here, *asked), measure(*there, *asked)) for _ in range(n)]
+
+
+def show_beside(pairs: list[tuple[Load, Load]]) -> None:
+    """Print each round, and the ratio of tokens a processor second: its median, least and greatest."""
+    print(f"{'':8} {'tokens':>8} {'tokens/s':>9} {'tokens a processor s':>21} {'first token':>12} {'the last one':>13}")
+    for pair in pairs:
+        for name, load in zip(("here", "beside"), pair, strict=True):
+            print(
+                f"{name:8} {load.tokens:8} {load.rate:9.1f} {load.processor_rate:21.1f} {load.first_token:10.3f} s "
+                f"{load.last_first_token:11.3f} s"
+            )
+    ratios = sorted(here.processor_rate / there.processor_rate for here, there in pairs)
+    spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
+    print(f"Here are {median(ratios):.2f} times the tokens a processor second (median of {len(ratios)}; {spread}).")
+
+
 def main(
     model: Annotated[str, typer.Option(help="As in `semtoken serve`.")] = "almanac",
     clusters: Annotated[str | None, typer.Option(help="As in `semtoken serve`.")] = None,
@@ -199,8 +257,14 @@ def main(
     rounds: Annotated[int, typer.Option(help="Times both are measured; the best time of each counts.")] = 3,
     long_prompt: Annotated[int, typer.Option(help="Words of a prompt that comes into running streams.")] = 0,
     decision: Annotated[bool, typer.Option(help="The prompt is the state of a typed question.")] = False,
+    other: Annotated[Path | None, typer.Option("--beside", help="Another checkout, with as many clients.")] = None,
 ) -> None:
-    """Print both and their ratio; or how long running streams wait while a long prompt is read."""
+    """Print both and their ratio; or how long running streams wait while a long prompt is read; or this server beside
+    that of another checkout.
+    """
+    if other is not None:
+        show_beside(beside(other, model, clusters, clients, requests, max_tokens, temperature, rounds))
+        return
     if long_prompt:
         with server(model, clusters) as (url, _):
             stalls(url, long_prompt, 2, decision=decision)  # warms up
