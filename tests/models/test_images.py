@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 import semtoken as st
-from semtoken.errors import BackendError, InvalidInputError, ModelError
+from semtoken.errors import BackendError, InvalidInputError, InvalidLogits, ModelError
 from semtoken.models.transformers import TransformersBackend
 from semtoken.support.files.images import MOST_BYTES, read_image
 from tests import tiny
@@ -75,6 +75,16 @@ def test_answers_to_images_have_the_numbers_of_a_plain_pass(kind: str) -> None:
     [found] = stc.backend.next_log_probs([asked()], continuations)
     expected = [plain(model, processor, asked(), ids, types) for ids in continuations]
     assert found == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_continuation_of_an_image_gets_no_number_where_the_model_gives_none() -> None:
+    model, processor = image_model("Llava")
+    with torch.no_grad():
+        model.get_input_embeddings().weight[9] = torch.nan
+    backend = TransformersBackend(model, processor.tokenizer, processor=processor)
+    assert np.isfinite(backend.next_log_probs([asked()], [[7, 8], [9]])).all()
+    with pytest.raises(InvalidLogits, match="NaN or no finite logit"):
+        backend.next_log_probs([asked()], [[7, 8], [9, 8]])
 
 
 @pytest.mark.slow

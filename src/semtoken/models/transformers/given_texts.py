@@ -48,9 +48,7 @@ class GivenTexts:
     ) -> None:
         """Show observers the steps of a generation that chose these replies, `chunk_size` of them at one time."""
         inside = Inside(observers)
-        images = any(isinstance(ids, ImagePrompt) for ids in prompts)
-        if images or not (self.proof.padded and self.proof.continued):
-            batch_size = 1
+        batch_size = self._rows_together(prompts, batch_size)
         for first in range(0, len(prompts), batch_size):
             batch = range(first, min(first + batch_size, len(prompts)))
             chunk = chunk_size or max(1, MOST_LOGITS // (len(batch) * self.columns))
@@ -114,46 +112,29 @@ class GivenTexts:
 
         `InvalidLogits` if the model gives no distribution after a prompt.
         """
-        if any(isinstance(ids, ImagePrompt) for ids in prompts):
-            return self._after_images(prompts, continuations)
-        if not self.proof.padded:
-            batch_size = 1
+        batch_size = self._rows_together(prompts, batch_size)
         sums = np.empty((len(prompts), len(continuations)))
         for beginning, members in shared_beginnings(continuations):
             for batch in in_batches_by_length([len(ids) for ids in prompts], batch_size):
-                rows = self._last_log_probs([[*prompts[i], *beginning] for i in batch], len(beginning) + 1)
+                rows = self._log_probs_behind([prompts[i] for i in batch], list(beginning))
                 for number in members:
                     ids = list(continuations[number])
                     sums[batch, number] = rows[:, np.arange(len(ids)), ids].sum(axis=1, dtype=np.float64)
         return sums
 
-    @torch.inference_mode()
-    def _after_images(self, prompts: Sequence[list[int]], continuations: Sequence[Sequence[int]]) -> FloatArray:
-        """As `next_log_probs`, one continuation of one prompt at a time."""
-        sums = np.zeros((len(prompts), len(continuations)))
-        for row, prompt in enumerate(prompts):
-            for column, ids in enumerate(map(list, continuations)):
-                logits = (
-                    self.images(prompt).whole(prompt, ids[:-1], len(ids))
-                    if isinstance(prompt, ImagePrompt)
-                    else self.passes.whole([*prompt, *ids[:-1]], len(ids))
-                )
-                log_probs = logits[:, : self.vocabulary.size].double().log_softmax(-1)
-                sums[row, column] = float(log_probs[range(len(ids)), ids].sum())
-        return sums
-
-    @torch.inference_mode()
-    def _last_log_probs(self, sequences: list[list[int]], keep: int) -> npt.NDArray[np.float32]:
-        """Log-probabilities of what follows each of the last `keep` tokens, [B, keep, V]."""
-        if len(sequences) == 1:
-            logits = self.passes.whole(sequences[0], keep)[None]
-        else:
-            batch = pad(sequences, self.padding, left=True)
-            logits = self.passes.rows(batch.ids, mask=batch.mask, keep=keep).logits[:, -keep:]
+    def _log_probs_behind(self, prompts: list[list[int]], beginning: list[int]) -> npt.NDArray[np.float32]:
+        """Log-probabilities of each token of a continuation with this beginning and of the next one, [B, n + 1, V]."""
+        reply = [*beginning, self.padding]  # the last token is drawn and not read, so it may be any
+        [logits] = self._logits(prompts, [reply] * len(prompts), len(reply))
         logits = logits[..., : self.vocabulary.size]
         if not torch.isfinite(logits.max(dim=-1).values).all():  # a NaN is the greatest of its row
             raise InvalidLogits("The model gives NaN or no finite logit after a prompt.")
         return np.asarray(logits.float().log_softmax(-1).cpu().numpy())
+
+    def _rows_together(self, prompts: Sequence[list[int]], batch_size: int) -> int:
+        """How many prompts are read in one pass: only one where the model reads rows otherwise than texts alone."""
+        images = any(isinstance(ids, ImagePrompt) for ids in prompts)
+        return batch_size if self.proof.padded and self.proof.continued and not images else 1
 
 
 def shared_beginnings(continuations: Sequence[Sequence[int]]) -> list[tuple[tuple[int, ...], list[int]]]:
