@@ -22,6 +22,7 @@ import typer
 def proving(backend: Any, repeats: int) -> tuple[int, float]:
     """Tokens and least processor seconds of a proof."""
     from semtoken.models.transformers import proof
+    from semtoken.models.transformers import proving as passes
 
     seconds, tokens = [], 0
     for _ in range(repeats):
@@ -29,7 +30,7 @@ def proving(backend: Any, repeats: int) -> tuple[int, float]:
         with tempfile.TemporaryDirectory() as cache:
             os.environ["SEMTOKEN_CACHE"] = cache
             start = process_time()
-            tokens = proof.Proof.of(backend.model, backend.vocabulary, backend._padding).tokens
+            tokens = passes.proof_of(backend.model, backend.vocabulary, backend._padding).tokens
             seconds.append(process_time() - start)
     return tokens, min(seconds)
 

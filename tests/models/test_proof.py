@@ -20,6 +20,7 @@ from semtoken.models.base import Decoding
 from semtoken.models.transformers import TransformersBackend
 from semtoken.models.transformers.generate_settings import one_answer_each
 from semtoken.models.transformers.proof import Proof
+from semtoken.models.transformers.proving import proof_of
 from tests import tiny
 from tests.models.plain_pass import PROMPTS, assert_right, tiny_model
 
@@ -87,14 +88,23 @@ def test_rounding_of_batches_is_no_difference(off_in_batches: float, equal: bool
     assert TransformersBackend(model, tiny.byte_level_bpe()).proof.padded is equal
 
 
+def test_where_rows_of_a_batch_differ_texts_are_read_alone_and_whole() -> None:
+    model = tiny_model("Llama")
+    model.lm_head.register_forward_hook(lambda module, args, output: output * (1 + 0.1 * (len(output) > 1)))
+    backend = TransformersBackend(model, tiny.byte_level_bpe())
+    assert not backend.proof.padded and not backend.proof.continued and backend.proof.generates == "alone"
+    assert_right(backend)
+
+
 def test_a_proof_is_kept_and_belongs_to_these_weights(tmp_path: Path) -> None:
     first = backend_of("Llama")
     made = first.proof
     [kept] = (tmp_path / "cache" / "proofs").iterdir()
     kept.write_text(json.dumps(json.loads(kept.read_text()) | {"tokens": 59}))
     assert backend_of("Llama").proof.tokens == 59
-    kept.write_text("{")
-    assert backend_of("Llama").proof == made
+    for damaged in ("{", '{"tokens": "59"}', '{"takes": ["head_mask"]}', '{"generates": "often"}', "\udcff"):
+        kept.write_text(damaged, errors="surrogateescape")
+        assert backend_of("Llama").proof == made, damaged
     other = tiny_model("Llama")
     with torch.no_grad():
         other.lm_head.weight.mul_(2)
@@ -262,5 +272,5 @@ def test_the_proof_of_a_wrapper_is_not_that_of_the_model_in_it() -> None:
         def forward(self, input_ids: Any, attention_mask: Any = None, **ignored: Any) -> Any:
             return model(input_ids=input_ids, attention_mask=attention_mask)
 
-    proof = Proof.of(Shifted().eval(), vocabulary, 1)
+    proof = proof_of(Shifted().eval(), vocabulary, 1)
     assert not proof.padded and not proof.continued and proof.generates == "never"

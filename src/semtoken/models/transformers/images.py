@@ -118,7 +118,7 @@ class ImagePasses:
         """Find out with which `fill` a pass over the whole text gives the numbers of transformers' `generate`.
         `BackendError` if with none: it is not known which number is right.
         """
-        from semtoken.models.transformers.proof import ForcedTokens, difference
+        from semtoken.models.transformers.proving import ForcedTokens, difference
 
         if self.fill is not None:
             return

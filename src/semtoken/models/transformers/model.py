@@ -58,6 +58,7 @@ from semtoken.models.transformers.inside import (
 from semtoken.models.transformers.joining import JoiningRows
 from semtoken.models.transformers.passes import CACHE, Passes, cache_of
 from semtoken.models.transformers.proof import Proof
+from semtoken.models.transformers.proving import proof_of
 from semtoken.models.transformers.writing import BatchRow, StepWatch, write_plainly
 from semtoken.support.arrays import FloatArray
 from semtoken.support.files.images import has_images
@@ -114,7 +115,7 @@ class TransformersBackend(OwnTokens):
         """Which ways of reading this model are equal to a plain pass."""
         self._end_training_mode()
         proves = self._prove and not waits_for_tokens(self.model)
-        return Proof.of(self.model, self.vocabulary, self._padding) if proves else Proof()
+        return proof_of(self.model, self.vocabulary, self._padding) if proves else Proof()
 
     @property
     def passes(self) -> Passes:

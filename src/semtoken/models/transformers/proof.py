@@ -1,52 +1,34 @@
-"""A model proves itself: which ways of reading it give the numbers of one plain pass over the text.
+"""Which ways of reading a model are equal to one plain pass over the text (`Proof`), as it was found out and kept.
 
-Batches, padding, caches and transformers' own `generate` are ways to need fewer passes. Whether a model gives
-the same numbers in each is no matter of its name or of its signature, so a few short passes (60 tokens at most) find
-out when it is first used; what differs is not used. What was found is kept in the cache folder, by a hash of the
+A model proves itself when it is first used (`proving`). What was found is kept in the cache folder, by a hash of the
 weights.
 """
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
-from threading import RLock, get_ident
-from typing import Any, Literal, TypeAlias, get_args
+from threading import RLock
+from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
-import numpy as np
+import msgspec
 import torch
 import transformers
-from transformers import LogitsProcessor
 
-from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.errors import ModelError, one_line_of
-from semtoken.models.prompt_ids import pad
-from semtoken.models.transformers.caches import SharedPrefix, copied, is_repeatable, joined_caches, keeps_all
-from semtoken.models.transformers.generate_settings import PLAIN, generate_inputs, one_answer_each
 from semtoken.models.transformers.identity import code_key, sampled_sums, state_key, weights_hash
-from semtoken.models.transformers.inside import forward_hook, inner_model
-from semtoken.models.transformers.passes import ARGUMENTS, CACHE, Passes, cache_of
+from semtoken.models.transformers.passes import ARGUMENTS
 from semtoken.support.files.safe_files import replace_text
 from semtoken.support.installation import cache_root
 
 Generates: TypeAlias = Literal["padded", "equal", "alone", "never"]
 """In which batches `generate` gives the numbers of a plain pass: of any lengths, of one length, of one row, in none."""
 VERSION = 5
-"""The version of the passes below. Proofs that another version kept are made again."""
-WINDOWS = ("sliding_window", "attention_window_size", "attention_chunk_size", "index_topk", "floor_scale")
-"""Settings that say how many tokens a layer sees, or from which place on it weighs them otherwise."""
-LENGTH = 7
-"""Tokens of the text that is read in all ways."""
-STEPS = 2
-"""Passes of `generate` that are compared."""
+"""The version of the passes in `proving`. Proofs that another version kept are made again."""
 
 
 @dataclass(frozen=True)
@@ -72,27 +54,6 @@ class Proof:
     tokens: int = 0
     """How many tokens were read to find out."""
 
-    @classmethod
-    def of(cls, model: Any, vocabulary: Vocabulary, padding: int) -> Proof:
-        """The proof of a model, which is made if none was kept; nothing may watch the model meanwhile.
-
-        `ModelError` if two equal passes differ, or if what the model predicts depends on tokens that come later.
-        """
-        with _PROVING:  # one thread finds out
-            state, (known, proof) = state_key(model), _KNOWN.get(model, ("", cls()))
-            if known == state:
-                return proof
-            file = _file_of(model)
-            kept = None if file is None else _kept(file)
-            if kept is None:
-                with warnings.catch_warnings(), torch.inference_mode():  # about arguments that are only tried
-                    warnings.simplefilter("ignore")
-                    kept = _Prover(model, vocabulary, padding).proof()
-                if file is not None:
-                    _keep(file, kept)
-            _KNOWN[model] = (state, kept)
-            return kept
-
     def lines(self) -> list[str]:
         """What holds and what does not, in words, for people."""
         ways = {
@@ -117,6 +78,22 @@ _KNOWN: WeakKeyDictionary[Any, tuple[str, Proof]] = WeakKeyDictionary()
 _PROVING = RLock()
 
 
+def kept_proof(model: Any, make: Callable[[], Proof]) -> Proof:
+    """The proof of a model as this process or the cache folder has it; else that which `make` gives, which is kept."""
+    with _PROVING:  # one thread finds out
+        state, (known, proof) = state_key(model), _KNOWN.get(model, ("", Proof()))
+        if known == state:
+            return proof
+        file = _file_of(model)
+        kept = None if file is None else _read(file)
+        if kept is None:
+            kept = make()
+            if file is not None:
+                _write(file, kept)
+        _KNOWN[model] = (state, kept)
+        return kept
+
+
 def _file_of(model: Any) -> Path | None:
     """The file that keeps the proof of a model; None where its weights are not all in memory."""
     if (weights := weights_hash(model)) is None:
@@ -132,322 +109,16 @@ def _file_of(model: Any) -> Path | None:
     return cache_root() / "proofs" / f"{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]}.json"
 
 
-def _kept(file: Path) -> Proof | None:
+def _read(file: Path) -> Proof | None:
     """The proof in a file; None where it has none."""
     try:
-        given = json.loads(file.read_text(encoding="utf-8"))
-        proof = Proof(**given | {"takes": tuple(given["takes"])})
-    except (OSError, ValueError, TypeError, KeyError):
+        proof = msgspec.json.decode(file.read_bytes(), type=Proof)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    typed = all(type(getattr(proof, field.name)) is type(field.default) for field in fields(Proof))
-    return proof if typed and set(proof.takes) <= ARGUMENTS and proof.generates in get_args(Generates) else None
+    return proof if set(proof.takes) <= ARGUMENTS else None
 
 
-def _keep(file: Path, proof: Proof) -> None:
+def _write(file: Path, proof: Proof) -> None:
     with suppress(OSError):  # a folder that cannot be written: the model is asked again next time
         file.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(file, json.dumps(asdict(proof)))
-
-
-@dataclass
-class _Prover:
-    """The passes over a model."""
-
-    model: Any
-    vocabulary: Vocabulary
-    padding: int
-    read: int = 0
-    """How many tokens were read."""
-
-    def proof(self) -> Proof:
-        """What was found out, each way only where those that it rests on hold."""
-        if not bool(torch.isfinite(self.expected).any(dim=-1).all()):
-            return Proof(tokens=self.read)  # the first answer says at which step there are no numbers
-        follows, pads = self._windows()
-        passes, _, differences = self.first
-        proof = Proof(tuple(sorted(passes.takes)))
-        if differences[1] > self.tolerance:  # rows of one length in one pass are not equal
-            self._require_causal()
-            proof = replace(proof, continued=follows and _holds(self._continues_alone))
-        else:
-            _, padded, continued = self.further
-            proof = replace(proof, padded=padded and pads, continued=continued and follows)
-            joins = proof.continued and proof.padded and is_repeatable(self.further[0])
-            proof = replace(proof, joined=joins and _holds(self._joins), trees=proof.continued and self._reads_trees())
-        proof = replace(proof, generates=self._generates(follows=follows, pads=pads))
-        return replace(proof, resumes=self._resumes(proof.generates), tokens=self.read)
-
-    @cached_property
-    def ids(self) -> list[int]:
-        """The text that is read in all ways. What the model takes for padding is in it if the tokenizer does not."""
-        ordinary = np.flatnonzero(~(self.vocabulary.special | self.vocabulary.blank))
-        places = np.random.default_rng(0).choice(len(ordinary), LENGTH, replace=len(ordinary) < LENGTH)
-        text_ids = [int(token) for token in ordinary[places]]
-        own = getattr(self.model.config.get_text_config(), "pad_token_id", None)
-        if type(own) is int and own != self.padding and 0 <= own < self.vocabulary.size:
-            text_ids[1] = own
-        return text_ids
-
-    @cached_property
-    def expected(self) -> torch.Tensor:
-        """[LENGTH, V] log-probabilities behind each token, of a plain pass."""
-        try:
-            return self._log_probs(self._whole(LENGTH))
-        except Exception as error:  # of a model of others
-            raise ModelError(f"{self._name} cannot read {LENGTH} ordinary tokens: {one_line_of(error)}") from error
-
-    def _rounding(self, noise: float) -> float:
-        """The largest relative difference that is rounding, given that of a row that is read as in a plain pass."""
-        # That is 6e-6 in float32, 0.006 in float16 and 0.026 in bfloat16, as parts of the spread (`difference`).
-        floor = float(torch.finfo(self.model.dtype).eps ** 0.75)
-        return min(max(floor, 8 * noise), 4 * floor)
-
-    @cached_property
-    def tolerance(self) -> float:
-        """The largest difference of what is equal, by the row without padding of the first pass."""
-        return self._rounding(self.first[2][1])
-
-    def _windows(self) -> tuple[bool, bool]:
-        """Whether a plain pass over a long text sees no more of it than the cache keeps, and whether padding changes
-        nothing in one, asked with windows of 3 tokens in a copy of the model.
-        """
-        config = self.model.config.get_text_config()
-        wide = {name: value for name in WINDOWS if type(value := getattr(config, name, None)) is int and value > LENGTH}
-        if not wide:
-            return True, True
-        kept = {getattr(layer, "sliding_window", None) for layer in getattr(self.cache, "layers", ())}
-        try:
-            narrow = with_shared_weights(self.model)
-        except Exception:  # as in `first`: then nothing is known of long texts
-            return False, False
-        for holder in (narrow.config.get_text_config(), *narrow.modules()):
-            for name in wide:
-                if name in vars(holder):
-                    setattr(holder, name, 3)
-        row = pad([self.ids[:5], self.ids[:6]], self.padding, left=True)
-        self.read += 11
-        try:
-            short = self._log_probs(Passes(narrow).whole(self.ids[:5], 5))
-            follows = difference(short[4], self.expected[4]) > self.tolerance or not kept & set(wide.values())
-            passes = Passes(narrow, self.first[0].takes)
-            logits = self._log_probs(passes.rows(row.ids[:1], mask=row.mask[:1]).logits[0, -1])
-            return follows, difference(logits, short[4]) <= self.tolerance
-        except Exception:  # as in `first`: an attention that cannot be asked
-            return True, True
-
-    @property
-    def _name(self) -> str:
-        return type(inner_model(self.model)).__name__
-
-    def _log_probs(self, logits: torch.Tensor) -> torch.Tensor:
-        return logits[..., : self.vocabulary.size].double().log_softmax(-1)
-
-    def _whole(self, length: int) -> torch.Tensor:
-        self.read += length
-        return Passes(self.model).whole(self.ids[:length], length)
-
-    def _differences(self, logits: torch.Tensor, places: Sequence[int]) -> list[float]:
-        """How far rows of logits [n, columns] are from those behind some places, in units of their spread."""
-        rows = zip(self._log_probs(logits), self.expected[list(places)], strict=True)
-        return [difference(row, expected) for row, expected in rows]
-
-    def _equal(self, logits: torch.Tensor, places: Sequence[int]) -> bool:
-        return max(self._differences(logits, places)) <= self.tolerance
-
-    @cached_property
-    def first(self) -> tuple[Passes, Any, list[float]]:
-        """Two and four tokens in one padded batch, with the arguments that the model follows."""
-        batch = pad([self.ids[:2], self.ids[:4]], self.padding, left=True)
-        best: tuple[Passes, Any, list[float]] | None = None
-        runs, loosest = 0, self._rounding(float("inf"))
-        for takes in (ARGUMENTS, frozenset({"position_ids"}), frozenset({"logits_to_keep"}), frozenset[str]()):
-            if runs == 1 and takes:
-                continue  # it ran: once more without anything is enough
-            passes = Passes(self.model, takes)
-            try:
-                output = passes.rows(batch.ids, mask=batch.mask)
-                differences = self._differences(output.logits[:, -1], (1, 3))
-            except Exception:  # noqa: S112 - a model of others raises what it likes at an argument it does not know
-                continue
-            self.read += batch.ids.size
-            runs += 1
-            if best is None or sum(gap <= loosest for gap in differences) > sum(gap <= loosest for gap in best[2]):
-                best = (passes, output, differences)
-            if max(differences) <= loosest or runs == 2:
-                break
-        return best or (Passes(self.model), None, [float("inf")] * 2)
-
-    def _require_causal(self) -> None:
-        name = self._name
-        if not self._equal(self._whole(4), range(4)):
-            if not self._equal(self._whole(LENGTH), range(LENGTH)):
-                raise ModelError(f"{name} gives other numbers when it reads the same text again, so none can be right.")
-            raise ModelError(
-                f"What {name} predicts after a token changes with the tokens that follow, so it gives no probability "
-                "for an answer that is written token by token. Load it as a decoder (is_decoder=True), and without "
-                "dynamic quantization."
-            )
-
-    @cached_property
-    def cache(self) -> Any:
-        """That of the first pass; where it is repeatable, whoever goes on from it takes a copy."""
-        return cache_of(self.first[1])
-
-    def _rows_of_cache(self, rows: Sequence[int]) -> Any:
-        """A copy of the cache of the first pass with these rows, the second of them without padding.
-        `ModelError` if it cannot be copied.
-        """
-        if not is_repeatable(self.cache):
-            raise ModelError("The cache cannot be repeated.")
-        return joined_caches([(copied(self.cache), rows)], 4)
-
-    def _continues_alone(self) -> bool:
-        """Whether a single row continues, where two rows in one pass are not equal."""
-        first, part, mask = np.array([self.ids[:4]]), np.array([self.ids[4:6]]), np.ones((1, 6), dtype=np.int64)
-        self.read += mask.size
-        passes = self.first[0]
-        output = passes.rows(first, mask=mask[:, :4])
-        output = passes.rows(part, mask=mask, cache=cache_of(output), keep=2)
-        return self._equal(output.logits[0, -2:], (4, 5))
-
-    @cached_property
-    def further(self) -> tuple[Any, bool, bool]:
-        """Two tokens more for both rows of the first pass: the cache, and whether the padded row and the other are
-        right.
-        """
-        chunk = np.array([self.ids[2:4], self.ids[4:6]])
-        mask = np.array([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]])
-        padded = self.first[2][0] <= self.tolerance
-        if self.cache is None:
-            return None, padded, False
-        cache = self._rows_of_cache([0, 1]) if is_repeatable(self.cache) else self.cache
-        self.read += chunk.size
-        try:
-            output = self.first[0].rows(chunk, mask=mask, cache=cache, keep=2)
-            padded = padded and self._equal(output.logits[0, -2:], (2, 3))
-            whole = self._equal(output.logits[1, -2:], (4, 5))
-        except Exception:  # as in `first`
-            return None, padded, False
-        cache = cache_of(output)
-        return cache, padded, cache is not None and whole
-
-    def _joins(self) -> bool:
-        """Whether rows of the caches of both passes go on together."""
-        parts = [(self.further[0], [0, 1]), (self._rows_of_cache([0]), [0])]
-        ids = np.array([[self.ids[4]], [self.ids[6]], [self.ids[2]]])
-        seen = np.array([[0, 0, 1, 1, 1, 1, 1], [1] * 7, [0, 0, 0, 0, 1, 1, 1]])
-        self.read += ids.size
-        output = self.first[0].rows(ids, mask=seen, cache=joined_caches(parts, 6))
-        return self._equal(output.logits[:, -1], (4, 6, 2))
-
-    def _reads_trees(self) -> bool:
-        """Whether a tree of tokens is read as its texts are: two tokens behind the same three."""
-        usable = (
-            self.first[0].takes == ARGUMENTS
-            and bool(getattr(inner_model(self.model), "_supports_attention_backend", False))
-            and getattr(self.model.config, "_attn_implementation", None) in ("eager", "sdpa")
-            and self.first[2][0] <= self.tolerance
-        )
-
-        def reads() -> bool:
-            known = SharedPrefix((), self._rows_of_cache([1])).cut(2)
-            ids = np.array([self.ids[2], self.ids[6], self.ids[3]])  # the second and the third follow the first
-            seen = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 0, 1]], dtype=bool)
-            self.read += ids.size
-            logits = self.first[0].nodes(ids, seen, np.array([2, 3, 3]), known, np.array([0, 2])).logits[0]
-            return len(logits) == 2 and self._equal(logits, (2, 3))
-
-        # a layer may have a window that seven tokens do not fill: its cache does not keep all
-        return usable and keeps_all(self.cache) and _holds(reads)
-
-    # --- transformers' own generate ------------------------------------------------------------------------------
-
-    def _generates(self, *, follows: bool, pads: bool) -> Generates:
-        """How `generate` may be used: with prompts of one length where padding changes long texts."""
-        if not follows:
-            return "never"
-        differences = self._generated([2, 4])
-        tolerance = self._rounding(differences[1])
-        if max(differences[1::2]) <= tolerance:
-            return "padded" if pads and max(differences) <= tolerance else "equal"
-        return "alone" if max(self._generated([4])) <= self.tolerance else "never"
-
-    def _resumes(self, generates: Generates) -> bool:
-        """Whether two samples each go on behind the cache of the first pass."""
-        if generates not in ("padded", "equal"):
-            return False
-        rows = [0, 0, 1, 1] if generates == "padded" else [1, 1]
-        return max(self._generated([(3, 5)[row] for row in rows], rows)) <= self.tolerance
-
-    def _generated(self, starts: Sequence[int], rows: Sequence[int] = ()) -> list[float]:
-        """Differences step by step and row by row of what `generate` reads when its choices are those of the text.
-
-        The prompts are beginnings of the text. If rows are given, all of them but the last token is in the cache.
-        """
-        seen: list[torch.Tensor] = []
-        thread = get_ident()
-
-        def look(module: Any, args: Any, output: Any) -> None:
-            if get_ident() == thread:  # others may use the model
-                seen.append(output.logits[:, -1])
-
-        try:
-            batch = pad([self.ids[:start] for start in starts], self.padding, left=True)
-            inputs = generate_inputs(Passes(self.model), batch)
-            if rows:
-                inputs[CACHE] = self._rows_of_cache(rows)
-            self.read += len(starts) if rows else batch.ids.size
-            self.read += len(starts) * (STEPS - 1)
-            with forward_hook(inner_model(self.model), look), one_answer_each(self.model):
-                self.model.generate(
-                    **inputs,
-                    **PLAIN,
-                    max_new_tokens=STEPS,
-                    pad_token_id=self.padding,
-                    logits_processor=[ForcedTokens([self.ids[start:] for start in starts])],
-                )
-            differences = [
-                self._differences(logits, [start - 1 + step for start in starts]) for step, logits in enumerate(seen)
-            ]
-        except Exception:  # as in `first`
-            return [float("inf")] * len(starts)
-        if len(seen) != STEPS:
-            return [float("inf")] * len(starts)
-        return [gap for step in differences for gap in step]
-
-
-def with_shared_weights(model: Any) -> Any:
-    """A copy of a model with settings of its own and the same tensors, for passes beside those of other threads."""
-    maps = (getattr(getattr(module, "_hf_hook", None), "weights_map", None) for module in model.modules())
-    kept = (*model.parameters(), *model.buffers(), *(weights for weights in maps if weights is not None))
-    return copy.deepcopy(model, {id(tensor): tensor for tensor in kept})
-
-
-def difference(row: torch.Tensor, expected: torch.Tensor) -> float:
-    """How far log-probabilities [V] are from others, in units of their spread."""
-    finite = torch.isfinite(expected)
-    if not torch.equal(finite, torch.isfinite(row)):
-        return float("inf")
-    error = (row - expected)[finite]
-    return float(error.square().mean().sqrt() / expected[finite].std().clamp(min=1e-12))
-
-
-class ForcedTokens(LogitsProcessor):  # type: ignore[misc]
-    """Leaves only one token possible in each row: the next one of a text."""
-
-    def __init__(self, texts: Sequence[Sequence[int]]) -> None:
-        self._texts = [list(text) for text in texts]
-
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.Tensor:
-        """Scores of 0 for the token of each row, and -inf for all others."""
-        forced = torch.full_like(scores, -torch.inf)
-        forced[range(len(self._texts)), [text.pop(0) for text in self._texts]] = 0.0
-        return forced
-
-
-def _holds(try_it: Callable[[], bool]) -> bool:
-    """Whether something holds; what raises does not."""
-    try:
-        return try_it()
-    except Exception:  # as in `_Prover.first`
-        return False
+        replace_text(file, msgspec.json.encode(proof).decode())

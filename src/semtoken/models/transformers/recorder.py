@@ -36,7 +36,7 @@ from semtoken.models.prompt_ids import answer_length, end_token_ids
 from semtoken.models.scores import AnswerScores
 from semtoken.models.transformers.generate_settings import NOT_BEAMS
 from semtoken.models.transformers.inside import forward_hook, inner_model
-from semtoken.models.transformers.proof import Proof
+from semtoken.models.transformers.proving import proof_of
 from semtoken.support.arrays import as_rows
 from semtoken.support.inputs import listed, shown, whole
 
@@ -515,7 +515,7 @@ class _ModelSeen:
 def _generates(model: Any, vocabulary: Vocabulary, padding: int) -> str:
     """In which batches the `generate` of a model gives the numbers of a plain pass."""
     try:
-        return Proof.of(model, vocabulary, padding).generates
+        return proof_of(model, vocabulary, padding).generates
     except ModelError:
         return "never"
 
