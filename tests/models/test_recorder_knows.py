@@ -290,7 +290,7 @@ def test_nothing_is_claimed_of_a_copy_of_the_loop(stc: st.ScoredModel) -> None:
 def test_where_transformers_names_its_variables_otherwise_nothing_is_claimed(
     stc: st.ScoredModel, newline: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("semtoken.models.transformers.recorder.LOOP", "_another_name")
+    monkeypatch.setattr("semtoken.models.transformers.generate_loop.LOOP", "_another_name")
     recorder = st.Recorder(stc.clusters)
     sequences = generated(stc, recorder, eos_token_id=newline)
     for result, line in zip(recorder.answers(sequences), lines(stc, sequences, newline), strict=True):

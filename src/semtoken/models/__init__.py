@@ -14,7 +14,8 @@ transformers/    model.py (the backend), loading.py, generate_settings.py (what 
                  (texts that are given, not written), inside.py (states and attention), passes.py (one pass), caches.py
                  (what is read once), trees.py (several texts in one), joining.py (answers that begin and end one by
                  one), proving.py (the passes that find out which of these ways equal a plain pass), proof.py (what they
-                 found, and where it is kept), recorder.py (`Recorder`)
+                 found, and where it is kept), recorder.py (`Recorder`),
+                 generate_loop.py (the step of `generate` in which a recorder is called)
 vllm/            model.py (the backend), outputs.py (what it asks vLLM for, and vLLM's lists of
                  log-probabilities), processor.py and watched.py (scoring inside the engine)
 one_by_one.py    what backends have in common that answer one prompt after the other
