@@ -17,10 +17,12 @@ from semtoken.decisions import Choice, Predicate, Question, ReadingOptions
 from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord
 from semtoken.decisions.asked_texts import asked_texts
 from semtoken.decisions.auditing import SideAudit, audit
-from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide, doubts
+from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.comparing import compare, sensitivity
+from semtoken.decisions.doubts import doubts_of_labels
 from semtoken.decisions.options import OptionScale
 from semtoken.decisions.running import REWORDED, TURNED, ask_again
+from semtoken.decisions.sides import DecisionSide
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.judge import KINDS, Claim, Share
 from semtoken.guarantees.measures import Drift
@@ -191,12 +193,12 @@ def test_what_a_person_must_see_is_told_with_its_shares() -> None:
     """3 of 10 are wrong and 10% of the accepted may be: (0.3 - 0.1) / 0.9 = 22.22% go to a person."""
     answers = [DecisionRecord("q", "f", "choice", ("a", "b"), (0.6, 0.4), int(k < 3), state=str(k)) for k in range(10)]
     unlabeled = replace(answers[0], label=None)
-    few, said = doubts([*answers, unlabeled], "selective_risk", 0.1, 0.1)
+    few, said = doubts_of_labels([*answers, unlabeled], "selective_risk", 0.1, 0.1)
     assert "takes at least 22 labels on each side; here are 10" in few
     assert "30% of 10 labeled answers" in said and "at most 10% of the accepted" in said
     assert "at least 22.22% of all" in said
-    assert doubts(answers, "selective_risk", 0.3, 0.1) == []
-    assert "at least 49 labels at alpha 0.02" in doubts(answers * 4, "selective_risk", 0.02, 0.1)[1]
+    assert doubts_of_labels(answers, "selective_risk", 0.3, 0.1) == []
+    assert "at least 49 labels at alpha 0.02" in doubts_of_labels(answers * 4, "selective_risk", 0.02, 0.1)[1]
 
 
 def test_as_many_texts_and_characters_as_one_inquiry_may_take() -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.auditing import SetAudit, audit
-from semtoken.decisions.calibrating import DecisionCalibrator, doubts
+from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.doubts import doubts_of_labels
 from semtoken.decisions.options import PredictionSets, least_to_a_person
 from semtoken.errors import InvalidInputError
 
@@ -120,6 +121,6 @@ def test_a_calibrator_keeps_them_and_an_audit_judges_them(tmp_path: Path) -> Non
     assert audited_sets(read, records(1, 3))[0].held.of == 1
     turned = [replace(one, label=(one.label or 0) + 1) for one in records(200, 4) if one.label != 3]
     assert audited_sets(read, turned)[0].verdict == "does not hold"
-    [sentence] = doubts(records(600, 1), "selective_risk", 0.01, 0.1)
+    [sentence] = doubts_of_labels(records(600, 1), "selective_risk", 0.01, 0.1)
     assert "must go to a person, whatever the score" in sentence
-    assert not doubts(records(600, 1), "selective_risk", 0.99, 0.1)
+    assert not doubts_of_labels(records(600, 1), "selective_risk", 0.99, 0.1)

@@ -19,8 +19,9 @@ from semtoken.cli.statuses import Status, UsageError, refuse_useless, verdict
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide
+    from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.decisions.running import AskedAgain
+    from semtoken.decisions.sides import DecisionSide
 
 SQLITE = b"SQLite format 3\0"
 STYLES = {"kept": "bold green", "unknown": "bold", "broken": "bold red", "no_guarantee": "bold"}

@@ -223,8 +223,8 @@ def _fit_decisions(
     as_json: bool,
 ) -> int | None:
     """Fit a calibrator of each typed question: of a predicate two, for what is called true and what is called false."""
-    from semtoken.decisions.answers import doubts_of
-    from semtoken.decisions.calibrating import NAME, DecisionCalibrator, doubts
+    from semtoken.decisions.calibrating import NAME, DecisionCalibrator
+    from semtoken.decisions.doubts import doubts_of_answers, doubts_of_labels
     from semtoken.decisions.running import read_questions
     from semtoken.decisions.saved import decision_records
     from semtoken.support.files.outputs import check_not_inside
@@ -237,7 +237,7 @@ def _fit_decisions(
         raise InvalidInputError(f"{output / NAME} exists. Choose another directory, or replace it with --force.")
     asked = None if questions is None else read_questions(questions)
     records = decision_records(source, labels=labels, questions=asked)
-    for sentence in [*doubts_of(records), *doubts(records, aim["guarantee"], aim["alpha"], aim["delta"])]:
+    for sentence in [*doubts_of_answers(records), *doubts_of_labels(records, **aim)]:
         tell(sentence)
     fitted = DecisionCalibrator.fit(records, **aim)
     required = settings.decisions.require

@@ -9,7 +9,8 @@ answers.py           probabilities, confidence, allowed mass, spread over orders
 wire/                the two wire formats
 asked_texts.py       questions as texts, and what lists of the best tokens say of their options; nothing is sent
 remote.py            questions to a server
-calibrating.py       probabilities and guarantees from labeled answers; options.py has those of all options
+calibrating.py       probabilities and guarantees from labeled answers, for each side of a question (sides.py) and for
+                     all of its options (options.py); doubts.py says beforehand what the labels cannot support
 auditing.py          whether a calibrator holds behind another server; audit_report.py has it as lines and values
 """
 

@@ -403,27 +403,3 @@ def _why(error: Exception) -> str:
     if isinstance(error, AttributeError | TypeError):
         return "it is no line of `semtoken decide`."
     return str(error) or "it cannot be read."
-
-
-def doubts_of(records: Sequence[DecisionRecord]) -> list[str]:
-    """What speaks against a fit on these answers, a sentence for each question and doubt, before anything is fitted."""
-    by_question: dict[str, list[DecisionRecord]] = {}
-    for record in records:
-        by_question.setdefault(record.fingerprint, []).append(record)
-    sentences = []
-    for own in by_question.values():
-        name, n = own[0].name, len(own)
-        masses = [record.option_mass for record in own if record.option_mass is not None]
-        low = sum(mass < LEAST_ALLOWED for mass in masses)
-        if 2 * low > n:
-            sentences.append(
-                f"{name}: in {low:,} of {n:,} answers less than half of the probability fell on the options (median "
-                f"{float(np.median(masses)):.1%}): the model wanted to say something else. Look at what it says first."
-            )
-        others = sum(record.probabilities[record.best] < max(record.probabilities) for record in own)
-        if others:
-            sentences.append(
-                f"{name}: in {others:,} of {n:,} answers the server chose another option than its most probable one. "
-                "What is fitted is about the option that it chose."
-            )
-    return sentences

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from semtoken.decisions.answers import DecisionRecord
-from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide, short
+from semtoken.decisions.calibrating import DecisionCalibrator, short
 from semtoken.decisions.options import PredictionSets
+from semtoken.decisions.sides import DecisionSide
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees import Threshold
 from semtoken.guarantees.betting import LEVEL

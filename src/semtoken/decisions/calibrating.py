@@ -8,32 +8,28 @@ import hashlib
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from semtoken.choices import Guarantee
 from semtoken.core.results import Decision
 from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord
-from semtoken.decisions.options import OptionScale, PredictionSets, agreeing, labels_for_sets, least_to_a_person
+from semtoken.decisions.options import OptionScale, PredictionSets, agreeing, labels_for_sets
 from semtoken.decisions.questions import ReadingOptions
+from semtoken.decisions.sides import DecisionSide, SavedSide
 from semtoken.errors import ArtifactError, CalibratorMismatchError, InvalidInputError
-from semtoken.guarantees import Calibrator, Threshold
 from semtoken.guarantees.calibrator import to_bytes
-from semtoken.guarantees.exact import labels_needed, percent
-from semtoken.guarantees.fingerprint import Fingerprint, models_named
+from semtoken.guarantees.fingerprint import Fingerprint, one_model
 from semtoken.support.files.safe_files import MOST_FITTED, read_file, replacing_file, replacing_folder, writing_errors
 from semtoken.support.files.strict_json import dump_json, is_sealed, parse_json, seal
 from semtoken.support.inputs import instance, listed, place
 
 NAME = "decisions.json"
 FORMAT, FORMAT_VERSION = "semtoken.decisions", 2
-_OWN_NAME = re.compile(rf"{re.escape(NAME)}|\d{{3,}}-(true|false|answer)")
-"""What a saved calibrator's folder holds."""
 _OWN_NAME = re.compile(rf"{re.escape(NAME)}|\d{{3,}}-(true|false|answer)")
 """What a saved calibrator's folder holds."""
 
@@ -48,60 +44,6 @@ Key = tuple[str, str]
 def short(state: str) -> str:
     """The beginning of a state's hash, enough to know the state again."""
     return state[:16]
-
-
-@dataclass(frozen=True)
-class DecisionSide:
-    """The curve and threshold that were fitted to one side of a question: its answer yes or no, or any answer."""
-
-    name: str
-    """The name of the question."""
-    side: str
-    """`true` or `false` of a predicate, else `answer`."""
-    n: int
-    """Labeled answers whose most probable option is on this side, accepted or not."""
-    asked: int
-    """Labeled answers of the question, on all sides."""
-    n_accepted: int
-    """How many of them are accepted on this side. The threshold was chosen on them."""
-    n_wrong_accepted: int
-    """How many of the accepted ones are wrong."""
-    calibrator: Calibrator | None
-    """Turns the log-probability of the chosen option into the probability that it is right, and holds the threshold."""
-    refusal: str = ""
-    """Why there is no calibrator; empty where there is one."""
-
-    @property
-    def threshold(self) -> Threshold | None:
-        """The threshold that decides whether an answer of this side is accepted; None if none could be fitted."""
-        return None if self.calibrator is None else self.calibrator.threshold
-
-    @property
-    def what(self) -> str:
-        """The name of this side in messages, such as the question and its answer."""
-        return self.name if self.side == "answer" else f"{self.name}, called {self.side}"
-
-    @property
-    def guarantees(self) -> bool:
-        """Whether this side accepts any answers, and guarantees something about them."""
-        return self.threshold is not None and self.threshold.uncertainty is not None
-
-    def accepts(self, record: DecisionRecord) -> bool:
-        """Whether the threshold accepts this answer."""
-        return self.accepted([record])[0]
-
-    def accepted(self, records: Sequence[DecisionRecord]) -> list[bool]:
-        """Say of each answer if the threshold accepts it."""
-        if self.threshold is None or not records:
-            return [False] * len(records)
-        return [bool(one) for one in self.threshold.accepts([record.log_confidence for record in records])]
-
-    @property
-    def statement(self) -> str:
-        """The guarantee as a sentence, or the reason why there is none."""
-        if self.threshold is None:
-            return self.refusal
-        return self.threshold.statement
 
 
 @dataclass(frozen=True)
@@ -156,37 +98,30 @@ class DecisionCalibrator:
             No side of any question has enough labels (the message gives the reason for each), a question was answered
             twice about one state, several models gave the labeled answers, or a level is outside (0, 1).
         """
-        groups: dict[Key, list[DecisionRecord]] = {}
-        asked: dict[str, int] = {}
+        by_side: dict[Key, list[DecisionRecord]] = {}
         for number, given in enumerate(listed(records, "records")):
             record = instance(given, DecisionRecord, f"records[{number}]")
             if record.label is not None:
                 # By side, since a wrong yes and a wrong no seldom cost the same, and are seldom equally frequent.
-                groups.setdefault((record.fingerprint, record.side), []).append(record)
-                asked[record.fingerprint] = asked.get(record.fingerprint, 0) + 1
-        models = models_named([record for own in groups.values() for record in own])
-        if len(models) > 1:
-            raise InvalidInputError(
-                f"These answers were given by different models: {models[0]!r} and {models[1]!r}. The probabilities of "
-                "one are not those of another: fit a calibrator for the answers of each."
-            )
-        sides = {key: _side(own, asked[key[0]], guarantee, alpha, delta, start) for key, own in groups.items()}
+                by_side.setdefault((record.fingerprint, record.side), []).append(record)
+        by_question: dict[str, list[DecisionRecord]] = {}
+        for (fingerprint, _), own in by_side.items():
+            by_question.setdefault(fingerprint, []).extend(own)
+        model = one_model([record for own in by_side.values() for record in own], remedy="the answers of each")
+        levels: dict[str, Any] = {"guarantee": guarantee, "alpha": alpha, "delta": delta, "start": start}
+        sides = {key: DecisionSide.fit(own, len(by_question[key[0]]), **levels) for key, own in by_side.items()}
         # One side may well lack labels: it abstains, and the other one is of use.
         if not any(side.calibrator for side in sides.values()):
             why = "; ".join(f"{side.what}: {side.refusal}" for side in sides.values())
             raise InvalidInputError(f"Nothing can be fitted. {why or NO_LABEL}")
-        by_question: dict[str, list[DecisionRecord]] = {}
-        for (fingerprint, _), own in groups.items():
-            by_question.setdefault(fingerprint, []).extend(own)
-        told = {key: own[0].asked for key, own in by_question.items()}
         scales = {key: scale for key, own in by_question.items() if (scale := _scale(own)) is not None}
         return cls(
             sides,
             scales,
-            {key: question for key, question in told.items() if question is not None},
+            {key: asked for key, own in by_question.items() if (asked := own[0].asked) is not None},
             {key: _sets(own, alpha) for key in scales if len(own := by_question[key]) >= labels_for_sets(alpha)},
             {key: frozenset(short(r.state) for r in own if r.state) for key, own in by_question.items()},
-            models[0] if models else None,
+            model,
         )
 
     @property
@@ -284,32 +219,21 @@ class DecisionCalibrator:
                 "or empty directory."
             )
         with replacing_folder(target) as working:
-            for folder, side in zip(self._places(), self.sides.values(), strict=True):
+            for folder, side in zip(self._folders(), self.sides.values(), strict=True):
                 if side.calibrator is not None:
                     side.calibrator.save(working / folder)
             with replacing_file(working / NAME) as file:
                 file.write(dump_json(seal(self._content()), indent=1))
 
-    def _places(self) -> list[str]:
+    def _folders(self) -> list[str]:
         """The folder of each side."""
         return [f"{number:03}-{side}" for number, (_, side) in enumerate(self.sides)]
 
     def _content(self) -> dict[str, Any]:
         """The values that `decisions.json` holds."""
         sides = [
-            _SavedSide(
-                question=fingerprint,
-                side=which,
-                name=side.name,
-                n=side.n,
-                asked=side.asked,
-                accepted=side.n_accepted,
-                wrong=side.n_wrong_accepted,
-                refusal=side.refusal,
-                calibrator=None if side.calibrator is None else folder,
-                sha256=None if side.calibrator is None else _digest(side.calibrator),
-            )
-            for folder, ((fingerprint, which), side) in zip(self._places(), self.sides.items(), strict=True)
+            SavedSide.of(side, fingerprint, folder)
+            for folder, ((fingerprint, _), side) in zip(self._folders(), self.sides.items(), strict=True)
         ]
         questions = {key: question.values() for key, question in self.questions.items()}
         states = {key: sorted(states) for key, states in self.states.items()}
@@ -333,7 +257,7 @@ class DecisionCalibrator:
             raise ArtifactError(f"{path} was changed, or holds no calibrator of decisions.")
         try:
             saved = msgspec.convert(content, _Saved)
-            sides = {(side.question, side.side): side.loaded(directory) for side in saved.sides}
+            sides = {(side.question, side.side): side.loaded(path) for side in saved.sides}
             names = {side.question: side.name for side in reversed(saved.sides)}
             questions = {key: AskedQuestion.read(values, names.get(key)) for key, values in saved.questions.items()}
         except (AttributeError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
@@ -344,41 +268,12 @@ class DecisionCalibrator:
         return cls(sides, saved.scales, questions, saved.sets, states, saved.model)
 
 
-class _SavedSide(msgspec.Struct):
-    """A `DecisionSide` in `decisions.json`, with the folder of its calibrator."""
-
-    question: str
-    side: str
-    name: str
-    n: int
-    asked: int
-    accepted: int
-    wrong: int
-    refusal: str
-    calibrator: str | None
-    """The name of the folder; None where nothing could be fitted."""
-    sha256: str | None
-    """The checksum of what is in it."""
-
-    def loaded(self, directory: Path) -> DecisionSide:
-        """The side with its calibrator; `ArtifactError` if that is another one than was saved."""
-        fitted = None
-        if self.calibrator is not None:
-            # The last part alone: a file from elsewhere must not name a path outside of its folder.
-            place = directory / Path(self.calibrator).name
-            fitted = Calibrator.load(place)
-            # Each folder is sound by itself, yet may have been copied from another fit.
-            if _digest(fitted) != self.sha256:
-                raise ArtifactError(f"{place} is part of another calibrator than {directory / NAME}.")
-        return DecisionSide(self.name, self.side, self.n, self.asked, self.accepted, self.wrong, fitted, self.refusal)
-
-
 class _Saved(msgspec.Struct, omit_defaults=True):
     """What `decisions.json` holds; see `DecisionCalibrator`."""
 
     format: str
     format_version: int
-    sides: list[_SavedSide]
+    sides: list[SavedSide]
     scales: Mapping[str, OptionScale]
     questions: Mapping[str, Any]
     sets: Mapping[str, PredictionSets]
@@ -396,68 +291,9 @@ def blocks_of(
     ]
 
 
-def _digest(calibrator: Calibrator) -> str:
-    """SHA-256 of a side's calibrator, in hex digits."""
-    return hashlib.sha256(to_bytes(calibrator)).hexdigest()
-
-
-def _side(
-    records: Sequence[DecisionRecord], asked: int, guarantee: Guarantee, alpha: float, delta: float, start: float | None
-) -> DecisionSide:
-    scores, right = [record.log_confidence for record in records], [record.correct for record in records]
-    side = DecisionSide(records[0].name, records[0].side, len(records), asked, 0, 0, None)
-    # Records without a state cannot be compared, so each counts as one of its own.
-    if repeated := len(records) - len({record.state or str(number) for number, record in enumerate(records)}):
-        raise InvalidInputError(
-            f"{side.name}: {repeated} labeled answers are about a state that another one is about, too. Repeated "
-            "answers count as evidence that is not there: leave them out."
-        )
-    try:
-        calibrator = Calibrator.fit(scores, right)
-    except InvalidInputError as error:
-        return replace(side, refusal=str(error))
-    threshold = Threshold.fit(scores, right, guarantee=guarantee, alpha=alpha, delta=delta, start=start)
-    accepted = threshold.accepts(scores)
-    return replace(
-        side,
-        n_accepted=int(accepted.sum()),
-        n_wrong_accepted=int((accepted & ~np.array(right)).sum()),
-        calibrator=replace(calibrator, threshold=threshold),
-    )
-
-
 def _sets(records: Sequence[DecisionRecord], alpha: float) -> PredictionSets:
     labels = [record.label for record in records if record.label is not None]
     return PredictionSets.fit([record.probabilities for record in records], labels, alpha)
-
-
-def doubts(records: Sequence[DecisionRecord], guarantee: Guarantee, alpha: float, delta: float) -> list[str]:
-    """What labels cannot support, each as a sentence, before anything is fitted to them."""
-    labeled: dict[str, list[DecisionRecord]] = {}
-    for record in records:
-        if record.label is not None:
-            labeled.setdefault(f"{record.name} {record.fingerprint}", []).append(record)
-    sentences = []
-    for own in labeled.values():
-        name, wrong, n = own[0].name, sum(not answer.correct for answer in own), len(own)
-        least = labels_needed(0, alpha, delta)
-        if (tells := wrong if guarantee == "miss_rate" else n) < least:
-            what = "wrong answers with a label" if guarantee == "miss_rate" else "labels"
-            sentences.append(
-                f"{name}: a guarantee at alpha {alpha:g} takes at least {least} {what} on each side; here are {tells} "
-                "in all. Label more, or choose a larger alpha."
-            )
-        if (least_sets := labels_for_sets(alpha)) > n:
-            sentences.append(
-                f"{name}: sets of options take at least {least_sets} labels at alpha {alpha:g}, and there are {n}: "
-                "with fewer every set holds all options, so none are made."
-            )
-        if guarantee == "selective_risk" and (share := least_to_a_person(wrong, n, alpha)) > 0:
-            sentences.append(
-                f"{name}: {percent(wrong / n)} of {n:,} labeled answers are wrong. If at most {percent(alpha)} of the "
-                f"accepted may be, at least {percent(share)} of all must go to a person, whatever the score."
-            )
-    return sentences
 
 
 def _scale(records: Sequence[DecisionRecord]) -> OptionScale | None:

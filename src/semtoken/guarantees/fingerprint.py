@@ -169,14 +169,16 @@ def models_named(scored: Any) -> list[str]:
     return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
 
 
-def one_model(scored: Any) -> str | None:
-    """The model that gave all labeled answers, None where it is not known; `InvalidInputError` if several did."""
+def one_model(scored: Any, *, remedy: str = "each, such as with `semtoken calibrate --group-by model`") -> str | None:
+    """The model that gave all labeled answers, None where it is not known.
+
+    `InvalidInputError` if several did; its message ends with what to fit a calibrator for.
+    """
     names = models_named(scored)
     if len(names) > 1:
         raise InvalidInputError(
             f"These answers were given by different models: {names[0]!r} and {names[1]!r}. The probabilities of one "
-            "are not "
-            "those of another: fit a calibrator for each, such as with `semtoken calibrate --group-by model`."
+            f"are not those of another: fit a calibrator for {remedy}."
         )
     return names[0] if names else None
 
