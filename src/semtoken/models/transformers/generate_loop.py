@@ -13,12 +13,11 @@ from types import FrameType
 from typing import Any
 
 from semtoken.errors import BackendError
-from semtoken.models.transformers.generate_settings import NOT_BEAMS
+from semtoken.models.transformers.generate_settings import NOT_ASSISTED, NOT_BEAMS
 
 LOOP, ASSISTED = "_sample", "_assisted_decoding"
 FRAMES = 8
 """The most calls between the loop and a processor: those of the list of processors, and of what wraps this one."""
-NOT_ASSISTED = "Assisted decoding is rejected: it proposes several tokens at a time. Decode one by one."
 WANTED = ("outputs", "unfinished_sequences", "generation_config", "logits_processor", "self", "model_kwargs")
 
 

@@ -20,6 +20,7 @@ from semtoken.support.inputs import flag, whole
 
 COLDEST = 1e-30
 """The lowest temperature whose quotients with logits stay far from the largest float32."""
+NOT_ASSISTED = "Assisted decoding is rejected: it proposes several tokens at a time. Decode one by one."
 NOT_BEAMS = (
     "A beam's tokens are chosen among hypotheses that are reordered and dropped on the way, so there is no single "
     "next-token distribution that the answer was drawn from. Use greedy decoding (num_beams=1) or sampling."
@@ -51,7 +52,7 @@ def check_decoding(model: Any, decoding: Decoding) -> None:
     if "beam" in mode:
         raise BackendError(f"Beam search is rejected. {NOT_BEAMS}")
     if mode == GenerationMode.ASSISTED_GENERATION:
-        raise BackendError("Assisted decoding is rejected: it proposes several tokens at a time. Decode one by one.")
+        raise BackendError(NOT_ASSISTED)
     if mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):
         raise BackendError(f"Decoding by {mode} is rejected: its tokens are not chosen from the model's logits alone.")
     if (options.get("num_return_sequences") or 1) > 1:

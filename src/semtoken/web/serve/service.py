@@ -23,16 +23,8 @@ from semtoken.support.files.images import has_images
 from semtoken.web.block import BlockOptions, ProbeResult, parts_wanted, running_block, score_block
 from semtoken.web.calibrators import CalibratorSlot, slot_of
 from semtoken.web.serve.orders import GenerationBatch, RowEnd, RowToken
-from semtoken.web.serve.requests import (
-    AnyRequest,
-    ChatReply,
-    ChatRequest,
-    CompletionReply,
-    Row,
-    ServedReply,
-    ShownFields,
-    TokenSpelling,
-)
+from semtoken.web.serve.replies import ChatReply, CompletionReply, Row, ServedReply, ShownFields, TokenSpelling
+from semtoken.web.serve.requests import AnyRequest, ChatRequest
 from semtoken.web.serve.worker import Worker
 from semtoken.web.wire import DONE, ApiError, event
 
