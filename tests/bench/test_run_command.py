@@ -82,7 +82,6 @@ ALMANAC = ["-m", "almanac", "-d", "almanac", "-o", "x"]
     ("arguments", "words"),
     [
         (ALMANAC[:4], "Name the run's folder with --out"),
-        (["-m", "almanac", "-o", "x"], "The options cannot be used. datasets: field required"),
         (["-m", "almanac", "-d", "nowhere.jsonl", "-o", "x"], "There is no question set 'nowhere.jsonl'"),
         ([*ALMANAC, "--methods", "luck"], "there is no method luck"),
         ([*ALMANAC, "--judge", "luck"], "judges.1: there is no 'luck', there are 'exact'"),
@@ -104,6 +103,12 @@ def test_what_cannot_be_run_is_told_before_anything_is_made(arguments: list[str]
     assert result.exit_code == 1
     assert words in result.stderr and result.stderr.startswith("Error: ") and "Traceback" not in result.output
     assert not Path("x").exists()
+
+
+@pytest.mark.parametrize("arguments", [[], ["-m", "almanac"], ["-d", "almanac"]])
+def test_a_run_without_a_model_or_a_question_set_names_the_options_that_it_needs(arguments: list[str]) -> None:
+    result = invoke(*arguments, "-o", "x")
+    assert result.exit_code == 2 and "--model NAME --dataset NAME, or a file of settings" in result.stderr
 
 
 def test_a_backend_that_there_is_not_is_refused_as_an_option_and_in_a_file(settings: Path) -> None:

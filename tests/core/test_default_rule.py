@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from semtoken import score_logits, score_logprobs
 from semtoken.core import default_rule
+from semtoken.core.engine_tokens.precision import Precision
 from tests import worked
 
 TEXTS = ("Paris", " paris", "PARIS ", "Rome", " ", "", "\ufffd", " rome")
@@ -78,7 +79,10 @@ def test_the_interval_holds_every_way_in_which_lists_go_on(ids: list[int], seed:
     ]
     low, high = score_logprobs(items).sequence_uncertainty_interval
     assert low <= 1 - most + 1e-9 and high >= 1 - least - 1e-9
-    assert (low, high) == pytest.approx((1 - most, 1 - least), abs=1e-4)
+    precision = Precision()
+    precision.add([value for _, own, best in steps for value in (own, *best.values())])
+    if precision.in_full:  # one number in a thousand could have been rounded, which makes the interval wider
+        assert (low, high) == pytest.approx((1 - most, 1 - least), abs=1e-4)
 
 
 def test_the_rule_is_a_page() -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from semtoken import ScoredModel
 from semtoken.clustering.token_clusters import TokenClusters, vocabulary_of
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.given_tokens import as_clusters, as_tokens
-from semtoken.errors import ArtifactError, InvalidInputError, SemtokenError
+from semtoken.errors import ArtifactError, InvalidInputError, ModelError, SemtokenError
 from tests import tiny, worked
 
 
@@ -58,3 +59,18 @@ def test_clusters_are_taken_as_they_are_and_numbers_are_none() -> None:
     assert as_clusters(clusters) is clusters and as_tokens(clusters) is clusters
     with pytest.raises(InvalidInputError, match="clusters"):
         as_clusters(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("smolm2", r"neither a directory here nor found .*did you mean 'smollm2'"), ("./smollm3", "no directory")],
+)
+def test_a_name_that_is_nowhere_is_refused_before_transformers_looks_for_it(
+    name: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would ask for a minute, and print each try."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda *_, **__: pytest.fail("it was asked"))
+    for asked in (as_tokens, ScoredModel.from_pretrained):
+        with pytest.raises(ModelError, match=told):
+            asked(name)

@@ -266,6 +266,11 @@ def test_calls_of_ollama_are_read_by_name_and_arguments() -> None:
     ]
     [choice] = read_reply(reply).choices
     assert [(part.kind, part.text) for part in choice.segments] == [("tool_call", 'weather({"city": "Oslo"})\nnow({})')]
+    reply["message"]["tool_calls"] = ["weather"]
+    with pytest.raises(SemtokenError, match=r"tool_calls\[0\] must be an object"):
+        read_reply(reply)
+    with pytest.raises(SemtokenError, match=r"no log-probabilities|without a final"):
+        score_reply("data: {}\n\n", format="ollama-chat")
 
 
 @pytest.mark.parametrize(

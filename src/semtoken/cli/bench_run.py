@@ -109,6 +109,8 @@ def run(
 
     if dry_run and estimate:
         raise UsageError("--dry-run and --estimate are two looks at a run: give one of them.")
+    if settings is None and not (model and dataset):
+        raise UsageError("Name a model and a question set, --model NAME --dataset NAME, or a file of settings.")
     of_process = {
         key: getattr(in_use.settings.model, key)
         for key in ("backend", "batch_size")

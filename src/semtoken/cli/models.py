@@ -12,8 +12,8 @@ from cyclopts import Parameter
 from semtoken.choices import ModelOrigin
 from semtoken.cli.console import err, out, plain_table, tell
 from semtoken.cli.statuses import UsageError
-from semtoken.errors import ModelError, first_line_of
-from semtoken.support.almanac import ALMANAC
+from semtoken.errors import ModelError
+from semtoken.support.checkpoints.hub import require_on_hub
 from semtoken.support.checkpoints.sources import (
     CATALOGUE,
     CatalogueModel,
@@ -22,9 +22,6 @@ from semtoken.support.checkpoints.sources import (
     resolve,
 )
 from semtoken.support.extras import quiet_libraries
-from semtoken.support.text import did_you_mean
-
-HUB_TIMEOUT = 10.0
 
 
 def check_there(model: str, revision: str | None = None) -> None:
@@ -39,33 +36,12 @@ def check_there(model: str, revision: str | None = None) -> None:
         return
     if folder.exists():
         raise ModelError(f"'{model}' is a file; give a GGUF file, the directory of a checkpoint or a hub id.")
-    if model.startswith((".", "/", "~")) or model.count("/") > 1 or "\\" in model:
-        raise ModelError(f"There is no directory '{model}'.")
-    _check_on_hub(model, revision)
+    require_on_hub(model, revision)
 
 
 def _gguf_in(folder: Path) -> str:
     files = sorted(path.name for path in folder.glob("*.gguf"))
     return f" Give its GGUF file itself: {folder / files[0]}" if files else ""
-
-
-def _check_on_hub(model: str, revision: str | None) -> None:
-    """Ask the hub once: transformers alone would try for a minute where there is no network."""
-    from huggingface_hub import HfApi, try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        if isinstance(try_to_load_from_cache(model, "config.json", revision=revision), str):
-            return
-        HfApi().model_info(model, revision=revision, timeout=HUB_TIMEOUT)
-    except HFValidationError as error:
-        raise ModelError(f"'{model}' is neither a directory here nor a possible hub id.") from error
-    except Exception as error:  # whatever the network and the HTTP client of the installed hub version raise
-        reason = first_line_of(error)
-        raise ModelError(
-            f"'{model}' is neither a directory here nor found on the Hugging Face hub ({reason})"
-            f"{did_you_mean(model, (ALMANAC, *CATALOGUE))}. `semtoken fetch` lists the models that have a short name."
-        ) from error
 
 
 def fetch(

@@ -46,7 +46,7 @@ class EndpointSection:
     key_env: str = "OPENAI_API_KEY"
     """The name of the variable that holds the key, never the key."""
     top_logprobs: Count = 20
-    distribution: Distribution | Literal[""] = ""
+    distribution: Literal[Distribution, ""] = ""
     """Of what distribution the log-probabilities are, where replies do not say."""
     temperature: Positive = 1.0
     """Of the requests whose replies are read, for SGLang."""
@@ -77,7 +77,7 @@ class ScoringSection:
     """Further scores."""
     states: bool = False
     """Whether `score` also writes the hidden state at the end of every answer, to train on."""
-    equality: Equality | Literal[""] = ""
+    equality: Literal[Equality, ""] = ""
     """What counts as the same token: exact (JSON, numbers, code) or surface; empty: what the preset says."""
 
 

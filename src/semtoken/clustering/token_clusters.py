@@ -30,6 +30,7 @@ from semtoken.errors import ArtifactError, InvalidInputError, SemtokenError, Voc
 from semtoken.support.almanac import ALMANAC, almanac_clusters_path
 from semtoken.support.arrays import IdArray, real_numbers
 from semtoken.support.checkpoints.gguf import load_tokenizer
+from semtoken.support.checkpoints.hub import require_on_hub
 from semtoken.support.checkpoints.sources import resolve
 from semtoken.support.extras import require
 from semtoken.support.files import artifacts
@@ -483,7 +484,8 @@ def vocabulary_of(
 ) -> Vocabulary:
     """The vocabulary to cluster: of the tokenizer given, or of the one saved with the weights.
 
-    `InvalidInputError` for a model in memory without its tokenizer, `VocabularyError` if that cannot be read.
+    `InvalidInputError` for a model in memory without its tokenizer, `ModelError` if there is no model of this name, and
+    `VocabularyError` if its tokenizer cannot be read.
     """
     if isinstance(tokenizer, Vocabulary):
         return tokenizer
@@ -497,6 +499,8 @@ def _load_tokenizer(model_or_path: Any, revision: str | None) -> Any:
         raise InvalidInputError("Give the model's tokenizer too: a model in memory does not know it.")
     transformers = require("transformers", extra="transformers")
     source = resolve(model_or_path)
+    if not Path(source.path).expanduser().exists():
+        require_on_hub(source.path, revision)
     try:
         if source.is_gguf:
             return load_tokenizer(Path(source.path))

@@ -29,6 +29,7 @@ from transformers.utils import find_adapter_config_file
 from semtoken.errors import InvalidInputError, ModelError, SemtokenError, one_line_of
 from semtoken.models.transformers.model import TransformersBackend, check_model
 from semtoken.support.checkpoints.gguf import load_tokenizer
+from semtoken.support.checkpoints.hub import require_on_hub
 from semtoken.support.checkpoints.sources import check_folder, is_known
 from semtoken.support.checkpoints.strangers import check_size, check_template
 from semtoken.support.extras import only_errors, quiet_gguf, require
@@ -76,6 +77,8 @@ def load_transformers(
     source = {"revision": revision, "trust_remote_code": trust_remote_code}
     files = {name: options[name] for name in HUB_OPTIONS if name in options}
     check_options(model_or_path, options, source | files)
+    if not files and not Path(model_or_path).expanduser().exists():  # with options of the hub, transformers asks it
+        require_on_hub(model_or_path, revision)
     stranger = not is_known(model_or_path)
     kind, config, base = AutoModelForCausalLM, None, model_or_path
     if not options.get("gguf_file"):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from semtoken.core.engine_tokens.top_steps import as_list, as_object
 from semtoken.errors import BackendError
 from semtoken.replies.formats.base import Engine, ProbeQuestion, Shape
-from semtoken.replies.formats.fields import RawReply
+from semtoken.replies.formats.fields import RawReply, value_at
 from semtoken.support.splice import Path, encode
 
 UNFINISHED = "The reply says that it is not done: it is one chunk of a stream, or broke off. Save the whole stream."
@@ -70,5 +71,7 @@ class OllamaChat(OllamaGenerate):
 
     def calls(self, choice: RawReply) -> Mapping[int, tuple[str, str]]:
         """The calls of tools, which the list of log-probabilities does not hold."""
-        functions = [call.get("function", {}) for call in choice["message"].get("tool_calls") or ()]
+        listed = as_list(value_at(choice, self.showing[0]) or (), "message.tool_calls")
+        calls = [as_object(call, f"message.tool_calls[{i}]") for i, call in enumerate(listed)]
+        functions = [as_object(call.get("function", {}), "message.tool_calls.function") for call in calls]
         return {i: (str(call.get("name", "")), encode(call.get("arguments", {}))) for i, call in enumerate(functions)}

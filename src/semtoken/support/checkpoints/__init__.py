@@ -6,8 +6,10 @@ A model is named in one of five ways: `almanac` (the embedded one), a name of th
 
 - `fetch`: download, check, convert, keep
 - `gguf`: a GGUF file: its header checked, its embeddings, its conversion to a checkpoint
-- `prompts`: from a bare question to what the model is given
+- `hub`: whether the Hugging Face hub has a model of a name
 - `sources`: names to places, and the catalog of small real models that anyone can fetch
+- `strangers`: what a folder of somebody else may not hold
+- `template_trial`: a chat template tried in a process of its own
 """
 
 from semtoken.support.checkpoints.fetch import fetch
