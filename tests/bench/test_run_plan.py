@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from semtoken.bench import models
 from semtoken.bench.datasets import Dataset, read_dataset
 from semtoken.bench.manifest import model_identity
 from semtoken.bench.plan import CellPlan, Plan, make_plan
@@ -22,6 +23,13 @@ from semtoken.methods import METHODS
 from semtoken.support.almanac import almanac_clusters_path, almanac_path
 from semtoken.support.checkpoints import CATALOGUE
 from tests.rows import each
+
+
+class Raw:
+    """As much of a backend as is asked for before a run."""
+
+    distribution, name, model = "raw", "tiny", None
+
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "bench"
 BASIC: dict[str, Any] = {"models": ["almanac"], "datasets": ["almanac"]}
@@ -42,6 +50,18 @@ def test_the_defaults_are_the_papers() -> None:
     assert settings.models[0].clusters is None and settings.models[0].label == "Qwen2.5-3B"
     assert settings.nli == DEFAULT_NLI
     assert [judge.kind for judge in settings.judges] == ["exact"] and settings.primary_judge == "exact"
+
+
+@each("backend", ["transformers", "vllm"])
+def test_only_vllm_gets_the_settings_of_an_engine(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM is not installed here: what would load the model only records what it is given."""
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(models, "load_backend", lambda *names, **options: given.update(options) or Raw())
+    monkeypatch.setattr("semtoken.models.transformers.loading.spare_threads", lambda model: None)
+    one = {"name": "a/b", "backend": backend, "engine": {"tensor_parallel_size": 2}, "revision": "r"}
+    models.Models(checked(models=[one])).answering("b")
+    common = {"device": None, "dtype": "auto", "revision": "r", "trust_remote_code": False}
+    assert given == common | ({"tensor_parallel_size": 2} if backend == "vllm" else {})
 
 
 def test_the_almanac_has_its_own_clusters_and_encoders() -> None:

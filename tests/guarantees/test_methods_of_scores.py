@@ -50,6 +50,7 @@ def test_the_confidence_of_a_file() -> None:
     for value in (0.25, 0, 1):
         assert read("new_phrases", value).confidence_method == "new_phrases"
         assert read("new_phrases", value).confidence == value
+        assert log_score_ends(read("new_phrases", value), "confidence") is None  # a file has no bounds of it
     assert log_confidences([read("new_phrases", 0.25), read("stc", 0.25)], "confidence").tolist() == [
         pytest.approx(math.log(0.25)),
         -0.5,

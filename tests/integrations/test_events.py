@@ -112,6 +112,11 @@ def test_other_shapes_of_replies_are_told_too() -> None:
     ):
         found += watch.take(f"data: {json.dumps(event)}\n\n".encode())
     assert [(one["semtoken.answer"], one["gen_ai.response.id"]) for one in found] == [("Paris", "r")]
+    watch = ReplyWatch(streamed=True, content=True)
+    numbered = [{"text": name, "index": n, "finish_reason": "stop", "semtoken": final} for n, name in enumerate("ab")]
+    del numbered[0]["index"]
+    found = watch.take(f"data: {json.dumps({'choices': numbered})}\n\n".encode())
+    assert [one["semtoken.answer"] for one in found] == ["a", "b"]
     watch, found = ReplyWatch(streamed=True, content=True), []
     for event in ({"content": "Par"}, {"content": "is", "stop": True, "semtoken": final}):
         found += watch.take(f"data: {json.dumps(event)}\n\n".encode())

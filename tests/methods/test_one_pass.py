@@ -212,6 +212,9 @@ def test_a_chosen_token_behind_the_listed_ones_is_none_of_the_best() -> None:
     assert step.names[0] not in step.names[1:]
     with pytest.raises(InvalidInputError, match="and of step 0 only 14"):
         scores_of_steps(["epr"], Answer([logs[40]]), [step], 60)  # type: ignore[arg-type]
+    last = TopStep(step.chosen, (*step.top, step.chosen))
+    with pytest.raises(InvalidInputError, match="and of step 0 only 14"):
+        scores_of_steps(["epr"], Answer([logs[40]]), [last], 60)  # type: ignore[arg-type]
 
 
 def test_a_sure_step_of_few_tokens_is_no_whole_distribution() -> None:

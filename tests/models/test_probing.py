@@ -107,6 +107,9 @@ def test_the_least_certain_steps_are_looked_at_and_no_blanks() -> None:
     for most in (0, 2, 99):
         assert doubtful_steps(answer, most, 1.0) == sorted(step for _, step in said[:most])
     assert doubtful_steps(answer, 99, said[2][0]) == sorted(step for _, step in said[:2])
+    for most, doubtful in ((-1, 0.5), (1, -0.05), (1, 1.05)):
+        with pytest.raises(InvalidInputError):
+            doubtful_steps(answer, most, doubtful)
 
 
 def competitor(probability: float, continuation: str, chosen: bool = False) -> Competitor:

@@ -222,8 +222,13 @@ def test_names_of_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert resolve("smollm2").path == "smollm2"  # a directory of that name wins
 
 
+PUBLISHED_SIZES = {"smollm2": 49_152, "gemma3-270m": 262_144}
+"""`vocab_size` in the config.json of each model on the hub."""
+
+
 @pytest.mark.parametrize("entry", CATALOGUE.values(), ids=list(CATALOGUE))
 def test_entries_of_the_catalogue(entry: CatalogueModel) -> None:
+    assert entry.vocabulary == PUBLISHED_SIZES[entry.name]
     assert len(entry.sha256) == 64 and int(entry.sha256, 16)
     assert all("==" in piece.package for piece in entry.pieces)
     if entry.clusters is not None:

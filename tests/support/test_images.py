@@ -112,6 +112,9 @@ def test_a_page_that_is_not_there_and_a_damaged_file(tmp_path: Path) -> None:
     pages(1)[0].save(tmp_path / "a.tif")
     with pytest.raises(InvalidInputError, match=r"Page 2 of the image .*a\.tif cannot be read"):
         read_image({"type": "image", "path": str(tmp_path / "a.tif"), "page": 2})
+    (tmp_path / "a.png").write_bytes(b"nothing")
+    with pytest.raises(InvalidInputError, match=r"^The image .*a\.png cannot be read"):
+        read_image({"type": "image", "path": str(tmp_path / "a.png")})
     (tmp_path / "a.pdf").write_bytes(b"%PDF-1.7\nnothing")
     with pytest.raises(InvalidInputError, match="cannot be read"):
         scans_in(tmp_path)
