@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from scipy.cluster.hierarchy import cut_tree
 
-from semtoken.clustering.agglomerative import Distinct, Rounds, WholeRows, assemble, make_plan, rounds_merges
+from semtoken.clustering.agglomerative import Distinct, assemble, make_plan
 from semtoken.clustering.linkages import SparsePathEnds, complete_merges
 from semtoken.clustering.merges import Merges, by_first_appearance, cut
 from semtoken.clustering.near import EVERYTHING
 from semtoken.clustering.partition import cluster_table
 from semtoken.clustering.progress import Monitor
+from semtoken.clustering.rounds import Rounds, WholeRows, rounds_merges
 from semtoken.clustering.rows import as_rows
 from semtoken.clustering.tiles import CpuTiles, TorchTiles
 from semtoken.errors import InsufficientMemory

@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from semtoken.clustering.matrices import Origin
 from semtoken.clustering.progress import Progress
-from semtoken.clustering.tables import Origin, origin_of, read_table
+from semtoken.clustering.tables import origin_of, read_table
 from semtoken.clustering.token_clusters import (
     ClusterSettings,
     TokenClusters,

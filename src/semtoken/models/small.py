@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,12 +15,12 @@ import numpy.typing as npt
 import tokenizers
 
 from semtoken.clustering.rows import to_float32
-from semtoken.clustering.tables import STORED_TYPES, stored_tensors
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.models.one_by_one import OneByOne
 from semtoken.models.prompt_ids import end_ids
 from semtoken.support.almanac import almanac_path
+from semtoken.support.checkpoints.stored_tensors import stored_tensors
 
 Float32Array = npt.NDArray[np.float32]
 WEIGHTS = "model.safetensors"
@@ -64,8 +63,7 @@ class Llama:
     @classmethod
     def load(cls, folder: Path) -> Llama:
         """Read a folder with `config.json` and `model.safetensors`; the weights become float32."""
-        file = folder / WEIGHTS
-        weights = {name: _tensor(file, entry) for name, entry in stored_tensors(file).items()}
+        weights = {name: to_float32(stored.mapped()) for name, stored in stored_tensors(folder / WEIGHTS).items()}
         return cls(weights, json.loads((folder / "config.json").read_text(encoding="utf-8")))
 
     def read(self, ids: Sequence[int], cache: Cache) -> Float32Array:
@@ -110,13 +108,6 @@ class Llama:
         """The feed-forward layer: SiLU of the gate times the other half."""
         gate = self._linear(x, f"{name}.gate_proj")
         return self._linear(gate / (1 + np.exp(-gate)) * self._linear(x, f"{name}.up_proj"), f"{name}.down_proj")
-
-
-def _tensor(file: Path, entry: dict[str, Any]) -> Float32Array:
-    """A tensor of a safetensors file; NumPy knows no bfloat16, so the library cannot read it for us."""
-    shape, start = tuple(entry["shape"]), entry["start"] + entry["data_offsets"][0]
-    stored = np.fromfile(file, STORED_TYPES[entry["dtype"]], count=math.prod(shape), offset=start)
-    return to_float32(stored).reshape(shape)
 
 
 class SmallTokenizer:

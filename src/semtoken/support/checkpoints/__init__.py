@@ -8,6 +8,7 @@ A model is named in one of five ways: `almanac` (the embedded one), a name of th
 - `gguf`: a GGUF file: its header checked, its embeddings, its conversion to a checkpoint
 - `hub`: whether the Hugging Face hub has a model of a name
 - `sources`: names to places, and the catalog of small real models that anyone can fetch
+- `stored_tensors`: the tensors in a safetensors file, mapped into memory
 - `strangers`: what a folder of somebody else may not hold
 - `template_trial`: a chat template tried in a process of its own
 """
