@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken.bench.judges import AnswerToJudge, Tally, Verdict, agreement, correctness, tally
+from semtoken.bench.judges import AnswerToJudge, Tally, Verdict, agreement, correctness, label_records, tally
 from semtoken.bench.judges.kinds import (
     ContainsJudge,
     ExactJudge,
@@ -28,6 +28,7 @@ from semtoken.bench.judges.kinds import (
 )
 from semtoken.bench.judges.llm import LLMJudge
 from semtoken.errors import InvalidInputError
+from semtoken.guarantees.answer_records import answer_record
 from semtoken.support.almanac import Question
 from tests.cli.run import invoke
 
@@ -369,3 +370,30 @@ def test_a_failed_write_keeps_the_former_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="half a character"):
         write_verdicts(target, [item("\ud800", "a")], {"exact": [Verdict(1.0)]})
     assert target.read_text() == "before" and list(tmp_path.iterdir()) == [target]
+
+
+class _Undecided:
+    """A judge that has no usable verdict on texts with a question mark, and calls all others right."""
+
+    name, settings = "undecided", {}
+
+    def judge(self, items: Sequence[AnswerToJudge], on_judged: object = None) -> list[Verdict]:
+        return [Verdict(math.nan if "?" in one.answer else 1.0) for one in items]
+
+
+def test_answers_are_labeled_by_a_judge_where_they_have_accepted_ones_and_no_label() -> None:
+    given = [
+        ("Oslo", ["Oslo"], None),
+        ("Bergen", ["Oslo"], None),
+        ("Oslo?", ["Oslo"], None),
+        ("Oslo", [], None),
+        ("Oslo", ["Oslo"], False),
+    ]
+    records = [
+        answer_record(f"line {i}", {"question": "Capital?", "text": text, "answers": accepted, "correct": label})
+        for i, (text, accepted, label) in enumerate(given)
+    ]
+    assert [one.correct for one in label_records(records, ExactJudge())] == [True, False, True, None, False]
+    labeled = label_records(records, _Undecided())
+    assert [one.correct for one in labeled] == [True, True, None, None, False]
+    assert [one.where for one in labeled] == [one.where for one in records]

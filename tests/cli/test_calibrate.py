@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 
 import semtoken as st
-from semtoken.cli import calibrate as command
-from semtoken.cli.calibrate import _one_of_each
-from semtoken.guarantees.answer_records import AnswerRecord, answer_record
+from semtoken.guarantees import groups
+from semtoken.guarantees.answer_records import answer_record
 from semtoken.guarantees.exact import label_order
 from semtoken.support.almanac import is_correct, load_questions
 from semtoken.support.files.safe_files import locked
@@ -187,13 +186,6 @@ def test_only_one_answer_to_a_question_counts(semtoken: RunCommand, tmp_path: Pa
     result = semtoken("calibrate", source, "-o", tmp_path / "made")
     assert "50 further answers to the same questions are left out" in result.stderr
     assert st.Calibrator.load(tmp_path / "made").n == 50
-
-
-def test_which_answer_to_a_question_counts_does_not_depend_on_its_score() -> None:
-    """In a ranked file the first answers are the most doubtful ones: of 600 pairs about half of those are drawn."""
-    rows = [AnswerRecord(f"line {i}", {"question": f"Question {i % 600}?"}, float(i < 600), None) for i in range(1200)]
-    drawn = [one.log_confidence for one in _one_of_each(rows)]
-    assert len(drawn) == 600 and 250 < sum(map(bool, drawn)) < 350
 
 
 def test_a_calibrator_is_not_replaced_unasked(semtoken: RunCommand, tmp_path: Path) -> None:
@@ -417,14 +409,14 @@ def test_several_at_once_write_one_calibrator_with_its_own_report(
         met = semtoken("calibrate", source, "-o", target, "--alpha", "0.3")
     assert met.exit_code != 0 and "Another `semtoken calibrate` is writing" in " ".join(met.stderr.split())
     assert not target.exists()
-    fitted = command._fitted
+    fitted = groups.fit_groups
 
     def others_end_first(*given: Any, **options: Any) -> Any:
         target.mkdir()
         (target / "calibrator.json").write_text("of another one")
         return fitted(*given, **options)
 
-    monkeypatch.setattr(command, "_fitted", others_end_first)
+    monkeypatch.setattr(groups, "fit_groups", others_end_first)
     late = semtoken("calibrate", source, "-o", target, "--alpha", "0.3")
     assert late.exit_code != 0 and "--force" in late.stderr
     assert [(file.name, file.read_text()) for file in target.iterdir()] == [("calibrator.json", "of another one")]

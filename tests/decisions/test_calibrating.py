@@ -210,3 +210,25 @@ def test_labels_are_told_apart_by_type() -> None:
     assert (record.label, record.correct) == (1, True)
     with pytest.raises(ValueError, match="fits the options"):
         list(records_of({"answers": {"q": answer}, "labels": {"q": "TRUE"}}))
+
+
+def test_what_is_required_is_named_by_its_question_or_its_side() -> None:
+    """Those called true are nearly always right, and those called false half the time."""
+    records = [
+        replace(one, probabilities=(0.99, 0.01), label=0)
+        if i % 2
+        else replace(one, probabilities=(0.3, 0.7), label=i % 4 // 2)
+        for i, one in enumerate(world(400, 5))
+    ]
+    records[1], records[3], records[5], records[7], records[9] = (
+        replace(one, probabilities=(0.51, 0.49), label=1) for one in records[1:10:2]
+    )
+    fitted = DecisionCalibrator.fit(records, alpha=0.1)
+    assert {side.what: side.guarantees for side in fitted.sides.values()} == {
+        "late, called true": True,
+        "late, called false": False,
+    }
+    assert fitted.without_guarantee() == fitted.without_guarantee(["late"]) == ["late, called false"]
+    assert fitted.without_guarantee(["late, called false"]) == ["late, called false"]
+    assert fitted.without_guarantee(["late, called true"]) == []
+    assert fitted.unknown(["late", "late, called true", "weather", "early"]) == ["early", "weather"]

@@ -165,7 +165,9 @@ def test_an_audit_counts_each_share_of_its_own() -> None:
     )
     asked_for: list[list[float]] = []
     drift = Drift(0.2, 0.1, 0.3, 40, 5)
-    calibrator: Any = SimpleNamespace(threshold=threshold, drift=lambda scores: asked_for.append(scores) or drift)
+    calibrator: Any = SimpleNamespace(
+        threshold=threshold, guarantees=True, drift=lambda scores: asked_for.append(scores) or drift
+    )
     side = DecisionSide("q", "answer", 40, 50, 20, 1, calibrator)
     told = [(0.9, 0), (0.8, 1), (0.7, None), (0.6, 0), (0.55, 1)]
     answers = [

@@ -11,7 +11,7 @@ import pytest
 
 from semtoken.decisions.answers import AskedQuestion
 from semtoken.decisions.questions import READ_AS_USUAL
-from semtoken.decisions.saved import decision_records, decision_rows, is_decision, saved_decisions
+from semtoken.decisions.saved import decision_records, decision_rows, holds_decisions, is_decision, saved_decisions
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.replies import OpenedReplies
 from tests.cli.run import invoke
@@ -161,3 +161,19 @@ def test_fit_audit_and_check_read_them(tmp_path: Path) -> None:
 def test_decisions_on_standard_input_are_known(name: str) -> None:
     done = invoke(["check", "-"], stdin=json.dumps(REPLIES[name]))
     assert done.exit_code == 0 and f"of {len(QUESTIONS)} answers to typed questions" in done.output, done.output
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_file_of_replies_of_each_server_holds_decisions(tmp_path: Path, name: str) -> None:
+    for wrapped in (REPLIES[name], {"id": "1", "response": REPLIES[name]}, {"body": REPLIES[name]}):
+        assert holds_decisions(lines(tmp_path / "saved.jsonl", [wrapped]))
+
+
+@pytest.mark.parametrize(
+    "line", [{"response": "Oslo.", "answers": ["Oslo"]}, {"question": "Capital?", "answers": []}, ["Oslo"], "{"]
+)
+def test_a_file_of_answers_in_text_holds_no_decisions(tmp_path: Path, line: Any) -> None:
+    source = tmp_path / "answers.jsonl"
+    source.write_text(line if line == "{" else json.dumps(line), "utf-8")
+    assert not holds_decisions(source)
+    assert not holds_decisions(tmp_path / "missing.jsonl")

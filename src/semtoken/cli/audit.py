@@ -17,11 +17,10 @@ from semtoken.cli.settings import AuditSection, Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.decisions.running import AskedAgain
-    from semtoken.decisions.sides import DecisionSide
 
 SQLITE = b"SQLite format 3\0"
 STYLES = {"kept": "bold green", "unknown": "bold", "broken": "bold red", "no_guarantee": "bold"}
@@ -205,7 +204,7 @@ def _audit_decisions(fitted: DecisionCalibrator, again: AskedAgain, in_use: Sett
     from semtoken.decisions.comparing import sensitivity
 
     settings, required = in_use.settings.audit, in_use.settings.decisions.require
-    found = audited(fitted, again.records, level=settings.level, required=lambda side: is_required(side, required))
+    found = audited(fitted, again.records, level=settings.level, required=lambda side: side.is_required(required))
     changes = [
         one for how, records in again.variants.items() for one in sensitivity(fitted, again.records, records, how)
     ]
@@ -216,13 +215,8 @@ def _audit_decisions(fitted: DecisionCalibrator, again: AskedAgain, in_use: Sett
         side.fitted.what: exceeded(side, limits)
         for question in found.questions
         for side in question.sides
-        if is_required(side.fitted, required)
+        if side.fitted.is_required(required)
     }
     for line in plain_values(found, broken, changes) if as_json else lines(found, broken, changes):
         print(json.dumps(line) if as_json else line)
     return verdict(holds=not found.is_broken and not any(broken.values()), measured=not found.gaps)
-
-
-def is_required(side: DecisionSide, required: Sequence[str]) -> bool:
-    """Whether a guarantee is wanted for a side: it is named, or its question is, or none is."""
-    return not required or side.name in required or side.what in required

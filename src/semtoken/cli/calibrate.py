@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote as quoted_name
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from semtoken.choices import Guarantee
-from semtoken.cli.audit import is_journal, is_required
+from semtoken.cli.audit import is_journal
 from semtoken.cli.console import json_line, out, plain_table, tell
 from semtoken.cli.parameters import Json, Labels, Overwrite, Questions
-from semtoken.cli.settings import Read, Settings, SettingsInUse
+from semtoken.cli.settings import GuaranteeSection, Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless
 from semtoken.errors import InvalidInputError
 
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.guarantees import Calibrator, Report
     from semtoken.guarantees.answer_records import AnswerRecord
-    from semtoken.guarantees.fingerprint import Fingerprint
+    from semtoken.guarantees.groups import FittedGroup
 
 Rate = Annotated[float | None, Parameter(metavar="RATE", validator=Number(gt=0, lt=1))]
 
@@ -84,8 +82,11 @@ def calibrate(
 
     Example: `semtoken calibrate answers.labeled.jsonl -o my-calibrator --alpha 0.1`
     """
-    wanted = in_use.settings.guarantee
-    aim = {"alpha": alpha or wanted.alpha, "delta": delta or wanted.delta, "guarantee": guarantee or wanted.kind}
+    from semtoken.decisions.saved import holds_decisions
+
+    known = in_use.settings.guarantee
+    wanted = GuaranteeSection(alpha or known.alpha, delta or known.delta, guarantee or known.kind)
+    target = _Target(output, overwrite=overwrite, require=require, as_json=as_json)
     of_answers: dict[str, object] = {"--label-field": label_field, "--judge": judge, "--by": by}
     of_answers |= {"--group-by": group_by, "--unlabeled": unlabeled}
     if not is_journal(source) and (labels or questions or holds_decisions(Path(source))):
@@ -94,133 +95,127 @@ def calibrate(
             Path(in_use.settings.decisions.questions) if in_use.settings.decisions.questions else None
         )
         named = labels, asked if labels or questions else None
-        return _fit_decisions(
-            Path(source), output, named, aim, in_use.settings, overwrite=overwrite, require=require, as_json=as_json
-        )
-    return _fit_answers(
-        source,
-        output,
-        aim,
-        (label_field, judge, by, group_by, unlabeled),
-        overwrite=overwrite,
-        require=require,
-        as_json=as_json,
-    )
+        return _fit_decisions(Path(source), named, wanted, target, in_use.settings.decisions.require)
+    how = _AnswerOptions(label_field, judge, by, group_by, unlabeled)
+    return _fit_answers(source, how, wanted, target)
 
 
-def holds_decisions(source: Path) -> bool:
-    """Whether a file or folder holds answers to typed questions, written by `decide` or saved as a server gave them.
+@dataclass(frozen=True)
+class _AnswerOptions:
+    """Options that only answers in text have."""
 
-    Answers in text are one file of JSON lines, CSV or Parquet, whose field `answers`, if it is there, lists texts.
-    """
-    from semtoken.support.files.strict_json import read_json_lines
-
-    if source.is_dir() or source.suffix == ".json":
-        return True
-    if source.suffix in (".csv", ".parquet") or not source.is_file():
-        return False
-    line = next(iter(read_json_lines(source)), None)
-    if line is None or line.fault or not isinstance(line.value, Mapping):
-        return False
-    if any(isinstance(line.value.get(name), Mapping) for name in ("response", "reply", "body", "decision", "answers")):
-        return True
-    answers = line.value.get("answers")
-    return isinstance(answers, list) and bool(answers) and isinstance(answers[0], Mapping)
+    label_field: str | None
+    judge: str | None
+    by: str | None
+    group_by: str | None
+    unlabeled: Path | None
 
 
-def _fit_answers(
-    source: str,
-    output: Path,
-    aim: dict[str, Any],
-    how: tuple[str | None, str | None, str | None, str | None, Path | None],
-    *,
-    overwrite: bool,
-    require: bool,
-    as_json: bool,
-) -> int | None:
-    """Fit a calibrator of answers, or one for each group of them, and write all of them or none."""
-    from semtoken.guarantees import Fingerprint
-    from semtoken.guarantees.answer_records import read_answers, require_labels, require_scores
+@dataclass(frozen=True)
+class _Target:
+    """Where a calibrator is written, and when."""
+
+    output: Path
+    overwrite: bool
+    require: bool
+    """Whether nothing is written if a guarantee is not possible."""
+    as_json: bool
+    """Whether the result is printed as JSON."""
+
+    def refuse_existing(self, folder: Path, name: str) -> None:
+        """Refuse to replace a calibrator, whose file has this name, unless that is asked for."""
+        if (folder / name).exists() and not self.overwrite:
+            raise InvalidInputError(f"{folder / name} exists. Choose another directory, or replace it with --force.")
+
+
+def _read(source: str, how: _AnswerOptions, wanted: GuaranteeSection) -> tuple[list[AnswerRecord], list[AnswerRecord]]:
+    """The answers of a file or a journal, one for each question, and those of --unlabeled."""
+    from semtoken.guarantees.answer_records import one_of_each_question, read_answers, require_labels, require_scores
     from semtoken.guarantees.exact import shortage
-    from semtoken.support.files.safe_files import locked
 
-    label_field, judge, by, group_by, unlabeled = how
-    _check_target(output, overwrite=overwrite)
-    field = label_field or "correct"
+    field = how.label_field or "correct"
     if is_journal(source):
-        if label_field is not None or judge is not None:
+        if how.label_field is not None or how.judge is not None:
             raise UsageError("--label-field and --judge have no effect on a journal, which has its labels.")
         answers = _sampled(source)
     else:
         answers = read_answers(Path(source), field)
         require_labels(answers, field)
     require_scores(answers)
-    further = [] if unlabeled is None else _to_place(unlabeled, field, answers, aim["guarantee"])
-    if aim["guarantee"] == "selective_risk":
-        missing = shortage(sum(answer.can_be_labeled for answer in answers), aim["alpha"], aim["delta"])
+    further = [] if how.unlabeled is None else _to_place(how.unlabeled, field, answers, wanted.kind)
+    if wanted.kind == "selective_risk":
+        missing = shortage(sum(answer.can_be_labeled for answer in answers), wanted.alpha, wanted.delta)
         if missing:
             tell(missing)
-    answers, known = _judged(_one_of_each(answers), judge, Fingerprint())
-    parts = _parts(answers, further, group_by)
-    # Bonferroni: delta is the chance that any of the guarantees fails, however many groups there are.
-    settings = aim | {"delta": aim["delta"] / len(parts)}
-    places = {name: output / _folder_name(name) for name in parts}
+    kept = one_of_each_question(answers)
+    if left_out := len(answers) - len(kept):
+        tell(f"{left_out:,} further answers to the same questions are left out: labels must be of different questions.")
+    return kept, further
+
+
+def _fit_answers(source: str, how: _AnswerOptions, wanted: GuaranteeSection, target: _Target) -> int | None:
+    """Fit a calibrator of answers, or one for each group of them, and write all of them or none."""
+    from semtoken.guarantees import Fingerprint
+    from semtoken.guarantees.calibrator import NAME
+    from semtoken.guarantees.groups import answer_groups, fit_groups
+    from semtoken.support.files.safe_files import locked
+
+    target.refuse_existing(target.output, NAME)
+    answers, further = _read(source, how, wanted)
+    answers, judged_by = _judged(answers, how.judge)
+    groups = answer_groups(answers, further, how.group_by)
     # Before anything is fitted, which takes a while: all are written, or none.
-    for place in places.values():
-        _check_target(place, overwrite=overwrite)
-    made = {}
-    for name, (own, rest) in parts.items():
-        try:
-            made[name] = _fitted(own, rest, known, by, settings)
-        except InvalidInputError as error:
-            raise InvalidInputError(
-                f"{group_by} {name}: {error} Nothing was written." if name else str(error)
-            ) from error
-    without = [name for name, (calibrator, _, _) in made.items() if not _accepts(calibrator)]
-    if require and without:
+    for group in groups:
+        target.refuse_existing(target.output / group.folder, NAME)
+    try:
+        fitted = fit_groups(groups, **wanted.levels, score=how.by, fingerprint=Fingerprint(judge=judged_by))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{error} Nothing was written." if how.group_by else str(error)) from error
+    without = [one.group.value for one in fitted if not one.calibrator.guarantees]
+    if target.require and without:
         named = f" for {', '.join(without)}" if without != [""] else ""
         tell(f"Nothing was written, since no guarantee is possible{named}.", style="red")
         return Status.DOES_NOT_HOLD
-    busy = f"Another `semtoken calibrate` is writing to {output}. Wait for it, or choose another directory."
-    whole = output.resolve()
+    busy = f"Another `semtoken calibrate` is writing to {target.output}. Wait for it, or choose another directory."
+    whole = target.output.resolve()
     with locked(whole.with_name(f".{whole.name}.lock"), busy, remove=True):
-        for place in places.values():  # another one may have ended meanwhile
-            _check_target(place, overwrite=overwrite)
-        for name, (calibrator, report, labeled) in made.items():
-            _write(places[name], calibrator, report, labeled)
-            if as_json:
-                print(json_line(_summary(name, calibrator, report)))
-                continue
-            if name:
-                tell(f"{group_by} {name}:")
-            _show(calibrator, report)
-            tell(f"Calibrator and report in {places[name]}. Use it with --calibrator {quote(str(places[name]))}.")
+        for group in groups:  # another one may have ended meanwhile
+            target.refuse_existing(target.output / group.folder, NAME)
+        for one in fitted:
+            _write(one, target)
     return None
 
 
-def _accepts(calibrator: Calibrator) -> bool:
-    """Whether there is a threshold that accepts anything: without one nothing is guaranteed."""
-    return calibrator.threshold is not None and calibrator.threshold.uncertainty is not None
+def _write(fitted: FittedGroup, target: _Target) -> None:
+    """Write a calibrator with its report, and print how good it is."""
+    if fitted.forecast:
+        tell(fitted.forecast)
+    place = target.output / fitted.group.folder
+    fitted.save(place)
+    if target.as_json:
+        print(json_line(_summary(fitted)))
+        return
+    if fitted.group.title:
+        tell(f"{fitted.group.title}:")
+    _show(fitted.calibrator, fitted.report)
+    tell(f"Calibrator and report in {place}. Use it with --calibrator {quote(str(place))}.")
 
 
-def _summary(group: str, calibrator: Calibrator, report: Report) -> dict[str, Any]:
+def _summary(fitted: FittedGroup) -> dict[str, Any]:
     """What was fitted, as plain values."""
+    calibrator, report = fitted.calibrator, fitted.report
     statement = None if calibrator.threshold is None else calibrator.threshold.statement
-    values: dict[str, Any] = {"labels": calibrator.n, "guarantees": _accepts(calibrator), "statement": statement}
+    values: dict[str, Any] = {"labels": calibrator.n, "guarantees": calibrator.guarantees, "statement": statement}
     values |= {"log_loss": report.log_loss.value, "calibration_error": report.calibration_error}
-    return {"group": group, **values} if group else values
+    return {"group": fitted.group.value, **values} if fitted.group.value else values
 
 
 def _fit_decisions(
     source: Path,
-    output: Path,
     named: tuple[Path | None, Path | None],
-    aim: dict[str, Any],
-    settings: Settings,
-    *,
-    overwrite: bool,
-    require: bool,
-    as_json: bool,
+    wanted: GuaranteeSection,
+    target: _Target,
+    required: Sequence[str],
 ) -> int | None:
     """Fit a calibrator of each typed question: of a predicate two, for what is called true and what is called false."""
     from semtoken.decisions.calibrating import NAME, DecisionCalibrator
@@ -230,31 +225,28 @@ def _fit_decisions(
     from semtoken.support.files.outputs import check_not_inside
 
     labels, questions = named
-    check_not_inside(output, [source])
-    if output.exists() and not (output / NAME).exists():
-        raise InvalidInputError(f"{output} exists and is no calibrator of decisions. Name another folder.")
-    if (output / NAME).exists() and not overwrite:
-        raise InvalidInputError(f"{output / NAME} exists. Choose another directory, or replace it with --force.")
+    check_not_inside(target.output, [source])
+    if target.output.exists() and not (target.output / NAME).exists():
+        raise InvalidInputError(f"{target.output} exists and is no calibrator of decisions. Name another folder.")
+    target.refuse_existing(target.output, NAME)
     asked = None if questions is None else read_questions(questions)
     records = decision_records(source, labels=labels, questions=asked)
-    for sentence in [*doubts_of_answers(records), *doubts_of_labels(records, **aim)]:
+    for sentence in [*doubts_of_answers(records), *doubts_of_labels(records, **wanted.levels)]:
         tell(sentence)
-    fitted = DecisionCalibrator.fit(records, **aim)
-    required = settings.decisions.require
-    missing = [side.what for side in fitted.sides.values() if not side.guarantees and is_required(side, required)]
-    unknown = set(required) - {name for side in fitted.sides.values() for name in (side.name, side.what)}
-    if require and unknown:
-        raise InvalidInputError(f"require under [decisions] names {min(unknown)!r:.60}, which no answer is about.")
-    if not (require and missing):
-        fitted.save(output)
-    if as_json:
+    fitted = DecisionCalibrator.fit(records, **wanted.levels)
+    if target.require and (unknown := fitted.unknown(required)):
+        raise InvalidInputError(f"require under [decisions] names {unknown[0]!r:.60}, which no answer is about.")
+    missing = fitted.without_guarantee(required) if target.require else []
+    if not missing:
+        fitted.save(target.output)
+    if target.as_json:
         for side in fitted.sides.values():
             counts = {"labels": side.n, "accepted": side.n_accepted, "wrong": side.n_wrong_accepted}
             guarantee = {"guarantees": side.guarantees, "statement": side.statement}
             print(json.dumps({"question": side.name, "side": side.side, **counts, **guarantee}))
     else:
         _tell_fitted(fitted)
-    if require and missing:
+    if missing:
         tell(f"Nothing was written, since there is no guarantee for {', '.join(missing)}.", style="red")
         return Status.DOES_NOT_HOLD
     return None
@@ -268,31 +260,6 @@ def _tell_fitted(fitted: DecisionCalibrator) -> None:
         print(f"{names[fingerprint]}, probabilities of all options: {scale.statement}.")
     for fingerprint, sets in fitted.sets.items():
         print(f"{names[fingerprint]}, sets of options: {sets.statement}.")
-
-
-def _folder_name(group: str) -> str:
-    """A name for the folder of a group, which cannot lead elsewhere."""
-    name = quoted_name(group, safe="")
-    # `quote` leaves dots as they are, and ".." would be another folder.
-    return name.replace(".", "%2E") if name.startswith(".") else name
-
-
-def _parts(
-    answers: Sequence[AnswerRecord], further: Sequence[AnswerRecord], column: str | None
-) -> dict[str, tuple[list[AnswerRecord], list[AnswerRecord]]]:
-    """The answers and the further scores of each group; all under no name where there are no groups."""
-    from semtoken.guarantees.threshold import places_of_groups
-
-    if column is None:
-        return {"": (list(answers), list(further))}
-    for answer in (*answers, *further):
-        if answer.record.get(column) in (None, ""):
-            raise InvalidInputError(
-                f"{answer.where}: the field {column!r}, which --group-by names, is missing or empty."
-            )
-    own = places_of_groups([answer.record[column] for answer in answers], len(answers))
-    rest = {name: [other for other in further if str(other.record[column]).strip() == name] for name in own}
-    return {name: ([answers[i] for i in places], rest[name]) for name, places in own.items()}
 
 
 def _sampled(url: str) -> list[AnswerRecord]:
@@ -310,50 +277,17 @@ def _sampled(url: str) -> list[AnswerRecord]:
     return answers
 
 
-def _check_target(output: Path, *, overwrite: bool) -> None:
-    from semtoken.guarantees.calibrator import NAME
-
-    if (output / NAME).exists() and not overwrite:
-        raise InvalidInputError(f"{output / NAME} exists. Choose another directory, or replace it with --force.")
-
-
-def _one_of_each(answers: Sequence[AnswerRecord]) -> list[AnswerRecord]:
-    """One answer for each question: repeated ones count as evidence that is not there.
-
-    Which of them is drawn by the question alone: in a file that is ranked, the first is the most doubtful one.
-    """
-    several: dict[str, list[AnswerRecord]] = {}
-    for i, answer in enumerate(answers):
-        several.setdefault(answer.question or f"line {i}", []).append(answer)
-    if left_out := len(answers) - len(several):
-        tell(f"{left_out:,} further answers to the same questions are left out: labels must be of different questions.")
-    return [same[zlib.crc32(question.encode("utf-8", "replace")) % len(same)] for question, same in several.items()]
-
-
-def _judged(
-    answers: Sequence[AnswerRecord], judge: str | None, known: Fingerprint
-) -> tuple[list[AnswerRecord], Fingerprint]:
-    """Labels for answers that have accepted ones and no label, by a judge (None: exact)."""
-    from semtoken.support.almanac import Question
-
-    open_ones = [i for i, answer in enumerate(answers) if answer.correct is None and answer.references]
-    if not open_ones:
+def _judged(answers: Sequence[AnswerRecord], judge: str | None) -> tuple[list[AnswerRecord], str]:
+    """The answers with labels by a judge (None: exact) where they need one, and who or what gave the labels."""
+    if not any(answer.needs_a_judge for answer in answers):
         if judge is not None:
             raise UsageError("--judge has no effect: no answer without a label has accepted ones. Leave it out.")
-        return list(answers), replace(known, judge="labels in the file")
-    from semtoken.bench.judges import AnswerToJudge
+        return list(answers), "labels in the file"
+    from semtoken.bench.judges import label_records
     from semtoken.bench.judges.kinds import judge_from
 
     chosen = judge_from(judge or "exact")
-    items = [
-        AnswerToJudge(Question(str(i), answers[i].question, answers[i].references), answers[i].text) for i in open_ones
-    ]
-    labels = {i: verdict.correct for i, verdict in zip(open_ones, chosen.judge(items), strict=True)}
-    judged = [
-        replace(answer, correct=bool(labels[i])) if labels.get(i) in (0.0, 1.0) else answer
-        for i, answer in enumerate(answers)
-    ]
-    return judged, replace(known, judge=chosen.name)
+    return label_records(answers, chosen), chosen.name
 
 
 def _to_place(path: Path, field: str, answers: Sequence[AnswerRecord], guarantee: str) -> list[AnswerRecord]:
@@ -371,47 +305,6 @@ def _to_place(path: Path, field: str, answers: Sequence[AnswerRecord], guarantee
             f"there are {n}. Give more, or leave it out."
         )
     return further
-
-
-def _fitted(
-    answers: Sequence[AnswerRecord],
-    further: Sequence[AnswerRecord],
-    known: Fingerprint,
-    by: str | None,
-    settings: dict[str, Any],
-) -> tuple[Calibrator, Report, list[AnswerRecord]]:
-    """The calibrator with its threshold, its report, and the labeled answers that both were fitted on."""
-    from semtoken.guarantees import Calibrator
-    from semtoken.guarantees.fingerprint import one_model
-    from semtoken.guarantees.fitting import FEWEST_UNLABELED
-
-    labeled = [answer for answer in answers if answer.correct is not None]
-    correct = [answer.correct for answer in labeled]
-    rest = [answer for answer in answers if answer.correct is None] + list(further)
-    # Scores of another model have another distribution, and would place thresholds where no label is.
-    if model := one_model(labeled):
-        rest = [answer for answer in rest if answer.model in (None, model)]
-    enough = settings["guarantee"] == "selective_risk" and len(rest) >= FEWEST_UNLABELED
-    settings = settings | {"unlabeled": rest if enough else None}
-    calibrator = Calibrator.fit(labeled, correct, fingerprint=known, score=by, **settings)
-    return calibrator, calibrator.report(labeled, correct), labeled
-
-
-def _write(output: Path, calibrator: Calibrator, report: Report, answers: Sequence[AnswerRecord]) -> None:
-    """The report first: a calibrator is there only when all is."""
-    from semtoken.guarantees.exact import forecast
-    from semtoken.guarantees.labels import labeled
-    from semtoken.guarantees.report_page import write_report
-
-    own = [answer for answer in answers if answer.correct is not None]
-    scores = labeled(own, [a.correct for a in own], by=calibrator.fingerprint.method)
-    threshold, said = calibrator.threshold, ""
-    if threshold is not None and threshold.uncertainty is None and threshold.guarantee == "selective_risk":
-        said = forecast(scores.uncertainty, scores.correct, threshold.alpha, threshold.delta, None)
-        tell(said)
-    output.mkdir(parents=True, exist_ok=True)
-    write_report(output / "report.html", calibrator, report, scores, said)
-    calibrator.save(output)
 
 
 def _show(calibrator: Calibrator, report: Report) -> None:

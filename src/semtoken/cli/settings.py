@@ -159,6 +159,11 @@ class GuaranteeSection:
     delta: Annotated[float, Parameter(validator=Number(gt=0, lt=1))] = 0.1
     kind: Guarantee = "selective_risk"
 
+    @property
+    def levels(self) -> dict[str, Any]:
+        """The same as arguments of a fit."""
+        return {"guarantee": self.kind, "alpha": self.alpha, "delta": self.delta}
+
 
 @dataclass(frozen=True)
 class AuditSection:

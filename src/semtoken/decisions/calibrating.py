@@ -129,6 +129,14 @@ class DecisionCalibrator:
         """How many labeled answers it was fitted on, over all questions."""
         return sum(side.n for side in self.sides.values())
 
+    def without_guarantee(self, required: Collection[str] = ()) -> list[str]:
+        """The names of the sides that accept nothing, among the required ones (see `DecisionSide.is_required`)."""
+        return [side.what for side in self.sides.values() if not side.guarantees and side.is_required(required)]
+
+    def unknown(self, required: Collection[str]) -> list[str]:
+        """The required names that are of no question and no side, in alphabetical order."""
+        return sorted(set(required) - {name for side in self.sides.values() for name in (side.name, side.what)})
+
     @cached_property
     def checksum(self) -> str:
         """SHA-256 of all that it says, in hex digits: which calibrator this is."""

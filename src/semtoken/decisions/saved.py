@@ -68,6 +68,24 @@ def is_decision(found: FoundReply) -> bool:
     return line is not None and line.reply is not None
 
 
+def holds_decisions(source: Path) -> bool:
+    """Whether a file or folder holds answers to typed questions, written by `decide` or saved as a server gave them.
+
+    Answers in text are one file of JSON lines, CSV or Parquet, whose field `answers`, if it is there, lists texts.
+    """
+    if source.is_dir() or source.suffix == ".json":
+        return True
+    if source.suffix in (".csv", ".parquet") or not source.is_file():
+        return False
+    line = next(iter(read_json_lines(source)), None)
+    if line is None or line.fault or not isinstance(line.value, Mapping):
+        return False
+    if any(isinstance(line.value.get(name), Mapping) for name in (*REPLIES, "answers")):
+        return True
+    answers = line.value.get("answers")
+    return isinstance(answers, list) and bool(answers) and isinstance(answers[0], Mapping)
+
+
 def decision_records(
     source: Path, *, labels: Path | None = None, questions: Mapping[str, Question] | None = None
 ) -> list[DecisionRecord]:

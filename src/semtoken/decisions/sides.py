@@ -5,7 +5,7 @@ saved.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -90,7 +90,11 @@ class DecisionSide:
     @property
     def guarantees(self) -> bool:
         """Whether this side accepts any answers, and guarantees something about them."""
-        return self.threshold is not None and self.threshold.uncertainty is not None
+        return self.calibrator is not None and self.calibrator.guarantees
+
+    def is_required(self, required: Collection[str]) -> bool:
+        """Whether a guarantee is wanted for this side: it is named, or its question is, or none is."""
+        return not required or self.name in required or self.what in required
 
     def accepts(self, record: DecisionRecord) -> bool:
         """Whether the threshold accepts this answer."""

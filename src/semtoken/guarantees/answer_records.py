@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +109,11 @@ class AnswerRecord:
         return self.correct is not None or bool(self.references)
 
     @property
+    def needs_a_judge(self) -> bool:
+        """Whether it has answers to judge it by, and no label."""
+        return self.correct is None and bool(self.references)
+
+    @property
     def signature(self) -> str | None:
         """The line that names clusters and rules; None where the file has none."""
         return self.record.get("signature") or None
@@ -159,6 +165,18 @@ def require_labels(answers: Sequence[AnswerRecord], label: str = "correct") -> N
         f"'answers' to judge by. The first one has the fields {fields}. Name the right field with --label-field, or "
         "make labels with `semtoken label`."
     )
+
+
+def one_of_each_question(answers: Sequence[AnswerRecord]) -> list[AnswerRecord]:
+    """One answer for each question, since repeated ones count as evidence that is not there.
+
+    Which of them is drawn by the question alone: in a file that is ranked, the first is the most doubtful one. They
+    keep the order of the questions; answers without a question are all kept.
+    """
+    several: dict[str, list[AnswerRecord]] = {}
+    for i, answer in enumerate(answers):
+        several.setdefault(answer.question or f"line {i}", []).append(answer)
+    return [same[zlib.crc32(question.encode("utf-8", "replace")) % len(same)] for question, same in several.items()]
 
 
 def answer_record(where: str, record: Mapping[str, Any], label: str = "correct") -> AnswerRecord:

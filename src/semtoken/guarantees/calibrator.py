@@ -111,6 +111,11 @@ class Calibrator:
             note(f"Method: {self.method}."),
         )
 
+    @property
+    def guarantees(self) -> bool:
+        """Whether there is a threshold that accepts any answers: without one nothing is guaranteed."""
+        return self.threshold is not None and self.threshold.uncertainty is not None
+
     @classmethod
     def fit(
         cls,

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Protocol, TypeAlias
 
@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInputError
+from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.support.almanac import Question
 from semtoken.support.arrays import FloatArray, real_numbers
 from semtoken.support.extras import require
@@ -81,6 +82,22 @@ def correctness(verdicts: Sequence[Verdict]) -> FloatArray:
     """
     checked = [instance(entry, Verdict, "verdicts") for entry in listed(verdicts, "verdicts")]
     return np.array([verdict.correct for verdict in checked], dtype=np.float64)
+
+
+def label_records(answers: Sequence[AnswerRecord], judge: Judge) -> list[AnswerRecord]:
+    """The answers in the same order, labeled by a judge where they have accepted answers and no label.
+
+    Those without a usable verdict stay without a label.
+    """
+    to_judge = [i for i, answer in enumerate(answers) if answer.needs_a_judge]
+    items = [
+        AnswerToJudge(Question(str(i), answers[i].question, answers[i].references), answers[i].text) for i in to_judge
+    ]
+    labeled = list(answers)
+    for i, right in zip(to_judge, correctness(judge.judge(items)), strict=True):
+        if not math.isnan(right):
+            labeled[i] = replace(answers[i], correct=bool(right))
+    return labeled
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,172 @@
+"""Calibrators of answers in files: one for all of them, or one for each group, with guarantees that hold together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import quote
+
+from semtoken.choices import Guarantee
+from semtoken.errors import InvalidInputError
+from semtoken.guarantees.answer_records import AnswerRecord
+from semtoken.guarantees.calibrator import Calibrator
+from semtoken.guarantees.exact import forecast
+from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, one_model
+from semtoken.guarantees.fitting import FEWEST_UNLABELED
+from semtoken.guarantees.labels import LabeledScores, labeled
+from semtoken.guarantees.measures import Report
+from semtoken.guarantees.threshold import places_of_groups
+
+REPORT = "report.html"
+"""The name of the report beside a calibrator."""
+
+
+@dataclass(frozen=True)
+class AnswerGroup:
+    """Answers that get a calibrator of their own."""
+
+    by: str | None
+    """The field by which answers were grouped; None where all are one group."""
+    value: str
+    """The value of that field in this group; empty where all are one group."""
+    answers: tuple[AnswerRecord, ...] = field(repr=False)
+    """The answers, with and without labels."""
+    further: tuple[AnswerRecord, ...] = field(default=(), repr=False)
+    """Answers that only place the threshold, whatever their labels say."""
+
+    @property
+    def title(self) -> str:
+        """The field with its value; empty where all answers are one group."""
+        return "" if self.by is None else f"{self.by} {self.value}"
+
+    @property
+    def folder(self) -> str:
+        """A name for the folder of the group, which cannot lead elsewhere; empty where all answers are one group."""
+        name = quote(self.value, safe="")
+        # `quote` leaves dots as they are, and ".." would be another folder.
+        return name.replace(".", "%2E") if name.startswith(".") else name
+
+
+@dataclass(frozen=True)
+class FittedGroup:
+    """The calibrator of a group of answers, and how good it is."""
+
+    group: AnswerGroup
+    calibrator: Calibrator
+    """The calibrator with its threshold."""
+    report: Report
+    """How good its probabilities are on the labeled answers, cross-validated."""
+    scores: LabeledScores = field(repr=False)
+    """The scores and labels that it was fitted on, [n]."""
+
+    @cached_property
+    def forecast(self) -> str:
+        """What more labels would do, in a sentence; empty where the threshold is there, or its guarantee is of another
+        kind than `selective_risk`.
+        """
+        threshold = self.calibrator.threshold
+        if threshold is None or self.calibrator.guarantees or threshold.guarantee != "selective_risk":
+            return ""
+        return forecast(self.scores.uncertainty, self.scores.correct, threshold.alpha, threshold.delta, None)
+
+    def save(self, directory: Path) -> None:
+        """Write the calibrator and the page `report.html` into a directory, which is made if it is missing.
+
+        `MissingExtra` without Jinja2 or matplotlib, and `InvalidInputError` if the place cannot be written.
+        """
+        from semtoken.guarantees.report_page import write_report  # matplotlib, which fitting does not need
+
+        directory.mkdir(parents=True, exist_ok=True)
+        # The report first: a calibrator is there only when all is.
+        write_report(directory / REPORT, self.calibrator, self.report, self.scores, self.forecast)
+        self.calibrator.save(directory)
+
+
+def answer_groups(
+    answers: Sequence[AnswerRecord], further: Sequence[AnswerRecord] = (), by: str | None = None
+) -> list[AnswerGroup]:
+    """The groups of answers by the value of a field, in alphabetical order; one group without a field.
+
+    `further` only place thresholds; those of a value that none of the answers has are left out. `InvalidInputError`
+    names an answer whose field is missing or empty; it is raised, too, for more groups than can have guarantees.
+    """
+    if by is None:
+        return [AnswerGroup(None, "", tuple(answers), tuple(further))]
+    for answer in (*answers, *further):
+        if answer.record.get(by) in (None, ""):
+            raise InvalidInputError(f"{answer.where}: the field {by!r}, which --group-by names, is missing or empty.")
+    own = places_of_groups([answer.record[by] for answer in answers], len(answers))
+    rest = {name: tuple(other for other in further if str(other.record[by]).strip() == name) for name in own}
+    return [AnswerGroup(by, name, tuple(answers[i] for i in places), rest[name]) for name, places in own.items()]
+
+
+def fit_groups(
+    groups: Sequence[AnswerGroup],
+    *,
+    alpha: float = 0.1,
+    delta: float = 0.1,
+    guarantee: Guarantee = "selective_risk",
+    score: str | None = None,
+    fingerprint: Fingerprint = NOTHING_KNOWN,
+) -> list[FittedGroup]:
+    """Fit a calibrator with a threshold to each group of answers; the guarantees hold together.
+
+    Answers without a label place the thresholds of `selective_risk` where there are at least 200 of them. Those that
+    another model gave than the labeled ones are left out.
+
+    Parameters
+    ----------
+    groups
+        Groups of answers of different questions (see `answer_groups` and `one_of_each_question`).
+    alpha : float
+        The error rate that each guarantee allows, in (0, 1).
+    delta : float
+        The probability, in (0, 1), that any of the guarantees fails, however many groups there are.
+    guarantee, score, fingerprint
+        As for `Calibrator.fit`.
+
+    Returns
+    -------
+    list of FittedGroup
+        One for each group, in the same order. A threshold that accepts nothing guarantees nothing
+        (`Calibrator.guarantees`).
+
+    Raises
+    ------
+    InvalidInputError
+        A group cannot be fitted, as with too few labels; the message names it.
+    """
+    each = delta / max(len(groups), 1)  # Bonferroni: the probabilities of failure add up at the worst
+    fitted = []
+    for group in groups:
+        own = [answer for answer in group.answers if answer.correct is not None]
+        correct = [answer.correct for answer in own]
+        try:
+            placing = _placing(group, own) if guarantee == "selective_risk" else None
+            calibrator = Calibrator.fit(
+                own,
+                correct,
+                fingerprint=fingerprint,
+                score=score,
+                alpha=alpha,
+                delta=each,
+                guarantee=guarantee,
+                unlabeled=placing,
+            )
+            report = calibrator.report(own, correct)
+        except InvalidInputError as error:
+            raise InvalidInputError(": ".join(filter(None, (group.title, str(error))))) from error
+        scores = labeled(own, correct, by=calibrator.fingerprint.method)
+        fitted.append(FittedGroup(group, calibrator, report, scores))
+    return fitted
+
+
+def _placing(group: AnswerGroup, labeled_ones: Sequence[AnswerRecord]) -> list[AnswerRecord] | None:
+    """The answers whose scores place the threshold; None where they are too few."""
+    rest = [answer for answer in group.answers if answer.correct is None] + list(group.further)
+    # Scores of another model have another distribution, and would place thresholds where no label is.
+    if model := one_model(labeled_ones):
+        rest = [answer for answer in rest if answer.model in (None, model)]
+    return rest if len(rest) >= FEWEST_UNLABELED else None
