@@ -88,6 +88,21 @@ def test_rounding_of_batches_is_no_difference(off_in_batches: float, equal: bool
     assert TransformersBackend(model, tiny.byte_level_bpe()).proof.padded is equal
 
 
+@pytest.mark.parametrize("rejected", [set(), {"logits_to_keep"}, {"position_ids"}, {"position_ids", "logits_to_keep"}])
+def test_a_model_gets_those_arguments_that_it_takes(rejected: set[str]) -> None:
+    model = tiny_model("Bloom" if "position_ids" in rejected else "Llama")  # the first counts positions by the mask
+
+    def reject(module: Any, args: Any, given: dict[str, Any]) -> None:
+        if rejected & set(given):
+            raise TypeError(f"unexpected keyword arguments {rejected & set(given)}")
+
+    model.register_forward_pre_hook(reject, with_kwargs=True)
+    backend = TransformersBackend(model, tiny.byte_level_bpe())
+    assert set(backend.proof.takes) == {"position_ids", "logits_to_keep"} - rejected
+    assert backend.proof.padded and backend.proof.continued
+    assert_right(backend)
+
+
 def test_where_rows_of_a_batch_differ_texts_are_read_alone_and_whole() -> None:
     model = tiny_model("Llama")
     model.lm_head.register_forward_hook(lambda module, args, output: output * (1 + 0.1 * (len(output) > 1)))

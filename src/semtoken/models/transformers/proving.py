@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import get_ident
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -34,6 +34,9 @@ LENGTH = 7
 """Tokens of the text that is read in all ways."""
 STEPS = 2
 """Passes of `generate` that are compared."""
+
+_FirstPass: TypeAlias = tuple[Passes, Any, list[float]]
+"""How the model was called, what it gave, and how far its two rows are from those of plain passes."""
 
 
 def proof_of(model: Any, vocabulary: Vocabulary, padding: int) -> Proof:
@@ -118,7 +121,7 @@ class _Prover:
         kept = {getattr(layer, "sliding_window", None) for layer in getattr(self.cache, "layers", ())}
         try:
             narrow = with_shared_weights(self.model)
-        except Exception:  # as in `first`: then nothing is known of long texts
+        except Exception:  # as in `_first_with`: then nothing is known of long texts
             return False, False
         for holder in (narrow.config.get_text_config(), *narrow.modules()):
             for name in wide:
@@ -132,7 +135,7 @@ class _Prover:
             passes = Passes(narrow, self.first[0].takes)
             logits = self._log_probs(passes.rows(row.ids[:1], mask=row.mask[:1]).logits[0, -1])
             return follows, difference(logits, short[4]) <= self.tolerance
-        except Exception:  # as in `first`: an attention that cannot be asked
+        except Exception:  # as in `_first_with`: an attention that cannot be asked
             return True, True
 
     @property
@@ -155,27 +158,26 @@ class _Prover:
         return max(self._differences(logits, places)) <= self.tolerance
 
     @cached_property
-    def first(self) -> tuple[Passes, Any, list[float]]:
-        """Two and four tokens in one padded batch, with the arguments that the model follows."""
-        batch = pad([self.ids[:2], self.ids[:4]], self.padding, left=True)
-        best: tuple[Passes, Any, list[float]] | None = None
-        runs, loosest = 0, self._rounding(float("inf"))
-        for takes in (ARGUMENTS, frozenset({"position_ids"}), frozenset({"logits_to_keep"}), frozenset[str]()):
-            if runs == 1 and takes:
-                continue  # it ran: once more without anything is enough
-            passes = Passes(self.model, takes)
-            try:
-                output = passes.rows(batch.ids, mask=batch.mask)
-                differences = self._differences(output.logits[:, -1], (1, 3))
-            except Exception:  # noqa: S112 - a model of others raises what it likes at an argument it does not know
-                continue
-            self.read += batch.ids.size
-            runs += 1
-            if best is None or sum(gap <= loosest for gap in differences) > sum(gap <= loosest for gap in best[2]):
-                best = (passes, output, differences)
-            if max(differences) <= loosest or runs == 2:
-                break
-        return best or (Passes(self.model), None, [float("inf")] * 2)
+    def first(self) -> _FirstPass:
+        """The first pass: with the arguments that the model takes, without any if more rows are equal then."""
+        taken = (ARGUMENTS, frozenset({"position_ids"}), frozenset({"logits_to_keep"}))
+        given, loosest = next(filter(None, map(self._first_with, taken)), None), self._rounding(float("inf"))
+        if given is not None and max(given[2]) <= loosest:
+            return given
+        tried = [one for one in (given, self._first_with(frozenset())) if one is not None]
+        failed = (Passes(self.model), None, [float("inf")] * 2)
+        return max(tried, key=lambda one: sum(gap <= loosest for gap in one[2]), default=failed)
+
+    def _first_with(self, takes: frozenset[str]) -> _FirstPass | None:
+        """Two and four tokens in one padded batch, with some arguments; None if the model fails."""
+        batch, passes = pad([self.ids[:2], self.ids[:4]], self.padding, left=True), Passes(self.model, takes)
+        try:
+            output = passes.rows(batch.ids, mask=batch.mask)
+            differences = self._differences(output.logits[:, -1], (1, 3))
+        except Exception:  # a model of others raises what it likes at an argument it does not know
+            return None
+        self.read += batch.ids.size
+        return passes, output, differences
 
     def _require_causal(self) -> None:
         name = self._name
@@ -217,7 +219,7 @@ class _Prover:
             output = self.first[0].rows(chunk, mask=mask, cache=cache, keep=2)
             padded = padded and self._equal(output.logits[0, -2:], (2, 3))
             whole = self._equal(output.logits[1, -2:], (4, 5))
-        except Exception:  # as in `first`
+        except Exception:  # as in `_first_with`
             return None, padded, False
         cache = cache_of(output)
         return cache, padded, cache is not None and whole
@@ -300,7 +302,7 @@ class _Prover:
             differences = [
                 self._differences(logits, [start - 1 + step for start in starts]) for step, logits in enumerate(seen)
             ]
-        except Exception:  # as in `first`
+        except Exception:  # as in `_first_with`
             return [float("inf")] * len(starts)
         if len(seen) != STEPS:
             return [float("inf")] * len(starts)
@@ -340,5 +342,5 @@ def _holds(try_it: Callable[[], bool]) -> bool:
     """Whether something holds; what raises does not."""
     try:
         return try_it()
-    except Exception:  # as in `_Prover.first`
+    except Exception:  # as in `_Prover._first_with`
         return False
