@@ -105,6 +105,26 @@ def test_parquet(semtoken: RunCommand, source: Path, model: str, clusters: str) 
     assert parquet.read_table(target)["id"].to_pylist() == list(range(len(RECORDS)))
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_lines_that_cannot_be_scored_are_counted_and_the_first_is_named(
+    semtoken: RunCommand, source: Path, ending: str
+) -> None:
+    """In every run, also in one that finds nothing to do: the lines look like all others until somebody reads them."""
+    write_lines(source, [RECORDS[0], {"q": "who?"}, '{"prompt": \n', RECORDS[3]])
+    warning = "Warning: 2 lines could not be scored. Line 2: the field 'prompt'"
+    for said in ("4 lines in", "nothing to do"):
+        result = semtoken("score", source, "-o", source.with_name(f"out.{ending}"), *SHORT)
+        assert result.exit_code == 0 and said in result.stderr and warning in " ".join(result.stderr.split())
+    write_lines(source, [{"q": "who?"}, {"q": "where?"}])
+    for target in ("none.jsonl", "-"):
+        assert_told(semtoken("score", source, "-o", target, *SHORT), "No line of", "Line 1: the field 'prompt'")
+
+
+def test_an_argument_too_many_is_named(semtoken: RunCommand) -> None:
+    result = semtoken("cluster", "show", "almanac", "Paris")
+    assert result.exit_code == 2 and "Too many arguments: 'Paris'. See `semtoken cluster show --help`" in result.stderr
+
+
 class TestErrors:
     def test_a_line_that_is_not_json(self, semtoken: RunCommand, source: Path) -> None:
         write_lines(source, [*RECORDS[:2], '{"prompt": \n'])

@@ -134,13 +134,15 @@ def _run(words: Words) -> int:
 
 def _usage(error: Any, place: str) -> str:
     """What to say of words that do not fit a command: what it needs, and where its help is."""
-    from cyclopts import MissingArgumentError
+    from cyclopts import MissingArgumentError, UnusedCliTokensError
 
     said = one_line_of(error)
     if isinstance(error, MissingArgumentError) and (wanted := error.argument) is not None:
         parameter = wanted.parameter
         name = f"{wanted.name} {parameter.metavar or ''}".strip() if wanted.name.startswith("-") else parameter.metavar
         said = f"`semtoken {place}` needs {name or wanted.name}: {parameter.help}"
+    if isinstance(error, UnusedCliTokensError):
+        said = f"Too many arguments: {', '.join(map(repr, error.unused_tokens or ()))}."
     return f"{said} See `semtoken {place} --help`." if place else said
 
 

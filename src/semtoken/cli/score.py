@@ -30,6 +30,7 @@ from semtoken.cli.parameters import (
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
+from semtoken.support.text import with_noun
 
 if TYPE_CHECKING:
     from semtoken import ScoredAnswer, ScoredModel
@@ -213,11 +214,20 @@ def _remaining_work(job: ScoringJob) -> Progress | None:
     """How much of a job is done, if anything is left of it."""
     so_far = job.check()
     if job.is_finished(so_far):
-        tell(f"{job.target} is complete ({so_far.total:,} lines); nothing to do.")
+        tell(f"{job.target} is complete ({with_noun(so_far.total, 'line')}); nothing to do.")
+        _warn_of_bad_lines(job)
         return None
     if so_far.done:
         tell(f"Going on after line {so_far.done:,} of {so_far.total:,} in {job.target}.")
     return so_far
+
+
+def _warn_of_bad_lines(job: ScoringJob) -> None:
+    """Say how many lines have an error in place of a score, and what the first one says."""
+    bad = job.bad_lines()
+    if (first := next(bad, None)) is not None:
+        count = with_noun(1 + sum(1 for _ in bad), "line")
+        tell(f"Warning: {count} could not be scored. Line {first.number}: {first.reason}.", style="yellow")
 
 
 def _run(job: ScoringJob, scoring: _Scoring) -> None:
@@ -229,7 +239,8 @@ def _run(job: ScoringJob, scoring: _Scoring) -> None:
     job = replace(job, annotate=annotate, settings=dict(job.settings) | _facts(stc))
     with counting("scoring", so_far.total, so_far.done) as progress:
         reached = job.run(score_batch, progress)
-    tell(f"{reached.total:,} lines in {job.target}.")
+    tell(f"{with_noun(reached.total, 'line')} in {job.target}.")
+    _warn_of_bad_lines(job)
 
 
 def _run_in_shards(job: ScoringJob, scoring: _Scoring, executor: Executor) -> None:
@@ -240,7 +251,8 @@ def _run_in_shards(job: ScoringJob, scoring: _Scoring, executor: Executor) -> No
         return
     with counting("scoring", so_far.total, so_far.done) as progress:
         reached = run_in_shards(job, scoring.load, executor, progress)
-    tell(f"{reached.total:,} lines in {job.target}.")
+    tell(f"{with_noun(reached.total, 'line')} in {job.target}.")
+    _warn_of_bad_lines(job)
 
 
 def _facts(stc: ScoredModel) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from semtoken.errors import BudgetExceededError, InvalidInputError, SemtokenErro
 from semtoken.support.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
 from semtoken.support.extras import require
 from semtoken.support.files.outputs import check_not_read
-from semtoken.support.files.record_files import LINES, PARQUET, ROWS_AT_ONCE, format_of, schema_of
+from semtoken.support.files.record_files import LINES, PARQUET, ROWS_AT_ONCE, format_of, read_records, schema_of
 from semtoken.support.files.safe_files import check_writable, replace_text
 from semtoken.support.files.strict_json import dump_json
 from semtoken.support.inputs import instance, listed
@@ -198,7 +198,9 @@ class ScoringJob:
         check_not_read([self.target, self.lines.path, self.lines.settings_path, facts_path(self.target)], [self.source])
 
     def check_input(self) -> int:
-        """The number of records, if all can be used or bad ones are skipped; else raises `InvalidInputError`."""
+        """The number of records, if all can be used, or bad ones are skipped and some others can; else raises
+        `InvalidInputError`.
+        """
         total = 0
         bad: list[BadLine] = []
         for item in self.items():
@@ -213,7 +215,15 @@ class ScoringJob:
             )
         if not total:
             raise InvalidInputError(f"{self._called} holds no lines.")
+        if len(bad) == total:
+            raise InvalidInputError(f"No line of {self._called} can be scored. Line {bad[0].number}: {bad[0].reason}.")
         return total
+
+    def bad_lines(self) -> Iterator[BadLine]:
+        """The lines of a finished output that have an error in place of a score, in order."""
+        for record in read_records(self.target):
+            if record.fields.get("error") is not None:
+                yield BadLine(int(record.fields["line"]), str(record.fields["error"]))
 
     def _check_finished_table(self, total: int) -> Progress:
         facts_and_rows = read_facts(self.target)
