@@ -3,7 +3,8 @@
 asking.py        an address, a question   -> a request in each shape, the reply read
 examination.py   a server                 -> what it gives, one question after the other
 numbers.py       two replies              -> raw or processed, repeated or excluded entries, how exact
-diagnosis.py     what it says and gives   -> the engine, what semtoken can do there, and what to change
+engines.py       what it says of itself   -> the engine, and what can be changed there
+diagnosis.py     all of that as records; verdicts.py has what it means for semtoken, and what to change
 
 Enter by `semtoken doctor` or `examine(base_url)`.
 """

@@ -22,10 +22,10 @@ from semtoken.web.doctor.diagnosis import (
     TokenNaming,
     Trial,
     TriedCount,
-    recognise,
-    verdicts,
 )
+from semtoken.web.doctor.engines import recognise
 from semtoken.web.doctor.numbers import TOO_FEW, Numbers, judge
+from semtoken.web.doctor.verdicts import verdicts
 
 ALL = -1
 LADDER = (0, 1, 5, 20, 100)
