@@ -16,7 +16,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from semtoken.bench.read_results import collect
-from semtoken.bench.report.content import build_report, markdown_text, write_report
+from semtoken.bench.report.content import build_report
+from semtoken.bench.report.writing import markdown_text, write_report
 from semtoken.bench.results import answers_table
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings

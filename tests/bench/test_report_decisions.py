@@ -17,10 +17,11 @@ import pytest
 import semtoken as st
 from semtoken.bench.read_results import collect
 from semtoken.bench.report.answers import check_cells
-from semtoken.bench.report.content import BenchReport, build_report, html_page, markdown_text
+from semtoken.bench.report.content import BenchReport, build_report
 from semtoken.bench.report.measure import ABLATIONS
 from semtoken.bench.report.probabilities import CellProbabilities, cell_probabilities, ranks
 from semtoken.bench.report.table import as_html
+from semtoken.bench.report.writing import html_page, markdown_text
 from semtoken.bench.results import METADATA_KEY, Cell
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees import Calibrator, Threshold

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken.bench.report import content as report_content
-from semtoken.bench.report.content import BenchReport, build_report, write_report
+from semtoken.bench.report import writing as report_writing
+from semtoken.bench.report.content import BenchReport, build_report
 from semtoken.bench.report.measure import Measured, measure
 from semtoken.bench.report.plots import against_overhead, bars, plots, sensitivity_panels
+from semtoken.bench.report.writing import write_report
 from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS
 from tests.bench.report_runs import cell, clustering, figure, results
@@ -188,7 +189,7 @@ def test_a_report_that_fails_halfway_leaves_the_former_one(
     def full(*_: object) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(report_content, "latex_document", full)
+    monkeypatch.setattr(report_writing, "latex_document", full)
     with pytest.raises(InvalidInputError, match="No space left"):
         write_report(made, target)
     assert contents(target) == before

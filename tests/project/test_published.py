@@ -23,7 +23,8 @@ from research.experiments.published.against import (
     summary,
 )
 
-from semtoken.bench.report.content import build_report, write_report
+from semtoken.bench.report.content import build_report
+from semtoken.bench.report.writing import write_report
 from semtoken.methods import METHODS
 from tests.bench.report_runs import cell, clustering, results
 

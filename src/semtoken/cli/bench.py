@@ -74,7 +74,8 @@ def report(
     """
     from semtoken.bench.further_scores import with_scores
     from semtoken.bench.read_results import collect
-    from semtoken.bench.report.content import build_report, check_replaceable, write_report
+    from semtoken.bench.report.content import build_report
+    from semtoken.bench.report.writing import check_replaceable, write_report
     from semtoken.guarantees import Calibrator
     from semtoken.methods.outside import is_outside
     from semtoken.support.files.outputs import check_not_inside

@@ -11,10 +11,7 @@ from semtoken.bench.plan import MAIN
 from semtoken.bench.report.measure import (
     ABLATIONS,
     BASELINE,
-    FEW,
-    FEWEST,
     METRICS,
-    NOT_SHOWN,
     PERCENT,
     PLACE,
     SECONDS,
@@ -29,6 +26,7 @@ from semtoken.bench.report.measure import (
     spoken,
     title_of,
 )
+from semtoken.bench.report.paired import FEW, FEWEST, NOT_SHOWN
 from semtoken.bench.report.table import (
     MISSING,
     NOT_RUN,

@@ -1,14 +1,9 @@
 """A run -> one table of its figures, a row a figure, and one of the paired tests between them.
 
-One rule says what a difference shows, in all sentences, tables and files (`PairedTest.verdict`): whether its 95%
-interval lies above 0, below it, or holds it. There is no verdict where fewer than `FEWEST` answers are right, or wrong.
-
 A report is about one method, its reference: the confidence where the run has it, else STC, or any other that is asked
 for. Compared are the other methods with the reference and with STC, all methods with the best, the ablations with STC,
 the clusterings of the sensitivity study with the one that the methods use, and the controls with STC and with sequence
-probability, always as "this minus STC". The files also hold p-values of
-`semtoken.methods.metrics.permutation_test`, corrected by Holm's procedure within each of these families; no verdict
-reads them.
+probability, always as "this minus STC". P-values are corrected within each of these families.
 """
 
 from __future__ import annotations
@@ -17,19 +12,20 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from semtoken.bench.controls import CONTROLS, PREFIX
 from semtoken.bench.judges import Agreement, Tally, agreement, tally
 from semtoken.bench.plan import MAIN, OfCell
+from semtoken.bench.report.paired import SEED, PairedTest, PairedTests
 from semtoken.bench.results import Cell, ClusteringRecord, RunResults
 from semtoken.bench.statistics import SHARED_PREFIX
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.labels import CONFIDENCE
 from semtoken.methods import METHODS
-from semtoken.methods.metrics import Difference, Estimate, ResampledMetric, holm, permutation_test, resample
+from semtoken.methods.metrics import Estimate, ResampledMetric, resample
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 from semtoken.support.text import did_you_mean
@@ -42,13 +38,7 @@ ABLATIONS = ("stc_no_clustering", "stc_no_prefix")
 METRICS = {"auroc": "AUROC", "prr": "PRR"}
 """The metrics of every method, and their names in tables."""
 SECONDS, PERCENT = "seconds", "percent of generation time"
-SEED = 0
-"""The seed of the bootstrap, so that the same run gives the same intervals."""
-NOT_SHOWN = "not shown"
-"""The verdict on a difference whose interval holds 0."""
 STC, BASELINE = "stc", "sequence_probability"
-FEWEST, FEW = 20, 30
-"""With fewer right (or wrong) answers than the first there is no verdict; with fewer than the second, a warning."""
 STUDIES: Mapping[str, str] = {
     "algorithm": "clustering algorithm",
     "metric": "distance",
@@ -64,21 +54,6 @@ TEST = (*PLACE, "against", "difference", "low", "high", "p", "p_adjusted", "verd
 Progress = Callable[[int, int], None]
 """Called with (uncertainties measured, of how many): those of methods, of other clusterings and of controls."""
 Rows = list[dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class PairedTest:
-    """The difference of two methods on the same answers, with its 95% interval, p-value and verdict."""
-
-    difference: float
-    """The metric of the one minus that of the other; NaN where one of them is undefined."""
-    low: float
-    high: float
-    p: float
-    p_adjusted: float
-    """The p-value adjusted by Holm's procedure for the comparisons of its family; NaN without a value."""
-    verdict: Literal["higher", "lower", "not shown", "too few answers"]
-    """Where the interval of the difference lies: above 0, below it, or around it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,61 +237,6 @@ def _figure(place: tuple[str, ...], value: Estimate | float) -> dict[str, Any]:
     return dict(zip(FIGURE, (*place, *numbers), strict=True))
 
 
-class PairedTests:
-    """Paired tests on the answers of one cell, each made once."""
-
-    def __init__(self, correct: FloatArray, n_permutations: int) -> None:
-        self.correct = correct
-        self._n = n_permutations
-        self._known: dict[tuple[str, ...], float] = {}
-        counts = tally(correct)
-        self._enough = min(counts.correct, counts.incorrect) >= FEWEST
-
-    def p(self, metric: str, first: str, second: str, values: Mapping[str, FloatArray]) -> float:
-        """P-value of the difference between two uncertainties, given by their names, whichever comes first."""
-        # The test has two sides, so the order of the two changes nothing, and each test takes a thousand exchanges.
-        place = (metric, *sorted((first, second)))
-        if place not in self._known:
-            self._known[place] = permutation_test(
-                metric, values[first], values[second], self.correct, n_permutations=self._n, seed=SEED
-            )
-        return self._known[place]
-
-    def family(self, differences: Mapping[str, Difference]) -> dict[str, PairedTest]:
-        """Differences whose p-values are corrected for their number."""
-        adjusted = holm([difference.p_value for difference in differences.values()])
-        return {
-            name: PairedTest(d.value, d.low, d.high, d.p_value, float(p), self._verdict(d))
-            for (name, d), p in zip(differences.items(), adjusted, strict=True)
-        }
-
-    def _verdict(self, difference: Difference) -> Literal["higher", "lower", "not shown", "too few answers"]:
-        if not self._enough:
-            return "too few answers"
-        if difference.low > 0:
-            return "higher"
-        return "lower" if difference.high < 0 else "not shown"
-
-    def against(
-        self,
-        metric: str,
-        drawn: Mapping[str, ResampledMetric],
-        values: Mapping[str, FloatArray],
-        family: Sequence[str],
-        reference: str | None,
-    ) -> dict[str, PairedTest]:
-        """The others of a family against one method."""
-        if reference is None or reference not in drawn:
-            return {}
-        return self.family(
-            {
-                name: drawn[name].minus(drawn[reference], p_value=self.p(metric, name, reference, values))
-                for name in family
-                if name != reference
-            }
-        )
-
-
 class _Measuring:
     """The rows of one model on one data set, made step by step."""
 
@@ -457,8 +377,8 @@ class _Measuring:
             greedy_seconds=cell.greedy_seconds,
             seconds={name: cell.seconds.get(name, math.nan) for name in self.names},
             undefined={
-                name: int((np.isnan(values) | (values == np.inf)).sum())
-                for name, values in ((name, cell.uncertainty[name]) for name in self.names)
+                name: int((np.isnan(values := cell.uncertainty[name]) | (values == np.inf)).sum())
+                for name in self.names
             },
             reason=next((one.reason for one in self.drawn["auroc"].values() if one.reason), ""),
             agreements=tuple(agreement(cell.judgements)),

@@ -12,10 +12,7 @@ from semtoken.bench.report.comparison import VERDICT_RULE, estimate_text
 from semtoken.bench.report.measure import (
     ABLATIONS,
     BASELINE,
-    FEW,
-    FEWEST,
     PERCENT,
-    SEED,
     STC,
     Measured,
     MeasuredCell,
@@ -23,6 +20,7 @@ from semtoken.bench.report.measure import (
     spoken,
     title_of,
 )
+from semtoken.bench.report.paired import FEW, FEWEST, SEED
 from semtoken.bench.report.table import MISSING, NOT_RUN, Table, amount, frame, metric, share, signed, signed_interval
 from semtoken.bench.results import RunResults
 from semtoken.guarantees.labels import CONFIDENCE

@@ -19,14 +19,12 @@ from semtoken.bench.plan import OfCell
 from semtoken.bench.report.comparison import VERDICT_RULE, tested_texts
 from semtoken.bench.report.measure import (
     ABLATIONS,
-    SEED,
     STC,
-    PairedTest,
-    PairedTests,
     in_order,
     spoken,
     title_of,
 )
+from semtoken.bench.report.paired import SEED, PairedTest, PairedTests
 from semtoken.bench.report.table import (
     Table,
     best_marks,

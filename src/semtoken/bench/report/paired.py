@@ -1,0 +1,94 @@
+"""Paired tests between methods on the same answers, and the one rule for what a difference shows.
+
+One rule says what a difference shows, in all sentences, tables and files (`PairedTest.verdict`): whether its 95%
+interval lies above 0, below it, or holds it. There is no verdict where fewer than `FEWEST` answers are right, or wrong.
+P-values are of `semtoken.methods.metrics.permutation_test`, corrected by Holm's procedure within a family of tests; no
+verdict reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from semtoken.bench.judges import tally
+from semtoken.methods.metrics import Difference, ResampledMetric, holm, permutation_test
+from semtoken.support.arrays import FloatArray
+
+SEED = 0
+"""The seed of the bootstrap, so that the same run gives the same intervals."""
+NOT_SHOWN = "not shown"
+"""The verdict on a difference whose interval holds 0."""
+FEWEST, FEW = 20, 30
+"""With fewer right (or wrong) answers than the first there is no verdict; with fewer than the second, a warning."""
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """The difference of two methods on the same answers, with its 95% interval, p-value and verdict."""
+
+    difference: float
+    """The metric of the one minus that of the other; NaN where one of them is undefined."""
+    low: float
+    high: float
+    p: float
+    p_adjusted: float
+    """The p-value adjusted by Holm's procedure for the comparisons of its family; NaN without a value."""
+    verdict: Literal["higher", "lower", "not shown", "too few answers"]
+    """Where the interval of the difference lies: above 0, below it, or around it."""
+
+
+class PairedTests:
+    """Paired tests on the answers of one cell, each made once."""
+
+    def __init__(self, correct: FloatArray, n_permutations: int) -> None:
+        self.correct = correct
+        self._n = n_permutations
+        self._known: dict[tuple[str, ...], float] = {}
+        counts = tally(correct)
+        self._enough = min(counts.correct, counts.incorrect) >= FEWEST
+
+    def p(self, metric: str, first: str, second: str, values: Mapping[str, FloatArray]) -> float:
+        """P-value of the difference between two uncertainties, given by their names, whichever comes first."""
+        # The test has two sides, so the order of the two changes nothing, and each test takes a thousand exchanges.
+        place = (metric, *sorted((first, second)))
+        if place not in self._known:
+            self._known[place] = permutation_test(
+                metric, values[first], values[second], self.correct, n_permutations=self._n, seed=SEED
+            )
+        return self._known[place]
+
+    def family(self, differences: Mapping[str, Difference]) -> dict[str, PairedTest]:
+        """Differences whose p-values are corrected for their number."""
+        adjusted = holm([difference.p_value for difference in differences.values()])
+        return {
+            name: PairedTest(d.value, d.low, d.high, d.p_value, float(p), self._verdict(d))
+            for (name, d), p in zip(differences.items(), adjusted, strict=True)
+        }
+
+    def _verdict(self, difference: Difference) -> Literal["higher", "lower", "not shown", "too few answers"]:
+        if not self._enough:
+            return "too few answers"
+        if difference.low > 0:
+            return "higher"
+        return "lower" if difference.high < 0 else "not shown"
+
+    def against(
+        self,
+        metric: str,
+        drawn: Mapping[str, ResampledMetric],
+        values: Mapping[str, FloatArray],
+        family: Sequence[str],
+        reference: str | None,
+    ) -> dict[str, PairedTest]:
+        """The others of a family against one method."""
+        if reference is None or reference not in drawn:
+            return {}
+        return self.family(
+            {
+                name: drawn[name].minus(drawn[reference], p_value=self.p(metric, name, reference, values))
+                for name in family
+                if name != reference
+            }
+        )
