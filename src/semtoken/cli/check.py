@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,18 +32,16 @@ from semtoken.cli.parameters import (
 from semtoken.cli.settings import ExecutorSection, Read, SettingsInUse
 from semtoken.cli.statuses import UsageError, refuse_useless
 from semtoken.errors import InvalidInputError
-from semtoken.support.extras import require
 from semtoken.support.garbage import few_collections
 from semtoken.support.text import with_noun
 
 if TYPE_CHECKING:
     from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.replies.checking import RankedAnswer, RankedReplies
+    from semtoken.replies.checking.answers import CheckSettings
     from semtoken.replies.checking.replies import OpenedReplies
 
 
-WRITERS = (".html", ".md", ".csv", ".json", ".jsonl", ".parquet")
-"""Endings of what `--output` may name."""
 OBJECTS_OF_REPLIES = 100_000  # between two collections of garbage: a reply is thousands, all of which go with it
 MOST_REASONS = 8
 FEW_MISSING = 3
@@ -123,21 +122,31 @@ def check(
     refuse_useless({"--labels": labels}, "on answers in text, which `semtoken label` marks")
     if as_json and schema is not None and tokens:
         raise UsageError("--tokens has no effect with --schema: leave it out.")
-    _check_output(output, schema)
-    _check_replies(
-        replies,
-        output,
-        limit,
-        questions,
-        schema,
-        calibrator,
-        _reading(tokenizer, methods, format, in_use),
-        JournalChoice(journal, in_use.settings.journal),
-        in_use.settings.executor,
-        tokens=tokens,
-        strict=strict,
-        as_json=as_json,
-    )
+    if output is not None:
+        from semtoken.web.page.ranked import require_ending
+
+        require_ending(output, fields=schema is not None)
+    shown = _Shown(output, limit, questions, schema, tokens=tokens, strict=strict, as_json=as_json)
+    reading = _reading(tokenizer, methods, format, in_use)
+    recording = JournalChoice(journal, in_use.settings.journal)
+    checked, applied = _checked(replies, shown, reading, calibrator, recording, in_use.settings.executor)
+    if schema is None:
+        _conclude_answers(checked, shown, replies.sources, format, calibrated=applied is not None)
+    else:
+        _conclude_fields(checked, shown, replies.sources, calibrated=applied is not None)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What is shown and written of ranked answers in text."""
+
+    output: Path | None
+    limit: int
+    questions: Path | None
+    schema: Path | None
+    tokens: bool
+    strict: bool
+    as_json: bool
 
 
 def _write_scored(paths: Sequence[Path], output: Path, calibrator: Path | None) -> None:
@@ -156,108 +165,107 @@ def _tell_lost(images: int) -> None:
         tell(f"Warning: the page lacks {with_noun(images, 'image')}, which cannot be read.", style="yellow")
 
 
-def _check_output(output: Path | None, schema: Path | None) -> None:
-    """Refuse, before anything is read, a file that is of no known kind, or cannot be written here."""
-    if output is None:
-        return
-    ending = output.suffix.lower()
-    if ending not in WRITERS:
-        raise InvalidInputError(f"{output}: the ending says what to write: {', '.join(WRITERS)}.")
-    if ending == ".json" and schema is None:
-        raise InvalidInputError(
-            f"{output}: .json holds the fields of each document, which --schema names; give .jsonl."
-        )
-    if ending == ".parquet":
-        require("pyarrow", extra="frames")
-
-
-def _reading(tokenizer: str | None, methods: str | None, format: str | None, in_use: SettingsInUse) -> dict[str, Any]:
-    """How replies are read and scored: options of `rank_replies`."""
+def _reading(tokenizer: str | None, methods: str | None, format: str | None, in_use: SettingsInUse) -> CheckSettings:
+    """How replies are read and scored, as options and settings say."""
     from semtoken.core.given_tokens import as_tokens
+    from semtoken.replies.checking.answers import CheckSettings
 
     endpoint, scoring = in_use.settings.endpoint, in_use.settings.scoring
     wanted = as_methods(methods, of_replies=True) if methods else methods_of(scoring, of_replies=True)
-    return {
-        "format": format,
-        "distribution": endpoint.distribution or None,
-        "vocabulary": None if tokenizer is None else as_tokens(tokenizer),
-        "rules": rules_of(scoring),
-        "methods": tuple(wanted),
-        "temperature": None if endpoint.temperature == 1 else endpoint.temperature,
-        "answering_model": endpoint.answering_model or None,
-    }
+    return CheckSettings(
+        format=format,
+        distribution=endpoint.distribution or None,
+        vocabulary=None if tokenizer is None else as_tokens(tokenizer),
+        rules=rules_of(scoring),
+        methods=tuple(wanted),
+        temperature=None if endpoint.temperature == 1 else endpoint.temperature,
+        answering_model=endpoint.answering_model or None,
+    )
 
 
-def _check_replies(
+def _checked(
     replies: OpenedReplies,
-    output: Path | None,
-    limit: int,
-    questions: Path | None,
-    schema: Path | None,
+    shown: _Shown,
+    reading: CheckSettings,
     calibrator: Path | None,
-    reading: dict[str, Any],
     recording: JournalChoice,
     executor: ExecutorSection,
-    *,
-    tokens: bool,
-    strict: bool,
-    as_json: bool,
-) -> None:
+) -> tuple[RankedReplies, CalibratorInUse | None]:
+    """The replies, ranked and kept in a journal where one is named, and the calibrator that was applied."""
     from semtoken.guarantees.apply import CalibratorInUse
-    from semtoken.replies.checking.answers import CheckSettings, rank_found
+    from semtoken.replies.checking.answers import rank_found
     from semtoken.replies.checking.fields import read_schema
     from semtoken.replies.checking.replies import passed_over
     from semtoken.replies.checking.shards import check_in_shards
-    from semtoken.replies.checking.tables import field_table, markdown, markdown_of_fields, rows_of
 
     if calibrator is not None and by_kind([calibrator])[0] is None:
         raise UsageError(f"{calibrator} is a calibrator of typed questions, and these are answers in text.")
     applied = None if calibrator is None else CalibratorInUse.load(calibrator)
-    wanted, sources = None if schema is None else read_schema(schema), replies.sources
-    files = output is not None and "-" not in sources and not (tokens or as_json)
+    wanted, sources, output = None if shown.schema is None else read_schema(shown.schema), replies.sources, shown.output
+    files = output is not None and "-" not in sources and not (shown.tokens or shown.as_json)
     check_executor(executor, recording.url, files=files)
     distributed = load_executor(executor)
     with recording.keeper("check") as keeper:
         with few_collections(OBJECTS_OF_REPLIES), counting("checking replies", None) as progress:
-            keep_tokens = keeper is not None or tokens or as_json
-            settings = CheckSettings(calibrator=applied, schema=wanted, keep_tokens=keep_tokens, **reading)
+            keep_tokens = keeper is not None or shown.tokens or shown.as_json
+            settings = replace(reading, calibrator=applied, schema=wanted, keep_tokens=keep_tokens)
             if distributed is None or output is None:
-                checked = rank_found(replies, settings, questions, passed_over(sources), progress)
+                checked = rank_found(replies, settings, shown.questions, passed_over(sources), progress)
             else:
                 folder = output.with_name(f"{output.name}.shards")
                 checked = check_in_shards(
-                    settings, sources, distributed, folder, questions=questions, on_checked=progress
+                    settings, sources, distributed, folder, questions=shown.questions, on_checked=progress
                 )
         # Before anything is kept or written: --strict is for jobs that must not go on with half of the replies.
-        if strict and checked.refused:
+        if shown.strict and checked.refused:
             raise InvalidInputError(f"{_not_scored(checked)}\nNothing was written.")
         if keeper is not None:
             _keep(keeper, checked, applied)
             tell(f"{len(checked.answers):,} answers are in the journal {recording.url}.")
-    if wanted is not None:
-        rows = field_table(checked)
-        fields = [row for row in rows if row["error"] is None]
-        if as_json:
-            _print_json(fields[:limit])
-        else:
-            _show_fields(fields, limit, calibrated=applied is not None)
-        _conclude(checked)
-        if output is not None:
-            _write(checked, output, sources, questions, rows, markdown_of_fields(rows, limit))
-            tell(f"{output} holds {len(fields):,} fields, ranked.")
-        return
-    shown = checked.answers[:limit]
-    if as_json:
-        _print_json([_record(answer) for answer in shown])
+    return checked, applied
+
+
+def _conclude_fields(checked: RankedReplies, shown: _Shown, sources: Sequence[str], *, calibrated: bool) -> None:
+    """Print the most doubtful fields, and write all of them."""
+    from semtoken.replies.checking.tables import field_table
+
+    fields = [row for row in field_table(checked) if row["error"] is None]
+    if shown.as_json:
+        _print_json(fields[: shown.limit])
+    else:
+        _show_fields(fields, shown.limit, calibrated=calibrated)
+    _conclude(checked)
+    if shown.output is not None:
+        _write(checked, shown.output, shown, sources)
+        tell(f"{shown.output} holds {len(fields):,} fields, ranked.")
+
+
+def _conclude_answers(
+    checked: RankedReplies, shown: _Shown, sources: Sequence[str], format: str | None, *, calibrated: bool
+) -> None:
+    """Print the most doubtful answers, and write all of them."""
+    answers = checked.answers[: shown.limit]
+    if shown.as_json:
+        _print_json([_record(answer) for answer in answers])
         _conclude(checked)
     else:
-        _show_answers(shown, checked, calibrated=applied is not None, tokens=tokens)
-        if applied is None:
-            _tell_next(sources, questions, reading["format"], output)
-    if output is not None:
-        _write(checked, output, sources, questions, rows_of(checked), markdown(checked, shown))
+        _show_answers(answers, checked, calibrated=calibrated, tokens=shown.tokens)
+        if not calibrated:
+            _tell_next(sources, shown.questions, format, shown.output)
+    if shown.output is not None:
+        _write(checked, shown.output, shown, sources)
         unscored = f", and {len(checked.refused):,} replies without a score" if checked.refused else ""
-        tell(f"{output} holds {len(checked.answers):,} answers, ranked{unscored}.")
+        tell(f"{shown.output} holds {len(checked.answers):,} answers, ranked{unscored}.")
+
+
+def _write(checked: RankedReplies, output: Path, shown: _Shown, sources: Sequence[str]) -> None:
+    from semtoken.web.page.ranked import title_of, write_ranked
+
+    by_field = shown.schema is not None
+    lost = write_ranked(
+        checked, output, title=title_of(sources), questions=shown.questions, limit=shown.limit, fields=by_field
+    )
+    _tell_lost(lost)
 
 
 def _print_json(records: Sequence[Mapping[str, Any]]) -> None:
@@ -394,43 +402,6 @@ def _not_scored(checked: RankedReplies) -> str:
         listed.append(f"  {sum(count for count, _ in reasons[MOST_REASONS:]):,} for other reasons")
     total = len(checked.refused) + len({answer.where for answer in checked.answers})
     return "\n".join([f"{len(checked.refused):,} of {total:,} replies could not be scored:", *listed])
-
-
-def _name_of_sources(sources: Sequence[str]) -> str:
-    """What a page calls the replies that were handed in: "replies", "may.jsonl and 2 more"."""
-    first = "standard input" if sources[0] == "-" else Path(sources[0]).resolve().name or sources[0]
-    return first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"
-
-
-def _write(
-    checked: RankedReplies,
-    output: Path,
-    sources: Sequence[str],
-    questions: Path | None,
-    rows: Sequence[Mapping[str, Any]],
-    markdown: str,
-) -> None:
-    """Write the rows as a table, or the Markdown, or a page with the images of a file of questions."""
-    from semtoken.replies.checking.tables import nested_fields, page_rows
-    from semtoken.support.files.record_files import write_records
-    from semtoken.support.files.safe_files import replace_text
-    from semtoken.support.files.strict_json import dump_json
-    from semtoken.web.page import static_page
-    from semtoken.web.page.images import rows_with_images_of
-
-    match output.suffix.lower():
-        case ".html":
-            shown, lost = page_rows(checked), 0
-            if questions is not None:
-                shown, lost = rows_with_images_of(shown, questions)
-            replace_text(output, static_page({_name_of_sources(sources): shown}))
-            _tell_lost(lost)
-        case ".md":
-            replace_text(output, markdown)
-        case ".json":
-            replace_text(output, dump_json(nested_fields(checked), indent=1).decode() + "\n")
-        case _:
-            write_records(output, rows)
 
 
 def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: bool) -> None:

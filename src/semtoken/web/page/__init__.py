@@ -6,6 +6,7 @@ computes no scores.
 
 - `static`: scored answers and the page as one HTML file that asks for nothing else
 - `scored`: a page of answers that `semtoken score` wrote
+- `ranked`: replies that `semtoken check` ranked, as a page or another file
 - `routes`: the page and its facts as routes of a server
 """
 
