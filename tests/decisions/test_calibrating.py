@@ -10,7 +10,8 @@ from scipy.stats import binomtest
 
 from semtoken.decisions import Choice, ReadingOptions
 from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord, records_of
-from semtoken.decisions.auditing import Audit, SideAudit, audit
+from semtoken.decisions.audit_results import Audit, SideAudit
+from semtoken.decisions.auditing import audit
 from semtoken.decisions.calibrating import NO_LABELS, OTHER_QUESTION, DecisionCalibrator
 from semtoken.decisions.sides import DecisionSide
 from semtoken.errors import ArtifactError, InvalidInputError

@@ -16,7 +16,8 @@ import pytest
 from semtoken.decisions import Choice, Predicate, Question, ReadingOptions
 from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord
 from semtoken.decisions.asked_texts import asked_texts
-from semtoken.decisions.auditing import SideAudit, audit
+from semtoken.decisions.audit_results import SideAudit
+from semtoken.decisions.auditing import audit
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.comparing import compare, sensitivity
 from semtoken.decisions.doubts import doubts_of_labels

@@ -13,7 +13,7 @@ from semtoken.decisions.answers import AskedQuestion
 from semtoken.decisions.questions import READ_AS_USUAL
 from semtoken.decisions.saved import decision_records, decision_rows, holds_decisions, is_decision, saved_decisions
 from semtoken.errors import InvalidInputError
-from semtoken.replies.checking.replies import OpenedReplies
+from semtoken.replies.checking.finding import OpenedReplies
 from tests.cli.run import invoke
 from tests.decisions.made_up import lines, values_in
 from tests.decisions.server_replies import (

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from semtoken.decisions.answers import DecisionRecord
-from semtoken.decisions.auditing import SetAudit, audit
+from semtoken.decisions.audit_results import SetAudit
+from semtoken.decisions.auditing import audit
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.doubts import doubts_of_labels
 from semtoken.decisions.options import PredictionSets, least_to_a_person

@@ -14,7 +14,7 @@ from semtoken.cli.settings import GuaranteeSection
 from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
 from semtoken.decisions.answers import Answer
 from semtoken.decisions.asked_texts import asked_texts
-from semtoken.decisions.auditing import DecisionLimits, SetAudit, exceeded
+from semtoken.decisions.audit_results import DecisionLimits, SetAudit, exceeded
 from semtoken.decisions.deciding import _groups, _of_list, _of_row, _Size, shared_size
 from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.questions import plain_tokens, prompt_tokens

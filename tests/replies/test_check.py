@@ -24,7 +24,7 @@ from semtoken.guarantees.answer_records import read_answers
 from semtoken.replies.checking import Doubt, doubt_of, rank_replies
 from semtoken.replies.checking.answers import CheckSettings
 from semtoken.replies.checking.doubts import in_message
-from semtoken.replies.checking.replies import saved_replies
+from semtoken.replies.checking.finding import saved_replies
 from semtoken.replies.checking.shards import checker
 from semtoken.replies.formats import known_shapes
 from semtoken.replies.formats.openai_choices import OpenAIChat

@@ -12,8 +12,8 @@ import pytest
 
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking import RankedReplies, rank_replies
+from semtoken.replies.checking.finding import saved_replies
 from semtoken.replies.checking.ids import identifiers, is_id_name, may_identify
-from semtoken.replies.checking.replies import saved_replies
 from tests.cli.run import invoke
 from tests.replies.test_check import reply
 from tests.rows import each

@@ -25,9 +25,9 @@ from semtoken.errors import InvalidInputError, ModelError, SemtokenError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.calibrator import Calibrator
 from semtoken.models.prompts import prompt_format
-from semtoken.replies.checking import replies
+from semtoken.replies.checking import dividing
 from semtoken.replies.checking.fields import read_schema
-from semtoken.replies.checking.replies import saved_replies
+from semtoken.replies.checking.finding import saved_replies
 from semtoken.support.checkpoints.sources import resolve
 from semtoken.support.files import artifacts, record_files, safe_files
 from semtoken.support.files.record_files import read_cells, read_records
@@ -105,7 +105,7 @@ LINES: dict[str, Callable[[Path], Any]] = {
 def test_a_line_without_an_end_is_refused(
     what: str, begin: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, little_memory: None
 ) -> None:
-    for module in (safe_files, record_files, replies):
+    for module in (safe_files, record_files, dividing):
         for name in ("LONGEST_LINE", "LARGEST_REPLIES"):
             monkeypatch.setattr(module, name, 2**20, raising=False)
     path = tmp_path / ("many.csv" if what == "a table" else "many.jsonl")

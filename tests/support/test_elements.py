@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.replies.checking import rank_replies
-from semtoken.replies.checking.replies import found_replies
+from semtoken.replies.checking.finding import found_replies
 from semtoken.support.files import elements
 from semtoken.support.files.elements import Elements
 from tests.replies.test_check import SURE, TORN, reply

@@ -199,7 +199,7 @@ def _asked_again(
 def _audit_decisions(fitted: DecisionCalibrator, again: AskedAgain, in_use: SettingsInUse, *, as_json: bool) -> int:
     """A verdict for each question, and what other ways of asking changed."""
     from semtoken.decisions.audit_report import lines, plain_values
-    from semtoken.decisions.auditing import DecisionLimits, exceeded
+    from semtoken.decisions.audit_results import DecisionLimits, exceeded
     from semtoken.decisions.auditing import audit as audited
     from semtoken.decisions.comparing import sensitivity
 

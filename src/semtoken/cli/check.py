@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.replies.checking import RankedAnswer, RankedReplies
     from semtoken.replies.checking.answers import CheckSettings
-    from semtoken.replies.checking.replies import OpenedReplies
+    from semtoken.replies.checking.finding import OpenedReplies
 
 
 OBJECTS_OF_REPLIES = 100_000  # between two collections of garbage: a reply is thousands, all of which go with it
@@ -93,7 +93,7 @@ def check(
     """
     from semtoken.decisions.saved import is_decision
     from semtoken.guarantees.answer_records import are_scored
-    from semtoken.replies.checking.replies import OpenedReplies
+    from semtoken.replies.checking.finding import OpenedReplies
 
     of_replies: dict[str, object] = {
         "--tokenizer": tokenizer,
@@ -195,7 +195,7 @@ def _checked(
     from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.replies.checking.answers import rank_found
     from semtoken.replies.checking.fields import read_schema
-    from semtoken.replies.checking.replies import passed_over
+    from semtoken.replies.checking.finding import passed_over
     from semtoken.replies.checking.shards import check_in_shards
 
     if calibrator is not None and by_kind([calibrator])[0] is None:

@@ -11,7 +11,8 @@ asked_texts.py       questions as texts, and what lists of the best tokens say o
 remote.py            questions to a server
 calibrating.py       probabilities and guarantees from labeled answers, for each side of a question (sides.py) and for
                      all of its options (options.py); doubts.py says beforehand what the labels cannot support
-auditing.py          whether a calibrator holds behind another server; audit_report.py has it as lines and values
+auditing.py          whether a calibrator holds behind another server; audit_results.py has what was found, and limits
+                     on it, and audit_report.py lines and values of it
 """
 
 from semtoken.decisions.answers import Answer

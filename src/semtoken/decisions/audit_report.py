@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from semtoken.decisions.auditing import Audit
+from semtoken.decisions.audit_results import Audit
 from semtoken.decisions.comparing import Sensitivity
 
 

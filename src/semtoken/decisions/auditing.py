@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from semtoken.decisions.answers import DecisionRecord
+from semtoken.decisions.audit_results import Audit, LevelOutcome, QuestionAudit, SetAudit, SideAudit
 from semtoken.decisions.calibrating import DecisionCalibrator, short
 from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.sides import DecisionSide
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees import Threshold
 from semtoken.guarantees.betting import LEVEL
-from semtoken.guarantees.exact import percent
-from semtoken.guarantees.judge import CONFIDENCE, KINDS, Claim, Kind, Share, Verdict, judge, run_sentence
-from semtoken.guarantees.measures import Drift
+from semtoken.guarantees.judge import KINDS, Claim, Kind, Share, judge
 
 ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """The levels among which a person can choose, in the table of an audit."""
@@ -24,209 +23,6 @@ CHANGED = (
     "No answer is to this question as it was fitted: words, options and their order, reading and orders have to be the "
     "same."
 )
-
-
-@dataclass(frozen=True)
-class SideAudit:
-    """Whether the guarantee of one side of a question holds for other answers, with the same counts from its fit."""
-
-    fitted: DecisionSide
-    fired_fitted: Share
-    """Accepted on this side, of all labeled answers of the question, where it was fitted."""
-    wrong_fitted: Share
-    """Of the answers that the guarantee is about, those that counted against it in the fit (`judge.Kind`). They chose
-    the threshold, so the share flatters."""
-    fired: Share
-    """Accepted on this side, of all the answers to the question."""
-    wrong: Share
-    """Of the labeled answers that the guarantee is about, those that count against it."""
-    drift: Drift | None
-    """How far the log-probabilities of what was chosen have moved, which needs no labels; None where this side is never
-    chosen, or has no calibrator."""
-    order_spread: float | None
-    """Mean of `order_spread` over the answers on this side, in [0, 1]; None where one order was read."""
-    verdict: Verdict = "nothing was guaranteed"
-    """Whether the guarantee holds, judged together with all others of the audit."""
-
-    @property
-    def claim(self) -> Claim | None:
-        """The guarantee as the judge tests it; None where nothing was guaranteed."""
-        return self.fitted.threshold.claim if self.fitted.threshold is not None and self.fitted.guarantees else None
-
-    @property
-    def statement(self) -> str:
-        """The verdict as a sentence."""
-        n, claim = self.wrong.of, self.claim
-        verdict = f"cannot be told from {n} labels" if self.verdict == "cannot be told" else self.verdict
-        lines = [f"{self.fitted.what}: {verdict}."]
-        if claim is not None:
-            lines.append(f"Accepted {self.fired}, where it was fitted {self.fired_fitted}.")
-            lines.append(f"{claim.kind.among} {self.wrong}, where it was fitted {self.wrong_fitted}.")
-            if self.fires_otherwise:
-                lines.append("It fires on another share of the answers than where it was fitted.")
-        if self.drift is not None:
-            d = self.drift
-            lines.append(f"Distance of the probabilities {d.distance:.2f} ({d.low:.2f} to {d.high:.2f}).")
-        if self.order_spread is not None:
-            lines.append(f"The order of the options moves a probability by {self.order_spread:.2f} on average.")
-        return " ".join(lines)
-
-    @property
-    def fires_otherwise(self) -> bool:
-        """Whether the intervals of the two shares that are accepted lie apart."""
-        (low, high), (low_fitted, high_fitted) = self.fired.interval, self.fired_fitted.interval
-        return high < low_fitted or high_fitted < low
-
-
-@dataclass(frozen=True)
-class SetAudit:
-    """Whether the sets of a question's options hold the right one often enough for other answers."""
-
-    name: str
-    sets: PredictionSets
-    held: Share
-    """Labeled answers whose set has the right option."""
-    size: float
-    """Mean number of options in a set."""
-    verdict: Verdict = "no difference is shown"
-    """Whether more sets lack the right option than were guaranteed on average."""
-
-    @property
-    def claim(self) -> Claim:
-        """The guarantee as the judge tests it."""
-        return Claim(KINDS["set"], self.sets.alpha, None, self.sets.shared + sum(self.sets.labels))
-
-    @property
-    def missed(self) -> Share:
-        """Labeled answers whose set lacks the right option."""
-        return Share(self.held.of - self.held.count, self.held.of)
-
-    @property
-    def statement(self) -> str:
-        """The verdict as a sentence."""
-        return (
-            f"{self.name}, sets of options: {self.verdict}. The right option is in {self.held}, where "
-            f"{percent(1 - self.sets.alpha)} are guaranteed on average; {self.size:.2f} options in a set."
-        )
-
-
-@dataclass(frozen=True)
-class LevelOutcome:
-    """What one level would mean: how many answers would run, by thresholds fitted to the audit's own labels."""
-
-    alpha: float
-    run: Share
-    """Answers that would run, of all."""
-    wrong: Share
-    """Wrong ones among the labeled answers that would run. They chose the threshold, so the share flatters."""
-
-
-@dataclass(frozen=True)
-class QuestionAudit:
-    """All that an audit says of one question."""
-
-    name: str
-    n: int
-    """Answers to it, with and without labels."""
-    sides: tuple[SideAudit, ...]
-    sets: SetAudit | None
-    nothing: str
-    """Why nothing was measured; empty where something was."""
-    remarks: tuple[str, ...] = ()
-    """What was left out, and why."""
-    choices: tuple[LevelOutcome, ...] = ()
-    """What other levels would mean; empty where nothing was measured."""
-    slices: Mapping[str, Share] = field(default_factory=dict)
-    """By the value of a column: what counts against the guarantee, of the labeled answers that it is about."""
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict on the thresholds of all sides together: the worst of them."""
-        found = {side.verdict for side in self.sides if side.claim is not None}
-        # A broken guarantee is reported even if another side could not be measured.
-        if "does not hold" in found:
-            return "does not hold"
-        if self.nothing:
-            return "nothing was measured"
-        return "holds" if found == {"holds"} else "cannot be told"
-
-    @property
-    def answer(self) -> str:
-        """The answer that a reader wants first, as a sentence."""
-        guaranteed = [(side, side.claim) for side in self.sides if side.claim is not None]
-        broken = [side for side, _ in guaranteed if side.verdict == "does not hold"]
-        if not guaranteed or (self.nothing and not broken):
-            return f"{self.name}: nothing was measured. {self.nothing}"
-        kind, alpha = guaranteed[0][1].kind, guaranteed[0][1].alpha
-        counts = f"{self.name}: {run_sentence(kind, alpha, sum(side.fired.count for side, _ in guaranteed), self.n)}"
-        if broken:
-            return f"{counts}: this does not hold. {'; '.join(f'{kind.among} {side.wrong}' for side in broken)}."
-        if self.verdict == "cannot be told":
-            return f"{counts}: cannot be told from {sum(side.wrong.of for side, _ in guaranteed)} labels."
-        return f"{counts}."
-
-    @property
-    def choice_lines(self) -> list[str]:
-        """The table of other levels, a line for each, under a heading; empty where nothing was measured."""
-        if not self.choices:
-            return []
-        told = ["at most wrong        run  to a person  wrong of those that run and have a label"]
-        for choice in self.choices:
-            wrong = str(choice.wrong) if choice.run.count else "nothing can be guaranteed from these labels"
-            run, rest = f"{choice.run.count:,}", f"{choice.run.of - choice.run.count:,}"
-            told.append(f"{percent(choice.alpha):>13}{run:>11}{rest:>13}  {wrong}")
-        return told
-
-    @property
-    def slice_lines(self) -> list[str]:
-        """The slices, the worst first, with intervals that hold for all of them together."""
-        # Bonferroni: the reader looks for the worst slice, which chance alone makes look bad among many.
-        confidence = 1 - (1 - CONFIDENCE) / max(len(self.slices), 1)
-        worst = sorted(self.slices.items(), key=lambda one: -one[1].count / max(one[1].of, 1))
-        told = []
-        for place, (name, seen) in enumerate(worst):
-            low, high = seen.within(confidence)
-            first = " (the worst)" if not place and len(worst) > 1 else ""
-            told.append(
-                f"{name}{first}: {seen.count:,} of {seen.of:,}, {percent(seen.count / seen.of)} ({percent(low)} to "
-                f"{percent(high)})"
-            )
-        return told
-
-
-@dataclass(frozen=True)
-class Audit:
-    """What an audit found."""
-
-    questions: tuple[QuestionAudit, ...]
-    unknown: tuple[str, ...] = ()
-    """Names of questions that were answered and that the calibrator does not know as they were asked."""
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether any guarantee does not hold, of thresholds or of sets."""
-        sets = [question.sets.verdict for question in self.questions if question.sets is not None]
-        return "does not hold" in [*sets, *(question.verdict for question in self.questions)]
-
-    @property
-    def gaps(self) -> list[str]:
-        """What was not measured, each as a sentence."""
-        unknown = [f"{name}: the calibrator does not know this question as it was asked." for name in self.unknown]
-        return [f"{question.name}: {question.nothing}" for question in self.questions if question.nothing] + unknown
-
-
-def exceeded(side: SideAudit, limits: DecisionLimits) -> list[str]:
-    """The limits that a side does not keep, each as a sentence; none where nothing was guaranteed for it."""
-    if side.claim is None:
-        return []
-    sentences = []
-    if side.drift is not None and side.drift.is_beyond(limits.distance):
-        sentences.append(f"The distance exceeds the limit of {limits.distance:g}.")
-    if limits.accepted is not None and side.fired.interval[1] < limits.accepted:
-        sentences.append(f"It accepts fewer than the limit of {percent(limits.accepted)}.")
-    if limits.undecided is False and side.verdict in ("cannot be told", "nothing was measured"):
-        sentences.append("The limits ask for labels that can tell.")
-    return sentences
 
 
 def audit(
@@ -261,19 +57,21 @@ def audit(
 
 def _judged(questions: Sequence[QuestionAudit], level: float) -> tuple[QuestionAudit, ...]:
     """The same questions with the verdicts on all their guarantees, which are judged together."""
-    tested = [
-        (side.claim, side.wrong) for question in questions for side in question.sides if side.claim is not None
-    ] + [(question.sets.claim, question.sets.missed) for question in questions if question.sets is not None]
+    tested: list[tuple[Claim, Share]] = []
+    for question in questions:
+        tested += [(side.claim, side.wrong) for side in question.sides if side.claim is not None]
+        tested += [] if question.sets is None else [(question.sets.claim, question.sets.missed)]
     # Together, since the level is about any false alarm of the audit, however many guarantees it tests.
     verdicts = iter(judge(tested, level))
-    with_sides = [
-        tuple(side if side.claim is None else replace(side, verdict=next(verdicts)) for side in question.sides)
-        for question in questions
-    ]
-    with_sets = [None if q.sets is None else replace(q.sets, verdict=next(verdicts)) for q in questions]
     return tuple(
-        replace(question, sides=sides, sets=sets)
-        for question, sides, sets in zip(questions, with_sides, with_sets, strict=True)
+        replace(
+            question,
+            sides=tuple(
+                side if side.claim is None else replace(side, verdict=next(verdicts)) for side in question.sides
+            ),
+            sets=None if question.sets is None else replace(question.sets, verdict=next(verdicts)),
+        )
+        for question in questions
     )
 
 
@@ -331,8 +129,8 @@ def _usable(
     if not usable:
         return [], "All its labels are of items that the calibrator was fitted on. Label others.", ()
     left_out = len(labeled) - len(usable)
-    told = f"{left_out:,} labels are left out: the calibrator was fitted on these items."
-    return usable, "", (told,) if left_out else ()
+    remark = f"{left_out:,} labels are left out: the calibrator was fitted on these items."
+    return usable, "", (remark,) if left_out else ()
 
 
 def _counted_side(side: DecisionSide, records: Sequence[DecisionRecord], usable: Sequence[DecisionRecord]) -> SideAudit:
@@ -396,24 +194,14 @@ def _choices(
 
 
 def _slices(guaranteed: Sequence[SideAudit], usable: Sequence[DecisionRecord], by: str) -> dict[str, Share]:
+    """By the value of a column: what counts against the guarantees, of the labeled answers that they are about."""
     counts: dict[str, tuple[int, int]] = {}
     for side in guaranteed:
-        for record in usable:
-            if side.claim is None or record.side != side.fitted.side:
-                continue
-            one = side.claim.kind.count([side.fitted.accepts(record)], [record.correct])
+        if side.claim is None:
+            continue
+        own = [record for record in usable if record.side == side.fitted.side]
+        about, against = side.claim.kind.counted(side.fitted.accepted(own), [record.correct for record in own])
+        for record, is_about, is_against in zip(own, about, against, strict=True):
             bad, of = counts.get(value := record.columns.get(by, "(none)"), (0, 0))
-            counts[value] = bad + one.count, of + one.of
+            counts[value] = bad + int(is_against), of + int(is_about)
     return {value: Share(bad, of) for value, (bad, of) in sorted(counts.items()) if of}
-
-
-@dataclass(frozen=True)
-class DecisionLimits:
-    """What has to hold besides the guarantee; where it does not, a check ends with exit status 1."""
-
-    distance: float | None = None
-    """Largest distance of the probabilities from those of the fit, in [0, 1]; the lower end of its interval counts."""
-    accepted: float | None = None
-    """Smallest share that is accepted, in [0, 1]; the upper end of its interval counts."""
-    undecided: bool | None = None
-    """False: labels that cannot tell are not enough."""

@@ -19,8 +19,9 @@ from semtoken.decisions.answers import (
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.questions import READ_AS_USUAL, Choice, Option, Predicate, Question, ReadingOptions, Score
 from semtoken.errors import InvalidInputError
+from semtoken.replies.checking.finding import OpenedReplies
 from semtoken.replies.checking.ids import IDS
-from semtoken.replies.checking.replies import FoundReply, OpenedReplies
+from semtoken.replies.checking.saved_reply import FoundReply
 from semtoken.support.files.record_files import read_cells
 from semtoken.support.files.strict_json import read_json_lines
 

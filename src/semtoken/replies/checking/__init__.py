@@ -1,6 +1,7 @@
 """A folder of saved replies in, the most doubtful answers out: `semtoken check`.
 
-replies.py       files, folders, globs, standard input -> replies, each with its question
+finding.py       files, folders, globs, standard input -> replies; dividing.py has those of one file
+saved_reply.py   a reply that was saved, with its question and what it goes by
 saved_blocks.py  the semtoken blocks of replies that were saved from `semtoken serve` and `proxy`
 answers.py       replies -> scored answers, ranked by the number that ranks them best
 doubts.py        the most doubtful stretch of an answer, what the model would have said instead, and a sentence of it

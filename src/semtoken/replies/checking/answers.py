@@ -19,9 +19,10 @@ from semtoken.guarantees.labels import CONFIDENCE
 from semtoken.replies import Reply, ReplyChoice, read_reply
 from semtoken.replies.checking.doubts import Doubt, doubts_of, in_message, sentence_of, worst_of
 from semtoken.replies.checking.fields import field_records
+from semtoken.replies.checking.finding import found_replies, passed_over
 from semtoken.replies.checking.questions import JoinedQuestion, join_questions, read_questions
-from semtoken.replies.checking.replies import FoundReply, SavedReply, found_replies, passed_over
 from semtoken.replies.checking.saved_blocks import NO_TOKENS, answer_of_block, blocks_of_reply, doubts_of_block
+from semtoken.replies.checking.saved_reply import FoundReply, SavedReply
 from semtoken.replies.formats.within import Found
 from semtoken.replies.score import read_found, score_reply
 from semtoken.replies.segments import is_cut
@@ -174,7 +175,7 @@ def rank_replies(
     Parameters
     ----------
     sources
-        A file, a folder, a pattern, or a list of them, as `semtoken.replies.checking.replies.saved_replies` reads them.
+        A file, a folder, a pattern, or a list of them, as `semtoken.replies.checking.finding.saved_replies` reads them.
     questions
         A file with the questions, where they were not saved with the replies.
     format

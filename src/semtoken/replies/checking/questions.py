@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.ids import IDS, identifiers, is_id_name, may_identify, own_name
-from semtoken.replies.checking.replies import SavedReply
+from semtoken.replies.checking.saved_reply import SavedReply
 from semtoken.support.files.record_files import read_rows
 from semtoken.support.questions import question_of
 

@@ -24,13 +24,9 @@ from semtoken.replies.checking.answers import (
     ranked,
 )
 from semtoken.replies.checking.doubts import Doubt
+from semtoken.replies.checking.finding import STANDARD_INPUT, found_replies, passed_over
 from semtoken.replies.checking.questions import JoinedQuestion, join_questions, read_questions
-from semtoken.replies.checking.replies import (
-    STANDARD_INPUT,
-    FoundReply,
-    found_replies,
-    passed_over,
-)
+from semtoken.replies.checking.saved_reply import FoundReply
 from semtoken.support.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
 from semtoken.support.files.safe_files import replace_text
 

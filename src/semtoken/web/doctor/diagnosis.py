@@ -1,4 +1,4 @@
-"""What an examination of an endpoint found, as records; verdicts.py says what they mean for semtoken."""
+"""Records of what an examination of an endpoint found; verdicts.py says what they mean for semtoken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which engine answers, and what can be changed there."""
+"""The engine that answers, and what can be changed there."""
 
 from __future__ import annotations
 

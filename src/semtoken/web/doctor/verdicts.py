@@ -1,4 +1,4 @@
-"""What a diagnosis means for semtoken, and what to change on the server, in sentences."""
+"""Sentences on what a diagnosis means for semtoken, and what to change on the server."""
 
 from __future__ import annotations
 

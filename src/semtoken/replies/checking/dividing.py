@@ -1,0 +1,203 @@
+"""The replies in one open file, which may be an array, lines, values one behind the other, or streams."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from semtoken.replies.checking.saved_reply import NO_JSON, FoundReply, json_value, replies_inside
+from semtoken.replies.formats.registry import is_whole
+from semtoken.replies.formats.within import branches
+from semtoken.replies.score import is_batch, is_stream_text
+from semtoken.support.files.elements import DECODER, Elements
+from semtoken.support.files.safe_files import LARGEST_REPLIES, MEBIBYTE, bounded_lines
+from semtoken.support.files.texts import decoded, is_utf8
+
+GZIPPED = b"\x1f\x8b"
+PACKED = {"zip": b"PK\x03\x04", "zstd": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh", "xz": b"\xfd7zXZ"}
+"""How compressed files begin that are not read."""
+_END_OF_STREAM = re.compile(r"(?<=data: \[DONE\])\s*(?=\S)|(?<=data:\[DONE\])\s*(?=\S)")
+
+
+def replies_in(where: str, name: str, file: Any) -> Iterator[FoundReply]:
+    """The replies of an open file. Lines and elements of JSON are given one by one, whatever the size of the file."""
+    file = file if hasattr(file, "peek") else io.BufferedReader(file)
+    beginning = file.peek(1)
+    if beginning.startswith(GZIPPED) and not isinstance(file, gzip.GzipFile):
+        try:
+            with gzip.open(file, "rb") as unpacked:
+                yield from replies_in(where, name, unpacked)
+        except (EOFError, zlib.error) as error:
+            yield FoundReply(where, name, fault=f"Its gzip is broken: {error}.")
+        return
+    if packed := next((kind for kind, mark in PACKED.items() if beginning.startswith(mark)), None):
+        yield FoundReply(where, name, fault=f"It is compressed ({packed}): unpack it first, or use gzip.")
+        return
+    if beginning.lstrip().startswith(b"[") and is_utf8(beginning[:2]):
+        yield from _of_array(where, name, Elements(file))
+        return
+    lines = bounded_lines(file)
+    first = next(lines, b"")
+    if first.startswith(b"{") and is_utf8(first) and isinstance(json_value(first), Mapping):
+        begin = [first]
+        for line in lines:
+            begin.append(line)
+            # One line of JSON alone may be a file with one reply; with another line behind it they are read one by one.
+            if not line.isspace():
+                break
+        else:
+            yield from _of_text(where, name, decoded(first))
+            return
+        yield from _of_lines(where, name, chain(begin, lines))
+        return
+    try:
+        whole = first + file.read(LARGEST_REPLIES)
+        if len(whole) > LARGEST_REPLIES:
+            most = f"{LARGEST_REPLIES // MEBIBYTE:,} MiB"
+            raise OSError(errno.EFBIG, f"it is larger than {most}; save one reply on each line, then any size is read")
+        text = decoded(whole)
+    except ValueError as error:
+        yield FoundReply(where, name, fault=f"It is {error}.")
+        return
+    yield from _of_text(where, name, text)
+
+
+def _of_array(where: str, name: str, elements: Elements) -> Iterator[FoundReply]:
+    """The replies of an array, an element each; all together if they are chunks of one stream, or a batch."""
+    number = 0
+    try:
+        for number, text in enumerate(elements, start=1):
+            # Chunks of a stream and the parts of a batch make one reply together, so that the whole array is read.
+            if number == 1 and not _stands_alone(json_value(text)):
+                yield from _of_text(where, name, elements.rest())
+                return
+            yield FoundReply(f"{where}[{number}]", f"{name}-{number}", text.encode(), is_line=True, is_alone=False)
+    except UnicodeDecodeError as error:
+        yield FoundReply(where, name, fault=f"It is not UTF-8 after element {number}, and so no text: {error.reason}.")
+        return
+    if not number:
+        yield from _of_text(where, name, elements.rest())
+    elif not elements.is_whole:
+        fault = f"It is not JSON after element {number}: the file may have been cut off."
+        yield FoundReply(f"{where}[{number + 1}]", f"{name}-{number + 1}", fault=fault)
+
+
+def _stands_alone(value: Any) -> bool:
+    """Whether an element of an array is a saved line or a whole reply."""
+    return isinstance(value, Mapping) and (_is_line(value) or (is_whole(value) and not is_batch([value])))
+
+
+def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
+    if not text or text.isspace():
+        yield FoundReply(where, name, fault="It is empty.")
+        return
+    if is_stream_text(text) and not text.lstrip().startswith("{"):
+        # People append streams to one file, and only the sign of their end divides them.
+        streams = [part for part in _END_OF_STREAM.split(text) if not part.isspace()]
+        for number, part in enumerate(streams, start=1):
+            place, called = (f"{where}[{number}]", f"{name}-{number}") if len(streams) > 1 else (where, name)
+            yield FoundReply(place, called, part, is_alone=len(streams) == 1)
+        return
+    whole = json_value(text)
+    opening = text.lstrip().partition("\n")[0]
+    inside = replies_inside(whole) if isinstance(whole, Mapping) else None
+    if inside and (side_by_side := branches(whole, inside)):
+        for number, (key, value) in enumerate(side_by_side, start=1):
+            called = key if isinstance(key, str) else f"{name}-{number}"
+            yield FoundReply(f"{where}[{number}]", called, value, is_alone=isinstance(key, str))
+        return
+    listed = _parts_of(whole) if whole is not None else [] if json_value(opening) else _behind_each_other(text)
+    if listed:
+        several = len(listed) > 1
+        for number, value in enumerate(listed, start=1):
+            place, called = (f"{where}[{number}]", f"{name}-{number}") if several else (where, name)
+            yield FoundReply(place, called, value, is_alone=not several, inside=inside if value is whole else None)
+        return
+    lines = text.split("\n")  # `splitlines` would cut texts, such as at U+2028
+    if any(line.lstrip().startswith("{") and isinstance(json_value(line), Mapping) for line in lines):
+        yield from _of_lines(where, name, (line.encode() for line in lines))
+    else:  # a note, or one reply that is broken
+        yield FoundReply(where, name, fault=NO_JSON)
+
+
+def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundReply]:
+    """The replies of lines of JSON: one a line, or the chunks of a stream on lines that follow each other."""
+    chunks: list[Mapping[str, Any]] = []
+    ended: set[Any] = set()
+    first = 0
+    for number, line in enumerate(lines, start=1):
+        if not line or line.isspace():
+            continue
+        chunk = _chunk(line)
+        if chunks and (chunk is None or _begins_another(chunk, chunks, ended)):
+            yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks, is_alone=False)
+            chunks, ended = [], set()
+        ended |= _choices_of(chunk or {}, ended=True)
+        if chunk is None:
+            yield FoundReply(f"{where}:{number}", f"{name}-{number}", line, is_line=True, is_alone=False)
+        elif not chunks and chunk.get("done"):  # a whole reply of Ollama's
+            yield FoundReply(f"{where}:{number}", f"{name}-{number}", chunk, is_alone=False)
+        else:
+            first = first if chunks else number
+            chunks.append(chunk)
+    if chunks:
+        yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks, is_alone=False)
+
+
+def _begins_another(chunk: Mapping[str, Any], chunks: Sequence[Mapping[str, Any]], ended: set[Any]) -> bool:
+    """Whether a chunk belongs to another stream than those before it; some servers give all streams one id."""
+    another = _stream_of(chunk) != _stream_of(chunks[0])
+    return bool(another or chunks[-1].get("done") or ended & _choices_of(chunk))
+
+
+def _choices_of(chunk: Mapping[str, Any], *, ended: bool = False) -> set[Any]:
+    """The indexes of the choices of a chunk, or of those that end with it."""
+    choices = chunk.get("choices")
+    listed = [choice for choice in (choices if isinstance(choices, list) else ()) if isinstance(choice, Mapping)]
+    return {str(choice.get("index")) for choice in listed if not ended or choice.get("finish_reason")}
+
+
+def _chunk(line: bytes) -> Mapping[str, Any] | None:
+    """The values of a line that may be a chunk of a stream; None for others, which are not parsed here."""
+    # Looking for the words is many times as fast as parsing, and most lines are no chunks.
+    value = json_value(line) if b'.chunk"' in line or b'"done"' in line else None
+    return value if isinstance(value, Mapping) and _stream_of(value) is not None else None
+
+
+def _stream_of(value: Mapping[str, Any]) -> tuple[str, Any] | None:
+    """What the chunks of one stream share: OpenAI's their id, Ollama's their model; None for what is no chunk."""
+    if str(value.get("object")).endswith(".chunk"):
+        return "id", value.get("id")
+    return ("model", value.get("model")) if isinstance(value.get("done"), bool) else None
+
+
+def _parts_of(value: Any) -> list[Any]:
+    """The saved lines or whole replies in a list; otherwise the value alone, such as the chunks of a stream."""
+    parts = value if isinstance(value, list) and all(isinstance(part, Mapping) for part in value) else []
+    several = any(map(_is_line, parts)) or (len(parts) > 1 and all(map(is_whole, parts)))
+    return list(parts) if several and not is_batch(parts) else [value]
+
+
+def _is_line(value: Mapping[str, Any]) -> bool:
+    """Whether a value holds a reply below its top."""
+    inside = replies_inside(value)
+    return inside is None or any(one.path for one in inside)
+
+
+def _behind_each_other(text: str) -> list[Any]:
+    """The JSON values that a text holds one behind the other, each on several lines; none if it holds anything else."""
+    values, at = [], len(text) - len(text.lstrip())
+    try:
+        while at < len(text):
+            value, end = DECODER.raw_decode(text, at)
+            values.append(value)
+            at = next((i for i in range(end, len(text)) if not text[i].isspace()), len(text))
+    except (ValueError, RecursionError):
+        return []
+    return values
