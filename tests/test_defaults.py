@@ -12,6 +12,7 @@ from semtoken.bench.settings import ClusteringSettings, DecodingSettings
 from semtoken.bench.statistics import AnswerSettings
 from semtoken.cli.ask import ask
 from semtoken.cli.score import score
+from semtoken.cli.settings import AuditSection
 from semtoken.clustering.partition import cluster_table, cluster_tokens
 from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters
 from semtoken.models.base import Decoding
@@ -37,6 +38,10 @@ def test_clusters_are_made_in_the_way_of_the_paper(door: Any) -> None:
         expected["n_clusters"] = None  # as many, or fewer for a small vocabulary
     assert found.items() >= {name: value for name, value in expected.items() if name in found}.items()
     assert set(expected) - set(found) <= {"embedding"}  # a table is of one kind
+
+
+def test_an_audit_fails_for_nothing_but_a_broken_guarantee_unless_limits_are_set() -> None:
+    assert AuditSection(max_distance=0, min_accepted=0, undecided_passes=True) == AuditSection()
 
 
 DOORS = [ask, score, semtoken.ScoredModel.generate, stream_generate, Decoding, DecodingSettings, AnswerSettings]

@@ -52,6 +52,12 @@ def test_the_defaults_are_the_papers() -> None:
     assert [judge.kind for judge in settings.judges] == ["exact"] and settings.primary_judge == "exact"
 
 
+@each("settings", [{"seed": -1}, {"n_clusters": 0}, {"linkage": "ward"}])
+def test_impossible_clusterings_are_refused_before_a_model_is_loaded(settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match=next(iter(settings))):
+        checked(models=[{"name": "a/b", "clusters": settings}])
+
+
 @each("backend", ["transformers", "vllm"])
 def test_only_vllm_gets_the_settings_of_an_engine(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM is not installed here: what would load the model only records what it is given."""

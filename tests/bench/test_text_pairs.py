@@ -54,6 +54,13 @@ def test_batches_equal_pairs_one_by_one(nli: EntailmentModel) -> None:
     assert nli.logits([]).shape == (0, 3)
 
 
+def test_pairs_may_be_read_one_at_a_time_but_not_none(nli: EntailmentModel) -> None:
+    alone = EntailmentModel(nli.model, tiny.wordpiece(), batch_size=1)
+    np.testing.assert_allclose(alone.logits(PAIRS[:3]), nli.logits(PAIRS[:3]), atol=1e-4)
+    with pytest.raises(InvalidInputError, match="batch_size must be positive, got 0"):
+        EntailmentModel(nli.model, tiny.wordpiece(), batch_size=0)
+
+
 def test_a_tokenizer_that_pads_on_the_left_changes_nothing(nli: EntailmentModel) -> None:
     tokenizer = copy.deepcopy(tiny.wordpiece())
     tokenizer.padding_side = "left"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.cluster.hierarchy import cut_tree
 
+from semtoken.clustering import _loops
 from semtoken.clustering.agglomerative import Distinct, assemble, make_plan
 from semtoken.clustering.linkages import SparsePathEnds, complete_merges
 from semtoken.clustering.merges import Merges, by_first_appearance, cut
@@ -154,6 +155,25 @@ def test_torch_tiles_give_the_same_merges(kind, metric):
     assert len(passes) > 1
     for k in (5, 50, 200):
         np.testing.assert_array_equal(cut(ours, k), cut(theirs, k))
+
+
+@each("seed", range(20))
+def test_short_lists_hold_the_nearest_and_a_bound_of_those_left_out(seed):
+    """Against sorting all of them; gaps are often equal, and then the lesser tie comes first."""
+    random = np.random.default_rng(seed)
+    n, places = int(random.integers(1, 12)), int(random.integers(1, 6))
+    gaps, ties = random.integers(0, 5, n).astype(np.float32), random.permutation(n)
+    near, near_gap, near_tie = np.zeros((2, places), int), np.zeros((2, places), np.float32), np.zeros((2, places), int)
+    count, bound = np.zeros(2, int), np.full(2, np.inf, np.float32)
+    for cluster in range(n):
+        _loops.insert(1, cluster, gaps[cluster], ties[cluster], near, near_gap, near_tie, count, bound)
+    order = np.lexsort((ties, gaps))
+    kept = min(n, places) if n <= places else count[1]
+    assert count[1] == kept and near[1, :kept].tolist() == order[:kept].tolist()
+    np.testing.assert_array_equal(near_gap[1, :kept], gaps[order[:kept]])
+    np.testing.assert_array_equal(near_tie[1, :kept], ties[order[:kept]])
+    assert bound[1] == min(gaps[order[kept:]], default=np.inf)
+    assert not count[0] and np.isinf(bound[0])
 
 
 def test_cut_by_hand():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -19,6 +20,7 @@ from hypothesis import strategies as hs
 import semtoken as st
 from semtoken.core.parts import Parts
 from semtoken.core.results import Alternative, Answers, Decision, Flag, ScoredAnswer, ScoredToken
+from semtoken.core.results.cards import token_rows
 from semtoken.core.results.confidence import RANKS
 from semtoken.support.text import MOST_ROWS, element
 from tests import worked
@@ -220,3 +222,9 @@ def test_cards_are_accessible_in_light_and_dark(tmp_path: Path, browser: Any, co
     found = axe.Axe().run(opened)
     assert opened.evaluate("document.documentElement.scrollWidth") <= 390
     assert found.violations_count == 0, found.generate_report()
+
+
+def test_columns_of_numbers_are_aligned_at_their_right() -> None:
+    html = token_rows(answer(("Paris", 0.5), (" is", 0.25)).tokens)
+    cells = re.findall(r"<t[hd][^>]*style=\"([^\"]*)\"[^>]*>", str(html))
+    assert ["right" in style for style in cells] == [False, True, True, False] * 3

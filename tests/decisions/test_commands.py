@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from semtoken.decisions import Answer, Predicate, Question, ReadingOptions
 from semtoken.decisions.answers import read_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.comparing import compare
-from semtoken.decisions.running import DecisionJob
+from semtoken.decisions.running import DecisionJob, in_order
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.executors import LocalExecutor, Work
 from tests.cli.run import invoke
@@ -224,3 +225,24 @@ def test_a_side_or_a_set_alone_ends_an_audit_with_1(tmp_path: Path) -> None:
     found = accepted[False][:40] + accepted[True][:20] + others[:1000]  # 40 of 60 wrong, 40 of 1,060 outside of the set
     holds = {"true": "does not hold", "false": "holds", "set": "no difference is shown"}
     assert audited(tmp_path / "made", found) == (1, holds)
+
+
+def test_results_keep_their_order_and_after_a_failure_nothing_further_begins() -> None:
+    def work(n: int) -> int:
+        begun.append(n)
+        time.sleep(0.2 if n == 1 else 0.0)
+        if n == failing:
+            raise ValueError
+        return n * n
+
+    begun, failing = list[int](), -1
+    with in_order(work, range(9), 2) as results:
+        assert list(results) == [n * n for n in range(9)]
+    begun, failing = [], 1  # while it is at work, the other thread does all that wait behind it, which are two
+    with pytest.raises(ValueError), in_order(work, range(1, 9), 2) as results:
+        list(results)
+    assert sorted(begun) == [1, 2, 3, 4]
+    begun, failing = [], 0
+    with pytest.raises(ValueError), in_order(work, [0, 1, 1, 1], 2) as results:
+        list(results)
+    assert len(begun) < 4  # one of those that wait is taken up at once, the last one is not

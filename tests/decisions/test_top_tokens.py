@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from semtoken.decisions.answers import OptionMasses, answer_from_masses
 from semtoken.decisions.asked_texts import AskedText, asked_texts
 from semtoken.decisions.deciding import prepare, read_masses, run_to_end
 from semtoken.decisions.questions import OrderedQuestion, orders_of, prompt_text, prompt_tokens, without_markup
-from semtoken.decisions.spellings import masses_from_top_tokens, tokens_to_read
+from semtoken.decisions.spellings import masses_from_named_tokens, masses_from_top_tokens, tokens_to_read
 from semtoken.errors import InvalidInputError, InvalidLogits
 from tests.decisions.models import tiny
 from tests.rows import each
@@ -225,6 +226,13 @@ BY_HAND: dict[str, tuple[list[str], list[TopStep], bool, list[float], list[float
         [0.4, 0.05, 0.05],
     ),
 }
+
+
+def test_a_named_token_with_no_log_probability_is_refused_with_its_step() -> None:
+    step = TopStep(A, [A, TopToken(0.5, 2, "B")])
+    reader = SimpleNamespace(first_tokens=np.array([1, 2]))
+    with pytest.raises(InvalidLogits, match=r"At step 0 the token .* it must be at most 0"):
+        masses_from_named_tokens(reader, step)  # type: ignore[arg-type]
 
 
 @each(("options", "steps", "exact", "low", "high"), BY_HAND.values(), ids=list(BY_HAND))

@@ -13,6 +13,7 @@ import pytest
 import semtoken as st
 from semtoken.errors import InvalidInputError
 from semtoken.models.probing import Competitor, competing, competing_in_record, disputed, with_choices
+from semtoken.models.probing.choices import _with
 from semtoken.models.probing.competing import doubtful_steps, merge
 from tests.tiny import byte_level_bpe, llama
 
@@ -163,6 +164,14 @@ def test_choices_are_the_probabilities_of_whole_values() -> None:
         assert part.option_mass == pytest.approx(total, rel=1e-3)
         assert part.choices == pytest.approx({name: value / total for name, value in expected.items()}, rel=1e-3)
     assert n.choices is None and n.option_mass is None
+
+
+def test_the_mass_of_allowed_values_is_their_sum_and_at_most_one() -> None:
+    part = stc().score(PROMPT, '{"ok": true}')[0].parts(by="field")[0]
+    for masses, total in (((0.5, 0.1), 0.6), ((0.9, 0.07), 0.97), ((0.6, 0.4 + 1e-9), 1.0), ((0.0, 0.0), 0.0)):
+        found = _with(part, dict(zip(("true", "false"), masses, strict=True)))
+        assert found.option_mass == pytest.approx(total, abs=1e-12) and found.option_mass <= 1
+        assert found.choices is not None and sum(found.choices.values()) == pytest.approx(float(total > 0))
 
 
 def test_fields_without_allowed_values_stay_as_they_are() -> None:

@@ -62,6 +62,9 @@ def test_answers_and_scores_are_those_of_transformers(small: SmallBackend, torch
             other.sequence_uncertainty, abs=1e-5
         )  # of weights in single precision
     assert ScoredModel(small).generate(PROMPTS[0], 1)[0].truncated
+    ids = [*mine[0].token_ids, small.tokenizer.eos_token_id]
+    for options in ({}, {"skip_special_tokens": True}, {"skip_special_tokens": False}):
+        assert small.tokenizer.decode(ids, **options) == torch_model.tokenizer.decode(ids, **options)
 
 
 def test_replies_are_read_and_doubts_followed_as_by_transformers(

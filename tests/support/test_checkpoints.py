@@ -22,7 +22,7 @@ from semtoken.clustering.tables import origin_of, read_table, token_table
 from semtoken.errors import InvalidInputError, ModelError
 from semtoken.support.almanac import almanac_path
 from semtoken.support.checkpoints import CATALOGUE, fetch, resolve, sources
-from semtoken.support.checkpoints.gguf import OUTPUT, GgufFile, convert, load_tokenizer
+from semtoken.support.checkpoints.gguf import OUTPUT, GgufFile, check_header, convert, load_tokenizer
 from semtoken.support.checkpoints.sources import CatalogueModel, PackagedFile
 from semtoken.support.files.temporary import make_locked
 
@@ -180,6 +180,24 @@ def test_an_odd_header_of_a_gguf_file_is_refused(content: bytes, tmp_path: Path)
     for read in (GgufFile, load_tokenizer, token_table):
         with pytest.raises(ModelError, match=r"damaged or incomplete|not a GGUF file"):
             read(tmp_path / "odd.gguf")
+
+
+def test_values_of_all_types_are_passed_over_in_a_header(tmp_path: Path) -> None:
+    """As the library `gguf` writes them; a header that is cut by one byte does not hold what it says."""
+    numbers = [kind for kind in gguf.GGUFValueType if kind.name not in ("STRING", "ARRAY")]
+    values = [(kind.name == "BOOL" or 7, kind, None) for kind in numbers]
+    values += [([value] * 3, gguf.GGUFValueType.ARRAY, kind) for value, kind, _ in values]
+    path = tmp_path / "values.gguf"
+    for value, kind, inner in values:
+        writer = gguf.GGUFWriter(path, "llama")
+        writer.add_key_value("value", value, kind, sub_type=inner)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.close()
+        check_header(path)
+        path.write_bytes(path.read_bytes()[:-1])
+        with pytest.raises(ModelError, match="damaged or incomplete"):
+            check_header(path)
 
 
 def test_a_model_of_a_gguf_file_answers_as_its_checkpoint(model_file: Path, checkpoint: Path) -> None:

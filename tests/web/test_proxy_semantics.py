@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semtoken import TokenClusters
-from semtoken.errors import SemtokenError
+from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.replies import score_reply
 from semtoken.web.callers import hosts_for
 from semtoken.web.connections import ConnectionLimits
@@ -646,3 +646,11 @@ def test_the_same_message_is_logged_a_few_times_a_minute() -> None:
 
 def test_without_block_knows_both_spellings() -> None:
     assert without_block(b'{"a":1,"semtoken":{"version": 1}}') == b'{"a":1}'
+
+
+@pytest.mark.parametrize("name", ["top_logprobs", "decision_requests", "max_connections", "scoring_threads"])
+def test_one_is_enough_of_what_a_proxy_may_do_and_none_is_refused(name: str) -> None:
+    few: dict[str, Any] = {name: 1}
+    assert getattr(ProxySettings("http://127.0.0.1:9", **few), name) == 1
+    with pytest.raises(InvalidInputError, match=rf"{name} must be .*, got 0"):
+        ProxySettings("http://127.0.0.1:9", **{name: 0})
