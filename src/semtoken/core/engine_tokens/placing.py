@@ -102,10 +102,10 @@ def find_texts(pieces: Sequence[SpelledText], text: str) -> list[Span]:
             if _opens(pieces, (opening, end)) and (nameless or _says_any(pieces[opening:end])):
                 return [(_from_first_byte(pieces, opening), end)]
         known_starts = [i for i in starts if pieces[i].text is not None]
-        ends = ((i, matcher.end(pieces, i)) for i in _few(known_starts) or starts[-1:])
+        ends = ((i, matcher.end(pieces, i)) for i in _few(known_starts or starts))
         spans = [(_from_first_byte(pieces, i), end) for i, end in ends if _says_any(pieces[i:end])]
         if spans:
-            return spans
+            return spans if known_starts else spans[-1:]
     return []
 
 
