@@ -32,7 +32,7 @@ def source(tmp_path: Path) -> Path:
 def test_scores_are_those_of_the_library(semtoken: RunCommand, source: Path, model: str, stc: ScoredModel) -> None:
     result = semtoken("score", source, "--model", model, "--tokens", *SHORT)
     assert result.exit_code == 0, result.output
-    assert result.stdout == ""
+    assert result.stdout == "" and "built-in" not in result.stderr
     written = read_lines(source.with_name("in.scored.jsonl").read_text())
     assert [line["id"] for line in written] == list(range(len(RECORDS)))
     for record, line in zip(RECORDS, written, strict=True):
@@ -115,6 +115,7 @@ def test_lines_that_cannot_be_scored_are_counted_and_the_first_is_named(
     for said in ("4 lines in", "nothing to do"):
         result = semtoken("score", source, "-o", source.with_name(f"out.{ending}"), *SHORT)
         assert result.exit_code == 0 and said in result.stderr and warning in " ".join(result.stderr.split())
+        assert "The built-in model almanac is used; --model names another." in result.stderr
     write_lines(source, [{"q": "who?"}, {"q": "where?"}])
     for target in ("none.jsonl", "-"):
         assert_told(semtoken("score", source, "-o", target, *SHORT), "No line of", "Line 1: the field 'prompt'")

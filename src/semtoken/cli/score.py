@@ -30,6 +30,7 @@ from semtoken.cli.parameters import (
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
+from semtoken.support.almanac import ALMANAC
 from semtoken.support.text import with_noun
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def score(
         raise InvalidInputError(f"There is no file {file}.")
     if file.is_dir() and (schema is None or output is None):
         raise UsageError("A folder of images is read with --schema, into a table that --output names.")
+    _name_built_in(model)
     executor = in_use.settings.executor
     check_executor(executor, None, files=STANDARD not in (str(file), str(target)) and not file.is_dir())
     with _lines_of(file, schema) as readable:
@@ -208,6 +210,12 @@ class _Scoring:
 
         schema = read_schema(self.schema)
         return score_batch, lambda answer: {"parts": field_records(answer, schema, applied)}
+
+
+def _name_built_in(model: ModelChoice) -> None:
+    """Say so where the built-in model scores, which somebody who forgot --model would not see in the numbers."""
+    if model.model == ALMANAC:
+        tell("The built-in model almanac is used; --model names another.", style="dim")
 
 
 def _remaining_work(job: ScoringJob) -> Progress | None:
