@@ -1,13 +1,13 @@
-"""What scoring returns: frozen records of a scored answer and its tokens, and their forms for files and frames."""
+"""A scored answer, what scoring returns: a frozen record, and its forms for files and frames."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from semtoken.choices import Distribution, Equality, PartKind
 from semtoken.core.parts import Finder, Part, parts_of
@@ -18,7 +18,6 @@ from semtoken.core.parts.newness import new_word_confidence
 from semtoken.core.parts.part import confidence_text, level_of
 from semtoken.core.results import cards
 from semtoken.core.results.confidence import (
-    QUESTION_UNKNOWN,
     RANKS,
     UNNAMED_PIECES,
     Confidence,
@@ -27,6 +26,7 @@ from semtoken.core.results.confidence import (
     without_question,
 )
 from semtoken.core.results.generation import HiddenState
+from semtoken.core.results.on_demand import SignatureField, TokensField, TokensLater
 from semtoken.core.scored_token import Alternative, Flag, MassShares, ScoredToken, TokenMark, share_confidence
 from semtoken.errors import BudgetExceededError, InvalidInputError, MissingExtra
 from semtoken.support.extras import require
@@ -51,59 +51,6 @@ if TYPE_CHECKING:
 
 OF_PROSE = ("word", "phrase", "sentence", "reference", "identifier")
 """Kinds of parts whose confidence is that of their tokens only: how likely a value was to end there is not asked."""
-
-
-@dataclass(frozen=True)
-class TokensLater:
-    """The tokens of an answer, made only when somebody asks for them."""
-
-    n_tokens: int
-    """How many tokens there are."""
-    make: Callable[[], tuple[ScoredToken, ...]]
-    """Makes the records of the tokens."""
-    marks: Callable[[], Sequence[TokenMark]] | None = None
-    """Gives `ScoredAnswer.marks` without making the records; None where that would cost as much."""
-    confidence: Confidence | None = None
-    """The confidence of the answer, kept where there are no tokens to compute it from; else None."""
-    by_spelling: bool = False
-    """Whether tokens of the same spelling are what agrees, so that the marks say all that parts of prose need."""
-    alternatives: Callable[[Sequence[int]], Sequence[tuple[Alternative, ...]]] | None = None
-    """Gives the alternatives of the tokens at some places without making the records of all."""
-
-    @classmethod
-    def missing(cls, n_tokens: int, confidence: Confidence, why: str) -> TokensLater:
-        """Tokens that are not at hand: reading them raises `InvalidInputError`, which says why."""
-
-        def refuse() -> NoReturn:
-            raise InvalidInputError(f"There are no tokens: {why}.")
-
-        return cls(n_tokens, refuse, confidence=confidence)
-
-
-class _Tokens:
-    """The field `tokens` of a scored answer, which may be made with `TokensLater` instead."""
-
-    def __get__(self, response: ScoredAnswer, owner: type | None = None) -> tuple[ScoredToken, ...]:
-        tokens: tuple[ScoredToken, ...] | TokensLater = vars(response)["tokens"]
-        if isinstance(tokens, TokensLater):
-            # Kept from here on: who reads one token reads most of them.
-            tokens = tokens.make()
-            vars(response)["tokens"] = tokens
-        return tokens
-
-    def __set__(self, response: ScoredAnswer, tokens: tuple[ScoredToken, ...] | TokensLater) -> None:
-        vars(response)["tokens"] = tokens
-
-
-class _Signature:
-    """The field `signature` of a scored answer: it follows the field `question`, whichever of them was given first."""
-
-    def __get__(self, response: ScoredAnswer, owner: type | None = None) -> str:
-        rules: str = vars(response)["signature"]
-        return rules if response.question is not None else f"{rules}|{QUESTION_UNKNOWN}"
-
-    def __set__(self, response: ScoredAnswer, signature: str) -> None:
-        vars(response)["signature"] = without_question(signature)
 
 
 @dataclass(frozen=True)
@@ -597,8 +544,8 @@ class ScoredAnswer:
 
 
 # Set behind the class: in its body `dataclass` would take the descriptors for defaults of the fields.
-ScoredAnswer.tokens = _Tokens()  # type: ignore[assignment]
-ScoredAnswer.signature = _Signature()  # type: ignore[assignment]
+ScoredAnswer.tokens = TokensField()  # type: ignore[assignment]
+ScoredAnswer.signature = SignatureField()  # type: ignore[assignment]
 
 
 class Answers(list[ScoredAnswer]):

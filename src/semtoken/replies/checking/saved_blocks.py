@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from semtoken.core.results import Distribution, ScoredAnswer
+from semtoken.core.results import Distribution, ScoredAnswer, TokensLater
 from semtoken.core.results.blocks import VERSION, block_of, final_block
 from semtoken.core.results.confidence import QUESTION_UNKNOWN, Confidence
-from semtoken.core.results.responses import TokensLater
 from semtoken.core.scored_token import Flag
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.labels import log_of
