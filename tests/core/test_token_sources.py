@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from semtoken import ScoredModel
-from semtoken.clustering.token_clusters import TokenClusters, vocabulary_of
+from semtoken.clustering.model_vocabulary import vocabulary_of
+from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.given_tokens import as_clusters, as_tokens
 from semtoken.errors import ArtifactError, InvalidInputError, ModelError, SemtokenError

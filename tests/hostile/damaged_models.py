@@ -15,8 +15,8 @@ from unittest import mock
 import numpy as np
 
 from semtoken import ScoredModel
+from semtoken.clustering.model_vocabulary import vocabulary_of
 from semtoken.clustering.tables import token_table
-from semtoken.clustering.token_clusters import vocabulary_of
 from semtoken.errors import SemtokenError
 from semtoken.support.checkpoints import CATALOGUE, fetch
 from semtoken.support.checkpoints.sources import PackagedFile

@@ -13,7 +13,8 @@ import numpy as np
 import semtoken
 from semtoken import methods
 from semtoken.clustering import partition
-from semtoken.clustering.token_clusters import ClusterSettings, vocabulary_of
+from semtoken.clustering.model_vocabulary import vocabulary_of
+from semtoken.clustering.token_clusters import ClusterSettings
 from semtoken.core.parts import parts_of
 from semtoken.decisions import Choice, Option, Predicate, ReadingOptions, Score, decide_about
 from semtoken.decisions.answers import DecisionRecord

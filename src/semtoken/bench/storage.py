@@ -22,8 +22,9 @@ import numpy.typing as npt
 
 from semtoken.bench.statistics.steps import STEPS
 from semtoken.clustering.cache import clusters_for_model, default_settings
+from semtoken.clustering.model_vocabulary import vocabulary_of
 from semtoken.clustering.progress import Progress
-from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters, vocabulary_of
+from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters
 from semtoken.core.results.generation import LAYOUTS, Generation, Layout
 from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.support.arrays import FloatArray

@@ -73,7 +73,8 @@ def make(
     _targets(output, list(n_clusters) or [1])  # before anything is read
     check_there(model, revision)
     from semtoken.clustering.cache import default_settings
-    from semtoken.clustering.token_clusters import ClusterSettings, vocabulary_of
+    from semtoken.clustering.model_vocabulary import vocabulary_of
+    from semtoken.clustering.token_clusters import ClusterSettings
 
     if not verbose:
         quiet_libraries()

@@ -18,15 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.clustering.matrices import Origin
+from semtoken.clustering.model_vocabulary import vocabulary_of
 from semtoken.clustering.progress import Progress
 from semtoken.clustering.tables import origin_of, read_table
-from semtoken.clustering.token_clusters import (
-    ClusterSettings,
-    TokenClusters,
-    cluster_vocabulary,
-    neutral_hash,
-    vocabulary_of,
-)
+from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters, cluster_vocabulary, neutral_hash
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.support.files import artifacts

@@ -22,17 +22,14 @@ import numpy.typing as npt
 
 from semtoken.choices import Algorithm, Embedding, Linkage, Metric
 from semtoken.clustering.card import CARD_CLUSTERS, write_card
+from semtoken.clustering.model_vocabulary import vocabulary_of
 from semtoken.clustering.partition import cluster_table
 from semtoken.clustering.progress import Progress
 from semtoken.clustering.tables import EmbeddingTable, read_table
 from semtoken.clustering.vocabulary import Vocabulary, drops_blank, normalize, pack_vocabulary, unpack_vocabulary
-from semtoken.errors import ArtifactError, InvalidInputError, SemtokenError, VocabularyError
+from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.support.almanac import ALMANAC, almanac_clusters_path
 from semtoken.support.arrays import IdArray, real_numbers
-from semtoken.support.checkpoints.gguf import load_tokenizer
-from semtoken.support.checkpoints.hub import require_on_hub
-from semtoken.support.checkpoints.sources import resolve
-from semtoken.support.extras import require
 from semtoken.support.files import artifacts
 from semtoken.support.inputs import instance, shown
 from semtoken.support.text import card, did_you_mean, folded, heading, note, table
@@ -473,44 +470,6 @@ def cluster_vocabulary(
         "clustering": clustering.report.to_dict(),
     }
     return TokenClusters(clustering.labels[settings.n_clusters], vocabulary, provenance)
-
-
-def vocabulary_of(
-    model_or_path: Any,
-    tokenizer: Any,
-    *,
-    stopwords: Collection[str] | None = None,
-    revision: str | None = None,
-) -> Vocabulary:
-    """The vocabulary to cluster: of the tokenizer given, or of the one saved with the weights.
-
-    `InvalidInputError` for a model in memory without its tokenizer, `ModelError` if there is no model of this name, and
-    `VocabularyError` if its tokenizer cannot be read.
-    """
-    if isinstance(tokenizer, Vocabulary):
-        return tokenizer
-    if tokenizer is None:
-        tokenizer = _load_tokenizer(model_or_path, revision)
-    return Vocabulary.from_tokenizer(tokenizer, stopwords)
-
-
-def _load_tokenizer(model_or_path: Any, revision: str | None) -> Any:
-    if not isinstance(model_or_path, str | Path):
-        raise InvalidInputError("Give the model's tokenizer too: a model in memory does not know it.")
-    transformers = require("transformers", extra="transformers")
-    source = resolve(model_or_path)
-    if not Path(source.path).expanduser().exists():
-        require_on_hub(source.path, revision)
-    try:
-        if source.is_gguf:
-            return load_tokenizer(Path(source.path))
-        return transformers.AutoTokenizer.from_pretrained(source.path, revision=revision)
-    except SemtokenError:
-        raise
-    except Exception as error:  # `tokenizers` raises no other kind for a file that it cannot use
-        raise VocabularyError(
-            f"No tokenizer could be loaded from '{model_or_path}': {error}. Pass the tokenizer yourself."
-        ) from error
 
 
 def _plain_number(value: object) -> Any:

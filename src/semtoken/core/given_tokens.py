@@ -31,7 +31,8 @@ def as_tokens(given: Any, *, clustering: bool = False) -> Tokens:
     """
     if isinstance(given, Vocabulary):
         return given
-    from semtoken.clustering.token_clusters import TokenClusters, vocabulary_of
+    from semtoken.clustering.model_vocabulary import vocabulary_of
+    from semtoken.clustering.token_clusters import TokenClusters
 
     if isinstance(given, TokenClusters):
         return given
@@ -73,7 +74,8 @@ def as_clusters(given: TokenClusters | str | Path) -> TokenClusters:
 
 def _named_vocabulary(name: str | Path) -> Vocabulary:
     """The vocabulary that a folder of clusters holds, or that of a model's tokenizer."""
-    from semtoken.clustering.token_clusters import saved_vocabulary, vocabulary_of
+    from semtoken.clustering.model_vocabulary import vocabulary_of
+    from semtoken.clustering.token_clusters import saved_vocabulary
 
     folder, path = _shipped(name), Path(name).expanduser()
     if folder is not None or artifacts.is_saved(path):
