@@ -15,6 +15,7 @@ from semtoken.decisions.auditing import audit
 from semtoken.decisions.calibrating import NO_LABELS, OTHER_QUESTION, DecisionCalibrator
 from semtoken.decisions.sides import DecisionSide
 from semtoken.errors import ArtifactError, InvalidInputError
+from semtoken.guarantees.auditing import AuditLimits
 from tests.decisions.made_up import world
 
 N = 1000
@@ -233,3 +234,12 @@ def test_what_is_required_is_named_by_its_question_or_its_side() -> None:
     assert fitted.without_guarantee(["late, called false"]) == ["late, called false"]
     assert fitted.without_guarantee(["late, called true"]) == []
     assert fitted.unknown(["late", "late, called true", "weather", "early"]) == ["early", "weather"]
+
+
+def test_only_required_sides_have_to_keep_the_limits(fitted: DecisionCalibrator) -> None:
+    found = audit(fitted, world(N, 2))
+    strict = AuditLimits(accepted=1.0)
+    assert set(found.exceeded(strict)) == {"late, called true", "late, called false"}
+    assert all(found.exceeded(strict).values()) and not any(found.exceeded(AuditLimits()).values())
+    assert list(found.exceeded(strict, ["late, called false"])) == ["late, called false"]
+    assert found.exceeded(strict, ["weather"]) == {}

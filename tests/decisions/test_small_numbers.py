@@ -14,7 +14,7 @@ from semtoken.cli.settings import GuaranteeSection
 from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
 from semtoken.decisions.answers import Answer
 from semtoken.decisions.asked_texts import asked_texts
-from semtoken.decisions.audit_results import DecisionLimits, SetAudit, exceeded
+from semtoken.decisions.audit_results import SetAudit, SideAudit
 from semtoken.decisions.deciding import _groups, _of_list, _of_row, _Size, shared_size
 from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.questions import plain_tokens, prompt_tokens
@@ -24,6 +24,7 @@ from semtoken.decisions.wire import systemone
 from semtoken.decisions.wire.extension import WireRequest, answers_in
 from semtoken.decisions.wire.shapes import OPENAI, SGLANG
 from semtoken.errors import InvalidInputError, InvalidLogits
+from semtoken.guarantees.auditing import AuditLimits
 from semtoken.guarantees.judge import KINDS, Claim, Share, judge
 from semtoken.guarantees.measures import Drift
 from semtoken.replies import read_reply
@@ -166,12 +167,14 @@ def test_a_limit_is_exceeded_where_the_whole_interval_lies_beyond_it(limits: dic
         claim="one", verdict="cannot be told", drift=Drift(0.2, 0.12, 0.4, 400, 100), fired=Share(90, 100)
     )
     assert one.fired.interval == pytest.approx(tuple(binomtest(90, 100).proportion_ci()))
-    found = exceeded(one, DecisionLimits(**limits))
+    found = SideAudit.exceeded(one, AuditLimits(**limits))
     assert len(found) == bool(said) and said in " ".join(found)
     one.drift = Drift(0.2, 0.12, 0.4, 400, 29)
-    assert "distance" not in limits or exceeded(one, DecisionLimits(**limits)) == [], "29 scores say nothing of a drift"
+    assert "distance" not in limits or SideAudit.exceeded(one, AuditLimits(**limits)) == [], (
+        "29 scores say nothing of a drift"
+    )
     one.claim = None
-    assert exceeded(one, DecisionLimits(**limits)) == []
+    assert SideAudit.exceeded(one, AuditLimits(**limits)) == []
 
 
 @each("alpha", [0.1, 0.25])

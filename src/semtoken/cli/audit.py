@@ -101,21 +101,19 @@ def is_journal(source: str) -> bool:
         return False
 
 
-def _audit_journal(source: str, limits: AuditSection, in_use: SettingsInUse, *, as_json: bool) -> int:
+def _audit_journal(source: str, section: AuditSection, in_use: SettingsInUse, *, as_json: bool) -> int:
     """The labels of the random sample, by a test that may be looked at every day, and how far the scores have moved."""
     journal = open_journal(source)
     from semtoken.guarantees.journal.labels import agreement
     from semtoken.guarantees.journal.watch import watch
 
-    report = watch(journal, level=limits.level)
+    report = watch(journal, level=section.level)
     if in_use.settings.telemetry.enabled:
         from semtoken.integrations.opentelemetry import send_state
 
         send_state(report)
-    most = limits.max_distance or None
-    undecided = report.state == "unknown" and not limits.undecided_passes
-    holds = report.state != "broken" and not undecided and not (report.moved and report.moved.is_beyond(most))
-    status = verdict(holds=holds, measured=report.n > 0 or (report.moved is not None and most is not None))
+    limits = section.limits
+    status = verdict(holds=report.holds(limits), measured=report.is_measured(limits))
     if as_json:
         _print_json({**report.to_dict(), **_flags(status)})
         return status
@@ -128,7 +126,7 @@ def _audit_journal(source: str, limits: AuditSection, in_use: SettingsInUse, *, 
     return status
 
 
-def _audit_answers(directory: Path, source: Path, limits: AuditSection, *, as_json: bool) -> int:
+def _audit_answers(directory: Path, source: Path, section: AuditSection, *, as_json: bool) -> int:
     """The guarantee, by the labels of a file, and how far its scores are from those of the fit."""
     from semtoken.guarantees import Calibrator
     from semtoken.guarantees.answer_records import read_answers, require_scores
@@ -137,12 +135,8 @@ def _audit_answers(directory: Path, source: Path, limits: AuditSection, *, as_js
     calibrator = Calibrator.load(directory)
     answers = read_answers(source)
     require_scores(answers)
-    found = audit_answers(calibrator, answers, limits.level)
-    most = limits.max_distance or None
-    undecided = found.verdict == "cannot be told" and not limits.undecided_passes
-    too_few = found.n_labeled > 0 and found.n_accepted < limits.min_accepted * found.n_labeled
-    holds = found.verdict != "does not hold" and not undecided and not too_few and not found.drift.is_beyond(most)
-    status = verdict(holds=holds, measured=found.is_measured)
+    found = audit_answers(calibrator, answers, section.level)
+    status = verdict(holds=found.holds(section.limits), measured=found.is_measured)
     if as_json:
         _print_json({**found.to_dict(), **_flags(status)})
         return status
@@ -150,10 +144,8 @@ def _audit_answers(directory: Path, source: Path, limits: AuditSection, *, as_js
         out().print(untrusted(found.answer, style="bold"), soft_wrap=True)
     for remark in found.remarks():
         out().print(untrusted(remark), soft_wrap=True)
-    if found.drift.is_beyond(most):
-        out().print(f"That is further than the limit of {most}.")
-    if too_few:
-        out().print(f"Accepted are fewer than the limit of {limits.min_accepted:g}.")
+    for sentence in found.exceeded(section.limits):
+        out().print(sentence)
     return status
 
 
@@ -199,24 +191,15 @@ def _asked_again(
 def _audit_decisions(fitted: DecisionCalibrator, again: AskedAgain, in_use: SettingsInUse, *, as_json: bool) -> int:
     """A verdict for each question, and what other ways of asking changed."""
     from semtoken.decisions.audit_report import lines, plain_values
-    from semtoken.decisions.audit_results import DecisionLimits, exceeded
     from semtoken.decisions.auditing import audit as audited
     from semtoken.decisions.comparing import sensitivity
 
     settings, required = in_use.settings.audit, in_use.settings.decisions.require
-    found = audited(fitted, again.records, level=settings.level, required=lambda side: side.is_required(required))
+    found = audited(fitted, again.records, level=settings.level, required=required)
     changes = [
         one for how, records in again.variants.items() for one in sensitivity(fitted, again.records, records, how)
     ]
-    limits = DecisionLimits(
-        settings.max_distance or None, settings.min_accepted or None, None if settings.undecided_passes else False
-    )
-    broken = {
-        side.fitted.what: exceeded(side, limits)
-        for question in found.questions
-        for side in question.sides
-        if side.fitted.is_required(required)
-    }
+    broken = found.exceeded(settings.limits, required)
     for line in plain_values(found, broken, changes) if as_json else lines(found, broken, changes):
         print(json.dumps(line) if as_json else line)
     return verdict(holds=not found.is_broken and not any(broken.values()), measured=not found.gaps)

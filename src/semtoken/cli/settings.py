@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -21,6 +21,9 @@ from cyclopts.validators import Number
 from semtoken.choices import BackendName, Distribution, DType, Equality, Guarantee
 from semtoken.cli.statuses import UsageError
 from semtoken.support.text import did_you_mean
+
+if TYPE_CHECKING:
+    from semtoken.guarantees.auditing import AuditLimits
 
 NAME = "semtoken.toml"
 FORMER = "semtoken.yaml"
@@ -177,6 +180,13 @@ class AuditSection:
     undecided_passes: bool = True
     """Whether too few labels to tell count as holding."""
     variants: Count = 100
+
+    @property
+    def limits(self) -> AuditLimits:
+        """What has to hold besides the guarantee."""
+        from semtoken.guarantees.auditing import AuditLimits
+
+        return AuditLimits(self.max_distance or None, self.min_accepted or None, self.undecided_passes)
 
 
 @dataclass(frozen=True)

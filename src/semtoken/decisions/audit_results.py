@@ -1,12 +1,13 @@
-"""Results of an audit of decisions: for a side, for sets of options, for a question and for all; limits on them."""
+"""Results of an audit of decisions: for a side, for sets of options, for a question and for all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.sides import DecisionSide
+from semtoken.guarantees.auditing import AuditLimits
 from semtoken.guarantees.exact import percent
 from semtoken.guarantees.judge import CONFIDENCE, KINDS, Claim, Share, Verdict, run_sentence
 from semtoken.guarantees.measures import Drift
@@ -62,6 +63,19 @@ class SideAudit:
         """Whether the intervals of the two shares that are accepted lie apart."""
         (low, high), (low_fitted, high_fitted) = self.fired.interval, self.fired_fitted.interval
         return high < low_fitted or high_fitted < low
+
+    def exceeded(self, limits: AuditLimits) -> list[str]:
+        """The limits that this side does not keep, each as a sentence; none where nothing was guaranteed for it."""
+        if self.claim is None:
+            return []
+        sentences = []
+        if self.drift is not None and self.drift.is_beyond(limits.distance):
+            sentences.append(f"The distance exceeds the limit of {limits.distance:g}.")
+        if limits.accepted is not None and self.fired.interval[1] < limits.accepted:
+            sentences.append(f"It accepts fewer than the limit of {percent(limits.accepted)}.")
+        if not limits.undecided and self.verdict in ("cannot be told", "nothing was measured"):
+            sentences.append("The limits ask for labels that can tell.")
+        return sentences
 
 
 @dataclass(frozen=True)
@@ -194,34 +208,13 @@ class Audit:
         sets = [question.sets.verdict for question in self.questions if question.sets is not None]
         return "does not hold" in [*sets, *(question.verdict for question in self.questions)]
 
+    def exceeded(self, limits: AuditLimits, required: Collection[str] = ()) -> dict[str, list[str]]:
+        """The limits that the required sides do not keep, each as a sentence, by the name of the side."""
+        sides = [side for question in self.questions for side in question.sides if side.fitted.is_required(required)]
+        return {side.fitted.what: side.exceeded(limits) for side in sides}
+
     @property
     def gaps(self) -> list[str]:
         """What was not measured, each as a sentence."""
         unknown = [f"{name}: the calibrator does not know this question as it was asked." for name in self.unknown]
         return [f"{question.name}: {question.nothing}" for question in self.questions if question.nothing] + unknown
-
-
-@dataclass(frozen=True)
-class DecisionLimits:
-    """What has to hold besides the guarantee; where it does not, a check ends with exit status 1."""
-
-    distance: float | None = None
-    """Largest distance of the probabilities from those of the fit, in [0, 1]; the lower end of its interval counts."""
-    accepted: float | None = None
-    """Smallest share that is accepted, in [0, 1]; the upper end of its interval counts."""
-    undecided: bool | None = None
-    """False: labels that cannot tell are not enough."""
-
-
-def exceeded(side: SideAudit, limits: DecisionLimits) -> list[str]:
-    """The limits that a side does not keep, each as a sentence; none where nothing was guaranteed for it."""
-    if side.claim is None:
-        return []
-    sentences = []
-    if side.drift is not None and side.drift.is_beyond(limits.distance):
-        sentences.append(f"The distance exceeds the limit of {limits.distance:g}.")
-    if limits.accepted is not None and side.fired.interval[1] < limits.accepted:
-        sentences.append(f"It accepts fewer than the limit of {percent(limits.accepted)}.")
-    if limits.undecided is False and side.verdict in ("cannot be told", "nothing was measured"):
-        sentences.append("The limits ask for labels that can tell.")
-    return sentences

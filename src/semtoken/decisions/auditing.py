@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,16 +31,16 @@ def audit(
     *,
     level: float = LEVEL,
     by: str | None = None,
-    required: Callable[[DecisionSide], bool] = lambda side: True,
+    required: Collection[str] = (),
 ) -> Audit:
     """Whether the guarantees of a calibrator hold for other answers to the same questions.
 
     The verdicts need labels of items that the calibrator was not fitted on; the accepted share and the drift do not.
     While every guarantee is kept, any verdict of the audit is `does not hold` with a probability of at most `level`.
-    Answers to questions of which no side is `required` are left out. `by` names a column of the answers whose values
-    make slices. `InvalidInputError` if no answer has that column.
+    Answers to questions of which no side is `required` are left out (see `DecisionSide.is_required`). `by` names a
+    column of the answers whose values make slices. `InvalidInputError` if no answer has that column.
     """
-    names = {key: side.name for (key, _), side in calibrator.sides.items() if required(side)}
+    names = {key: side.name for (key, _), side in calibrator.sides.items() if side.is_required(required)}
     groups: dict[str, list[DecisionRecord]] = {key: [] for key in names}
     unknown: dict[str, None] = {}
     known = {fingerprint for fingerprint, _ in calibrator.sides}
@@ -81,13 +81,13 @@ def _counted(
     name: str,
     records: Sequence[DecisionRecord],
     by: str | None,
-    required: Callable[[DecisionSide], bool],
+    required: Collection[str],
 ) -> QuestionAudit:
     """The counts of one question, before they are judged."""
     fitted = [side for (fingerprint, _), side in calibrator.sides.items() if fingerprint == key]
     usable, nothing, remarks = _usable(calibrator.states.get(key, frozenset()), records)
     sides = tuple(_counted_side(side, records, usable) for side in fitted)
-    guaranteed = [side for side in sides if side.claim is not None and required(side.fitted)]
+    guaranteed = [side for side in sides if side.claim is not None and side.fitted.is_required(required)]
     if not records:
         nothing = CHANGED
     elif not guaranteed:

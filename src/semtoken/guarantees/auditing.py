@@ -17,6 +17,25 @@ from semtoken.guarantees.measures import FEWEST_RECENT, Drift
 
 
 @dataclass(frozen=True)
+class AuditLimits:
+    """What has to hold besides the guarantee."""
+
+    distance: float | None = None
+    """Largest distance of the scores from those of the fit, in [0, 1]; the lower end of its interval counts. None: no
+    limit.
+    """
+    accepted: float | None = None
+    """Smallest share of the labeled answers that is accepted, in [0, 1]; of typed questions the upper end of its
+    interval counts. None: no limit.
+    """
+    undecided: bool = True
+    """Whether a guarantee counts as one that holds where the labels cannot tell."""
+
+
+NO_LIMITS = AuditLimits()
+
+
+@dataclass(frozen=True)
 class AnswersAudit:
     """What an audit of a calibrator of answers found."""
 
@@ -35,6 +54,20 @@ class AnswersAudit:
     def is_measured(self) -> bool:
         """Whether the answers could tell anything: labels of a guarantee, or scores enough for a distance."""
         return self.seen is not None or self.drift.n_recent >= FEWEST_RECENT
+
+    def exceeded(self, limits: AuditLimits) -> list[str]:
+        """The limits that are not kept, each as a sentence."""
+        sentences = []
+        if self.drift.is_beyond(limits.distance):
+            sentences.append(f"That is further than the limit of {limits.distance}.")
+        if limits.accepted is not None and self.n_accepted < limits.accepted * self.n_labeled:
+            sentences.append(f"Accepted are fewer than the limit of {limits.accepted:g}.")
+        return sentences
+
+    def holds(self, limits: AuditLimits = NO_LIMITS) -> bool:
+        """Whether the guarantee and the limits hold, as far as the answers tell."""
+        undecided = self.verdict == "cannot be told" and not limits.undecided
+        return self.verdict != "does not hold" and not undecided and not self.exceeded(limits)
 
     @property
     def answer(self) -> str:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from semtoken.errors import SemtokenError
 from semtoken.guarantees.answer_records import AnswerRecord
+from semtoken.guarantees.auditing import NO_LIMITS, AuditLimits
 from semtoken.guarantees.betting import LEVEL
 from semtoken.guarantees.calibrator import Calibrator
 from semtoken.guarantees.fingerprint import models_sentence
@@ -66,6 +67,17 @@ class GuaranteeReport:
     """How many of the newest answers since the calibrator came into use each model gave, by its name in replies."""
     models_sentence: str = ""
     """What is wrong with these models; "" if nothing is."""
+
+    def holds(self, limits: AuditLimits = NO_LIMITS) -> bool:
+        """Whether the guarantee holds, as far as the labels tell, and the scores have not moved beyond a limit; a limit
+        of the accepted share has no effect.
+        """
+        too_far = self.moved is not None and self.moved.is_beyond(limits.distance)
+        return self.state != "broken" and (limits.undecided or self.state != "unknown") and not too_far
+
+    def is_measured(self, limits: AuditLimits = NO_LIMITS) -> bool:
+        """Whether there was anything to go by: labels, or scores whose distance is limited."""
+        return self.n > 0 or (self.moved is not None and limits.distance is not None)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values."""
