@@ -24,7 +24,8 @@ from rich.table import Table
 
 import semtoken as st
 from semtoken.choices import Preset
-from semtoken.clustering.vocabulary import Vocabulary, english_stopwords, neutral_mask, normalize
+from semtoken.clustering.function_words import english_stopwords
+from semtoken.clustering.vocabulary import Vocabulary, neutral_mask, normalize
 from semtoken.core import GrowingAnswer, scorer_for
 from semtoken.core.prefixes import PrefixIndex
 from semtoken.core.rows import normalized_rows

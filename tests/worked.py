@@ -22,8 +22,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from semtoken.clustering.function_words import english_stopwords
 from semtoken.clustering.token_clusters import TokenClusters
-from semtoken.clustering.vocabulary import Vocabulary, english_stopwords, neutral_mask
+from semtoken.clustering.vocabulary import Vocabulary, neutral_mask
 
 END = ""
 GROUPS: tuple[tuple[str, ...], ...] = (

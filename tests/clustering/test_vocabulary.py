@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken.clustering.vocabulary import Vocabulary, clean_up_spaces, english_stopwords, normalize
+from semtoken.clustering.function_words import english_stopwords
+from semtoken.clustering.vocabulary import Vocabulary, clean_up_spaces, normalize
 from semtoken.errors import VocabularyError, VocabularyMismatch
 from tests import tiny
 

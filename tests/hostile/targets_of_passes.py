@@ -14,7 +14,7 @@ from semtoken import Calibrator, Recorder, ScoredModel, Threshold, TokenClusters
 from semtoken.bench.judges import agreement, correctness, tally
 from semtoken.bench.score_file import read_items, score_items
 from semtoken.bench.statistics import AnswerSettings, record
-from semtoken.clustering.token_clusters import neutral_hash
+from semtoken.clustering.packed_vocabulary import neutral_hash
 from semtoken.guarantees import Fingerprint
 from semtoken.methods.metrics import resample
 from semtoken.models.probing import competing, only_in_form, p_true_log_probs, with_choices

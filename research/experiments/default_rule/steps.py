@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken import Vocabulary
-from semtoken.clustering.vocabulary import english_stopwords
+from semtoken.clustering.function_words import english_stopwords
 from semtoken.core.prefixes import PrefixIndex
 from semtoken.support.almanac import normalize_answer
 

@@ -22,7 +22,7 @@ from recording import Recording
 from transformers import AutoTokenizer
 
 from semtoken import Vocabulary
-from semtoken.clustering.vocabulary import is_function_word, plain_word
+from semtoken.clustering.function_words import is_function_word, plain_word
 from semtoken.core.parts.newness import new_phrases, new_words
 from semtoken.core.parts.prose import find_phrases
 

@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 import semtoken as st
-from semtoken.clustering.vocabulary import english_stopwords
+from semtoken.clustering.function_words import english_stopwords
 from semtoken.support.almanac import normalize_answer
 
 WORD = re.compile(r"\w[\w'’-]*")

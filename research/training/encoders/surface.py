@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import string
 
-from semtoken.clustering.vocabulary import english_stopwords
+from semtoken.clustering.function_words import english_stopwords
 
 FRAMES = ("the {}", "The {}", "a {}", "It is {}.", "The answer is {}.", "it is {}", "That would be {}.", "It was {}.")
 LONGEST_PIECE = 6  # letters of a word that go as one piece

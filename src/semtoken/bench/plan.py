@@ -29,7 +29,8 @@ from semtoken.bench.settings import (
     judge_name,
 )
 from semtoken.bench.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD, steps_for, watch_steps
-from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters, neutral_hash
+from semtoken.clustering.packed_vocabulary import neutral_hash
+from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters
 from semtoken.core.results.generation import LAYOUTS
 from semtoken.core.rules import ScoringRules
 from semtoken.errors import InvalidInputError, SemtokenError

@@ -1,7 +1,8 @@
 """The tokens of a model, and which of them mean the same.
 
 vocabulary.py      `Vocabulary`: the tokens, their texts and what they are; tokenizers.py reads it from a tokenizer, and
-                   model_vocabulary.py finds that of a model
+                   model_vocabulary.py finds that of a model; packed_vocabulary.py is its form in files
+function_words.py  English function words
 tables.py          token tables of models, which are clustered; matrices.py reads what they are made of
 token_clusters.py  `TokenClusters`: a partition of a vocabulary, made, saved with its card, loaded
 cache.py           clusters made on this machine, by model and settings

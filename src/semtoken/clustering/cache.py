@@ -19,9 +19,10 @@ from typing import Any
 
 from semtoken.clustering.matrices import Origin
 from semtoken.clustering.model_vocabulary import vocabulary_of
+from semtoken.clustering.packed_vocabulary import neutral_hash
 from semtoken.clustering.progress import Progress
 from semtoken.clustering.tables import origin_of, read_table
-from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters, cluster_vocabulary, neutral_hash
+from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters, cluster_vocabulary
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.support.files import artifacts

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,10 +22,11 @@ import numpy.typing as npt
 from semtoken.choices import Algorithm, Embedding, Linkage, Metric
 from semtoken.clustering.card import CARD_CLUSTERS, write_card
 from semtoken.clustering.model_vocabulary import vocabulary_of
+from semtoken.clustering.packed_vocabulary import drops_blank, neutral_hash, pack_vocabulary, unpack_vocabulary
 from semtoken.clustering.partition import cluster_table
 from semtoken.clustering.progress import Progress
 from semtoken.clustering.tables import EmbeddingTable, read_table
-from semtoken.clustering.vocabulary import Vocabulary, drops_blank, normalize, pack_vocabulary, unpack_vocabulary
+from semtoken.clustering.vocabulary import Vocabulary, normalize
 from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.support.almanac import ALMANAC, almanac_clusters_path
 from semtoken.support.arrays import IdArray, real_numbers
@@ -476,12 +476,6 @@ def _plain_number(value: object) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is not a plain value")
-
-
-def neutral_hash(vocabulary: Vocabulary) -> str:
-    """A short hash of which tokens are neutral, since the fingerprint does not depend on the stopword list."""
-    instance(vocabulary, Vocabulary, "vocabulary")
-    return hashlib.sha256(np.packbits(vocabulary.neutral).tobytes()).hexdigest()[:16]
 
 
 def _checked_labels(labels: Any, vocabulary: Vocabulary) -> LabelArray:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.clustering.vocabulary import english_stopwords
+from semtoken.clustering.function_words import english_stopwords
 
 Decode = Callable[[Sequence[int]], str]
 """Text of some token ids; special tokens have none."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.clustering.vocabulary import english_stopwords
+from semtoken.clustering.function_words import english_stopwords
 from semtoken.errors import InvalidInputError
 from semtoken.methods.table import (
     CONTRADICTION,

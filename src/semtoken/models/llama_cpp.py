@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from semtoken.clustering.cache import clusters_for_model
+from semtoken.clustering.function_words import english_stopwords
 from semtoken.clustering.token_clusters import TokenClusters
-from semtoken.clustering.vocabulary import Vocabulary, english_stopwords, neutral_mask
+from semtoken.clustering.vocabulary import Vocabulary, neutral_mask
 from semtoken.errors import InvalidInputError, ModelError, VocabularyMismatch, one_line_of
 from semtoken.models.base import Decoding
 from semtoken.models.one_by_one import OneByOne

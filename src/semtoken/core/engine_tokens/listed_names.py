@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from semtoken.clustering.function_words import english_stopwords
 from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
-from semtoken.clustering.vocabulary import Vocabulary, english_stopwords, neutral_mask, normalize
+from semtoken.clustering.vocabulary import Vocabulary, neutral_mask, normalize
 from semtoken.core.engine_tokens.checked_list import OVERFULL, Entries, ListedStep, check_numbers, overfull
 from semtoken.core.engine_tokens.passes import BLANKS
 from semtoken.core.engine_tokens.precision import LEAST_GIVEN

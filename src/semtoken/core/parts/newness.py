@@ -11,7 +11,7 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from semtoken.clustering.vocabulary import english_stopwords, plain_word
+from semtoken.clustering.function_words import english_stopwords, plain_word
 from semtoken.core.parts.answers import AnswerWithTokens, tokens_touching
 from semtoken.core.parts.prose import NEGATIONS, Ranges, is_unspaced, phrases, plain_words, without_thinking
 from semtoken.support.inputs import text

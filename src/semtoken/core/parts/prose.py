@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
 
-from semtoken.clustering.vocabulary import is_function_word, plain_word
+from semtoken.clustering.function_words import is_function_word, plain_word
 from semtoken.core.parts.budget import Budget
 from semtoken.core.parts.part import FoundPart
 from semtoken.errors import BudgetExceededError

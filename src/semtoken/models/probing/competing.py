@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.clustering.vocabulary import english_stopwords, is_function_word, normalize, plain_word
+from semtoken.clustering.function_words import english_stopwords, is_function_word, plain_word
+from semtoken.clustering.vocabulary import normalize
 from semtoken.core.parts import Part, parts_of
 from semtoken.core.parts.prose import words
 from semtoken.core.results import ScoredAnswer

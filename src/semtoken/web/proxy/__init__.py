@@ -4,7 +4,8 @@
     client <- relay.py <- scoring.py <-'
 
 app.py          the ASGI application; what becomes of one request and all that can go wrong is one function there
-exchange.py     the client's request and the answer to it; requests to the upstream and its answers
+client.py       the client's request and the answer to it; upstream.py requests to the upstream and its answers
+                (headers.py, unpacking.py)
 asking.py       which requests are scored, and what the upstream is asked for
 relay.py        the answer on its way back, untouched or with scores; scoring.py scores each choice as it
                 comes: the block goes in, what only we asked for comes out, every other character stays

@@ -37,25 +37,16 @@ from semtoken.web.limits import Admission, Workers  # noqa: E402
 from semtoken.web.page.facts import page_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request  # noqa: E402
+from semtoken.web.proxy.client import Client, ClientGone, Message, Receive, Send  # noqa: E402
 from semtoken.web.proxy.decisions import ProxyDecisions  # noqa: E402
 from semtoken.web.proxy.distributions import LearnedDistributions  # noqa: E402
-from semtoken.web.proxy.exchange import (  # noqa: E402
-    BrokenOff,
-    Client,
-    ClientGone,
-    Message,
-    Receive,
-    Request,
-    Send,
-    Upstream,
-    can_be_unpacked,
-    failure,
-    forwarded_headers,
-)
+from semtoken.web.proxy.headers import forwarded_headers  # noqa: E402
 from semtoken.web.proxy.metrics import ProxyMetrics  # noqa: E402
 from semtoken.web.proxy.relay import Scoring, held_back_error, is_stream, relay_reply, relay_stream, relay_untouched  # noqa: E402
 from semtoken.web.proxy.scoring import AnswerScoring, Editor, ReplyScorer, Withheld  # noqa: E402
 from semtoken.web.proxy.settings import ProxySettings  # noqa: E402
+from semtoken.web.proxy.unpacking import can_be_unpacked  # noqa: E402
+from semtoken.web.proxy.upstream import BrokenOff, Request, Upstream, failure  # noqa: E402
 from semtoken.web.recorder import AnswerRecorder, add_routes, recording  # noqa: E402
 from semtoken.web.running import FRESH_OBJECTS  # noqa: E402
 from semtoken.web.wire import ApiError  # noqa: E402

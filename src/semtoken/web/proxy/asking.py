@@ -16,10 +16,10 @@ from semtoken.replies.formats.openai_choices import OpenAIChat
 from semtoken.support.questions import question_of
 from semtoken.support.splice import document, set_members, without
 from semtoken.web.block import BlockOptions, read_options
-from semtoken.web.proxy.exchange import Request, Upstream, UpstreamAnswer
 from semtoken.web.proxy.memory import new_memory
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.settings import ProxySettings
+from semtoken.web.proxy.upstream import Request, Upstream, UpstreamAnswer
 from semtoken.web.wire import person_of
 
 LONGEST_FORM = 500

@@ -16,7 +16,7 @@ from semtoken.replies import read_reply
 from semtoken.replies.formats import ProbeQuestion
 from semtoken.web.doctor.numbers import judge
 from semtoken.web.proxy.asking import AnswerRequest, without_compression
-from semtoken.web.proxy.exchange import BrokenOff, Request, Upstream
+from semtoken.web.proxy.upstream import BrokenOff, Request, Upstream
 from semtoken.web.wire import ApiError
 
 logger = logging.getLogger("semtoken.proxy")

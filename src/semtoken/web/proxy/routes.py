@@ -6,8 +6,8 @@ import logging
 from collections.abc import MutableMapping
 
 from semtoken.decisions.wire.shapes import NO_ROUTE, QuestionShape, says_no_route
-from semtoken.web.proxy.exchange import UpstreamAnswer
 from semtoken.web.proxy.memory import new_memory
+from semtoken.web.proxy.upstream import UpstreamAnswer
 
 LONGEST_ERROR = 2**16
 

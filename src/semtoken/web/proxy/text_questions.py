@@ -23,9 +23,10 @@ from semtoken.replies.formats import Shape, served_shapes
 from semtoken.support.splice import encode, parse_reply
 from semtoken.support.text import error_text
 from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request
-from semtoken.web.proxy.exchange import BrokenOff, Request, UpstreamAnswer, failure, unpacked
 from semtoken.web.proxy.routes import AbsentRoutes, NoRoute, beginning_of, has_no_route
 from semtoken.web.proxy.settings import ProxySettings
+from semtoken.web.proxy.unpacking import unpacked
+from semtoken.web.proxy.upstream import BrokenOff, Request, UpstreamAnswer, failure
 from semtoken.web.wire import ApiError
 
 FIRST_CHOICES = ("chat", "completions")
