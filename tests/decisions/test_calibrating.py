@@ -135,14 +135,22 @@ def test_an_audit_that_looked_at_nothing_says_why(fitted: DecisionCalibrator) ->
 
 
 def test_the_answer_comes_first_and_levels_can_be_chosen(fitted: DecisionCalibrator) -> None:
-    later = world(400, 7)
-    [question] = audit(fitted, later).questions
+    later = [replace(one, columns={"shop": "ab"[i % 2]}) for i, one in enumerate(world(400, 7))]
+    [question] = audit(fitted, later, by="shop").questions
     run = sum(fitted.accepts(one) for one in later)
     assert question.answer.startswith(f"late: {run:,} of 400 run, {400 - run:,} go to a person; at most 20% of")
     assert [choice.alpha for choice in question.choices] == [0.01, 0.02, 0.05, 0.1, 0.2]
     assert [c.run.count for c in question.choices] == sorted(c.run.count for c in question.choices)
     for choice in question.choices:
         assert choice.run.of == 400 and choice.wrong.count <= choice.alpha * choice.wrong.of
+    wrong = {s: sum(fitted.accepts(r) and not r.correct for r in later if r.columns["shop"] == s) for s in "ab"}
+    ran = {s: sum(fitted.accepts(r) for r in later if r.columns["shop"] == s) for s in "ab"}
+    assert {shop: (seen.count, seen.of) for shop, seen in question.slices.items()} == {
+        shop: (wrong[shop], ran[shop]) for shop in "ab"
+    }
+    assert "(the worst)" in question.slice_lines[0] and len(question.slice_lines) == 2
+    with pytest.raises(InvalidInputError, match="has the column 'city'"):
+        audit(fitted, later, by="city")
 
 
 def test_too_few_labels_are_refused_with_their_number() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +245,8 @@ class DecisionRecord:
     """The value that the server chose; None: that of the most probable option."""
     option_mass: float | None = None
     """Share of the probability that fell on any option, in [0, 1]; None where the server does not tell."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Further short values of the line, by which answers can be grouped."""
     model: str | None = None
     """The model that gave the answer, as its server named it; None where it did not."""
 
@@ -346,6 +348,9 @@ def read_decisions(path: Path) -> list[DecisionRecord]:
 def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
     """The answers on one line of a file; for one that holds none, an error whose kind follows from what is missing."""
     labels = line.get("labels") or {}
+    columns = {
+        key: str(value) for key, value in line.items() if isinstance(value, str | int | float) and key != "state"
+    }
     # The hash shows which lines are about one state, and records need not hold the states, which can be long.
     state = hashlib.sha256(dump_json(line.get("state"))).hexdigest()
     for name, given in line["answers"].items():
@@ -369,7 +374,7 @@ def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
         choice, mass = _read_choice(given.get("value"), values, probabilities, name), given.get("option_mass")
         model = given.get("model") if isinstance(given.get("model"), str) else None
         about = (given["question"], given["kind"], values, probabilities, label, spread, state, asked, bounds)
-        yield DecisionRecord(name, *about, choice, None if mass is None else float(mass), model)
+        yield DecisionRecord(name, *about, choice, None if mass is None else float(mass), columns, model)
 
 
 def _read_choice(given: Any, values: Sequence[Any], probabilities: Sequence[float], name: str) -> Any:

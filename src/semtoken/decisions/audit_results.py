@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.sides import DecisionSide
 from semtoken.guarantees.auditing import AuditLimits
 from semtoken.guarantees.exact import percent
-from semtoken.guarantees.judge import KINDS, Claim, Share, Verdict, run_sentence
+from semtoken.guarantees.judge import CONFIDENCE, KINDS, Claim, Share, Verdict, run_sentence
 from semtoken.guarantees.measures import Drift
 
 
@@ -136,6 +136,8 @@ class QuestionAudit:
     """What was left out, and why."""
     choices: tuple[LevelOutcome, ...] = ()
     """What other levels would mean; empty where nothing was measured."""
+    slices: Mapping[str, Share] = field(default_factory=dict)
+    """By the value of a column: what counts against the guarantee, of the labeled answers that it is about."""
 
     @property
     def verdict(self) -> Verdict:
@@ -173,6 +175,22 @@ class QuestionAudit:
             wrong = str(choice.wrong) if choice.run.count else "nothing can be guaranteed from these labels"
             run, rest = f"{choice.run.count:,}", f"{choice.run.of - choice.run.count:,}"
             lines.append(f"{percent(choice.alpha):>13}{run:>11}{rest:>13}  {wrong}")
+        return lines
+
+    @property
+    def slice_lines(self) -> list[str]:
+        """The slices, the worst first, with intervals that hold for all of them together."""
+        # Bonferroni: the reader looks for the worst slice, which chance alone makes look bad among many.
+        confidence = 1 - (1 - CONFIDENCE) / max(len(self.slices), 1)
+        worst = sorted(self.slices.items(), key=lambda one: -one[1].count / max(one[1].of, 1))
+        lines = []
+        for place, (name, seen) in enumerate(worst):
+            low, high = seen.within(confidence)
+            first = " (the worst)" if not place and len(worst) > 1 else ""
+            lines.append(
+                f"{name}{first}: {seen.count:,} of {seen.of:,}, {percent(seen.count / seen.of)} ({percent(low)} to "
+                f"{percent(high)})"
+            )
         return lines
 
 

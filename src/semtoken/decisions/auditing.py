@@ -12,6 +12,7 @@ from semtoken.decisions.audit_results import Audit, LevelOutcome, QuestionAudit,
 from semtoken.decisions.calibrating import DecisionCalibrator, short
 from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.sides import DecisionSide
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees import Threshold
 from semtoken.guarantees.betting import LEVEL
 from semtoken.guarantees.judge import KINDS, Claim, Kind, Share, judge
@@ -29,13 +30,15 @@ def audit(
     records: Sequence[DecisionRecord],
     *,
     level: float = LEVEL,
+    by: str | None = None,
     required: Collection[str] = (),
 ) -> Audit:
     """Whether the guarantees of a calibrator hold for other answers to the same questions.
 
     The verdicts need labels of items that the calibrator was not fitted on; the accepted share and the drift do not.
     While every guarantee is kept, any verdict of the audit is `does not hold` with a probability of at most `level`.
-    Answers to questions of which no side is `required` are left out (see `DecisionSide.is_required`).
+    Answers to questions of which no side is `required` are left out (see `DecisionSide.is_required`). `by` names a
+    column of the answers whose values make slices. `InvalidInputError` if no answer has that column.
     """
     names = {key: side.name for (key, _), side in calibrator.sides.items() if side.is_required(required)}
     groups: dict[str, list[DecisionRecord]] = {key: [] for key in names}
@@ -46,7 +49,9 @@ def audit(
             groups[record.fingerprint].append(record)
         elif record.fingerprint not in known:
             unknown[record.name] = None
-    counted = [_counted(calibrator, key, names[key], own, required) for key, own in groups.items()]
+    if by is not None and not any(by in record.columns for record in records):
+        raise InvalidInputError(f"No answer has the column {by!r:.60}.")
+    counted = [_counted(calibrator, key, names[key], own, by, required) for key, own in groups.items()]
     return Audit(_judged(counted, level), tuple(unknown))
 
 
@@ -75,6 +80,7 @@ def _counted(
     key: str,
     name: str,
     records: Sequence[DecisionRecord],
+    by: str | None,
     required: Collection[str],
 ) -> QuestionAudit:
     """The counts of one question, before they are judged."""
@@ -90,6 +96,7 @@ def _counted(
         nothing = f"None of its {len(usable):,} labeled answers is one that the guarantee is about."
     if nothing and any(side.fires_otherwise for side in guaranteed):
         remarks = (*remarks, "It fires on another share of the answers than where it was fitted.")
+    measured = not nothing
     return QuestionAudit(
         name,
         len(records),
@@ -97,7 +104,8 @@ def _counted(
         _counted_sets(name, calibrator.sets.get(key), usable) if usable else None,
         nothing,
         remarks,
-        () if nothing else _choices(guaranteed, records, usable),
+        _choices(guaranteed, records, usable) if measured else (),
+        _slices(guaranteed, usable, by) if measured and by is not None else {},
     )
 
 
@@ -183,3 +191,17 @@ def _choices(
             wrong, of = wrong + int((accepted & ~right).sum()), of + int(accepted.sum())
         rows.append(LevelOutcome(alpha, Share(run, len(records)), Share(wrong, of)))
     return tuple(rows)
+
+
+def _slices(guaranteed: Sequence[SideAudit], usable: Sequence[DecisionRecord], by: str) -> dict[str, Share]:
+    """By the value of a column: what counts against the guarantees, of the labeled answers that they are about."""
+    counts: dict[str, tuple[int, int]] = {}
+    for side in guaranteed:
+        if side.claim is None:
+            continue
+        own = [record for record in usable if record.side == side.fitted.side]
+        about, against = side.claim.kind.counted(side.fitted.accepted(own), [record.correct for record in own])
+        for record, is_about, is_against in zip(own, about, against, strict=True):
+            bad, of = counts.get(value := record.columns.get(by, "(none)"), (0, 0))
+            counts[value] = bad + int(is_against), of + int(is_about)
+    return {value: Share(bad, of) for value, (bad, of) in sorted(counts.items()) if of}

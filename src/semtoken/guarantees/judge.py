@@ -152,7 +152,11 @@ class Share:
     @property
     def interval(self) -> tuple[float, float]:
         """The exact interval (Clopper and Pearson) of the share; 0 to 1 if nothing was counted."""
-        beta, tail = require("scipy.stats", extra="calibrate").beta, (1 - CONFIDENCE) / 2
+        return self.within(CONFIDENCE)
+
+    def within(self, confidence: float) -> tuple[float, float]:
+        """The exact two-sided interval of the share at a confidence in (0, 1)."""
+        beta, tail = require("scipy.stats", extra="calibrate").beta, (1 - confidence) / 2
         k, n = self.count, self.of
         low = float(beta.ppf(tail, k, n - k + 1)) if k else 0.0
         return low, float(beta.ppf(1 - tail, k + 1, n - k)) if k < n else 1.0
