@@ -1,30 +1,12 @@
-"""What computes the files of a run: one work for each pass over the questions of a model and a data set.
-
-A `CellWork` is plain data and can be sent to another process or machine that sees the run's folder. Opened there, it
-makes the files of one shard after another; an executor (`semtoken.support.executors`) decides where and in what order.
-
-========================================== ===========================================================================
-work                                       steps
-========================================== ===========================================================================
-greedy, samples, p_true                    of the same names, by the model that answers
-stc                                        stc, stc_no_clustering, stc_no_prefix, one for each clustering of the study
-watched                                    one for each statistic of the answering model
-entailment, alternative_entailment         of the same names, by the NLI model
-similarity, token_relevance,               of the same names, by the cross-encoder
-sample_token_relevance
-scores                                     one for each method
-judge:NAME                                 of the same name
-========================================== ===========================================================================
-"""
+"""Records of the steps of a run: for each work a function that computes what is missing of one shard."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, replace
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,203 +15,33 @@ from semtoken.bench.controls import PREFIX, ROW_MEANS, control_clusters, control
 from semtoken.bench.judges import AnswerToJudge, correctness
 from semtoken.bench.judges.kinds import judge_from
 from semtoken.bench.judges.llm import LLMJudge
-from semtoken.bench.models import Models, RunAnswerer
-from semtoken.bench.plan import CellPlan, PlannedStep, clustering_of
-from semtoken.bench.settings import RunSettings, judge_name
+from semtoken.bench.models import RunAnswerer
+from semtoken.bench.plan import PlannedStep, clustering_of
+from semtoken.bench.settings import judge_name
+from semtoken.bench.shard_inputs import Context, Recorder, ShardInputs, StepRecords, UnrecordedStep, reason_of
 from semtoken.bench.statistics import AnswerSettings, Timings, UniquePairs
 from semtoken.bench.statistics.decoding import NORMALIZERS, clustered_scores, watched_statistics
 from semtoken.bench.statistics.pairs import special_token_ids
 from semtoken.bench.statistics.recording import Progress
 from semtoken.bench.statistics.steps import STEP, RecordingStep, Tokens, watch_steps
 from semtoken.bench.storage import (
-    Shard,
     columns_of,
-    generations_of,
-    is_shard,
     load_clustering,
-    problem_path,
-    read_shard,
-    shard_path,
     table_of,
-    write_json,
-    write_shard,
 )
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.results.generation import Generation
 from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import Scorer, scorer_for
-from semtoken.errors import BackendError, InvalidInputError, SemtokenError
+from semtoken.errors import BackendError, SemtokenError
 from semtoken.methods import score
 from semtoken.models.base import Prompt, require_readings
 from semtoken.models.probing import p_true_log_probs
-from semtoken.models.prompts import PromptFormat
-from semtoken.support.almanac import Question
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class CellWork:
-    """The steps on one model and data set that a single pass over the questions computes together."""
-
-    run: Path
-    settings: RunSettings
-    cell: CellPlan
-    name: str
-    """The name of the work, from the list at the head of this module."""
-    steps: tuple[PlannedStep, ...]
-
-    @property
-    def title(self) -> str:
-        """The title of the step in messages and progress bars."""
-        return f"{self.cell.title}: {self.name.replace('_', ' ').replace(':', ' ')}"
-
-    def missing(self, shard: int) -> tuple[PlannedStep, ...]:
-        """The steps whose file for a shard is missing or damaged, each key once."""
-        # Two variants of one clustering have one key and one file, which is made once: by the first of them.
-        by_key = {step.key: step for step in reversed(self.steps)}
-        rows = self.cell.rows(shard)
-        return tuple(
-            step for step in reversed(by_key.values()) if not is_shard(step.folder(self.run), shard, step.key, rows)
-        )
-
-    def resolved(self) -> CellWork:
-        """A copy with the absolute path of the run, so that another process can do the work."""
-        return replace(self, run=self.run.resolve())
-
-    def loader(self) -> Models:
-        """The object that loads the models of this work when they are needed."""
-        return Models(self.settings)
-
-    def open(self, loader: Models, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
-        """Load what the work needs; returns the function that makes the missing files of one shard.
-
-        `answered` is called as `Context.answered` says. `SemtokenError` if a model cannot be loaded.
-        """
-        context = Context(self.run, self.settings, self.cell, loader, answered)
-        record = recorder_of(self.name, context)
-
-        def make(shard: int) -> None:
-            missing = self.missing(shard)
-            if not missing:
-                return
-            for outcome in record(ShardInputs(context, shard, missing)):
-                folder = outcome.step.folder(self.run)
-                if isinstance(outcome, UnrecordedStep):
-                    write_json(problem_path(folder, shard), {"reason": outcome.reason})
-                else:
-                    write_shard(folder, shard, outcome.step.key, outcome.table, outcome.seconds, outcome.usage)
-
-        return make
-
-
-@dataclass(frozen=True)
-class Context:
-    """The run, settings and models that all shards of one work share."""
-
-    run: Path
-    settings: RunSettings
-    cell: CellPlan
-    models: Models
-    answered: Callable[[int], None] = lambda count: None
-    """Called with how many questions of the shard at work the model has dealt with so far, where that is known."""
-
-    @property
-    def decoding(self) -> AnswerSettings:
-        """The decoding settings with which this model answers this data set."""
-        return AnswerSettings(
-            **self.settings.decoding.model_dump(),
-            stop_at_newline=bool(self.cell.format["stop_at_newline"]),
-            batch_size=self.models.choice(self.cell.model).batch_size,
-        )
-
-    def read(self, step: PlannedStep, shard: int) -> Shard | None:
-        """Read a shard of a step; None if it has not been made yet."""
-        return read_shard(step.folder(self.run), shard, step.key, self.cell.rows(shard))
-
-
-@dataclass(frozen=True)
-class ShardInputs:
-    """The questions of one shard with what earlier steps recorded of them."""
-
-    context: Context
-    shard: int
-    missing: tuple[PlannedStep, ...]
-    """Steps whose records are wanted, each key once."""
-
-    @cached_property
-    def questions(self) -> list[Question]:
-        """The questions with their accepted answers."""
-        folder, key = self.context.cell.questions_folder(self.context.run), self.context.cell.questions
-        shard = read_shard(folder, self.shard, key, self.context.cell.rows(self.shard))
-        if shard is None:
-            raise _missing_file(shard_path(folder, self.shard))
-        columns = shard.columns
-        rows = zip(columns["id"], columns["question"], columns["answers"], strict=True)
-        return [Question(name, question, tuple(answers)) for name, question, answers in rows]
-
-    @cached_property
-    def ids(self) -> list[str]:
-        """The ids of the questions."""
-        return [question.id for question in self.questions]
-
-    @cached_property
-    def prompts(self) -> list[Prompt]:
-        """The prompt of each question."""
-        form = PromptFormat(**self.context.cell.format)
-        return [form.prompt(question.question) for question in self.questions]
-
-    @cached_property
-    def generations(self) -> list[Generation]:
-        """The recorded answers of the shard, with all fields that the missing steps need."""
-        steps = self.context.cell.steps
-        inputs = dict.fromkeys(name for step in self.missing for name in step.inputs)
-        columns = []
-        for name in inputs:
-            shard = self.context.read(steps[name], self.shard)
-            if shard is None:
-                raise _missing_file(shard_path(steps[name].folder(self.context.run), self.shard))
-            columns.append(shard.columns)
-        return generations_of([question.question for question in self.questions], columns)
-
-
-def _missing_file(path: Path) -> InvalidInputError:
-    return InvalidInputError(
-        f"{path} was there when this run began and is now missing or damaged. Run again to make it."
-    )
-
-
-@dataclass(frozen=True)
-class StepRecords:
-    """The columns that one step has recorded for a shard, with the seconds that this took."""
-
-    step: PlannedStep
-    table: Any
-    """A `pyarrow.Table` with a row for each question."""
-    seconds: Mapping[str, float]
-    """How long the recording steps took, by name."""
-    usage: Mapping[str, int] | None = None
-    """What an endpoint counted, as in `Shard.usage`."""
-
-
-@dataclass(frozen=True)
-class UnrecordedStep:
-    """The error of one step of a work that failed while the others of the same pass go on."""
-
-    step: PlannedStep
-    reason: str
-
-
-def reason_of(error: Exception) -> str:
-    """The reason why a step failed, in words; an error that is none of semtoken's is named with its type."""
-    return str(error) if isinstance(error, SemtokenError) else f"{type(error).__name__}: {error}"
-
-
-Recorder: TypeAlias = Callable[[ShardInputs], Iterator[StepRecords | UnrecordedStep]]
-"""Records what is missing of one shard; each step is written as soon as it comes."""
 
 
 Generate: TypeAlias = Callable[[Sequence[Prompt], AnswerSettings, Timings, Progress], list[Generation]]
