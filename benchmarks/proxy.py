@@ -482,9 +482,10 @@ def relay(
     from semtoken.replies.formats.openai_choices import OpenAIChat
     from semtoken.web.limits import Workers
     from semtoken.web.proxy.asking import read_request
+    from semtoken.web.proxy.editing import Editor
     from semtoken.web.proxy.metrics import ProxyMetrics
     from semtoken.web.proxy.relay import Scoring, relay_stream
-    from semtoken.web.proxy.scoring import AnswerScoring, Editor, ReplyScorer
+    from semtoken.web.proxy.scoring import AnswerScoring, ReplyScorer
     from semtoken.web.proxy.settings import ProxySettings
 
     chunks = [*(chunk for _, chunk in prepared_chunks(tokens)), b"data: [DONE]\n\n"]

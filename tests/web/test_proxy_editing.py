@@ -10,8 +10,8 @@ import pytest
 from semtoken.replies.formats import HiddenFields, shape_at
 from semtoken.replies.formats.openai_choices import OpenAIChat, OpenAICompletions
 from semtoken.web.proxy.asking import Limit, lower_limit, read_request
+from semtoken.web.proxy.editing import Editor
 from semtoken.web.proxy.memory import MOST_REMEMBERED, REMEMBERED_SECONDS, new_memory
-from semtoken.web.proxy.scoring import Editor
 from semtoken.web.wire import ApiError
 from tests.rows import each
 

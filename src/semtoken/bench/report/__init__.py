@@ -5,7 +5,7 @@ comparison.py   that table turned: methods, ablations, controls, clusterings; ov
 probabilities.py      for every method risk and coverage, and cross-fitted probabilities of being right
 answers.py      a calibrator on these answers; the surest wrong answers and the most doubtful right ones
 table.py        numbers and texts, and how they are written as HTML, LaTeX and Markdown
-plots.py        figures
+plots.py        figures of a run, with probability_plots.py; drawing.py has what they share
 content.py      all of it in reading order; one_cell.py the short form for one model and one set
 writing.py      the folder of a report: a page, Markdown, LaTeX, figures; csv_files.py the rows behind them
 

@@ -28,6 +28,7 @@ from semtoken.bench.report.comparison import (
     sensitivity_tests,
 )
 from semtoken.bench.report.csv_files import csv_files
+from semtoken.bench.report.drawing import Plot
 from semtoken.bench.report.measure import (
     ABLATIONS,
     METRICS,
@@ -42,7 +43,7 @@ from semtoken.bench.report.measure import (
     spoken,
 )
 from semtoken.bench.report.overview import judges, main_result, notes, opening, overview, properties
-from semtoken.bench.report.plots import Plot, plots
+from semtoken.bench.report.plots import plots
 from semtoken.bench.report.probabilities import (
     CellProbabilities,
     cell_probabilities,

@@ -8,7 +8,7 @@ client.py       the client's request and the answer to it; upstream.py requests 
                 (headers.py, unpacking.py)
 asking.py       which requests are scored, and what the upstream is asked for
 relay.py        the answer on its way back, untouched or with scores; scoring.py scores each choice as it
-                comes: the block goes in, what only we asked for comes out, every other character stays
+                comes, and editing.py puts its block in and takes out what only we asked for
 decisions.py    typed questions, passed on to the upstream, else asked as texts (text_questions.py)
 routes.py       the endpoints that the upstream lacks; memory.py remembers them and other findings for a while
 distributions.py, upstream_tokenizer.py   what is found out about the upstream: what its numbers are, and its tokens

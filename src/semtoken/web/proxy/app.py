@@ -40,10 +40,11 @@ from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request  # noq
 from semtoken.web.proxy.client import Client, ClientGone, Message, Receive, Send  # noqa: E402
 from semtoken.web.proxy.decisions import ProxyDecisions  # noqa: E402
 from semtoken.web.proxy.distributions import LearnedDistributions  # noqa: E402
+from semtoken.web.proxy.editing import Editor, Withheld  # noqa: E402
 from semtoken.web.proxy.headers import forwarded_headers  # noqa: E402
 from semtoken.web.proxy.metrics import ProxyMetrics  # noqa: E402
 from semtoken.web.proxy.relay import Scoring, held_back_error, is_stream, relay_reply, relay_stream, relay_untouched  # noqa: E402
-from semtoken.web.proxy.scoring import AnswerScoring, Editor, ReplyScorer, Withheld  # noqa: E402
+from semtoken.web.proxy.scoring import AnswerScoring, ReplyScorer  # noqa: E402
 from semtoken.web.proxy.settings import ProxySettings  # noqa: E402
 from semtoken.web.proxy.unpacking import can_be_unpacked  # noqa: E402
 from semtoken.web.proxy.upstream import BrokenOff, Request, Upstream, failure  # noqa: E402

@@ -14,8 +14,9 @@ from semtoken.errors import InvalidInputError
 from semtoken.support.sse import Event, EventReader
 from semtoken.web.limits import Busy, Workers
 from semtoken.web.proxy.client import Client
+from semtoken.web.proxy.editing import Blocks, Editor, LocatedReply
 from semtoken.web.proxy.headers import forwarded_headers
-from semtoken.web.proxy.scoring import BUSY, Block, Blocks, Editor, LocatedReply, ReplyScorer
+from semtoken.web.proxy.scoring import BUSY, Block, ReplyScorer
 from semtoken.web.proxy.unpacking import UnpackedBody, unpacked
 from semtoken.web.proxy.upstream import BrokenOff, UpstreamAnswer
 from semtoken.web.wire import EVENT_STREAM, JSON_LINES, ApiError, event

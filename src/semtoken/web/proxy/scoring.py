@@ -1,31 +1,29 @@
-"""The uncertainty of each choice of a reply or stream, or the reason why there is none, and how it is put in there."""
+"""The uncertainty of each choice of a reply or stream, or the reason why there is none."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.growing import GrowingAnswer
 from semtoken.core.results import Distribution, ScoredAnswer
-from semtoken.core.results.blocks import KEY
 from semtoken.core.scorer import Scorer
 from semtoken.errors import SemtokenError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.replies import Reply, ReplyChoice, ReplyEvent, ReplyStream, read_reply
-from semtoken.replies.formats import HiddenFields, Place, Shape
 from semtoken.replies.score import score_choice, with_methods
 from semtoken.replies.stream import NO_END
-from semtoken.support.splice import Change, Document, Drop, Put
 from semtoken.web.block import reason_block, running_block, score_block
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.asking import AnswerRequest
 from semtoken.web.proxy.distributions import LearnedDistributions
+from semtoken.web.proxy.editing import LocatedReply
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.settings import ProxySettings
 
@@ -331,59 +329,3 @@ class ReplyScorer:
         self._count(failed.code)
         self._record(failed.reason)
         return reason_block(failed.reason)
-
-
-Blocks = Mapping[int, Mapping[str, Any]]
-"""The block that each choice gets, by the choice's index."""
-Withheld = Callable[[Mapping[str, Any] | None], str | None]
-"""The block of a choice -> the text to show in place of its answer; None: the answer itself."""
-UNDECIDED = "The answer could not be scored, so nothing was decided."
-"""Stands for the reason, which may quote the answer, where the answer is withheld."""
-
-
-class LocatedReply(NamedTuple):
-    """A parsed reply or event, with the places of its choices."""
-
-    json: Document
-    places: Sequence[Place]
-
-    @property
-    def ends(self) -> bool:
-        """Whether a choice ends with this reply or event."""
-        return any(place.ended for place in self.places)
-
-
-@dataclass
-class Editor:
-    """Edits the reply or the events of one answer: removes what is `hidden`, replaces answers that are `withheld`."""
-
-    shape: type[Shape]
-    hidden: HiddenFields | None
-    withheld: Withheld | None = None
-
-    def read(self, text: str) -> LocatedReply:
-        """Parse a reply or event, and find its choices; `ValueError` if it is not JSON or lacks the shape."""
-        document = Document(text)
-        places = self.shape.places(document.value)
-        if places is None:
-            raise ValueError(f"it is nothing that {self.shape.path} answers")
-        return LocatedReply(document, places)
-
-    def edited(self, reply: LocatedReply, blocks: Blocks) -> str:
-        """A reply or event after editing: without hidden fields, with blocks, and with withheld answers replaced."""
-        return reply.json.changed(self._changes(reply, blocks))
-
-    def _changes(self, reply: LocatedReply, blocks: Blocks) -> Iterator[Change]:
-        for place in reply.places:
-            block = None if place.choice is None else blocks.get(place.choice)
-            other = None if self.withheld is None else self.withheld(block)
-            if block is not None:
-                quotes = other is not None and "decision" not in block
-                # The reason of an answer without a decision may quote the answer that is held back.
-                yield Put(place.path, KEY, reason_block(UNDECIDED) if quotes else block)
-            else:  # of an upstream that scores, too: its numbers must not stand among ours
-                yield Drop((*place.path, KEY))
-            if other is not None:
-                yield from self.shape.withholding(reply.json.value, place, other)
-        if self.hidden is not None:
-            yield from self.shape.hiding(reply.json.value, self.hidden)

@@ -1,0 +1,67 @@
+"""Blocks put into a reply or event, and what only the proxy asked for taken out; every other character stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from semtoken.core.results.blocks import KEY
+from semtoken.replies.formats import HiddenFields, Place, Shape
+from semtoken.support.splice import Change, Document, Drop, Put
+from semtoken.web.block import reason_block
+
+Blocks = Mapping[int, Mapping[str, Any]]
+"""The block that each choice gets, by the choice's index."""
+Withheld = Callable[[Mapping[str, Any] | None], str | None]
+"""The block of a choice -> the text to show in place of its answer; None: the answer itself."""
+UNDECIDED = "The answer could not be scored, so nothing was decided."
+"""Stands for the reason, which may quote the answer, where the answer is withheld."""
+
+
+class LocatedReply(NamedTuple):
+    """A parsed reply or event, with the places of its choices."""
+
+    json: Document
+    places: Sequence[Place]
+
+    @property
+    def ends(self) -> bool:
+        """Whether a choice ends with this reply or event."""
+        return any(place.ended for place in self.places)
+
+
+@dataclass
+class Editor:
+    """Edits the reply or the events of one answer: removes what is `hidden`, replaces answers that are `withheld`."""
+
+    shape: type[Shape]
+    hidden: HiddenFields | None
+    withheld: Withheld | None = None
+
+    def read(self, text: str) -> LocatedReply:
+        """Parse a reply or event, and find its choices; `ValueError` if it is not JSON or lacks the shape."""
+        document = Document(text)
+        places = self.shape.places(document.value)
+        if places is None:
+            raise ValueError(f"it is nothing that {self.shape.path} answers")
+        return LocatedReply(document, places)
+
+    def edited(self, reply: LocatedReply, blocks: Blocks) -> str:
+        """A reply or event after editing: without hidden fields, with blocks, and with withheld answers replaced."""
+        return reply.json.changed(self._changes(reply, blocks))
+
+    def _changes(self, reply: LocatedReply, blocks: Blocks) -> Iterator[Change]:
+        for place in reply.places:
+            block = None if place.choice is None else blocks.get(place.choice)
+            other = None if self.withheld is None else self.withheld(block)
+            if block is not None:
+                quotes = other is not None and "decision" not in block
+                # The reason of an answer without a decision may quote the answer that is held back.
+                yield Put(place.path, KEY, reason_block(UNDECIDED) if quotes else block)
+            else:  # of an upstream that scores, too: its numbers must not stand among ours
+                yield Drop((*place.path, KEY))
+            if other is not None:
+                yield from self.shape.withholding(reply.json.value, place, other)
+        if self.hidden is not None:
+            yield from self.shape.hiding(reply.json.value, self.hidden)
