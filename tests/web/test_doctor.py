@@ -156,6 +156,11 @@ class TestFaults:
     def test_trial_answers_come_without_ids_where_no_tokenizer_reads_them(self, examined: Examined) -> None:
         assert examined(gives_ids=True).trials == examined().trials
 
+    def test_trial_answers_are_greedy_so_that_numbers_after_the_temperature_are_the_same(
+        self, examined: Examined
+    ) -> None:
+        assert examined(scaled=True).trials == examined().trials
+
     def test_scaled_by_the_temperature(self, examined: Examined) -> None:
         found = examined(**POOR)
         assert (found.numbers.distribution, found.numbers.reason) == ("processed", "divided by the temperature")
