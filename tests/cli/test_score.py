@@ -14,8 +14,9 @@ import torch
 from transformers import AutoTokenizer
 
 from semtoken import ScoredModel
+from semtoken.bench.score_file.batches import facts_of
 from semtoken.cli.loading import ModelChoice
-from semtoken.cli.score import _facts, _lines_beside
+from semtoken.cli.score import _lines_beside
 from semtoken.models.prompts import PROMPTS
 from tests import tiny
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
@@ -232,8 +233,8 @@ class EngineElsewhere:
 
 def test_what_is_known_of_a_model_comes_from_its_backend(model: str, clusters: str) -> None:
     stc = ScoredModel.from_pretrained(model, clusters=clusters)
-    here = _facts(stc)
-    elsewhere = _facts(ScoredModel(EngineElsewhere(stc.backend), clusters=stc.clusters))
+    here = facts_of(stc)
+    elsewhere = facts_of(ScoredModel(EngineElsewhere(stc.backend), clusters=stc.clusters))
     assert elsewhere["clusters_signature"] == here["clusters_signature"] == stc.clusters.signature
     assert (here["device_used"], here["dtype_used"]) == ("cpu", "torch.float32")
     assert elsewhere["distribution"] == "raw"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,8 +34,8 @@ from semtoken.support.almanac import ALMANAC
 from semtoken.support.text import with_noun
 
 if TYPE_CHECKING:
-    from semtoken import ScoredAnswer, ScoredModel
-    from semtoken.bench.score_file import Annotate, Item, Progress, ScoreItems, ScoringJob
+    from semtoken import ScoredModel
+    from semtoken.bench.score_file import Annotate, Progress, ScoreItems, ScoringJob
     from semtoken.support.executors import Executor
 
 
@@ -202,8 +202,10 @@ class _Scoring:
 
     def of(self, stc: ScoredModel) -> tuple[ScoreItems, Annotate | None]:
         """The same by a loaded model: a calibrator adds the probability and the decision, a schema the fields."""
+        from semtoken.bench.score_file.batches import batch_scorer
+
         applied = load_calibrator_for(stc, self.calibrator, self.choice.model)
-        score_batch = batch_scorer(stc, self.choice.model, self.generation, raw=self.raw)
+        score_batch = batch_scorer(stc, self.choice.model, raw=self.raw, **self.generation)
         if self.schema is None:
             return score_batch, None if applied is None else applied.block
         from semtoken.replies.checking.fields import field_records, read_schema
@@ -242,9 +244,11 @@ def _run(job: ScoringJob, scoring: _Scoring) -> None:
     """Do what is left of a job, with a bar."""
     if (so_far := _remaining_work(job)) is None:
         return
+    from semtoken.bench.score_file.batches import facts_of
+
     stc = scoring.choice.load(states=scoring.states, calibrator=scoring.calibrator)
     score_batch, annotate = scoring.of(stc)
-    job = replace(job, annotate=annotate, settings=dict(job.settings) | _facts(stc))
+    job = replace(job, annotate=annotate, settings=dict(job.settings) | facts_of(stc))
     with counting("scoring", so_far.total, so_far.done) as progress:
         reached = job.run(score_batch, progress)
     tell(f"{with_noun(reached.total, 'line')} in {job.target}.")
@@ -261,43 +265,3 @@ def _run_in_shards(job: ScoringJob, scoring: _Scoring, executor: Executor) -> No
         reached = run_in_shards(job, scoring.load, executor, progress)
     tell(f"{with_noun(reached.total, 'line')} in {job.target}.")
     _warn_of_bad_lines(job)
-
-
-def _facts(stc: ScoredModel) -> dict[str, Any]:
-    """What decides the numbers and is known only once the model is loaded."""
-    engine, clusters = stc.backend, stc.scorer.clusters
-    signature = None if clusters is None else clusters.signature
-    if engine.name != "transformers":
-        return {"clusters_signature": signature, "distribution": engine.distribution}
-    return {
-        "clusters_signature": signature,
-        "commit": getattr(engine.model.config, "_commit_hash", None),
-        "device_used": str(engine.model.device),
-        "dtype_used": str(engine.model.dtype),
-    }
-
-
-def batch_scorer(stc: ScoredModel, model: str, generation: Mapping[str, Any], *, raw: bool = False) -> ScoreItems:
-    """Make the function that scores a batch; bare questions are put into the model's form, unless they stay `raw`."""
-    from semtoken.bench.score_file import score_items
-    from semtoken.models.prompts import how_to_ask
-
-    asking = how_to_ask(model, stc.tokenizer, raw=False)
-    stop = generation["stop_at_newline"]
-
-    def score_batch(items: Sequence[Item]) -> list[ScoredAnswer]:
-        results: dict[int, ScoredAnswer] = {}
-        # Questions end where the model's form says; texts and chats only where the user says: two calls at most.
-        for bare in (False, True):
-            chosen = [item for item in items if isinstance(item.prompt, str) and item.is_question and not raw]
-            if not bare:
-                chosen = [item for item in items if item not in chosen]
-            if not chosen:
-                continue
-            options = {**generation, "stop_at_newline": stop or (bare and asking.stop_at_newline)}
-            prepared = [replace(i, prompt=asking.prompt(str(i.prompt))) if bare else i for i in chosen]
-            scored = score_items(stc, prepared, **options)
-            results |= {item.number: result for item, result in zip(chosen, scored, strict=True)}
-        return [results[item.number] for item in items]
-
-    return score_batch

@@ -5,9 +5,9 @@ multiples of the batch size counted from the first line, also in a run that cont
 with the same others, so the numbers, and with them the bytes of the output, are those of an undisturbed run.
 Loading models and showing progress is left to the caller.
 
-Enter at `ScoringJob`. `lines` is the input, `output` the lines written so far, or a finished CSV or Parquet file;
-`run_in_shards` has a job's lines scored by several processes or machines. A shard is a run of whole batches, so that
-the output is that of a job in one process.
+Enter at `ScoringJob`. `batches` makes of a model what scores a batch, `lines` is the input, `output` the lines written
+so far, or a finished CSV or Parquet file; `run_in_shards` has a job's lines scored by several processes or machines. A
+shard is a run of whole batches, so that the output is that of a job in one process.
 """
 
 from __future__ import annotations
