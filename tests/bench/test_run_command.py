@@ -15,8 +15,7 @@ from semtoken.bench.controls import CONTROLS
 from semtoken.bench.estimate import estimate
 from semtoken.bench.read_results import collect
 from semtoken.bench.run import run_benchmark
-from semtoken.bench.settings import check_settings
-from semtoken.cli.bench_run import resolve
+from semtoken.bench.settings import check_settings, settings_with
 from tests.bench.runs import tiny_settings
 from tests.cli.run import Result
 from tests.cli.run import invoke as launched
@@ -196,7 +195,7 @@ def test_progress_goes_on_inside_a_shard(settings: Path, tmp_path: Path) -> None
 
 
 def test_an_estimate_is_that_of_the_run_where_all_questions_are_tried(settings: Path, tmp_path: Path) -> None:
-    resolved = resolve(settings, {})
+    resolved = settings_with(settings, {})
     start = time.perf_counter()
     found = estimate(resolved, {"questions": 7})
     elapsed = time.perf_counter() - start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -14,9 +15,8 @@ from semtoken.bench import models
 from semtoken.bench.datasets import Dataset, read_dataset
 from semtoken.bench.manifest import model_identity
 from semtoken.bench.plan import CellPlan, Plan, make_plan
-from semtoken.bench.settings import RunSettings, check_settings, read_settings
+from semtoken.bench.settings import RunSettings, check_settings, read_settings, settings_with
 from semtoken.bench.statistics.pairs import DEFAULT_NLI
-from semtoken.cli.bench_run import resolve
 from semtoken.core import ScoringRules
 from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS
@@ -149,11 +149,18 @@ def test_the_papers_example_says_what_the_defaults_say() -> None:
 def test_flags_override_a_file(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("models: [almanac]\ndatasets: [nq]\nlimit: 9\nseed: 3\ndecoding: {temperature: 0.7}\n")
-    flags = {"datasets": [{"name": "almanac"}], "limit": 4, "of_models": {"batch_size": 5}}
-    found = resolve(path, flags)
+    found = settings_with(path, {"datasets": [{"name": "almanac"}], "limit": 4}, {"batch_size": 5})
     assert [one.name for one in found.datasets] == ["almanac"]
     assert (found.limit, found.seed, found.decoding.seed, found.decoding.temperature) == (4, 3, 0, 0.7)
     assert found.models[0].batch_size == 5
+    two = settings_with(
+        None, {"models": ["a/b", {"name": "c/d", "batch_size": 7}], "datasets": ["nq"]}, {"batch_size": 5}
+    )
+    assert [(one.name, one.batch_size) for one in two.models] == [("a/b", 5), ("c/d", 5)]
+    with pytest.raises(InvalidInputError, match=rf"^{re.escape(str(path))} cannot be used"):
+        settings_with(path, {"limit": 0})
+    with pytest.raises(InvalidInputError, match=r"^The options cannot be used"):
+        settings_with(None, {"models": ["a/b"]}, {"batch_size": 5})
 
 
 # ---- what depends on what ---------------------------------------------------------------------------------------

@@ -338,6 +338,33 @@ def check_settings(content: Mapping[str, Any], where: str) -> RunSettings:
         raise InvalidInputError(f"{where} cannot be used. " + "; ".join(faults) + ".") from error
 
 
+def settings_with(
+    path: Path | None, changes: Mapping[str, Any], of_models: Mapping[str, Any] | None = None
+) -> RunSettings:
+    """Read a file of settings, put others in their place, check all of them, and fill in the defaults.
+
+    Parameters
+    ----------
+    path
+        The file; None: `changes` are all there is.
+    changes
+        Settings that go before those of the file, by their names.
+    of_models
+        Settings that go before those of every model, such as `batch_size`.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, or something in it or in the changes cannot be used.
+    """
+    content = {**({} if path is None else read_settings(path)), **changes}
+    models = content.get("models")
+    if of_models and isinstance(models, list):
+        named = [{"name": model} if isinstance(model, str) else model for model in models]
+        content["models"] = [{**model, **of_models} if isinstance(model, dict) else model for model in named]
+    return check_settings(content, "The options" if path is None else str(path))
+
+
 def _place(location: tuple[int | str, ...]) -> str:
     """`models.1.dtype: `, as people count; empty for a fault of several settings, whose message names them."""
     place = ".".join(str(part + 1) if isinstance(part, int) else part for part in location)

@@ -106,6 +106,7 @@ def run(
     Example: `semtoken bench run --model almanac --dataset almanac -o runs/almanac`
     """
     from semtoken.bench.run import run_benchmark
+    from semtoken.bench.settings import settings_with
 
     if dry_run and estimate:
         raise UsageError("--dry-run and --estimate are two looks at a run: give one of them.")
@@ -117,16 +118,15 @@ def run(
         if f"model.{key}" in in_use.sources
     }
     of_models = {"clusters": clusters, "device": device, **of_process}
-    flags: dict[str, Any] = {
+    given: dict[str, Any] = {
         "models": [{"name": name} for name in model] if model else None,
         "datasets": [_dataset(text) for text in dataset] if dataset else None,
         "methods": [name.strip() for name in methods.split(",") if name.strip()] if methods else None,
         "judges": list(judge) or None,
         "limit": limit,
         "controls": controls or None,
-        "of_models": {name: value for name, value in of_models.items() if value is not None} or None,
     }
-    resolved = resolve(settings, {name: value for name, value in flags.items() if value is not None})
+    resolved = settings_with(settings, _typed(given), _typed(of_models))
     if not verbose:
         quiet_libraries()
     if estimate:
@@ -144,24 +144,13 @@ def run(
     return report_failures(failures, folder)
 
 
+def _typed(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def _dataset(text: str) -> dict[str, str]:
     name, equals, path = text.partition("=")
     return {"name": name, "path": path} if equals else {"name": text}
-
-
-def resolve(path: Path | None, flags: Mapping[str, Any]) -> RunSettings:
-    """Settings of a file, overridden by flags, with defaults filled in."""
-    from semtoken.bench.settings import check_settings, read_settings
-
-    content = {} if path is None else read_settings(path)
-    given = dict(flags)
-    of_models = given.pop("of_models", {})
-    content.update(given)
-    models = content.get("models")
-    if of_models and isinstance(models, list):
-        named = [{"name": model} if isinstance(model, str) else model for model in models]
-        content["models"] = [{**model, **of_models} if isinstance(model, dict) else model for model in named]
-    return check_settings(content, "The options" if path is None else str(path))
 
 
 def _default_folder(settings: Path | None) -> Path:
