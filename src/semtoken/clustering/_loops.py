@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
-"""The compiled inner loops: arrays in, arrays out, nothing else.
+"""The compiled inner loops: arrays in, alone or as named tuples, arrays out, nothing else.
 
 All of them release the interpreter's lock, so that several tiles are worked on at once.
 """
@@ -288,17 +288,21 @@ def find(parent, x):
 
 
 @compiled
-def tidy(x, start, length, neighbour, gap, parent, size, part, farthest, touched):
+def tidy(x, graph, clusters):
     """Rewrite the neighbour list of cluster x so that it names current clusters only.
 
     A neighbour that has merged since becomes the cluster that it is part of now, at the gap of the farthest part, if
     all parts are in the list. Otherwise it is dropped: a part that is missing is farther than the threshold, and so is
     then, under complete linkage, the whole.
     """
-    begin = start[x]
+    neighbour, gap = graph.neighbour, graph.gap
+    parent, size, part, farthest, touched = (
+        clusters.parent, clusters.size, clusters.part, clusters.farthest, clusters.touched
+    )  # fmt: skip
+    begin = graph.start[x]
     kept = begin
     count = 0
-    for e in range(begin, begin + length[x]):
+    for e in range(begin, begin + graph.length[x]):
         c = neighbour[e]
         if parent[c] == c:
             neighbour[kept] = c
@@ -320,17 +324,18 @@ def tidy(x, start, length, neighbour, gap, parent, size, part, farthest, touched
             kept += 1
         part[root] = 0
         farthest[root] = 0
-    length[x] = kept - begin
+    graph.length[x] = kept - begin
 
 
 @compiled
-def nearest(x, before, start, length, neighbour, gap, low):
+def nearest(x, before, graph, low):
     """The nearest cluster in the list of x and its gap; -1 for an empty list.
     Of equal gaps it is the one before x in the chain, else the one with the lowest row.
     """
+    neighbour, gap = graph.neighbour, graph.gap
     best = -1
     best_gap = np.float32(np.inf)
-    for e in range(start[x], start[x] + length[x]):
+    for e in range(graph.start[x], graph.start[x] + graph.length[x]):
         c = neighbour[e]
         if best == -1 or gap[e] < best_gap:
             best, best_gap = c, gap[e]
@@ -346,25 +351,28 @@ def error_of(gap, slack, refined):
 
 
 @compiled
-def has_rivals(x, best, best_gap, slack, refined, start, length, neighbour, gap):
+def has_rivals(x, best, best_gap, slack, refined, graph):
     """Whether another cluster in the list of x may be as near as the best one, within the error of gaps."""
+    neighbour, gap = graph.neighbour, graph.gap
     reach = best_gap + error_of(best_gap, slack, refined)
-    for e in range(start[x], start[x] + length[x]):
+    for e in range(graph.start[x], graph.start[x] + graph.length[x]):
         if neighbour[e] != best and gap[e] - error_of(gap[e], slack, refined) <= reach:
             return True
     return False
 
 
 @compiled
-def join(new, top, other, first, last, following):
+def join(new, top, other, members):
     """Link the base clusters of `top` and then those of `other` to one list, that of a new cluster."""
-    following[last[top]] = first[other]
-    first[new], last[new] = first[top], last[other]
+    members.following[members.last[top]] = members.first[other]
+    members.first[new], members.last[new] = members.first[top], members.last[other]
 
 
 @compiled
-def intersect(a, b, start, length, neighbour, gap, part, farthest):
+def intersect(a, b, graph, clusters):
     """Replace list a by the entries that both lists have, with the larger gap; returns how many."""
+    start, length, neighbour, gap = graph.start, graph.length, graph.neighbour, graph.gap
+    part, farthest = clusters.part, clusters.farthest
     for e in range(start[b], start[b] + length[b]):
         part[neighbour[e]] = 1
         farthest[neighbour[e]] = gap[e]
@@ -382,21 +390,19 @@ def intersect(a, b, start, length, neighbour, gap, part, farthest):
 
 
 @compiled
-def chain(
-    state, steps, start, length, neighbour, gap, parent, size, low, part, farthest, touched, stack, pair, height,
-    slack, refined, within, first, last, member, parts,
-):  # fmt: skip
+def chain(state, steps, graph, clusters, members, made, stack, slack, refined, within):
     """Extend the nearest-neighbour chain by at most `steps` steps; returns whether there is more to do.
 
     state = [length of the chain, next cluster to start from, merges so far, question, answer]. Clusters 0..m-1 are
-    given, m + t is the result of merge t = (pair[t], height[t]) of the clusters parts[t]. Every list that a step
+    given, m + t is the result of merge t, whose lowest rows, height and parts are in `made`. Every list that a step
     looks at is tidied first.
 
     Where the errors of the gaps do not tell which cluster is nearest to the last one of the chain, that one becomes
     the question (else -1), and the call ends; the next call finds the nearest one as the answer. Gaps that
     are not `within` reach are left alone: a pair that is not in the lists may be nearer.
     """
-    m = len(touched)
+    start, length, parent, low = graph.start, graph.length, clusters.parent, clusters.low
+    m = len(clusters.touched)
     depth, following, done = state[0], state[1], state[2]
     more = True
     for _ in range(steps):
@@ -410,13 +416,13 @@ def chain(
             depth = 1
         top = stack[depth - 1]
         before = stack[depth - 2] if depth > 1 else -1
-        tidy(top, start, length, neighbour, gap, parent, size, part, farthest, touched)
-        other, distance = nearest(top, before, start, length, neighbour, gap, low)
+        tidy(top, graph, clusters)
+        other, distance = nearest(top, before, graph, low)
         if other != -1 and distance > within:
             other, length[top] = -1, 0
         elif state[3] == top:
             other, state[3] = state[4], -1
-        elif other != -1 and has_rivals(top, other, distance, slack, refined, start, length, neighbour, gap):
+        elif other != -1 and has_rivals(top, other, distance, slack, refined, graph):
             state[3] = top
             break
         if other == -1:
@@ -425,17 +431,17 @@ def chain(
             stack[depth] = other
             depth += 1
         else:
-            tidy(other, start, length, neighbour, gap, parent, size, part, farthest, touched)
+            tidy(other, graph, clusters)
             new = m + done
             start[new] = start[top]
-            length[new] = intersect(top, other, start, length, neighbour, gap, part, farthest)
+            length[new] = intersect(top, other, graph, clusters)
             parent[top] = parent[other] = parent[new] = new
-            size[new] = size[top] + size[other]
+            clusters.size[new] = clusters.size[top] + clusters.size[other]
             low[new] = min(low[top], low[other])
-            join(new, top, other, first, last, member)
-            parts[done, 0], parts[done, 1] = top, other
-            pair[done, 0], pair[done, 1] = low[top], low[other]
-            height[done] = distance
+            join(new, top, other, members)
+            made.parts[done, 0], made.parts[done, 1] = top, other
+            made.pair[done, 0], made.pair[done, 1] = low[top], low[other]
+            made.height[done] = distance
             done += 1
             depth -= 2
     state[0], state[1], state[2] = depth, following, done
@@ -456,10 +462,11 @@ def comes_before(gap, tie, other_gap, other_tie):
 
 
 @compiled
-def insert(slot, cluster, gap, tie, near, near_gap, near_tie, count, bound):
+def insert(slot, cluster, gap, tie, near, near_gap, near_tie, held, bound):
     """Insert a neighbour into the sorted short list of a slot; no cluster that was left out is nearer than `bound`."""
+    # The arrays one by one: handing the named tuple over at every call made average linkage 8% slower.
     places = near.shape[1]
-    n = count[slot]
+    n = held[slot]
     if gap > bound[slot]:
         return
     if n == places:
@@ -478,31 +485,34 @@ def insert(slot, cluster, gap, tie, near, near_gap, near_tie, count, bound):
     near[slot, at] = cluster
     near_gap[slot, at] = gap
     near_tie[slot, at] = tie
-    count[slot] = n + 1
+    held[slot] = n + 1
 
 
 @compiled
-def scan_rows(gap, slots, first, cluster, low, near, near_gap, near_tie, count, bound):
+def scan_rows(gap, slots, first, cluster, low, lists):
     """Try to insert every column of a tile (slots first, first + 1, ...) into the lists of its rows."""
+    near, near_gap, near_tie, held, bound = lists.near, lists.near_gap, lists.near_tie, lists.held, lists.bound
+    places = near.shape[1]
     for i in range(len(slots)):
         slot = slots[i]
         row = gap[i]
         for start in range(0, len(row), 64):
             stop = min(start + 64, len(row))
-            if count[slot] == near.shape[1]:
-                last = near_gap[slot, near.shape[1] - 1]
+            if held[slot] == places:
+                last = near_gap[slot, places - 1]
                 if not any_below(row[start:stop], np.nextafter(last, np.float32(np.inf))):
                     bound[slot] = min(bound[slot], last)
                     continue
             for j in range(start, stop):  # the bound is asked here, too: a call costs more than the rest
                 if row[j] <= bound[slot] and first + j != slot and cluster[first + j] >= 0:
                     tie = low[slot] ^ low[first + j]
-                    insert(slot, cluster[first + j], row[j], tie, near, near_gap, near_tie, count, bound)
+                    insert(slot, cluster[first + j], row[j], tie, near, near_gap, near_tie, held, bound)
 
 
 @compiled
-def offer_rows(gap, slots, fresh, first, scanned, cluster, low, near, near_gap, near_tie, count, bound):
+def offer_rows(gap, slots, fresh, first, scanned, cluster, low, lists):
     """Try to insert the fresh rows of a tile into the lists of its columns, except columns that are scanned anyway."""
+    near, near_gap, near_tie, held, bound = lists.near, lists.near_gap, lists.near_tie, lists.held, lists.bound
     for i in range(len(slots)):
         slot = slots[i]
         if not fresh[i]:
@@ -511,22 +521,23 @@ def offer_rows(gap, slots, fresh, first, scanned, cluster, low, near, near_gap, 
             other = first + j
             if gap[i, j] <= bound[other] and not scanned[other]:
                 tie = low[slot] ^ low[other]
-                insert(other, cluster[slot], gap[i, j], tie, near, near_gap, near_tie, count, bound)
+                insert(other, cluster[slot], gap[i, j], tie, near, near_gap, near_tie, held, bound)
 
 
 @compiled
-def drop_dead(alive, near, near_gap, near_tie, count, bound, stale):
+def drop_dead(alive, lists, stale):
     """Remove merged clusters from all lists; sets stale[slot] where the nearest one has to be searched again."""
-    for slot in range(len(count)):
+    near, near_gap, near_tie, held, bound = lists.near, lists.near_gap, lists.near_tie, lists.held, lists.bound
+    for slot in range(len(held)):
         kept = 0
-        lost_first = count[slot] > 0 and not alive[near[slot, 0]]
-        for e in range(count[slot]):
+        lost_first = held[slot] > 0 and not alive[near[slot, 0]]
+        for e in range(held[slot]):
             if alive[near[slot, e]]:
                 near[slot, kept] = near[slot, e]
                 near_gap[slot, kept] = near_gap[slot, e]
                 near_tie[slot, kept] = near_tie[slot, e]
                 kept += 1
-        count[slot] = kept
+        held[slot] = kept
         stale[slot] = lost_first and (kept == 0 or near_gap[slot, 0] >= bound[slot])
 
 

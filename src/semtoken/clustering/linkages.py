@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,6 +115,46 @@ def level_of(nodes: NDArray[np.int64], cluster: NDArray[np.int64]) -> Level:
     return Level(nodes[order], np.concatenate([[0], np.cumsum(np.bincount(cluster))]))
 
 
+class ChainClusters(NamedTuple):
+    """The 2m clusters of a run of the chain: those that are given, and then the results of merges."""
+
+    parent: NDArray[np.int32]
+    """[2m] the cluster that each has become part of, itself at first."""
+    low: NDArray[np.int32]
+    """[2m] the lowest base cluster of each."""
+    size: NDArray[np.int32]
+    """[2m] how many base clusters each has."""
+    part: NDArray[np.int32]
+    """[2m] zeros, in which a list counts how much of each cluster it holds."""
+    farthest: NDArray[np.float32]
+    """[2m] zeros, in which it notes the largest gap to them."""
+    touched: NDArray[np.int32]
+    """[m] room for the clusters that were counted."""
+
+    @classmethod
+    def of(cls, m: int) -> ChainClusters:
+        """Begin with m clusters that are not merged."""
+        return cls(
+            parent=np.arange(2 * m, dtype=np.int32),
+            low=np.arange(2 * m, dtype=np.int32),
+            size=np.ones(2 * m, np.int32),
+            part=np.zeros(2 * m, np.int32),
+            farthest=np.zeros(2 * m, np.float32),
+            touched=np.empty(m, np.int32),
+        )
+
+
+class MadeMerges(NamedTuple):
+    """The merges of a run of the chain, in the order in which they were found."""
+
+    pair: NDArray[np.int64]
+    """[m, 2] the lowest base clusters of both."""
+    parts: NDArray[np.int64]
+    """[m, 2] the clusters that became one."""
+    height: NDArray[np.float32]
+    """[m] the gap between them."""
+
+
 def chain_merges(
     graph: Graph, exact: ExactGaps, reached: np.float32, limit: np.float32, monitor: Monitor
 ) -> tuple[FoundMerges, NDArray[np.int32]]:
@@ -124,11 +164,9 @@ def chain_merges(
     parts. Whatever the errors of the gaps leave open is decided by exact ones.
     """
     m = len(graph.start) // 2
-    parent, low = np.arange(2 * m, dtype=np.int32), np.arange(2 * m, dtype=np.int32)
-    size, part = np.ones(2 * m, np.int32), np.zeros(2 * m, np.int32)
-    farthest = np.zeros(2 * m, np.float32)
-    touched, stack = np.empty(m, np.int32), np.empty(m, np.int32)
-    pair, parts, height = np.empty((m, 2), np.int64), np.empty((m, 2), np.int64), np.empty(m, np.float32)
+    clusters = ChainClusters.of(m)
+    made = MadeMerges(np.empty((m, 2), np.int64), np.empty((m, 2), np.int64), np.empty(m, np.float32))
+    stack = np.empty(m, np.int32)
     members = Members.of(m)
     state = np.array([0, 0, 0, -1, -1])
     # A pair that the graph lacks has a gap above the limit, and an exact one above the limit less the error: no merge
@@ -137,18 +175,14 @@ def chain_merges(
     loops = compiled_loops()
     more = True
     while more:
-        more = loops.chain(
-            state, STEPS, graph.start, graph.length, graph.neighbour, graph.gap,
-            parent, size, low, part, farthest, touched, stack, pair, height,
-            exact.slack, exact.refined, within, members.first, members.last, members.following, parts,
-        )  # fmt: skip
+        more = loops.chain(state, STEPS, graph, clusters, members, made, stack, exact.slack, exact.refined, within)
         if state[3] >= 0:
             before = int(stack[state[0] - 2]) if state[0] > 1 else -1
-            state[4] = exact.nearest(int(state[3]), before, graph, members, low)
+            state[4] = exact.nearest(int(state[3]), before, graph, members, clusters.low)
         monitor.advance(min(1.0, float(state[1]) / (m + state[2])))
     done = int(state[2])
-    heights = exact.heights(height[:done], parts[:done], members, (reached, limit))
-    return FoundMerges(np.sort(pair[:done], axis=1), heights), size[m : m + done]
+    heights = exact.heights(made.height[:done], made.parts[:done], members, (reached, limit))
+    return FoundMerges(np.sort(made.pair[:done], axis=1), heights), clusters.size[m : m + done]
 
 
 def _stage(
@@ -263,8 +297,7 @@ FEW_PAIRS = 256
 CHUNK = 4096
 
 
-@dataclass(frozen=True, eq=False)
-class Members:
+class Members(NamedTuple):
     """The base clusters of every cluster, as chains: one that has merged is a part of the chain of the whole."""
 
     first: IntArray

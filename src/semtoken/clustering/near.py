@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +47,7 @@ class Level:
         return len(self.starts) - 1
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(NamedTuple):
     """The near clusters of each cluster: those of c, and their gaps, stand in `neighbour` and `gap` at
     start[c] : start[c] + length[c].
     """

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,14 +34,17 @@ SLACK = 0.7
 """The slots are renumbered without the empty ones when fewer than this share of them holds a cluster."""
 
 
-@dataclass
-class Lists:
-    """The known nearest neighbors of every slot."""
+class Lists(NamedTuple):
+    """The known nearest neighbors of every slot, in the form in which the compiled loops take them."""
 
     near: NDArray[np.int32]
+    """[m, PLACES] the neighbors of each slot, the nearest first."""
     near_gap: NDArray[np.float32]
+    """[m, PLACES] their gaps."""
     near_tie: NDArray[np.int32]
-    count: NDArray[np.int32]
+    """[m, PLACES] what decides between equal gaps; see `_loops.comes_before`."""
+    held: NDArray[np.int32]
+    """[m] how many neighbors each slot has in its list."""
     bound: NDArray[np.float32]
     """[m] a gap for each slot: no cluster that is not in its list is nearer than this."""
 
@@ -60,16 +62,12 @@ class Lists:
 
     def take(self, slots: IntArray) -> Lists:
         """The lists of some slots."""
-        return Lists(self.near[slots], self.near_gap[slots], self.near_tie[slots], self.count[slots], self.bound[slots])
+        return Lists(self.near[slots], self.near_gap[slots], self.near_tie[slots], self.held[slots], self.bound[slots])
 
     def forget(self, slots: IntArray) -> None:
         """Empty the lists of some slots."""
-        self.count[slots] = 0
+        self.held[slots] = 0
         self.bound[slots] = np.inf
-
-    def arrays(self) -> tuple[NDArray[np.generic], ...]:
-        """The arrays in the order in which the compiled loops take them."""
-        return self.near, self.near_gap, self.near_tie, self.count, self.bound
 
 
 class MeanRows:
@@ -241,12 +239,11 @@ class Rounds:
         for columns in ranges:
             gap = self.clusters.gaps(left, slots, columns)
             np.maximum(gap, 0, out=gap)
-            state = (self.name, self.low, *self.lists.arrays())
-            loops.scan_rows(gap, slots, columns.start, *state)
+            loops.scan_rows(gap, slots, columns.start, self.name, self.low, self.lists)
             if fresh.any():
                 # Lists of other slots are written here, and by other threads, too.
                 with lock:
-                    loops.offer_rows(gap, slots, fresh, columns.start, scanned, *state)
+                    loops.offer_rows(gap, slots, fresh, columns.start, scanned, self.name, self.low, self.lists)
             did(len(slots) / len(ranges))
 
     def mutual(self) -> tuple[IntArray, IntArray, Gaps]:
@@ -284,7 +281,7 @@ class Rounds:
     def unknown(self) -> IntArray:
         """The slots whose nearest cluster has to be searched again."""
         stale = np.empty(len(self.name), np.bool_)
-        compiled_loops().drop_dead(self.alive, *self.lists.arrays(), stale)
+        compiled_loops().drop_dead(self.alive, self.lists, stale)
         return np.flatnonzero(stale & (self.name >= 0))
 
     def compact(self) -> None:
