@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,6 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from semtoken.cli.console import err, out, tell
-from semtoken.errors import InvalidInputError
 from semtoken.support.text import visible
 
 if TYPE_CHECKING:
@@ -47,16 +45,14 @@ def label(
     Example: `semtoken label answers.jsonl`
     """
     from semtoken.guarantees.answer_records import read_answers, require_scores
-    from semtoken.guarantees.exact import label_order
-    from semtoken.guarantees.labels import chosen_method, log_confidences
+    from semtoken.guarantees.labeling import labeling_order, labels_so_far, write_labeled
 
     target = output or file.with_suffix(".labeled.jsonl")
     answers = read_answers(file)
     require_scores(answers)
-    labels = _labels_so_far(answers, target)
-    scores = log_confidences(answers, chosen_method(answers, None)).tolist()
-    order = _documents_first([i for i in label_order(scores, 0) if answers[i].text.strip()], answers)
-    _save(answers, labels, target)  # it is there whatever you do, and a place that takes no file is refused now
+    labels = labels_so_far(answers, target)
+    order = labeling_order(answers)
+    write_labeled(target, answers, labels)  # it is there whatever you do, and a place that takes no file is refused now
     if any(answer.document and not answer.extracted_from for answer in answers):
         tell(NO_DOCUMENT)
     tell(_progress(labels, len(order)))
@@ -64,40 +60,12 @@ def label(
     tell(f"{_progress(labels, len(order))} Saved in {target}.")
 
 
-def _documents_first(order: Sequence[int], answers: Sequence[AnswerRecord]) -> list[int]:
-    """The order with one field of each document before the second of any, since a document's fields are not
-    independent; as it is for answers that are no fields.
-    """
-    seen: Counter[str] = Counter()
-    rounds: dict[int, int] = {}
-    for i in order:
-        document = answers[i].document
-        rounds[i] = 0 if document is None else seen[document]
-        if document is not None:
-            seen[document] += 1
-    return sorted(order, key=rounds.__getitem__)
-
-
-def _labels_so_far(answers: Sequence[AnswerRecord], target: Path) -> dict[int, bool]:
-    """Labels of the input, and those of an earlier run."""
-    from semtoken.guarantees.answer_records import read_answers
-
-    labels = {i: answer.correct for i, answer in enumerate(answers) if answer.correct is not None}
-    if not target.exists():
-        return labels
-    earlier = read_answers(target)
-    same = [(a.question, a.text, a.log_confidence) for a in answers] == [
-        (a.question, a.text, a.log_confidence) for a in earlier
-    ]
-    if not same:
-        raise InvalidInputError(f"{target} holds other answers than the input. Choose another --output.")
-    return labels | {i: answer.correct for i, answer in enumerate(earlier) if answer.correct is not None}
-
-
 def _ask_all(
     answers: Sequence[AnswerRecord], order: Sequence[int], labels: dict[int, bool], target: Path, limit: int | None
 ) -> None:
     from rich.prompt import Prompt
+
+    from semtoken.guarantees.labeling import write_labeled
 
     waiting = [i for i in order if i not in labels]
     given: list[int] = []
@@ -121,7 +89,7 @@ def _ask_all(
             given.append(waiting.pop(0))
             labels[given[-1]] = KEYS[key]
         if key != "s":
-            _save(answers, labels, target)
+            write_labeled(target, answers, labels)
 
 
 def _show(answer: AnswerRecord) -> None:
@@ -134,17 +102,6 @@ def _show(answer: AnswerRecord) -> None:
     out().print(Text(f"  {visible(answer.text)}"), soft_wrap=True)
     if answer.references:
         out().print(Text(f"  accepted: {visible('; '.join(map(str, answer.references)))}", style="dim"), soft_wrap=True)
-
-
-def _save(answers: Sequence[AnswerRecord], labels: Mapping[int, bool], target: Path) -> None:
-    from semtoken.support.files.safe_files import replacing_file
-    from semtoken.support.files.strict_json import dump_json
-
-    with replacing_file(target) as file:
-        for i, answer in enumerate(answers):
-            score = answer.log_confidence
-            plain = {"log_confidence": None if score is None or score == float("-inf") else score}
-            file.write(dump_json({**answer.record, **plain, "correct": labels.get(i)}) + b"\n")
 
 
 def _progress(labels: Mapping[int, bool], total: int) -> str:

@@ -6,6 +6,7 @@
     exact.py           the exact arithmetic of the guarantees; threshold.py makes thresholds of it, one
                        for each of a few groups, or bands to accept, look at and discard, and decides
     calibrator.py      `Calibrator`: fit, probability, bounds, report, compare, save, load, and calibrator.json
+    labeling.py        files of answers that a person labels: the order, the labels so far
     groups.py          a calibrator for each group of answers in files, with guarantees that hold together
     auditing.py        what newer answers say of a calibrator of answers
     measures.py        Brier score, log loss, reliability; how far recent scores are from the labeled ones

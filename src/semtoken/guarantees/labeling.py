@@ -1,0 +1,64 @@
+"""Files of answers that a person labels: the order to look at them in, the labels so far, and the file of both."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from semtoken.errors import InvalidInputError
+from semtoken.guarantees.answer_records import AnswerRecord, read_answers
+from semtoken.guarantees.exact import label_order
+from semtoken.guarantees.labels import chosen_method, log_confidences
+from semtoken.support.files.safe_files import replacing_file
+from semtoken.support.files.strict_json import dump_json
+
+
+def labeling_order(answers: Sequence[AnswerRecord]) -> list[int]:
+    """The places of the answers in the order in which to label them; those without a text are left out.
+
+    Every beginning of it is a fair sample that spreads over the scores (`exact.label_order`). One field of each
+    document comes before the second of any, since the fields of a document are not independent. `InvalidInputError` if
+    an answer has no score.
+    """
+    scores = log_confidences(answers, chosen_method(answers, None)).tolist()
+    order = [place for place in label_order(scores, 0) if answers[place].text.strip()]
+    seen: Counter[str] = Counter()
+    rounds: dict[int, int] = {}
+    for place in order:
+        document = answers[place].document
+        rounds[place] = 0 if document is None else seen[document]
+        if document is not None:
+            seen[document] += 1
+    return sorted(order, key=rounds.__getitem__)
+
+
+def labels_so_far(answers: Sequence[AnswerRecord], path: Path) -> dict[int, bool]:
+    """The labels by the places of the answers: their own, and before them those of a file that `write_labeled` wrote.
+
+    `InvalidInputError` if the file is there and holds other answers.
+    """
+    labels = {i: answer.correct for i, answer in enumerate(answers) if answer.correct is not None}
+    if not path.exists():
+        return labels
+    earlier = read_answers(path)
+    if [_identity(answer) for answer in answers] != [_identity(answer) for answer in earlier]:
+        raise InvalidInputError(f"{path} holds other answers than the input. Choose another --output.")
+    return labels | {i: answer.correct for i, answer in enumerate(earlier) if answer.correct is not None}
+
+
+def write_labeled(path: Path, answers: Sequence[AnswerRecord], labels: Mapping[int, bool]) -> None:
+    """Write all answers as JSON lines with all their fields, and with the labels by their places as `correct`.
+
+    The file is replaced as a whole. `InvalidInputError` if it cannot be written.
+    """
+    with replacing_file(path) as file:
+        for i, answer in enumerate(answers):
+            score = answer.log_confidence
+            plain = {"log_confidence": None if score is None or score == -math.inf else score}
+            file.write(dump_json({**answer.record, **plain, "correct": labels.get(i)}) + b"\n")
+
+
+def _identity(answer: AnswerRecord) -> tuple[str, str, float | None]:
+    return answer.question, answer.text, answer.log_confidence
