@@ -570,7 +570,7 @@ def exact_tree(table: np.ndarray, keep: Path | None) -> np.ndarray:
 
 def decision_cost(table: np.ndarray, k: list[int]) -> tuple[Any, float, float]:
     """A clustering, its processor seconds, and those of them that went into decisions in float64."""
-    from semtoken.clustering.linkages import ExactGaps
+    from semtoken.clustering.exact_gaps import ExactGaps
     from semtoken.clustering.partition import cluster_table
 
     cluster_table(table[:2000], 1000)  # loads the compiled loops

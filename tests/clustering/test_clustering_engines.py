@@ -10,7 +10,7 @@ from scipy.cluster.hierarchy import cut_tree
 
 from semtoken.clustering import _loops
 from semtoken.clustering.agglomerative import Distinct, assemble, make_plan
-from semtoken.clustering.linkages import SparsePathEnds, complete_merges
+from semtoken.clustering.complete_linkage import SparsePathEnds, complete_merges
 from semtoken.clustering.merges import Merges, by_first_appearance, cut
 from semtoken.clustering.near import EVERYTHING
 from semtoken.clustering.partition import cluster_table

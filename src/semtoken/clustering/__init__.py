@@ -8,6 +8,7 @@ token_clusters.py  `TokenClusters`: a partition of a vocabulary, made, saved wit
 cache.py           clusters made on this machine, by model and settings
 partition.py       `cluster_tokens`, `cluster_table`: rows in, labels out, exactly and at the size of real vocabularies
 
-Behind `cluster_table`, to read in this order: rows.py (the table), agglomerative.py, linkages.py, rounds.py, near.py,
-tiles.py and merges.py; kmeans.py; memory.py and progress.py; _loops.py, compiled.
+Behind `cluster_table`, to read in this order: rows.py (the table), agglomerative.py, its engines
+complete_linkage.py, single_linkage.py and rounds.py, near.py, exact_gaps.py, tiles.py and merges.py; kmeans.py;
+memory.py and progress.py; _loops.py, compiled.
 """

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from semtoken.choices import Linkage
 from semtoken.clustering import memory
-from semtoken.clustering.linkages import PAIRS_PER_ROW, FoundMerges, SparsePathEnds, complete_merges, single_merges
-from semtoken.clustering.merges import Merges
+from semtoken.clustering.complete_linkage import SparsePathEnds, complete_merges
+from semtoken.clustering.merges import FoundMerges, Merges
 from semtoken.clustering.near import BYTES_PER_PAIR, EVERYTHING, SAMPLED_ROWS
 from semtoken.clustering.progress import Monitor
 from semtoken.clustering.rounds import PLACES, MeanRows, Rounds, WholeRows, rounds_merges
 from semtoken.clustering.rows import Rows, equal_rows
+from semtoken.clustering.single_linkage import PAIRS_PER_ROW, single_merges
 from semtoken.clustering.tiles import CpuTiles, resolve, tiles_on
 
 log = logging.getLogger(__name__)

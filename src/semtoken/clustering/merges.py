@@ -6,6 +6,7 @@ Building the tree and cutting it are separate, so that 8,000, 12,000 and 16,000 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,14 @@ class Merges:
 
     def __len__(self) -> int:
         return len(self.height)
+
+
+@dataclass(frozen=True)
+class FoundMerges:
+    """Merges of clusters named by their lowest rows, in the order in which they are applied."""
+
+    pair: NDArray[np.int64]
+    gap: NDArray[np.floating[Any]]
 
 
 def cut(merges: Merges, n_clusters: int) -> NDArray[np.int32]:

@@ -1,7 +1,7 @@
 """Token table -> labels: exact hierarchical clustering and k-means at the size of real vocabularies.
 
 Knows nothing of tokens: rows in, labels out. `cluster_tokens` gives the labels; `cluster_table` gives them
-with a report of what was done, for the provenance. Read on in `agglomerative.py`, then `linkages.py`.
+with a report of what was done, for the provenance. Read on in `agglomerative.py`.
 """
 
 from __future__ import annotations

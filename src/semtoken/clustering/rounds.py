@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from semtoken.clustering.linkages import FoundMerges
+from semtoken.clustering.merges import FoundMerges
 from semtoken.clustering.progress import Did, Job, Monitor, run_all
 from semtoken.clustering.rows import compiled_loops
 from semtoken.clustering.tiles import Block, CpuTiles, Gaps, blocks_of
