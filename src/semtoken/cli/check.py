@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from semtoken.cli.console import counting, json_line, out, print_scores, tell, untrusted
-from semtoken.cli.journal_options import AnswerKeeper, JournalChoice
+from semtoken.cli.journal_options import JournalChoice
 from semtoken.cli.loading import as_methods, check_executor, load_executor, methods_of, rules_of
 from semtoken.cli.parameters import (
     Calibrator,
@@ -37,6 +37,7 @@ from semtoken.support.text import with_noun
 
 if TYPE_CHECKING:
     from semtoken.guarantees.apply import CalibratorInUse
+    from semtoken.guarantees.journal.keeper import AnswerKeeper
     from semtoken.replies.checking import RankedAnswer, RankedReplies
     from semtoken.replies.checking.answers import CheckSettings
     from semtoken.replies.checking.finding import OpenedReplies

@@ -178,16 +178,11 @@ def _export_calibrator(url: str, checksum: str, output: Path, *, force: bool) ->
 
     if str(output) == "-":
         raise UsageError("A calibrator is a folder: say where to write it, -o my-calibrator.")
-    matching = [use for use in open_journal(url).in_use() if use.checksum.startswith(checksum.lower())]
-    if len(matching) != 1:
-        raise InvalidInputError(
-            f"{len(matching) or 'No'} calibrators of this journal begin with {checksum!r}. `semtoken journal show` "
-            "lists them."
-        )
+    use = open_journal(url).used(checksum)
     if (output / NAME).exists() and not force:
         raise InvalidInputError(f"There is a calibrator in {output} already. --force replaces it.")
-    matching[0].save(output)
-    tell(f"{matching[0].checksum[:12]} is in {output}. A server that uses this folder takes it with SIGHUP.")
+    use.save(output)
+    tell(f"{use.checksum[:12]} is in {output}. A server that uses this folder takes it with SIGHUP.")
 
 
 def delete(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 from semtoken.cli.settings import JournalSection
 
 if TYPE_CHECKING:
-    from semtoken.core.results import ScoredAnswer
-    from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.guarantees.journal.entries import Recording
+    from semtoken.guarantees.journal.keeper import AnswerKeeper
     from semtoken.guarantees.journal.store import Journal
-    from semtoken.guarantees.journal.writer import JournalWriter
     from semtoken.web.recorder import AnswerRecorder
 
 
@@ -59,6 +56,7 @@ class JournalChoice:
             yield None
             return
         from semtoken.cli.console import tell
+        from semtoken.guarantees.journal.keeper import AnswerKeeper
         from semtoken.guarantees.journal.writer import JournalWriter
 
         journal, recording = opened
@@ -90,39 +88,3 @@ class JournalChoice:
 
         journal, recording = opened
         return AnswerRecorder(recording, JournalWriter(journal, self.spool, apart=True), GuaranteeWatch(journal))
-
-
-class AnswerKeeper:
-    """Puts the answers of a command into a journal, for commands that end by themselves."""
-
-    def __init__(self, recording: Recording, writer: JournalWriter) -> None:
-        self._recording, self._writer = recording, writer
-
-    def uses(self, applied: CalibratorInUse | None) -> None:
-        """Store the calibrator that decides, so that its guarantee can be watched."""
-        if applied is not None:
-            self._writer.journal.use(applied.file, applied.checksum)
-
-    def keep(
-        self,
-        result: ScoredAnswer,
-        block: Mapping[str, Any] | None,
-        applied: CalibratorInUse | None,
-        *,
-        place: str,
-        question: str | None,
-    ) -> None:
-        """Put an answer into the journal, once: a command that is resumed does not add the same answer again.
-
-        `place` is the file and line that it is read from; of the others see `Recording.entry`.
-        """
-        name = _identifier(place, question, result.text, None if applied is None else applied.checksum)
-        entry = self._recording.entry(
-            result, block or {}, applied=applied, prompt=question, question=question, identifier=name
-        )
-        self._writer.put(entry)
-
-
-def _identifier(*told: object) -> str:
-    """The same for the same answer, whenever it is kept."""
-    return hashlib.sha256("\n".join(map(str, told)).encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -6,6 +6,7 @@ database.py   the tables, and how a database is opened and gets the columns that
 store.py      `Journal`: open, add, read, delete, size, by URL
 spool.py      files that hold entries until the database has them
 writer.py     `JournalWriter`: takes entries without delay, and brings them into the database
+keeper.py     answers of files, each of which goes into the journal once
 export.py     all entries under the names that files of scored answers have
 labels.py     people's labels: the queue of each, undo, agreement, and what a calibrator may be fitted on
 watch.py      what the journal says of a guarantee now, in words, by tests that may be looked at at any time

@@ -318,3 +318,16 @@ class Journal:
                 file = bytes(row["file"])
                 by_checksum[row["checksum"]] = InUse(from_bytes(file), saved=file, since=row["since"])
         return list(by_checksum.values())
+
+    def used(self, checksum: str) -> InUse:
+        """The calibrator that has decided and whose checksum begins so; case does not matter.
+
+        `InvalidInputError` if none does, or several do.
+        """
+        matching = [use for use in self.in_use() if use.checksum.startswith(checksum.lower())]
+        if len(matching) != 1:
+            raise InvalidInputError(
+                f"{len(matching) or 'No'} calibrators of this journal begin with {checksum!r}. `semtoken journal show` "
+                "lists them."
+            )
+        return matching[0]
