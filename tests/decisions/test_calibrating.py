@@ -234,6 +234,10 @@ def test_what_is_required_is_named_by_its_question_or_its_side() -> None:
     assert fitted.without_guarantee(["late, called false"]) == ["late, called false"]
     assert fitted.without_guarantee(["late, called true"]) == []
     assert fitted.unknown(["late", "late, called true", "weather", "early"]) == ["early", "weather"]
+    for odd in ("late", [1], {"late": 1}):  # a text is no list of its letters
+        for method in (fitted.without_guarantee, fitted.unknown):
+            with pytest.raises(InvalidInputError, match="required"):
+                method(odd)  # type: ignore[arg-type]
 
 
 def test_only_required_sides_have_to_keep_the_limits(fitted: DecisionCalibrator) -> None:

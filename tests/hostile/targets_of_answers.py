@@ -139,7 +139,10 @@ def of_decisions() -> list[Target]:
         for i, p in enumerate(0.5 + RANDOM.random(60) / 2)
     ]
     options = ReadingOptions()
+    fitted = DecisionCalibrator.fit(records, alpha=0.3)
     return [
+        Target("without_guarantee", fitted.without_guarantee, {"required": ["late"]}),
+        Target("unknown", fitted.unknown, {"required": ["late", "early"]}),
         Target("Predicate", Predicate, {"instructions": "Is it?", "when_true": "", "when_false": "", "name": None}),
         Target("Choice", Choice, {"instructions": "Which?", "choices": ["a", "b"], "name": None}),
         Target("Score", Score, {"instructions": "How much?", "levels": ["low", "high"], "name": None}),

@@ -26,7 +26,7 @@ from semtoken.guarantees.calibrator import to_bytes
 from semtoken.guarantees.fingerprint import Fingerprint, one_model
 from semtoken.support.files.safe_files import MOST_FITTED, read_file, replacing_file, replacing_folder, writing_errors
 from semtoken.support.files.strict_json import dump_json, is_sealed, parse_json, seal
-from semtoken.support.inputs import instance, listed, place
+from semtoken.support.inputs import instance, listed, place, text
 
 NAME = "decisions.json"
 FORMAT, FORMAT_VERSION = "semtoken.decisions", 2
@@ -129,13 +129,21 @@ class DecisionCalibrator:
         """How many labeled answers it was fitted on, over all questions."""
         return sum(side.n for side in self.sides.values())
 
-    def without_guarantee(self, required: Collection[str] = ()) -> list[str]:
-        """The names of the sides that accept nothing, among the required ones (see `DecisionSide.is_required`)."""
-        return [side.what for side in self.sides.values() if not side.guarantees and side.is_required(required)]
+    def without_guarantee(self, required: Sequence[str] = ()) -> list[str]:
+        """The names of the sides that accept nothing, among the required ones (see `DecisionSide.is_required`).
 
-    def unknown(self, required: Collection[str]) -> list[str]:
-        """The required names that are of no question and no side, in alphabetical order."""
-        return sorted(set(required) - {name for side in self.sides.values() for name in (side.name, side.what)})
+        `InvalidInputError` if `required` is no list of texts.
+        """
+        names = _names(required)
+        return [side.what for side in self.sides.values() if not side.guarantees and side.is_required(names)]
+
+    def unknown(self, required: Sequence[str]) -> list[str]:
+        """The required names that are of no question and no side, in alphabetical order.
+
+        `InvalidInputError` if `required` is no list of texts.
+        """
+        known = {name for side in self.sides.values() for name in (side.name, side.what)}
+        return sorted(set(_names(required)) - known)
 
     @cached_property
     def checksum(self) -> str:
@@ -297,6 +305,10 @@ def blocks_of(
         {} if calibrator is None or answer.refusal is not None else calibrator.block(DecisionRecord.of(answer, options))
         for answer in answers
     ]
+
+
+def _names(required: Sequence[str]) -> list[str]:
+    return [text(name, f"required[{i}]") for i, name in enumerate(listed(required, "required"))]
 
 
 def _sets(records: Sequence[DecisionRecord], alpha: float) -> PredictionSets:
