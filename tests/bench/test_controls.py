@@ -23,6 +23,7 @@ from semtoken.bench.read_results import collect
 from semtoken.bench.report.comparison import comparison, controls, parts_in_words
 from semtoken.bench.report.measure import Measured, measure
 from semtoken.bench.report.overview import main_result
+from semtoken.bench.results import answers_table, read_answers
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings
 from semtoken.errors import InvalidInputError
@@ -121,7 +122,10 @@ def test_a_run_has_every_control_from_one_pass(tmp_path: Path) -> None:
     settings = check_settings(content, "the test")
     assert settings.methods == ("stc", "sequence_probability", "perplexity")
     assert run_benchmark(settings, tmp_path / "run") == []
-    (found,) = collect(tmp_path / "run").cells
+    results = collect(tmp_path / "run")
+    (found,) = results.cells
+    (tmp_path / "answers.parquet").write_bytes(answers_table(results))
+    np.testing.assert_equal(read_answers(tmp_path / "answers.parquet").cells[0].controls, found.controls)
     assert {name: len(values) for name, values in found.controls.items()} == {
         name: 2 if control.random else 1 for name, control in CONTROLS.items()
     }

@@ -42,6 +42,9 @@ def test_shares_and_thresholds_of_the_sequence_by_hand() -> None:
     placed = exact.own_thresholds(uncertainty, shares.tolist())
     assert list(dict.fromkeys(placed)) == [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, math.inf] and len(placed) == 31
     assert exact.own_thresholds(uncertainty, [0.01, 0.95]) == [0.1, math.inf]
+    # All of 22 right answers are needed to show 10% with a chance of 10%: 0.9**21 is 0.109, 0.9**22 is 0.098.
+    for n, start, first in ((100, 0.1, 0.22), (100, 0.9, 0.9), (100, 1.0, 1.0), (25, 0.1, 0.88), (10, 0.1, 1.0)):
+        assert exact.FixedSequences.of(n, 0.1, 0.1, start).shares[0] == pytest.approx(first)
     plan = exact.FixedSequences((0.1, 0.2, 0.3, 1.0), (0.25, 0.0, 0.5, 0.25))
     assert plan.placed([0.2, 0.3, 0.3, math.inf]) == ([0.2, 0.3, math.inf], [0.25, 0.5, 0.25])
     correct = np.array([1, 1, 1, 1, 0, 0, 1, 0, 1, 1])
