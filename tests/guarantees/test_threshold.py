@@ -12,6 +12,7 @@ from scipy.stats import binom
 
 import semtoken as st
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
+from semtoken.guarantees.fitting import _ordinal
 from semtoken.guarantees.threshold import product_limit
 from tests.guarantees.test_calibrator import drawn, response
 from tests.guarantees.worlds import WORLDS, World, true_risk
@@ -292,3 +293,8 @@ def test_on_average_guarantees() -> None:
         joint.append((accepted & (right == 0)).mean())
     assert np.mean(missed) <= 0.2 + 3 * np.std(missed) / math.sqrt(200)
     assert np.mean(joint) <= 0.1 + 3 * np.std(joint) / math.sqrt(200)
+
+
+def test_ranks_are_written_as_people_say_them() -> None:
+    said = "1st 2nd 3rd 4th 10th 11th 12th 13th 20th 21st 22nd 23rd 24th 101st 111th 112th 113th 123rd"
+    assert " ".join(_ordinal(int(rank[:-2])) for rank in said.split()) == said

@@ -332,6 +332,12 @@ def test_bounds_of_phrases_become_bounds_of_the_confidence() -> None:
     assert found.explanation == "Its least sure part is “Paris lies” (45%)."
     found = confidence_of(text, lambda: marks, len(marks), -5.2, (-5.2, -1.3), "Paris lies on which river up north?")
     assert found.value == pytest.approx(math.exp(-0.4 * 2))  # river Seine, country France
+    found = confidence_of(
+        text, lambda: marks, len(marks), -5.2, (-5.2, -1.3), "Paris lies on which river Seine up north?"
+    )
+    assert (
+        found.explanation == "Its least sure part is “country France”."
+    )  # the only one, whose share is the confidence
 
 
 class Scored(Answer):
