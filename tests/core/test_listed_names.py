@@ -97,6 +97,20 @@ def test_the_interval_holds_the_exact_score(name: str, namer: Namer, data: st.Da
         assert twin.agreeing_probability <= math.exp(token.log_agreeing_bounds[1]) + 1e-9
 
 
+def test_a_name_after_a_piece_of_a_character_may_be_the_tokens_own() -> None:
+    """Or that of the character which the piece completes: then the token agrees with no other."""
+    piece = TopStep(TopToken(math.log(0.9), text="\ufffd"), ())
+    listed = [
+        TopToken(math.log(0.3), text=" \u00df"),
+        TopToken(math.log(0.4), text="\u00df"),
+        TopToken(math.log(0.2), text=" h"),
+    ]
+    [_, token] = score_logprobs([piece, TopStep(listed[0], listed)]).tokens
+    assert token.log_agreeing_bounds is not None
+    low, high = map(math.exp, token.log_agreeing_bounds)
+    assert low == pytest.approx(0.3, abs=1e-4) and high == pytest.approx(0.3 + 0.4 + 0.1, abs=1e-4)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
 def test_a_vocabulary_makes_the_interval_narrower_and_moves_nothing(name: str, data: st.DataObject) -> None:

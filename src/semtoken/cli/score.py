@@ -83,7 +83,6 @@ def score(
         raise InvalidInputError(f"There is no file {file}.")
     if file.is_dir() and (schema is None or output is None):
         raise UsageError("A folder of images is read with --schema, into a table that --output names.")
-    _name_built_in(model)
     executor = in_use.settings.executor
     check_executor(executor, None, files=STANDARD not in (str(file), str(target)) and not file.is_dir())
     with _lines_of(file, schema) as readable:
@@ -110,6 +109,7 @@ def score(
             _run_in_shards(job, scoring, by_ray)
         elif str(target) == STANDARD:
             job.check_input()
+            _name_built_in(model)
             score_batch, annotate = scoring.of(model.load(states=states))
             replace(job, annotate=annotate).stream(score_batch, _print_lines)
         else:
@@ -244,6 +244,7 @@ def _run(job: ScoringJob, scoring: _Scoring) -> None:
     """Do what is left of a job, with a bar."""
     if (so_far := _remaining_work(job)) is None:
         return
+    _name_built_in(scoring.choice)
     from semtoken.bench.score_file.batches import facts_of
 
     stc = scoring.choice.load(states=scoring.states, calibrator=scoring.calibrator)
@@ -261,6 +262,7 @@ def _run_in_shards(job: ScoringJob, scoring: _Scoring, executor: Executor) -> No
 
     if (so_far := _remaining_work(job)) is None:
         return
+    _name_built_in(scoring.choice)
     with counting("scoring", so_far.total, so_far.done) as progress:
         reached = run_in_shards(job, scoring.load, executor, progress)
     tell(f"{with_noun(reached.total, 'line')} in {job.target}.")

@@ -78,6 +78,9 @@ def _spelling_of(rule: SpellingRule, _: int | None, text: str | None, spelled: b
     if text is None:
         return Spelling.of(rule, REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(markup=True)
     piece = text.encode("utf-8", "surrogatepass")
+    said = text.removeprefix(REPLACEMENT)
+    if said and said != text and REPLACEMENT not in said:  # a piece of a character, or the token that is named behind
+        return Spelling.of(rule, said, said, piece)._replace(text=text, in_files=text, markup=True)
     spelling = Spelling.of(rule, text, text if REPLACEMENT in text else _as_in_files(text), piece)
     return spelling._replace(decoded=True) if text[:1].isspace() else spelling
 

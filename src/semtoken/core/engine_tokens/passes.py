@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
+from semtoken.clustering.vocabulary import normalize
 from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, bytes_in_files, is_markup
 from semtoken.core.engine_tokens.top_steps import (
     Name,
@@ -122,7 +123,8 @@ def without_borrowed_names(step: TopStep, before: TopStep | None) -> TopStep:
     # The U+FFFD in front marks a borrowed name: what it says ends the character, and begins no other.
     if renamed != chosen and REPLACEMENT not in said:
         renamed = chosen[0], REPLACEMENT + said, None
-    return step.renamed((renamed, *map(_unborrowed, others)))
+    own = "" if renamed != chosen else normalize(said)
+    return step.renamed((renamed, *(_unborrowed(name, own) for name in others)))
 
 
 def _said(name: Name) -> str:
@@ -130,10 +132,15 @@ def _said(name: Name) -> str:
     return (spelled or b"").decode("utf-8", "replace") if text is None else text
 
 
-def _unborrowed(name: Name) -> Name:
+def _unborrowed(name: Name, like: str = "") -> Name:
+    """A name that may be borrowed, without what it says; that stays behind a U+FFFD where it reads `like` the chosen
+    token, since it may be the token's own.
+    """
     said = _said(name)
     if not said or said[0].isascii() or is_unnamed(name):
         return without_no_bytes(name)
+    if like and normalize(said) == like:
+        return name[0], REPLACEMENT + said, None
     return name[0], REPLACEMENT if name[0] is None else None, None
 
 
