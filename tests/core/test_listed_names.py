@@ -63,7 +63,9 @@ def named(
     steps = []
     for token, entries in listed:
         rounded = {i: value if decimals is None else round(value, decimals) for i, value in entries.items()}
-        own = -9999.0 if random.random() < unknown else rounded[token]
+        namesakes = [i for i in entries if i != token and vocabulary.pieces[i] == vocabulary.pieces[token]]
+        # Where another token has its name, nothing tells whose number the list has.
+        own = -9999.0 if random.random() < unknown and not namesakes else rounded[token]
         top = [namer(vocabulary, i, -9999.0 if i == token and own < -9000 else v) for i, v in rounded.items()]
         steps.append(TopStep(namer(vocabulary, token, own), top))
     return steps

@@ -62,7 +62,7 @@ def test_an_answer_alone_is_told_as_any_other(cut_off: tuple[int, int | None], l
         said = b"".join(tokens).decode("utf-8", "replace")[slice(*cut_off)]
         found = choice({"content": said}, list(tokens))
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("semtoken.replies.division._are_the_answer", lambda steps, texts: False)
+            patched.setattr("semtoken.replies.segments._are_the_answer", lambda steps, texts: False)
             assert found == choice({"content": said}, list(tokens))
 
 

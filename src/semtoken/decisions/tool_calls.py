@@ -23,7 +23,7 @@ from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.questions import ReadingOptions
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.replies import Reply, ReplyChoice, read_reply, score_reply
-from semtoken.replies.ends import is_whole
+from semtoken.replies.segments import is_whole
 from semtoken.support.files.strict_json import dump_json, parse_json
 from semtoken.support.inputs import instance, listed, real
 from semtoken.support.text import with_noun

@@ -2,9 +2,7 @@
 
 formats/       one class for each shape, and the registry that knows which one a reply has
 reading.py     what a shape finds in a reply, or in one chunk after the other, added up for each choice
-records.py     `Reply` and its parts
-segments.py    a choice as the engine gave it -> its segments; division.py divides its steps among reasoning, answer and
-               tool calls; ends.py: why it ended
+segments.py    `Reply` and its parts; the steps of a choice -> reasoning, answer, tool calls
 score.py       a reply -> `Reply`, or its answers with their uncertainty; stream.py: a reply chunk by chunk
 
 Enter by `score_reply`, `read_reply` or `ReplyStream`.
@@ -14,8 +12,8 @@ from __future__ import annotations
 
 from semtoken.choices import SegmentKind
 from semtoken.replies.formats.registry import known_formats
-from semtoken.replies.records import Reply, ReplyChoice, ReplyEvent, Segment
 from semtoken.replies.score import read_reply, score_reply
+from semtoken.replies.segments import Reply, ReplyChoice, ReplyEvent, Segment
 from semtoken.replies.stream import ReplyStream
 
 __all__ = [

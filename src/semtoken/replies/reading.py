@@ -17,13 +17,10 @@ from semtoken.core.engine_tokens.top_steps import StepList, TopStep
 from semtoken.core.parts import ToolCall
 from semtoken.core.results import Distribution
 from semtoken.errors import BackendError, InvalidInputError
-from semtoken.replies.division import RawChoice
 from semtoken.replies.echo import Counts, prompt_length, without_prompt
-from semtoken.replies.ends import is_cut
 from semtoken.replies.formats.base import NOTHING, Delta, Engine, Shape
 from semtoken.replies.formats.fields import RawReply, prefill_of
-from semtoken.replies.records import Reply, ReplyChoice
-from semtoken.replies.segments import FORBIDDEN, assemble
+from semtoken.replies.segments import FORBIDDEN, RawChoice, Reply, ReplyChoice, assemble, is_cut
 from semtoken.support.questions import question_of
 
 MIXED = "The chunks name several replies: those of two streams may be mixed."

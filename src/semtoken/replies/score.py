@@ -24,8 +24,7 @@ from semtoken.replies.formats.fields import RawReply, raise_error
 from semtoken.replies.formats.registry import format_named, shape_of_reply
 from semtoken.replies.formats.within import Found, opened, replies_within
 from semtoken.replies.reading import ReplyContext, ReplyReading
-from semtoken.replies.records import Reply, ReplyChoice, Segment
-from semtoken.replies.segments import FORBIDDEN
+from semtoken.replies.segments import FORBIDDEN, Reply, ReplyChoice, Segment
 from semtoken.replies.stream import ReplyStream
 from semtoken.support.files.safe_files import LARGEST_REPLIES, read_file
 from semtoken.support.inputs import one_of, real, text

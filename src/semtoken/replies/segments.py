@@ -1,13 +1,15 @@
-"""A choice of a reply in segments, and why those that cannot be scored cannot.
+"""What every engine's reply becomes, plain records; one list of steps for all that a model wrote -> its segments.
 
-Engines spell, repeat and leave out tokens in ways of their own: the readings under which the steps fit the message are
-tried in turn. What the list lacks is found by the count of tokens in the reply.
+Engines give one list of log-probabilities and cut the text into reasoning, answer and tool calls apart from it. The
+steps that spell the answer are found by laying the tokens' bytes against the text of the message. What comes before
+them is reasoning; what comes after them are tool calls, or the end of the answer (a terminator, a stop string).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from semtoken.choices import SegmentKind
@@ -20,17 +22,145 @@ from semtoken.core.engine_tokens.passes import (
     without_doubles,
     without_empty_bytes,
 )
-from semtoken.core.engine_tokens.placing import pieces_of, text_of_pieces
+from semtoken.core.engine_tokens.placing import (
+    SpelledText,
+    end_of_answer,
+    find_text,
+    pieces_of,
+    place_of_answer,
+    text_of_pieces,
+)
 from semtoken.core.engine_tokens.token_names import MARKUP
-from semtoken.core.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep
-from semtoken.replies.division import Division, RawChoice, divide, main_segment
-from semtoken.replies.ends import broken_end, end_notes, is_cut
-from semtoken.replies.records import ReplyChoice, Segment
+from semtoken.core.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep, spelling
+from semtoken.core.parts import ToolCall
+from semtoken.core.results import Distribution
 from semtoken.support.text import may_hold_marks, thinking_end, unclear_mark
 
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of one choice: what the user reads, or what came with it."""
+
+    kind: SegmentKind
+    """`answer`, `reasoning`, `refusal` or `tool_call`."""
+    text: str
+    """The text of this part of the message."""
+    steps: tuple[TopStep, ...]
+    """The decoding steps, each with its best tokens; empty where the engine gives no log-probabilities for it."""
+    problem: str | None = None
+    """Why its steps cannot be scored, and what to do; None if they can."""
+
+
+@dataclass(frozen=True)
+class ReplyChoice:
+    """One of the answers of a reply."""
+
+    index: int
+    """The number of the choice in its reply, from 0."""
+    segments: tuple[Segment, ...]
+    """Segments in the order in which the model wrote them, at most one of each kind."""
+    finish_reason: str | None = None
+    """Why the engine ended it, in the engine's words; None if it does not say."""
+    flags: tuple[str, ...] = ()
+    """What a reader of the score should know, one sentence each."""
+    broken: str | None = None
+    """Why the choice is not whole, so that it cannot be scored: its stream broke off, or went on after its end."""
+    calls: tuple[ToolCall, ...] = ()
+    """The tool calls that the engine read out of what the model wrote, with arguments as the engine gives them."""
+    question: str | None = field(default=None, compare=False)
+    """What was asked, as the request or the saved line around the reply has it; None if that is not known."""
+
+    def segment(self, kind: SegmentKind) -> Segment | None:
+        """The part of this kind; None if the choice has none."""
+        return next((segment for segment in self.segments if segment.kind == kind), None)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The reply of an engine in semtoken's form: its choices and what their log-probabilities are."""
+
+    format: str
+    """The format of the reply, one of `semtoken.replies.known_formats()`."""
+    model: str | None
+    """The model's name in the reply, if it has one."""
+    distribution: Distribution
+    """What the log-probabilities are: `raw`, `processed` or `unknown`."""
+    choices: tuple[ReplyChoice, ...]
+    """The choices in the order of their index."""
+
+
+@dataclass(frozen=True)
+class ReplyEvent:
+    """The text and steps that a chunk of a stream added to one segment of a choice."""
+
+    choice: int
+    """The index of the choice."""
+    kind: SegmentKind
+    """The kind of segment: the answer, reasoning, a refusal or a tool call."""
+    text: str
+    """The text that the message gained."""
+    steps: tuple[TopStep, ...]
+    """The steps that became known to belong to this part; they may come a chunk later than their text."""
+
+
+CUT_ENDS = ("length", "limit", "max_tokens", "max_output_tokens", "model_length")
+"""What engines say of an answer that the token limit ended, in small letters."""
+
+
+def is_cut(finish_reason: str | None) -> bool:
+    """Whether the token limit ended an answer, by the reason that its engine gives for its end."""
+    return (finish_reason or "").casefold().removeprefix("finish_reason_") in CUT_ENDS
+
+
+BROKEN = "have bytes that make no character: pieces of it are missing, or the engine gives wrong bytes."
 KINDS: tuple[SegmentKind, ...] = ("reasoning", "answer", "refusal", "tool_call")
 NO_LIST = StepList()
 FORBIDDEN = "The engine forbade tokens (a grammar, allowed tokens): these are probabilities among the others."
+
+
+@dataclass(frozen=True)
+class RawChoice:
+    """A choice with texts and steps as its engine gave them, before steps are divided among segments."""
+
+    index: int
+    texts: Mapping[SegmentKind, str]
+    steps: StepList
+    """The steps of everything that the model wrote, or of a part of it."""
+    finish_reason: str | None = None
+    flags: tuple[str, ...] = ()
+    apart: Mapping[SegmentKind, StepList] = field(default_factory=dict)
+    """Steps that the engine lists under a segment of their own."""
+    one_segment: bool = False
+    """Whether all that the model wrote is the answer, since the engine does not divide it."""
+    stops: tuple[str, ...] = ()
+    """The text at which the engine stopped, if it says so; otherwise those at which it was asked to."""
+    at_token: bool = False
+    """Whether a token is known to have ended the choice, whatever it spells."""
+    counted: int | None = None
+    """How many tokens the model wrote, as the reply counts them; None if it does not say."""
+    broken: str | None = None
+    """Why the choice is not whole."""
+    prefill: str = ""
+    """The beginning of the answer that the request gave to the model; some engines repeat it in the message."""
+    calls: tuple[ToolCall, ...] = ()
+    """The tool calls that the engine gives apart."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """How the steps of a choice are divided among its segments."""
+
+    steps: Mapping[SegmentKind, tuple[TopStep, ...]]
+    flags: tuple[str, ...] = ()
+    problem: str | None = None
+    """Why the steps of the answer cannot be trusted."""
+    unsure: bool = False
+    """Whether a step after the answer is not known to end it."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether nothing speaks against it."""
+        return not (self.problem or self.flags or self.unsure)
 
 
 def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoice:
@@ -126,6 +256,37 @@ def _thinking_apart(raw: RawChoice) -> RawChoice:
     return replace(raw, flags=(*raw.flags, note))
 
 
+NORMAL_END = re.compile(
+    r"stop|length|(finish_reason_)?(stop|max_tokens)|tool_(calls?|use)|function_call|eos(_token|_found)?|end(_turn)?|word|"
+    r"stop_(sequence|token|str)|max_output_tokens|model_length|limit|completed?|finished|pause_turn"
+)
+BROKEN_END = re.compile(
+    r"error|abort(ed)?|cancell?ed|failed|in_progress|queued|incomplete|network_error|interrupted|timeout|unknown|"
+    r"insufficient_system_resource|finish_reason_unspecified"
+)
+
+
+def is_whole(reason: str | None) -> bool:
+    """Whether an answer with this reason of its end is all that the model meant to write; not where there is none."""
+    said = (reason or "").casefold()
+    return NORMAL_END.fullmatch(said) is not None and not is_cut(said) and said != "pause_turn"
+
+
+def end_notes(reason: str | None) -> list[str]:
+    """What a reader should know of an end that is none of the model's own."""
+    said = (reason or "stop").casefold()
+    if NORMAL_END.fullmatch(said) or BROKEN_END.fullmatch(said):
+        return []
+    return [f"The server ended the answer with {reason!r}: it is cut off there, and the model had not ended it."]
+
+
+def broken_end(reason: str | None) -> str | None:
+    """Why an answer with this reason of its end is not whole; None if it is."""
+    if reason is None or not BROKEN_END.fullmatch(reason.casefold()):
+        return None
+    return f"The server broke the answer off (its reason: {reason!r}), so steps may be missing. Ask again."
+
+
 class Lacking(NamedTuple):
     """What the list of steps lacks: a reason not to score it, or a note."""
 
@@ -193,4 +354,95 @@ def _silence(kind: SegmentKind, steps: Sequence[TopStep], raw: RawChoice, ask: s
         f"The reply holds no log-probabilities. Ask for them ({ask}); if that was done, the server drops them without "
         "a word, as `transformers serve` and some gateways do: `semtoken doctor --base-url URL` shows what an "
         "endpoint gives."
+    )
+
+
+def main_segment(texts: Mapping[SegmentKind, str]) -> SegmentKind:
+    """The segment that gets all steps that do not spell another one."""
+    if texts.get("answer", "").strip():
+        return "answer"
+    return next((kind for kind in ("refusal", "tool_call", "reasoning") if texts.get(kind)), "answer")
+
+
+def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
+    """Divide the steps among the parts of the message."""
+    texts = raw.texts
+    if not raw.steps.steps:
+        return Division({})
+    if _are_the_answer(raw.steps.steps, texts):
+        return Division({"answer": steps})
+    pieces = pieces_of(raw.steps.steps)
+    reasoning = texts.get("reasoning", "")
+    reasoning_range = find_text(pieces, reasoning, last=False) if reasoning.strip() else None
+    first = 0 if reasoning_range is None else reasoning_range[1]
+    main = main_segment(texts)
+    if main == "reasoning" or (main == "answer" and not texts.get("answer", "").strip()):
+        return _without_answer(steps, text_of_pieces(pieces), main)
+    if main != "answer":
+        return Division({"reasoning": steps[:first], main: steps[first:]})
+    place = place_of_answer(pieces[first:], texts["answer"], raw.stops, called="tool_call" in texts)
+    if place.problem:
+        return Division({"answer": steps}, problem=place.problem)
+    start, end = first + place.start, first + place.end
+    unread = bool(place.before and reasoning)
+    all_blank = not reasoning and not text_of_pieces(pieces[:start]).strip()
+    start = 0 if (raw.one_segment and not reasoning) or all_blank else _from_blanks(pieces, start, texts["answer"])
+    called = "tool_call" in texts
+    end = end_of_answer(pieces, end, texts["answer"], at_token=raw.at_token, called=called)
+    division = _around_answer(steps, start, end, texts, unread=unread, unsure=place.behind)
+    # The last character of an answer that was cut off may rightly lack bytes.
+    cut = is_cut(raw.finish_reason)
+    broken = REPLACEMENT not in texts["answer"] and sum(piece.broken for piece in pieces[start : end - cut])
+    return replace(division, flags=(*division.flags, f"{broken} tokens {BROKEN}")) if broken else division
+
+
+def _are_the_answer(steps: Sequence[TopStep], texts: Mapping[SegmentKind, str]) -> bool:
+    """Whether the steps spell the answer and nothing else was written, as mostly: the pieces would tell the same."""
+    answer = texts.get("answer", "")
+    if len(texts) > 1 or not answer.strip() or REPLACEMENT in answer:
+        return False
+    spelled = [spelling(step.names[0]) for step in steps]
+    return None not in spelled and b"".join(filter(None, spelled)).decode("utf-8", "replace") == answer
+
+
+def _from_blanks(pieces: Sequence[SpelledText], start: int, answer: str) -> int:
+    """`start` moved back over the blanks that the answer begins with."""
+    blanks = len(answer) - len(answer.lstrip())
+    while start and (text := pieces[start - 1].text) and not text.strip() and len(text) <= blanks:
+        start, blanks = start - 1, blanks - len(text)
+    return start
+
+
+def _without_answer(steps: tuple[TopStep, ...], spelled: str, main: SegmentKind) -> Division:
+    if main == "reasoning" or len(steps) == 1 or not spelled.strip():
+        return Division({main: steps})
+    note = f"The message is empty, but {len(steps)} tokens were written: they are taken as reasoning."
+    return Division({"reasoning": steps}, (note,))
+
+
+def _around_answer(
+    steps: tuple[TopStep, ...], start: int, end: int, texts: Mapping[SegmentKind, str], *, unread: bool, unsure: bool
+) -> Division:
+    """The steps up to the end of the answer; those after it are a tool call, or belong to no part."""
+    flags: list[str] = []
+    if start and not texts.get("reasoning"):
+        flags.append(f"The first {start} tokens are not in the message: they are taken as reasoning.")
+    if unread:
+        flags.append("Tokens between reasoning and answer are not in the message: the answer's beginning may be lost.")
+    if texts.get("tool_call"):
+        parts: dict[SegmentKind, tuple[TopStep, ...]] = {"answer": steps[start:end], "tool_call": steps[end:]}
+    else:
+        parts = {"answer": steps[start:end]}
+        if unsure:
+            flags.append(_behind_note(len(steps) - end))
+    return Division(parts | {"reasoning": steps[:start]}, tuple(flags), unsure=unsure)
+
+
+def _behind_note(dropped: int) -> str:
+    """What is said of tokens after the answer that are not known to end it; all may count, as pieces of characters."""
+    if not dropped:
+        return "The last tokens are not in the message: pieces of characters, which it has lost."
+    return (
+        f"The last {dropped} tokens are not in the message and do not count: a stop string that the reply does not "
+        "name, or what came after it."
     )

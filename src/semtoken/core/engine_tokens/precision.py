@@ -18,7 +18,8 @@ ROUNDING = 1e-5
 ALL_DECIMALS, ALL_DIGITS = 7, 8
 """From this many decimals or digits on, a number is written in full."""
 BFLOAT16, FLOAT16 = 2.0**-7, 2.0**-10
-MANY_NUMBERS = 10  # fewer numbers of one digit each were written by hand rather than rounded
+MANY_NUMBERS = 10  # fewer numbers of one digit each were written by hand rather than rounded,
+FEW_DECIMALS = 2  # unless there are more decimals than this: -0.0001 was rounded
 CLOSE = 2e-7  # relative error of a number that was computed in float32
 PRINTED = 5e-9  # the same of a float32 that is printed with nine digits
 FEW = 3  # numbers that are looked at one by one; mostly the first tells
@@ -115,7 +116,7 @@ class Precision:
         if self.in_full or not self._numbers:
             return IN_FULL
         relative = max((half for half, fits in self._halves.items() if fits), default=0.0)
-        if self._digits <= 1 and self._numbers < MANY_NUMBERS:
+        if self._digits <= 1 and self._decimals <= FEW_DECIMALS and self._numbers < MANY_NUMBERS:
             return Rounding(relative=relative)
         unit = 10.0**-self._decimals if self._decimals < ALL_DECIMALS else 0.0
         largest_unit = unit_of(self._largest, self._digits) if self._digits < ALL_DIGITS else 0.0

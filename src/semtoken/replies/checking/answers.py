@@ -23,9 +23,9 @@ from semtoken.replies.checking.finding import found_replies, passed_over
 from semtoken.replies.checking.questions import JoinedQuestion, join_questions, read_questions
 from semtoken.replies.checking.saved_blocks import NO_TOKENS, answer_of_block, blocks_of_reply, doubts_of_block
 from semtoken.replies.checking.saved_reply import FoundReply, SavedReply
-from semtoken.replies.ends import is_cut
 from semtoken.replies.formats.within import Found
 from semtoken.replies.score import read_found, score_reply
+from semtoken.replies.segments import is_cut
 from semtoken.support.inputs import instance, listed, real, shown, text
 
 NOT_SAVED = "Which words are in doubt was not saved with the reply."
