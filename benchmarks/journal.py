@@ -34,7 +34,7 @@ from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.journal.database import UtcTime, entries
 from semtoken.guarantees.journal.entries import JournalEntry, SamplingRule
 from semtoken.guarantees.journal.export import export
-from semtoken.guarantees.journal.labels import add_label, progress, queue
+from semtoken.guarantees.journal.labels import add_label, queue
 from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.watch import watch
 
@@ -129,7 +129,7 @@ def show(journal: Journal, n: int, folder: Path) -> str:
 
 def ask_next(journal: Journal, n: int, folder: Path) -> str:
     """What the page asks for a person: the queue, and how far all are."""
-    return f"{len(queue(journal, 'made-up reviewer'))} answers of {progress(journal).sampled:,}"
+    return f"{len(queue(journal, 'made-up reviewer'))} answers of {journal.size().sampled:,}"
 
 
 def doubtful(journal: Journal, n: int, folder: Path) -> str:
