@@ -211,8 +211,8 @@ def start_proxy(stack: ExitStack, url: str, workers: int = 1) -> tuple[str, int]
         "proxy",
         "--base-url",
         url,
-        "--clusters",
-        str(almanac_clusters_path()),
+        "--tokenizer",
+        "almanac",
     )
     proxy = stack.enter_context(process(sys.executable, *command, "--port", "0", "--workers", str(workers)))
     assert proxy.stderr is not None
