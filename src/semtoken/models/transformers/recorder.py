@@ -299,6 +299,8 @@ class _Generation:
         self._final: dict[int, Running] = {}
         self._waiting: torch.Tensor | None = None
         """The logits [B, columns] of the newest step, until its tokens are known."""
+        self._kept: torch.Tensor | None = None
+        """The copy of the newest logits; the next ones are written over it."""
         self._scored: set[Distribution] = set()
         """What the logits of the steps were."""
         self._masked = False
@@ -318,7 +320,16 @@ class _Generation:
         self._scored.add(distribution)
         if distribution != "raw" and not self._masked:
             self._masked = bool((seen[:, : self._vocabulary.size].amin(1) == -torch.inf).any())
-        self._waiting = logits.detach().clone()
+        rows = logits.detach()
+        # The same memory in each step: to allocate it for the rows of a batch takes longer than to score them.
+        if self._kept is None or (self._kept.shape, self._kept.dtype, self._kept.device) != (
+            rows.shape,
+            rows.dtype,
+            rows.device,
+        ):
+            self._kept = torch.empty_like(rows)
+        self._kept.copy_(rows)
+        self._waiting = self._kept
 
     def follow(self, ids: torch.Tensor) -> None:
         """Take in the tokens that the sequences have got."""
