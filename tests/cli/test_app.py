@@ -115,3 +115,22 @@ def test_unexpected_errors_keep_their_traceback(semtoken: RunCommand, monkeypatc
 
     monkeypatch.setattr("semtoken.cli.models.fetched_path", fail)
     assert isinstance(semtoken("fetch").exception, RuntimeError)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes end in another way there")
+def test_a_reader_that_ends_early_gets_no_traceback() -> None:
+    """Nor a status that says something else: 1 is a broken guarantee for an audit."""
+    code = "from semtoken.cli import main; main()"
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        "ask",
+        "--json",
+        *["What is the capital of Peru?"] * 12,
+    ]  # more than a buffer
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None and running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == ""
+    assert running.returncode == 141

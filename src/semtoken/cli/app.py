@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import sys
 import textwrap
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.cli.commands import PLACES, SUBCOMMANDS, place_of, program
-from semtoken.cli.statuses import CHECKING, INTERRUPTED, Status, UsageError, status_of_error
+from semtoken.cli.statuses import CHECKING, INTERRUPTED, PIPE_CLOSED, Status, UsageError, status_of_error
 from semtoken.errors import InvalidInputError, MissingExtra, SemtokenError, one_line_of
 from semtoken.version import __version__
 
@@ -83,9 +84,13 @@ def launch(arguments: Sequence[str]) -> int:
     name = place[0] if place else ""
     try:
         return _run(words)
+    except BrokenPipeError:  # a reader such as `head` has seen enough
+        # What is left in the buffer would raise the error again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
     except (SemtokenError, ModuleNotFoundError, OSError) as error:
         if (message := _message(error, name)) is None:
-            if name in CHECKING and not isinstance(error, BrokenPipeError):  # a reader such as `head`
+            if name in CHECKING:
                 message = f"{type(error).__name__}: {one_line_of(error)}"
             else:
                 raise
