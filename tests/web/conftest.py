@@ -75,7 +75,8 @@ def replaying(almanac_clusters: TokenClusters) -> Iterator[Replaying]:
     sent: list[bytes] = []
 
     async def behave(_: Received, writer: asyncio.StreamWriter) -> None:
-        writer.write(sent[-1])
+        # It answers one request a connection: a proxy that does not know may send the next one there.
+        writer.write(sent[-1].replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
         await writer.drain()
 
     with raw_upstream(behave) as upstream, proxy_of(upstream.url, almanac_clusters) as url:
