@@ -106,7 +106,7 @@ class StepRecords:
     seconds: Mapping[str, float]
     """How long the recording steps took, by name."""
     usage: Mapping[str, int] | None = None
-    """What an endpoint counted, as in `Shard.usage`."""
+    """Tokens that an endpoint counted, as in `Shard.usage`."""
 
 
 @dataclass(frozen=True)

@@ -113,14 +113,14 @@ class _AnswerOptions:
 
 @dataclass(frozen=True)
 class _Target:
-    """Where a calibrator is written, and when."""
+    """The folder of a calibrator, and the conditions under which it is written."""
 
     output: Path
     overwrite: bool
     require: bool
-    """Whether nothing is written if a guarantee is not possible."""
+    """True writes nothing if a guarantee is not possible."""
     as_json: bool
-    """Whether the result is printed as JSON."""
+    """True prints the result as JSON."""
 
     def refuse_existing(self, folder: Path, name: str) -> None:
         """Refuse to replace a calibrator, whose file has this name, unless that is asked for."""

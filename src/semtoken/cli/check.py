@@ -139,7 +139,7 @@ def check(
 
 @dataclass(frozen=True)
 class _Shown:
-    """What is shown and written of ranked answers in text."""
+    """The options that decide how ranked answers in text are shown and written."""
 
     output: Path | None
     limit: int

@@ -183,7 +183,7 @@ class AuditSection:
 
     @property
     def limits(self) -> AuditLimits:
-        """What has to hold besides the guarantee."""
+        """The limits that have to hold besides the guarantee."""
         from semtoken.guarantees.auditing import AuditLimits
 
         return AuditLimits(self.max_distance or None, self.min_accepted or None, self.undecided_passes)

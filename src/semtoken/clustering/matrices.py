@@ -1,7 +1,7 @@
 """The input and output embedding matrices of a model, as they are stored, read without loading the model.
 
 A model is one in memory, a GGUF file, or a checkpoint in a folder or on the hub. Of a checkpoint only the two matrices
-are touched: they are mapped into memory where they lie in the safetensors files.
+are touched: they are mapped into memory from the safetensors files.
 """
 
 from __future__ import annotations

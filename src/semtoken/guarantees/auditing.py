@@ -18,7 +18,7 @@ from semtoken.guarantees.measures import FEWEST_RECENT, Drift
 
 @dataclass(frozen=True)
 class AuditLimits:
-    """What has to hold besides the guarantee."""
+    """Limits that have to hold besides the guarantee."""
 
     distance: float | None = None
     """Largest distance of the scores from those of the fit, in [0, 1]; the lower end of its interval counts. None: no

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from semtoken.errors import ModelError, first_line_of
 from semtoken.support.almanac import ALMANAC
 from semtoken.support.checkpoints.sources import CATALOGUE
@@ -13,6 +15,7 @@ READ_FIRST = ("config.json", "tokenizer_config.json")
 """The files that transformers reads first, of a model and of a tokenizer: one of them in the cache is enough."""
 
 
+@lru_cache(maxsize=16)  # a command asks before it loads anything, and the loader again
 def require_on_hub(name: str, revision: str | None = None) -> None:
     """Raise `ModelError` unless a model or tokenizer is in the hub's cache on this machine, or on the hub.
 
