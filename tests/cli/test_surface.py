@@ -71,6 +71,11 @@ def test_every_summary_is_what_the_command_says() -> None:
         assert place_of(place).summary == summary, place
 
 
+def test_every_argument_and_option_is_described() -> None:
+    """A docstring that describes no parameter of its command, or misspells one, would leave its line empty."""
+    assert [(place, row.names) for place in PLACES_OF_ALL for row in rows(command_at(place)) if not row.help] == []
+
+
 def test_one_name_has_one_short_form_and_one_kind_everywhere() -> None:
     short: dict[str, set[str]] = {}
     for place in PLACES_OF_ALL:

@@ -117,7 +117,7 @@ def _run(words: Words) -> int:
     try:
         command, bound, given = program().parse_args(words.command, exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        raise UsageError(_usage(error, " ".join(words.place))) from error
+        raise UsageError(_usage(error, words)) from error
     place = " ".join(words.place)
     unread = set(SECTIONS) - set(place_of(words.place).reads)
     for word in words.settings:
@@ -137,18 +137,20 @@ def _run(words: Words) -> int:
     return status or 0
 
 
-def _usage(error: Any, place: str) -> str:
+def _usage(error: Any, words: Words) -> str:
     """What to say of words that do not fit a command: what it needs, and where its help is."""
     from cyclopts import MissingArgumentError, UnusedCliTokensError
 
     said = one_line_of(error)
-    if isinstance(error, MissingArgumentError) and (wanted := error.argument) is not None:
-        parameter = wanted.parameter
-        name = f"{wanted.name} {parameter.metavar or ''}".strip() if wanted.name.startswith("-") else parameter.metavar
-        said = f"`semtoken {place}` needs {name or wanted.name}: {parameter.help}"
+    if isinstance(error, MissingArgumentError) and error.argument is not None:
+        from semtoken.cli.help import arguments_of, command_at, help_text, takes
+
+        wanted = next(one for one in arguments_of(command_at(words.place)) if one.name == error.argument.name)
+        name = f"{wanted.name} {takes(wanted)}" if wanted.index is None else takes(wanted)
+        said = f"`semtoken {' '.join(words.place)}` needs {name}: {help_text(wanted)}"
     if isinstance(error, UnusedCliTokensError):
         said = f"Too many arguments: {', '.join(map(repr, error.unused_tokens or ()))}."
-    return f"{said} See `semtoken {place} --help`." if place else said
+    return f"{said} See `semtoken {' '.join(words.place)} --help`." if words.place else said
 
 
 def check_outputs(values: dict[str, Any], command: str) -> list[Path]:

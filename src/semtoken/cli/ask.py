@@ -44,21 +44,13 @@ EXAMPLES_OF_ALMANAC = (
 
 
 def ask(
-    *questions: Annotated[
-        str,
-        Parameter(
-            metavar="QUESTION",
-            help="Questions to ask; - reads them from standard input. Without one, a few examples are asked.",
-        ),
-    ],
+    *questions: Annotated[str, Parameter(metavar="QUESTION")],
     choice: ModelOptions = ModelOptions(),  # noqa: B008
     tokens: ShowTokens = False,
-    alternatives: Annotated[
-        bool, Parameter(help="Show what the model would have said instead; needs further passes.")
-    ] = False,
+    alternatives: bool = False,
     parts: Parts = None,
     calibrator: Calibrator = None,
-    image: Annotated[tuple[Path, ...], Parameter(metavar="FILE", help="Ask about an image; may be repeated.")] = (),
+    image: tuple[Path, ...] = (),
     max_tokens: MaxTokens = 256,
     no_chat_template: NoChatTemplate = False,
     as_json: Json = False,
@@ -71,6 +63,15 @@ def ask(
     generation.
 
     Example: `semtoken ask --model smollm2 "What is the capital of Norway?"`
+
+    Parameters
+    ----------
+    questions
+        Questions to ask; - reads them from standard input. Without one, a few examples are asked.
+    alternatives
+        Show what the model would have said instead; needs further passes.
+    image
+        Ask about an image; may be repeated.
     """
     if as_json and (alternatives or tokens):
         raise UsageError("--alternatives and --tokens have no effect with --json, which holds all tokens.")

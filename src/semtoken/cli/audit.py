@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from semtoken.cli.console import out, untrusted
 from semtoken.cli.decide import AskedServer
 from semtoken.cli.journal import open_journal
-from semtoken.cli.parameters import BaseUrl, Json, Labels, NameThere, Questions, by_kind, named_server
+from semtoken.cli.parameters import BaseUrl, Json, Labels, NameThere, Questions, ToFile, by_kind, named_server
 from semtoken.cli.settings import AuditSection, Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless, verdict
 
@@ -27,33 +27,16 @@ STYLES = {"kept": "bold green", "unknown": "bold", "broken": "bold red", "no_gua
 
 
 def audit(
-    source: Annotated[
-        str | None,
-        Parameter(
-            metavar="SOURCE",
-            help="Newer labeled answers, a file of scores, saved replies, or a journal. Default: labeled under "
-            "[decisions].",
-        ),
-    ] = None,
+    source: str | None = None,
     /,
     *,
-    calibrator: Annotated[Path | None, Parameter(metavar="DIR", help="The calibrator to test.")] = None,
+    calibrator: Annotated[Path | None, Parameter(metavar="DIR")] = None,
     base_url: BaseUrl = None,
     model: NameThere = None,
     labels: Labels = None,
     questions: Questions = None,
-    rewordings: Annotated[
-        Path | None,
-        Parameter(metavar="FILE", help="The same questions in other words, to see whether wording matters."),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        Parameter(
-            name=("--output", "-o"),
-            metavar="FILE",
-            help="Keep the server's answers, so that a stopped audit can continue.",
-        ),
-    ] = None,
+    rewordings: Path | None = None,
+    output: ToFile[Path | None] = None,
     as_json: Json = False,
     in_use: Read[SettingsInUse],
 ) -> int:
@@ -64,6 +47,18 @@ def audit(
     measured (no labels, no guarantee, unknown questions).
 
     Example: `semtoken audit labeled.jsonl --calibrator my-calibrator`
+
+    Parameters
+    ----------
+    source
+        Newer labeled answers, a file of scores, saved replies, or a journal. Default: labeled under
+        [decisions].
+    calibrator
+        The calibrator to test.
+    rewordings
+        The same questions in other words, to see whether wording matters.
+    output
+        Keep the server's answers, so that a stopped audit can continue.
     """
     settings = in_use.settings
     source = source or settings.decisions.labeled

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from semtoken.cli.console import counting, err, out, plain_table, print_findings, tell
-from semtoken.cli.parameters import Output, Overwrite
-from semtoken.cli.settings import Read, SettingsInUse
+from semtoken.cli.parameters import JudgeNamed, Output, Overwrite, OwnScores, TestedCalibrator, ToFolder
+from semtoken.cli.settings import Count, Read, SettingsInUse
 from semtoken.errors import InvalidInputError
 from semtoken.support.extras import only_errors, quiet_libraries
 
@@ -28,41 +27,17 @@ NARROW = ("Right", "No verdict", "Greedy, s", "Place")
 """Columns of the overview that a terminal leaves out."""
 
 
-Scores = Annotated[
-    Path | None,
-    Parameter(
-        metavar="FILE",
-        help="Scores of your own to compare with: the questions' id and a column for each; higher is riskier.",
-    ),
-]
-
-
 def report(
-    run: Annotated[Path, Parameter(metavar="RUN", help="The run's folder, or the answers.parquet of a report.")],
+    run: Path,
     /,
     *,
-    output: Annotated[
-        Path | None,
-        Parameter(name=("--output", "-o"), metavar="DIR", help="Folder of the report. Default: RUN/report."),
-    ] = None,
-    judge: Annotated[
-        str | None,
-        Parameter(
-            name=("--judge", "-j"), metavar="NAME", help="Whose verdicts count. Default: the run's primary judge."
-        ),
-    ] = None,
-    n_resamples: Annotated[
-        int, Parameter(help="Resamples of the bootstrap, and exchanges of the tests.", validator=Number(gte=1))
-    ] = 1000,
-    no_texts: Annotated[bool, Parameter(help="Omit questions and answers.")] = False,
-    scores: Scores = None,
-    reference: Annotated[
-        str | None,
-        Parameter(metavar="METHOD", help="Method to report on, or a column of --scores. Default: confidence."),
-    ] = None,
-    calibrator: Annotated[
-        Path | None, Parameter(metavar="DIR", help="Test the probabilities and the guarantee of a calibrator, too.")
-    ] = None,
+    output: ToFolder[Path | None] = None,
+    judge: JudgeNamed[str | None] = None,
+    n_resamples: Count = 1000,
+    no_texts: bool = False,
+    scores: OwnScores = None,
+    reference: Annotated[str | None, Parameter(metavar="METHOD")] = None,
+    calibrator: TestedCalibrator = None,
 ) -> None:
     """Make tables and figures of a run.
 
@@ -71,6 +46,21 @@ def report(
     else, and the same as Markdown, LaTeX, CSV, PNG and SVG. A former report is replaced when the new one is whole.
 
     Example: `semtoken bench report runs/almanac`
+
+    Parameters
+    ----------
+    run
+        The run's folder, or the answers.parquet of a report.
+    output
+        Folder of the report. Default: RUN/report.
+    judge
+        Whose verdicts count. Default: the run's primary judge.
+    n_resamples
+        Resamples of the bootstrap, and exchanges of the tests.
+    no_texts
+        Omit questions and answers.
+    reference
+        Method to report on, or a column of --scores. Default: confidence.
     """
     from semtoken.bench.further_scores import with_scores
     from semtoken.bench.read_results import collect
@@ -129,35 +119,14 @@ def _show(made: BenchReport) -> None:
 
 
 def judge(
-    file: Annotated[
-        Path,
-        Parameter(
-            metavar="FILE",
-            help="Answers with question, answers (the accepted ones) and response, as score writes them, or - for "
-            "standard input.",
-        ),
-    ],
+    file: Path,
     /,
     *,
-    judges: Annotated[
-        tuple[str, ...],
-        Parameter(
-            name=("--judge", "-j"),
-            metavar="NAME",
-            help="exact, contains, rouge, similarity, llm or imported, or all settings of one as JSON; may be "
-            "repeated. Default: exact.",
-        ),
-    ] = ("exact",),
+    judges: JudgeNamed[tuple[str, ...]] = ("exact",),
     output: Output = None,
-    llm_model: Annotated[
-        str | None, Parameter(metavar="NAME", help="The judging model. Default: gpt-4.1-2025-04-14.")
-    ] = None,
-    base_url: Annotated[
-        str | None, Parameter(metavar="URL", help="Address of the judging server's API. Default: OpenAI's.")
-    ] = None,
-    imported: Annotated[
-        Path | None, Parameter(metavar="FILE", help="Verdicts from elsewhere: .csv or .jsonl with id and correct.")
-    ] = None,
+    llm_model: str | None = None,
+    base_url: Annotated[str | None, Parameter(metavar="URL")] = None,
+    imported: Path | None = None,
     overwrite: Overwrite = False,
     in_use: Read[SettingsInUse],
 ) -> None:
@@ -167,6 +136,21 @@ def judge(
     disk, so that a second run asks nothing.
 
     Example: `semtoken bench judge answers.jsonl --judge exact --judge rouge`
+
+    Parameters
+    ----------
+    file
+        Answers with question, answers (the accepted ones) and response, as score writes them, or - for standard
+        input.
+    judges
+        exact, contains, rouge, similarity, llm or imported, or all settings of one as JSON; may be repeated.
+        Default: exact.
+    llm_model
+        The judging model. Default: gpt-4.1-2025-04-14.
+    base_url
+        Address of the judging server's API. Default: OpenAI's.
+    imported
+        Verdicts from elsewhere: .csv or .jsonl with id and correct.
     """
     from semtoken.bench.judges import agreement, correctness
     from semtoken.bench.judges.kinds import SimilarityJudge, read_answers, write_verdicts

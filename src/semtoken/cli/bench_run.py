@@ -10,11 +10,11 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from semtoken.cli.console import err, out, tell
 from semtoken.cli.loading import load_executor
 from semtoken.cli.model import Device
+from semtoken.cli.parameters import BenchMethods, ClustersNamed, JudgeNamed, Limit, ModelNamed, ToFolder
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import FAILED, UsageError
 from semtoken.errors import InvalidInputError
@@ -30,71 +30,21 @@ if TYPE_CHECKING:
 DEFAULT_FOLDER = Path("runs")
 
 
-Judges = Annotated[
-    tuple[str, ...],
-    Parameter(
-        name=("--judge", "-j"),
-        metavar="NAME",
-        help="exact, rouge, llm, ...; may be repeated, the first is the primary one.",
-    ),
-]
-Controls = Annotated[
-    bool,
-    Parameter(help="Also score controls: STC without its parts, with shuffled clusters, with clusters by spelling."),
-]
-BenchMethods = Annotated[
-    str | None,
-    Parameter(metavar="LIST", help="Methods, comma-separated: stc,perplexity or file.py:function. Default: all."),
-]
-
-
 def run(
-    settings: Annotated[
-        Path | None, Parameter(metavar="SETTINGS", help="A .yaml or .toml file of settings; see docs/bench.md.")
-    ] = None,
+    settings: Path | None = None,
     /,
     *,
-    output: Annotated[
-        Path | None,
-        Parameter(
-            name=("--output", "-o"),
-            metavar="DIR",
-            help="The run's folder. With a file of settings: runs/NAME-OF-THE-FILE.",
-        ),
-    ] = None,
-    model: Annotated[
-        tuple[str, ...],
-        Parameter(name=("--model", "-m"), metavar="NAME", help="Model, as in ask; may be repeated."),
-    ] = (),
-    clusters: Annotated[
-        str | None,
-        Parameter(
-            name=("--clusters", "-c"), metavar="NAME", help="Clusters of the model's tokens: a directory or a hub id."
-        ),
-    ] = None,
-    dataset: Annotated[
-        tuple[str, ...],
-        Parameter(
-            name=("--dataset", "-d"),
-            metavar="NAME",
-            help="nq, tqa, wq, almanac, almanac-dev, a file of JSON lines, or nq=FILE for a copy; may be repeated.",
-        ),
-    ] = (),
+    output: ToFolder[Path | None] = None,
+    model: ModelNamed[tuple[str, ...]] = (),
+    clusters: ClustersNamed[str | None] = None,
+    dataset: Annotated[tuple[str, ...], Parameter(name=("--dataset", "-d"))] = (),
     methods: BenchMethods = None,
-    judge: Judges = (),
-    limit: Annotated[
-        int | None,
-        Parameter(
-            name=("--limit", "-n"),
-            metavar="N",
-            help="Random sample of N questions of each set.",
-            validator=Number(gte=1),
-        ),
-    ] = None,
-    controls: Controls = False,
+    judge: JudgeNamed[tuple[str, ...]] = (),
+    limit: Limit[int | None] = None,
+    controls: bool = False,
     device: Device = None,
-    dry_run: Annotated[bool, Parameter(help="Show what is done and what is left, and stop.")] = False,
-    estimate: Annotated[bool, Parameter(help="Try a few questions, print what the run will take, and stop.")] = False,
+    dry_run: bool = False,
+    estimate: bool = False,
     in_use: Read[SettingsInUse],
     verbose: Read[bool],
 ) -> int | None:
@@ -104,6 +54,29 @@ def run(
     or whose settings changed, computes only what is missing. Options go before the file's settings.
 
     Example: `semtoken bench run --model almanac --dataset almanac -o runs/almanac`
+
+    Parameters
+    ----------
+    settings
+        A .yaml or .toml file of settings; see docs/bench.md.
+    output
+        The run's folder. With a file of settings: runs/NAME-OF-THE-FILE.
+    model
+        Model, as in ask; may be repeated.
+    clusters
+        Clusters of the model's tokens: a directory or a hub id.
+    dataset
+        nq, tqa, wq, almanac, almanac-dev, a file of JSON lines, or nq=FILE for a copy; may be repeated.
+    judge
+        exact, rouge, llm, ...; may be repeated, the first is the primary one.
+    limit
+        Random sample of N questions of each set.
+    controls
+        Also score controls: STC without its parts, with shuffled clusters, with clusters by spelling.
+    dry_run
+        Show what is done and what is left, and stop.
+    estimate
+        Try a few questions, print what the run will take, and stop.
     """
     from semtoken.bench.run import run_benchmark
     from semtoken.bench.settings import settings_with

@@ -10,13 +10,12 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from semtoken.choices import Guarantee
 from semtoken.cli.audit import is_journal
 from semtoken.cli.console import json_line, out, plain_table, tell
-from semtoken.cli.parameters import Json, Labels, Overwrite, Questions
-from semtoken.cli.settings import GuaranteeSection, Read, SettingsInUse
+from semtoken.cli.parameters import Json, Labels, Overwrite, Questions, ToFolder
+from semtoken.cli.settings import GuaranteeSection, Level, Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless
 from semtoken.errors import InvalidInputError
 
@@ -26,50 +25,23 @@ if TYPE_CHECKING:
     from semtoken.guarantees.answer_records import AnswerRecord
     from semtoken.guarantees.groups import FittedGroup
 
-Rate = Annotated[float | None, Parameter(metavar="RATE", validator=Number(gt=0, lt=1))]
-
 
 def calibrate(
-    source: Annotated[
-        str,
-        Parameter(metavar="SOURCE", help="Labeled answers, answers to typed questions, or a journal."),
-    ],
+    source: str,
     /,
     *,
-    output: Annotated[Path, Parameter(name=("--output", "-o"), metavar="DIR", help="Folder of the calibrator.")],
-    alpha: Annotated[Rate, Parameter(help="Error rate that the guarantee allows. Default: 0.1.")] = None,
-    delta: Annotated[Rate, Parameter(help="Probability that the guarantee fails. Default: 0.1.")] = None,
-    guarantee: Annotated[
-        Guarantee | None,
-        Parameter(
-            metavar="KIND",
-            help="selective_risk: errors among accepted answers; miss_rate: accepted among errors; joint_risk: "
-            "accepted errors among all. Default: selective_risk.",
-        ),
-    ] = None,
+    output: ToFolder[Path],
+    alpha: Level | None = None,
+    delta: Level | None = None,
+    guarantee: Annotated[Guarantee | None, Parameter(metavar="KIND")] = None,
     labels: Labels = None,
     questions: Questions = None,
-    label_field: Annotated[
-        str | None, Parameter(help="Field that says whether an answer is right. Default: correct.")
-    ] = None,
-    judge: Annotated[
-        str | None,
-        Parameter(help="Judge answers against accepted ones: exact, contains or rouge. Default: exact."),
-    ] = None,
-    by: Annotated[
-        str | None, Parameter(metavar="METHOD", help="Calibrate this score instead of the confidence.")
-    ] = None,
-    group_by: Annotated[
-        str | None,
-        Parameter(
-            metavar="FIELD",
-            help="Fit one calibrator per value of a field; the guarantees hold jointly.",
-        ),
-    ] = None,
-    unlabeled: Annotated[
-        Path | None, Parameter(metavar="FILE", help="Scores without labels, to place the thresholds.")
-    ] = None,
-    require: Annotated[bool, Parameter(help="Exit with 1, and write nothing, if a guarantee is not possible.")] = False,
+    label_field: str | None = None,
+    judge: str | None = None,
+    by: Annotated[str | None, Parameter(metavar="METHOD")] = None,
+    group_by: Annotated[str | None, Parameter(metavar="FIELD")] = None,
+    unlabeled: Path | None = None,
+    require: bool = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
     in_use: Read[SettingsInUse],
@@ -81,6 +53,32 @@ def calibrate(
     labels where they have none.
 
     Example: `semtoken calibrate answers.labeled.jsonl -o my-calibrator --alpha 0.1`
+
+    Parameters
+    ----------
+    source
+        Labeled answers, answers to typed questions, or a journal.
+    output
+        Folder of the calibrator.
+    alpha
+        Error rate that the guarantee allows. Default: 0.1.
+    delta
+        Probability that the guarantee fails. Default: 0.1.
+    guarantee
+        selective_risk: errors among accepted answers; miss_rate: accepted among errors; joint_risk: accepted
+        errors among all. Default: selective_risk.
+    label_field
+        Field that says whether an answer is right. Default: correct.
+    judge
+        Judge answers against accepted ones: exact, contains or rouge. Default: exact.
+    by
+        Calibrate this score instead of the confidence.
+    group_by
+        Fit one calibrator per value of a field; the guarantees hold jointly.
+    unlabeled
+        Scores without labels, to place the thresholds.
+    require
+        Exit with 1, and write nothing, if a guarantee is not possible.
     """
     from semtoken.decisions.saved import holds_decisions
 

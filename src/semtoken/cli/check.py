@@ -26,6 +26,7 @@ from semtoken.cli.parameters import (
     Schema,
     ShowTokens,
     Strict,
+    ToFile,
     Tokenizer,
     by_kind,
 )
@@ -52,24 +53,9 @@ LONGEST_REASON = 300
 
 
 def check(
-    *paths: Annotated[
-        str,
-        Parameter(
-            metavar="PATH",
-            help="Replies, or answers written by score: files, folders, patterns, or - for standard input.",
-            required=True,
-        ),
-    ],
-    output: Annotated[
-        Path | None,
-        Parameter(
-            name=("--output", "-o"),
-            metavar="FILE",
-            help="Write all answers here; the ending sets the format (.html, .md, .csv, .jsonl, .parquet; .json with "
-            "--schema).",
-        ),
-    ] = None,
-    limit: Annotated[Limit, Parameter(help="Number of answers to print.")] = 20,
+    *paths: Annotated[str, Parameter(metavar="PATH", required=True)],
+    output: ToFile[Path | None] = None,
+    limit: Limit[int] = 20,
     questions: Questions = None,
     schema: Schema = None,
     labels: Labels = None,
@@ -78,7 +64,7 @@ def check(
     methods: Methods = None,
     tokens: ShowTokens = False,
     journal: JournalUrl = None,
-    format: Annotated[str | None, Parameter(help="Format of the replies, if it is not recognized.")] = None,
+    format: str | None = None,
     strict: Strict = False,
     force: Force = False,
     as_json: Json = False,
@@ -91,6 +77,18 @@ def check(
     of the chosen option.
 
     Example: `semtoken check replies/ -o page.html`
+
+    Parameters
+    ----------
+    paths
+        Replies, or answers written by score: files, folders, patterns, or - for standard input.
+    output
+        Write all answers here; the ending sets the format (.html, .md, .csv, .jsonl, .parquet; .json with
+        --schema).
+    limit
+        Number of answers to print.
+    format
+        Format of the replies, if it is not recognized.
     """
     from semtoken.decisions.saved import is_decision
     from semtoken.guarantees.answer_records import are_scored

@@ -14,6 +14,7 @@ from cyclopts.validators import Number
 from semtoken.cli.console import err, out, phases, plain_table, tell
 from semtoken.cli.model import name_and_revision
 from semtoken.cli.models import check_there
+from semtoken.cli.parameters import ClustersNamed, ModelNamed, ToFolder
 from semtoken.cli.settings import Read
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
@@ -31,34 +32,12 @@ UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def make(
-    model: Annotated[
-        str,
-        Parameter(metavar="MODEL", help="A fetched name, a directory, a GGUF file, or a hub id (ID@REVISION)."),
-    ],
+    model: str,
     /,
     *,
-    output: Annotated[
-        Path | None,
-        Parameter(
-            name=("--output", "-o"),
-            metavar="DIR",
-            help="Folder of the clusters; with several numbers one in it for each. Default: the cache, where other "
-            "commands find them.",
-        ),
-    ] = None,
-    n_clusters: Annotated[
-        tuple[int, ...],
-        Parameter(
-            name=("--n-clusters", "-k"),
-            metavar="N",
-            help="Number of clusters; may be repeated. Default: 16,000, at most half the tokens.",
-            validator=Number(gte=1),
-        ),
-    ] = (),
-    memory_budget: Annotated[
-        str | None,
-        Parameter(metavar="SIZE", help="Memory that clustering may use, such as 8G. Default: most of what is free."),
-    ] = None,
+    output: ToFolder[Path | None] = None,
+    n_clusters: Annotated[tuple[int, ...], Parameter(name=("--n-clusters", "-k"), validator=Number(gte=1))] = (),
+    memory_budget: Annotated[str | None, Parameter(metavar="SIZE")] = None,
     verbose: Read[bool],
 ) -> None:
     """Make the clusters of a model's tokens, which the preset paper reads.
@@ -67,6 +46,18 @@ def make(
     settings are the paper's; `TokenClusters.from_model` takes others.
 
     Example: `semtoken cluster make Qwen/Qwen2.5-3B`
+
+    Parameters
+    ----------
+    model
+        A fetched name, a directory, a GGUF file, or a hub id (ID@REVISION).
+    output
+        Folder of the clusters; with several numbers one in it for each. Default: the cache, where other
+        commands find them.
+    n_clusters
+        Number of clusters; may be repeated. Default: 16,000, at most half the tokens.
+    memory_budget
+        Memory that clustering may use, such as 8G. Default: most of what is free.
     """
     model, revision = name_and_revision(model)
     budget = None if memory_budget is None else parse_bytes(memory_budget)
@@ -181,26 +172,26 @@ def _sizes(cut: Mapping[str, Any]) -> Table:
 
 
 def show(
-    text: Annotated[str, Parameter(metavar="TEXT", help="A token: a word, or a part of one.")],
+    text: str,
     /,
     *,
-    clusters: Annotated[
-        str | None, Parameter(name=("--clusters", "-c"), metavar="NAME", help="A directory or hub id of clusters.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        Parameter(
-            name=("--model", "-m"),
-            metavar="NAME",
-            help="Look into the clusters kept for this model. Default: almanac, built in.",
-        ),
-    ] = None,
+    clusters: ClustersNamed[str | None] = None,
+    model: ModelNamed[str | None] = None,
 ) -> None:
     """Show the tokens that share a cluster with a word.
 
     With and without a space before it, in any case.
 
     Example: `semtoken cluster show USA`
+
+    Parameters
+    ----------
+    text
+        A token: a word, or a part of one.
+    clusters
+        A directory or hub id of clusters.
+    model
+        Look into the clusters kept for this model. Default: almanac, built in.
     """
     if clusters is not None and model is not None:
         raise UsageError("--model has no effect with --clusters: leave one of them out.")

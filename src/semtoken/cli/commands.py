@@ -1,7 +1,7 @@
 """Which commands there are, by what somebody wants; each is imported when it is run or asked for help.
 
-A command is a function: its parameters are its arguments and options (`cyclopts.Parameter` has their help), its
-docstring is its help, what it returns is its exit status (None: 0).
+A command is a function: its parameters are its arguments and options, its docstring is its help and describes those
+that no other command has (parameters.py has the others), what it returns is its exit status (None: 0).
 """
 
 from __future__ import annotations

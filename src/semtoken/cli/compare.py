@@ -7,18 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
-from cyclopts.validators import Number
-
-from semtoken.cli.bench import Scores
-from semtoken.cli.bench_run import BenchMethods, run_bars
+from semtoken.cli.bench_run import run_bars
 from semtoken.cli.console import out, print_findings, tell
 from semtoken.cli.loading import calibrator_of_rules
 from semtoken.cli.model import PaperModelOptions
-from semtoken.cli.parameters import Force
-from semtoken.cli.settings import Read, SettingsInUse
+from semtoken.cli.parameters import BenchMethods, Force, Limit, OwnScores, TestedCalibrator, ToFile
+from semtoken.cli.settings import NotNegative, Read, SettingsInUse
 from semtoken.errors import InvalidInputError, MissingExtra
 from semtoken.support.almanac import ALMANAC
 from semtoken.support.extras import only_errors, quiet_libraries, require_installed
@@ -38,36 +34,15 @@ BATCH_SIZE = 32
 
 
 def compare(
-    questions: Annotated[
-        str,
-        Parameter(
-            metavar="QUESTIONS",
-            help="almanac, almanac-dev, nq, tqa, wq, or a file of JSON lines with question and answers. Default: "
-            "almanac.",
-        ),
-    ] = ALMANAC,
+    questions: str = ALMANAC,
     /,
     *,
     choice: PaperModelOptions = PaperModelOptions(),  # noqa: B008
-    limit: Annotated[
-        int,
-        Parameter(
-            name=("--limit", "-n"), metavar="N", help="Random sample of N questions; 0: all.", validator=Number(gte=0)
-        ),
-    ] = DEFAULT_LIMIT,
+    limit: NotNegative[Limit[int]] = DEFAULT_LIMIT,
     methods: BenchMethods = None,
-    calibrator: Annotated[
-        Path | None, Parameter(metavar="DIR", help="Test the probabilities and the guarantee of a calibrator, too.")
-    ] = None,
-    scores: Scores = None,
-    output: Annotated[
-        tuple[Path, ...],
-        Parameter(
-            name=("--output", "-o"),
-            metavar="FILE",
-            help="Write all figures here (.csv, .json) or the report (.md); may be repeated.",
-        ),
-    ] = (),
+    calibrator: TestedCalibrator = None,
+    scores: OwnScores = None,
+    output: ToFile[tuple[Path, ...]] = (),
     force: Force = False,
     in_use: Read[SettingsInUse],
     verbose: Read[bool],
@@ -80,6 +55,15 @@ def compare(
     you name another.
 
     Example: `semtoken bench compare almanac --limit 100`
+
+    Parameters
+    ----------
+    questions
+        almanac, almanac-dev, nq, tqa, wq, or a file of JSON lines with question and answers. Default: almanac.
+    limit
+        Random sample of N questions; 0: all.
+    output
+        Write all figures here (.csv, .json) or the report (.md); may be repeated.
     """
     if wrong := [path for path in output if path.suffix not in (".csv", ".md", ".json")]:
         raise InvalidInputError(f"{wrong[0]}: the ending says what to write: .csv, .md or .json.")

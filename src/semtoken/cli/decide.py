@@ -5,17 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from cyclopts import Parameter
-from cyclopts.validators import Number
+from typing import TYPE_CHECKING
 
 from semtoken.choices import Reading
 from semtoken.cli.console import tell
 from semtoken.cli.loading import ModelChoice, load_executor
 from semtoken.cli.model import Device, model_choice
-from semtoken.cli.parameters import BaseUrl, Calibrator, NamedServer, Overwrite, by_kind, named_server
-from semtoken.cli.settings import EndpointSection, Read, SettingsInUse
+from semtoken.cli.parameters import (
+    BaseUrl,
+    Calibrator,
+    ModelNamed,
+    NamedServer,
+    Overwrite,
+    ToFile,
+    by_kind,
+    named_server,
+)
+from semtoken.cli.settings import EndpointSection, NotNegative, Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
 from semtoken.support.almanac import ALMANAC
 from semtoken.support.http_client import AT_ONCE, key_from
@@ -26,35 +32,16 @@ if TYPE_CHECKING:
 
 
 def decide(
-    questions: Annotated[Path, Parameter(metavar="QUESTIONS", help="Typed questions by name, as YAML.")],
-    items: Annotated[Path, Parameter(metavar="ITEMS", help='Items as JSON lines with a "state".')],
+    questions: Path,
+    items: Path,
     /,
     *,
-    output: Annotated[
-        Path,
-        Parameter(
-            name=("--output", "-o"),
-            metavar="FILE",
-            help="Write here, one JSON line for each item.",
-        ),
-    ],
-    model: Annotated[
-        str | None,
-        Parameter(
-            name=("--model", "-m"),
-            metavar="NAME",
-            help="Model: as in ask, or its name on the server if --base-url is given.",
-        ),
-    ] = None,
+    output: ToFile[Path],
+    model: ModelNamed[str | None] = None,
     device: Device = None,
     base_url: BaseUrl = None,
-    reading: Annotated[
-        Reading,
-        Parameter(help="labels: probability of A, B, ...; words: of the options themselves."),
-    ] = "labels",
-    orders: Annotated[
-        int, Parameter(help="Average over N orders of the options; 0: all.", validator=Number(gte=0))
-    ] = 1,
+    reading: Reading = "labels",
+    orders: NotNegative[int] = 1,
     calibrator: Calibrator = None,
     overwrite: Overwrite = False,
     in_use: Read[SettingsInUse],
@@ -66,6 +53,21 @@ def decide(
     may hold "labels", the right values, which calibrate and audit read.
 
     Example: `semtoken decide questions.yaml items.jsonl -o answers.jsonl`
+
+    Parameters
+    ----------
+    questions
+        Typed questions by name, as YAML.
+    items
+        Items as JSON lines with a "state".
+    output
+        Write here, one JSON line for each item.
+    model
+        Model: as in ask, or its name on the server if --base-url is given.
+    reading
+        labels: probability of A, B, ...; words: of the options themselves.
+    orders
+        Average over N orders of the options; 0: all.
     """
     from semtoken.decisions import ReadingOptions
     from semtoken.decisions.calibrating import DecisionCalibrator

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING
 
 from semtoken.cli.console import err, json_line, out, plain_table, tell, untrusted
 from semtoken.cli.model import model_choice
-from semtoken.cli.parameters import BaseUrl, Json, Tokenizer, named_server
+from semtoken.cli.parameters import BaseUrl, Json, ModelNamed, Tokenizer, named_server
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless
 from semtoken.support.http_client import checked_base_url
@@ -28,17 +26,10 @@ SIGNS = {"good": ("✓", "green"), "note": ("!", "yellow"), "bad": ("✗", "red"
 def doctor(
     *,
     base_url: BaseUrl = None,
-    model: Annotated[
-        str | None,
-        Parameter(
-            name=("--model", "-m"),
-            metavar="NAME",
-            help="The model's name on the server. Without --base-url: a model to load here, as in ask.",
-        ),
-    ] = None,
+    model: ModelNamed[str | None] = None,
     tokenizer: Tokenizer = None,
-    quick: Annotated[bool, Parameter(help="Send only two requests.")] = False,
-    report: Annotated[bool, Parameter(help="Print versions and hardware for a bug report; send nothing.")] = False,
+    quick: bool = False,
+    report: bool = False,
     as_json: Json = False,
     in_use: Read[SettingsInUse],
 ) -> int | None:
@@ -49,6 +40,15 @@ def doctor(
     scored.
 
     Example: `semtoken doctor --base-url http://127.0.0.1:8000/v1`
+
+    Parameters
+    ----------
+    model
+        The model's name on the server. Without --base-url: a model to load here, as in ask.
+    quick
+        Send only two requests.
+    report
+        Print versions and hardware for a bug report; send nothing.
     """
     server = named_server(base_url, in_use, variable=True)
     asks_here = model is not None and not base_url and "endpoint.base_url" not in in_use.sources

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get
 from semtoken.cli.commands import GROUPS, HELP, PLACES, SUBCOMMANDS, program
 
 if TYPE_CHECKING:
-    from cyclopts import App
+    from cyclopts import App, Argument, ArgumentCollection
 
 INDENT = 26
 """Where the second column begins."""
@@ -68,36 +68,46 @@ def command_at(place: Sequence[str]) -> App:
 
 def text_and_examples(command: App) -> tuple[list[str], list[str]]:
     """The paragraphs of a command's docstring, and the examples among them as they are typed."""
-    paragraphs = [" ".join(p.split()) for p in inspect.getdoc(command.default_command).split("\n\n")]  # type: ignore[union-attr]
+    text = inspect.getdoc(command.default_command).partition("\n\nParameters\n---")[0]  # type: ignore[union-attr]
+    paragraphs = [" ".join(p.split()) for p in text.split("\n\n")]
     examples = [p.removeprefix("Example: ").strip("`") for p in paragraphs if p.startswith("Example: ")]
     return [p.replace("`", "") for p in paragraphs if not p.startswith("Example: ")], examples
 
 
+def arguments_of(command: App) -> ArgumentCollection:
+    """The arguments and options of a command, with what its docstring says of its own."""
+    return command.assemble_argument_collection(parse_docstring=True)
+
+
 def rows(command: App) -> Iterator[HelpRow]:
     """The arguments and options of a command, in the order of its signature."""
-    for argument in command.assemble_argument_collection():
+    for argument in arguments_of(command):
         if not argument.show:
             continue
-        names = [name for name in argument.names if name.startswith("-")]
-        is_argument = argument.index is not None
-        takes = argument.parameter.metavar or _takes(argument.hint)
-        told = argument.parameter.help or ""
-        if is_argument:
-            shown = takes or argument.name.lstrip("-").upper()
+        shown = takes(argument)
+        if is_argument := argument.index is not None:
             if argument.field_info.kind is inspect.Parameter.VAR_POSITIONAL:
                 shown += "..."
             shown = shown if argument.required else f"[{shown}]"
         else:
-            shown = f"{', '.join(names)} {takes}".strip()
-        yield HelpRow(shown, _with_default(told, argument), is_argument)
+            shown = f"{', '.join(argument.names)} {shown}".strip()
+        yield HelpRow(shown, help_text(argument), is_argument)
 
 
-def _with_default(told: str, argument: Any) -> str:
+def help_text(argument: Argument) -> str:
+    """The help of an argument or an option, with its default where it does not say that itself."""
+    told = " ".join((argument.parameter.help or "").split())  # the docstring may have it on several lines
     default = argument.field_info.default
     silent = default is None or isinstance(default, bool) or default is inspect.Parameter.empty or default in ("", ())
     if silent or "Default:" in told:
         return told
     return f"{told} Default: {default}."
+
+
+def takes(argument: Argument) -> str:
+    """The word for a value of an argument or an option; empty for a flag."""
+    name = argument.name if argument.index is not None else _takes(argument.hint)
+    return str(argument.parameter.metavar or name)
 
 
 def _takes(hint: Any) -> str:

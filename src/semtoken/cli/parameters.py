@@ -12,20 +12,23 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from semtoken.choices import PartKind
-from semtoken.cli.settings import SettingsInUse
+from semtoken.cli.settings import Count, Given, SettingsInUse
 from semtoken.cli.statuses import UsageError
+
+# One name and one short form for several commands, each of which says in its docstring what it means there.
+ToFile = Annotated[Given, Parameter(name=("--output", "-o"))]
+ToFolder = Annotated[Given, Parameter(name=("--output", "-o"), metavar="DIR")]
+ModelNamed = Annotated[Given, Parameter(name=("--model", "-m"))]
+ClustersNamed = Annotated[Given, Parameter(name=("--clusters", "-c"))]
+JudgeNamed = Annotated[Given, Parameter(name=("--judge", "-j"))]
+Limit = Annotated[Given, Parameter(name=("--limit", "-n"), validator=Number(gte=1))]
 
 BaseUrl = Annotated[
     str | None,
     Parameter(metavar="URL", help="Address of the server's API. Default: base_url under [endpoint]."),
 ]
-NameThere = Annotated[
-    str | None, Parameter(name=("--model", "-m"), metavar="NAME", help="The model's name on the server.")
-]
-Tokenizer = Annotated[
-    str | None,
-    Parameter(metavar="NAME", help="Tokenizer of the model that answered, for narrower intervals."),
-]
+NameThere = Annotated[ModelNamed[str | None], Parameter(help="The model's name on the server.")]
+Tokenizer = Annotated[str | None, Parameter(help="Tokenizer of the model that answered, for narrower intervals.")]
 Calibrator = Annotated[
     Path | None,
     Parameter(metavar="DIR", help="Apply a calibrator: adds the probability of being right and the decision."),
@@ -47,14 +50,8 @@ Port = Annotated[
     int, Parameter(metavar="N", help="Port to listen on; 0 picks a free one.", validator=Number(gte=0, lte=65535))
 ]
 Output = Annotated[
-    Path | None,
-    Parameter(
-        name=("--output", "-o"),
-        metavar="FILE",
-        help="Write here; the ending sets the format (.jsonl, .csv, .parquet).",
-    ),
+    ToFile[Path | None], Parameter(help="Write here; the ending sets the format (.jsonl, .csv, .parquet).")
 ]
-Limit = Annotated[int, Parameter(name=("--limit", "-n"), metavar="N", validator=Number(gte=1))]
 ShowTokens = Annotated[
     bool, Parameter(name=("--tokens", "-t"), help="Show each token with its probability and alternatives.")
 ]
@@ -62,19 +59,32 @@ Parts = Annotated[
     PartKind | None,
     Parameter(metavar="KIND", help="Score parts of the answer: phrase, sentence, number, field, ..."),
 ]
-MaxTokens = Annotated[int, Parameter(help="Longest answer, in tokens.", validator=Number(gte=1))]
+MaxTokens = Annotated[Count, Parameter(help="Longest answer, in tokens.")]
 NoChatTemplate = Annotated[bool, Parameter(help="Send the text as it is.")]
 Schema = Annotated[
     Path | None,
-    Parameter(metavar="FILE", help="JSON Schema of the answers: scores and ranks each field."),
+    Parameter(help="JSON Schema of the answers: scores and ranks each field."),
 ]
 Methods = Annotated[
     str | None,
     Parameter(metavar="LIST", help="Compute further scores, comma-separated: perplexity,trace or file.py:function."),
 ]
+BenchMethods = Annotated[
+    str | None,
+    Parameter(metavar="LIST", help="Methods, comma-separated: stc,perplexity or file.py:function. Default: all."),
+]
+OwnScores = Annotated[
+    Path | None,
+    Parameter(
+        help="Scores of your own to compare with: the questions' id and a column for each; higher is riskier.",
+    ),
+]
+TestedCalibrator = Annotated[
+    Path | None, Parameter(metavar="DIR", help="Test the probabilities and the guarantee of a calibrator, too.")
+]
 Strict = Annotated[bool, Parameter(help="Stop at the first bad line instead of recording its error.")]
-Labels = Annotated[Path | None, Parameter(metavar="FILE", help="Correct values, where the answers come without them.")]
-Questions = Annotated[Path | None, Parameter(metavar="FILE", help="Questions, where the answers come without them.")]
+Labels = Annotated[Path | None, Parameter(help="Correct values, where the answers come without them.")]
+Questions = Annotated[Path | None, Parameter(help="Questions, where the answers come without them.")]
 Force = Annotated[bool, Parameter(help="Replace the output if it exists.")]
 Overwrite = Annotated[bool, Parameter(name="--force", help="Replace the output if it exists.")]
 """The same for a command that looks for itself at what it would replace."""

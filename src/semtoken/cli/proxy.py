@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
-from cyclopts.validators import Number
+from typing import TYPE_CHECKING, Any
 
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice
 from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
 from semtoken.cli.loading import decision_slot, load_calibrator, methods_of, rules_of
 from semtoken.cli.parameters import BaseUrl, Calibrators, Host, JournalUrl, Port, Tokenizer, by_kind, named_server
-from semtoken.cli.settings import Read, Settings, SettingsInUse
+from semtoken.cli.settings import Count, Read, Settings, SettingsInUse
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
 from semtoken.support.files.safe_files import MEBIBYTE
@@ -33,7 +30,7 @@ def proxy(
     journal: JournalUrl = None,
     host: Host = LOOPBACK,
     port: Port = 8001,
-    workers: Annotated[int, Parameter(help="Number of processes.", validator=Number(gte=1))] = 1,
+    workers: Count = 1,
     in_use: Read[SettingsInUse],
 ) -> None:
     """Add confidence to the answers of a running server.
@@ -43,6 +40,11 @@ def proxy(
     at /v1/decisions and /v1/systemone. Figures are at /health and /metrics.
 
     Example: `semtoken proxy --base-url http://127.0.0.1:8000/v1`
+
+    Parameters
+    ----------
+    workers
+        Number of processes.
     """
     from semtoken.web.callers import hosts_for
     from semtoken.web.connections import ConnectionLimits

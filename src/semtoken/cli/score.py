@@ -40,18 +40,12 @@ if TYPE_CHECKING:
 
 
 def score(
-    file: Annotated[
-        Path,
-        Parameter(
-            metavar="FILE",
-            help="Prompts as .jsonl, .csv or .parquet, a folder of images, or - for standard input.",
-        ),
-    ],
+    file: Path,
     /,
     *,
     output: Output = None,
     choice: ModelOptions = ModelOptions(),  # noqa: B008
-    tokens: Annotated[bool, Parameter(name=("--tokens", "-t"), help="Also write the score of each token.")] = False,
+    tokens: Annotated[bool, Parameter(name=("--tokens", "-t"))] = False,
     parts: Parts = None,
     schema: Schema = None,
     calibrator: Calibrator = None,
@@ -69,6 +63,13 @@ def score(
     FILE.scored.jsonl. An interrupted run continues when you repeat the command.
 
     Example: `semtoken score questions.jsonl --model smollm2 -o answers.jsonl`
+
+    Parameters
+    ----------
+    file
+        Prompts as .jsonl, .csv or .parquet, a folder of images, or - for standard input.
+    tokens
+        Also write the score of each token.
     """
     from semtoken.bench.score_file import ScoringJob
     from semtoken.support.files.record_files import STANDARD

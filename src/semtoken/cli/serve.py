@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING
 
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice
@@ -29,8 +27,8 @@ def serve(
     journal: JournalUrl = None,
     host: Host = LOOPBACK,
     port: Port = 8000,
-    served_model_name: Annotated[str | None, Parameter(help="The model's name in requests.")] = None,
-    mcp: Annotated[bool, Parameter(help="Speak MCP over standard input and output instead of HTTP.")] = False,
+    served_model_name: str | None = None,
+    mcp: bool = False,
     in_use: Read[SettingsInUse],
     verbose: Read[bool],
 ) -> None:
@@ -40,6 +38,13 @@ def serve(
     page. For many users of a large model, run vLLM or llama-server with semtoken proxy in front.
 
     Example: `semtoken serve --model smollm2`
+
+    Parameters
+    ----------
+    served_model_name
+        The model's name in requests.
+    mcp
+        Speak MCP over standard input and output instead of HTTP.
     """
     settings = in_use.settings
     model = choice.with_settings(settings, verbose=verbose)

@@ -37,6 +37,8 @@ Read = Annotated[Given, Parameter(parse=False)]
 Positive = Annotated[float, Parameter(validator=Number(gt=0))]
 Count = Annotated[int, Parameter(validator=Number(gte=1))]
 Share = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
+Level = Annotated[float, Parameter(validator=Number(gt=0, lt=1))]
+NotNegative = Annotated[Given, Parameter(validator=Number(gte=0))]
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class JournalSection:
     """Regular expressions; what they match is not kept."""
     withhold_with: str = ""
     """MODULE:FUNCTION, which takes a text and returns what may be kept of it."""
-    sample: Annotated[float | None, Parameter(validator=Number(gte=0, lte=1))] = None
+    sample: Share | None = None
     """Share of answers in the random sample; without it as before, 0.05 in a new journal."""
     seed: str = ""
     spool: str = ""
@@ -128,7 +130,7 @@ class ServerSection:
 class ServeSection:
     """What only `serve` offers."""
 
-    max_logprobs: Annotated[int, Parameter(validator=Number(gte=0))] = 20
+    max_logprobs: NotNegative[int] = 20
     """Most log-probabilities of a token that a request may ask for."""
 
 
@@ -136,7 +138,7 @@ class ServeSection:
 class ProxySection:
     """What only `proxy` does."""
 
-    hold_seconds: Annotated[float, Parameter(validator=Number(gte=0))] = 0.25
+    hold_seconds: NotNegative[float] = 0.25
     """How long the last piece of a stream is held back, so that it carries the final score."""
 
 
@@ -158,8 +160,8 @@ class DecisionsSection:
 class GuaranteeSection:
     """Defaults of `calibrate`; an option goes before them."""
 
-    alpha: Annotated[float, Parameter(validator=Number(gt=0, lt=1))] = 0.1
-    delta: Annotated[float, Parameter(validator=Number(gt=0, lt=1))] = 0.1
+    alpha: Level = 0.1
+    delta: Level = 0.1
     kind: Guarantee = "selective_risk"
 
     @property
@@ -172,7 +174,7 @@ class GuaranteeSection:
 class AuditSection:
     """What `audit` calls a guarantee that does not hold."""
 
-    level: Annotated[float, Parameter(validator=Number(gt=0, lt=1))] = 0.05
+    level: Level = 0.05
     """How likely a guarantee that holds may ever be called broken, over all looks."""
     max_distance: Share = 0.0
     """Largest distance of the scores; 0: no limit."""
@@ -198,7 +200,7 @@ class LimitsSection:
     reply_mb: Positive = 64
     scored_tokens: Count = 32_768
     scoring_seconds: Positive = 30
-    part_seconds: Annotated[float, Parameter(validator=Number(gte=0))] = 10
+    part_seconds: NotNegative[float] = 10
     connect_seconds: Positive = 10
     read_seconds: Positive = 600
     request_seconds: Positive = 3600
@@ -220,7 +222,7 @@ class ExecutorSection:
 
     kind: Literal["local", "ray"] = "local"
     workers: Count = 1
-    gpus: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0
+    gpus: NotNegative[float] = 0.0
     """GPUs of a worker; 0.5 shares one."""
     address: str = ""
     """A running cluster, "auto" for this machine's; empty: one is started here."""
