@@ -12,7 +12,7 @@ import numpy as np
 from semtoken.decisions import Answer, Predicate, Question, ReadingOptions
 from semtoken.decisions.answers import DecisionRecord, answer_values
 
-ASKED = Predicate("Is it late?")
+ASKED = Predicate("Is it late?", name="late")
 
 
 def lines(path: Path, values: Iterable[Any]) -> Path:
@@ -31,7 +31,7 @@ def world(n: int, seed: int, sharpened: float = 1.0) -> list[DecisionRecord]:
     label = np.where(chance.random(n) < p, 0, 1)
     told = p**sharpened / (p**sharpened + (1 - p) ** sharpened)
     return [
-        DecisionRecord("late", "f", "predicate", (True, False), (float(a), float(1 - a)), int(b), state=f"{seed} {i}")
+        DecisionRecord(ASKED, (float(a), float(1 - a)), label=int(b), state=f"{seed} {i}")
         for i, (a, b) in enumerate(zip(told, label, strict=True))
     ]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scipy.stats import binomtest
 
-from semtoken.decisions import Choice, ReadingOptions
+from semtoken.decisions import Choice, Predicate, ReadingOptions
 from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord, records_of
 from semtoken.decisions.audit_results import Audit, SideAudit
 from semtoken.decisions.auditing import audit
@@ -19,6 +19,7 @@ from semtoken.guarantees.auditing import AuditLimits
 from tests.decisions.made_up import world
 
 N = 1000
+OTHER = Predicate("Is it early?", name="late")
 
 
 def sides_of(found: Audit) -> list[SideAudit]:
@@ -77,31 +78,27 @@ def test_guarantees_are_of_a_tenth_unless_told_otherwise() -> None:
 
 def test_a_side_with_too_few_labels_accepts_nothing() -> None:
     few = [one for one in world(300, 5) if one.side == "false"] + [one for one in world(9, 6) if one.side == "true"]
-    side = DecisionCalibrator.fit(few).sides["f", "true"]
+    side = DecisionCalibrator.fit(few).sides[few[0].fingerprint, "true"]
     assert side.calibrator is None and side.n == sum(one.side == "true" for one in few) and side.asked == len(few)
     assert (side.n_accepted, side.n_wrong_accepted, side.accepts(few[-1])) == (0, 0, False)
 
 
 def test_an_answer_of_now_is_a_record_without_a_label() -> None:
-    asked = AskedQuestion(Choice("Which?", ["a", "b"]), ReadingOptions("words", 2))
+    asked = AskedQuestion(Choice("Which?", ["a", "b"], "team"), ReadingOptions("words", 2))
     bounds = ((0.25, 0.35), (0.65, 0.75))
     answer = Answer(asked.question, (0.3, 0.7), 0.9, 0.05, bounds)
-    found = DecisionRecord.of(answer, asked.options, "team")
-    assert (found.name, found.fingerprint, found.kind, found.values) == (
-        "team",
-        asked.fingerprint,
-        "choice",
-        ("a", "b"),
-    )
+    found = DecisionRecord.of(answer, asked.options)
+    assert (found.name, found.fingerprint, found.value) == ("team", asked.fingerprint, "b")
     assert (found.probabilities, found.bounds, found.order_spread) == ((0.3, 0.7), bounds, 0.05)
     assert (found.label, found.state, found.asked, found.correct) == (None, "", asked, False)
 
 
 def test_what_is_said_of_an_answer_unlike_all_labeled_ones() -> None:
-    calibrator = DecisionCalibrator({("f", "true"): DecisionSide("late", "true", 9, 9, 0, 0, None, "Too few.")})
     [false] = [replace(one, probabilities=(0.1, 0.9)) for one in world(1, 1)]
+    side = DecisionSide("late", "true", 9, 9, 0, 0, None, "Too few.")
+    calibrator = DecisionCalibrator({(false.fingerprint, "true"): side})
     assert calibrator.block(false) == {"decision": "abstain", "guarantee": NO_LABELS, "labels": 0}
-    other = calibrator.block(replace(false, fingerprint="g"))
+    other = calibrator.block(replace(false, question=OTHER))
     assert other == {"decision": "abstain", "guarantee": OTHER_QUESTION, "labels": 0}
     refused = calibrator.block(replace(false, probabilities=(0.9, 0.1)))
     assert refused == {"decision": "abstain", "guarantee": "Too few.", "labels": 9}
@@ -117,7 +114,7 @@ def test_an_audit_that_looked_at_nothing_says_why(fitted: DecisionCalibrator) ->
     """Changed words, no labels, the rows of the fit, repeated items, and no guarantee."""
     others = world(120, 9)
     for answers, why in (
-        ([replace(one, fingerprint="g") for one in others], "No answer is to this question as it was fitted"),
+        ([replace(one, question=OTHER) for one in others], "No answer is to this question as it was fitted"),
         ([replace(one, label=None) for one in others], "None of its 120 answers has a label"),
         (world(N, 1)[:100], "All its labels are of items that the calibrator was fitted on"),
         (others[:60] * 2, "60 of its 120 labeled answers are about an item that another one is about"),
@@ -125,7 +122,7 @@ def test_an_audit_that_looked_at_nothing_says_why(fitted: DecisionCalibrator) ->
         found = audit(fitted, answers)
         assert found.questions[0].verdict == "nothing was measured" and not found.is_broken
         assert found.questions[0].answer.startswith(f"late: nothing was measured. {why}") and why in found.gaps[0]
-    assert audit(fitted, [replace(one, fingerprint="g") for one in others]).unknown == ("late",)
+    assert audit(fitted, [replace(one, question=OTHER) for one in others]).unknown == ("late",)
     unsure = DecisionCalibrator.fit(world(100, 3), alpha=0.02)
     assert "guarantees nothing" in audit(unsure, others).gaps[0]
     half = [*world(N, 1)[:100], *others]
@@ -207,7 +204,8 @@ def test_a_saved_calibrator_says_the_same_and_a_changed_one_nothing(fitted: Deci
 
 
 def test_labels_are_told_apart_by_type() -> None:
-    answer = {"question": "f", "kind": "choice", "options": [True, "true"], "probabilities": [0.3, 0.7]}
+    asked = AskedQuestion(Choice("Which?", [True, "true"]), ReadingOptions())
+    answer = {"question": asked.fingerprint, "asked": asked.values(), "probabilities": [0.3, 0.7]}
     [record] = records_of({"answers": {"q": answer}, "labels": {"q": "true"}})
     assert (record.label, record.correct) == (1, True)
     with pytest.raises(ValueError, match="fits the options"):

@@ -36,12 +36,11 @@ PAIRS = [  # of the first server and of the second one, over the options a, b an
 ]
 
 
-def records(side: int, kind: str = "choice", **further: Any) -> list[DecisionRecord]:
-    values: tuple[Any, ...] = ("a", "b", "c")
-    return [
-        DecisionRecord("q", "f", kind, values, pair[side], state=f"state {k}", **further)
-        for k, pair in enumerate(PAIRS)
-    ]
+ASKED, YES_OR_NO = Choice("Which?", ["a", "b", "c"], "q"), Predicate("So?", name="q")
+
+
+def records(side: int, question: Question = ASKED, **further: Any) -> list[DecisionRecord]:
+    return [DecisionRecord(question, pair[side], state=f"state {k}", **further) for k, pair in enumerate(PAIRS)]
 
 
 def bootstrap(values: list[float], seed: int) -> tuple[float, float]:
@@ -62,7 +61,7 @@ def test_the_shift_is_that_of_what_the_first_server_chose() -> None:
 
 
 def test_of_a_predicate_the_shift_is_that_of_yes() -> None:
-    [found] = compare(records(0, "predicate"), records(1, "predicate"))
+    [found] = compare(records(0, YES_OR_NO), records(1, YES_OR_NO))
     assert found.shift == pytest.approx((0.5 + 0.1 + 0.3 + 0.2 - 0.6 - 0.2 - 0.4 - 0.1) / 4)
     assert compare(records(0), records(1))[0].shift_bounds == pytest.approx(bootstrap([-0.1, 0.1, -0.1, -0.2], 0))
 
@@ -81,8 +80,7 @@ def test_open_probabilities_widen_the_shift_to_both_sides() -> None:
 def test_bounds_are_drawn_with_seed_0_unless_told_otherwise() -> None:
     moved = np.random.default_rng(8).random((30, 2)) / 2
     first, second = (
-        [DecisionRecord("q", "f", "predicate", (True, False), (p, 1 - p), state=str(k)) for k, p in enumerate(side)]
-        for side in moved.T.tolist()
+        [DecisionRecord(YES_OR_NO, (p, 1 - p), state=str(k)) for k, p in enumerate(side)] for side in moved.T.tolist()
     )
     [found] = compare(first, second)
     assert found.shift_bounds == pytest.approx(bootstrap((moved[:, 1] - moved[:, 0]).tolist(), 0), abs=1e-12)
@@ -93,7 +91,7 @@ def test_bounds_are_drawn_with_seed_0_unless_told_otherwise() -> None:
 
 
 def test_one_answer_is_compared_and_has_the_first_servers_name() -> None:
-    other = [replace(one, name="other") for one in records(1)]
+    other = [replace(one, question=replace(one.question, name="other")) for one in records(1)]
     [found] = compare(records(0)[:1], other[:1])
     assert np.isnan(found.rank_correlation) and found.shift == pytest.approx(-0.1) and found.name == "q"
 
@@ -109,7 +107,7 @@ def test_a_server_that_always_says_the_same_has_no_rank_correlation() -> None:
 
 def test_another_way_of_asking_moves_what_was_chosen_first() -> None:
     accepting: Any = SimpleNamespace(accepts=lambda one: max(one.probabilities) > 0.55)
-    second = [replace(one, fingerprint="g") for one in reversed(records(1))]
+    second = [replace(one, question=replace(ASKED, instructions="What?")) for one in reversed(records(1))]
     [found] = sensitivity(accepting, records(0), second, "in other words", seed=5)
     moved = [0.1, 0.1, 0.1, 0.2]
     assert found.statement.startswith(f"q, asked in other words: another choice in {found.changed}, another decision")
@@ -137,14 +135,17 @@ def test_with_labels_the_ways_of_asking_are_compared() -> None:
 
 def test_options_in_another_order_are_matched_by_their_values() -> None:
     order = (2, 0, 1)
+    turned = Choice("Which?", ["c", "a", "b"], "q")
     second = [
-        replace(one, values=tuple("abc"[k] for k in order), probabilities=tuple(one.probabilities[k] for k in order))
-        for one in records(1)
+        replace(one, question=turned, probabilities=tuple(one.probabilities[k] for k in order)) for one in records(1)
     ]
     accepting: Any = SimpleNamespace(accepts=lambda one: one.best == 0)
     [found] = sensitivity(accepting, records(0), second, "in another order")
     assert (found.changed.count, found.decided_otherwise.count) == (1, 1)
     assert found.moved.value == pytest.approx(0.125)
+
+
+TWO = Choice("Which?", ["a", "b"], "q")
 
 
 def side_of(**fields: Any) -> SideAudit:
@@ -172,7 +173,7 @@ def test_an_audit_counts_each_share_of_its_own() -> None:
     side = DecisionSide("q", "answer", 40, 50, 20, 1, calibrator)
     told = [(0.9, 0), (0.8, 1), (0.7, None), (0.6, 0), (0.55, 1)]
     answers = [
-        DecisionRecord("q", "f", "choice", ("a", "b"), (p, 1 - p), label, order_spread=spread, state=str(p))
+        DecisionRecord(TWO, (p, 1 - p), label=label, order_spread=spread, state=str(p))
         for (p, label), spread in zip(told, (0.1, None, 0.4, None, None), strict=True)
     ]
     for guarantee, fitted, there in (
@@ -182,7 +183,8 @@ def test_an_audit_counts_each_share_of_its_own() -> None:
     ):
         threshold.guarantee, threshold.claim = guarantee, Claim(KINDS[guarantee], 0.1, 0.1)
         [[found]] = [
-            question.sides for question in audit(DecisionCalibrator({("f", "answer"): side}), answers).questions
+            question.sides
+            for question in audit(DecisionCalibrator({(answers[0].fingerprint, "answer"): side}), answers).questions
         ]
         assert (found.fired.count, found.fired.of) == (3, 5)
         assert (found.fired_fitted.count, found.fired_fitted.of) == (20, 50)
@@ -194,7 +196,7 @@ def test_an_audit_counts_each_share_of_its_own() -> None:
 
 def test_what_a_person_must_see_is_told_with_its_shares() -> None:
     """3 of 10 are wrong and 10% of the accepted may be: (0.3 - 0.1) / 0.9 = 22.22% go to a person."""
-    answers = [DecisionRecord("q", "f", "choice", ("a", "b"), (0.6, 0.4), int(k < 3), state=str(k)) for k in range(10)]
+    answers = [DecisionRecord(TWO, (0.6, 0.4), label=int(k < 3), state=str(k)) for k in range(10)]
     unlabeled = replace(answers[0], label=None)
     few, said = doubts_of_labels([*answers, unlabeled], "selective_risk", 0.1, 0.1)
     assert "takes at least 22 labels on each side; here are 10" in few

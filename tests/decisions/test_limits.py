@@ -185,9 +185,9 @@ def test_as_many_tokens_as_one_inquiry_may_have() -> None:
 
 
 def test_a_score_of_a_saved_answer_is_that_of_its_best_option() -> None:
-    one = DecisionRecord("q", "f", "choice", ("a", "b", "c"), (0.25, 0.5, 0.25), 1)
+    one = DecisionRecord(Choice("Which?", list("abc")), (0.25, 0.5, 0.25), label=1)
     assert (one.best, one.correct, one.log_confidence) == (1, True, pytest.approx(np.log(0.5)))
-    above = DecisionRecord("q", "f", "predicate", (True, False), (0.0, 1.0), 0)
+    above = DecisionRecord(Predicate("So?"), (0.0, 1.0), label=0)
     assert (above.side, above.correct, above.log_confidence) == ("false", False, 0.0)
     assert Predicate("So?").options[0].value is True
 

@@ -10,18 +10,19 @@ from typing import Any
 
 import pytest
 
-from semtoken.decisions import Choice, Predicate, Score
-from semtoken.decisions.answers import Answer, DecisionRecord, records_of
+from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
+from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord, records_of
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError, answers_in
 from semtoken.errors import InvalidInputError
-from tests.decisions.made_up import world
+from tests.decisions.made_up import ASKED, world
 from tests.decisions.server_replies import MASSES, PROBABILITIES, QUESTIONS, SERVERS
 
 
 def line(probabilities: list[float], label: str | None = None, **fields: Any) -> dict[str, Any]:
-    answer = {"question": "f", "kind": "choice", "options": ["a", "b"], "probabilities": probabilities, **fields}
+    asked = AskedQuestion(Choice("Which?", ["a", "b"]), ReadingOptions())
+    answer = {"question": asked.fingerprint, "asked": asked.values(), "probabilities": probabilities, **fields}
     return {"state": "s", "answers": {"q": answer}, "labels": {"q": label}}
 
 
@@ -100,14 +101,12 @@ def test_a_calibrator_counts_what_it_accepts_and_keeps_the_counts(tmp_path: Path
             assert side.n_wrong_accepted == sum(not record.correct for record in accepted)
     [record] = world(1, 22)
     block = made.block(record)
-    assert block["labels"] == made.sides["f", record.side].n
+    assert block["labels"] == made.sides[record.fingerprint, record.side].n
     assert block["prediction_set"]["coverage"] == pytest.approx(0.8)
 
 
 def unlabeled(n: int) -> list[DecisionRecord]:
-    return [
-        DecisionRecord("late", "f", "predicate", (True, False), (0.9, 0.1), None, state=f"new {k}") for k in range(n)
-    ]
+    return [DecisionRecord(ASKED, (0.9, 0.1), state=f"new {k}") for k in range(n)]
 
 
 def test_each_format_writes_an_answer_as_servers_document_it_and_reads_it_again() -> None:

@@ -46,7 +46,7 @@ def test_a_folder_of_replies_with_labels_by_id(tmp_path: Path, name: str) -> Non
     for one in found:
         assert one.record.probabilities == PROBABILITIES[one.record.name]
         assert one.record.fingerprint == FINGERPRINTS[one.record.name]
-        assert one.block["option_mass"] == (MASSES[one.record.name] if SERVERS[name].masses else None)
+        assert one.record.option_mass == (MASSES[one.record.name] if SERVERS[name].masses else None)
     assert [one.record.label for one in found] == [None, None, None, 1, 1, 0]
 
 

@@ -135,7 +135,7 @@ def of_decisions() -> list[Target]:
         return bool(DecisionCalibrator.fit(records, **arguments).sides)
 
     records = [
-        DecisionRecord("late", "f", "predicate", (True, False), (p, 1 - p), label=int(i % 4 == 0), state=str(i))
+        DecisionRecord(Predicate("Is it late?", name="late"), (p, 1 - p), label=int(i % 4 == 0), state=str(i))
         for i, p in enumerate(0.5 + RANDOM.random(60) / 2)
     ]
     options = ReadingOptions()

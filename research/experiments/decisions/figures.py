@@ -26,7 +26,7 @@ from semtoken.errors import InvalidInputError
 
 MODELS = ("smollm2", "qwen")
 READINGS = ("labels", "words")
-QUESTIONS = {"predicate": Predicate("?"), "choice": Choice("?", ["1", "2", "3", "4"])}
+QUESTIONS = {"predicate": Predicate("?", name="predicate"), "choice": Choice("?", ["1", "2", "3", "4"], "choice")}
 ALPHAS = (0.1, 0.2, 0.3)
 RESAMPLES, SEED = 2000, 0
 
@@ -100,12 +100,11 @@ def records(pairs: Sequence[tuple[Item, Answer]], split: str) -> list[DecisionRe
     """The answers of one half as `semtoken decide` keeps them."""
     return [
         DecisionRecord(
-            item.kind, item.kind, item.kind, tuple(option.value for option in answer.question.options),
-            answer.probabilities, item.label, answer.order_spread, item.name,
+            answer.question, answer.probabilities, order_spread=answer.order_spread, label=item.label, state=item.name
         )
         for item, answer in pairs
         if item.split == split
-    ]  # fmt: skip
+    ]
 
 
 def interval(statistic: Callable[[np.ndarray], float], n: int) -> tuple[float, float, float]:
@@ -189,7 +188,7 @@ def calibrated(setting: Setting, pairs: Sequence[tuple[Item, Answer]]) -> Iterat
         return
     labels = np.array([one.label for one in check])
     p = np.array([one.probabilities for one in check])
-    scale = made.scales[setting.kind]
+    scale = made.scales[check[0].fingerprint]
     scaled = scale(p)
     before, after = losses(p, labels), losses(scaled, labels)
     yield {**vars(setting), "figure": "temperature", "value": scale.temperature, "n": scale.n, "note": scale.statement}

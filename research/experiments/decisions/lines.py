@@ -19,7 +19,7 @@ from read import question_of
 from semtoken.decisions import ReadingOptions
 from semtoken.decisions.answers import answer_values
 
-NEEDED = ("question", "kind", "options", "probabilities", "value")
+NEEDED = ("question", "asked", "kind", "options", "probabilities", "value")
 
 if __name__ == "__main__":
     source, split, target = sys.argv[1:4]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,15 @@ import numpy as np
 
 from semtoken.core.scored_token import Flag
 from semtoken.decisions.labels import place_of
-from semtoken.decisions.questions import Question, ReadingOptions, Value, question_from, question_values, same_value
+from semtoken.decisions.questions import (
+    READ_AS_USUAL,
+    Question,
+    ReadingOptions,
+    Value,
+    question_from,
+    question_values,
+    same_value,
+)
 from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import FloatArray
 from semtoken.support.files.strict_json import dump_json, read_json_lines
@@ -54,7 +63,7 @@ class Answer:
         """The index of the option that was chosen, the first of equals. `ValueError` if the question was refused."""
         if self.choice is not None:
             return [same_value(option.value, self.choice) for option in self.question.options].index(True)
-        return int(np.argmax(self.probabilities))
+        return self.probabilities.index(max(self.probabilities))
 
     @property
     def flags(self) -> tuple[Flag, ...]:
@@ -209,7 +218,7 @@ class AskedQuestion:
         how = {"reading": self.options.reading, "orders": self.options.orders or "all"}
         return {**question_values(self.question), **how}
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A hash (SHA-256) of the question and how it is read: equal hashes mean that answers are comparable."""
         return hashlib.sha256(dump_json(self.values())).hexdigest()
@@ -223,67 +232,37 @@ class AskedQuestion:
 
 
 @dataclass(frozen=True)
-class DecisionRecord:
-    """The answer to one question about one state, with its label where somebody gave one."""
+class DecisionRecord(Answer):
+    """An answer about one state, with how it was read, and its label where somebody gave one."""
 
-    name: str
-    fingerprint: str
-    kind: str
-    values: tuple[Any, ...]
-    """The values of the options."""
-    probabilities: tuple[float, ...]
+    options: ReadingOptions = READ_AS_USUAL
+    """How the probabilities were read."""
     label: int | None = None
     """The place of the right option; None where nobody gave a label."""
-    order_spread: float | None = None
     state: str = ""
-    """SHA-256 of the state that the question was about."""
-    asked: AskedQuestion | None = None
-    """The question itself, where the line holds it."""
-    bounds: tuple[tuple[float, float], ...] | None = None
-    """Least and greatest probability of each option, where the server rounds or did not list all of them; else None."""
-    choice: Any = None
-    """The value that the server chose; None: that of the most probable option."""
-    option_mass: float | None = None
-    """Share of the probability that fell on any option, in [0, 1]; None where the server does not tell."""
+    """SHA-256 of the state that the question was about; empty where it is not kept."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """Further short values of the line, by which answers can be grouped."""
-    model: str | None = None
-    """The model that gave the answer, as its server named it; None where it did not."""
 
     @classmethod
-    def of(cls, answer: Answer, options: ReadingOptions, name: str = "") -> DecisionRecord:
+    def of(cls, answer: Answer, options: ReadingOptions) -> DecisionRecord:
         """The record of an answer of now, about no state that is kept; the question must not have been refused."""
-        asked, values = (
-            AskedQuestion(answer.question, options),
-            tuple(option.value for option in answer.question.options),
-        )
-        return cls(
-            name,
-            asked.fingerprint,
-            answer.question.kind,
-            values,
-            answer.probabilities,
-            order_spread=answer.order_spread,
-            asked=asked,
-            bounds=answer.bounds,
-            choice=answer.choice,
-            option_mass=answer.option_mass,
-            model=answer.model,
-        )
+        return cls(**vars(answer), options=options)
+
+    @cached_property
+    def asked(self) -> AskedQuestion:
+        """The question and how it was read."""
+        return AskedQuestion(self.question, self.options)
 
     @property
-    def best(self) -> int:
-        """The index of the option that was chosen: the most probable one, the first of equals, unless the server chose
-        another. This is what programs act on, so guarantees are about it.
-        """
-        if self.choice is not None:
-            return [same_value(value, self.choice) for value in self.values].index(True)
-        return self.most_probable
+    def fingerprint(self) -> str:
+        """The hash of the question and how it was read; see `AskedQuestion.fingerprint`."""
+        return self.asked.fingerprint
 
     @property
-    def most_probable(self) -> int:
-        """The index of the most probable option; the first one of equals."""
-        return self.probabilities.index(max(self.probabilities))
+    def name(self) -> str:
+        """The name of the question; empty where it has none."""
+        return self.question.name or ""
 
     @property
     def log_confidence(self) -> float:
@@ -292,8 +271,8 @@ class DecisionRecord:
 
     @property
     def side(self) -> str:
-        """Which guarantee the answer belongs to: `true` or `false` for a predicate, else `answer`."""
-        return ("true", "false")[self.best] if self.kind == "predicate" else "answer"
+        """The guarantee to which the answer belongs: `true` or `false` for a predicate, else `answer`."""
+        return ("true", "false")[self.best] if self.question.kind == "predicate" else "answer"
 
     @property
     def correct(self) -> bool:
@@ -345,56 +324,95 @@ def read_decisions(path: Path) -> list[DecisionRecord]:
     return records
 
 
-def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
+def records_of(line: Mapping[str, Any]) -> Iterator[DecisionRecord]:
     """The answers on one line of a file; for one that holds none, an error whose kind follows from what is missing."""
     labels = line.get("labels") or {}
     columns = {
         key: str(value) for key, value in line.items() if isinstance(value, str | int | float) and key != "state"
     }
-    # The hash shows which lines are about one state, and records need not hold the states, which can be long.
-    state = hashlib.sha256(dump_json(line.get("state"))).hexdigest()
+    state = hash_of_state(line.get("state"))
     for name, given in line["answers"].items():
         if "refusal" in given:
             continue
-        values, probabilities = tuple(given["options"]), tuple(map(float, given["probabilities"]))
-        if len(values) != len(probabilities) or not all(0 <= p <= 1 for p in probabilities) or not any(probabilities):
-            raise ValueError(f"The probabilities of {name!r:.60} are none, or not as many as the options.")
-        spread, bounds = given.get("order_spread"), _read_bounds(given.get("bounds"), len(values), name)
-        asked = AskedQuestion.read(given["asked"], name) if "asked" in given else None
+        asked = AskedQuestion.read(given["asked"], name)
         # The hash was written with the answer, so an edit of the words shows here.
-        if asked is not None and asked.fingerprint != given["question"]:
+        if asked.fingerprint != given["question"]:
             raise ValueError(f"The question {name!r:.60} was changed after it was answered.")
-        label = None
-        if labels.get(name) is not None:
-            names = [option.name for option in asked.question.options] if asked is not None else ()
-            try:
-                label = place_of(labels[name], values, names)
-            except ValueError as error:
-                raise ValueError(f"{name!r:.60}: {error}") from error
-        choice, mass = _read_choice(given.get("value"), values, probabilities, name), given.get("option_mass")
-        model = given.get("model") if isinstance(given.get("model"), str) else None
-        about = (given["question"], given["kind"], values, probabilities, label, spread, state, asked, bounds)
-        yield DecisionRecord(name, *about, choice, None if mass is None else float(mass), columns, model)
+        answer = _read_answer(asked.question, given)
+        record = DecisionRecord.of(answer, asked.options)
+        yield replace(record, label=place_of_label(asked.question, labels), state=state, columns=columns)
 
 
-def _read_choice(given: Any, values: Sequence[Any], probabilities: Sequence[float], name: str) -> Any:
-    """The value that was chosen, where it is not the first of the most probable ones."""
-    if given is None:
+def hash_of_state(state: Any) -> str:
+    """SHA-256 of a state, in hex digits: it shows which answers are about one state, and states can be long."""
+    return hashlib.sha256(dump_json(state)).hexdigest()
+
+
+def place_of_label(question: Question, labels: Mapping[str, Any]) -> int | None:
+    """The place of the right option of a question, by labels under the names of questions; None where it has none.
+
+    `ValueError` if its label means none of the options, or several.
+    """
+    name, options = question.name or "", question.options
+    if labels.get(name) is None:
         return None
-    place = next((place for place, value in enumerate(values) if same_value(value, given)), None)
-    if place is None or probabilities[place] == 0:
-        raise ValueError(f"The answer {given!r:.60} to {name!r:.60} is none of the options that have any probability.")
-    # What the probabilities say anyway is not kept, so that equal records compare as equal.
-    return None if place == probabilities.index(max(probabilities)) else values[place]
+    try:
+        return place_of(labels[name], [option.value for option in options], [option.name for option in options])
+    except ValueError as error:
+        raise ValueError(f"{name!r:.60}: {error}") from error
 
 
-def _read_bounds(given: Any, n: int, name: str) -> tuple[tuple[float, float], ...] | None:
-    if given is None:
-        return None
-    bounds = tuple((float(low), float(high)) for low, high in given)
-    if len(bounds) != n or not all(0 <= low <= high <= 1 for low, high in bounds):
-        raise ValueError(f"The bounds of {name!r:.60} are no intervals in [0, 1], or not as many as the options.")
-    return bounds
+def chosen_value(question: Question, probabilities: Sequence[float], given: Any) -> Value | None:
+    """The value of the option that a server chose, given by its value or name; None for the first of the most probable.
+
+    `InvalidInputError` if no option is meant, or it has no probability.
+    """
+    by_value = [option for option in question.options if same_value(option.value, given)]
+    by_name = [option for option in question.options if option.name == given]  # a format without true and false
+    chosen = next(iter(by_value + by_name), None)
+    if chosen is None or probabilities[question.options.index(chosen)] == 0:
+        raise InvalidInputError(
+            f"The server chose {given!r:.60}, which is no option to which it gives any probability."
+        )
+    # What the probabilities say anyway is not kept, so that equal answers compare as equal.
+    most_probable = probabilities.index(max(probabilities))
+    return None if question.options.index(chosen) == most_probable else chosen.value
+
+
+def intervals(given: Any, n: int) -> tuple[tuple[float, float], ...] | None:
+    """An interval in [0, 1] for each of n options, from a list of pairs; None if it is none."""
+    pairs = given if isinstance(given, list) and len(given) == n else []
+    ends = [tuple(map(share, pair)) for pair in pairs if isinstance(pair, list) and len(pair) == 2]
+    known = [(low, high) for low, high in ends if low is not None and high is not None and low <= high]
+    return tuple(known) if len(known) == n else None
+
+
+def share(value: Any) -> float | None:
+    """A number in [0, 1]; None for anything else."""
+    # By type, since true would pass for 1.
+    return float(value) if type(value) in (int, float) and 0 <= value <= 1 else None
+
+
+def _read_answer(question: Question, given: Mapping[str, Any]) -> Answer:
+    """The answer to a question on a line."""
+    n, probabilities = len(question.options), tuple(map(float, given["probabilities"]))
+    if len(probabilities) != n or not all(0 <= p <= 1 for p in probabilities) or not any(probabilities):
+        raise ValueError(f"The probabilities of {question.name!r:.60} are none, or not as many as the options.")
+    mass, model, value = given.get("option_mass"), given.get("model"), given.get("value")
+    bounds = intervals(given.get("bounds"), n)
+    if bounds is None and given.get("bounds") is not None:
+        raise ValueError(
+            f"The bounds of {question.name!r:.60} are no intervals in [0, 1], or not as many as the options."
+        )
+    return Answer(
+        question,
+        probabilities,
+        option_mass=None if mass is None else float(mass),
+        order_spread=given.get("order_spread"),
+        bounds=bounds,
+        choice=None if value is None else chosen_value(question, probabilities, value),
+        model=model if isinstance(model, str) else None,
+    )
 
 
 def _why(error: Exception) -> str:

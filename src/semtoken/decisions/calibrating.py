@@ -58,7 +58,7 @@ class DecisionCalibrator:
     scales: Mapping[str, OptionScale] = field(default_factory=dict)
     """What makes the probabilities of all options calibrated, by fingerprint; only for questions with enough labels."""
     questions: Mapping[str, AskedQuestion] = field(default_factory=dict)
-    """What was asked, by fingerprint, where the answers say it."""
+    """What was asked, by fingerprint."""
     sets: Mapping[str, PredictionSets] = field(default_factory=dict)
     """Which options belong to the set of an answer, by fingerprint; only where a scale could be fitted, too."""
     states: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class DecisionCalibrator:
         return cls(
             sides,
             scales,
-            {key: asked for key, own in by_question.items() if (asked := own[0].asked) is not None},
+            {key: own[0].asked for key, own in by_question.items()},
             {key: _sets(own, alpha) for key in scales if len(own := by_question[key]) >= labels_for_sets(alpha)},
             {key: frozenset(short(r.state) for r in own if r.state) for key, own in by_question.items()},
             model,
@@ -184,7 +184,7 @@ class DecisionCalibrator:
                 p if probability_correct is None else agreeing(p, record.best, probability_correct)
             ).tolist()
         if (sets := self.sets.get(record.fingerprint)) is not None:
-            options = [record.values[k] for k in sets(record.probabilities)]
+            options = [record.question.options[k].value for k in sets(record.probabilities)]
             scaled["prediction_set"] = {"options": options, "coverage": 1 - sets.alpha}
         if side.calibrator is None:
             return {**scaled, "decision": "abstain", "guarantee": side.refusal, "labels": side.n}
@@ -274,8 +274,9 @@ class DecisionCalibrator:
         try:
             saved = msgspec.convert(content, _Saved)
             sides = {(side.question, side.side): side.loaded(path) for side in saved.sides}
-            names = {side.question: side.name for side in reversed(saved.sides)}
-            questions = {key: AskedQuestion.read(values, names.get(key)) for key, values in saved.questions.items()}
+            questions = {
+                side.question: AskedQuestion.read(saved.questions[side.question], side.name) for side in saved.sides
+            }
         except (AttributeError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
             raise ArtifactError(
                 f"{path} holds no calibrator of decisions that this version reads: {error!r}."
@@ -321,7 +322,9 @@ def _scale(records: Sequence[DecisionRecord]) -> OptionScale | None:
     labels = [record.label for record in records if record.label is not None]
     try:
         return OptionScale.fit(
-            [record.probabilities for record in records], labels, [str(v) for v in records[0].values]
+            [record.probabilities for record in records],
+            labels,
+            [str(option.value) for option in records[0].question.options],
         )
     except InvalidInputError:
         return None

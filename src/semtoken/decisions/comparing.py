@@ -106,7 +106,7 @@ def compare(
 
 
 def _comparison(pairs: Sequence[tuple[DecisionRecord, DecisionRecord]], seed: int) -> ServerComparison:
-    places = [0 if a.kind == "predicate" else a.best for a, _ in pairs]
+    places = [0 if a.question.kind == "predicate" else a.best for a, _ in pairs]
     p = np.array([[a.probabilities[k], b.probabilities[k]] for k, (a, b) in zip(places, pairs, strict=True)])
     same = Share(sum(a.best == b.best for a, b in pairs), len(pairs))
     # scipy warns and gives NaN where a column is constant.
@@ -194,12 +194,12 @@ def sensitivity(
 
 def _as_asked(record: DecisionRecord, other: DecisionRecord) -> DecisionRecord:
     """The second answer with its options in the order of the first."""
-    known = {(type(value), value): p for value, p in zip(other.values, other.probabilities, strict=True)}
-    wanted = [(type(value), value) for value in record.values]
+    known = {(type(o.value), o.value): p for o, p in zip(other.question.options, other.probabilities, strict=True)}
+    wanted = [(type(option.value), option.value) for option in record.question.options]
     if set(known) != set(wanted):
         raise InvalidInputError(f"{record.name}: the options are not the same in both ways of asking.")
     probabilities = tuple(known[option] for option in wanted)
-    return replace(other, fingerprint=record.fingerprint, values=record.values, probabilities=probabilities)
+    return replace(other, question=record.question, options=record.options, probabilities=probabilities)
 
 
 def _sensitivity(

@@ -298,16 +298,9 @@ def kept_until_asked(source: Path, calibrator: Path, *asked: object) -> Iterator
 
 
 def _questions(calibrator: DecisionCalibrator) -> tuple[dict[str, Question], ReadingOptions]:
-    names = {fingerprint: side.name for (fingerprint, _), side in calibrator.sides.items()}
-    missing = [name for fingerprint, name in names.items() if fingerprint not in calibrator.questions]
-    if missing:
-        raise InvalidInputError(
-            f"The calibrator does not know the words of {missing[0]!r:.60}: it was fitted on answers that do not hold "
-            "them. Ask the server with `semtoken decide --base-url`, and audit its file."
-        )
     asked = list(calibrator.questions.values())
-    questions = {names[fingerprint]: question.question for fingerprint, question in calibrator.questions.items()}
-    if len(questions) < len(asked) or len({question.options for question in asked}) > 1:
+    questions = {one.question.name or "": one.question for one in asked}
+    if len(questions) < len(asked) or len({one.options for one in asked}) > 1:
         raise InvalidInputError(
             "The calibrator holds two questions of one name, or several ways of reading. Fit one for each, or audit "
             "files of answers."

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from semtoken.decisions.answers import (
-    Answer,
     DecisionRecord,
-    answer_values,
-    plain,
+    hash_of_state,
+    place_of_label,
     read_decisions,
     records_of,
     unwrapped,
@@ -37,8 +36,6 @@ class SavedDecision:
     """The identifier of its line, or the name of its file."""
     where: str
     record: DecisionRecord
-    block: Mapping[str, Any]
-    """What limits the answer: allowed mass, flags."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +117,7 @@ def saved_decisions(
     decisions: list[SavedDecision] = []
     for line, own in zip(lines, right, strict=True):
         try:
-            decisions += _answers(line, own, questions)
+            decisions += [SavedDecision(line.id, line.where, record) for record in _records(line, own, questions)]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InvalidInputError(f"{line.where}: {error or 'it cannot be read'}") from error
     return decisions
@@ -136,10 +133,10 @@ def decision_rows(
             "rank": rank,
             "id": decision.id,
             "question": decision.record.name,
-            "value": decision.record.values[decision.record.best],
+            "value": decision.record.value,
             "probability": decision.record.probabilities[decision.record.best],
-            "option_mass": decision.block.get("option_mass"),
-            "flags": list((decision.block.get("flags") or {}).values()),
+            "option_mass": decision.record.option_mass,
+            "flags": [flag.message for flag in decision.record.flags],
             "correct": None if decision.record.label is None else decision.record.correct,
             **({} if calibrator is None else calibrator.block(decision.record)),
             "where": decision.where,
@@ -168,28 +165,22 @@ def _is_own(value: Mapping[str, Any]) -> bool:
     return isinstance(first, Mapping) and ("options" in first or set(first) == {"refusal"})
 
 
-def _answers(
+def _records(
     line: _SavedLine, labels: Mapping[str, Any], asked: Mapping[str, Question] | None
-) -> Iterator[SavedDecision]:
+) -> Iterator[DecisionRecord]:
     reply = line.reply or {}
     if _is_own(reply):
-        blocks = {
-            name: {k: v for k, v in fields.items() if k in ("option_mass", "flags")}
-            for name, fields in reply["answers"].items()
-        }
-        made: Mapping[str, Any] = {**line.value, **({"labels": dict(labels)} if labels else {})}
-    else:
-        answered = dict(_read(reply, _questions(line, reply, asked)))
-        blocks = {name: plain(answer) for name, (answer, _) in answered.items()}
-        values = {name: answer_values(answer, options) for name, (answer, options) in answered.items()}
-        asked_with = line.value.get("request") or {}
-        # Without a state, replies with different ids count as being about different items.
-        state = line.value.get("state", asked_with.get("state", asked_with.get("input", {"id": line.id})))
-        if unasked := set(labels) - set(values):
-            raise InvalidInputError(f"the label is of a question {min(unasked)!r:.60} that was not asked.")
-        made = {"state": state, "labels": labels, "answers": values}
-    for record in records_of(made):
-        yield SavedDecision(line.id, line.where, record, blocks.get(record.name, {}))
+        yield from records_of({**line.value, **({"labels": dict(labels)} if labels else {})})
+        return
+    questions = _questions(line, reply, asked)
+    if unasked := set(labels) - set(questions):
+        raise InvalidInputError(f"the label is of a question {min(unasked)!r:.60} that was not asked.")
+    asked_with = line.value.get("request") or {}
+    # Without a state, replies with different ids count as being about different items.
+    state = line.value.get("state", asked_with.get("state", asked_with.get("input", {"id": line.id})))
+    for record in _read(reply, questions):
+        if record.refusal is None:
+            yield replace(record, label=place_of_label(record.question, labels), state=hash_of_state(state))
 
 
 def _questions(line: _SavedLine, reply: Mapping[str, Any], asked: Mapping[str, Question] | None) -> dict[str, Question]:
@@ -254,9 +245,7 @@ def _guessed(name: str, given: Mapping[str, Any]) -> Question:
     )
 
 
-def _read(
-    reply: Mapping[str, Any], questions: Mapping[str, Question]
-) -> Iterator[tuple[str, tuple[Answer, ReadingOptions]]]:
+def _read(reply: Mapping[str, Any], questions: Mapping[str, Question]) -> Iterator[DecisionRecord]:
     from semtoken.decisions.wire.extension import KEY, answers_in
     from semtoken.decisions.wire.shapes import OPENAI, SGLANG, SYSTEM_ONE
 
@@ -267,13 +256,13 @@ def _read(
         kind = given.get("type")
         listed = kind in ("predicate", "refusal") or isinstance(given.get("probabilities"), list)
         shape = SGLANG if kind == "yes_no" else OPENAI if listed else SYSTEM_ONE
-        [answer] = answers_in([question], [("answers", key)], reply, shape.read_answer)
+        [answer] = answers_in([replace(question, name=name)], [("answers", key)], reply, shape.read_answer)
         own = given.get(KEY) if isinstance(given.get(KEY), Mapping) else {}
         orders = own.get("orders", 1)
         options = (
             ReadingOptions(own["reading"], None if orders == "all" else orders) if "reading" in own else READ_AS_USUAL
         )
-        yield name, (answer, options)
+        yield DecisionRecord.of(answer, options)
 
 
 def _labels_of(lines: Sequence[_SavedLine], path: Path | None) -> list[Mapping[str, Any]]:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from semtoken.decisions.answers import Answer, plain, unanswered
-from semtoken.decisions.questions import Question, ReadingOptions, Value, same_value
+from semtoken.decisions.answers import Answer, chosen_value, intervals, plain, share, unanswered
+from semtoken.decisions.questions import Question, ReadingOptions
 from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
 
@@ -159,7 +159,7 @@ def answers_in(
     """
     answers = []
     model = reply.get("model") if isinstance(reply, Mapping) else None
-    named = model if isinstance(model, str) and model else None
+    model = model if isinstance(model, str) and model else None
     for question, (name, key) in zip(questions, places, strict=True):
         try:
             given = reply[name][key]
@@ -177,10 +177,11 @@ def answers_in(
         if not (all(0 <= p <= 1 for p in probabilities) and math.isclose(sum(probabilities), 1, abs_tol=rounding)):
             raise InvalidInputError(f"The answer {key!a} has other numbers than probabilities that sum to 1.")
         own = _own_block(given)
-        mass, spread = _mass(own, given, reply, key), _share(own.get("order_spread"))
-        bounds = _bounds(own.get("bounds"), len(probabilities)) or rounded_bounds(probabilities)
-        choice = _choice(given, question, probabilities)
-        answers.append(Answer(question, tuple(probabilities), mass, spread, bounds, choice=choice, model=named))
+        mass, spread = _mass(own, given, reply, key), share(own.get("order_spread"))
+        bounds = intervals(own.get("bounds"), len(probabilities)) or rounded_bounds(probabilities)
+        named = given.get("choice") if question.kind == "choice" else None
+        choice = None if named is None else chosen_value(question, probabilities, named)
+        answers.append(Answer(question, tuple(probabilities), mass, spread, bounds, choice=choice, model=model))
     return answers
 
 
@@ -200,28 +201,13 @@ def rounded_bounds(probabilities: Sequence[float]) -> tuple[tuple[float, float],
     return None
 
 
-def _choice(given: Mapping[str, Any], question: Question, probabilities: Sequence[float]) -> Value | None:
-    """The option that a server chose, if it is not the first of the most probable ones."""
-    named = given.get("choice") if question.kind == "choice" else None
-    if named is None:
-        return None
-    by_value = [option for option in question.options if same_value(option.value, named)]
-    by_name = [option for option in question.options if option.name == named]  # a format without true and false
-    chosen = next(iter(by_value + by_name), None)
-    if chosen is None or probabilities[question.options.index(chosen)] == 0:
-        raise InvalidInputError(
-            f"The server chose {named!r:.60}, which is no option to which it gives any probability."
-        )
-    return None if question.options.index(chosen) == probabilities.index(max(probabilities)) else chosen.value
-
-
 def _mass(own: Mapping[str, Any], given: Mapping[str, Any], reply: Mapping[str, Any], key: str | int) -> float | None:
     """The allowed mass of an answer, where the server tells it: semtoken, SGLang with the answer, vLLM apart."""
     diagnostics = reply.get("diagnostics")
     apart = diagnostics.get(key) if isinstance(diagnostics, Mapping) else None
     told = (own.get("option_mass"), given.get("label_mass"), given.get("option_mass"))
     last = apart.get("label_mass") if isinstance(apart, Mapping) else None
-    return next((mass for mass in map(_share, (*told, last)) if mass is not None), None)
+    return next((mass for mass in map(share, (*told, last)) if mass is not None), None)
 
 
 def block_beside(given: Any, answer: Answer, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,7 +221,7 @@ def block_beside(given: Any, answer: Answer, more: Mapping[str, Any]) -> dict[st
 
 def _other_confidence(given: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
     """The confidence of this package, and what the server's is, where the two differ by more than rounding."""
-    told = _share(given.get("confidence"))
+    told = share(given.get("confidence"))
     if told is None or answer.refusal is not None or abs(told - answer.confidence) <= ROUNDED:
         return {}
     best, n = max(answer.probabilities), len(answer.probabilities)
@@ -256,19 +242,6 @@ def _other_confidence(given: Mapping[str, Any], answer: Answer) -> dict[str, Any
 def _own_block(given: Mapping[str, Any]) -> Mapping[str, Any]:
     own = given.get(KEY)
     return own if isinstance(own, Mapping) else {}
-
-
-def _share(value: Any) -> float | None:
-    # By type, since true would pass for 1.
-    return float(value) if type(value) in (int, float) and 0 <= value <= 1 else None
-
-
-def _bounds(given: Any, n: int) -> tuple[tuple[float, float], ...] | None:
-    """An interval for each of n options; None where they are none."""
-    pairs = given if isinstance(given, list) and len(given) == n else []
-    intervals = [tuple(map(_share, pair)) for pair in pairs if isinstance(pair, list) and len(pair) == 2]
-    known = [(low, high) for low, high in intervals if low is not None and high is not None and low <= high]
-    return tuple(known) if len(known) == n else None
 
 
 def block(answer: Answer, options: ReadingOptions | None, more: Mapping[str, Any]) -> dict[str, Any]:
