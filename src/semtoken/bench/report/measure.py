@@ -19,7 +19,7 @@ import numpy as np
 from semtoken.bench.controls import CONTROLS, PREFIX
 from semtoken.bench.judges import Agreement, Tally, agreement, tally
 from semtoken.bench.plan import MAIN, OfCell
-from semtoken.bench.report.paired import SEED, PairedTest, PairedTests
+from semtoken.bench.report.paired import SEED, PairedTests
 from semtoken.bench.results import Cell, ClusteringRecord, RunResults
 from semtoken.bench.statistics import SHARED_PREFIX
 from semtoken.errors import InvalidInputError
@@ -207,188 +207,91 @@ def measure(
             f"{results.path} holds no scores of {reference!r}{hint}; there are those of {', '.join(known)}."
         )
     reference = reference or chosen_reference(results, judge)
-    main = {cell.model: settings_of(cell.model, results.clusterings) for cell in cells}
-    measuring = [_Measuring(cell, judge, n_resamples, reference, main[cell.model]) for cell in cells]
-    total, done = sum(one.total for one in measuring), 0
-    for one in measuring:
-        for _ in one.steps():
+    main = {cell: settings_of(cell.model, results.clusterings) for cell in cells}
+    sources = {cell: list(_sources(cell, main[cell])) for cell in cells}
+    total, done = sum(map(len, sources.values())), 0
+    measured: list[MeasuredCell] = []
+    rows: Rows = []
+    tests: Rows = []
+    for cell in cells:
+        columns: dict[str, _Column] = {}
+        for source in sources[cell]:
+            columns[source.name] = _measured(source, cell.judgements[judge], n_resamples)
             done += 1
             if progress is not None:
                 progress(done, total)
-    rows = [
-        row for part in ("methods", "ablations", "controls", "studies") for one in measuring for row in one.rows[part]
-    ]
+        measured.append(_counted(cell, judge, columns))
+        rows += _figures(cell, columns, main[cell])
+        uncertainty = {name: own.uncertainty for name, own in columns.items()}
+        tests += _tests(cell, columns, reference, PairedTests(uncertainty, cell.judgements[judge], n_resamples))
+    rows.sort(key=lambda row: _ORDER.get(row["table"], len(_ORDER)))
     for own in results.clusterings:
         if own.variant == MAIN and own.seconds is not None:
             setting = f"{own.settings.get('algorithm', 'unknown')} clustering"
             rows.append(_figure(("pre-computation", "", setting, own.model, SECONDS), own.seconds))
     frame = require("pandas", extra="bench").DataFrame
     return Measured(
-        cells=tuple(one.counted() for one in measuring),
+        cells=tuple(measured),
         figures=frame(rows, columns=list(FIGURE)),
-        tests=frame([row for one in measuring for row in one.tests], columns=list(TEST)),
+        tests=frame(tests, columns=list(TEST)),
         reference=reference,
     )
 
 
-def _figure(place: tuple[str, ...], value: Estimate | float) -> dict[str, Any]:
-    """A row of the table of figures; `place` as in `PLACE`."""
-    numbers = (value.value, value.low, value.high) if isinstance(value, Estimate) else (value, math.nan, math.nan)
-    return dict(zip(FIGURE, (*place, *numbers), strict=True))
+_ORDER = {"comparison": 0, "ablation": 1, "control": 2}
+"""The order of tables among the figures; those of the studies come after these."""
 
 
-class _Measuring:
-    """The rows of one model on one data set, made step by step."""
+@dataclass(frozen=True)
+class _Source:
+    """A column of uncertainties that a cell holds: of a method, of STC by another clustering, or of a control."""
 
-    def __init__(self, cell: Cell, judge: str, n_resamples: int, reference: str, main: Mapping[str, Any]) -> None:
-        self.cell, self.reference, self.main = cell, reference, main
-        self.correct, self.n_resamples = cell.judgements[judge], n_resamples
-        self.paired = PairedTests(self.correct, n_resamples)
-        # A variant with the main clustering's own value is that clustering: it would be tested against itself.
-        own = {f"{name}={value}" for name, value in main.items()}
-        self.variants = {name: values for name, values in cell.variants.items() if name not in own}
-        self.names = in_order(cell.uncertainty)
-        self.drawn: dict[str, dict[str, ResampledMetric]] = {metric: {} for metric in METRICS}
-        self.rows: dict[str, Rows] = {"methods": [], "ablations": [], "controls": [], "studies": []}
-        self.tests: Rows = []
-        with_controls = {STC, BASELINE} <= cell.uncertainty.keys()
-        self.controls = [name for name in CONTROLS if name in cell.controls] if with_controls else []
+    name: str
+    """The name of a method, or `variant:` or `control:` with a name."""
+    table: str
+    setting: str
+    repeats: Sequence[FloatArray]
+    """[R, N] the uncertainties; only controls are repeated."""
+    metrics: Collection[str]
 
-    @property
-    def total(self) -> int:
-        """How many uncertainties there are to measure."""
-        return len(self.names) + len(self.variants) + len(self.controls)
 
-    def steps(self) -> Iterator[None]:
-        """Measure one uncertainty after another."""
-        for name in self.names:
-            for metric in METRICS:
-                self.drawn[metric][name] = self._resample(metric, self.cell.uncertainty[name])
-            yield
-        self._methods()
-        yield from self._variants()
-        yield from self._controls()
+@dataclass(frozen=True)
+class _Column:
+    """A column of uncertainties that has been measured."""
 
-    def _resample(self, metric: str, uncertainty: FloatArray) -> ResampledMetric:
-        return resample(metric, uncertainty, self.correct, n_resamples=self.n_resamples, seed=SEED)
+    table: str
+    setting: str
+    uncertainty: FloatArray
+    """[N]; of several repetitions the one in the middle, whose p-values stand for those of all."""
+    drawn: Mapping[str, ResampledMetric]
+    """The metrics by their names, the mean over all repetitions."""
 
-    def _figure(self, part: str, table: str, setting: str, metric: str, value: Estimate | float) -> None:
-        self.rows[part].append(_figure((table, self.cell.dataset, setting, self.cell.model, metric), value))
 
-    def _test(self, table: str, setting: str, metric: str, against: str, tested: PairedTest) -> None:
-        place = (table, self.cell.dataset, setting, self.cell.model, metric, against)
-        self.tests.append(dict(zip(TEST, place, strict=False)) | asdict(tested))
-
-    def _methods(self) -> None:
-        """The figures of methods and ablations, and their tests."""
-        found = self._tests_of_methods()
-        ablated = [name for name in (STC, *ABLATIONS, BASELINE) if name in self.names]
-        for name in self.names:
-            table = "ablation" if name in ABLATIONS else "comparison"
-            for metric, shown in METRICS.items():
-                if table == "comparison":
-                    self._figure("methods", table, title_of(name), shown, self.drawn[metric][name].estimate())
-                for against, tested in found[name, metric]:
-                    self._test(table, title_of(name), shown, against, tested)
-            if table == "comparison":
-                seconds = self.cell.seconds.get(name, math.nan)
-                self._figure("methods", table, title_of(name), SECONDS, seconds)
-                self._figure("methods", table, title_of(name), PERCENT, self._percent(seconds))
-        for name in ablated if len(ablated) > 1 else ():
-            for metric, shown in METRICS.items():
-                self._figure("ablations", "ablation", title_of(name), shown, self.drawn[metric][name].estimate())
-
-    def _percent(self, seconds: float) -> float:
-        """Each method's seconds in percent of the greedy generation.
-
-        NaN also where the beginning of all prompts was read apart and is not in those seconds.
-        """
-        comparable = self.cell.greedy_seconds > 0 and SHARED_PREFIX not in self.cell.steps
-        return 100 * seconds / self.cell.greedy_seconds if comparable else math.nan
-
-    def _tests_of_methods(self) -> dict[tuple[str, str], list[tuple[str, PairedTest]]]:
-        """Name and metric -> what it was tested against, and what came of it."""
-        found: dict[tuple[str, str], list[tuple[str, PairedTest]]] = {
-            (name, metric): [] for name in self.names for metric in METRICS
-        }
-        compared = [name for name in self.names if name not in ABLATIONS]
-        ablated = [name for name in self.names if name in ABLATIONS]
-        for metric, drawn in self.drawn.items():
-            defined = [name for name in compared if not math.isnan(drawn[name].value)]
-            best = max(defined, key=lambda name: (drawn[name].value, name == self.reference), default=None)
-            families = [("STC", compared, STC), ("STC", ablated, STC)]
-            families += [] if best is None else [(f"best: {title_of(best)}", compared, best)]
-            families += [] if self.reference == STC else [(title_of(self.reference), compared, self.reference)]
-            for against, family, other in families:
-                tested = self.paired.against(metric, drawn, self.cell.uncertainty, family, other)
-                for name, one in tested.items():
-                    found[name, metric].append((against, one))
-        return found
-
-    def _variants(self) -> Iterator[None]:
-        """The sensitivity study: every setting that was varied has the main clustering among its values."""
-        drawn = {}
-        for name, values in self.variants.items():
-            drawn[name] = self._resample("auroc", values)
-            yield
-        stc = self.drawn["auroc"].get(STC)
-        everything = drawn if stc is None else {**drawn, STC: stc}
-        uncertainty = {**self.cell.uncertainty, **self.variants}
-        for name, tested in self.paired.against("auroc", everything, uncertainty, list(drawn), STC).items():
+def _sources(cell: Cell, main: Mapping[str, Any]) -> Iterator[_Source]:
+    """The columns of a cell in the order in which they are measured; `main` is its clustering."""
+    for name in in_order(cell.uncertainty):
+        table = "ablation" if name in ABLATIONS else "comparison"
+        yield _Source(name, table, title_of(name), [cell.uncertainty[name]], METRICS)
+    # A variant with the main clustering's own value is that clustering: it would be tested against itself.
+    same = {f"{name}={value}" for name, value in main.items()}
+    for name, values in cell.variants.items():
+        if name not in same:
             setting, _, value = name.partition("=")
-            self._test(STUDIES.get(setting, setting), value, "AUROC", "STC", tested)
-        for setting, table in STUDIES.items():
-            points = {name.partition("=")[2]: one for name, one in drawn.items() if name.partition("=")[0] == setting}
-            if points and stc is not None and setting in self.main:
-                points[str(self.main[setting])] = stc
-            for value in sorted(points, key=by_value):
-                self._figure("studies", table, value, "AUROC", points[value].estimate())
-
-    def _controls(self) -> Iterator[None]:
-        """Every control beside STC and beside sequence probability."""
-        means, minus_stc, minus_baseline = {}, {}, {}
-        auroc = self.drawn["auroc"]
-        for name in self.controls:
-            repeats = [self._resample("auroc", repeat) for repeat in self.cell.controls[name]]
-            own = f"{PREFIX}{name}"
-            order = np.argsort([repeat.value for repeat in repeats], kind="stable")
-            median = order[(len(repeats) - 1) // 2]  # the lower one; its p stands for those of all
-            values = {**self.cell.uncertainty, own: self.cell.controls[name][median]}
-            means[name] = _mean(repeats)
-            minus_stc[name] = means[name].minus(auroc[STC], p_value=self.paired.p("auroc", own, STC, values))
-            p = self.paired.p("auroc", own, BASELINE, values)
-            minus_baseline[name] = means[name].minus(auroc[BASELINE], p_value=p)
-            yield
-        to_stc, to_baseline = self.paired.family(minus_stc), self.paired.family(minus_baseline)
-        for name, mean in means.items():
-            title = CONTROLS[name].title
-            self._figure("controls", "control", title, "AUROC", mean.estimate())
-            self._test("control", title, "AUROC", "STC", to_stc[name])
-            self._test("control", title, "AUROC", title_of(BASELINE), to_baseline[name])
-
-    def counted(self) -> MeasuredCell:
-        """The counts of the cell, to be asked for after the steps."""
-        cell = self.cell
-        return MeasuredCell(
-            model=cell.model,
-            dataset=cell.dataset,
-            n=len(cell.question_ids),
-            counts=tally(self.correct),
-            greedy_seconds=cell.greedy_seconds,
-            seconds={name: cell.seconds.get(name, math.nan) for name in self.names},
-            undefined={
-                name: int((np.isnan(values := cell.uncertainty[name]) | (values == np.inf)).sum())
-                for name in self.names
-            },
-            reason=next((one.reason for one in self.drawn["auroc"].values() if one.reason), ""),
-            agreements=tuple(agreement(cell.judgements)),
-            verdicts={name: tally(values) for name, values in cell.judgements.items()},
-        )
+            yield _Source(f"variant:{name}", STUDIES[setting], value, [values], ("auroc",))
+    for name, control in CONTROLS.items() if {STC, BASELINE} <= cell.uncertainty.keys() else ():
+        if name in cell.controls:
+            yield _Source(f"{PREFIX}{name}", "control", control.title, list(cell.controls[name]), ("auroc",))
 
 
-def by_value(value: str) -> tuple[float, str]:
-    """The key by which values of a setting are sorted: numbers ascending, then words by the alphabet."""
-    return (float(value), "") if value.isdigit() else (math.inf, value)
+def _measured(source: _Source, correct: FloatArray, n_resamples: int) -> _Column:
+    drawn = {
+        metric: [resample(metric, one, correct, n_resamples=n_resamples, seed=SEED) for one in source.repeats]
+        for metric in source.metrics
+    }
+    order = np.argsort([repeat.value for repeat in drawn["auroc"]], kind="stable")
+    median = order[(len(order) - 1) // 2]  # the lower one of two
+    means = {metric: _mean(repeats) for metric, repeats in drawn.items()}
+    return _Column(source.table, source.setting, source.repeats[median], means)
 
 
 def _mean(repeats: Sequence[ResampledMetric]) -> ResampledMetric:
@@ -402,3 +305,102 @@ def _mean(repeats: Sequence[ResampledMetric]) -> ResampledMetric:
         values=np.mean([repeat.values for repeat in repeats], axis=0),
         n_non_finite=sum(repeat.n_non_finite for repeat in repeats),
     )
+
+
+def _figure(place: tuple[str, ...], value: Estimate | float) -> dict[str, Any]:
+    """A row of the table of figures; `place` as in `PLACE`."""
+    numbers = (value.value, value.low, value.high) if isinstance(value, Estimate) else (value, math.nan, math.nan)
+    return dict(zip(FIGURE, (*place, *numbers), strict=True))
+
+
+def _figures(cell: Cell, columns: Mapping[str, _Column], main: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The figures of a cell; `main` are the settings of its clustering."""
+
+    def row(table: str, setting: str, metric: str, value: Estimate | float) -> dict[str, Any]:
+        return _figure((table, cell.dataset, setting, cell.model, metric), value)
+
+    for name, own in columns.items():
+        if own.table in ("comparison", "control"):
+            for metric, drawn in own.drawn.items():
+                yield row(own.table, own.setting, METRICS[metric], drawn.estimate())
+        if own.table == "comparison":
+            seconds = cell.seconds.get(name, math.nan)
+            yield row(own.table, own.setting, SECONDS, seconds)
+            yield row(own.table, own.setting, PERCENT, _percent(cell, seconds))
+    ablated = [columns[name] for name in (STC, *ABLATIONS, BASELINE) if name in columns]
+    for own in ablated if len(ablated) > 1 else ():
+        for metric, drawn in own.drawn.items():
+            yield row("ablation", own.setting, METRICS[metric], drawn.estimate())
+    for setting, table in STUDIES.items():
+        points = {own.setting: own for own in columns.values() if own.table == table}
+        if points and STC in columns and setting in main:
+            points[str(main[setting])] = columns[STC]
+        for value in sorted(points, key=by_value):
+            yield row(table, value, METRICS["auroc"], points[value].drawn["auroc"].estimate())
+
+
+def _percent(cell: Cell, seconds: float) -> float:
+    """Each method's seconds in percent of the greedy generation.
+
+    NaN also where the beginning of all prompts was read apart and is not in those seconds.
+    """
+    comparable = cell.greedy_seconds > 0 and SHARED_PREFIX not in cell.steps
+    return 100 * seconds / cell.greedy_seconds if comparable else math.nan
+
+
+def _tests(cell: Cell, columns: Mapping[str, _Column], reference: str, paired: PairedTests) -> list[dict[str, Any]]:
+    """The tests of a cell: column by column, and those of a column metric by metric."""
+    order = [(name, metric) for name in columns for metric in METRICS]
+    rows: dict[tuple[str, str], list[dict[str, Any]]] = {place: [] for place in order}
+    for metric, against, family, other in _families(columns, reference):
+        drawn = {name: own.drawn[metric] for name, own in columns.items() if metric in own.drawn}
+        for name, tested in paired.against(metric, drawn, family, other).items():
+            own = columns[name]
+            place = (own.table, cell.dataset, own.setting, cell.model, METRICS[metric], against)
+            rows[name, metric].append(dict(zip(TEST, place, strict=False)) | asdict(tested))
+    return [row for place in order for row in rows[place]]
+
+
+def _families(columns: Mapping[str, _Column], reference: str) -> Iterator[tuple[str, str, list[str], str]]:
+    """The families of tests: the metric, whom the others are set against, these others, and its name."""
+
+    def of(*tables: str) -> list[str]:
+        return [name for name, own in columns.items() if own.table in tables]
+
+    compared = of("comparison")
+    for metric in METRICS:
+        values = {name: columns[name].drawn[metric].value for name in compared}
+        defined = [name for name in compared if not math.isnan(values[name])]
+        best = max(defined, key=lambda name: (values[name], name == reference), default=None)
+        yield metric, "STC", compared, STC
+        yield metric, "STC", of("ablation"), STC
+        if best is not None:
+            yield metric, f"best: {title_of(best)}", compared, best
+        if reference != STC:
+            yield metric, title_of(reference), compared, reference
+    yield "auroc", "STC", of(*STUDIES.values()), STC
+    yield "auroc", "STC", of("control"), STC
+    yield "auroc", title_of(BASELINE), of("control"), BASELINE
+
+
+def _counted(cell: Cell, judge: str, columns: Mapping[str, _Column]) -> MeasuredCell:
+    """The counts of a cell whose columns have been measured."""
+    names = in_order(cell.uncertainty)
+    undefined = {name: np.isnan(values) | (values == np.inf) for name, values in cell.uncertainty.items()}
+    return MeasuredCell(
+        model=cell.model,
+        dataset=cell.dataset,
+        n=len(cell.question_ids),
+        counts=tally(cell.judgements[judge]),
+        greedy_seconds=cell.greedy_seconds,
+        seconds={name: cell.seconds.get(name, math.nan) for name in names},
+        undefined={name: int(undefined[name].sum()) for name in names},
+        reason=next((reason for name in names if (reason := columns[name].drawn["auroc"].reason)), ""),
+        agreements=tuple(agreement(cell.judgements)),
+        verdicts={name: tally(values) for name, values in cell.judgements.items()},
+    )
+
+
+def by_value(value: str) -> tuple[float, str]:
+    """The key by which values of a setting are sorted: numbers ascending, then words by the alphabet."""
+    return (float(value), "") if value.isdigit() else (math.inf, value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from semtoken.bench.judges import tally
 from semtoken.methods.metrics import Difference, ResampledMetric, holm, permutation_test
@@ -24,6 +24,9 @@ FEWEST, FEW = 20, 30
 """With fewer right (or wrong) answers than the first there is no verdict; with fewer than the second, a warning."""
 
 
+Verdict: TypeAlias = Literal["higher", "lower", "not shown", "too few answers"]
+
+
 @dataclass(frozen=True)
 class PairedTest:
     """The difference of two methods on the same answers, with its 95% interval, p-value and verdict."""
@@ -35,60 +38,51 @@ class PairedTest:
     p: float
     p_adjusted: float
     """The p-value adjusted by Holm's procedure for the comparisons of its family; NaN without a value."""
-    verdict: Literal["higher", "lower", "not shown", "too few answers"]
+    verdict: Verdict
     """Where the interval of the difference lies: above 0, below it, or around it."""
 
 
 class PairedTests:
-    """Paired tests on the answers of one cell, each made once."""
+    """Paired tests between uncertainties on the same answers, given by their names, each made once."""
 
-    def __init__(self, correct: FloatArray, n_permutations: int) -> None:
-        self.correct = correct
-        self._n = n_permutations
+    def __init__(self, uncertainty: Mapping[str, FloatArray], correct: FloatArray, n_permutations: int) -> None:
+        self._uncertainty, self._correct, self._n = uncertainty, correct, n_permutations
         self._known: dict[tuple[str, ...], float] = {}
         counts = tally(correct)
         self._enough = min(counts.correct, counts.incorrect) >= FEWEST
 
-    def p(self, metric: str, first: str, second: str, values: Mapping[str, FloatArray]) -> float:
-        """P-value of the difference between two uncertainties, given by their names, whichever comes first."""
-        # The test has two sides, so the order of the two changes nothing, and each test takes a thousand exchanges.
-        place = (metric, *sorted((first, second)))
-        if place not in self._known:
-            self._known[place] = permutation_test(
-                metric, values[first], values[second], self.correct, n_permutations=self._n, seed=SEED
-            )
-        return self._known[place]
+    def against(
+        self, metric: str, drawn: Mapping[str, ResampledMetric], family: Sequence[str], reference: str
+    ) -> dict[str, PairedTest]:
+        """The others of a family against one, with p-values corrected for their number; empty if that one is missing.
 
-    def family(self, differences: Mapping[str, Difference]) -> dict[str, PairedTest]:
-        """Differences whose p-values are corrected for their number."""
+        `drawn` has the resampled metric of each.
+        """
+        if reference not in drawn:
+            return {}
+        differences = {
+            name: drawn[name].minus(drawn[reference], p_value=self._p(metric, name, reference))
+            for name in family
+            if name != reference
+        }
         adjusted = holm([difference.p_value for difference in differences.values()])
         return {
             name: PairedTest(d.value, d.low, d.high, d.p_value, float(p), self._verdict(d))
             for (name, d), p in zip(differences.items(), adjusted, strict=True)
         }
 
-    def _verdict(self, difference: Difference) -> Literal["higher", "lower", "not shown", "too few answers"]:
+    def _p(self, metric: str, first: str, second: str) -> float:
+        """P-value of the difference between two uncertainties, whichever comes first."""
+        # The test has two sides, so the order of the two changes nothing, and each test takes a thousand exchanges.
+        place = (metric, *sorted((first, second)))
+        if place not in self._known:
+            pair = self._uncertainty[first], self._uncertainty[second]
+            self._known[place] = permutation_test(metric, *pair, self._correct, n_permutations=self._n, seed=SEED)
+        return self._known[place]
+
+    def _verdict(self, difference: Difference) -> Verdict:
         if not self._enough:
             return "too few answers"
         if difference.low > 0:
             return "higher"
         return "lower" if difference.high < 0 else "not shown"
-
-    def against(
-        self,
-        metric: str,
-        drawn: Mapping[str, ResampledMetric],
-        values: Mapping[str, FloatArray],
-        family: Sequence[str],
-        reference: str | None,
-    ) -> dict[str, PairedTest]:
-        """The others of a family against one method."""
-        if reference is None or reference not in drawn:
-            return {}
-        return self.family(
-            {
-                name: drawn[name].minus(drawn[reference], p_value=self.p(metric, name, reference, values))
-                for name in family
-                if name != reference
-            }
-        )

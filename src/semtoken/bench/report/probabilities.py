@@ -135,7 +135,7 @@ def _cell(cell: Cell, judge: str, n_resamples: int, reference: str) -> CellProba
     drawn = {
         name: resample("aurc", cell.uncertainty[name], correct, n_resamples=n_resamples, seed=SEED) for name in names
     }
-    tested = PairedTests(correct, n_resamples).against("aurc", drawn, cell.uncertainty, names, reference)
+    tested = PairedTests(cell.uncertainty, correct, n_resamples).against("aurc", drawn, names, reference)
     methods = {
         name: _method(name, cell.uncertainty[name], correct, drawn[name], tested.get(name), not whole.reason)
         for name in names
