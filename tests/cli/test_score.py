@@ -15,8 +15,9 @@ from transformers import AutoTokenizer
 
 from semtoken import ScoredModel
 from semtoken.bench.score_file.batches import facts_of
-from semtoken.cli.loading import ModelChoice
+from semtoken.cli.model import ModelOptions
 from semtoken.cli.score import _lines_beside
+from semtoken.cli.settings import Settings
 from semtoken.models.prompts import PROMPTS
 from tests import tiny
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
@@ -258,7 +259,7 @@ def test_a_small_model_is_computed_by_one_thread_unless_somebody_wants_more(
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        ModelChoice().load()
+        ModelOptions().with_settings(Settings()).load()
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)

@@ -10,7 +10,8 @@ import pytest
 
 import semtoken as st
 from semtoken.bench.settings import check_settings
-from semtoken.cli.loading import ModelChoice
+from semtoken.cli.model import ModelOptions
+from semtoken.cli.settings import ScoringSection, Settings
 from semtoken.core.api import LogitsStream, LogprobsStream
 from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import load_questions
@@ -68,7 +69,7 @@ def test_a_model_and_a_benchmark_take_it() -> None:
     stc = st.ScoredModel.from_pretrained("almanac", equality="exact")
     [answer] = stc.generate([load_questions("test")[0].prompt()], 24, stop_at_newline=True)
     assert answer.log_confidence == pytest.approx(answer.log_probability, abs=1e-9) and stc.rules.equality == "exact"
-    assert ModelChoice(equality="exact").rules == stc.rules
+    assert ModelOptions().with_settings(Settings(scoring=ScoringSection(equality="exact"))).rules == stc.rules
     given = {"models": ["almanac"], "datasets": ["almanac"], "equality": "exact", "preset": "default"}
     assert check_settings(given, "the settings").rules == stc.rules
     with pytest.raises(InvalidInputError, match="without an equality"):

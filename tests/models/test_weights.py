@@ -15,6 +15,7 @@ import semtoken as st
 from semtoken.errors import BackendError, ModelError, VocabularyMismatch
 from semtoken.models.transformers import TransformersBackend
 from tests import tiny
+from tests.cli.run import invoke
 from tests.models.plain_pass import PROMPTS, assert_right, tiny_model
 
 
@@ -82,6 +83,8 @@ def test_a_folder_of_an_adapter(tmp_path: Path, merged: bool) -> None:
     model = peft.get_peft_model(base, config).eval()
     kept = model.merge_and_unload() if merged else model
     assert_right(loaded(saved(kept, tmp_path / "adapted")), kept)
+    asked = invoke(["ask", "who?", "--model", tmp_path / "adapted", "--max-tokens", 2])
+    assert asked.exit_code == 0, asked.output
 
 
 def saved_adapter(folder: Path, **settings: Any) -> tuple[Any, Path, Path]:

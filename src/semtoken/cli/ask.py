@@ -6,7 +6,6 @@ import math
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,10 +13,10 @@ from cyclopts import Parameter
 
 from semtoken.choices import PartKind
 from semtoken.cli.console import dispute_line, json_line, out, print_scores
-from semtoken.cli.loading import ModelChoice, load_calibrator_for
-from semtoken.cli.model import ModelOptions
+from semtoken.cli.loading import load_calibrator_for
+from semtoken.cli.model import ModelChoice, ModelOptions
 from semtoken.cli.parameters import Calibrator, Json, MaxTokens, NoChatTemplate, Parts, ShowTokens
-from semtoken.cli.settings import Read, SettingsInUse
+from semtoken.cli.settings import Read, Settings, SettingsInUse
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import BudgetExceededError, InvalidInputError
 from semtoken.support.almanac import ALMANAC
@@ -83,12 +82,12 @@ def ask(
 
     settings = in_use.settings
     model = choice.with_settings(settings, verbose=verbose)
-    asked = _read(questions) or list(EXAMPLES_OF_ALMANAC if model.model == ALMANAC else EXAMPLES)
+    asked = _read(questions) or list(EXAMPLES_OF_ALMANAC if model.name == ALMANAC else EXAMPLES)
     stc = model.load(calibrator=calibrator) if calibrator is not None else _loaded(model)
     named = in_use.sources.get("calibration.abstain_text") == "command line"  # that of a file may be meant for servers
     abstain_text = settings.calibration.abstain_text if named or calibrator is not None else None
-    applied = load_calibrator_for(stc, calibrator, model.model, abstain_text)
-    asking = how_to_ask(model.model, stc.tokenizer, raw=no_chat_template)
+    applied = load_calibrator_for(stc, calibrator, model.name, abstain_text)
+    asking = how_to_ask(model.name, stc.tokenizer, raw=no_chat_template)
 
     def show(number: int, result: ScoredAnswer) -> None:
         if as_json:
@@ -147,7 +146,8 @@ def _record(
 
 def _loaded(choice: ModelChoice) -> ScoredModel:
     """The model; the embedded one without torch, which takes longer to import than this one to answer."""
-    if replace(choice, verbose=False) != ModelChoice():
+    default = ModelOptions().with_settings(Settings())
+    if (choice.settings, choice.loading) != (default.settings, default.loading):
         return choice.load()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # several would spend more time on waiting than on work
     from semtoken import ScoredModel

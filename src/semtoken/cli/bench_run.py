@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from semtoken.cli.console import err, out, tell
-from semtoken.cli.loading import load_executor
+from semtoken.cli.loading import load_executor, names_in
 from semtoken.cli.model import Device
 from semtoken.cli.parameters import BenchMethods, ClustersNamed, JudgeNamed, Limit, ModelNamed, ToFolder
 from semtoken.cli.settings import Read, SettingsInUse
@@ -94,7 +94,7 @@ def run(
     given: dict[str, Any] = {
         "models": [{"name": name} for name in model] if model else None,
         "datasets": [_dataset(text) for text in dataset] if dataset else None,
-        "methods": [name.strip() for name in methods.split(",") if name.strip()] if methods else None,
+        "methods": list(names_in(methods)) if methods else None,
         "judges": list(judge) or None,
         "limit": limit,
         "controls": controls or None,

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from semtoken.cli.console import counting, json_line, out, print_scores, tell, untrusted
 from semtoken.cli.journal_options import JournalChoice
-from semtoken.cli.loading import as_methods, check_executor, load_executor, methods_of, rules_of
+from semtoken.cli.loading import check_executor, load_executor, one_pass, rules_of
 from semtoken.cli.parameters import (
     Calibrator,
     Force,
@@ -170,13 +170,12 @@ def _reading(tokenizer: str | None, methods: str | None, format: str | None, in_
     from semtoken.replies.checking.answers import CheckSettings
 
     endpoint, scoring = in_use.settings.endpoint, in_use.settings.scoring
-    wanted = as_methods(methods, of_replies=True) if methods else methods_of(scoring, of_replies=True)
     return CheckSettings(
         format=format,
         distribution=endpoint.distribution or None,
         vocabulary=None if tokenizer is None else as_tokens(tokenizer),
         rules=rules_of(scoring),
-        methods=tuple(wanted),
+        methods=one_pass((methods,) if methods else scoring.methods, of_replies=True),
         temperature=None if endpoint.temperature == 1 else endpoint.temperature,
         answering_model=endpoint.answering_model or None,
     )

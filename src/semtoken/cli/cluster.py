@@ -13,12 +13,12 @@ from cyclopts.validators import Number
 
 from semtoken.cli.console import err, out, phases, plain_table, tell
 from semtoken.cli.model import name_and_revision
-from semtoken.cli.models import check_there
 from semtoken.cli.parameters import ClustersNamed, ModelNamed, ToFolder
 from semtoken.cli.settings import Read
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import ALMANAC
+from semtoken.support.checkpoints.hub import require_model
 from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def make(
     model, revision = name_and_revision(model)
     budget = None if memory_budget is None else parse_bytes(memory_budget)
     _targets(output, list(n_clusters) or [1])  # before anything is read
-    check_there(model, revision)
+    require_model(model, revision)
     from semtoken.clustering.cache import default_settings
     from semtoken.clustering.model_vocabulary import vocabulary_of
     from semtoken.clustering.token_clusters import ClusterSettings
@@ -222,7 +222,7 @@ def _kept_for(model: str, revision: str | None) -> TokenClusters:
     from semtoken.clustering.cache import list_cached
     from semtoken.clustering.tables import read_table
 
-    check_there(model, revision)
+    require_model(model, revision)
     quiet_libraries()
     for entry in list_cached():
         kept = TokenClusters.from_pretrained(entry.path)

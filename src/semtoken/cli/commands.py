@@ -69,7 +69,7 @@ GROUPS: Mapping[str, Mapping[str, CommandPlace]] = {
         ),
     },
     "Maintain": {
-        "fetch": CommandPlace("models:fetch", "Download a small model."),
+        "fetch": CommandPlace("fetch:fetch", "Download a small model."),
         "journal": CommandPlace("", "Show, export or delete recorded answers."),
         "config": CommandPlace("config:config", "Show the settings in effect, and where each comes from.", ALL),
     },

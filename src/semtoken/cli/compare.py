@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from semtoken.cli.bench_run import run_bars
 from semtoken.cli.console import out, print_findings, tell
-from semtoken.cli.loading import calibrator_of_rules
+from semtoken.cli.loading import calibrator_of_rules, names_in
 from semtoken.cli.model import PaperModelOptions
 from semtoken.cli.parameters import BenchMethods, Force, Limit, OwnScores, TestedCalibrator, ToFile
 from semtoken.cli.settings import NotNegative, Read, SettingsInUse
@@ -75,15 +75,14 @@ def compare(
 
     if not verbose:
         quiet_libraries()
-    same = ("backend", "clusters", "device", "dtype", "revision", "trust_remote_code")
-    of_model = {"name": model.model, "batch_size": BATCH_SIZE} | {name: getattr(model, name) for name in same}
-    named = [name.strip() for name in (methods or "").split(",") if name.strip()]
+    of_model = {"name": model.name, "batch_size": BATCH_SIZE, **model.loading}
+    named = names_in(methods)
     content: dict[str, Any] = {
         "models": [{name: value for name, value in of_model.items() if value is not None}],
         "datasets": [questions],
         "methods": [CONFIDENCE, "stc", *named] if named else None,
         "preset": model.preset,
-        "equality": model.equality,
+        "equality": model.scoring.equality or None,
         "limit": limit or None,
     }
     settings = check_settings({name: value for name, value in content.items() if value is not None}, "The options")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from semtoken.choices import Reading
 from semtoken.cli.console import tell
-from semtoken.cli.loading import ModelChoice, load_executor
-from semtoken.cli.model import Device, model_choice
+from semtoken.cli.loading import load_executor
+from semtoken.cli.model import Device, ModelChoice, ModelOptions
 from semtoken.cli.parameters import (
     BaseUrl,
     Calibrator,
@@ -92,7 +92,7 @@ def decide(
     if not job.lines_left():
         tell(f"{output} is complete.")
         return
-    choice = model_choice(model or ALMANAC, device, in_use.settings, verbose=verbose)
+    choice = ModelOptions(model or ALMANAC, device).with_settings(in_use.settings, verbose=verbose)
     asked = None if server is None else AskedServer.of(server, in_use.settings.endpoint, model)
     if asked is not None:
         asked.announce("the items", in_use)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from semtoken.cli.console import err, json_line, out, plain_table, tell, untrusted
-from semtoken.cli.model import model_choice
+from semtoken.cli.model import name_and_revision
 from semtoken.cli.parameters import BaseUrl, Json, ModelNamed, Tokenizer, named_server
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless
@@ -62,7 +62,7 @@ def doctor(
         return None
     if asks_here:  # a variable with an address turns no model into a server's
         refuse_useless({"--tokenizer": tokenizer, "--quick": quick}, "on a model that is loaded here")
-        _examine_model(str(model), in_use, as_json)
+        _examine_model(str(model), as_json=as_json)
         return None
     if server is None:
         raise UsageError(
@@ -99,13 +99,13 @@ def doctor(
     return None if diagnosis.usable else Status.NOTHING_MEASURED
 
 
-def _examine_model(model: str, in_use: SettingsInUse, as_json: bool) -> None:
+def _examine_model(model: str, *, as_json: bool) -> None:
     """Load a model of transformers, and show which ways of reading it are equal to a plain pass."""
     from semtoken.models import load_backend
     from semtoken.models.transformers import TransformersBackend
 
-    choice = model_choice(model, None, in_use.settings)
-    backend = load_backend("transformers", choice.model, revision=choice.revision)
+    name, revision = name_and_revision(model)
+    backend = load_backend("transformers", name, revision=revision)
     assert isinstance(backend, TransformersBackend)
     if as_json:
         print(json_line(asdict(backend.proof)))

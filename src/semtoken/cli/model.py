@@ -1,30 +1,29 @@
-"""Which model of this process answers: the options of the commands that load one, with `[model]` and `[scoring]`."""
+"""The model of this process that answers: options and settings, what they say of it, and how it is loaded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from semtoken.choices import Preset
-from semtoken.cli.loading import ModelChoice
-from semtoken.cli.settings import Settings
+from semtoken.cli.console import phases
+from semtoken.cli.loading import calibrator_of_rules, one_pass
+from semtoken.cli.parameters import ClustersNamed, ModelNamed
+from semtoken.cli.settings import ModelSection, ScoringSection, Settings
 from semtoken.cli.statuses import UsageError
+from semtoken.errors import ModelError, SemtokenError, one_line_of
 from semtoken.support.almanac import ALMANAC
+from semtoken.support.extras import quiet_libraries
 
-ModelName = Annotated[
-    str,
-    Parameter(
-        name=("--model", "-m"),
-        metavar="NAME",
-        help="Model: a fetched name, a directory, a GGUF file, or a hub id (ID@REVISION). Default: almanac, built in.",
-    ),
-]
-Device = Annotated[str | None, Parameter(metavar="NAME", help="cpu, cuda, cuda:1, ... Default: a GPU if there is one.")]
+if TYPE_CHECKING:
+    from semtoken import ScoredModel
+    from semtoken.core.rules import ScoringRules
 
-PresetName = Annotated[Preset, Parameter(metavar="NAME", help="paper: the published code's numbers, with clusters.")]
+Device = Annotated[str | None, Parameter(help="cpu, cuda, cuda:1, ... Default: a GPU if there is one.")]
+PresetName = Annotated[Preset, Parameter(help="paper: the published code's numbers, with clusters.")]
 
 
 @Parameter(name="*")
@@ -32,15 +31,19 @@ PresetName = Annotated[Preset, Parameter(metavar="NAME", help="paper: the publis
 class ModelOptions:
     """The options of the commands that score answers of a model in this process."""
 
-    model: ModelName = ALMANAC
+    model: Annotated[
+        ModelNamed[str],
+        Parameter(
+            help="Model: a fetched name, a directory, a GGUF file, or a hub id (ID@REVISION). Default: almanac, built "
+            "in."
+        ),
+    ] = ALMANAC
     device: Device = None
     preset: PresetName = "default"
     clusters: Annotated[
-        str | None,
+        ClustersNamed[str | None],
         Parameter(
-            name=("--clusters", "-c"),
-            metavar="NAME",
-            help="With --preset paper: clusters of the model's tokens, a directory or a hub id. Default: made once.",
+            help="With --preset paper: clusters of the model's tokens, a directory or a hub id. Default: made once."
         ),
     ] = None
 
@@ -48,7 +51,9 @@ class ModelOptions:
         """The model with the settings that it is loaded with."""
         if self.clusters is not None and self.preset != "paper":
             raise UsageError("--clusters has no effect without --preset paper: leave it out, or add that.")
-        return model_choice(self.model, self.device, settings, self.preset, self.clusters, verbose=verbose)
+        name, revision = name_and_revision(self.model)
+        chosen = (name, revision, self.device, self.preset, self.clusters)
+        return ModelChoice(*chosen, settings.model, settings.scoring, verbose)
 
 
 @Parameter(name="*")
@@ -65,28 +70,84 @@ def name_and_revision(model: str) -> tuple[str, str | None]:
     return (name, revision) if at and not Path(model).expanduser().exists() else (model, None)
 
 
-def model_choice(
-    model: str,
-    device: str | None,
-    settings: Settings,
-    preset: Preset = "default",
-    clusters: str | None = None,
-    *,
-    verbose: bool = False,
-) -> ModelChoice:
-    """A model by its name, with its revision after an @, and the settings that it is loaded with."""
-    name, revision = name_and_revision(model)
-    return ModelChoice(
-        name,
-        settings.model.backend,
-        clusters,
-        preset,
-        settings.scoring.equality or None,
-        None,
-        ",".join(settings.scoring.methods) or None,
-        device,
-        settings.model.dtype,
-        revision,
-        settings.model.trust_remote_code,
-        verbose,
-    )
+@dataclass(frozen=True)
+class ModelChoice:
+    """A model of this process, and how it is loaded and scored: plain data, which can be sent to other processes."""
+
+    name: str
+    revision: str | None
+    device: str | None
+    preset: Preset
+    clusters: str | None
+    """With the preset paper; without them those made before for this model, or new ones."""
+    section: ModelSection
+    scoring: ScoringSection
+    verbose: bool
+
+    @property
+    def loading(self) -> dict[str, Any]:
+        """Arguments of `ScoredModel.from_pretrained`, which are also keys of a model in the settings of a benchmark."""
+        return {
+            "backend": self.section.backend,
+            "device": self.device,
+            "dtype": self.section.dtype,
+            "clusters": self.clusters,
+            "revision": self.revision,
+            "trust_remote_code": self.section.trust_remote_code,
+        }
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that decide the numbers, as far as they are known before the model is loaded."""
+        decisive = {name: self.loading[name] for name in ("revision", "clusters", "device", "dtype")}
+        decisive |= {"model": self.name, "preset": self.preset}
+        further = {
+            "backend": "" if self.section.backend == "transformers" else self.section.backend,
+            "equality": self.scoring.equality,
+            "methods": ",".join(self.scoring.methods),
+        }
+        return decisive | {name: value for name, value in further.items() if value}
+
+    @property
+    def rules(self) -> ScoringRules:
+        """The rules that preset and equality make."""
+        from semtoken.core.rules import ScoringRules
+
+        return ScoringRules(self.preset, equality=self.scoring.equality or None)
+
+    def load(self, *, states: bool = False, calibrator: Path | None = None) -> ScoredModel:
+        """The model with its tokenizer and clusters; with `states` it keeps the hidden state of every answer's end.
+
+        A `calibrator` that cannot be read, or was fitted under other rules or on lists of the best tokens where this
+        model has all of them, is rejected before the model is loaded.
+        """
+        methods = one_pass(self.scoring.methods)
+        in_transformers = self.section.backend == "transformers"
+        if calibrator is not None:
+            from semtoken.guarantees import Fingerprint
+
+            fitted = calibrator_of_rules(calibrator, self.rules)
+            if in_transformers:  # all logits are known, not a list of the best
+                fitted.fingerprint.require_same(Fingerprint(scores="exact"))
+        from semtoken import ScoredModel
+        from semtoken.support.checkpoints.hub import require_model
+
+        require_model(self.name, self.revision)
+
+        if in_transformers and not self.verbose:
+            quiet_libraries()
+        with phases("clustering the vocabulary", before=f"loading {self.name}") as progress:
+            try:
+                stc = ScoredModel.from_pretrained(
+                    self.name, preset=self.rules, methods=methods, states=states, progress=progress, **self.loading
+                )
+                if in_transformers:
+                    from semtoken.models.transformers.loading import spare_threads
+
+                    spare_threads(stc.backend.model)
+                _ = stc.scorer  # clusters are made here, where their progress is shown, if there have to be any
+                return stc
+            except SemtokenError:
+                raise
+            except (OSError, ValueError, RuntimeError) as error:  # of transformers and torch, about the model
+                raise ModelError(f"The model '{self.name}' cannot be loaded: {one_line_of(error)}") from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice
 from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
-from semtoken.cli.loading import decision_slot, load_calibrator, methods_of, rules_of
+from semtoken.cli.loading import decision_slot, load_calibrator, one_pass, rules_of
 from semtoken.cli.parameters import BaseUrl, Calibrators, Host, JournalUrl, Port, Tokenizer, by_kind, named_server
 from semtoken.cli.settings import Count, Read, Settings, SettingsInUse
 from semtoken.cli.statuses import UsageError
@@ -60,7 +60,7 @@ def proxy(
     asking = ProxySettings(
         server.url,
         top_logprobs=endpoint.top_logprobs,
-        methods=methods_of(settings.scoring, of_replies=True),
+        methods=one_pass(settings.scoring.methods, of_replies=True),
         token_ids=token_ids,
         distribution=endpoint.distribution or None,
         proxy_for=endpoint.answering_model or None,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from semtoken.cli.console import counting, tell
-from semtoken.cli.loading import ModelChoice, calibrator_settings, check_executor, load_calibrator_for, load_executor
-from semtoken.cli.model import ModelOptions
+from semtoken.cli.loading import calibrator_settings, check_executor, load_calibrator_for, load_executor
+from semtoken.cli.model import ModelChoice, ModelOptions
 from semtoken.cli.parameters import (
     Calibrator,
     MaxTokens,
@@ -76,7 +76,7 @@ def score(
 
     model = choice.with_settings(in_use.settings, verbose=verbose)
     if methods is not None:
-        model = replace(model, methods=methods)
+        model = replace(model, scoring=replace(model.scoring, methods=(methods,)))
     states = in_use.settings.scoring.states
     generation = {"max_new_tokens": max_tokens, "stop_at_newline": False}
     target = output or (file if str(file) == STANDARD else file.with_suffix(".scored.jsonl"))
@@ -205,8 +205,8 @@ class _Scoring:
         """The same by a loaded model: a calibrator adds the probability and the decision, a schema the fields."""
         from semtoken.bench.score_file.batches import batch_scorer
 
-        applied = load_calibrator_for(stc, self.calibrator, self.choice.model)
-        score_batch = batch_scorer(stc, self.choice.model, raw=self.raw, **self.generation)
+        applied = load_calibrator_for(stc, self.calibrator, self.choice.name)
+        score_batch = batch_scorer(stc, self.choice.name, raw=self.raw, **self.generation)
         if self.schema is None:
             return score_batch, None if applied is None else applied.block
         from semtoken.replies.checking.fields import field_records, read_schema
@@ -217,7 +217,7 @@ class _Scoring:
 
 def _name_built_in(model: ModelChoice) -> None:
     """Say so where the built-in model scores, which somebody who forgot --model would not see in the numbers."""
-    if model.model == ALMANAC:
+    if model.name == ALMANAC:
         tell("The built-in model almanac is used; --model names another.", style="dim")
 
 

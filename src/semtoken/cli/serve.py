@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice
 from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
-from semtoken.cli.loading import ModelChoice, decision_slot, load_calibrator_for
-from semtoken.cli.model import ModelOptions
+from semtoken.cli.loading import decision_slot, load_calibrator_for
+from semtoken.cli.model import ModelChoice, ModelOptions
 from semtoken.cli.parameters import Calibrators, Host, JournalUrl, Port, by_kind
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
@@ -66,15 +66,15 @@ def serve(
 
     listener = listen(host, port)
     stc = model.load(calibrator=of_answers)
-    asking = how_to_ask(model.model, stc.tokenizer, raw=False)
-    load = partial(load_calibrator_for, stc, of_answers, model.model, settings.calibration.abstain_text)
+    asking = how_to_ask(model.name, stc.tokenizer, raw=False)
+    load = partial(load_calibrator_for, stc, of_answers, model.name, settings.calibration.abstain_text)
     slot = CalibratorSlot(load(), load)
     deciding = decision_slot(of_decisions)
     reload_on_hangup(slot, deciding)
-    known = stc.fingerprint(model.model)
+    known = stc.fingerprint(model.name)
     recording = JournalChoice(journal or settings.journal.url, settings.journal)
     recorder = recording.recorder("serve", model=known.model, engine=known.engine)
-    called, stops = served_model_name or _name_of(model.model), asking.stop_at_newline
+    called, stops = served_model_name or _name_of(model.name), asking.stop_at_newline
     most, seconds = settings.serve.max_logprobs, settings.limits.part_seconds
     offer = Offer(called, template_of(asking), stops, most, slot, deciding, seconds)
     engine = Engine(stc)
@@ -101,7 +101,7 @@ def _serve_agents(model: ModelChoice, calibrator: Path | None) -> None:
     if not model.verbose:
         quiet_libraries()
     stc = model.load(calibrator=calibrator)
-    server(stc, model.model, load_calibrator_for(stc, calibrator, model.model)).run("stdio")
+    server(stc, model.name, load_calibrator_for(stc, calibrator, model.name)).run("stdio")
 
 
 def _name_of(model: str) -> str:

@@ -1,10 +1,9 @@
-"""`semtoken fetch`: small real models to download, and whether there is a model of a name."""
+"""`semtoken fetch`: small real models to download."""
 
 from __future__ import annotations
 
 import html
 import re
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -12,36 +11,13 @@ from cyclopts import Parameter
 from semtoken.choices import ModelOrigin
 from semtoken.cli.console import err, out, plain_table, tell
 from semtoken.cli.statuses import UsageError
-from semtoken.errors import ModelError
-from semtoken.support.checkpoints.hub import require_on_hub
 from semtoken.support.checkpoints.sources import (
     CATALOGUE,
     CatalogueModel,
     catalogue_entry,
     fetched_path,
-    resolve,
 )
 from semtoken.support.extras import quiet_libraries
-
-
-def check_there(model: str, revision: str | None = None) -> None:
-    """Raise `ModelError` unless the model is built in, fetched, a GGUF file, a directory, or found on the hub."""
-    source = resolve(model)
-    if source.clusters is not None or source.is_gguf:
-        return
-    folder = Path(source.path).expanduser()
-    if folder.is_dir():
-        if not (folder / "config.json").exists():
-            raise ModelError(f"The directory '{model}' holds no model: config.json is missing.{_gguf_in(folder)}")
-        return
-    if folder.exists():
-        raise ModelError(f"'{model}' is a file; give a GGUF file, the directory of a checkpoint or a hub id.")
-    require_on_hub(model, revision)
-
-
-def _gguf_in(folder: Path) -> str:
-    files = sorted(path.name for path in folder.glob("*.gguf"))
-    return f" Give its GGUF file itself: {folder / files[0]}" if files else ""
 
 
 def fetch(
