@@ -21,6 +21,7 @@ import torch
 import typer
 
 from semtoken import ScoredModel
+from semtoken.models.base import Decoding
 from semtoken.models.transformers import joining
 from semtoken.support.almanac import load_questions
 from semtoken.web.serve import engine as serving
@@ -89,7 +90,7 @@ def watch_all(layers: Layers, backend: Any) -> None:
     part = {prompts: "the model: prompts", further: "the model: further tokens"}
     layers.watch(backend.model, "forward", lambda: part[next(one for one in reversed(layers.inside) if one in part)])
     layers.watch(joining, "chosen_tokens", "choosing tokens")
-    layers.watch(joining, "joined", "rows that join and leave")
+    layers.watch(joining, "join_batches", "rows that join and leave")
     layers.watch(serving._Rows, "observe", "the server's view of a step")
     layers.watch(serving._Rows, "settle", "the server's view of an end")
     layers.watch(serving.AnswerText, "add", "text")
@@ -103,11 +104,12 @@ def play(engine: serving.Engine, prompts: Sequence[Sequence[int]], clients: int,
     def emit(item: Any) -> None:
         nonlocal tokens
         tokens += isinstance(item, serving.RowToken)
+        if item is None:
+            ask()
 
     def ask() -> None:
         if waiting:
-            work = GenerationBatch([waiting.pop()], max_tokens=max_tokens)
-            ready.append(Order(lambda error: ask(), work=work, emit=emit))
+            ready.append(Order(emit, work=GenerationBatch([waiting.pop()], Decoding(max_new_tokens=max_tokens))))
 
     def more(running: int) -> list[Order]:
         found, ready[:] = list(ready), []

@@ -37,6 +37,7 @@ from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.running import Address
 from semtoken.web.serve.app import ServeLimits, serve_app
 from semtoken.web.serve.engine import Engine
+from semtoken.web.serve.orders import RowEnd, RowToken
 from semtoken.web.serve.service import Offer
 from tests import tiny
 from tests.rows import each
@@ -490,7 +491,7 @@ def test_a_failure_underneath_is_told_without_its_details(caplog: pytest.LogCapt
 
 
 class CountingEngine(Engine):
-    """Counts the steps that were made."""
+    """Counts the steps that were made, and the ends of answers."""
 
     steps = 0
     finished = 0
@@ -498,7 +499,7 @@ class CountingEngine(Engine):
     def run(self, orders: Any, more: Any = lambda running: ()) -> None:
         def counting(emit: Any) -> Any:
             def counted(item: Any) -> None:
-                self.steps += 1
+                self.steps += isinstance(item, RowToken | RowEnd)
                 time.sleep(0.01)
                 emit(item)
 

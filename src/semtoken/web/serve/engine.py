@@ -44,7 +44,7 @@ class Engine:
         """Generate a token, so that the first request does not wait for loading and compiling."""
         # The first ordinary token.
         token = int(np.argmin(self.stc.scorer.vocabulary.special))
-        self.run([Order(lambda _: None, work=GenerationBatch([[token]], max_tokens=1), emit=lambda _: None)])
+        self.run([Order(lambda _: None, work=GenerationBatch([[token]], Decoding(max_new_tokens=1)))])
 
     @cached_property
     def room(self) -> int | None:
@@ -89,17 +89,15 @@ class _Row:
         return questions[self.number] if questions else None
 
     def arrival(self, answer: int) -> Arrival:
-        """What joins the answers that are being written, under that number."""
-        return Arrival(answer, self.prompt, self.decoding(), is_wanted=lambda: not self.order.cancelled.is_set())
-
-    def decoding(self) -> Decoding:
-        """How it is generated. Rows of one order draw different random numbers."""
-        work = self.order.work
-        # The seed in the upper half and the row in the lower one, so that no two rows share their random numbers.
-        seed = None if work.seed is None else (work.seed % 2**32) * 2**32 + self.number
-        return replace(
-            work.sampling, max_new_tokens=work.max_tokens, seed=seed, stop_at_newline=work.stop_at_newline, n=1
-        )
+        """What joins the answers that are being written, under that number. Rows of one order draw different random
+        numbers, and `_Rows` looks for stop texts itself.
+        """
+        decoding, seed = self.order.work.decoding, None
+        if decoding.seed is not None:
+            # The seed in the upper half and the row in the lower one, so that no two rows share their random numbers.
+            seed = (decoding.seed % 2**32) * 2**32 + self.number
+        decoding = replace(decoding, seed=seed, stop_strings=())
+        return Arrival(answer, self.prompt, decoding, is_wanted=lambda: not self.order.cancelled.is_set())
 
 
 class _Rows(Observer):
@@ -133,8 +131,8 @@ class _Rows(Observer):
                 order.end()
                 continue
             work = order.work
+            stops = (*work.decoding.stop_strings, *["\n"] * work.decoding.stop_at_newline)
             for number in range(len(work.prompts)):
-                stops = (*work.stops, "\n") if work.stop_at_newline else work.stops
                 # Numbers are used again, since tables are kept by them (`AnswerBatch`).
                 answer = next(free for free in count() if free not in self._rows)
                 methods = MethodScores(work.methods)
@@ -205,7 +203,7 @@ class _Rows(Observer):
 
     def _holds_newline(self, token: int, work: GenerationBatch) -> bool:
         """Whether a token that ends the answer may have text of the answer before its newline."""
-        return work.stop_at_newline and "\n" in self._vocabulary.texts[token]
+        return work.decoding.stop_at_newline and "\n" in self._vocabulary.texts[token]
 
     def finish(self, answer: int, completion: Completion) -> None:
         """Remember that a row is complete; all rows that end at one step are scored together."""

@@ -24,14 +24,8 @@ class GenerationBatch:
     """The prompts and settings of one request: one answer is generated for each row."""
 
     prompts: Sequence[Sequence[int]]
-    max_tokens: int
-    sampling: Decoding = field(default_factory=Decoding)
-    """How tokens are chosen: temperature, `top_p`, `top_k` and `min_p`."""
-    seed: int | None = None
-    stops: tuple[str, ...] = ()
-    """Texts that end an answer; they are not shown."""
-    stop_at_newline: bool = False
-    """Whether an answer ends at its first newline, which is not shown."""
+    decoding: Decoding
+    """How each answer is generated. Its stop strings, and the newline that ends an answer, are not shown."""
     log_probs: bool = False
     top: int = 0
     running: bool = True
@@ -72,12 +66,18 @@ class RowEnd:
     """What `GenerationBatch.ask` returned for it."""
 
 
+Item: TypeAlias = RowToken | RowEnd | DecisionResponse | SemtokenError | None
+"""What is sent to the one who waits for an order. The last item is None, or what went wrong."""
+
+
 @dataclass(eq=False)
 class AwaitedOrder:
-    """The common part of all orders: how the one who waits for it learns that it is done."""
+    """The common part of all orders: how the one who waits for it hears of it."""
 
-    done: Callable[[SemtokenError | None], None]
-    """Called once, with None when all is complete, or with what went wrong."""
+    emit: Callable[[Item], None]
+    """Called with every step and the end of every row, or with the answers to typed questions, and once with the last
+    item.
+    """
     cancelled: Event = field(default_factory=Event)
     """Set by whoever no longer wants the answer."""
     is_done: bool = False
@@ -86,7 +86,7 @@ class AwaitedOrder:
         """Tell the one who waits that the order is complete; further calls have no effect."""
         if not self.is_done:
             self.is_done = True
-            self.done(error)
+            self.emit(error)
 
 
 @dataclass(eq=False)
@@ -95,8 +95,6 @@ class Order(AwaitedOrder):
 
     _: KW_ONLY
     work: GenerationBatch
-    emit: Callable[[RowToken | RowEnd], None]
-    """Called with every step, and with the end of every row."""
 
     def __post_init__(self) -> None:
         self.rows = self._left = len(self.work.prompts)
@@ -114,7 +112,6 @@ class DecisionOrder(AwaitedOrder):
 
     _: KW_ONLY
     inquiry: PreparedRequest
-    emit: Callable[[DecisionResponse], None]
 
     rows: ClassVar[int] = 0
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.web.serve.orders import RowEnd, RowToken
+from semtoken.web.serve.requests import AnyRequest
 
 LOWEST = -9999.0  # as OpenAI writes the log of what is as good as impossible; JSON has no infinity
 
@@ -67,27 +68,19 @@ class Row:
         return None if self.ended is None else self.ended.finish_reason
 
 
-@dataclass(frozen=True)
-class ShownFields:
-    """Which fields a client wants in the reply beside the text."""
-
-    logprobs: bool = False
-    token_ids: bool = False
-    usage: bool = False
-    """Whether a stream ends with the usage; a whole reply always has it."""
-
-
 class ServedReply(ABC):
-    """The form in which an answer is sent: that of chat completions, or that of completions."""
+    """The form in which an answer is sent: that of chat completions, or that of completions. `request` says which
+    fields a client wants beside the text.
+    """
 
     prefix: ClassVar[str]
     object: ClassVar[str]
     chunk_object: ClassVar[str]
 
-    def __init__(self, model: str, names: TokenSpelling, shown: ShownFields) -> None:
+    def __init__(self, model: str, names: TokenSpelling, request: AnyRequest) -> None:
         self.names = names
-        self.shown = shown
-        self._usage_later = {"usage": None} if shown.usage else {}
+        self._shows_log_probs, self._shows_ids = request.top is not None, request.return_token_ids
+        self._usage_later = {"usage": None} if request.shows_usage else {}
         self._head = {"id": f"{self.prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
 
     def opening(self, index: int) -> dict[str, Any] | None:
@@ -97,7 +90,7 @@ class ServedReply(ABC):
     def chunk(self, row: Row, step: RowToken, block: Block | None) -> dict[str, Any]:
         """The chunk of a token; without a block if there is none."""
         choice = self._part(
-            row.index, step.text, self._logprobs([step], row.steps[:-1] if self.shown.logprobs else ()), None
+            row.index, step.text, self._logprobs([step], row.steps[:-1] if self._shows_log_probs else ()), None
         )
         return self._chunk({**choice, **self._ids([step]), **({} if block is None else {"semtoken": block})})
 
@@ -125,7 +118,7 @@ class ServedReply(ABC):
         return {**self._head, "object": self.chunk_object, "choices": [choice], **self._usage_later}
 
     def _ids(self, steps: Sequence[RowToken]) -> dict[str, Any]:
-        return {"token_ids": [step.token for step in steps]} if self.shown.token_ids else {}
+        return {"token_ids": [step.token for step in steps]} if self._shows_ids else {}
 
     @abstractmethod
     def _part(self, index: int, text: str | None, logprobs: Any, finish_reason: str | None) -> dict[str, Any]:
@@ -161,7 +154,7 @@ class ChatReply(ServedReply):
         return {"index": row.index, "message": message, "logprobs": logprobs, "finish_reason": row.finish_reason}
 
     def _logprobs(self, steps: Sequence[RowToken], before: Sequence[RowToken]) -> dict[str, Any] | None:
-        if not self.shown.logprobs:
+        if not self._shows_log_probs:
             return None
         item = self.names.item
         content = [
@@ -184,7 +177,7 @@ class CompletionReply(ServedReply):
 
     def _logprobs(self, steps: Sequence[RowToken], before: Sequence[RowToken]) -> dict[str, Any] | None:
         """Lists, one entry a token. Of tokens with one name the most probable is shown, the chosen one always."""
-        if not self.shown.logprobs:
+        if not self._shows_log_probs:
             return None
         name = self.names.name
         tokens = [name(step.token) for step in steps]

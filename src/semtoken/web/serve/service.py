@@ -23,7 +23,7 @@ from semtoken.support.files.images import has_images
 from semtoken.web.block import BlockOptions, ProbeResult, parts_wanted, running_block, score_block
 from semtoken.web.calibrators import CalibratorSlot, slot_of
 from semtoken.web.serve.orders import GenerationBatch, RowEnd, RowToken
-from semtoken.web.serve.replies import ChatReply, CompletionReply, Row, ServedReply, ShownFields, TokenSpelling
+from semtoken.web.serve.replies import ChatReply, CompletionReply, Row, ServedReply, TokenSpelling
 from semtoken.web.serve.requests import AnyRequest, ChatRequest
 from semtoken.web.serve.worker import Worker
 from semtoken.web.wire import DONE, ApiError, event
@@ -99,16 +99,16 @@ class Service:
 
     def job(self, request: AnyRequest) -> Job:
         """Turn a checked request into a job; `ApiError` with the reason if it cannot be answered."""
-        reply: ServedReply
+        form: type[ServedReply]
+        asked: Sequence[Any]
         if isinstance(request, ChatRequest):
             if request.top_logprobs is not None and not request.logprobs:
                 raise ApiError(400, "top_logprobs needs logprobs: true.", param="top_logprobs")
-            prompts = self._encoded([self._rendered(request)], request.prompt_field)
-            reply = ChatReply(self._offer.name, self._names(request), shown_of(request))
+            form, asked = ChatReply, [self._rendered(request)]
         else:
-            prompts = self._encoded(request.prompts, request.prompt_field)
-            reply = CompletionReply(self._offer.name, self._names(request), shown_of(request))
-        job = Job(self._work(request, prompts), reply, request, self._calibrators.current)
+            form, asked = CompletionReply, request.prompts
+        work = self._work(request, self._encoded(asked, request.prompt_field))
+        job = Job(work, form(self._offer.name, self._names(request), request), request, self._calibrators.current)
         # Values so far would tell of an answer that is not shown yet.
         return replace(job, work=replace(job.work, running=False)) if job.holds_answers else job
 
@@ -169,11 +169,13 @@ class Service:
             raise too_long(room, f"{longest:,}, the answer asks for {limit or 1:,}", request.prompt_field)
         return GenerationBatch(
             prompts=[prompt for prompt in prompts for _ in range(request.n or 1)],
-            max_tokens=limit or min(request.usual_tokens, left),
-            sampling=sampling(request),
-            seed=request.seed,
-            stops=request.stops,
-            stop_at_newline=self._offer.stop_at_newline and isinstance(request, ChatRequest),
+            decoding=Decoding(
+                max_new_tokens=limit or min(request.usual_tokens, left),
+                seed=request.seed,
+                stop_strings=request.stops,
+                stop_at_newline=self._offer.stop_at_newline and isinstance(request, ChatRequest),
+                **sampling(request),
+            ),
             log_probs=top is not None,
             top=top or 0,
             running=bool(request.stream) and request.block.running,
@@ -317,23 +319,18 @@ def probe(
     return ProbeResult(disputes, parts)
 
 
-def sampling(request: AnyRequest) -> Decoding:
-    """How tokens are chosen: greedily, unless the request asks for a temperature."""
+def sampling(request: AnyRequest) -> dict[str, Any]:
+    """How tokens are chosen, as fields of `Decoding`: greedily, unless the request asks for a temperature."""
     chosen = (request.top_p, request.top_k, request.min_p)
     # Greedy by default, unlike OpenAI: the numbers of greedy answers are those that were measured.
     if request.temperature == 0 or (request.temperature is None and all(value is None for value in chosen)):
-        return Decoding()
-    return Decoding(
-        temperature=1.0 if request.temperature is None else float(request.temperature),
-        top_p=1.0 if request.top_p is None else float(request.top_p),
-        top_k=request.top_k or 0,
-        min_p=float(request.min_p or 0.0),
-    )
-
-
-def shown_of(request: AnyRequest) -> ShownFields:
-    """The fields that the request asks for beside the text."""
-    return ShownFields(logprobs=request.top is not None, token_ids=request.return_token_ids, usage=request.shows_usage)
+        return {}
+    return {
+        "temperature": 1.0 if request.temperature is None else float(request.temperature),
+        "top_p": 1.0 if request.top_p is None else float(request.top_p),
+        "top_k": request.top_k or 0,
+        "min_p": float(request.min_p or 0.0),
+    }
 
 
 def usage(job: Job, rows: Iterable[Row]) -> dict[str, int]:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import TypeAlias
+from typing import Any
 
 from semtoken.decisions import DecisionResponse
 from semtoken.decisions.deciding import PreparedRequest
 from semtoken.errors import BackendError, SemtokenError
 from semtoken.web.serve.engine import Engine
-from semtoken.web.serve.orders import AnyOrder, DecisionOrder, GenerationBatch, Order, RowEnd, RowToken
+from semtoken.web.serve.orders import AnyOrder, DecisionOrder, GenerationBatch, Item, Order, RowEnd, RowToken
 
 logger = logging.getLogger("semtoken.serve")
 
 MOST_TOGETHER = 64
 """Most answers that are written at one time."""
-
-Item: TypeAlias = RowToken | RowEnd | DecisionResponse | SemtokenError | None
 
 
 class Worker:
@@ -86,20 +86,33 @@ class Worker:
         self._taken += waiting
         return waiting
 
-    async def steps(self, work: GenerationBatch) -> AsyncGenerator[list[RowToken | RowEnd], None]:
+    def steps(self, work: GenerationBatch) -> AsyncGenerator[list[RowToken | RowEnd], None]:
         """The tokens and ends that the engine produces, in batches as they come.
 
         Closing the iterator cancels the order. `SemtokenError` if the generation failed.
         """
+        return self._items(partial(Order, work=work))
+
+    async def answers(self, inquiry: PreparedRequest) -> DecisionResponse:
+        """Wait for the answers to typed questions. Cancelling the wait gives them up.
+
+        `SemtokenError` if the model cannot read the questions.
+        """
+        async with aclosing(self._items(partial(DecisionOrder, inquiry=inquiry))) as items:
+            answers: DecisionResponse = (await anext(items))[0]
+        return answers
+
+    async def _items(self, ordering: Callable[[Callable[[Item], None]], AnyOrder]) -> AsyncGenerator[list[Any], None]:
+        """What is emitted of an order, in batches as it comes. `SemtokenError` if the order failed."""
         queue: asyncio.Queue[Item] = asyncio.Queue()
         post = self._post_to(asyncio.get_running_loop())
-        order = Order(lambda error: post.send(queue, error), work=work, emit=lambda item: post.send(queue, item))
+        order = ordering(lambda item: post.send(queue, item))
         self._orders.put(order)
         try:
             while True:
-                batch: list[RowToken | RowEnd] = []
+                batch: list[Item] = []
                 item = await queue.get()
-                while isinstance(item, RowToken | RowEnd):
+                while isinstance(item, RowToken | RowEnd | DecisionResponse):
                     batch.append(item)
                     # All that is there goes out in one piece, since each piece is a write to the client's connection.
                     if queue.empty():
@@ -111,26 +124,6 @@ class Worker:
                     return
                 if isinstance(item, SemtokenError):
                     raise item
-        finally:
-            order.cancelled.set()
-
-    async def answers(self, inquiry: PreparedRequest) -> DecisionResponse:
-        """Wait for the answers to typed questions. Cancelling the wait gives them up.
-
-        `SemtokenError` if the model cannot read the questions.
-        """
-        queue: asyncio.Queue[Item] = asyncio.Queue()
-        post = self._post_to(asyncio.get_running_loop())
-        order = DecisionOrder(
-            lambda error: post.send(queue, error), inquiry=inquiry, emit=lambda item: post.send(queue, item)
-        )
-        self._orders.put(order)
-        try:
-            item = await queue.get()
-            if isinstance(item, SemtokenError):
-                raise item
-            assert isinstance(item, DecisionResponse), "an order ends with its answers, or with an error"
-            return item
         finally:
             order.cancelled.set()
 
