@@ -380,15 +380,15 @@ def test_of_many_options_of_several_tokens_few_are_kept_at_one_time(monkeypatch:
         hook.remove()
     for (low, high), (twin_low, twin_high) in zip(few, whole, strict=True):
         assert low == pytest.approx(twin_low, rel=1e-3, abs=1e-12) and high == pytest.approx(twin_high, rel=1e-3)
-    longest = max(len(path) for reader in readers for spelling in reader.spellings for path in spelling.longer)
+    longest = max(len(path) for reader in readers for spelling in reader.spellings for path in spelling.paths)
     assert len(widths) > 10
     assert max(widths) <= one.input_tokens + 40 + longest
 
 
 def test_a_rare_spelling_that_others_go_on_from_is_in_the_bounds() -> None:
     """One spelling has half the probability, another 0.1%: too little to read on, but still a part of it."""
-    yes = OptionSpelling(np.array([10, 11]), (), np.array([20]))
-    reader = OptionReader([yes, OptionSpelling(np.array([12]), (), np.empty(0, dtype=np.int64))])
+    yes = OptionSpelling(((10,), (11,)), np.array([20]))
+    reader = OptionReader([yes, OptionSpelling(((12,),), np.empty(0, dtype=np.int64))])
     start = np.log([0.5, 0.001, 0.3])
     further = reader.first((start, start))
     assert set(further) == {(10,)}

@@ -145,7 +145,7 @@ def test_probabilities_of_a_server_are_none_below_0_or_above_1(shares: tuple[flo
 @pytest.mark.parametrize(("share", "read"), [(0.011, True), (0.009, False)])
 def test_spellings_of_a_hundredth_of_the_likeliest_are_read_on(share: float, read: bool) -> None:
     nothing = np.empty(0, dtype=np.int64)
-    reader = OptionReader([OptionSpelling(np.array([10]), ((11, 12),), nothing)])
+    reader = OptionReader([OptionSpelling(((10,), (11, 12)), nothing)])
     start = np.log([0.5, 0.5 * share])
     assert ((11,) in reader.first((start, start))) == read
 
@@ -231,13 +231,13 @@ def at(path: tuple[int, ...], **known: tuple[float, float]) -> dict[Any, Any]:
 
 def test_masses_of_options_are_sums_over_their_spellings() -> None:
     none = np.empty(0, dtype=np.int64)
-    one = OptionSpelling(np.array([1, 2]), ((3, 4),), none)
-    other = OptionSpelling(np.array([5]), ((6, 7, 8), (9, 4, 2)), none)
+    one = OptionSpelling(((1,), (2,), (3, 4)), none)
+    other = OptionSpelling(((5,), (6, 7, 8), (9, 4, 2)), none)
     reader = OptionReader([one, other])
     assert reader.first_tokens.tolist() == [1, 2, 3, 5, 6, 9]
     start = logs(0.2, 0.1, 0.05, 0.3, 0.001, 0.1)  # 6 has less than a hundredth of what 5 has: it is not read on
     wanted = reader.first((start, start))
-    over = OptionReader([OptionSpelling(np.array([1, 2]), (), none)])
+    over = OptionReader([OptionSpelling(((1,), (2,)), none)])
     over.first((logs(0.6, 0.41), logs(0.6, 0.41)))
     assert [end.tolist() for end in over.masses({})] == [[1.0], [1.0]]
     assert {path: ids.tolist() for path, ids in wanted.items()} == {(3,): [4], (9,): [4], (9, 4): [2]}
@@ -248,7 +248,7 @@ def test_masses_of_options_are_sums_over_their_spellings() -> None:
 
 
 def test_an_option_that_others_go_on_from_counts_as_far_as_the_model_stops_there() -> None:
-    york = OptionSpelling(np.array([1, 4]), ((2, 3),), np.array([5, 6]))
+    york = OptionSpelling(((1,), (4,), (2, 3)), np.array([5, 6]))
     reader = OptionReader([york])
     start = logs(0.4, 0.2, 0.002)  # of 1, 2 and 4, the last of which is not read on
     wanted = reader.first((start, start))

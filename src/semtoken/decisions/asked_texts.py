@@ -106,7 +106,7 @@ class AskedText:
             spellings = spellings_of(self.shown.answers, tokenizer, vocabulary, exact=self.exact)
         except InvalidInputError:
             return None
-        alone = all(option.tokens.size and not option.going_on.size for option in spellings)
+        alone = all(any(map(option.ends_at_once, option.paths)) for option in spellings)
         return OptionReader(spellings) if alone else None
 
     def masses(self, reply: Reply, vocabulary: Vocabulary | None = None) -> Masses:

@@ -50,12 +50,14 @@ first token.
 class OptionSpelling:
     """The token sequences that spell one option."""
 
-    tokens: IdArray
-    """Tokens that are the whole option."""
-    longer: tuple[Path, ...]
-    """Its spellings of several tokens."""
+    paths: tuple[Path, ...]
+    """Tokens that are the whole option, and sequences of several tokens."""
     going_on: IdArray
     """Tokens with which another option goes on from this one; usually none."""
+
+    def ends_at_once(self, path: Path) -> bool:
+        """Whether the probability of the first token is the whole mass of a spelling."""
+        return len(path) == 1 and not self.going_on.size
 
 
 def spellings_of(texts: Sequence[str], tokenizer: Any, vocabulary: Vocabulary, *, exact: bool) -> list[OptionSpelling]:
@@ -66,9 +68,7 @@ def spellings_of(texts: Sequence[str], tokenizer: Any, vocabulary: Vocabulary, *
     surfaces = surfaces_of(texts, exact=exact)
     return [
         OptionSpelling(
-            tokens=_single_tokens(text, surface, tokenizer, vocabulary, exact),
-            longer=_longer(text, surface, tokenizer, vocabulary, exact),
-            going_on=_going_on(surface, surfaces, vocabulary, exact),
+            _paths(text, surface, tokenizer, vocabulary, exact), _going_on(surface, surfaces, vocabulary, exact)
         )
         for text, surface in zip(texts, surfaces, strict=True)
     ]
@@ -93,21 +93,18 @@ def surfaces_of(texts: Sequence[str], *, exact: bool) -> list[str]:
     return surfaces
 
 
-def _single_tokens(text: str, surface: str, tokenizer: Any, vocabulary: Vocabulary, exact: bool) -> IdArray:
-    if exact:
-        ids = _canonical(text, tokenizer)
-        return np.array(ids if len(ids) == 1 else (), dtype=np.int64)
-    return vocabulary.tokens_of(surface)
-
-
-def _longer(text: str, surface: str, tokenizer: Any, vocabulary: Vocabulary, exact: bool) -> tuple[Path, ...]:
+def _paths(text: str, surface: str, tokenizer: Any, vocabulary: Vocabulary, exact: bool) -> tuple[Path, ...]:
     variants = [text] if exact else [t for variant in spelled_cases(text.strip()) for t in (variant, f" {variant}")]
-    sequences = {ids for variant in variants if len(ids := _canonical(variant, tokenizer)) > 1}
+    sequences = {tuple(map(int, plain_tokens(tokenizer, variant))) for variant in variants}
+    if exact:
+        tokens = [ids for ids in sequences if len(ids) == 1]
+    else:
+        tokens = [(token,) for token in vocabulary.tokens_of(surface).tolist()]
     # A tokenizer without a character writes its unknown token instead, which reads back as another text.
-    spelled = {ids for ids in sequences if _surface(vocabulary.decode(ids), exact) == surface}
-    if not spelled and not _single_tokens(text, surface, tokenizer, vocabulary, exact).size:
+    longer = sorted(ids for ids in sequences if len(ids) > 1 and _surface(vocabulary.decode(ids), exact) == surface)
+    if not tokens and not longer:
         raise InvalidInputError(f"The option {text!r:.60} cannot be written with the tokens of this model.")
-    return tuple(sorted(spelled))
+    return (*tokens, *longer)
 
 
 def spelled_cases(text: str) -> list[str]:
@@ -117,10 +114,6 @@ def spelled_cases(text: str) -> list[str]:
 
 def _surface(text: str, exact: bool) -> str:
     return text.removeprefix(" ") if exact else normalize(text)
-
-
-def _canonical(text: str, tokenizer: Any) -> Path:
-    return tuple(int(token) for token in plain_tokens(tokenizer, text))
 
 
 def _going_on(surface: str, surfaces: Sequence[str], vocabulary: Vocabulary, exact: bool) -> IdArray:
@@ -164,8 +157,7 @@ class OptionReader:
     @property
     def first_tokens(self) -> IdArray:
         """The tokens whose probability at the end of the prompt is needed, ascending."""
-        each = [[*option.tokens.tolist(), *(path[0] for path in option.longer)] for option in self.spellings]
-        return np.array(sorted({token for tokens in each for token in tokens}), dtype=np.int64)
+        return np.array(sorted({path[0] for option in self.spellings for path in option.paths}), dtype=np.int64)
 
     def first(self, masses: LogMasses) -> dict[Path, IdArray]:
         """Add the log-probabilities of `first_tokens`; returns what to look up next, by place."""
@@ -183,18 +175,15 @@ class OptionReader:
         return {path: np.array(sorted(tokens), dtype=np.int64) for path, tokens in wanted.items()}
 
     def _worth_reading(self, option: OptionSpelling) -> list[Path]:
-        """Spellings whose end has to be seen: those of several tokens, and all of an option that others go on from."""
-        singles = [(token,) for token in option.tokens.tolist()] if option.going_on.size else []
-        heads = [self._start[token][1] for token in [*option.tokens.tolist(), *(path[0] for path in option.longer)]]
-        least = max(heads, default=-math.inf) + math.log(WORTH_READING)
-        return [path for path in [*singles, *option.longer] if self._start[path[0]][1] >= least]
+        """The spellings whose end is known at once, and of the others those that are likely enough to be read on."""
+        heads = [self._start[path[0]][1] for path in option.paths]
+        least = max(heads) + math.log(WORTH_READING)
+        pairs = zip(option.paths, heads, strict=True)
+        return [path for path, head in pairs if option.ends_at_once(path) or head >= least]
 
     def masses(self, further: Mapping[Path, Mapping[int, tuple[float, float]]]) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the mass of each option, [n] each, from the look-ups."""
-        both = [
-            self._mass(option, paths, further, other)
-            for option, paths, other in zip(self.spellings, self._read, self._others(), strict=True)
-        ]
+        both = [self._mass(*pair, further) for pair in zip(self.spellings, self._read, strict=True)]
         low, high = (np.array([pair[end] for pair in both]) for end in (0, 1))
         # Rounding alone can bring a sum above 1, or an upper end below its lower one.
         return np.minimum(low, 1.0), np.minimum(np.maximum(low, high), 1.0)
@@ -206,38 +195,25 @@ class OptionReader:
         another.
         """
         self.first(masses)
-        self._read = [[] for _ in self.spellings]
+        self._read = [[path for path in option.paths if option.ends_at_once(path)] for option in self.spellings]
         return self.masses({})
 
-    def _others(self) -> list[set[int]]:
-        """The first tokens of the spellings of each option that are not read, which only widen its interval."""
-        others = []
-        for option, paths in zip(self.spellings, self._read, strict=True):
-            singles = set(option.tokens.tolist())  # where others go on from them, they are read like longer spellings
-            starts = {path[0] for path in option.longer} | (singles if option.going_on.size else set())
-            read = {path[0] for path in paths} | (set() if option.going_on.size else singles)
-            others.append(starts - read)
-        return others
-
     def _mass(
-        self,
-        option: OptionSpelling,
-        paths: Sequence[Path],
-        further: Mapping[Path, Mapping[int, tuple[float, float]]],
-        unread: set[int],
+        self, option: OptionSpelling, read: Sequence[Path], further: Mapping[Path, Mapping[int, tuple[float, float]]]
     ) -> tuple[float, float]:
         low = high = 0.0
-        whole = [] if option.going_on.size else [(token,) for token in option.tokens.tolist()]
-        for path in {*whole, *paths}:
+        for path in read:
             ends = [self._start[path[0]], *(further[path[:k]][path[k]] for k in range(1, len(path)))]
             least, greatest = (math.exp(math.fsum(pair[side] for pair in ends)) for side in (0, 1))
-            if option.going_on.size and path in further:
+            if option.going_on.size:
                 on = [further[path][token] for token in option.going_on.tolist()]
                 # What goes on counts for the longer option. Where more may go on, less of this one is left, so the ends
                 # cross.
                 least *= max(0.0, 1 - math.fsum(math.exp(pair[1]) for pair in on))
                 greatest *= max(0.0, 1 - math.fsum(math.exp(pair[0]) for pair in on))
             low, high = low + least, high + greatest
+        # The spellings that are not read on only widen the interval.
+        unread = {path[0] for path in option.paths} - {path[0] for path in read}
         return low, high + math.fsum(math.exp(self._start[token][1]) for token in unread)
 
 
