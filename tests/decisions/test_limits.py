@@ -171,17 +171,14 @@ def test_only_texts_that_are_too_long_in_any_case_are_refused_before_they_are_to
 
 
 def test_as_many_tokens_as_one_inquiry_may_have() -> None:
-    size = deciding._Size()
-    size.add(range(65_536))
-    for _ in range(15):
-        size.add(range(65_536))  # all the same: tokenised, and not read again
-    with pytest.raises(InvalidInputError, match=r"65,536 tokens together, or 1,048,576 with"):
-        size.add([0])  # 2^20 are tokenised already
-    size = deciding._Size()
-    size.add(range(65_535))
-    size.add([*range(65_535), 7])
-    with pytest.raises(InvalidInputError):
-        size.add([*range(65_535), 8])
+    def tokenizer(text: str, **_: Any) -> dict[str, list[int]]:
+        return {"input_ids": [*range(65_535), int(text.split()[0])]}
+
+    source: Any = SimpleNamespace(tokenizer=tokenizer, vocabulary=SimpleNamespace(longest_piece=8), max_length=None)
+    assert len(deciding._prompt_ids(source, ["7"] * 16)) == 16  # all the same: tokenised, and not read again
+    for texts in (["7"] * 17, ["7", "8"]):  # the first are tokenised too often, of the others one token more is read
+        with pytest.raises(InvalidInputError, match=r"65,536 tokens together, or 1,048,576 with"):
+            deciding._prompt_ids(source, texts)
 
 
 def test_a_score_of_a_saved_answer_is_that_of_its_best_option() -> None:

@@ -162,7 +162,7 @@ def test_words_are_sums_over_spellings(options: list[str], monkeypatch: pytest.M
     backend = tiny()
     question = Choice("Where?", options)
     prepared = prepare(backend, DecisionRequest("Somewhere.", [question], ReadingOptions("words")))
-    expected = by_hand(backend, list(prepared.prompts[0]), options)
+    expected = by_hand(backend, list(prepared.prompts[0].ids), options)
     (answer,) = decide(backend, [DecisionRequest("Somewhere.", [question], ReadingOptions("words"))])[0].answers
     assert answer.option_mass == pytest.approx(sum(expected), rel=1e-4)
     assert answer.probabilities == pytest.approx([one / sum(expected) for one in expected], abs=1e-5)
@@ -172,7 +172,7 @@ def test_words_are_sums_over_spellings(options: list[str], monkeypatch: pytest.M
 def test_spellings_that_are_not_read_widen_the_bounds() -> None:
     backend, options = tiny(), ["New York", "New York City", "Paris"]
     prepared = prepare(backend, DecisionRequest("Somewhere.", [Choice("Where?", options)], ReadingOptions("words")))
-    expected = by_hand(backend, list(prepared.prompts[0]), options)
+    expected = by_hand(backend, list(prepared.prompts[0].ids), options)
     (answer,) = decide(backend, [DecisionRequest("Somewhere.", [Choice("Where?", options)], ReadingOptions("words"))])[
         0
     ].answers
@@ -198,7 +198,7 @@ def test_engines_without_trees_give_the_same() -> None:
         one = prepare(backend, DecisionRequest("Somewhere.", questions, ReadingOptions(reading, None)))
         found = []
         for engine in (backend, Plain()):
-            steps = option_masses(engine, one.prompts, [OptionReader(s) for s in one.spellings])  # type: ignore[arg-type]
+            steps = option_masses(engine, one.prompts)  # type: ignore[arg-type]
             found.append(run_to_end(steps))
         for tree, plain in zip(*found, strict=True):
             assert tree[0] == pytest.approx(plain[0], rel=1e-3, abs=1e-9)
@@ -210,7 +210,7 @@ def test_questions_about_one_state_read_it_once() -> None:
     state = "The capital of France is Paris. " * 40
     questions = [Predicate(f"Is it {i}?") for i in range(12)]
     inquiry = DecisionRequest(state, questions)
-    prompts = prepare(backend, inquiry).prompts
+    prompts = [prompt.ids for prompt in prepare(backend, inquiry).prompts]
     backend.last_trunk = None
     hook = backend.model.register_forward_pre_hook(
         lambda _m, _a, k: seen.append(k["input_ids"].shape[1]), with_kwargs=True
@@ -338,14 +338,13 @@ def test_state_and_questions_are_read_in_pieces_of_the_size_that_is_sent(reading
     questions = [*questions, Predicate("Is it so?"), Predicate("Is it?")]
     state = "The capital of France is Paris. " * 3
     one = prepare(backend, DecisionRequest(state, questions, ReadingOptions(reading, None)))  # type: ignore[arg-type]
-    readers = [OptionReader(spellings) for spellings in one.spellings]
     backend.last_trunk = None
-    whole = run_to_end(option_masses(backend, one.prompts, readers))
+    whole = run_to_end(option_masses(backend, one.prompts))
     backend.last_trunk = None
     hook = backend.model.register_forward_pre_hook(
         lambda _m, _a, k: seen.append(k["input_ids"].shape[1]), with_kwargs=True
     )
-    steps, told = option_masses(backend, one.prompts, readers), []
+    steps, told = option_masses(backend, one.prompts), []
     try:
         told.append(next(steps))
         while True:
@@ -367,20 +366,19 @@ def test_of_many_options_of_several_tokens_few_are_kept_at_one_time(monkeypatch:
     backend = tiny()
     question = Choice("Which?", [f"department {n} of the company" for n in range(12)])
     one = prepare(backend, DecisionRequest("A letter.", [question], ReadingOptions("words", 2)))
-    readers = [OptionReader(spellings) for spellings in one.spellings]
-    whole = run_to_end(option_masses(backend, one.prompts, readers))
+    whole = run_to_end(option_masses(backend, one.prompts))
     widths: list[int] = []
     hook = backend.model.register_forward_pre_hook(
         lambda _m, _a, k: widths.append(k["attention_mask"].shape[-1]), with_kwargs=True
     )
     try:
         monkeypatch.setattr("semtoken.models.transformers.trees.MOST_NODES", 40)
-        few = run_to_end(option_masses(backend, one.prompts, readers))
+        few = run_to_end(option_masses(backend, one.prompts))
     finally:
         hook.remove()
     for (low, high), (twin_low, twin_high) in zip(few, whole, strict=True):
         assert low == pytest.approx(twin_low, rel=1e-3, abs=1e-12) and high == pytest.approx(twin_high, rel=1e-3)
-    longest = max(len(path) for reader in readers for spelling in reader.spellings for path in spelling.paths)
+    longest = max(len(path) for prompt in one.prompts for spelling in prompt.spellings for path in spelling.paths)
     assert len(widths) > 10
     assert max(widths) <= one.input_tokens + 40 + longest
 

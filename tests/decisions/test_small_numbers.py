@@ -11,11 +11,11 @@ import pytest
 from scipy.stats import binomtest
 
 from semtoken.cli.settings import GuaranteeSection
-from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
+from semtoken.decisions import Choice, DecisionRequest, Predicate, ReadingOptions, Score
 from semtoken.decisions.answers import Answer
 from semtoken.decisions.asked_texts import asked_texts
 from semtoken.decisions.audit_results import SetAudit, SideAudit
-from semtoken.decisions.deciding import _groups, _of_list, _of_row, _Size, shared_size
+from semtoken.decisions.deciding import _groups, _of_list, _of_row, prepare, shared_size
 from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.questions import plain_tokens, prompt_tokens
 from semtoken.decisions.remote import asker_of_endpoint
@@ -29,6 +29,7 @@ from semtoken.guarantees.judge import KINDS, Claim, Share, judge
 from semtoken.guarantees.measures import Drift
 from semtoken.replies import read_reply
 from semtoken.replies.formats import served_shapes
+from tests.decisions.models import tiny
 from tests.rows import each
 from tests.tiny import byte_level_bpe
 
@@ -77,18 +78,15 @@ def test_what_replies_say_of_their_tokens() -> None:
 def test_shared_beginnings_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
     prompts = [[1, 2, 3], [1, 2, 4, 5], [1, 2, 4, 5], [9]]
     assert shared_size(prompts) == 3 + 2 + 0 + 1
-    size = _Size()
-    for one in prompts:
-        size.add(one)
-    assert (size.read, size.tokenised) == (6, 12)
-    monkeypatch.setattr("semtoken.decisions.deciding.MOST_TOKENS", 7)
-    monkeypatch.setattr("semtoken.decisions.deciding.MOST_SHARED_TOKENS", 13)
-    size.add([8])
-    with pytest.raises(InvalidInputError, match="more than 7 tokens together, or 13 with the state"):
-        size.add([9])
-    monkeypatch.setattr("semtoken.decisions.deciding.MOST_TOKENS", 100)
-    with pytest.raises(InvalidInputError):
-        size.add([8])  # 15 with the state counted for each
+    asked = DecisionRequest("A letter.", [Predicate("Is it late?"), Predicate("Is it so?")])
+    ids = [prompt.ids for prompt in prepare(tiny(), asked).prompts]
+    for limit, most in (("MOST_TOKENS", shared_size(ids)), ("MOST_SHARED_TOKENS", sum(map(len, ids)))):
+        with monkeypatch.context() as limits:
+            limits.setattr(f"semtoken.decisions.deciding.{limit}", most)
+            assert prepare(tiny(), asked).input_tokens == shared_size(ids)
+            limits.setattr(f"semtoken.decisions.deciding.{limit}", most - 1)
+            with pytest.raises(InvalidInputError, match=r"tokens together, or .* with the state"):
+                prepare(tiny(), asked)
 
 
 def test_settings_have_the_usual_levels() -> None:

@@ -173,6 +173,16 @@ def answer_from_masses(question: Question, masses: OptionMasses) -> Answer:
     )
 
 
+def answers_to(
+    questions: Sequence[Question], masses: Mapping[int, OptionMasses], refusals: Mapping[int, str]
+) -> list[Answer]:
+    """The answers to questions, in their order, by the masses of their options, or why there are none, by number."""
+    return [
+        unanswered(question, refusals[number]) if number in refusals else answer_from_masses(question, masses[number])
+        for number, question in enumerate(questions)
+    ]
+
+
 def unanswered(question: Question, why: str) -> Answer:
     """The answer to a question that has none, with the reason."""
     return Answer(question, (), refusal=why)

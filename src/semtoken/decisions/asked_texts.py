@@ -13,17 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.engine_tokens import TopStep, TopToken
-from semtoken.decisions.answers import Answer, answer_from_masses, in_all_orders, unanswered
+from semtoken.decisions.answers import Answer, answers_to, in_all_orders
 from semtoken.decisions.questions import (
     OrderedQuestion,
     Question,
     ReadingOptions,
     continued_text,
-    orders_of,
+    in_each_order,
     prompt_text,
     without_markup,
 )
@@ -118,12 +116,12 @@ class AskedText:
         steps = self._steps(reply)
         if vocabulary is not None:
             steps = [_spelled_out(step, vocabulary) for step in steps]
-        return self._in_order(masses_from_top_tokens(self.shown.answers, steps, exact=self.exact))
+        return self.shown.in_question_order(masses_from_top_tokens(self.shown.answers, steps, exact=self.exact))
 
     def named_masses(self, reply: Reply, reader: OptionReader) -> Masses | None:
         """As `masses`, from a reply to a request for the tokens of the `reader`; None if they are not all listed."""
         masses = masses_from_named_tokens(reader, self._steps(reply)[0])
-        return None if masses is None else self._in_order(masses)
+        return None if masses is None else self.shown.in_question_order(masses)
 
     def _steps(self, reply: Reply) -> list[TopStep]:
         segments = reply.choices[0].segments
@@ -131,12 +129,6 @@ class AskedText:
         if not steps:
             raise InvalidInputError(segments[0].problem or "The reply holds no log-probabilities.")
         return steps
-
-    def _in_order(self, masses: Masses) -> Masses:
-        """Masses of the options as they were shown, in the order of the question."""
-        # The inverse permutation: from the places in the prompt to those in the question.
-        back = np.argsort(self.shown.order)
-        return masses[0][back], masses[1][back]
 
 
 def _spelled_out(step: TopStep, vocabulary: Vocabulary) -> TopStep:
@@ -164,13 +156,9 @@ class AskedTexts:
         # A list that names no option for sure leaves only upper ends, and renormalizing these would look like an
         # answer.
         known = in_all_orders(zip((text.number for text in self.texts), masses, strict=True))
-        whys = {number: NOT_LISTED for number, bounds in known.items() if not bounds.low.any()} | dict(self.refusals)
-        return [
-            unanswered(question, whys[number])
-            if number in whys
-            else replace(answer_from_masses(question, known[number]), model=model)
-            for number, question in enumerate(self.questions)
-        ]
+        unlisted = {number: NOT_LISTED for number, bounds in known.items() if not bounds.low.any()}
+        answers = answers_to(self.questions, known, unlisted | dict(self.refusals))
+        return [answer if answer.refusal else replace(answer, model=model) for answer in answers]
 
 
 def asked_texts(state: str, questions: Sequence[Question], options: ReadingOptions) -> AskedTexts:
@@ -178,17 +166,14 @@ def asked_texts(state: str, questions: Sequence[Question], options: ReadingOptio
     texts: list[AskedText] = []
     refusals: dict[int, str] = {}
     size = 0
-    for number, question in enumerate(questions):
-        shown = [OrderedQuestion(question, order, options.reading) for order in orders_of(question, options.orders)]
+    for number, shown in in_each_order(questions, options):
         try:
-            # Options that look alike do so in every order, so one of the orders is enough to find them.
-            surfaces_of(shown[0].answers, exact=options.reading == "labels")
+            surfaces_of(shown.answers, exact=options.reading == "labels")
         except InvalidInputError as error:
-            refusals[number] = str(error)
+            refusals.setdefault(number, str(error))
             continue
-        texts += [AskedText(number, ordered) for ordered in shown]
-        of_options = sum(len(option.line) for option in question.options)
-        size += len(shown) * (len(state) + len(question.instructions) + of_options)
+        texts.append(AskedText(number, shown))
+        size += len(state) + len(shown.question.instructions) + sum(len(option.line) for option in shown.options)
         if len(texts) > MOST_TEXTS or size > MOST_SENT:
             raise InvalidInputError(
                 f"The questions take more than {MOST_TEXTS:,} requests, or {MOST_SENT:,} characters in all of them. "

@@ -6,7 +6,7 @@ one tree, and goes on from it; other engines read each place as a reply.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -15,7 +15,7 @@ import numpy as np
 
 from semtoken.choices import Reading
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.decisions.answers import Answer, OptionMasses, answer_from_masses, in_all_orders, unanswered
+from semtoken.decisions.answers import Answer, OptionMasses, answers_to, in_all_orders
 from semtoken.decisions.questions import (
     READ_AS_USUAL,
     Choice,
@@ -25,7 +25,7 @@ from semtoken.decisions.questions import (
     ReadingOptions,
     Score,
     as_text,
-    orders_of,
+    in_each_order,
     prompt_text,
     prompt_tokens,
 )
@@ -46,26 +46,39 @@ AT_ONCE = 32
 """How many places are read together where an engine reads each as a reply."""
 
 
+@dataclass(frozen=True, eq=False)
+class PreparedPrompt:
+    """The prompt of one question with its options in one order, as token ids."""
+
+    number: int
+    """The place of the question among those of its inquiry."""
+    shown: OrderedQuestion
+    ids: tuple[int, ...]
+    spellings: tuple[OptionSpelling, ...]
+    """Those of the options, in the order in which they are shown."""
+
+
 def option_masses(
-    backend: Backend, prompts: Sequence[Sequence[int]], readers: Sequence[OptionReader]
+    backend: Backend, prompts: Sequence[PreparedPrompt]
 ) -> Generator[int, int | None, list[tuple[FloatArray, FloatArray]]]:
-    """Lower and upper bound of the mass of each option, [options] each, for each prompt's reader.
+    """Lower and upper bound of the mass of each option, [options] each, for each prompt, in the order that it shows.
 
     Pauses after some prompts, and after pieces of what is read together, so that a server can do other work in between;
     see `semtoken.models.transformers.trees.read_trunk` for what it gives and gets then. `InvalidLogits` if the model
     gives NaN, `InvalidInputError` if the engine cannot read a prompt.
     """
     masses: list[tuple[FloatArray, FloatArray]] = []
-    for group in _groups(backend, prompts):
-        masses += yield from _masses_of_group(backend, [prompts[n] for n in group], [readers[n] for n in group])
+    for group in _groups(backend, [prompt.ids for prompt in prompts]):
+        masses += yield from _masses_of_group(backend, [prompts[n] for n in group])
         yield 0
     return masses
 
 
 def _masses_of_group(
-    backend: Backend, prompts: Sequence[Sequence[int]], readers: Sequence[OptionReader]
+    backend: Backend, prompts: Sequence[PreparedPrompt]
 ) -> Generator[int, int | None, list[tuple[FloatArray, FloatArray]]]:
-    look = yield from _look_at(backend, prompts)
+    readers = [OptionReader(prompt.spellings) for prompt in prompts]
+    look = yield from _look_at(backend, [prompt.ids for prompt in prompts])
     # Two looks are enough: all spellings that are worth it are followed to their ends at once.
     ends = [(place, ()) for place in range(len(prompts))]
     starts = yield from look(ends, [reader.first_tokens for reader in readers])
@@ -223,19 +236,15 @@ class PreparedRequest:
     """An inquiry as token ids, ready for the model. Any thread can make it."""
 
     inquiry: DecisionRequest
-    prompts: tuple[tuple[int, ...], ...]
-    """The tokens of the prompt of each question in each of its orders; a refused question has none."""
-    shown: tuple[tuple[int, OrderedQuestion], ...]
-    """The number of the question that each prompt asks, and the question as it is shown."""
-    spellings: tuple[tuple[OptionSpelling, ...], ...]
-    """The spellings of the options in each prompt, in the order in which they are shown."""
+    prompts: tuple[PreparedPrompt, ...]
+    """The prompts of each question in each of its orders; a refused question has none."""
     refusals: Mapping[int, str]
     """Why a question cannot be answered, by its number."""
 
     @property
     def input_tokens(self) -> int:
         """How many tokens the model reads for the inquiry; beginnings that prompts share count once."""
-        return shared_size(self.prompts)
+        return shared_size([prompt.ids for prompt in self.prompts])
 
 
 def decide_about(
@@ -302,32 +311,21 @@ def prepare(source: PromptSource, inquiry: DecisionRequest) -> PreparedRequest:
     `InvalidInputError` if a prompt is longer than the model reads, all are more than `MOST_TOKENS`, or one cannot be
     made.
     """
-    options, size = inquiry.options, _Size()
-    made: list[list[tuple[OrderedQuestion, tuple[int, ...]]]] = []
-    for question in inquiry.questions:
-        made.append([])
-        for order in orders_of(question, options.orders):
-            shown = OrderedQuestion(question, order, options.reading)
-            text = prompt_text(inquiry.state, shown)
-            # Before the tokenizer, whose time grows with the text.
-            _check_text(source, text)
-            ids = tuple(prompt_tokens(source.tokenizer, text))
-            _check_length(source, ids)
-            size.add(ids)
-            made[-1].append((shown, ids))
-    prompts, shown_each, spellings, refusals = [], [], [], {}  # spelled once it is known that there are not too many
+    each = list(in_each_order(inquiry.questions, inquiry.options))
+    ids = _prompt_ids(source, (prompt_text(inquiry.state, shown) for _, shown in each))
+    spellings, refusals = {}, {}  # spelled once it is known that there are not too many
     for number, question in enumerate(inquiry.questions):
         try:
-            own = spelling_in_question(source, question, options.reading)
+            spellings[number] = spelling_in_question(source, question, inquiry.options.reading)
         except InvalidInputError as error:
             refusals[number] = str(error)
-            continue
-        for shown, ids in made[number]:
-            prompts.append(ids)
-            shown_each.append((number, shown))
+    prompts = []
+    for (number, shown), tokens in zip(each, ids, strict=True):
+        if own := spellings.get(number):
             # Labels stay with their places; words move with their options.
-            spellings.append(tuple(own[place] for place in shown.order) if shown.spelled_out else own)
-    return PreparedRequest(inquiry, tuple(prompts), tuple(shown_each), tuple(spellings), refusals)
+            moved = tuple(own[place] for place in shown.order) if shown.spelled_out else own
+            prompts.append(PreparedPrompt(number, shown, tokens, moved))
+    return PreparedRequest(inquiry, tuple(prompts), refusals)
 
 
 def answer_prepared(
@@ -335,24 +333,22 @@ def answer_prepared(
 ) -> Generator[int, int | None, list[DecisionResponse]]:
     """Answer several inquiries together; a generator that pauses as `option_masses`, with the errors of `decide`."""
     masses = yield from read_masses(backend, prepared)
-    return [_answers(*pair) for pair in zip(prepared, masses, strict=True)]
+    return [
+        DecisionResponse(tuple(answers_to(one.inquiry.questions, known, one.refusals)), one.input_tokens)
+        for one, known in zip(prepared, masses, strict=True)
+    ]
 
 
 def read_masses(
     backend: Backend, prepared: Sequence[PreparedRequest]
 ) -> Generator[int, int | None, list[dict[int, OptionMasses]]]:
     """The masses of each inquiry's options in every order, by question number; without those that have no answer."""
-    prompts = [ids for inquiry in prepared for ids in inquiry.prompts]
-    readers = [OptionReader(spellings) for inquiry in prepared for spellings in inquiry.spellings]
-    masses = iter((yield from option_masses(backend, prompts, readers)))
-    each = []
-    for inquiry in prepared:
-        pairs = []
-        for number, shown in inquiry.shown:
-            back, (low, high) = np.argsort(shown.order), next(masses)
-            pairs.append((number, (low[back], high[back])))
-        each.append(in_all_orders(pairs))
-    return each
+    prompts = [prompt for inquiry in prepared for prompt in inquiry.prompts]
+    masses = iter((yield from option_masses(backend, prompts)))
+    return [
+        in_all_orders((prompt.number, prompt.shown.in_question_order(next(masses))) for prompt in inquiry.prompts)
+        for inquiry in prepared
+    ]
 
 
 def run_to_end(steps: Generator[int, int | None, T]) -> T:
@@ -362,18 +358,6 @@ def run_to_end(steps: Generator[int, int | None, T]) -> T:
             next(steps)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-
-
-def _answers(prepared: PreparedRequest, masses: Mapping[int, OptionMasses]) -> DecisionResponse:
-    return DecisionResponse(
-        tuple(
-            unanswered(question, prepared.refusals[number])
-            if number in prepared.refusals
-            else answer_from_masses(question, masses[number])
-            for number, question in enumerate(prepared.inquiry.questions)
-        ),
-        prepared.input_tokens,
-    )
 
 
 def spelling_in_question(source: PromptSource, question: Question, reading: Reading) -> tuple[OptionSpelling, ...]:
@@ -405,24 +389,24 @@ def _check_text(source: PromptSource, text: str) -> None:
         )
 
 
-@dataclass
-class _Size:
-    """Counts the tokens of prompts."""
-
-    read: int = 0
-    tokenised: int = 0
-    last: Sequence[int] = ()
-
-    def add(self, ids: Sequence[int]) -> None:
-        """Count a prompt, from where it leaves the one before; `InvalidInputError` if all are too many."""
-        self.read += len(ids) - _common_beginning(self.last, ids)
-        self.tokenised += len(ids)
-        self.last = ids
-        if self.read > MOST_TOKENS or self.tokenised > MOST_SHARED_TOKENS:
+def _prompt_ids(source: PromptSource, texts: Iterable[str]) -> list[tuple[int, ...]]:
+    """The token ids of prompts; `InvalidInputError` if one is longer than the model reads, or all are too many."""
+    made: list[tuple[int, ...]] = []
+    read = tokenised = 0
+    for text in texts:
+        # Before the tokenizer, whose time grows with the text.
+        _check_text(source, text)
+        ids = tuple(prompt_tokens(source.tokenizer, text))
+        _check_length(source, ids)
+        read += len(ids) - _common_beginning(made[-1] if made else (), ids)
+        tokenised += len(ids)
+        if read > MOST_TOKENS or tokenised > MOST_SHARED_TOKENS:
             raise InvalidInputError(
                 f"The questions have more than {MOST_TOKENS:,} tokens together, or {MOST_SHARED_TOKENS:,} with the "
                 "state counted for each. Ask fewer at a time, or in fewer orders."
             )
+        made.append(ids)
+    return made
 
 
 def shared_size(prompts: Sequence[Sequence[int]]) -> int:

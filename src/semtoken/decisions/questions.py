@@ -8,15 +8,18 @@ be compared. Text of users never becomes a control token of the model.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from string import ascii_uppercase
 from typing import Any, ClassVar, Literal, TypeAlias
 
+import numpy as np
+
 from semtoken.choices import Reading
 from semtoken.core.engine_tokens.token_names import MARKUP
 from semtoken.errors import InvalidInputError
+from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import shown, text
 
 MOST_OPTIONS = 255
@@ -295,6 +298,19 @@ class OrderedQuestion:
         if self.spelled_out:
             return tuple(option.name for option in self.options)
         return labels(len(self.order))
+
+    def in_question_order(self, masses: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
+        """Least and greatest masses of the options as they are shown, [n] each, in the order of the question."""
+        # The inverse permutation: from the places in the prompt to those in the question.
+        back = np.argsort(self.order)
+        return masses[0][back], masses[1][back]
+
+
+def in_each_order(questions: Sequence[Question], options: ReadingOptions) -> Iterator[tuple[int, OrderedQuestion]]:
+    """The questions as they are shown, each in all of its orders, with their numbers."""
+    for number, question in enumerate(questions):
+        for order in orders_of(question, options.orders):
+            yield number, OrderedQuestion(question, order, options.reading)
 
 
 def labels(n: int) -> tuple[str, ...]:
