@@ -22,11 +22,11 @@ from semtoken.bench.judges.kinds import (
     RougeJudge,
     SimilarityJudge,
     judge_from,
-    judge_settings,
     read_answers,
     write_verdicts,
 )
 from semtoken.bench.judges.llm import LLMJudge
+from semtoken.bench.settings import RunSettings, check_settings
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.answer_records import answer_record
 from semtoken.support.almanac import Question
@@ -90,7 +90,7 @@ def test_similarity_is_the_largest_one_of_the_model() -> None:
 
     items = [item("Mexico\n", "Canada", "Mexico"), item("a cat", "the euro"), item(" ", "Mexico", "")]
     seen: list[int] = []
-    one = SimilarityJudge("almanac", threshold=0.6)
+    one = SimilarityJudge(model="almanac", threshold=0.6)
     verdicts = one.judge(items, seen.append)
     encoder = sentence_transformers.CrossEncoder(str(almanac_sts_path()))
     pairs = [("Mexico", "Canada"), ("Mexico", "Mexico"), ("a cat", "the euro")]
@@ -110,7 +110,7 @@ THREE = [item("Ann", "Ann", id="a"), item("Bob\n", "Ann", id="b"), item("", "Ann
 def test_a_file_that_is_missing_is_told_as_such(tmp_path: Path) -> None:
     for name in ("people.csv", "people.jsonl"):
         with pytest.raises(InvalidInputError) as caught:
-            ImportedJudge(tmp_path / name).check(["1"])
+            ImportedJudge(path=str(tmp_path / name)).check(["1"])
         assert "No such file or directory" in str(caught.value) and "CSV" not in str(caught.value)
 
 
@@ -127,7 +127,7 @@ def test_verdicts_from_elsewhere(tmp_path: Path, name: str, text: str) -> None:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     seen: list[int] = []
-    np.testing.assert_array_equal(said(ImportedJudge(path).judge(THREE, seen.append)), [1, 0, math.nan])
+    np.testing.assert_array_equal(said(ImportedJudge(path=str(path)).judge(THREE, seen.append)), [1, 0, math.nan])
     assert seen == [3]
 
 
@@ -147,7 +147,7 @@ def test_verdicts_from_elsewhere(tmp_path: Path, name: str, text: str) -> None:
 def test_verdicts_that_cannot_be_are_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
-    one = ImportedJudge(path)
+    one = ImportedJudge(path=str(path))
     with pytest.raises(InvalidInputError, match=message):
         one.check(item.question.id for item in THREE)
         one.judge(THREE)
@@ -168,10 +168,10 @@ def test_a_changed_file_of_verdicts_has_other_settings(tmp_path: Path) -> None:
     found = []
     for verdict in (0, 1):
         path.write_text(f"id,correct\na,{verdict}\n")
-        found.append(ImportedJudge(path).settings)
+        found.append(ImportedJudge(path=str(path)).settings)
     assert found[0] != found[1]
     with pytest.raises(InvalidInputError, match=r"cannot be read from .*none"):
-        _ = ImportedJudge(tmp_path / "none.csv").settings
+        _ = ImportedJudge(path=str(tmp_path / "none.csv")).settings
 
 
 # --- agreement ------------------------------------------------------------------------------------------------------
@@ -230,15 +230,26 @@ def test_a_tally() -> None:
 
 def test_judges_from_settings(tmp_path: Path) -> None:
     assert judge_from("exact") == ExactJudge()
-    assert judge_from({"kind": "rouge", "threshold": 0.5, "name": "strict"}) == RougeJudge(0.5, "strict")
-    assert judge_from({"kind": "similarity", "model": "almanac"}) == SimilarityJudge("almanac")
+    assert judge_from({"kind": "rouge", "threshold": 0.5, "name": "strict"}) == RougeJudge(threshold=0.5, name="strict")
+    assert judge_from({"kind": "similarity", "model": "almanac"}) == SimilarityJudge(model="almanac")
     path = str(tmp_path / "{model}-{dataset}.csv")
-    imported = judge_from(judge_settings({"kind": "imported", "path": path}), model="m", dataset="NQ")
-    assert imported == ImportedJudge(tmp_path / "m-NQ.csv")
+    imported = judge_from({"kind": "imported", "path": path}, model="m", dataset="NQ")
+    assert imported == ImportedJudge(path=str(tmp_path / "m-NQ.csv"))
     one = judge_from({"kind": "llm", "base_url": "http://localhost:1/v1", "concurrency": 2, "requests_per_minute": 500})
     assert isinstance(one, LLMJudge)
-    assert (one.model, one.name, one.endpoint.key_env) == ("gpt-4.1-2025-04-14", "llm", "OPENAI_API_KEY")
-    assert (one.endpoint.concurrency, one.endpoint.requests_per_minute) == (2, 500)
+    assert (one.model, one.name, one.key_env) == ("gpt-4.1-2025-04-14", "llm", "OPENAI_API_KEY")
+    assert (one.concurrency, one.requests_per_minute) == (2, 500)
+
+
+def test_a_name_that_was_not_given_is_not_written_and_read_back_as_the_kind() -> None:
+    given = {"models": ["almanac"], "datasets": ["almanac"], "judges": ["exact", {"kind": "rouge", "name": "strict"}]}
+    written = check_settings(given, "here").model_dump(mode="json")
+    assert written["judges"] == [
+        {"name": None, "kind": "exact"},
+        {"name": "strict", "kind": "rouge", "threshold": 0.3},
+    ]
+    read = RunSettings.model_validate(written)
+    assert [judge.name for judge in read.judges] == ["exact", "strict"] and read.primary_judge == "exact"
 
 
 @pytest.mark.parametrize(
@@ -315,7 +326,7 @@ def test_what_the_command_writes_can_be_imported(tmp_path: Path) -> None:
         rouge = '{"kind": "rouge", "threshold": 0.9, "name": "strict"}'
         assert run(source, "-j", rouge, "-o", target).exit_code == 0
         items = read_answers(source)
-        assert said(ImportedJudge(target, column="strict").judge(items)) == [1, 0, 0]
+        assert said(ImportedJudge(path=str(target), column="strict").judge(items)) == [1, 0, 0]
     rows = list(csv.DictReader((tmp_path / "out.csv").open(newline="")))
     assert [float(row["strict_quality"]) for row in rows] == [1.0, 0.5, 0.0]
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from semtoken.bench.judges import AnswerToJudge, Verdict
-from semtoken.bench.judges.llm import GIVE_UP_AFTER, Endpoint, LLMJudge, Usage, user_message, verdict_of
+from semtoken.bench.judges.llm import GIVE_UP_AFTER, LLMJudge, Usage, user_message, verdict_of
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.almanac import Question
 
@@ -76,7 +76,7 @@ def expected(count: int) -> list[float]:
 
 
 def judge(server: Unreliable, cache: Path, *, model: str = "judge-1", **options: Any) -> LLMJudge:
-    return LLMJudge(model, Endpoint(server.url, "MY_KEY", cache=cache, **options))
+    return LLMJudge(model=model, base_url=server.url, key_env="MY_KEY", cache=cache, **options)
 
 
 def correct(verdicts: list[Verdict]) -> list[Any]:
@@ -134,9 +134,9 @@ def test_what_is_asked_decides_what_is_asked_again(server: Unreliable, tmp_path:
     assert correct(judge(server, tmp_path).judge(same)) == expected(8)
     assert len(server.bodies) == 4
     others = [
-        LLMJudge("other", judge(server, tmp_path).endpoint),
-        LLMJudge("judge-1", judge(server, tmp_path).endpoint, temperature=None),
-        LLMJudge("judge-1", judge(server, tmp_path).endpoint, extra={"seed": 1}),
+        judge(server, tmp_path, model="other"),
+        judge(server, tmp_path, temperature=None),
+        judge(server, tmp_path, extra={"seed": 1}),
     ]
     for i, other in enumerate(others, 2):
         other.judge(items(4))
@@ -224,8 +224,8 @@ def test_it_works_where_an_event_loop_runs(server: Unreliable, tmp_path: Path) -
 
 def test_openai_needs_a_key_but_replies_on_disk_do_not(server: Unreliable, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="needs a key: put it into the environment variable OPENAI_API_KEY"):
-        LLMJudge(endpoint=Endpoint(cache=tmp_path)).judge(items(1))
-    local = LLMJudge("judge-1", Endpoint(server.url, cache=tmp_path))
+        LLMJudge(cache=tmp_path).judge(items(1))
+    local = LLMJudge(model="judge-1", base_url=server.url, cache=tmp_path)
     assert correct(local.judge(items(4))) == expected(4)
     assert server.keys == {None}
 
@@ -233,15 +233,15 @@ def test_openai_needs_a_key_but_replies_on_disk_do_not(server: Unreliable, tmp_p
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://x/v1", "http://me:pass@host/v1", "https://host/v1?key=abc"])
 def test_addresses_that_cannot_be_or_hold_secrets_are_refused(url: str) -> None:
     with pytest.raises(InvalidInputError, match="address of the endpoint") as caught:
-        Endpoint(url)
+        _ = LLMJudge(base_url=url).url
     assert not {"pass@", "abc"} & set(str(caught.value).split())
 
 
 def test_the_environment_may_name_the_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert Endpoint().url == "https://api.openai.com/v1"
+    assert LLMJudge().url == "https://api.openai.com/v1"
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1/")
-    assert Endpoint().url == "http://localhost:1/v1"
-    assert Endpoint().folder == tmp_path / "user" / "verdicts"
+    assert LLMJudge().url == "http://localhost:1/v1"
+    assert LLMJudge().folder == tmp_path / "user" / "verdicts"
 
 
 @each(

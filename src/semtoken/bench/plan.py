@@ -26,7 +26,6 @@ from semtoken.bench.settings import (
     ControlsSettings,
     ModelSettings,
     RunSettings,
-    judge_name,
 )
 from semtoken.bench.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD, steps_for, watch_steps
 from semtoken.clustering.packed_vocabulary import neutral_hash
@@ -236,7 +235,7 @@ class _Steps:
             ids = [question.id for question in self.dataset.questions]
             judge = judge_from(choice, model=model.label, dataset=self.dataset.label, ids=ids)
             facts = {"judge": dict(judge.settings), "questions": self.dataset.content_hash}
-            name = f"judge:{judge_name(choice)}"
+            name = f"judge:{choice.name}"
             steps[name] = self._step(name, name, facts, [steps["greedy"]])
         return list(steps.values())
 

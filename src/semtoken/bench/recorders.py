@@ -17,7 +17,6 @@ from semtoken.bench.judges.kinds import judge_from
 from semtoken.bench.judges.llm import LLMJudge
 from semtoken.bench.models import RunAnswerer
 from semtoken.bench.plan import PlannedStep, clustering_of
-from semtoken.bench.settings import judge_name
 from semtoken.bench.shard_inputs import Context, Recorder, ShardInputs, StepRecords, UnrecordedStep, reason_of
 from semtoken.bench.statistics import AnswerSettings, Timings, UniquePairs
 from semtoken.bench.statistics.decoding import NORMALIZERS, clustered_scores, watched_statistics
@@ -221,7 +220,7 @@ CORRECT = "correct"
 
 def judgements(name: str, context: Context) -> Recorder:
     """Record the verdicts of the judge with this name."""
-    choice = next(judge for judge in context.settings.judges if judge_name(judge) == name)
+    choice = next(judge for judge in context.settings.judges if judge.name == name)
     judge = judge_from(choice, model=context.cell.model, dataset=context.cell.dataset)
 
     def record(part: ShardInputs) -> Iterator[StepRecords]:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from semtoken.bench.judges.kinds import JudgeSettings, Strict
+from semtoken.bench.judges.base import Strict
+from semtoken.bench.judges.kinds import KnownJudge
 from semtoken.bench.statistics.pairs import DEFAULT_NLI, DEFAULT_SIMILARITY
 from semtoken.bench.statistics.steps import readings_for
 from semtoken.choices import (
@@ -158,7 +159,7 @@ class ControlsSettings(Strict):
 
 
 Model = Annotated[ModelSettings, BeforeValidator(_by_name)]
-JudgeChoice = Annotated[JudgeSettings, BeforeValidator(lambda v: {"kind": v} if isinstance(v, str) else v)]
+JudgeChoice = Annotated[KnownJudge, BeforeValidator(lambda v: {"kind": v} if isinstance(v, str) else v)]
 DatasetChoice = Annotated[DatasetSettings, BeforeValidator(_by_name)]
 Controls = Annotated[ControlsSettings | None, BeforeValidator(lambda v: {} if v is True else None if v is False else v)]
 
@@ -260,7 +261,7 @@ class RunSettings(Strict):
 
     @model_validator(mode="after")
     def _primary(self) -> RunSettings:
-        names = [judge_name(judge) for judge in self.judges]
+        names = [judge.name for judge in self.judges]
         if twice := first_repeated(names):
             raise ValueError(f"two judges have the name {twice!r}; give each a `name` of its own")
         if self.primary_judge and self.primary_judge not in names:
@@ -279,11 +280,6 @@ class RunSettings(Strict):
         embedded = bool(names) and all(name == ALMANAC for name in names)
         defaults = {"nli": ALMANAC if embedded else DEFAULT_NLI}
         return defaults | {"similarity": ALMANAC if embedded else DEFAULT_SIMILARITY} | dict(data)
-
-
-def judge_name(judge: JudgeSettings) -> str:
-    """The name of a judge in files and tables: its own, or else its kind."""
-    return judge.name or judge.kind
 
 
 def first_repeated(names: Iterable[str]) -> str | None:

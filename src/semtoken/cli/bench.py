@@ -175,7 +175,7 @@ def judge(
     verdicts: dict[str, list[Verdict]] = {}
     for chosen_judge in chosen:
         if isinstance(chosen_judge, LLMJudge):
-            tell(f"{chosen_judge.name}: sending questions and answers to {chosen_judge.endpoint.url}.")
+            tell(f"{chosen_judge.name}: sending questions and answers to {chosen_judge.url}.")
         with counting(f"judging: {chosen_judge.name}", len(items)) as progress:
             verdicts[chosen_judge.name] = chosen_judge.judge(items, progress)
     write_verdicts(target, items, verdicts)
@@ -197,7 +197,7 @@ def _judges(wanted: Sequence[str], options: Mapping[str, Mapping[str, Any]], ids
     given = {kind: {k: v for k, v in values.items() if v is not None} for kind, values in options.items()}
     kinds = list(dict.fromkeys([*wanted, *(kind for kind in options if given[kind] and kind not in wanted)]))
     settings = [_parsed(kind) if kind.startswith("{") else {"kind": kind, **given.get(kind, {})} for kind in kinds]
-    chosen = [judge_from(own, ids=ids) for own in settings]
+    chosen: list[Judge] = [judge_from(own, ids=ids) for own in settings]
     if twice := first_repeated(chosen_judge.name for chosen_judge in chosen):
         raise InvalidInputError(f"Two judges have the name {twice!r}; give one another 'name'.")
     return chosen

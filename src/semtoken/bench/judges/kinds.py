@@ -1,18 +1,19 @@
-"""The kinds of judges: those that compare words, one that reads verdicts from a file, and the settings of each."""
+"""The kinds of judges: those that compare words, one that reads verdicts from a file; files of answers and verdicts."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from semtoken.bench.datasets import question_of_line
-from semtoken.bench.judges import AnswerToJudge, Judge, OnJudged, Verdict
-from semtoken.bench.judges.llm import DEFAULT_JUDGE_MODEL, Endpoint, LLMJudge
+from semtoken.bench.judges import AnswerToJudge, OnJudged, Verdict
+from semtoken.bench.judges.base import JudgeBase, JudgeOfOne
+from semtoken.bench.judges.llm import LLMJudge
 from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import is_correct, normalize_answer
 from semtoken.support.extras import require
@@ -20,53 +21,28 @@ from semtoken.support.files.record_files import VERDICTS, read_rows, write_recor
 
 require("pydantic", extra="bench")
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError  # noqa: E402
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError  # noqa: E402
 
 if TYPE_CHECKING:
     from semtoken.bench.statistics import SimilarityModel
 
 
-class _JudgeOfOne:
-    """The base of judges that look at one answer at a time."""
-
-    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
-        """One verdict for each item, in the same order."""
-        verdicts = []
-        for item in items:
-            verdicts.append(self._verdict(item))
-            if on_judged is not None:
-                on_judged(len(verdicts))
-        return verdicts
-
-    def _verdict(self, item: AnswerToJudge) -> Verdict:
-        raise NotImplementedError
+Threshold: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 
 
-@dataclass(frozen=True)
-class ExactJudge(_JudgeOfOne):
+class ExactJudge(JudgeOfOne):
     """Calls an answer correct if it equals an accepted one, lower-cased and without articles and punctuation."""
 
-    name: str = "exact"
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The kind of the judge, which has no further settings."""
-        return {"kind": "exact"}
+    kind: Literal["exact"] = "exact"
 
     def _verdict(self, item: AnswerToJudge) -> Verdict:
         return Verdict(float(is_correct(item.answer, item.question)))
 
 
-@dataclass(frozen=True)
-class ContainsJudge(_JudgeOfOne):
+class ContainsJudge(JudgeOfOne):
     """Calls an answer correct if the whole words of an accepted one stand in it, normalized as by `ExactJudge`."""
 
-    name: str = "contains"
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The kind of the judge, which has no further settings."""
-        return {"kind": "contains"}
+    kind: Literal["contains"] = "contains"
 
     def _verdict(self, item: AnswerToJudge) -> Verdict:
         # Blanks on both sides of both, so that "art" is not found in "party".
@@ -76,21 +52,15 @@ class ContainsJudge(_JudgeOfOne):
         return Verdict(float(any(f" {answer} " in words for answer in accepted)))
 
 
-@dataclass(frozen=True)
-class RougeJudge(_JudgeOfOne):
+class RougeJudge(JudgeOfOne):
     """Calls an answer correct if its largest ROUGE-L F1 with an accepted answer, its quality, is above a threshold.
 
     Uses Google's `rouge_score` without stemming. Its words are runs of the letters a to z and digits after
     lower-casing: a text without any, such as one in Greek, has a ROUGE-L of 0 with everything.
     """
 
-    threshold: float = 0.3
-    name: str = "rouge"
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The threshold of ROUGE-L F1 that decides the verdicts."""
-        return {"kind": "rouge", "threshold": self.threshold}
+    kind: Literal["rouge"] = "rouge"
+    threshold: Threshold = 0.3
 
     @cached_property
     def _scorer(self) -> Any:
@@ -105,23 +75,22 @@ CHUNK = 256
 """How many answers are compared between two reports of progress."""
 
 
-@dataclass(frozen=True)
-class SimilarityJudge:
+class SimilarityJudge(JudgeBase):
     """Calls an answer correct if its largest similarity with an accepted answer is above a threshold.
 
     Bare texts are compared, without the question. An empty answer has quality 0.
     """
 
+    kind: Literal["similarity"] = "similarity"
     model: str | None = None
     """A directory or a hub id; "almanac" is the small one inside the package. None: `DEFAULT_SIMILARITY`."""
-    threshold: float = 0.5
+    threshold: Threshold = 0.5
     device: str | None = None
-    name: str = "similarity"
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """The cross-encoder and the threshold of the similarity, which decide the verdicts."""
-        return {"kind": "similarity", "model": self._model, "threshold": self.threshold}
+        return {"kind": self.kind, "model": self._model, "threshold": self.threshold}
 
     @property
     def _model(self) -> str:
@@ -160,67 +129,22 @@ class SimilarityJudge:
         return [Verdict(float(quality > self.threshold), quality) for quality in best]
 
 
-Threshold: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+@dataclass(frozen=True)
+class _Entry:
+    """One line of the file."""
+
+    where: str
+    correct: float
+    answer: str | None
 
 
-class Strict(BaseModel):
-    """The base of all settings: unknown names are rejected, and values cannot be changed."""
+class ImportedJudge(JudgeBase):
+    """Gives the verdicts of a file, which has a column `id` and one of verdicts.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class _Settings(Strict):
-    name: str | None = None
-    """The judge's name in files and tables; its kind if not given. Two judges of a kind need different ones."""
-
-
-class ExactSettings(_Settings):
-    """Settings of an `ExactJudge`, which has none of its own."""
-
-    kind: Literal["exact"] = "exact"
-
-
-class ContainsSettings(_Settings):
-    """Settings of a `ContainsJudge`, which has none of its own."""
-
-    kind: Literal["contains"] = "contains"
-
-
-class RougeSettings(_Settings):
-    """Settings of a `RougeJudge`: an answer is right if its F1 is above `threshold`."""
-
-    kind: Literal["rouge"] = "rouge"
-    threshold: Threshold = 0.3
-
-
-class SimilaritySettings(_Settings):
-    """Settings of a `SimilarityJudge`: its cross-encoder, and the similarity above which an answer is right."""
-
-    kind: Literal["similarity"] = "similarity"
-    model: str | None = None
-    threshold: Threshold = 0.5
-    device: str | None = None
-
-
-class LLMSettings(_Settings):
-    """Settings of an `LLMJudge`: the endpoint, its model, and where replies are kept."""
-
-    kind: Literal["llm"] = "llm"
-    model: str = DEFAULT_JUDGE_MODEL
-    base_url: str | None = None
-    key_env: str = "OPENAI_API_KEY"
-    concurrency: Annotated[int, Field(ge=1)] = 8
-    requests_per_minute: Annotated[float, Field(gt=0)] | None = None
-    max_retries: Annotated[int, Field(ge=0)] = 10
-    timeout: Annotated[float, Field(gt=0)] = 60.0
-    temperature: Annotated[float, Field(ge=0)] | None = 0.0
-    max_tokens: Annotated[int, Field(ge=1)] | None = 16
-    extra: Mapping[str, Any] = Field(default_factory=dict)
-    cache: Path | None = None
-
-
-class ImportedSettings(_Settings):
-    """Settings of an `ImportedJudge`: the file that holds the verdicts."""
+    It is read as `semtoken.support.files.record_files` reads. A verdict is 1 or true, 0 or false;
+    empty, null or NaN where there is none. A column `response` (or `answer`) is compared with the answers that are
+    judged, so that verdicts on another model's answers are found out. Other columns are ignored.
+    """
 
     kind: Literal["imported"] = "imported"
     path: str
@@ -228,23 +152,113 @@ class ImportedSettings(_Settings):
     set."""
     column: str = "correct"
     others: Literal["refuse", "ignore"] = "refuse"
+    """What `check` does with an id of no judged question: refuse the file, which is of another set, or ignore the id,
+    as in a file of verdicts on more questions than are judged."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The column that holds the verdicts, and a hash of the file; `InvalidInputError` if the file cannot be
+        read.
+        """
+        return {"kind": self.kind, "column": self.column, "sha256": hashlib.sha256(self._content).hexdigest()}
+
+    @cached_property
+    def _content(self) -> bytes:
+        try:
+            return Path(self.path).read_bytes()
+        except OSError as error:
+            raise InvalidInputError(f"The judgements cannot be read from {self.path}: {error.strerror}.") from error
+
+    def check(self, ids: Iterable[str]) -> None:
+        """Check the file of verdicts against the ids of all questions that will be judged, before any work is done.
+
+        `InvalidInputError` if the file cannot be read, has a line that cannot be used or an id twice, or (unless
+        `others` is "ignore") an id of no question.
+        """
+        known = set(ids)
+        for id, entry in self._entries.items():
+            if self.others == "refuse" and id not in known:
+                raise InvalidInputError(
+                    f"{entry.where}: there is no question with the id {id!r} among the {len(known):,} judged."
+                )
+
+    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
+        """The file's verdict for each item; NaN for an unknown id, `InvalidInputError` for one of another answer."""
+        verdicts = [self._verdict(item) for item in items]
+        if on_judged is not None:
+            on_judged(len(items))
+        return verdicts
+
+    def _verdict(self, item: AnswerToJudge) -> Verdict:
+        entry = self._entries.get(item.question.id)
+        if entry is None:
+            return Verdict(math.nan)
+        if entry.answer is not None and entry.answer != item.answer.strip():
+            raise InvalidInputError(
+                f"{entry.where}: the verdict on {item.question.id!r} is of the answer {entry.answer!r}, but the answer "
+                f"here is {item.answer.strip()!r}."
+            )
+        return Verdict(entry.correct)
+
+    @cached_property
+    def _entries(self) -> Mapping[str, _Entry]:
+        entries: dict[str, _Entry] = {}
+        for _, where, row in read_rows(Path(self.path)):
+            id, entry = self._entry(row, where)
+            if id in entries:
+                raise InvalidInputError(f"{where}: the id {id!r} stands more than once.")
+            entries[id] = entry
+        return entries
+
+    def _entry(self, row: Mapping[str, Any], where: str) -> tuple[str, _Entry]:
+        missing = [name for name in ("id", self.column) if name not in row]
+        if missing:
+            raise InvalidInputError(
+                f"{where}: the column {missing[0]!r} is missing; there are {', '.join(map(str, row))}."
+            )
+        value, answer = row[self.column], row.get("response", row.get("answer"))
+        spelled = "" if value is None else str(value).strip().lower()
+        if spelled not in VERDICTS:
+            raise InvalidInputError(f"{where}: {self.column} must be 1 or 0 (true or false), or empty; got {value!r}.")
+        known = VERDICTS[spelled]
+        verdict = math.nan if known is None else float(known)
+        return str(row["id"]), _Entry(where, verdict, answer.strip() if isinstance(answer, str) else None)
 
 
-JudgeSettings: TypeAlias = Annotated[
-    ExactSettings | ContainsSettings | RougeSettings | SimilaritySettings | LLMSettings | ImportedSettings,
-    Field(discriminator="kind"),
+KnownJudge: TypeAlias = Annotated[
+    ExactJudge | ContainsJudge | RougeJudge | SimilarityJudge | LLMJudge | ImportedJudge, Field(discriminator="kind")
 ]
-"""Settings of one judge; a field of this type in a pydantic model takes a mapping with `kind`."""
+"""A judge; a field of this type in a pydantic model takes a mapping with `kind`."""
 KINDS = ("exact", "contains", "rouge", "similarity", "llm", "imported")
-_ADAPTER: TypeAdapter[JudgeSettings] = TypeAdapter(JudgeSettings)
+_ADAPTER: TypeAdapter[KnownJudge] = TypeAdapter(KnownJudge)
 
 
-def judge_settings(value: str | Mapping[str, Any]) -> JudgeSettings:
-    """Check the settings of a judge: its kind ("exact"), or a mapping such as `{"kind": "rouge", "threshold": 0.5}`.
+def judge_from(
+    settings: str | Mapping[str, Any] | KnownJudge,
+    *,
+    model: str = "",
+    dataset: str = "",
+    ids: Iterable[str] | None = None,
+) -> KnownJudge:
+    """Make a judge of its kind ("exact"), of settings such as `{"kind": "rouge", "threshold": 0.5}`, or like another.
 
-    `InvalidInputError` if the kind or a key is unknown, or a value cannot be used.
+    `model` and `dataset` are what `{model}` and `{dataset}` stand for in the path of an imported file, which is checked
+    at once against the ids of all questions that will be judged. `InvalidInputError` if the kind or a key is unknown,
+    or a value or a file cannot be used.
     """
-    given = {"kind": value} if isinstance(value, str) else dict(value)
+    # A copy, so that what one judge has loaded goes with it.
+    judge = settings.model_copy() if isinstance(settings, BaseModel) else _checked(settings)
+    if isinstance(judge, ImportedJudge):
+        # Not `str.format`, since a path may hold other braces.
+        path = judge.path.replace("{model}", model).replace("{dataset}", dataset)
+        judge = judge.model_copy(update={"path": path})
+        if ids is not None:
+            judge.check(ids)
+    return judge
+
+
+def _checked(settings: str | Mapping[str, Any]) -> KnownJudge:
+    given = {"kind": settings} if isinstance(settings, str) else dict(settings)
     if given.get("kind") not in KINDS:
         raise InvalidInputError(f"There is no judge {given.get('kind')!r}; there are {', '.join(KINDS)}.")
     try:
@@ -254,45 +268,6 @@ def judge_settings(value: str | Mapping[str, Any]) -> JudgeSettings:
             f"{'.'.join(str(part) for part in fault['loc']) or 'judge'}: {fault['msg']}" for fault in error.errors()
         )
         raise InvalidInputError(f"The judge's settings cannot be used: {faults}.") from error
-
-
-def judge_from(
-    settings: str | Mapping[str, Any] | JudgeSettings,
-    *,
-    model: str = "",
-    dataset: str = "",
-    ids: Iterable[str] | None = None,
-) -> Judge:
-    """Make the judge that these settings describe: checked ones, or what `judge_settings` takes.
-
-    `model` and `dataset` are what `{model}` and `{dataset}` stand for in the path of an imported file, which is checked
-    at once against the ids of all questions that will be judged. `InvalidInputError` if settings or file cannot be
-    used.
-    """
-    checked = settings if isinstance(settings, BaseModel) else judge_settings(settings)
-    options = checked.model_dump(exclude={"kind", "name"})
-    name = checked.name or checked.kind
-    match checked:
-        case ImportedSettings():
-            # Not `str.format`, since a path may hold other braces.
-            path = checked.path.replace("{model}", model).replace("{dataset}", dataset)
-            imported = ImportedJudge(Path(path), column=checked.column, others=checked.others, name=name)
-            if ids is not None:
-                imported.check(ids)
-            return imported
-        case LLMSettings():
-            endpoint = Endpoint(**{field.name: options.pop(field.name) for field in fields(Endpoint)})
-            return LLMJudge(endpoint=endpoint, name=name, **options)
-        case _:
-            return _MAKERS[checked.kind](name=name, **options)
-
-
-_MAKERS: Mapping[str, Callable[..., Judge]] = {
-    "exact": ExactJudge,
-    "contains": ContainsJudge,
-    "rouge": RougeJudge,
-    "similarity": SimilarityJudge,
-}
 
 
 def read_answers(path: Path) -> list[AnswerToJudge]:
@@ -348,98 +323,3 @@ def _columns(judge: str, verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:
     }
     correct = [None if math.isnan(verdict.correct) else int(verdict.correct) for verdict in verdicts]
     return {judge: correct} | {name: values for name, values in measured.items() if any(v is not None for v in values)}
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """One line of the file."""
-
-    where: str
-    correct: float
-    answer: str | None
-
-
-@dataclass(frozen=True)
-class ImportedJudge:
-    """Gives the verdicts of a file, which has a column `id` and one of verdicts.
-
-    It is read as `semtoken.support.files.record_files` reads. A verdict is 1 or true, 0 or false;
-    empty, null or NaN where there is none. A column `response` (or `answer`) is compared with the answers that are
-    judged, so that verdicts on another model's answers are found out. Other columns are ignored.
-    """
-
-    path: Path
-    column: str = "correct"
-    others: Literal["refuse", "ignore"] = "refuse"
-    """What `check` does with an id of no judged question: refuse the file, which is of another set, or ignore the id,
-    as in a file of verdicts on more questions than are judged."""
-    name: str = "imported"
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The column that holds the verdicts, and a hash of the file; `InvalidInputError` if the file cannot be
-        read.
-        """
-        return {"kind": "imported", "column": self.column, "sha256": hashlib.sha256(self._content).hexdigest()}
-
-    @cached_property
-    def _content(self) -> bytes:
-        try:
-            return self.path.read_bytes()
-        except OSError as error:
-            raise InvalidInputError(f"The judgements cannot be read from {self.path}: {error.strerror}.") from error
-
-    def check(self, ids: Iterable[str]) -> None:
-        """Check the file of verdicts against the ids of all questions that will be judged, before any work is done.
-
-        `InvalidInputError` if the file cannot be read, has a line that cannot be used or an id twice, or (unless
-        `others` is "ignore") an id of no question.
-        """
-        known = set(ids)
-        for id, entry in self._entries.items():
-            if self.others == "refuse" and id not in known:
-                raise InvalidInputError(
-                    f"{entry.where}: there is no question with the id {id!r} among the {len(known):,} judged."
-                )
-
-    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
-        """The file's verdict for each item; NaN for an unknown id, `InvalidInputError` for one of another answer."""
-        verdicts = [self._verdict(item) for item in items]
-        if on_judged is not None:
-            on_judged(len(items))
-        return verdicts
-
-    def _verdict(self, item: AnswerToJudge) -> Verdict:
-        entry = self._entries.get(item.question.id)
-        if entry is None:
-            return Verdict(math.nan)
-        if entry.answer is not None and entry.answer != item.answer.strip():
-            raise InvalidInputError(
-                f"{entry.where}: the verdict on {item.question.id!r} is of the answer {entry.answer!r}, but the answer "
-                f"here is {item.answer.strip()!r}."
-            )
-        return Verdict(entry.correct)
-
-    @cached_property
-    def _entries(self) -> Mapping[str, _Entry]:
-        entries: dict[str, _Entry] = {}
-        for _, where, row in read_rows(self.path):
-            id, entry = self._entry(row, where)
-            if id in entries:
-                raise InvalidInputError(f"{where}: the id {id!r} stands more than once.")
-            entries[id] = entry
-        return entries
-
-    def _entry(self, row: Mapping[str, Any], where: str) -> tuple[str, _Entry]:
-        missing = [name for name in ("id", self.column) if name not in row]
-        if missing:
-            raise InvalidInputError(
-                f"{where}: the column {missing[0]!r} is missing; there are {', '.join(map(str, row))}."
-            )
-        value, answer = row[self.column], row.get("response", row.get("answer"))
-        spelled = "" if value is None else str(value).strip().lower()
-        if spelled not in VERDICTS:
-            raise InvalidInputError(f"{where}: {self.column} must be 1 or 0 (true or false), or empty; got {value!r}.")
-        known = VERDICTS[spelled]
-        verdict = math.nan if known is None else float(known)
-        return str(row["id"]), _Entry(where, verdict, answer.strip() if isinstance(answer, str) else None)

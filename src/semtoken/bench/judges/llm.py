@@ -18,19 +18,63 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from semtoken.bench.judges import AnswerToJudge, OnJudged, Verdict
+from semtoken.bench.judges.base import JudgeBase
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.extras import require
 from semtoken.support.http_client import HttpClient, Retries, checked_base_url, key_from
 from semtoken.support.installation import cache_root
+
+require("pydantic", extra="bench")
+
+from pydantic import Field, PrivateAttr  # noqa: E402
 
 OPENAI = "https://api.openai.com/v1"
 GIVE_UP_AFTER = 5
 """After so many requests in a row have failed, each with all its retries, nothing more is asked."""
 _REPEATED = frozenset({408, 409, 429, *range(500, 600)})
 """After these a request is sent again, and after a lost connection: to judge twice does no harm."""
+
+
+DEFAULT_JUDGE_MODEL = "gpt-4.1-2025-04-14"
+"""The model that judged answers in the paper."""
+SYSTEM = """# Task
+Evaluate whether the proposed answer to the question is correct based on real-world factual knowledge. \
+Reference answers are provided to assist in your evaluation.
+
+# Output
+Respond strictly with a single token:
+- `True' if the proposed answer is correct.
+- `False' if the proposed answer is incorrect or only partially correct."""
+_AROUND = " \t\r\n'\"`.,"
+_VERDICTS = {"true": 1.0, "false": 0.0}
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The number of tokens that some replies took, and the number of replies."""
+
+    replies: int = 0
+    prompt_tokens: int = 0
+    cached_prompt_tokens: int = 0
+    """How many of the prompt tokens the endpoint had cached; these cost less."""
+    completion_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(**{name: value - getattr(other, name) for name, value in asdict(self).items()})
+
+
+@dataclass(frozen=True)
+class JudgeReply:
+    """One reply of the endpoint: its text, empty where a filter stopped it, and the tokens that it took."""
+
+    text: str
+    usage: Usage
 
 
 @dataclass(frozen=True)
@@ -46,36 +90,80 @@ class Replies:
     once."""
 
 
-@dataclass(frozen=True)
-class Endpoint:
-    """The address, key, speed and cache of the API that a judge asks.
+class LLMJudge(JudgeBase):
+    """Asks a language model whether an answer is correct; also about empty answers, as the paper names no exception.
 
-    `InvalidInputError` if the address is not one of HTTP, or holds a user name, a password or parameters.
+    Each reference answer stands on a line of its own, in the order of the question set. A reply counts as True or False
+    in any case and with blanks, quotes, full stops or commas around it; every other reply is NaN.
     """
 
+    kind: Literal["llm"] = "llm"
+    model: str = DEFAULT_JUDGE_MODEL
     base_url: str | None = None
     """The address of the API. None: that of the environment variable OPENAI_BASE_URL, else OpenAI's."""
     key_env: str = "OPENAI_API_KEY"
     """Environment variable with the key; only OpenAI itself must have one."""
-    concurrency: int = 8
+    concurrency: Annotated[int, Field(ge=1)] = 8
     """Most requests that are under way at one time."""
-    requests_per_minute: float | None = None
+    requests_per_minute: Annotated[float, Field(gt=0)] | None = None
     """Most requests that are sent in a minute, evenly spread, retries included. None: no limit."""
-    max_retries: int = 10
+    max_retries: Annotated[int, Field(ge=0)] = 10
     """How often one request is repeated, after 408, 409, 429, 5xx and lost connections: half a second at first,
     doubling up to 8 seconds, or what the endpoint asks for (Retry-After)."""
-    timeout: float = 60.0
+    timeout: Annotated[float, Field(gt=0)] = 60.0
     """How many seconds the endpoint may be silent."""
+    temperature: Annotated[float, Field(ge=0)] | None = 0.0
+    """Temperature of the reply. None: not sent, for models that refuse it."""
+    max_tokens: Annotated[int, Field(ge=1)] | None = 16
+    """Most tokens of a reply. None: not sent."""
+    extra: Mapping[str, Any] = Field(default_factory=dict)
+    """More fields of the request, such as `{"reasoning_effort": "low"}`."""
     cache: Path | None = None
     """Folder of the replies. None: `verdicts` in the user's cache directory."""
+    _spent: Usage = PrivateAttr(default_factory=Usage)
+    _relied_on: Usage = PrivateAttr(default_factory=Usage)
 
-    def __post_init__(self) -> None:
-        checked_base_url(self.url)
+    @property
+    def spent(self) -> Usage:
+        """What this judge asked for. Replies from disk are not in it."""
+        return self._spent
+
+    @property
+    def relied_on(self) -> Usage:
+        """All replies behind its verdicts, those from disk too: what they cost when they were asked for."""
+        return self._relied_on
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The model, its address and the form of the request. Speed, folders and the key do not decide verdicts."""
+        return {"kind": self.kind, "url": self.url, "system": SYSTEM, **self._options, "model": self.model}
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        options = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        return {name: value for name, value in options.items() if value is not None} | dict(self.extra)
+
+    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
+        """Judge answers by a language model; each verdict holds the text of its reply. Errors are those of `ask`."""
+        told = on_judged or (lambda _: None)
+        replies = self.ask([self.request(item) for item in items], told)
+        told(len(items))
+        self._spent += replies.spent
+        self._relied_on += replies.relied_on
+        return [Verdict(verdict_of(reply.text), reply=reply.text) for reply in replies.replies]
+
+    def request(self, item: AnswerToJudge) -> dict[str, Any]:
+        """The body of the request that asks the model about one answer."""
+        messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user_message(item)}]
+        return {"model": self.model, "messages": messages, **self._options}
 
     @property
     def url(self) -> str:
-        """The address that requests are sent to."""
-        return (self.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI).rstrip("/")
+        """The address that requests are sent to.
+
+        `InvalidInputError` if it is not one of HTTP, or holds a user name, a password or parameters.
+        """
+        return checked_base_url(self.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI)
 
     def pace(self) -> Callable[[], Any]:
         """A function that waits until the next request may be sent."""
@@ -140,7 +228,7 @@ class Endpoint:
 class _Asking:
     """One round of requests."""
 
-    endpoint: Endpoint
+    judge: LLMJudge
     keep: Callable[[str, JudgeReply], None]
     failures: list[str] = field(default_factory=list)
     kept: int = 0
@@ -151,7 +239,7 @@ class _Asking:
 
     def all(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
         """Ask everything; requests under way are finished before a failure ends it, for they are paid."""
-        endpoint, waiting, one_at_a_time = self.endpoint, iter(requests.items()), Lock()
+        judge, waiting, one_at_a_time = self.judge, iter(requests.items()), Lock()
 
         def work() -> None:
             while True:
@@ -160,20 +248,20 @@ class _Asking:
                 if name is None:
                     return
                 try:
-                    reply: JudgeReply | BackendError = _one_reply(client, f"{endpoint.url}/chat/completions", request)
+                    reply: JudgeReply | BackendError = _one_reply(client, f"{judge.url}/chat/completions", request)
                 except BackendError as error:
                     reply = error
                 with one_at_a_time:
                     self._take(name, reply)
 
-        at_once = min(endpoint.concurrency, len(requests))
+        at_once = min(judge.concurrency, len(requests))
         client = HttpClient(
-            endpoint.url,
-            key=endpoint.api_key(),
-            timeout=endpoint.timeout,
+            judge.url,
+            key=judge.api_key(),
+            timeout=judge.timeout,
             at_once=at_once,
-            retries=Retries(endpoint.max_retries, _REPEATED, lost=True),
-            before=endpoint.pace(),
+            retries=Retries(judge.max_retries, _REPEATED, lost=True),
+            before=judge.pace(),
         )
         with client, ThreadPoolExecutor(at_once) as pool:
             try:
@@ -184,8 +272,8 @@ class _Asking:
                 client.stop_waiting()
         if self.failures:
             raise BackendError(
-                f"{endpoint.url} fails: {self.failures[0].rstrip('.')}. {self.kept:,} of {len(requests):,} "
-                f"replies came; they are kept in {endpoint.folder}, and the same command asks for the rest."
+                f"{judge.url} fails: {self.failures[0].rstrip('.')}. {self.kept:,} of {len(requests):,} "
+                f"replies came; they are kept in {judge.folder}, and the same command asks for the rest."
             )
 
     def _take(self, name: str, reply: JudgeReply | BackendError) -> None:
@@ -233,31 +321,6 @@ def _usage(usage: Any) -> Usage:
     )
 
 
-@dataclass(frozen=True)
-class Usage:
-    """The number of tokens that some replies took, and the number of replies."""
-
-    replies: int = 0
-    prompt_tokens: int = 0
-    cached_prompt_tokens: int = 0
-    """How many of the prompt tokens the endpoint had cached; these cost less."""
-    completion_tokens: int = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
-
-    def __sub__(self, other: Usage) -> Usage:
-        return Usage(**{name: value - getattr(other, name) for name, value in asdict(self).items()})
-
-
-@dataclass(frozen=True)
-class JudgeReply:
-    """One reply of the endpoint: its text, empty where a filter stopped it, and the tokens that it took."""
-
-    text: str
-    usage: Usage
-
-
 @contextmanager
 def open_replies(folder: Path) -> Iterator[Any]:
     """The `diskcache.Cache` of a folder, made if it is missing: the hash of a request -> its reply as plain values.
@@ -293,67 +356,6 @@ def open_replies(folder: Path) -> Iterator[Any]:
             f"The folder of replies {folder} cannot be used: {error}. Name another one (cache), or delete it if it is "
             "damaged."
         ) from error
-
-
-DEFAULT_JUDGE_MODEL = "gpt-4.1-2025-04-14"
-"""The model that judged answers in the paper."""
-SYSTEM = """# Task
-Evaluate whether the proposed answer to the question is correct based on real-world factual knowledge. \
-Reference answers are provided to assist in your evaluation.
-
-# Output
-Respond strictly with a single token:
-- `True' if the proposed answer is correct.
-- `False' if the proposed answer is incorrect or only partially correct."""
-_AROUND = " \t\r\n'\"`.,"
-_VERDICTS = {"true": 1.0, "false": 0.0}
-
-
-@dataclass
-class LLMJudge:
-    """Asks a language model whether an answer is correct; also about empty answers, as the paper names no exception.
-
-    Each reference answer stands on a line of its own, in the order of the question set. A reply counts as True or False
-    in any case and with blanks, quotes, full stops or commas around it; every other reply is NaN.
-    """
-
-    model: str = DEFAULT_JUDGE_MODEL
-    endpoint: Endpoint = field(default_factory=Endpoint)
-    temperature: float | None = 0.0
-    """Temperature of the reply. None: not sent, for models that refuse it."""
-    max_tokens: int | None = 16
-    """Most tokens of a reply. None: not sent."""
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    """More fields of the request, such as `{"reasoning_effort": "low"}`."""
-    name: str = "llm"
-    spent: Usage = field(default_factory=Usage, init=False)
-    """What this object asked for. Replies from disk are not in it."""
-    relied_on: Usage = field(default_factory=Usage, init=False)
-    """All replies behind its verdicts, those from disk too: what they cost when they were asked for."""
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The model, its address and the form of the request. Speed, folders and the key do not decide verdicts."""
-        return {"kind": "llm", "url": self.endpoint.url, "system": SYSTEM, **self._options, "model": self.model}
-
-    @property
-    def _options(self) -> dict[str, Any]:
-        options = {"temperature": self.temperature, "max_tokens": self.max_tokens}
-        return {name: value for name, value in options.items() if value is not None} | dict(self.extra)
-
-    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
-        """Judge answers by a language model; each verdict holds the text of its reply. Errors are those of `ask`."""
-        told = on_judged or (lambda _: None)
-        replies = self.endpoint.ask([self.request(item) for item in items], told)
-        told(len(items))
-        self.spent += replies.spent
-        self.relied_on += replies.relied_on
-        return [Verdict(verdict_of(reply.text), reply=reply.text) for reply in replies.replies]
-
-    def request(self, item: AnswerToJudge) -> dict[str, Any]:
-        """The body of the request that asks the model about one answer."""
-        messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user_message(item)}]
-        return {"model": self.model, "messages": messages, **self._options}
 
 
 def user_message(item: AnswerToJudge) -> str:
