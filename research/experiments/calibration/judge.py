@@ -31,7 +31,7 @@ import semtoken as st
 from semtoken.decisions.options import PredictionSets
 from semtoken.guarantees import exact
 from semtoken.guarantees.betting import change_evidence
-from semtoken.guarantees.judge import KINDS, Claim, Share, judge
+from semtoken.guarantees.judge import KINDS, AverageClaim, Claim, Share, judge
 
 HERE = Path(__file__).parent
 ALPHA = DELTA = 0.1
@@ -319,7 +319,7 @@ def whole_audits(sets: int) -> Iterator[dict[str, Any]]:
         generator = np.random.default_rng(17)
         said = noticed = 0
         for _ in range(sets):
-            tested: dict[float, list[tuple[Claim, Share]]] = {1.8: [], 4.0: []}
+            tested: dict[float, list[tuple[Claim | AverageClaim, Share]]] = {1.8: [], 4.0: []}
             for _ in range(3):
                 probabilities, labels = predicates(generator, 500)
                 fitted = PredictionSets.fit(probabilities.tolist(), labels.tolist(), ALPHA)
@@ -334,7 +334,7 @@ def whole_audits(sets: int) -> Iterator[dict[str, Any]]:
                         tests.append((threshold.claim, KINDS[promise].count(accepted, right[own] == side)))
                     lacking = sum(label not in fitted(p) for p, label in zip(found, right, strict=True))
                     own_labels = fitted.shared + sum(fitted.labels)
-                    tests.append((Claim(KINDS["set"], ALPHA, None, own_labels), Share(lacking, 1000)))
+                    tests.append((AverageClaim(KINDS["set"], ALPHA, own_labels), Share(lacking, 1000)))
             said += "does not hold" in judge(tested[1.8])
             noticed += "does not hold" in judge(tested[4.0])
         yield {

@@ -9,7 +9,7 @@ from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.sides import DecisionSide
 from semtoken.guarantees.auditing import AuditLimits
 from semtoken.guarantees.exact import percent
-from semtoken.guarantees.judge import CONFIDENCE, KINDS, Claim, Share, Verdict, run_sentence
+from semtoken.guarantees.judge import CONFIDENCE, KINDS, AverageClaim, Claim, Share, Verdict, run_sentence
 from semtoken.guarantees.measures import Drift
 
 
@@ -92,9 +92,9 @@ class SetAudit:
     """Whether more sets lack the right option than were guaranteed on average."""
 
     @property
-    def claim(self) -> Claim:
+    def claim(self) -> AverageClaim:
         """The guarantee as the judge tests it."""
-        return Claim(KINDS["set"], self.sets.alpha, None, self.sets.shared + sum(self.sets.labels))
+        return AverageClaim(KINDS["set"], self.sets.alpha, self.sets.shared + sum(self.sets.labels))
 
     @property
     def missed(self) -> Share:

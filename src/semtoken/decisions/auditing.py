@@ -15,7 +15,7 @@ from semtoken.decisions.sides import DecisionSide
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees import Threshold
 from semtoken.guarantees.betting import LEVEL
-from semtoken.guarantees.judge import KINDS, Claim, Kind, Share, judge
+from semtoken.guarantees.judge import KINDS, AverageClaim, Claim, Kind, Share, judge
 
 ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """The levels among which a person can choose, in the table of an audit."""
@@ -57,7 +57,7 @@ def audit(
 
 def _judged(questions: Sequence[QuestionAudit], level: float) -> tuple[QuestionAudit, ...]:
     """The same questions with the verdicts on all their guarantees, which are judged together."""
-    tested: list[tuple[Claim, Share]] = []
+    tested: list[tuple[Claim | AverageClaim, Share]] = []
     for question in questions:
         tested += [(side.claim, side.wrong) for side in question.sides if side.claim is not None]
         tested += [] if question.sets is None else [(question.sets.claim, question.sets.missed)]
@@ -184,7 +184,7 @@ def _choices(
         run, wrong, of = 0, 0, 0
         for claim, scores, right, asked in judged:
             # A person picks one of the levels after seeing all of them, so they share delta (Bonferroni).
-            delta = (claim.delta or 0.1) / len(ALPHAS)
+            delta = claim.delta / len(ALPHAS)
             made = Threshold.fit(scores, right, guarantee=claim.kind.name, alpha=alpha, delta=delta)  # type: ignore[arg-type]
             accepted = made.accepts(scores)
             run += int(made.accepts(asked).sum())

@@ -31,7 +31,7 @@ from semtoken.guarantees.fingerprint import (
     Fingerprint,
     clusters_hash,
     fingerprint_of,
-    one_model,
+    origin_of_labeled,
     require_clusters,
 )
 from semtoken.guarantees.labels import (
@@ -181,8 +181,7 @@ class Calibrator:
         method_of_scores = chosen_method(scored, score)
         answers = labeled(scored, correct, prompts, method_of_scores)
         require_enough(answers)
-        origin = replace(fingerprint_of(scored, fingerprint), method=method_of_scores)
-        origin = replace(origin, model=one_model(scored) or origin.model)
+        origin = origin_of_labeled(scored, method_of_scores, fingerprint)
         if clusters is not None:
             origin = replace(origin, clusters=clusters_hash(clusters))
         calibrator = fitted(answers, curve)

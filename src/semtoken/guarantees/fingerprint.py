@@ -162,6 +162,15 @@ def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint
     return fingerprint
 
 
+def origin_of_labeled(scored: Any, method: str | None, known: Fingerprint | None = None) -> Fingerprint:
+    """The fingerprint of labeled answers whose scores by a method count, with the model that gave all of them.
+
+    The errors are those of `fingerprint_of` and `one_model`.
+    """
+    origin = replace(fingerprint_of(scored, known), method=method)
+    return replace(origin, model=one_model(scored) or origin.model)
+
+
 def models_named(scored: Any) -> list[str]:
     """The models that gave some answers, as their replies or files name them, in order; empty where none is named."""
     several: Any = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]

@@ -17,7 +17,7 @@ import numpy as np
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees import exact
 from semtoken.guarantees.exact import FixedSequences, Test, percent
-from semtoken.guarantees.judge import KINDS, SAME, Kind
+from semtoken.guarantees.judge import SAME, Claim
 from semtoken.guarantees.labels import LabeledScores
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
@@ -44,73 +44,55 @@ class Fit:
     """The tests of the sequence, in order."""
 
 
-def fit(
-    kind: Kind,
-    answers: LabeledScores,
-    alpha: float,
-    delta: float,
-    *,
-    placing: FloatArray | None = None,
-    start: float | None = None,
-) -> Fit:
-    """The loosest threshold for a kind of guarantee, from labeled answers.
+def fit(claim: Claim, answers: LabeledScores, *, placing: FloatArray | None = None, start: float | None = None) -> Fit:
+    """The loosest threshold for a guarantee, from labeled answers.
 
     `placing`, uncertainties without labels, place the thresholds of a sequence; without them the labeled answers do.
     `start` is the share of answers that its first threshold accepts, fixed before anybody saw the labels.
     `InvalidInputError` for a start outside (0, 1], one for a kind without a sequence, or too few scores without labels.
     """
-    if kind.name in ("miss_rate", "joint_risk"):
-        if start is not None:
-            raise InvalidInputError(
-                f"The guarantee {kind.name!r} tries no thresholds, so it has no start. Leave it out."
-            )
-        return _missed(answers, alpha, delta) if kind.name == "miss_rate" else _joint(answers, alpha, delta)
-    if kind.name == "discarded":
-        return _sequence(kind, -answers.uncertainty, 1 - answers.correct, alpha, delta, placing, start)
-    return _sequence(kind, answers.uncertainty, answers.correct, alpha, delta, placing, start)
+    name = claim.kind.name
+    if name not in ("miss_rate", "joint_risk"):
+        return _sequence(claim, answers.turned if name == "discarded" else answers, placing, start)
+    if start is not None:
+        raise InvalidInputError(f"The guarantee {name!r} tries no thresholds, so it has no start. Leave it out.")
+    return _missed(claim, answers) if name == "miss_rate" else _joint(claim, answers)
 
 
-def _sequence(
-    kind: Kind,
-    uncertainty: FloatArray,
-    correct: FloatArray,
-    alpha: float,
-    delta: float,
-    placing: FloatArray | None,
-    start: float | None,
-) -> Fit:
-    n, least = correct.size, exact.labels_needed(0, alpha, delta)
+def _sequence(claim: Claim, answers: LabeledScores, placing: FloatArray | None, start: float | None) -> Fit:
+    n, uncertainty = answers.n, answers.uncertainty
     if start is not None:
         exact.shares_of_coverage(start)
-    if n < least:
-        return Fit(None, _too_few(kind, alpha, delta, n, least, "labeled answers"), start=start)
-    plan = FixedSequences.of(n, alpha, delta, start)
-    own = placing is None
-    grid, parts = plan.placed(exact.own_thresholds(uncertainty, plan.shares) if own else _grid(placing, plan.shares))
-    kept, tests = exact.fixed_sequence(uncertainty, correct, grid, alpha, delta, parts)
+    if n < claim.fewest:
+        return Fit(None, _too_few(claim, n, "labeled answers"), start=start)
+    plan = FixedSequences.of(n, claim.alpha, claim.delta, start)
+    placed = exact.own_thresholds(uncertainty, plan.shares) if placing is None else _grid(placing, plan.shares)
+    grid, parts = plan.placed(placed)
+    kept, tests = exact.fixed_sequence(uncertainty, answers.correct, grid, claim.alpha, claim.delta, parts)
     if kept is None:
-        return Fit(
-            None,
-            _refused(kind, uncertainty, correct, tests, alpha, delta, start, own=own),
-            start=plan.shares[0],
-            tests=tests,
-        )
+        told = _refused(claim, answers, tests)
+        # Advice that was tried on the labeled answers would say nothing of thresholds that others place.
+        advice = _advice(claim, answers, start) if placing is None and any(test.accepted for test in tests) else []
+        return Fit(None, " ".join([told, *advice]), start=plan.shares[0], tests=tests)
     last = next(test for test in tests if test.threshold == kept)
-    done, bad = ("discarded", "right") if kind.name == "discarded" else ("accepted", "wrong")
+    done, bad = ("discarded", "right") if claim.kind.name == "discarded" else ("accepted", "wrong")
     counts = f"{last.accepted} {done}, {last.wrong} of them {bad}"
-    statement = f"{_confident(kind, alpha, delta)} (on {n} labeled answers: {counts}), {SAME}."
-    return Fit(kept, statement, start=plan.shares[0], tests=tests)
+    return Fit(kept, _made(claim, f"on {n} labeled answers: {counts}"), start=plan.shares[0], tests=tests)
 
 
-def _confident(kind: Kind, alpha: float, delta: float) -> str:
-    return f"With confidence {percent(1 - delta)}, {kind.guaranteed(alpha)}"
+def _made(claim: Claim, source: str) -> str:
+    """The sentence of a guarantee that the labels support."""
+    return f"With confidence {percent(1 - claim.delta)}, {claim.bound} ({source}), {SAME}."
 
 
-def _too_few(kind: Kind, alpha: float, delta: float, n: int, least: int, what: str) -> str:
-    return (
-        f'Nothing can be guaranteed: "{kind.guaranteed(alpha)}, with confidence {percent(1 - delta)}" needs at least '
-        f"{least} {what}. There are {n}: {least - n} are missing."
-    )
+def _wanted(claim: Claim) -> str:
+    """The beginning of the sentence where they do not."""
+    return f'Nothing can be guaranteed: "{claim.bound}, with confidence {percent(1 - claim.delta)}"'
+
+
+def _too_few(claim: Claim, n: int, what: str) -> str:
+    missing = claim.fewest - n
+    return f"{_wanted(claim)} needs at least {claim.fewest} {what}. There are {n}: {missing} are missing."
 
 
 def _grid(uncertainty: Any, shares: Sequence[float]) -> list[float]:
@@ -126,43 +108,35 @@ def _grid(uncertainty: Any, shares: Sequence[float]) -> list[float]:
     return placed
 
 
-def _missed(answers: LabeledScores, alpha: float, delta: float) -> Fit:
-    kind = KINDS["miss_rate"]
-    level, n_wrong, rank = exact.wrong_answers_caught(answers.uncertainty, answers.correct, alpha, delta)
+def _missed(claim: Claim, answers: LabeledScores) -> Fit:
+    level, n_wrong, rank = exact.wrong_answers_caught(answers.uncertainty, answers.correct, claim.alpha, claim.delta)
     if level is None:
-        least = exact.labels_needed(0, alpha, delta)
-        return Fit(None, _too_few(kind, alpha, delta, n_wrong, least, "wrong answers among the labeled ones"))
-    statement = (
-        f"{_confident(kind, alpha, delta)} (below the {_ordinal(rank)} surest of {n_wrong} wrong answers among "
-        f"{answers.n} labeled ones), {SAME}."
-    )
+        return Fit(None, _too_few(claim, n_wrong, "wrong answers among the labeled ones"))
+    source = f"below the {_ordinal(rank)} surest of {n_wrong} wrong answers among {answers.n} labeled ones"
+    statement = _made(claim, source)
     if not (answers.uncertainty < level).any():
         statement += " No labeled answer passes: some of the surest score are wrong, and equal scores go together."
     return Fit(level, statement, strict=True)
 
 
-def _joint(answers: LabeledScores, alpha: float, delta: float) -> Fit:
-    kind = KINDS["joint_risk"]
+def _joint(claim: Claim, answers: LabeledScores) -> Fit:
     n = answers.n + answers.n_blank  # blank answers are questions too; they are never accepted
-    least = exact.labels_needed(0, alpha, delta)
-    if n < least:
-        return Fit(None, _too_few(kind, alpha, delta, n, least, "labeled answers"))
+    if n < claim.fewest:
+        return Fit(None, _too_few(claim, n, "labeled answers"))
     uncertainty = np.append(answers.uncertainty, np.full(answers.n_blank, math.inf))
     correct = np.append(answers.correct, np.zeros(answers.n_blank))
-    level = exact.joint_risk(uncertainty, correct, alpha, delta)
+    level = exact.joint_risk(uncertainty, correct, claim.alpha, claim.delta)
+    surest = answers.uncertainty.min(initial=math.inf)
+    passed = answers.uncertainty <= (surest if level is None else level)
+    accepted, wrong = int(passed.sum()), int((1 - answers.correct[passed]).sum())
     if level is None:
-        surest = answers.uncertainty == answers.uncertainty.min(initial=math.inf)
-        wrong, most = int((1 - answers.correct[surest]).sum()), exact.most_wrong(n, alpha, delta)
+        most = exact.most_wrong(n, claim.alpha, claim.delta)
         return Fit(
             None,
-            f'Nothing can be guaranteed: "{kind.guaranteed(alpha)}, with confidence {percent(1 - delta)}" allows '
-            f"{most} wrong answers among {n} labeled ones, and of the {int(surest.sum())} with the surest score "
-            f"{wrong} are wrong.",
+            f"{_wanted(claim)} allows {most} wrong answers among {n} labeled ones, and of the {accepted} with the "
+            f"surest score {wrong} are wrong.",
         )
-    passed = answers.uncertainty <= level
-    wrong = int((1 - answers.correct[passed]).sum())
-    counts = f"{int(passed.sum())} accepted, {wrong} of them wrong"
-    return Fit(level, f"{_confident(kind, alpha, delta)} (on {n} labeled answers: {counts}), {SAME}.")
+    return Fit(level, _made(claim, f"on {n} labeled answers: {accepted} accepted, {wrong} of them wrong"))
 
 
 def _ordinal(rank: int) -> str:
@@ -170,38 +144,27 @@ def _ordinal(rank: int) -> str:
     return f"{rank}{end}"
 
 
-def _refused(
-    kind: Kind,
-    uncertainty: FloatArray,
-    correct: FloatArray,
-    tests: Sequence[Test],
-    alpha: float,
-    delta: float,
-    start: float | None,
-    *,
-    own: bool,
-) -> str:
-    """Why no start passed, and what would help: each advice was tried on these labels, or is worked out from them."""
+def _refused(claim: Claim, answers: LabeledScores, tests: Sequence[Test]) -> str:
+    """Why no start passed."""
     if not any(test.accepted for test in tests):
         surer = "the scores that place the thresholds are surer than all labeled answers"
         return f"Nothing can be guaranteed: {surer}. Place the thresholds by others."
     best = min((test for test in tests if test.accepted), key=lambda test: test.p_value)
-    inside = uncertainty <= best.threshold
-    tied = int((uncertainty == uncertainty[inside].max()).sum())
+    inside = answers.uncertainty[answers.uncertainty <= best.threshold]
+    tied = int((answers.uncertainty == inside.max()).sum())
     equal = f", {tied} of them with one and the same score," if tied > 1 else ""
-    most, bad = ("most doubtful", "right") if kind.name == "discarded" else ("surest", "wrong")
-    told = (
-        f"Nothing can be guaranteed: of the {best.accepted} {most} of {correct.size} labeled answers{equal} "
-        f"{best.wrong} are {bad}, too many to show that {kind.guaranteed(alpha)} (p = {best.p_value:.2g})."
+    most, bad = ("most doubtful", "right") if claim.kind.name == "discarded" else ("surest", "wrong")
+    return (
+        f"Nothing can be guaranteed: of the {best.accepted} {most} of {answers.n} labeled answers{equal} "
+        f"{best.wrong} are {bad}, too many to show that {claim.bound} (p = {best.p_value:.2g})."
     )
-    advice = []
-    if own:
-        advice += [
-            _more_labels(uncertainty, correct, alpha, delta, start),
-            _other_alpha(uncertainty, correct, alpha, delta),
-            _other_start(uncertainty, correct, alpha, delta),
-        ]
-    return " ".join([told, *filter(None, advice)])
+
+
+def _advice(claim: Claim, answers: LabeledScores, start: float | None) -> list[str]:
+    """What would help, as sentences: each was tried on these labels, or is worked out from them."""
+    labels, levels = (answers.uncertainty, answers.correct), (claim.alpha, claim.delta)
+    advice = (_more_labels(*labels, *levels, start), _other_alpha(*labels, *levels), _other_start(*labels, *levels))
+    return [sentence for sentence in advice if sentence]
 
 
 def _more_labels(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float, start: float | None) -> str:

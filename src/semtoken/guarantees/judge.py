@@ -13,7 +13,7 @@ Groups have one of the first three each, with delta divided by their number.
 New labels are counted by `Kind.counted`, and tested in two ways. `judge` looks once, at all guarantees of an audit
 together: the probability that it finds any of them broken while all are kept is at most its level (Holm 1979).
 `watched` may look after every label (`betting`). A guarantee on average says nothing of one label set, so its share is
-itself drawn: the number of sets that lack the right option is beta-binomial, and `watched` refuses it.
+itself drawn: the number of sets that lack the right option is beta-binomial (`AverageClaim`), and nothing watches it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInputError
 from semtoken.guarantees.betting import LEVEL, Change, find_change, wrong_share
-from semtoken.guarantees.exact import binomial_p_value, check_level, percent
+from semtoken.guarantees.exact import binomial_p_value, check_level, labels_needed, percent
 from semtoken.methods.metrics import holm
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
@@ -88,10 +87,6 @@ class Kind:
             "joint_risk": np.ones_like(coverage),
         }
         return np.minimum(1.0, alpha * of[self.name] / coverage)
-
-    def guaranteed(self, alpha: float) -> str:
-        """The claim at a level, such as "at most 10% of the accepted answers are wrong"."""
-        return self.claim.format(alpha=percent(alpha))
 
 
 KINDS: Mapping[str, Kind] = {
@@ -170,42 +165,67 @@ class Share:
 
 @dataclass(frozen=True)
 class Claim:
-    """A guarantee that was made, as new labels test it."""
+    """A guarantee with confidence 1 - delta: labels make it (`fitting`), and new labels test it."""
 
     kind: Kind
     alpha: float
-    delta: float | None
-    """One minus the confidence for this label set; None: it holds on average over label sets."""
-    labels: int = 0
-    """How many labels it was fitted on; only a guarantee on average needs to know."""
+    """The share that is not to be exceeded, in (0, 1)."""
+    delta: float
+    """One minus the confidence for one label set, in (0, 1)."""
+
+    @property
+    def bound(self) -> str:
+        """The claim at its level, such as "at most 10% of the accepted answers are wrong"."""
+        return self.kind.claim.format(alpha=percent(self.alpha))
+
+    @property
+    def fewest(self) -> int:
+        """Fewest answers, of those that it is about, from which labels can make it (`exact.labels_needed`)."""
+        return labels_needed(0, self.alpha, self.delta)
 
     def against(self, seen: Share) -> float:
         """p-value of the guarantee: the probability of as many cases against it, or more, while it is just kept.
 
-        Binomial at alpha, and beta-binomial on average: alpha (n + 1) of n + 1 places are then drawn by the fit.
+        Binomial at alpha.
         """
-        stats = require("scipy.stats", extra="calibrate")
-        if not seen.of:
-            return 1.0
-        if self.delta is not None:
-            # sf(k - 1) is the probability of k or more.
-            return float(stats.binom.sf(seen.count - 1, seen.of, self.alpha))
+        # sf(k - 1) is the probability of k or more.
+        return float(require("scipy.stats", extra="calibrate").binom.sf(seen.count - 1, seen.of, self.alpha))
+
+    def verdict(self, seen: Share) -> Verdict:
+        """The verdict where nothing speaks against it: `holds` if new labels alone show it, with its own confidence."""
+        shown = binomial_p_value(seen.count, seen.of, self.alpha) <= self.delta
+        return "holds" if shown else "cannot be told"
+
+
+@dataclass(frozen=True)
+class AverageClaim:
+    """A guarantee that holds on average over label sets, as new labels test it."""
+
+    kind: Kind
+    alpha: float
+    """The share that is not to be exceeded on average, in (0, 1)."""
+    labels: int
+    """How many labels it was fitted on."""
+
+    def against(self, seen: Share) -> float:
+        """p-value as in `Claim`, beta-binomial: alpha (n + 1) of n + 1 places are drawn by a fit on n labels."""
         places = self.labels + 1
         # The beta distribution takes no zero.
         rank = max(self.alpha * places, 1e-9)
+        stats = require("scipy.stats", extra="calibrate")
         return float(stats.betabinom.sf(seen.count - 1, seen.of, rank, places - rank))
 
-    def is_shown(self, seen: Share) -> bool:
-        """Whether new labels alone show the guarantee, with its own confidence; never for one on average."""
-        return self.delta is not None and binomial_p_value(seen.count, seen.of, self.alpha) <= self.delta
+    def verdict(self, seen: Share) -> Verdict:
+        """The verdict where nothing speaks against it: one label set shows no guarantee on average."""
+        return "no difference is shown"
 
 
-def judge(tested: Sequence[tuple[Claim, Share]], level: float = LEVEL) -> list[Verdict]:
+def judge(tested: Sequence[tuple[Claim | AverageClaim, Share]], level: float = LEVEL) -> list[Verdict]:
     """The verdict on each of some guarantees, from new labels that are looked at once.
 
     Parameters
     ----------
-    tested : list of n (Claim, Share)
+    tested : list of n (Claim or AverageClaim, Share)
         A guarantee, and how many of the new labeled answers that it is about count against it.
     level : float in (0, 1)
         `does not hold` comes for any of the guarantees with a probability of at most this while all are kept.
@@ -225,17 +245,13 @@ def judge(tested: Sequence[tuple[Claim, Share]], level: float = LEVEL) -> list[V
     Holm 1979, "A simple sequentially rejective multiple test procedure": how the p-values are adjusted together.
     """
     check_level(level, "level")
-    adjusted = holm([claim.against(seen) for claim, seen in tested])
+    adjusted = holm([claim.against(seen) if seen.of else 1.0 for claim, seen in tested])
     verdicts: list[Verdict] = []
     for (claim, seen), p_value in zip(tested, adjusted, strict=True):
         if p_value <= level:
             verdicts.append("does not hold")
-        elif not seen.of:
-            verdicts.append("nothing was measured")
-        elif claim.delta is None:
-            verdicts.append("no difference is shown")
         else:
-            verdicts.append("holds" if claim.is_shown(seen) else "cannot be told")
+            verdicts.append(claim.verdict(seen) if seen.of else "nothing was measured")
     return verdicts
 
 
@@ -255,10 +271,8 @@ def watched(claim: Claim, against: Sequence[bool], level: float = LEVEL) -> Watc
     """Test a guarantee after every label: `against` says of each answer that it is about whether it counts against it.
 
     It is called broken with a probability of at most `level` over all looks while no answer counts against it with a
-    probability above alpha, given those before. `InvalidInputError` for a guarantee on average.
+    probability above alpha, given those before.
     """
-    if claim.delta is None:
-        raise InvalidInputError("A guarantee that holds on average over label sets cannot be watched on one of them.")
     seen = Share(sum(against), len(against))
     low, high = wrong_share(seen.count, seen.of, level)
     change = find_change(against, claim.alpha, level) if seen.of else None

@@ -43,6 +43,11 @@ class LabeledScores:
         return -self.log_confidence
 
     @property
+    def turned(self) -> LabeledScores:
+        """The same from the doubtful end: scores with the other sign, and right answers in the place of wrong ones."""
+        return LabeledScores(-self.log_confidence, 1 - self.correct, self.n_blank)
+
+    @property
     def n(self) -> int:
         """How many labeled answers are not blank."""
         return self.correct.size

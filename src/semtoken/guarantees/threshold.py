@@ -19,7 +19,7 @@ from semtoken.core.results import Decision
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees import exact
 from semtoken.guarantees.exact import Test
-from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_of, one_model
+from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_of, origin_of_labeled
 from semtoken.guarantees.fitting import fit
 from semtoken.guarantees.judge import KINDS, Claim
 from semtoken.guarantees.labels import PRODUCT, chosen_method, labeled, log_confidences
@@ -146,35 +146,29 @@ class Threshold:
             raise InvalidInputError(
                 f"guarantee must be one of {', '.join(get_args(Guarantee))}. Got {guarantee!r} instead."
             )
-        alpha = exact.check_level(alpha, "alpha")
-        delta = exact.check_level(delta, "delta")
+        claim = Claim(KINDS[guarantee], exact.check_level(alpha, "alpha"), exact.check_level(delta, "delta"))
         method = chosen_method(scored, score)
         answers = labeled(scored, correct, prompts, method)
-        origin = replace(fingerprint_of(scored, fingerprint), method=method)
-        origin = replace(origin, model=one_model(scored) or origin.model)
+        origin = origin_of_labeled(scored, method, fingerprint)
         placing = None
         if unlabeled is not None:
             origin.require_same(fingerprint_of(unlabeled))
             placing = -log_confidences(unlabeled, method)
-        made = fit(KINDS[guarantee], answers, alpha, delta, placing=placing, start=start)
+        made = fit(claim, answers, placing=placing, start=start)
         return cls(
-            made.uncertainty,
-            guarantee,
-            alpha,
-            delta,
-            made.statement,
-            answers.n,
-            answers.n - answers.n_correct,
-            made.strict,
-            made.start,
-            made.tests,
-            origin,
+            guarantee=guarantee,
+            alpha=claim.alpha,
+            delta=claim.delta,
+            n=answers.n,
+            n_wrong=answers.n - answers.n_correct,
+            fingerprint=origin,
+            **vars(made),
         )
 
     @property
     def claim(self) -> Claim:
         """The guarantee as new labels test it (`judge`)."""
-        return Claim(KINDS[self.guarantee], self.alpha, self.delta, self.n)
+        return Claim(KINDS[self.guarantee], self.alpha, self.delta)
 
     def accepts(self, scored: Any) -> npt.NDArray[np.bool_]:
         """Which answers pass; an empty one never does.
@@ -374,7 +368,7 @@ class GroupThresholds:
         scores, labels = log_confidences(scored, method), np.asarray(correct)
         # Repeated answers are looked for over all groups, which the fits of single groups cannot see.
         labeled(scored, correct, by=method)
-        origin = replace(fingerprint_of(scored), method=method, model=one_model(scored))
+        origin = origin_of_labeled(scored, method)
         places = places_of_groups(groups, scores.size)
         share = exact.check_level(delta, "delta") / len(places)
         settings: dict[str, Any] = {"guarantee": guarantee, "alpha": alpha, "delta": share, "start": start}
@@ -480,7 +474,7 @@ class Bands:
                 "could else be both accepted and discarded."
             )
         answers = labeled(scored, correct, by=accept.fingerprint.method)
-        made = fit(KINDS["discarded"], answers, limit, accept.delta)
+        made = fit(Claim(KINDS["discarded"], limit, accept.delta), answers)
         # The sequence went from the doubtful end, with the signs of all scores turned.
         kept = None if made.uncertainty is None else max(0.0, -made.uncertainty)
         return cls(accept, kept, made.statement, accept.fingerprint)
