@@ -11,6 +11,7 @@ import pytest
 
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees import exact
+from semtoken.guarantees.judge import Share
 
 
 def cdf(wrong: int, n: int, alpha: float) -> float:
@@ -25,9 +26,12 @@ def test_labels_needed_and_bounds_are_those_of_the_binomial_sum(alpha: float, de
     assert needed == [next(n for n in range(w, 1000) if cdf(w, n, alpha) <= delta) for w in range(8)]
     for wrong, n in ((0, 5), (3, 40), (7, 90)):
         assert exact.binomial_p_value(wrong, n, alpha) == pytest.approx(cdf(wrong, n, alpha), rel=1e-9)
-        bound = exact.upper_error_bound(wrong, n, delta)
-        assert exact.binomial_p_value(wrong, n, bound) == pytest.approx(delta, rel=1e-6)
-    assert exact.binomial_p_value(0, 0, alpha) == exact.upper_error_bound(5, 5, delta) == 1.0
+        low, high = Share(wrong, n).within(1 - 2 * delta)
+        # As few wrong ones would be as rare at the upper end as as many at the lower one.
+        assert cdf(wrong, n, high) == pytest.approx(delta, rel=1e-6)
+        assert low == 0 if wrong == 0 else 1 - cdf(wrong - 1, n, low) == pytest.approx(delta, rel=1e-6)
+    assert exact.binomial_p_value(0, 0, alpha) == Share(5, 5).interval[1] == 1.0
+    assert Share(0, 0).interval == (0.0, 1.0)
     for n in (22, 50, 100, 700, 3000):
         most = max(w for w in range(300) if w == 0 or exact.labels_needed(w, alpha, delta) <= 0.3 * n)
         share = min(1.0, 1.1 * exact.labels_needed(most, alpha, delta) / n)

@@ -69,13 +69,6 @@ def binomial_p_value(wrong: int, accepted: int, alpha: float) -> float:
     return float(require("scipy.special", extra="calibrate").betaincc(wrong + 1, accepted - wrong, alpha))
 
 
-def upper_error_bound(wrong: int, accepted: int, delta: float) -> float:
-    """One-sided Clopper-Pearson bound: the share of wrong answers is below it with confidence 1 - delta."""
-    if wrong >= accepted:
-        return 1.0
-    return float(require("scipy.stats", extra="calibrate").beta.ppf(1 - delta, wrong + 1, accepted - wrong))
-
-
 @functools.cache
 def labels_needed(wrong: int, alpha: float, delta: float) -> int:
     """The smallest number of accepted answers at which this many wrong ones still pass the test.

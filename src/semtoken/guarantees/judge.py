@@ -151,10 +151,11 @@ class Share:
 
     def within(self, confidence: float) -> tuple[float, float]:
         """The exact two-sided interval of the share at a confidence in (0, 1)."""
-        beta, tail = require("scipy.stats", extra="calibrate").beta, (1 - confidence) / 2
-        k, n = self.count, self.of
-        low = float(beta.ppf(tail, k, n - k + 1)) if k else 0.0
-        return low, float(beta.ppf(1 - tail, k + 1, n - k)) if k < n else 1.0
+        if not self.of:
+            return 0.0, 1.0
+        test = require("scipy.stats", extra="calibrate").binomtest(self.count, self.of)
+        low, high = test.proportion_ci(confidence, method="exact")
+        return float(low), float(high)
 
     def __str__(self) -> str:
         if not self.of:
