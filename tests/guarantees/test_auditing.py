@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from semtoken.guarantees.answer_records import AnswerRecord
@@ -17,8 +18,8 @@ FAR, NEAR = Drift(0.3, 0.2, 0.4, 400, 100), Drift(0.3, 0.2, 0.4, 400, 29)
 """The same distance, from scores enough to say so and from too few."""
 
 
-def found(verdict: Verdict, drift: Drift, accepted: int = 40) -> AnswersAudit:
-    return AnswersAudit(fitted().calibrator, verdict, 100, accepted, Share(2, accepted), drift, {})
+def found(verdict: Verdict, drift: Drift, accepted: int = 40, of: int = 100) -> AnswersAudit:
+    return AnswersAudit(fitted().calibrator, verdict, of, accepted, Share(2, accepted), drift, {})
 
 
 @pytest.mark.parametrize(
@@ -27,8 +28,9 @@ def found(verdict: Verdict, drift: Drift, accepted: int = 40) -> AnswersAudit:
         (found("holds", FAR), {"distance": 0.19}, ["That is further than the limit of 0.19."]),
         (found("holds", FAR), {"distance": 0.2}, []),  # the lower end of the interval counts
         (found("holds", NEAR), {"distance": 0.1}, []),
-        (found("holds", FAR), {"accepted": 0.41}, ["Accepted are fewer than the limit of 0.41."]),
-        (found("holds", FAR), {"accepted": 0.4}, []),
+        # The exact 95% interval of 40 of 100 is 0.303 to 0.503.
+        (found("holds", FAR), {"accepted": 0.51}, ["Accepted are fewer than the limit of 0.51."]),
+        (found("holds", FAR), {"accepted": 0.5}, []),
         (found("holds", FAR), {}, []),
     ],
 )
@@ -84,4 +86,12 @@ def test_the_accepted_share_is_that_of_the_labeled_answers() -> None:
     answers += [AnswerRecord(f"line {i}", {}, at / 2, None) for i in range(10, 20)]
     audit = audit_answers(applied.calibrator, answers)
     assert (audit.n_labeled, audit.n_accepted) == (10, 4)
-    assert audit.holds(AuditLimits(accepted=0.4)) and not audit.holds(AuditLimits(accepted=0.41))
+    # The exact 95% interval of 4 of 10 ends at 0.738; of 14 of 20 it would end at 0.881.
+    assert audit.holds(AuditLimits(accepted=0.73)) and not audit.holds(AuditLimits(accepted=0.74))
+
+
+def test_a_share_of_accepted_answers_that_is_just_at_its_limit_seldom_exceeds_it() -> None:
+    """Of 200 draws of 30 answers each is accepted with the probability of the limit; a plain share fails some half."""
+    limits, accepted = AuditLimits(accepted=0.4), np.random.default_rng(5).binomial(30, 0.4, size=200)
+    assert (accepted < 12).sum() > 70
+    assert sum(not found("holds", FAR, int(n), of=30).holds(limits) for n in accepted) <= 10

@@ -188,7 +188,7 @@ class AuditSection:
         """The limits that have to hold besides the guarantee."""
         from semtoken.guarantees.auditing import AuditLimits
 
-        return AuditLimits(self.max_distance or None, self.min_accepted or None, self.undecided_passes)
+        return AuditLimits(self.max_distance or None, self.min_accepted, self.undecided_passes)
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class SideAudit:
         sentences = []
         if self.drift is not None and self.drift.is_beyond(limits.distance):
             sentences.append(f"The distance exceeds the limit of {limits.distance:g}.")
-        if limits.accepted is not None and self.fired.interval[1] < limits.accepted:
+        if limits.accepts_too_few(self.fired):
             sentences.append(f"It accepts fewer than the limit of {percent(limits.accepted)}.")
         if not limits.undecided and self.verdict in ("cannot be told", "nothing was measured"):
             sentences.append("The limits ask for labels that can tell.")

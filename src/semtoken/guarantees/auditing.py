@@ -18,18 +18,22 @@ from semtoken.guarantees.measures import FEWEST_RECENT, Drift
 
 @dataclass(frozen=True)
 class AuditLimits:
-    """Limits that have to hold besides the guarantee."""
+    """Limits that have to hold besides the guarantee. One is exceeded where the whole 95% interval lies beyond it:
+    chance alone would else fail half of the audits of what is just at its limit.
+    """
 
     distance: float | None = None
     """Largest distance of the scores from those of the fit, in [0, 1]; the lower end of its interval counts. None: no
     limit.
     """
-    accepted: float | None = None
-    """Smallest share of the labeled answers that is accepted, in [0, 1]; of typed questions the upper end of its
-    interval counts. None: no limit.
-    """
+    accepted: float = 0.0
+    """Smallest share of answers that is accepted, in [0, 1]; the upper end of its interval counts. 0: no limit."""
     undecided: bool = True
     """Whether a guarantee counts as one that holds where the labels cannot tell."""
+
+    def accepts_too_few(self, accepted: Share) -> bool:
+        """Whether the share of accepted answers is shown to be below its limit; never without one."""
+        return self.accepted > 0 and accepted.interval[1] < self.accepted
 
 
 NO_LIMITS = AuditLimits()
@@ -60,7 +64,7 @@ class AnswersAudit:
         sentences = []
         if self.drift.is_beyond(limits.distance):
             sentences.append(f"That is further than the limit of {limits.distance}.")
-        if limits.accepted is not None and self.n_accepted < limits.accepted * self.n_labeled:
+        if limits.accepts_too_few(Share(self.n_accepted, self.n_labeled)):
             sentences.append(f"Accepted are fewer than the limit of {limits.accepted:g}.")
         return sentences
 
