@@ -8,21 +8,19 @@ import re
 import sys
 import textwrap
 import traceback
-from collections.abc import Iterator, Sequence
-from dataclasses import is_dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from semtoken.cli.commands import PLACES, SUBCOMMANDS, place_of, program
+from semtoken.cli.outputs import check_outputs
 from semtoken.cli.statuses import CHECKING, INTERRUPTED, PIPE_CLOSED, Status, UsageError, status_of_error
-from semtoken.errors import InvalidInputError, MissingExtra, SemtokenError, one_line_of
+from semtoken.errors import MissingExtra, SemtokenError, one_line_of
 from semtoken.version import __version__
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 SETTING = re.compile(r"--[a-z]+\.[a-z_-]+")
 """An option that is a key of semtoken.toml."""
-OUTPUT, FORCE = "output", "force"
-"""The parameters that name what a command writes, and that let it replace what is there, on all commands."""
 
 
 class Dash(str):
@@ -151,51 +149,6 @@ def _usage(error: Any, words: Words) -> str:
     if isinstance(error, UnusedCliTokensError):
         said = f"Too many arguments: {', '.join(map(repr, error.unused_tokens or ()))}."
     return f"{said} See `semtoken {' '.join(words.place)} --help`." if words.place else said
-
-
-def check_outputs(values: dict[str, Any], command: str) -> list[Path]:
-    """Refuse, before any work, outputs that would destroy an input, each other or another file, or cannot be written.
-    Returns what the command may write.
-
-    Without --force, where it has that, it replaces only files of its own. `values` are its parameters.
-    """
-    given = values.get(OUTPUT)
-    named = [Path(one) for one in (given if isinstance(given, tuple | list) else [given]) if one is not None]
-    outputs = [path for path in named if str(path) != "-"]
-    if not outputs:
-        return []
-    from semtoken.support.files.outputs import check_not_read, check_own
-    from semtoken.support.files.safe_files import check_place
-
-    read = [path for name, value in values.items() if name != OUTPUT for path in _texts(value)]
-    for place, output in enumerate(outputs):
-        check_not_read([output], read)
-        if any(output.absolute() == other.absolute() for other in outputs[:place]):
-            raise InvalidInputError(f"{output} is named for two outputs. Give each its own name. Nothing was written.")
-        if not values.get(FORCE, False) and FORCE in values:
-            check_own(output, command)
-        check_place(output)
-    return outputs
-
-
-def _texts(value: Any) -> Iterator[str | Path]:
-    """Whatever in a parameter may name a file: itself, and the parts of `nq=FOLDER`, `one,two` and `mine.py:score`."""
-    if isinstance(value, Path):
-        yield value
-    elif isinstance(value, str):
-        pieces = re.split("[,=]", value)
-        named = [
-            value,
-            *pieces,
-            *(part.rpartition(":")[0] for part in pieces),
-            re.sub(r"^sqlite(\+\w+)?:///", "", value),
-        ]
-        yield from filter(None, named)  # an empty text is no path, though `Path` takes it for the working directory
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _texts(part)
-    elif is_dataclass(value):
-        yield from _texts(list(vars(value).values()))
 
 
 def _tell(message: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from semtoken.cli.console import counting, err, out, plain_table, print_findings, tell
+from semtoken.cli.outputs import beside, refuse_existing
 from semtoken.cli.parameters import JudgeNamed, Output, Overwrite, OwnScores, TestedCalibrator, ToFolder
 from semtoken.cli.settings import Count, Read, SettingsInUse
 from semtoken.errors import InvalidInputError
@@ -165,7 +166,7 @@ def judge(
         },
         "imported": {"path": imported and str(imported)},
     }
-    target = output or (file if str(file) == STANDARD else file.with_suffix(".judged.jsonl"))
+    target = output or beside(file, ".judged.jsonl")
     _check_target(target, file, overwrite=overwrite)
     with as_file(file) as readable:
         items = read_answers(readable)
@@ -220,8 +221,7 @@ def _check_target(target: Path, source: Path, *, overwrite: bool) -> None:
         return
     format_of(target)
     check_not_read([target], [source])
-    if target.exists() and not overwrite:
-        raise InvalidInputError(f"{target} exists. Choose another output, or replace it with --force.")
+    refuse_existing(target, overwrite=overwrite)
 
 
 def _counts_table(verdicts: Mapping[str, Sequence[Verdict]]) -> Table:

@@ -115,12 +115,3 @@ def calibrator_of_rules(directory: Path, rules: ScoringRules) -> Calibrator:
     calibrator = Calibrator.load(directory)
     calibrator.fingerprint.require_rules(rules.signature)
     return calibrator
-
-
-def calibrator_settings(directory: Path | None) -> dict[str, str | None]:
-    """The settings of a scored file that depend on the calibrator: the hash of its file, or None."""
-    if directory is None:
-        return {"calibrator": None}
-    from semtoken.guarantees.apply import CalibratorInUse
-
-    return {"calibrator": CalibratorInUse.load(directory).checksum}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from semtoken.cli.console import counting, tell
-from semtoken.cli.loading import calibrator_settings, check_executor, load_calibrator_for, load_executor
+from semtoken.cli.loading import check_executor, load_calibrator_for, load_executor
 from semtoken.cli.model import ModelChoice, ModelOptions
+from semtoken.cli.outputs import beside, refuse_existing
 from semtoken.cli.parameters import (
     Calibrator,
     MaxTokens,
@@ -72,50 +74,45 @@ def score(
         Also write the score of each token.
     """
     from semtoken.bench.score_file import ScoringJob
+    from semtoken.replies.checking.fields import read_schema
     from semtoken.support.files.record_files import STANDARD
 
     model = choice.with_settings(in_use.settings, verbose=verbose)
     if methods is not None:
         model = replace(model, scoring=replace(model.scoring, methods=(methods,)))
-    states = in_use.settings.scoring.states
-    generation = {"max_new_tokens": max_tokens, "stop_at_newline": False}
-    target = output or (file if str(file) == STANDARD else file.with_suffix(".scored.jsonl"))
+    target = output or beside(file, ".scored.jsonl")
     if str(file) != STANDARD and not file.exists():
         raise InvalidInputError(f"There is no file {file}.")
     if file.is_dir() and (schema is None or output is None):
         raise UsageError("A folder of images is read with --schema, into a table that --output names.")
-    executor = in_use.settings.executor
-    check_executor(executor, None, files=STANDARD not in (str(file), str(target)) and not file.is_dir())
-    with _lines_of(file, schema) as readable:
-        lines = target if schema is None else _lines_beside(target, file, parts, overwrite=overwrite)
+    named = in_use.settings.executor
+    check_executor(named, None, files=STANDARD not in (str(file), str(target)) and not file.is_dir())
+    fields = None if schema is None else read_schema(schema)
+    generation = {"max_new_tokens": max_tokens, "stop_at_newline": False}
+    scoring = _Scoring(model, generation, no_chat_template, calibrator, fields)
+    with _lines_of(file, fields) as readable:
+        lines = target if fields is None else _lines_beside(target, file, parts, overwrite=overwrite)
         job = ScoringJob(
             source=readable,
             target=lines,
-            settings=model.settings
-            | generation
-            | {"no_chat_template": no_chat_template}
-            | ({"states": True} if states else {})
-            | calibrator_settings(calibrator)
-            | _schema_settings(schema),
+            settings=scoring.settings,
             batch_size=in_use.settings.model.batch_size,
             tokens=tokens,
-            parts=None if schema is not None else parts,
+            parts=None if fields is not None else parts,
             skip_bad_lines=not strict,
             overwrite=overwrite,
             images=file if file.is_dir() else Path() if str(file) == STANDARD else None,
             name="standard input" if str(file) == STANDARD else str(file),
         )
-        scoring = _Scoring(model, generation, no_chat_template, calibrator, schema, states)
-        if (by_ray := load_executor(executor)) is not None:
-            _run_in_shards(job, scoring, by_ray)
-        elif str(target) == STANDARD:
+        executor = load_executor(named)
+        if executor is None and str(target) == STANDARD:
             job.check_input()
             _name_built_in(model)
-            score_batch, annotate = scoring.of(model.load(states=states))
+            score_batch, annotate = scoring.load()
             replace(job, annotate=annotate).stream(score_batch, _print_lines)
         else:
-            _run(job, scoring)
-        if schema is not None:
+            _run(job, scoring, executor)
+        if fields is not None:
             _conclude_fields(lines, target)
 
 
@@ -125,9 +122,9 @@ def _print_lines(lines: bytes) -> None:
 
 
 @contextmanager
-def _lines_of(source: Path, schema: Path | None) -> Iterator[Path]:
+def _lines_of(source: Path, schema: dict[str, Any] | None) -> Iterator[Path]:
     """The file of a source; of a folder of images a temporary one, which asks for the fields of each."""
-    from semtoken.replies.checking.fields import read_schema, scan_records
+    from semtoken.replies.checking.fields import scan_records
     from semtoken.support.files.images import scans_in
     from semtoken.support.files.record_files import as_file, write_records
 
@@ -139,19 +136,10 @@ def _lines_of(source: Path, schema: Path | None) -> Iterator[Path]:
     if scans.left_out:
         some = ", ".join(scans.left_out[:3]) + (", ..." if len(scans.left_out) > 3 else "")
         tell(f"{len(scans.left_out):,} of the files in {source} are no images and are left out: {some}.")
-    asked = scan_records(scans, read_schema(schema))
+    asked = scan_records(scans, schema)
     with TemporaryDirectory() as folder:
         write_records(Path(folder) / "scans.jsonl", asked)
         yield Path(folder) / "scans.jsonl"
-
-
-def _schema_settings(schema: Path | None) -> dict[str, Any]:
-    """The schema decides what is written of an answer: a run with another one is not continued."""
-    if schema is None:
-        return {}
-    from semtoken.replies.checking.fields import read_schema
-
-    return {"schema": read_schema(schema)}
 
 
 def _lines_beside(target: Path, source: Path, parts: str | None, *, overwrite: bool) -> Path:
@@ -166,8 +154,8 @@ def _lines_beside(target: Path, source: Path, parts: str | None, *, overwrite: b
     # The lines would overwrite the questions that they are made from.
     if lines.absolute() == source.absolute():
         lines = target.with_suffix(".scored.jsonl")
-    if target.exists() and not lines.exists() and not overwrite:
-        raise InvalidInputError(f"{target} exists. Choose another output, or replace it with --force.")
+    if not lines.exists():
+        refuse_existing(target, overwrite=overwrite)
     return lines
 
 
@@ -194,25 +182,40 @@ class _Scoring:
     generation: dict[str, Any]
     raw: bool
     calibrator: Path | None
-    schema: Path | None = None
-    states: bool = False
+    schema: dict[str, Any] | None
+    """The fields that each answer has."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Whatever decides what is written of an answer: a run with other settings is not continued."""
+        settings = self.choice.settings | self.generation | {"no_chat_template": self.raw, "calibrator": None}
+        if self.choice.scoring.states:
+            settings["states"] = True
+        if self.calibrator is not None:
+            from semtoken.guarantees.apply import CalibratorInUse
+
+            settings["calibrator"] = CalibratorInUse.load(self.calibrator).checksum
+        return settings if self.schema is None else settings | {"schema": self.schema}
 
     def load(self) -> tuple[ScoreItems, Annotate | None]:
         """What scores a batch, and what it adds to a line."""
-        return self.of(self.choice.load(states=self.states, calibrator=self.calibrator))
+        return self.of(self.model())
+
+    def model(self) -> ScoredModel:
+        """The model, loaded."""
+        return self.choice.load(states=self.choice.scoring.states, calibrator=self.calibrator)
 
     def of(self, stc: ScoredModel) -> tuple[ScoreItems, Annotate | None]:
-        """The same by a loaded model: a calibrator adds the probability and the decision, a schema the fields."""
+        """The same of its model, loaded: a calibrator adds the probability and the decision, a schema the fields."""
         from semtoken.bench.score_file.batches import batch_scorer
 
         applied = load_calibrator_for(stc, self.calibrator, self.choice.name)
         score_batch = batch_scorer(stc, self.choice.name, raw=self.raw, **self.generation)
         if self.schema is None:
             return score_batch, None if applied is None else applied.block
-        from semtoken.replies.checking.fields import field_records, read_schema
+        from semtoken.replies.checking.fields import field_records
 
-        schema = read_schema(self.schema)
-        return score_batch, lambda answer: {"parts": field_records(answer, schema, applied)}
+        return score_batch, lambda answer: {"parts": field_records(answer, self.schema, applied)}
 
 
 def _name_built_in(model: ModelChoice) -> None:
@@ -221,50 +224,31 @@ def _name_built_in(model: ModelChoice) -> None:
         tell("The built-in model almanac is used; --model names another.", style="dim")
 
 
-def _remaining_work(job: ScoringJob) -> Progress | None:
-    """How much of a job is done, if anything is left of it."""
+def _run(job: ScoringJob, scoring: _Scoring, executor: Executor | None) -> None:
+    """Do what is left of a job, here or by an executor, and say what came of it."""
+    from semtoken.bench.score_file import run_in_shards
+
     so_far = job.check()
     if job.is_finished(so_far):
         tell(f"{job.target} is complete ({with_noun(so_far.total, 'line')}); nothing to do.")
-        _warn_of_bad_lines(job)
-        return None
-    if so_far.done:
-        tell(f"Going on after line {so_far.done:,} of {so_far.total:,} in {job.target}.")
-    return so_far
-
-
-def _warn_of_bad_lines(job: ScoringJob) -> None:
-    """Say how many lines have an error in place of a score, and what the first one says."""
+    else:
+        if so_far.done:
+            tell(f"Going on after line {so_far.done:,} of {so_far.total:,} in {job.target}.")
+        _name_built_in(scoring.choice)
+        go_on = _here(job, scoring) if executor is None else partial(run_in_shards, job, scoring.load, executor)
+        with counting("scoring", so_far.total, so_far.done) as progress:
+            reached = go_on(progress)
+        tell(f"{with_noun(reached.total, 'line')} in {job.target}.")
     bad = job.bad_lines()
     if (first := next(bad, None)) is not None:
         count = with_noun(1 + sum(1 for _ in bad), "line")
         tell(f"Warning: {count} could not be scored. Line {first.number}: {first.reason}.", style="yellow")
 
 
-def _run(job: ScoringJob, scoring: _Scoring) -> None:
-    """Do what is left of a job, with a bar."""
-    if (so_far := _remaining_work(job)) is None:
-        return
-    _name_built_in(scoring.choice)
+def _here(job: ScoringJob, scoring: _Scoring) -> Callable[[Callable[[int], None]], Progress]:
+    """The job's run in this process, with its model loaded, whose facts belong to the settings."""
     from semtoken.bench.score_file.batches import facts_of
 
-    stc = scoring.choice.load(states=scoring.states, calibrator=scoring.calibrator)
+    stc = scoring.model()
     score_batch, annotate = scoring.of(stc)
-    job = replace(job, annotate=annotate, settings=dict(job.settings) | facts_of(stc))
-    with counting("scoring", so_far.total, so_far.done) as progress:
-        reached = job.run(score_batch, progress)
-    tell(f"{with_noun(reached.total, 'line')} in {job.target}.")
-    _warn_of_bad_lines(job)
-
-
-def _run_in_shards(job: ScoringJob, scoring: _Scoring, executor: Executor) -> None:
-    """Run the job in several processes or on several machines."""
-    from semtoken.bench.score_file import run_in_shards
-
-    if (so_far := _remaining_work(job)) is None:
-        return
-    _name_built_in(scoring.choice)
-    with counting("scoring", so_far.total, so_far.done) as progress:
-        reached = run_in_shards(job, scoring.load, executor, progress)
-    tell(f"{with_noun(reached.total, 'line')} in {job.target}.")
-    _warn_of_bad_lines(job)
+    return partial(replace(job, annotate=annotate, settings=dict(job.settings) | facts_of(stc)).run, score_batch)

@@ -1,0 +1,70 @@
+"""What a command writes: where that goes by default, and what it must not replace, found out before any work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any
+
+from semtoken.errors import InvalidInputError
+
+OUTPUT, FORCE = "output", "force"
+"""The parameters that name what a command writes, and that let it replace what is there, on all commands."""
+
+
+def beside(source: Path, ending: str) -> Path:
+    """Where the output for a file goes by default, such as answers.labeled.jsonl; standard output for "-"."""
+    return source if str(source) == "-" else source.with_suffix(ending)
+
+
+def refuse_existing(path: Path, what: str = "output", *, overwrite: bool) -> None:
+    """Raise `InvalidInputError` if something would be replaced, unless that is asked for."""
+    if path.exists() and not overwrite:
+        raise InvalidInputError(f"{path} exists. Choose another {what}, or replace it with --force.")
+
+
+def check_outputs(values: dict[str, Any], command: str) -> list[Path]:
+    """Refuse, before any work, outputs that would destroy an input, each other or another file, or cannot be written.
+    Returns what the command may write.
+
+    Without --force, where it has that, it replaces only files of its own. `values` are its parameters.
+    """
+    given = values.get(OUTPUT)
+    named = [Path(one) for one in (given if isinstance(given, tuple | list) else [given]) if one is not None]
+    outputs = [path for path in named if str(path) != "-"]
+    if not outputs:
+        return []
+    from semtoken.support.files.outputs import check_not_read, check_own
+    from semtoken.support.files.safe_files import check_place
+
+    read = [path for name, value in values.items() if name != OUTPUT for path in _texts(value)]
+    for place, output in enumerate(outputs):
+        check_not_read([output], read)
+        if any(output.absolute() == other.absolute() for other in outputs[:place]):
+            raise InvalidInputError(f"{output} is named for two outputs. Give each its own name. Nothing was written.")
+        if not values.get(FORCE, False) and FORCE in values:
+            check_own(output, command)
+        check_place(output)
+    return outputs
+
+
+def _texts(value: Any) -> Iterator[str | Path]:
+    """Whatever in a parameter may name a file: itself, and the parts of `nq=FOLDER`, `one,two` and `mine.py:score`."""
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, str):
+        pieces = re.split("[,=]", value)
+        named = [
+            value,
+            *pieces,
+            *(part.rpartition(":")[0] for part in pieces),
+            re.sub(r"^sqlite(\+\w+)?:///", "", value),
+        ]
+        yield from filter(None, named)  # an empty text is no path, though `Path` takes it for the working directory
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _texts(part)
+    elif is_dataclass(value):
+        yield from _texts(list(vars(value).values()))
