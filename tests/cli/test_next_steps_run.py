@@ -324,7 +324,6 @@ RUN_BY: dict[Callable[..., None], tuple[str, ...]] = {
 """A test -> the commands that it runs, as the package's texts have them behind `semtoken`."""
 TO_ADD = {
     "calibrate --group-by model": "an error of a calibrator: the same command with a further option",
-    "decide --base-url": "an error of audit: the command whose answers the calibrator was fitted on, with its server",
 }
 """Commands with an option that a text names, but whose other arguments the reader has given before."""
 
