@@ -15,7 +15,7 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 import semtoken as st
 from semtoken.bench.statistics.decoding import LogProbabilities
-from semtoken.errors import InvalidInputError, ModelError
+from semtoken.errors import InvalidInputError, ModelError, SemtokenError
 from semtoken.methods.observers.steps import Completion, Observer, Step
 from semtoken.models import load_backend
 from semtoken.models.base import Backend, Decoding
@@ -222,3 +222,24 @@ def test_the_tokens_that_end_an_answer(settings: dict[str, Any] | None, expected
     )
     model = None if settings is None else SimpleNamespace(generation_config=GenerationConfig(**settings))
     assert end_ids(model, tokenizer) == expected
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [b"x", [b"abc"], [True, False], [276, 2.7], [276, "7"], [276, None], [[276], [6.5]], [276, -1], [[276, 8192]]],
+    ids=repr,
+)
+def test_what_is_no_token_id_gives_no_number(almanac: TransformersBackend, prompts: Any) -> None:
+    """Bytes and truth values are no ids, none is rounded, and none that the model cannot read reaches it."""
+    scored = st.ScoredModel(almanac)
+    with pytest.raises(SemtokenError, match=r"token ids|token_ids|out of range|must be a list"):
+        scored.generate(prompts, 2)
+    responses = prompts if isinstance(prompts, list) and isinstance(prompts[0], list) else [prompts]
+    with pytest.raises(SemtokenError, match=r"token ids|token_ids|out of range"):
+        scored.score(["Which city is it?"] * len(responses), responses)
+
+
+def test_a_text_that_is_too_long_with_its_response(almanac: TransformersBackend) -> None:
+    """The prompt itself is short: the message says that both count."""
+    with pytest.raises(InvalidInputError, match=r"Prompt 0 and its response have [\d,]+ tokens; the model reads 512"):
+        st.ScoredModel(almanac).score("Which city is it?", " Oslo" * 600)

@@ -13,7 +13,7 @@ from semtoken.core.results import Distribution
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.methods.observers.steps import Completion, Observer, Readable, Step, finish, show
 from semtoken.models.base import Decoding, OwnTokens, Prompt, Response, require_readings
-from semtoken.models.prompt_ids import AnswerText, as_decodings, encode_prompts, encode_responses
+from semtoken.models.prompt_ids import AnswerText, as_decodings, check_prompt_ids, encode_prompts, encode_responses
 from semtoken.support.arrays import FloatArray, log_normalizers
 
 if TYPE_CHECKING:
@@ -165,6 +165,7 @@ class OneByOne(OwnTokens, ABC):
         """Token ids of prompts, behind each of which there must be room for so many more tokens."""
         encoded = encode_prompts(self.tokenizer, prompts)
         for number, ids in enumerate(encoded):
+            check_prompt_ids(ids, self.vocabulary.size, number)
             self._check_length(len(ids) + more, number)
         return encoded
 

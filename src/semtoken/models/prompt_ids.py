@@ -20,6 +20,7 @@ from semtoken.clustering.tokenizers import REPLACEMENT
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.errors import InvalidInputError, VocabularyError
 from semtoken.models.base import Decoding, Message, Prompt, Response
+from semtoken.support.arrays import as_ids
 from semtoken.support.files.images import has_images
 from semtoken.support.inputs import listed, whole
 from semtoken.support.questions import question_of
@@ -62,8 +63,10 @@ def as_decodings(decoding: Decoding | Sequence[Decoding], count: int) -> list[De
 
 def is_ids(value: Any) -> TypeGuard[Sequence[int]]:
     """Whether a value is one prompt or response as a list of token ids, rather than a text or several of them."""
+    if isinstance(value, bytes | bytearray):
+        return False
     try:
-        return len(value) > 0 and isinstance(value[0], int | np.integer)
+        return len(value) > 0 and isinstance(value[0], int | np.integer) and not isinstance(value[0], bool)
     except Exception:  # no list, or an object that refuses
         return False
 
@@ -93,7 +96,8 @@ def prompt_text(tokenizer: Any, prompt: Prompt, number: int) -> str:
         text = _rendered(tokenizer, prompt, number)
     else:
         raise InvalidInputError(
-            f"Prompt {number} must be a string or a non-empty list of chat messages, got {type(prompt).__name__}."
+            f"Prompt {number} must be a string or a non-empty list of chat messages, or of token ids, got "
+            f"{type(prompt).__name__}."
         )
     if not text.strip():
         raise InvalidInputError(f"Prompt {number} is empty.")
@@ -128,13 +132,33 @@ def encode_prompt(tokenizer: Any, prompt: Prompt, number: int) -> list[int]:
     Errors are those of `prompt_text`.
     """
     if is_ids(prompt):
-        return [int(token) for token in prompt]
+        return _given_ids(prompt, f"Prompt {number}")
     return encode_text(tokenizer, prompt_text(tokenizer, prompt, number), special=isinstance(prompt, str))
 
 
 def encode_prompts(tokenizer: Any, prompts: Sequence[Prompt]) -> list[list[int]]:
     """Token ids of each prompt; see `encode_prompt`. A message names a prompt by its place."""
     return [encode_prompt(tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+
+
+def _given_ids(ids: Any, name: str) -> list[int]:
+    """Token ids as they were given; `InvalidInputError` if one is no whole number: no id is rounded, or read from a
+    text.
+    """
+    try:
+        return as_ids(listed(ids, "token_ids"))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name}: {error}") from error
+
+
+def check_prompt_ids(ids: Sequence[int], known: int, number: int) -> None:
+    """Raise `VocabularyError` if a prompt has an id that is not below `known`, how many tokens a model can read."""
+    if ids and not 0 <= min(ids) <= max(ids) < known:
+        place, token = next((place, token) for place, token in enumerate(ids) if not 0 <= token < known)
+        raise VocabularyError(
+            f"Token id {token} at place {place} of prompt {number} is out of range: the model reads ids from 0 to "
+            f"{known - 1:,}. Were these ids made with another tokenizer?"
+        )
 
 
 def encode_text(tokenizer: Any, text: str, *, special: bool) -> list[int]:
@@ -150,10 +174,7 @@ def encode_response(
     Prompt and response are tokenized together where that leaves the prompt's ids as they are, apart otherwise.
     """
     if not isinstance(response, str):
-        try:
-            return [int(token) for token in response]
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"Response {number} must be text or token ids, got {response!r:.80}.") from error
+        return _given_ids(response, f"Response {number} must be text or token ids")
     if not response:
         return []
     _check_characters(response, f"Response {number}")

@@ -25,6 +25,7 @@ from semtoken.methods.observers.steps import Completion, Observer, Readable
 from semtoken.models.base import Arrival, Decoding, OwnTokens, Prompt, Response, require_readings
 from semtoken.models.prompt_ids import (
     as_decodings,
+    check_prompt_ids,
     encode_prompt,
     encode_responses,
     end_ids,
@@ -332,7 +333,9 @@ class TransformersBackend(OwnTokens):
                 f"Prompt {number} has an image, and {type(self.model).__name__} reads none: {self._without_images}."
             )
         if self.processor is None or isinstance(prompt, str) or is_ids(prompt):
-            return encode_prompt(self.tokenizer, prompt, number)
+            ids = encode_prompt(self.tokenizer, prompt, number)
+            check_prompt_ids(ids, len(self.model.get_input_embeddings().weight), number)
+            return ids
         return encode_messages(self.processor, prompt, number, files=files)
 
     @cached_property
@@ -454,7 +457,8 @@ class TransformersBackend(OwnTokens):
             for prompt, ids in zip(prompts, encoded, strict=True)
         ]
         answers = encode_responses(self.tokenizer, self.vocabulary, asked, encoded, replies)
-        self._check_lengths([prompt + reply for prompt, reply in zip(encoded, answers, strict=True)])
+        texts = [prompt + reply for prompt, reply in zip(encoded, answers, strict=True)]
+        self._check_lengths(texts, what="and its response have")
         self._given_texts(encoded).show(encoded, answers, observers, batch_size, chunk_size)
 
     def next_log_probs(
@@ -477,13 +481,13 @@ class TransformersBackend(OwnTokens):
         """Whether the model reads several prompts in one pass as a tree of tokens."""
         return self._tried().trees
 
-    def _check_lengths(self, sequences: Sequence[Sequence[int]], more: int = 0) -> None:
-        """Check that sequences can be read, with so many tokens `more`."""
+    def _check_lengths(self, sequences: Sequence[Sequence[int]], more: int = 0, what: str = "has") -> None:
+        """Check that sequences can be read, with so many tokens `more`; `what` says what a prompt's sequence holds."""
         limit = self.max_length
         for number, ids in enumerate(sequences):
             if limit is not None and len(ids) + more > limit:
                 raise InvalidInputError(
-                    f"Prompt {number} has {len(ids) + more:,} tokens; the model reads {limit:,} at most."
+                    f"Prompt {number} {what} {len(ids) + more:,} tokens; the model reads {limit:,} at most."
                 )
 
 

@@ -14,7 +14,7 @@ from semtoken.core.results import Distribution
 from semtoken.errors import InvalidInputError, ModelError, one_line_of
 from semtoken.methods.observers.steps import Completion, Observer, Readable, Step, finish, readings, show
 from semtoken.models.base import Decoding, OwnTokens, Prompt, Response, require_readings
-from semtoken.models.prompt_ids import as_decodings, draw_key, encode_prompts, encode_responses
+from semtoken.models.prompt_ids import as_decodings, check_prompt_ids, draw_key, encode_prompts, encode_responses
 from semtoken.models.vllm.outputs import (
     DISTRIBUTIONS,
     MEMORY_BUDGET,
@@ -292,6 +292,8 @@ class VLLMBackend(OwnTokens):
 
     def _encoded(self, prompts: Sequence[Prompt]) -> list[list[int]]:
         encoded = encode_prompts(self.tokenizer, prompts)
+        for number, ids in enumerate(encoded):
+            check_prompt_ids(ids, self.vocabulary.size, number)
         self._check_lengths(encoded)
         return encoded
 
