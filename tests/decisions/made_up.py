@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,11 @@ def lines(path: Path, values: Iterable[Any]) -> Path:
     return path
 
 
+def changed(record: DecisionRecord, **fields: Any) -> DecisionRecord:
+    """A record with other fields of its answer."""
+    return replace(record, answer=replace(record.answer, **fields))
+
+
 def values_in(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
@@ -31,7 +37,7 @@ def world(n: int, seed: int, sharpened: float = 1.0) -> list[DecisionRecord]:
     label = np.where(chance.random(n) < p, 0, 1)
     told = p**sharpened / (p**sharpened + (1 - p) ** sharpened)
     return [
-        DecisionRecord(ASKED, (float(a), float(1 - a)), label=int(b), state=f"{seed} {i}")
+        DecisionRecord(Answer(ASKED, (float(a), float(1 - a))), label=int(b), state=f"{seed} {i}")
         for i, (a, b) in enumerate(zip(told, label, strict=True))
     ]
 
@@ -46,7 +52,7 @@ def answers(
             {
                 "state": f"item {i} of {seed}",
                 "labels": {name: one.label == 0},
-                "answers": {name: answer_values(Answer(question, one.probabilities), ReadingOptions())},
+                "answers": {name: answer_values(Answer(question, one.answer.probabilities), ReadingOptions())},
             }
             for i, one in enumerate(world(n, seed, sharpened))
         ),

@@ -16,7 +16,7 @@ from semtoken.decisions.calibrating import NO_LABELS, OTHER_QUESTION, DecisionCa
 from semtoken.decisions.sides import DecisionSide
 from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.guarantees.auditing import AuditLimits
-from tests.decisions.made_up import world
+from tests.decisions.made_up import changed, world
 
 N = 1000
 OTHER = Predicate("Is it early?", name="late")
@@ -49,19 +49,19 @@ def test_an_overconfident_server_does_not(fitted: DecisionCalibrator) -> None:
 
 
 def test_an_answer_of_another_model_abstains_and_can_be_audited(fitted: DecisionCalibrator, tmp_path: Path) -> None:
-    labeled = [replace(record, model="prod") for record in world(N, 1)]
+    labeled = [changed(record, model="prod") for record in world(N, 1)]
     DecisionCalibrator.fit(labeled, alpha=0.2).save(tmp_path / "fitted")
     made = DecisionCalibrator.load(tmp_path / "fitted")
     assert made.model == "prod" and made.checksum != fitted.checksum
-    record = max(world(300, 9), key=lambda one: one.log_confidence)
+    record = max(world(300, 9), key=lambda one: one.answer.log_confidence)
     for name in ("prod", None):  # a server that does not name its model may have any
-        assert made.block(replace(record, model=name)) == fitted.block(record)
-    assert fitted.block(replace(record, model="other")) == fitted.block(record)
-    block = made.block(replace(record, model="other"))
+        assert made.block(changed(record, model=name)) == fitted.block(record)
+    assert fitted.block(changed(record, model="other")) == fitted.block(record)
+    block = made.block(changed(record, model="other"))
     assert set(block) == {"decision", "guarantee", "labels"} and block["decision"] == "abstain"
     assert "'prod'" in block["guarantee"] and "'other' gave this one" in block["guarantee"]
     later = world(200, 2)
-    others = [replace(one, model="other") for one in later]
+    others = [changed(one, model="other") for one in later]
     assert sides_of(audit(made, others)) == sides_of(audit(made, later))
     with pytest.raises(InvalidInputError, match="different models: 'other' and 'prod'"):
         DecisionCalibrator.fit([*others, *labeled])
@@ -77,9 +77,13 @@ def test_guarantees_are_of_a_tenth_unless_told_otherwise() -> None:
 
 
 def test_a_side_with_too_few_labels_accepts_nothing() -> None:
-    few = [one for one in world(300, 5) if one.side == "false"] + [one for one in world(9, 6) if one.side == "true"]
+    few = [one for one in world(300, 5) if one.answer.side == "false"] + [
+        one for one in world(9, 6) if one.answer.side == "true"
+    ]
     side = DecisionCalibrator.fit(few).sides[few[0].fingerprint, "true"]
-    assert side.calibrator is None and side.n == sum(one.side == "true" for one in few) and side.asked == len(few)
+    assert (
+        side.calibrator is None and side.n == sum(one.answer.side == "true" for one in few) and side.asked == len(few)
+    )
     assert (side.n_accepted, side.n_wrong_accepted, side.accepts(few[-1])) == (0, 0, False)
 
 
@@ -87,20 +91,19 @@ def test_an_answer_of_now_is_a_record_without_a_label() -> None:
     asked = AskedQuestion(Choice("Which?", ["a", "b"], "team"), ReadingOptions("words", 2))
     bounds = ((0.25, 0.35), (0.65, 0.75))
     answer = Answer(asked.question, (0.3, 0.7), 0.9, 0.05, bounds)
-    found = DecisionRecord.of(answer, asked.options)
-    assert (found.name, found.fingerprint, found.value) == ("team", asked.fingerprint, "b")
-    assert (found.probabilities, found.bounds, found.order_spread) == ((0.3, 0.7), bounds, 0.05)
+    found = DecisionRecord(answer, asked.options)
+    assert (found.name, found.fingerprint, found.answer.value) == ("team", asked.fingerprint, "b")
     assert (found.label, found.state, found.asked, found.correct) == (None, "", asked, False)
 
 
 def test_what_is_said_of_an_answer_unlike_all_labeled_ones() -> None:
-    [false] = [replace(one, probabilities=(0.1, 0.9)) for one in world(1, 1)]
+    [false] = [changed(one, probabilities=(0.1, 0.9)) for one in world(1, 1)]
     side = DecisionSide("late", "true", 9, 9, 0, 0, None, "Too few.")
     calibrator = DecisionCalibrator({(false.fingerprint, "true"): side})
     assert calibrator.block(false) == {"decision": "abstain", "guarantee": NO_LABELS, "labels": 0}
-    other = calibrator.block(replace(false, question=OTHER))
+    other = calibrator.block(changed(false, question=OTHER))
     assert other == {"decision": "abstain", "guarantee": OTHER_QUESTION, "labels": 0}
-    refused = calibrator.block(replace(false, probabilities=(0.9, 0.1)))
+    refused = calibrator.block(changed(false, probabilities=(0.9, 0.1)))
     assert refused == {"decision": "abstain", "guarantee": "Too few.", "labels": 9}
 
 
@@ -114,7 +117,7 @@ def test_an_audit_that_looked_at_nothing_says_why(fitted: DecisionCalibrator) ->
     """Changed words, no labels, the rows of the fit, repeated items, and no guarantee."""
     others = world(120, 9)
     for answers, why in (
-        ([replace(one, question=OTHER) for one in others], "No answer is to this question as it was fitted"),
+        ([changed(one, question=OTHER) for one in others], "No answer is to this question as it was fitted"),
         ([replace(one, label=None) for one in others], "None of its 120 answers has a label"),
         (world(N, 1)[:100], "All its labels are of items that the calibrator was fitted on"),
         (others[:60] * 2, "60 of its 120 labeled answers are about an item that another one is about"),
@@ -122,7 +125,7 @@ def test_an_audit_that_looked_at_nothing_says_why(fitted: DecisionCalibrator) ->
         found = audit(fitted, answers)
         assert found.questions[0].verdict == "nothing was measured" and not found.is_broken
         assert found.questions[0].answer.startswith(f"late: nothing was measured. {why}") and why in found.gaps[0]
-    assert audit(fitted, [replace(one, question=OTHER) for one in others]).unknown == ("late",)
+    assert audit(fitted, [changed(one, question=OTHER) for one in others]).unknown == ("late",)
     unsure = DecisionCalibrator.fit(world(100, 3), alpha=0.02)
     assert "guarantees nothing" in audit(unsure, others).gaps[0]
     half = [*world(N, 1)[:100], *others]
@@ -160,12 +163,12 @@ def test_guarantees_of_other_kinds_are_counted_by_hand() -> None:
     for guarantee in ("miss_rate", "joint_risk"):
         made = DecisionCalibrator.fit(labeled, guarantee=guarantee, alpha=0.1)
         for one in sides_of(audit(made, later)):
-            chosen = [r for r in later if r.side == one.fitted.side]
+            chosen = [r for r in later if r.answer.side == one.fitted.side]
             level = one.fitted.threshold.uncertainty  # type: ignore[union-attr]
             inside = [
                 r
                 for r in chosen
-                if (-r.log_confidence < level if guarantee == "miss_rate" else -r.log_confidence <= level)
+                if (-r.answer.log_confidence < level if guarantee == "miss_rate" else -r.answer.log_confidence <= level)
             ]
             of = sum(not r.correct for r in chosen) if guarantee == "miss_rate" else len(chosen)
             assert (one.wrong.count, one.wrong.of) == (sum(not r.correct for r in inside), of)
@@ -215,13 +218,13 @@ def test_labels_are_told_apart_by_type() -> None:
 def test_what_is_required_is_named_by_its_question_or_its_side() -> None:
     """Those called true are nearly always right, and those called false half the time."""
     records = [
-        replace(one, probabilities=(0.99, 0.01), label=0)
+        replace(changed(one, probabilities=(0.99, 0.01)), label=0)
         if i % 2
-        else replace(one, probabilities=(0.3, 0.7), label=i % 4 // 2)
+        else replace(changed(one, probabilities=(0.3, 0.7)), label=i % 4 // 2)
         for i, one in enumerate(world(400, 5))
     ]
     records[1], records[3], records[5], records[7], records[9] = (
-        replace(one, probabilities=(0.51, 0.49), label=1) for one in records[1:10:2]
+        replace(changed(one, probabilities=(0.51, 0.49)), label=1) for one in records[1:10:2]
     )
     fitted = DecisionCalibrator.fit(records, alpha=0.1)
     assert {side.what: side.guarantees for side in fitted.sides.values()} == {

@@ -218,9 +218,9 @@ def test_a_side_or_a_set_alone_ends_an_audit_with_1(tmp_path: Path) -> None:
     accepted: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
     others = []
     for line, one in zip(values_in(again), read_decisions(again), strict=True):
-        if one.side == "true" and true.accepts(one):
+        if one.answer.side == "true" and true.accepts(one):
             accepted[bool(one.correct)].append(line)
-        elif one.side == "false" and one.correct:
+        elif one.answer.side == "false" and one.correct:
             others.append(line)
     found = accepted[False][:40] + accepted[True][:20] + others[:1000]  # 40 of 60 wrong, 40 of 1,060 outside of the set
     holds = {"true": "does not hold", "false": "holds", "set": "no difference is shown"}

@@ -27,6 +27,7 @@ from semtoken.decisions.sides import DecisionSide
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.judge import KINDS, Claim, Share
 from semtoken.guarantees.measures import Drift
+from tests.decisions.made_up import changed
 
 PAIRS = [  # of the first server and of the second one, over the options a, b and c
     ((0.6, 0.3, 0.1), (0.5, 0.4, 0.1)),
@@ -40,7 +41,7 @@ ASKED, YES_OR_NO = Choice("Which?", ["a", "b", "c"], "q"), Predicate("So?", name
 
 
 def records(side: int, question: Question = ASKED, **further: Any) -> list[DecisionRecord]:
-    return [DecisionRecord(question, pair[side], state=f"state {k}", **further) for k, pair in enumerate(PAIRS)]
+    return [DecisionRecord(Answer(question, pair[side]), state=f"state {k}", **further) for k, pair in enumerate(PAIRS)]
 
 
 def bootstrap(values: list[float], seed: int) -> tuple[float, float]:
@@ -68,8 +69,8 @@ def test_of_a_predicate_the_shift_is_that_of_yes() -> None:
 
 def test_open_probabilities_widen_the_shift_to_both_sides() -> None:
     first, second = records(0), records(1)
-    first[0] = replace(first[0], bounds=((0.55, 0.75), (0.2, 0.4), (0.0, 0.2)))
-    second[1] = replace(second[1], bounds=((0.1, 0.2), (0.6, 0.85), (0.0, 0.2)))
+    first[0] = changed(first[0], bounds=((0.55, 0.75), (0.2, 0.4), (0.0, 0.2)))
+    second[1] = changed(second[1], bounds=((0.1, 0.2), (0.6, 0.85), (0.0, 0.2)))
     [found] = compare(first, second)
     assert (found.open_pairs.count, found.open_pairs.of) == (2, 4)
     assert found.shift_range == pytest.approx(
@@ -80,7 +81,8 @@ def test_open_probabilities_widen_the_shift_to_both_sides() -> None:
 def test_bounds_are_drawn_with_seed_0_unless_told_otherwise() -> None:
     moved = np.random.default_rng(8).random((30, 2)) / 2
     first, second = (
-        [DecisionRecord(YES_OR_NO, (p, 1 - p), state=str(k)) for k, p in enumerate(side)] for side in moved.T.tolist()
+        [DecisionRecord(Answer(YES_OR_NO, (p, 1 - p)), state=str(k)) for k, p in enumerate(side)]
+        for side in moved.T.tolist()
     )
     [found] = compare(first, second)
     assert found.shift_bounds == pytest.approx(bootstrap((moved[:, 1] - moved[:, 0]).tolist(), 0), abs=1e-12)
@@ -91,14 +93,14 @@ def test_bounds_are_drawn_with_seed_0_unless_told_otherwise() -> None:
 
 
 def test_one_answer_is_compared_and_has_the_first_servers_name() -> None:
-    other = [replace(one, question=replace(one.question, name="other")) for one in records(1)]
+    other = [changed(one, question=replace(one.answer.question, name="other")) for one in records(1)]
     [found] = compare(records(0)[:1], other[:1])
     assert np.isnan(found.rank_correlation) and found.shift == pytest.approx(-0.1) and found.name == "q"
 
 
 def test_a_server_that_always_says_the_same_has_no_rank_correlation() -> None:
-    flat = [replace(one, probabilities=(0.5, 0.25, 0.25)) for one in records(1)]
-    first = [replace(one, probabilities=pair[0]) for one, pair in zip(records(0), PAIRS, strict=True)]
+    flat = [changed(one, probabilities=(0.5, 0.25, 0.25)) for one in records(1)]
+    first = [changed(one, probabilities=pair[0]) for one, pair in zip(records(0), PAIRS, strict=True)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # SciPy would say that it is not defined
         assert np.isnan(compare(flat, first)[0].rank_correlation)
@@ -106,8 +108,8 @@ def test_a_server_that_always_says_the_same_has_no_rank_correlation() -> None:
 
 
 def test_another_way_of_asking_moves_what_was_chosen_first() -> None:
-    accepting: Any = SimpleNamespace(accepts=lambda one: max(one.probabilities) > 0.55)
-    second = [replace(one, question=replace(ASKED, instructions="What?")) for one in reversed(records(1))]
+    accepting: Any = SimpleNamespace(accepts=lambda one: max(one.answer.probabilities) > 0.55)
+    second = [changed(one, question=replace(ASKED, instructions="What?")) for one in reversed(records(1))]
     [found] = sensitivity(accepting, records(0), second, "in other words", seed=5)
     moved = [0.1, 0.1, 0.1, 0.2]
     assert found.statement.startswith(f"q, asked in other words: another choice in {found.changed}, another decision")
@@ -119,10 +121,10 @@ def test_another_way_of_asking_moves_what_was_chosen_first() -> None:
 
 def test_with_labels_the_ways_of_asking_are_compared() -> None:
     """The first is right about two of four, the second about three: +0.25, with a paired bootstrap by hand."""
-    labels = [one.best if k != 2 else (one.best + 1) % 3 for k, one in enumerate(records(1))]
+    labels = [one.answer.best if k != 2 else (one.answer.best + 1) % 3 for k, one in enumerate(records(1))]
     first = [replace(one, label=label) for one, label in zip(records(0), labels, strict=True)]
     accepting: Any = SimpleNamespace(accepts=lambda one: True)
-    rights = [[one.best == k for one, k in zip(some, labels, strict=True)] for some in (first, records(1))]
+    rights = [[one.answer.best == k for one, k in zip(some, labels, strict=True)] for some in (first, records(1))]
     gain = [float(b) - float(a) for a, b in zip(*rights, strict=True)]
     for found in (*sensitivity(accepting, first, records(1), "in other words"), *compare(first, records(1))):
         assert found.right is not None
@@ -137,9 +139,10 @@ def test_options_in_another_order_are_matched_by_their_values() -> None:
     order = (2, 0, 1)
     turned = Choice("Which?", ["c", "a", "b"], "q")
     second = [
-        replace(one, question=turned, probabilities=tuple(one.probabilities[k] for k in order)) for one in records(1)
+        changed(one, question=turned, probabilities=tuple(one.answer.probabilities[k] for k in order))
+        for one in records(1)
     ]
-    accepting: Any = SimpleNamespace(accepts=lambda one: one.best == 0)
+    accepting: Any = SimpleNamespace(accepts=lambda one: one.answer.best == 0)
     [found] = sensitivity(accepting, records(0), second, "in another order")
     assert (found.changed.count, found.decided_otherwise.count) == (1, 1)
     assert found.moved.value == pytest.approx(0.125)
@@ -173,7 +176,7 @@ def test_an_audit_counts_each_share_of_its_own() -> None:
     side = DecisionSide("q", "answer", 40, 50, 20, 1, calibrator)
     told = [(0.9, 0), (0.8, 1), (0.7, None), (0.6, 0), (0.55, 1)]
     answers = [
-        DecisionRecord(TWO, (p, 1 - p), label=label, order_spread=spread, state=str(p))
+        DecisionRecord(Answer(TWO, (p, 1 - p), order_spread=spread), label=label, state=str(p))
         for (p, label), spread in zip(told, (0.1, None, 0.4, None, None), strict=True)
     ]
     for guarantee, fitted, there in (
@@ -196,7 +199,7 @@ def test_an_audit_counts_each_share_of_its_own() -> None:
 
 def test_what_a_person_must_see_is_told_with_its_shares() -> None:
     """3 of 10 are wrong and 10% of the accepted may be: (0.3 - 0.1) / 0.9 = 22.22% go to a person."""
-    answers = [DecisionRecord(TWO, (0.6, 0.4), label=int(k < 3), state=str(k)) for k in range(10)]
+    answers = [DecisionRecord(Answer(TWO, (0.6, 0.4)), label=int(k < 3), state=str(k)) for k in range(10)]
     unlabeled = replace(answers[0], label=None)
     few, said = doubts_of_labels([*answers, unlabeled], "selective_risk", 0.1, 0.1)
     assert "takes at least 22 labels on each side; here are 10" in few

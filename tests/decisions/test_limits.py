@@ -182,10 +182,10 @@ def test_as_many_tokens_as_one_inquiry_may_have() -> None:
 
 
 def test_a_score_of_a_saved_answer_is_that_of_its_best_option() -> None:
-    one = DecisionRecord(Choice("Which?", list("abc")), (0.25, 0.5, 0.25), label=1)
-    assert (one.best, one.correct, one.log_confidence) == (1, True, pytest.approx(np.log(0.5)))
-    above = DecisionRecord(Predicate("So?"), (0.0, 1.0), label=0)
-    assert (above.side, above.correct, above.log_confidence) == ("false", False, 0.0)
+    one = DecisionRecord(Answer(Choice("Which?", list("abc")), (0.25, 0.5, 0.25)), label=1)
+    assert (one.answer.best, one.correct, one.answer.log_confidence) == (1, True, pytest.approx(np.log(0.5)))
+    above = DecisionRecord(Answer(Predicate("So?"), (0.0, 1.0)), label=0)
+    assert (above.answer.side, above.correct, above.answer.log_confidence) == ("false", False, 0.0)
     assert Predicate("So?").options[0].value is True
 
 

@@ -40,7 +40,7 @@ def line(probabilities: list[float], label: str | None = None, **fields: Any) ->
 def test_probabilities_of_a_line_are_from_0_to_1(probabilities: list[float], taken: bool) -> None:
     with nullcontext() if taken else pytest.raises(ValueError, match="are none, or not as many"):
         [record] = records_of(line(probabilities))
-        assert record.probabilities == tuple(probabilities) and record.log_confidence == 0.0
+        assert record.answer.probabilities == tuple(probabilities) and record.answer.log_confidence == 0.0
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_bounds_of_a_line_are_intervals(first: tuple[float, float], taken: bool)
     bounds = [list(first), [0.0, 0.6]]
     with nullcontext() if taken else pytest.raises(ValueError, match="no intervals"):
         [record] = records_of(line([0.4, 0.6], bounds=bounds))
-        assert record.bounds == (first, (0.0, 0.6))
+        assert record.answer.bounds == (first, (0.0, 0.6))
     with pytest.raises(ValueError, match="no intervals"):
         list(records_of(line([0.4, 0.6], bounds=bounds[:1])))
 
@@ -72,8 +72,13 @@ def test_bounds_and_shares_of_a_server_that_are_points_or_ends_count() -> None:
 def test_the_label_is_found_by_its_place_and_the_first_of_equals_is_the_answer() -> None:
     for label, place, correct in (("a", 0, True), ("b", 1, False), (None, None, False)):
         [record] = records_of(line([0.5, 0.5], label, order_spread=0.25))
-        assert (record.best, record.label, record.correct, record.order_spread) == (0, place, correct, 0.25)
-    assert [one.side for one in records_of(line([0.4, 0.6]))] == ["answer"]
+        assert (record.answer.best, record.label, record.correct, record.answer.order_spread) == (
+            0,
+            place,
+            correct,
+            0.25,
+        )
+    assert [one.answer.side for one in records_of(line([0.4, 0.6]))] == ["answer"]
 
 
 def test_what_an_answer_says_of_its_options() -> None:
@@ -93,20 +98,20 @@ def test_a_calibrator_counts_what_it_accepts_and_keeps_the_counts(tmp_path: Path
     assert made.n == 400
     for one in (made, DecisionCalibrator.load(tmp_path / "made")):
         for (_, name), side in one.sides.items():
-            own = [record for record in labeled if record.side == name]
+            own = [record for record in labeled if record.answer.side == name]
             level = side.threshold.uncertainty  # type: ignore[union-attr]
-            accepted = [record for record in own if -record.log_confidence <= level]
+            accepted = [record for record in own if -record.answer.log_confidence <= level]
             assert 0 < sum(not record.correct for record in accepted) < len(accepted) < len(own) < 400
             assert (side.n, side.asked, side.n_accepted) == (len(own), 400, len(accepted))
             assert side.n_wrong_accepted == sum(not record.correct for record in accepted)
     [record] = world(1, 22)
     block = made.block(record)
-    assert block["labels"] == made.sides[record.fingerprint, record.side].n
+    assert block["labels"] == made.sides[record.fingerprint, record.answer.side].n
     assert block["prediction_set"]["coverage"] == pytest.approx(0.8)
 
 
 def unlabeled(n: int) -> list[DecisionRecord]:
-    return [DecisionRecord(ASKED, (0.9, 0.1), state=f"new {k}") for k in range(n)]
+    return [DecisionRecord(Answer(ASKED, (0.9, 0.1)), state=f"new {k}") for k in range(n)]
 
 
 def test_each_format_writes_an_answer_as_servers_document_it_and_reads_it_again() -> None:

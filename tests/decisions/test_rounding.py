@@ -67,12 +67,12 @@ def test_the_chance_and_the_probabilities_of_one_answer_agree() -> None:
     question = Choice("Which?", OPTIONS, "q")
     records = []
     for p, label in zip(np.round(told, 2), labels, strict=True):
-        records.append(DecisionRecord(question, tuple(map(float, p)), label=int(label)))
+        records.append(DecisionRecord(Answer(question, tuple(map(float, p))), label=int(label)))
     calibrator = DecisionCalibrator.fit(records, alpha=0.2)
     blocks = [(record, calibrator.block(record)) for record in records]
     assert sum(block["decision"] == "answer" for _, block in blocks) > 100
     for record, block in blocks:
-        assert block["calibrated_probabilities"][record.best] == pytest.approx(block["probability_correct"])
+        assert block["calibrated_probabilities"][record.answer.best] == pytest.approx(block["probability_correct"])
         assert sum(block["calibrated_probabilities"]) == pytest.approx(1)
 
 
@@ -85,8 +85,8 @@ def test_the_option_that_a_server_chose_is_what_is_judged() -> None:
     tie = read("b", {"a": 0.5, "b": 0.5})
     assert (tie.value, tie.best, tie.probability) == ("b", 1, 0.5)
     other = read("b", {"a": 0.6, "b": 0.4})
-    record = DecisionRecord.of(other, ReadingOptions())
-    assert (record.best, record.log_confidence) == (1, pytest.approx(np.log(0.4)))
+    record = DecisionRecord(other, ReadingOptions())
+    assert (record.answer.best, record.answer.log_confidence) == (1, pytest.approx(np.log(0.4)))
     assert read("a", {"a": 0.6, "b": 0.4}).choice is None
     with pytest.raises(ValueError, match="'b', which is no option to which it gives any probability"):
         read("b", {"a": 1.0, "b": 0.0})

@@ -44,9 +44,9 @@ def test_a_folder_of_replies_with_labels_by_id(tmp_path: Path, name: str) -> Non
     found = saved_decisions(replies, labels=labels, questions=QUESTIONS)
     assert [(one.id, one.record.name) for one in found] == [(i, question) for i in "ab" for question in QUESTIONS]
     for one in found:
-        assert one.record.probabilities == PROBABILITIES[one.record.name]
+        assert one.record.answer.probabilities == PROBABILITIES[one.record.name]
         assert one.record.fingerprint == FINGERPRINTS[one.record.name]
-        assert one.record.option_mass == (MASSES[one.record.name] if SERVERS[name].masses else None)
+        assert one.record.answer.option_mass == (MASSES[one.record.name] if SERVERS[name].masses else None)
     assert [one.record.label for one in found] == [None, None, None, 1, 1, 0]
 
 
@@ -87,7 +87,7 @@ def test_langchain_and_cloudflare_are_read_as_saved(tmp_path: Path, reply: dict[
     replies = OpenedReplies([str(lines(tmp_path / "r.jsonl", [reply]))])
     assert replies.first is not None and is_decision(replies.first)
     found = saved_decisions(replies, questions=QUESTIONS if asked else None)
-    assert {one.record.name: one.record.probabilities for one in found} == PROBABILITIES
+    assert {one.record.name: one.record.answer.probabilities for one in found} == PROBABILITIES
 
 
 def test_the_probability_in_a_row_is_that_of_its_value(tmp_path: Path) -> None:

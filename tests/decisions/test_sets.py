@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from semtoken.decisions import Choice
-from semtoken.decisions.answers import DecisionRecord
+from semtoken.decisions.answers import Answer, DecisionRecord
 from semtoken.decisions.audit_results import SetAudit
 from semtoken.decisions.auditing import audit
 from semtoken.decisions.calibrating import DecisionCalibrator
@@ -94,7 +94,7 @@ def records(n: int, seed: int) -> list[DecisionRecord]:
     p, labels = draw(np.random.default_rng(seed), n, 1.0)
     p = p / p.sum(axis=1, keepdims=True)
     return [
-        DecisionRecord(TEAM, tuple(map(float, row)), label=int(label), state=f"{seed} {i}")
+        DecisionRecord(Answer(TEAM, tuple(map(float, row))), label=int(label), state=f"{seed} {i}")
         for i, (row, label) in enumerate(zip(p, labels, strict=True))
     ]
 
@@ -119,7 +119,7 @@ def test_a_calibrator_keeps_them_and_an_audit_judges_them(tmp_path: Path) -> Non
     assert read.sets == fitted.sets and read.checksum == fitted.checksum
     one = records(1, 2)[0]
     told = read.block(one)["prediction_set"]
-    assert told["coverage"] == 0.8 and one.value in told["options"]
+    assert told["coverage"] == 0.8 and one.answer.value in told["options"]
     [same] = audited_sets(read, records(800, 3))
     assert same.held.count / same.held.of == pytest.approx(0.8, abs=0.04) and same.verdict != "does not hold"
     assert audited_sets(read, records(1, 3))[0].held.of == 1

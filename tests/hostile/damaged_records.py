@@ -11,7 +11,7 @@ import numpy as np
 
 from semtoken import Calibrator, Threshold
 from semtoken.decisions import Predicate
-from semtoken.decisions.answers import DecisionRecord
+from semtoken.decisions.answers import Answer, DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
 from tests.guarantees.worlds import WORLDS
 from tests.hostile.damage import each_damage, files_of
@@ -47,7 +47,7 @@ def calibrator_of_decisions() -> DecisionCalibrator:
     """One of a question with two sides."""
     random = np.random.default_rng(0)
     records = [
-        DecisionRecord(Predicate("Is it late?", name="late"), (p, 1 - p), label=int(i % 4 == 0), state=str(i))
+        DecisionRecord(Answer(Predicate("Is it late?", name="late"), (p, 1 - p)), label=int(i % 4 == 0), state=str(i))
         for i, p in enumerate(0.5 + random.random(80) / 2)
     ]
     return DecisionCalibrator.fit(records, guarantee="selective_risk", alpha=0.3, delta=0.1)

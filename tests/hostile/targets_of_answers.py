@@ -17,7 +17,7 @@ from semtoken.clustering.model_vocabulary import vocabulary_of
 from semtoken.clustering.token_clusters import ClusterSettings
 from semtoken.core.parts import parts_of
 from semtoken.decisions import Choice, Option, Predicate, ReadingOptions, Score, decide_about
-from semtoken.decisions.answers import DecisionRecord
+from semtoken.decisions.answers import Answer, DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.models.probing import competing_in_record, doubtful_steps, p_true_prompt
 from semtoken.replies import read_reply
@@ -135,7 +135,7 @@ def of_decisions() -> list[Target]:
         return bool(DecisionCalibrator.fit(records, **arguments).sides)
 
     records = [
-        DecisionRecord(Predicate("Is it late?", name="late"), (p, 1 - p), label=int(i % 4 == 0), state=str(i))
+        DecisionRecord(Answer(Predicate("Is it late?", name="late"), (p, 1 - p)), label=int(i % 4 == 0), state=str(i))
         for i, p in enumerate(0.5 + RANDOM.random(60) / 2)
     ]
     options = ReadingOptions()

@@ -98,13 +98,7 @@ def answers_of(setting: Setting, items: Sequence[Item]) -> list[tuple[Item, Answ
 
 def records(pairs: Sequence[tuple[Item, Answer]], split: str) -> list[DecisionRecord]:
     """The answers of one half as `semtoken decide` keeps them."""
-    return [
-        DecisionRecord(
-            answer.question, answer.probabilities, order_spread=answer.order_spread, label=item.label, state=item.name
-        )
-        for item, answer in pairs
-        if item.split == split
-    ]
+    return [DecisionRecord(answer, label=item.label, state=item.name) for item, answer in pairs if item.split == split]
 
 
 def interval(statistic: Callable[[np.ndarray], float], n: int) -> tuple[float, float, float]:
@@ -187,7 +181,7 @@ def calibrated(setting: Setting, pairs: Sequence[tuple[Item, Answer]]) -> Iterat
         print(setting, error)
         return
     labels = np.array([one.label for one in check])
-    p = np.array([one.probabilities for one in check])
+    p = np.array([one.answer.probabilities for one in check])
     scale = made.scales[check[0].fingerprint]
     scaled = scale(p)
     before, after = losses(p, labels), losses(scaled, labels)
@@ -204,10 +198,10 @@ def calibrated(setting: Setting, pairs: Sequence[tuple[Item, Answer]]) -> Iterat
 
 def loosest(fit: Sequence[DecisionRecord], alpha: float) -> float:
     """The control: the largest -log p up to which at most alpha are wrong on these very labels; -1 for none."""
-    ordered = sorted(fit, key=lambda one: -one.log_confidence)
+    ordered = sorted(fit, key=lambda one: -one.answer.log_confidence)
     wrong = np.cumsum([not one.correct for one in ordered])
     passed = np.flatnonzero(wrong <= alpha * np.arange(1, len(ordered) + 1)) if ordered else []
-    return -ordered[passed[-1]].log_confidence if len(passed) else -1.0
+    return -ordered[passed[-1]].answer.log_confidence if len(passed) else -1.0
 
 
 def promises(setting: Setting, own: Sequence[Any], other: Sequence[Any]) -> Iterator[dict[str, Any]]:
@@ -225,9 +219,9 @@ def promises(setting: Setting, own: Sequence[Any], other: Sequence[Any]) -> Iter
                 yield share_row(setting, "accepted", one.fired, **about)
                 yield share_row(setting, "wrong among accepted", one.wrong, **about)
                 print(f"\n{setting}, alpha {alpha}, {where}\n  {one.fitted.statement}\n  {one.statement}")
-        for side in sorted({one.side for one in fit}):
-            level = loosest([one for one in fit if one.side == side], alpha)
-            taken = [one for one in check if one.side == side and -one.log_confidence <= level]
+        for side in sorted({one.answer.side for one in fit}):
+            level = loosest([one for one in fit if one.answer.side == side], alpha)
+            taken = [one for one in check if one.answer.side == side and -one.answer.log_confidence <= level]
             about = {"alpha": alpha, "side": side, "where": "kept apart"}
             yield share_row(setting, "accepted, control", Share(len(taken), len(check)), **about)
             wrong = Share(sum(not one.correct for one in taken), len(taken))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,16 @@ class Answer:
     def score(self) -> float:
         """The expected level, in [0, n - 1]."""
         return expected_level(self.probabilities)
+
+    @property
+    def log_confidence(self) -> float:
+        """Log-probability of the option that was chosen, in (-inf, 0]."""
+        return min(math.log(self.probabilities[self.best]), 0.0)
+
+    @property
+    def side(self) -> str:
+        """The guarantee to which the answer belongs: `true` or `false` for a predicate, else `answer`."""
+        return ("true", "false")[self.best] if self.question.kind == "predicate" else "answer"
 
     @property
     def confidence(self) -> float:
@@ -242,11 +252,13 @@ class AskedQuestion:
 
 
 @dataclass(frozen=True)
-class DecisionRecord(Answer):
+class DecisionRecord:
     """An answer about one state, with how it was read, and its label where somebody gave one."""
 
+    answer: Answer
+    """The answer; its question was not refused."""
     options: ReadingOptions = READ_AS_USUAL
-    """How the probabilities were read."""
+    """How its probabilities were read."""
     label: int | None = None
     """The place of the right option; None where nobody gave a label."""
     state: str = ""
@@ -254,15 +266,10 @@ class DecisionRecord(Answer):
     columns: Mapping[str, str] = field(default_factory=dict)
     """Further short values of the line, by which answers can be grouped."""
 
-    @classmethod
-    def of(cls, answer: Answer, options: ReadingOptions) -> DecisionRecord:
-        """The record of an answer of now, about no state that is kept; the question must not have been refused."""
-        return cls(**vars(answer), options=options)
-
     @cached_property
     def asked(self) -> AskedQuestion:
         """The question and how it was read."""
-        return AskedQuestion(self.question, self.options)
+        return AskedQuestion(self.answer.question, self.options)
 
     @property
     def fingerprint(self) -> str:
@@ -272,22 +279,12 @@ class DecisionRecord(Answer):
     @property
     def name(self) -> str:
         """The name of the question; empty where it has none."""
-        return self.question.name or ""
-
-    @property
-    def log_confidence(self) -> float:
-        """Log-probability of the option that was chosen, in (-inf, 0]."""
-        return min(math.log(self.probabilities[self.best]), 0.0)
-
-    @property
-    def side(self) -> str:
-        """The guarantee to which the answer belongs: `true` or `false` for a predicate, else `answer`."""
-        return ("true", "false")[self.best] if self.question.kind == "predicate" else "answer"
+        return self.answer.question.name or ""
 
     @property
     def correct(self) -> bool:
         """Whether the option that was chosen is the right one; false without a label."""
-        return self.best == self.label
+        return self.answer.best == self.label
 
 
 def answer_values(answer: Answer, options: ReadingOptions) -> dict[str, Any]:
@@ -349,8 +346,7 @@ def records_of(line: Mapping[str, Any]) -> Iterator[DecisionRecord]:
         if asked.fingerprint != given["question"]:
             raise ValueError(f"The question {name!r:.60} was changed after it was answered.")
         answer = _read_answer(asked.question, given)
-        record = DecisionRecord.of(answer, asked.options)
-        yield replace(record, label=place_of_label(asked.question, labels), state=state, columns=columns)
+        yield DecisionRecord(answer, asked.options, place_of_label(asked.question, labels), state, columns)
 
 
 def hash_of_state(state: Any) -> str:

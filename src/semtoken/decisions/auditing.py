@@ -134,9 +134,9 @@ def _usable(
 
 
 def _counted_side(side: DecisionSide, records: Sequence[DecisionRecord], usable: Sequence[DecisionRecord]) -> SideAudit:
-    chosen = [record for record in records if record.side == side.side]
-    judged = [record for record in usable if record.side == side.side]
-    spreads = [record.order_spread for record in chosen if record.order_spread is not None]
+    chosen = [record for record in records if record.answer.side == side.side]
+    judged = [record for record in usable if record.answer.side == side.side]
+    spreads = [record.answer.order_spread for record in chosen if record.answer.order_spread is not None]
     kind = KINDS["selective_risk" if side.threshold is None else side.threshold.guarantee]
     return SideAudit(
         side,
@@ -144,7 +144,9 @@ def _counted_side(side: DecisionSide, records: Sequence[DecisionRecord], usable:
         _fitted_share(side, kind),
         Share(sum(side.accepted(chosen)), len(records)),
         kind.count(side.accepted(judged), [record.correct for record in judged]),
-        side.calibrator.drift([record.log_confidence for record in chosen]) if side.calibrator and chosen else None,
+        side.calibrator.drift([record.answer.log_confidence for record in chosen])
+        if side.calibrator and chosen
+        else None,
         float(np.mean(spreads)) if spreads else None,
     )
 
@@ -163,7 +165,7 @@ def _fitted_share(side: DecisionSide, kind: Kind) -> Share:
 def _counted_sets(name: str, sets: PredictionSets | None, usable: Sequence[DecisionRecord]) -> SetAudit | None:
     if sets is None:
         return None
-    chosen = [sets(record.probabilities) for record in usable]
+    chosen = [sets(record.answer.probabilities) for record in usable]
     held = sum(record.label in options for record, options in zip(usable, chosen, strict=True))
     return SetAudit(name, sets, Share(held, len(usable)), float(np.mean([len(options) for options in chosen])))
 
@@ -174,10 +176,13 @@ def _choices(
     """What each level would mean, delta divided by the number of levels, since a person chooses one of them."""
     judged = []
     for side in guaranteed:
-        own = [record for record in usable if record.side == side.fitted.side]
+        own = [record for record in usable if record.answer.side == side.fitted.side]
         if side.claim is not None and own:
-            scores, right = [record.log_confidence for record in own], np.array([record.correct for record in own])
-            asked = [record.log_confidence for record in records if record.side == side.fitted.side]
+            scores, right = (
+                [record.answer.log_confidence for record in own],
+                np.array([record.correct for record in own]),
+            )
+            asked = [record.answer.log_confidence for record in records if record.answer.side == side.fitted.side]
             judged.append((side.claim, scores, right, asked))
     rows = []
     for alpha in ALPHAS:
@@ -199,7 +204,7 @@ def _slices(guaranteed: Sequence[SideAudit], usable: Sequence[DecisionRecord], b
     for side in guaranteed:
         if side.claim is None:
             continue
-        own = [record for record in usable if record.side == side.fitted.side]
+        own = [record for record in usable if record.answer.side == side.fitted.side]
         about, against = side.claim.kind.counted(side.fitted.accepted(own), [record.correct for record in own])
         for record, is_about, is_against in zip(own, about, against, strict=True):
             bad, of = counts.get(value := record.columns.get(by, "(none)"), (0, 0))

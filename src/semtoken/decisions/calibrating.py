@@ -103,11 +103,11 @@ class DecisionCalibrator:
             record = instance(given, DecisionRecord, f"records[{number}]")
             if record.label is not None:
                 # By side, since a wrong yes and a wrong no seldom cost the same, and are seldom equally frequent.
-                by_side.setdefault((record.fingerprint, record.side), []).append(record)
+                by_side.setdefault((record.fingerprint, record.answer.side), []).append(record)
         by_question: dict[str, list[DecisionRecord]] = {}
         for (fingerprint, _), own in by_side.items():
             by_question.setdefault(fingerprint, []).extend(own)
-        model = one_model([record for own in by_side.values() for record in own], remedy="the answers of each")
+        model = one_model([record.answer for own in by_side.values() for record in own], remedy="the answers of each")
         levels: dict[str, Any] = {"guarantee": guarantee, "alpha": alpha, "delta": delta, "start": start}
         sides = {key: DecisionSide.fit(own, len(by_question[key[0]]), **levels) for key, own in by_side.items()}
         # One side may well lack labels: it abstains, and the other one is of use.
@@ -157,7 +157,7 @@ class DecisionCalibrator:
 
         It does not compare models: `decide` and `block` do.
         """
-        side = self.sides.get((record.fingerprint, record.side))
+        side = self.sides.get((record.fingerprint, record.answer.side))
         return side is not None and side.accepts(record)
 
     def block(self, record: DecisionRecord) -> dict[str, Any]:
@@ -166,25 +166,25 @@ class DecisionCalibrator:
         ones, abstains with the reason.
         """
         try:
-            Fingerprint(model=self.model).require_model(record)
+            Fingerprint(model=self.model).require_model(record.answer)
         except CalibratorMismatchError as error:
             return {"decision": "abstain", "guarantee": str(error), "labels": 0}
-        side, scale = self.sides.get((record.fingerprint, record.side)), self.scales.get(record.fingerprint)
+        side, scale = self.sides.get((record.fingerprint, record.answer.side)), self.scales.get(record.fingerprint)
         if side is None:
             # The question may be known, and only this side of it without labels.
             known = any(fingerprint == record.fingerprint for fingerprint, _ in self.sides)
             return {"decision": "abstain", "guarantee": NO_LABELS if known else OTHER_QUESTION, "labels": 0}
         scaled: dict[str, Any] = {}
         probability_correct = (
-            None if side.calibrator is None else float(side.calibrator.predict_proba(record.log_confidence))
+            None if side.calibrator is None else float(side.calibrator.predict_proba(record.answer.log_confidence))
         )
         if scale is not None:
-            p = scale(record.probabilities)
+            p = scale(record.answer.probabilities)
             scaled["calibrated_probabilities"] = (
-                p if probability_correct is None else agreeing(p, record.best, probability_correct)
+                p if probability_correct is None else agreeing(p, record.answer.best, probability_correct)
             ).tolist()
         if (sets := self.sets.get(record.fingerprint)) is not None:
-            options = [record.question.options[k].value for k in sets(record.probabilities)]
+            options = [record.answer.question.options[k].value for k in sets(record.answer.probabilities)]
             scaled["prediction_set"] = {"options": options, "coverage": 1 - sets.alpha}
         if side.calibrator is None:
             return {**scaled, "decision": "abstain", "guarantee": side.refusal, "labels": side.n}
@@ -214,7 +214,7 @@ class DecisionCalibrator:
         """
         if answer.refusal is not None:
             return Decision("abstain", "empty", None, answer.refusal)
-        block = self.block(DecisionRecord.of(answer, options or ReadingOptions()))
+        block = self.block(DecisionRecord(answer, options or ReadingOptions()))
         accepted = block["decision"] == "answer"
         doubt = "uncertain" if block.get("probability_correct") is not None else "no_threshold"
         reason = "accepted" if accepted else doubt
@@ -303,7 +303,7 @@ def blocks_of(
 ) -> list[Mapping[str, Any]]:
     """A calibrator's block for each answer (`DecisionCalibrator.block`); empty without one, or if it was refused."""
     return [
-        {} if calibrator is None or answer.refusal is not None else calibrator.block(DecisionRecord.of(answer, options))
+        {} if calibrator is None or answer.refusal is not None else calibrator.block(DecisionRecord(answer, options))
         for answer in answers
     ]
 
@@ -314,7 +314,7 @@ def _names(required: Sequence[str]) -> list[str]:
 
 def _sets(records: Sequence[DecisionRecord], alpha: float) -> PredictionSets:
     labels = [record.label for record in records if record.label is not None]
-    return PredictionSets.fit([record.probabilities for record in records], labels, alpha)
+    return PredictionSets.fit([record.answer.probabilities for record in records], labels, alpha)
 
 
 def _scale(records: Sequence[DecisionRecord]) -> OptionScale | None:
@@ -322,9 +322,9 @@ def _scale(records: Sequence[DecisionRecord]) -> OptionScale | None:
     labels = [record.label for record in records if record.label is not None]
     try:
         return OptionScale.fit(
-            [record.probabilities for record in records],
+            [record.answer.probabilities for record in records],
             labels,
-            [str(option.value) for option in records[0].question.options],
+            [str(option.value) for option in records[0].answer.question.options],
         )
     except InvalidInputError:
         return None

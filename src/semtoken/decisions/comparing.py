@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from semtoken.decisions.answers import DecisionRecord
+from semtoken.decisions.answers import Answer, DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.judge import Share
@@ -31,8 +31,8 @@ class BothRight:
     @classmethod
     def of(cls, pairs: Sequence[tuple[DecisionRecord, DecisionRecord]], seed: int = 0) -> BothRight | None:
         """Count the pairs of which at least one answer has a label; None if there is none."""
-        told = [(a, b, b.label if a.label is None else a.label) for a, b in pairs]
-        right = np.array([(a.best == label, b.best == label) for a, b, label in told if label is not None], dtype=float)
+        labeled = [(a.answer, b.answer, b.label if a.label is None else a.label) for a, b in pairs]
+        right = np.array([(a.best == label, b.best == label) for a, b, label in labeled if label is not None], float)
         if not right.size:
             return None
         first, second = (Share(int(column.sum()), len(right)) for column in right.T)
@@ -106,14 +106,15 @@ def compare(
 
 
 def _comparison(pairs: Sequence[tuple[DecisionRecord, DecisionRecord]], seed: int) -> ServerComparison:
-    places = [0 if a.question.kind == "predicate" else a.best for a, _ in pairs]
-    p = np.array([[a.probabilities[k], b.probabilities[k]] for k, (a, b) in zip(places, pairs, strict=True)])
-    same = Share(sum(a.best == b.best for a, b in pairs), len(pairs))
+    answers = [(a.answer, b.answer) for a, b in pairs]
+    places = [0 if a.question.kind == "predicate" else a.best for a, _ in answers]
+    p = np.array([[a.probabilities[k], b.probabilities[k]] for k, (a, b) in zip(places, answers, strict=True)])
+    same = Share(sum(a.best == b.best for a, b in answers), len(pairs))
     # scipy warns and gives NaN where a column is constant.
     flat = bool((p == p[0]).all(axis=0).any())
     correlation = np.nan if flat else require("scipy.stats", extra="calibrate").spearmanr(p[:, 0], p[:, 1]).statistic
     shift = _mean(p[:, 1] - p[:, 0], seed)
-    ends = np.array([[_ends(a, k), _ends(b, k)] for k, (a, b) in zip(places, pairs, strict=True)])
+    ends = np.array([[_ends(a, k), _ends(b, k)] for k, (a, b) in zip(places, answers, strict=True)])
     # The difference is least where the second is at its lower end and the first at its upper one.
     down, up = ends[:, 1, 0] - ends[:, 0, 1], ends[:, 1, 1] - ends[:, 0, 0]
     return ServerComparison(
@@ -122,16 +123,16 @@ def _comparison(pairs: Sequence[tuple[DecisionRecord, DecisionRecord]], seed: in
         float(correlation),
         shift.value,
         (shift.low, shift.high),
-        Share(sum(a.bounds is not None or b.bounds is not None for a, b in pairs), len(pairs)),
+        Share(sum(a.bounds is not None or b.bounds is not None for a, b in answers), len(pairs)),
         (float(down.mean()), float(up.mean())),
         BothRight.of(pairs, seed),
     )
 
 
-def _ends(record: DecisionRecord, place: int) -> tuple[float, float]:
+def _ends(answer: Answer, place: int) -> tuple[float, float]:
     """Least and greatest probability of an option."""
-    known = record.probabilities[place]
-    return (known, known) if record.bounds is None else record.bounds[place]
+    known = answer.probabilities[place]
+    return (known, known) if answer.bounds is None else answer.bounds[place]
 
 
 def _mean(values: FloatArray, seed: int) -> Interval:
@@ -194,12 +195,14 @@ def sensitivity(
 
 def _as_asked(record: DecisionRecord, other: DecisionRecord) -> DecisionRecord:
     """The second answer with its options in the order of the first."""
-    known = {(type(o.value), o.value): p for o, p in zip(other.question.options, other.probabilities, strict=True)}
-    wanted = [(type(option.value), option.value) for option in record.question.options]
+    pairs = zip(other.answer.question.options, other.answer.probabilities, strict=True)
+    known = {(type(option.value), option.value): p for option, p in pairs}
+    wanted = [(type(option.value), option.value) for option in record.answer.question.options]
     if set(known) != set(wanted):
         raise InvalidInputError(f"{record.name}: the options are not the same in both ways of asking.")
     probabilities = tuple(known[option] for option in wanted)
-    return replace(other, question=record.question, options=record.options, probabilities=probabilities)
+    answer = replace(other.answer, question=record.answer.question, probabilities=probabilities)
+    return replace(other, answer=answer, options=record.options)
 
 
 def _sensitivity(
@@ -210,11 +213,12 @@ def _sensitivity(
     seed: int,
 ) -> Sensitivity:
     decided = [tuple(calibrator.accepts(record) for record in pair) for pair in pairs]
-    moved = [abs(a.probabilities[a.best] - b.probabilities[a.best]) for a, b in pairs]
+    answers = [(a.answer, b.answer) for a, b in pairs]
+    moved = [abs(a.probabilities[a.best] - b.probabilities[a.best]) for a, b in answers]
     return Sensitivity(
         name,
         how,
-        Share(sum(a.best != b.best for a, b in pairs), len(pairs)),
+        Share(sum(a.best != b.best for a, b in answers), len(pairs)),
         Share(sum(a != b for a, b in decided), len(pairs)),
         _mean(np.array(moved), seed),
         BothRight.of(pairs, seed),

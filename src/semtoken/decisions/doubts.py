@@ -20,14 +20,16 @@ def doubts_of_answers(records: Sequence[DecisionRecord]) -> list[str]:
     sentences = []
     for own in by_question.values():
         name, n = own[0].name, len(own)
-        masses = [record.option_mass for record in own if record.option_mass is not None]
+        masses = [record.answer.option_mass for record in own if record.answer.option_mass is not None]
         low = sum(mass < LEAST_ALLOWED for mass in masses)
         if 2 * low > n:
             sentences.append(
                 f"{name}: in {low:,} of {n:,} answers less than half of the probability fell on the options (median "
                 f"{float(np.median(masses)):.1%}): the model wanted to say something else. Look at what it says first."
             )
-        others = sum(record.probabilities[record.best] < max(record.probabilities) for record in own)
+        others = sum(
+            record.answer.probabilities[record.answer.best] < max(record.answer.probabilities) for record in own
+        )
         if others:
             sentences.append(
                 f"{name}: in {others:,} of {n:,} answers the server chose another option than its most probable one. "

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.decisions.answers import (
+    Answer,
     DecisionRecord,
     hash_of_state,
     place_of_label,
@@ -127,16 +128,16 @@ def decision_rows(
     decisions: Sequence[SavedDecision], calibrator: DecisionCalibrator | None = None
 ) -> list[dict[str, Any]]:
     """Rows of a table, the least probable choice first; equal ones in the order in which they were saved."""
-    ranked = sorted(decisions, key=lambda decision: decision.record.log_confidence)
+    ranked = sorted(decisions, key=lambda decision: decision.record.answer.log_confidence)
     return [
         {
             "rank": rank,
             "id": decision.id,
             "question": decision.record.name,
-            "value": decision.record.value,
-            "probability": decision.record.probabilities[decision.record.best],
-            "option_mass": decision.record.option_mass,
-            "flags": [flag.message for flag in decision.record.flags],
+            "value": decision.record.answer.value,
+            "probability": decision.record.answer.probabilities[decision.record.answer.best],
+            "option_mass": decision.record.answer.option_mass,
+            "flags": [flag.message for flag in decision.record.answer.flags],
             "correct": None if decision.record.label is None else decision.record.correct,
             **({} if calibrator is None else calibrator.block(decision.record)),
             "where": decision.where,
@@ -178,9 +179,10 @@ def _records(
     asked_with = line.value.get("request") or {}
     # Without a state, replies with different ids count as being about different items.
     state = line.value.get("state", asked_with.get("state", asked_with.get("input", {"id": line.id})))
-    for record in _read(reply, questions):
-        if record.refusal is None:
-            yield replace(record, label=place_of_label(record.question, labels), state=hash_of_state(state))
+    for answer, options in _read(reply, questions):
+        if answer.refusal is None:
+            label = place_of_label(answer.question, labels)
+            yield DecisionRecord(answer, options, label, hash_of_state(state))
 
 
 def _questions(line: _SavedLine, reply: Mapping[str, Any], asked: Mapping[str, Question] | None) -> dict[str, Question]:
@@ -245,7 +247,7 @@ def _guessed(name: str, given: Mapping[str, Any]) -> Question:
     )
 
 
-def _read(reply: Mapping[str, Any], questions: Mapping[str, Question]) -> Iterator[DecisionRecord]:
+def _read(reply: Mapping[str, Any], questions: Mapping[str, Question]) -> Iterator[tuple[Answer, ReadingOptions]]:
     from semtoken.decisions.wire.extension import KEY, answers_in
     from semtoken.decisions.wire.shapes import OPENAI, SGLANG, SYSTEM_ONE
 
@@ -262,7 +264,7 @@ def _read(reply: Mapping[str, Any], questions: Mapping[str, Question]) -> Iterat
         options = (
             ReadingOptions(own["reading"], None if orders == "all" else orders) if "reading" in own else READ_AS_USUAL
         )
-        yield DecisionRecord.of(answer, options)
+        yield answer, options
 
 
 def _labels_of(lines: Sequence[_SavedLine], path: Path | None) -> list[Mapping[str, Any]]:

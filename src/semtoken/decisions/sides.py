@@ -56,8 +56,8 @@ class DecisionSide:
 
         `InvalidInputError` if two are about one state, or a level is outside (0, 1).
         """
-        scores, right = [record.log_confidence for record in records], [record.correct for record in records]
-        side = cls(records[0].name, records[0].side, len(records), asked, 0, 0, None)
+        scores, right = [record.answer.log_confidence for record in records], [record.correct for record in records]
+        side = cls(records[0].name, records[0].answer.side, len(records), asked, 0, 0, None)
         # Records without a state cannot be compared, so each counts as one of its own.
         if repeated := len(records) - len({record.state or str(number) for number, record in enumerate(records)}):
             raise InvalidInputError(
@@ -104,7 +104,7 @@ class DecisionSide:
         """Say of each answer if the threshold accepts it."""
         if self.threshold is None or not records:
             return [False] * len(records)
-        return [bool(one) for one in self.threshold.accepts([record.log_confidence for record in records])]
+        return [bool(one) for one in self.threshold.accepts([record.answer.log_confidence for record in records])]
 
     @property
     def statement(self) -> str:

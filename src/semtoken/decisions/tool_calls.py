@@ -183,7 +183,7 @@ def _verdict(
         )
     if calibrator is None:
         return CallVerdict(False, "no calibrator says what the probability is worth")
-    block = calibrator.block(DecisionRecord.of(answer, options))
+    block = calibrator.block(DecisionRecord(answer, options))
     if "probability_correct" not in block:
         return CallVerdict(False, block["guarantee"])
     # A guarantee covers the answer no as well: being sure that a call must not run is no reason to run it.
