@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,15 @@ import pandas
 import pytest
 
 from semtoken import ScoredModel, TokenClusters
-from semtoken.bench.models import RunAnswerer
-from semtoken.bench.statistics import AnswerSettings, Timings
+from semtoken.bench.models import require_raw
+from semtoken.bench.statistics import AnswerSettings, Timings, record_greedy, record_samples
 from semtoken.bench.statistics.decoding import clustered_scores
+from semtoken.bench.storage import columns_of
 from semtoken.core import scorer_for
+from semtoken.core.results.generation import Generation
 from semtoken.core.rules import ScoringRules
 from semtoken.errors import BackendError
+from semtoken.models.base import Backend
 from semtoken.models.probing import p_true_log_probs
 from semtoken.models.vllm import load_vllm
 from semtoken.support.almanac import almanac_path, load_questions
@@ -30,19 +34,29 @@ PROMPTS = [question.prompt() for question in QUESTIONS]
 
 
 @pytest.fixture(scope="module")
-def backend() -> RunAnswerer:
+def backend() -> Backend:
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     options = {"max_model_len": 400, "enforce_eager": True, "distributed_executor_backend": "uni"}
-    return RunAnswerer(load_vllm(str(almanac_path()), dtype="float32", **options), batch_size=4)
+    return load_vllm(str(almanac_path()), dtype="float32", **options)
 
 
 @pytest.fixture(scope="module")
-def twin(stc: ScoredModel) -> RunAnswerer:
-    return RunAnswerer(stc.backend, batch_size=4)
+def twin(stc: ScoredModel) -> Backend:
+    return stc.backend
 
 
-def test_greedy_answers_and_their_alternatives(backend: RunAnswerer, twin: RunAnswerer) -> None:
-    mine, theirs = (one.greedy(PROMPTS, DECODING, Timings()) for one in (backend, twin))
+def greedy(backend: Backend) -> list[Generation]:
+    return record_greedy(backend, PROMPTS, columns_of("greedy"), DECODING, Timings())
+
+
+def samples(backend: Backend, prompts: list[str], decoding: AnswerSettings = DECODING) -> list[Generation]:
+    empty = [Generation(text="", token_ids=()) for _ in prompts]
+    needs = {"hidden_states"} if "states" in backend.gives else set()
+    return record_samples(backend, prompts, empty, needs, decoding, Timings())
+
+
+def test_greedy_answers_and_their_alternatives(backend: Backend, twin: Backend) -> None:
+    mine, theirs = (greedy(one) for one in (backend, twin))
     for a, b in zip(mine, theirs, strict=True):
         assert (a.text, list(a.token_ids), a.token_texts) == (b.text, list(b.token_ids), b.token_texts)
         assert a.recorded == b.recorded
@@ -52,13 +66,13 @@ def test_greedy_answers_and_their_alternatives(backend: RunAnswerer, twin: RunAn
         np.testing.assert_allclose(a.top_log_probs, b.top_log_probs, atol=TOLERANCE)
 
 
-def test_samples_depend_on_seed_and_prompt_only(backend: RunAnswerer, twin: RunAnswerer, stc: ScoredModel) -> None:
-    all_at_once = backend.samples(PROMPTS, DECODING, Timings())
-    alone = backend.samples(PROMPTS[5:6], DECODING, Timings())
+def test_samples_depend_on_seed_and_prompt_only(backend: Backend, twin: Backend, stc: ScoredModel) -> None:
+    all_at_once = samples(backend, PROMPTS)
+    alone = samples(backend, PROMPTS[5:6])
     assert all_at_once[5].sample_texts == alone[0].sample_texts
-    assert all_at_once[0].recorded == twin.samples(PROMPTS[:1], DECODING, Timings())[0].recorded - {"hidden_states"}
+    assert all_at_once[0].recorded == samples(twin, PROMPTS[:1])[0].recorded - {"hidden_states"}
     assert len({text for one in all_at_once for text in one.sample_texts or ()}) > len(PROMPTS)
-    other = backend.samples(PROMPTS, AnswerSettings(max_new_tokens=16, n_samples=3, temperature=1.5, seed=5), Timings())
+    other = samples(backend, PROMPTS, replace(DECODING, seed=5))
     assert [one.sample_texts for one in other] != [one.sample_texts for one in all_at_once]
     for prompt, one in zip(PROMPTS, all_at_once, strict=True):
         scored = stc.score([prompt] * 3, list(one.sample_token_ids or ()))
@@ -66,12 +80,12 @@ def test_samples_depend_on_seed_and_prompt_only(backend: RunAnswerer, twin: RunA
             np.testing.assert_allclose(log_probs, [t.log_probability for t in answer.tokens], atol=TOLERANCE)
 
 
-def test_clustered_scores_and_p_true(backend: RunAnswerer, twin: RunAnswerer, clusters: TokenClusters) -> None:
+def test_clustered_scores_and_p_true(backend: Backend, twin: Backend, clusters: TokenClusters) -> None:
     rules = {"stc": ScoringRules(), "prefix off": ScoringRules(prefix_matching=False), "paper": ScoringRules("paper")}
     scorers = {name: scorer_for(clusters, one) for name, one in rules.items()}
-    answers = [one.token_ids for one in twin.greedy(PROMPTS, DECODING, Timings())]
+    answers = [one.token_ids for one in greedy(twin)]
     mine, theirs = (
-        clustered_scores(one.backend, PROMPTS, answers, scorers, Timings(), batch_size=4) for one in (backend, twin)
+        clustered_scores(one, PROMPTS, answers, scorers, Timings(), batch_size=4) for one in (backend, twin)
     )
     assert mine.keys() == theirs.keys()
     for name in mine:
@@ -80,15 +94,15 @@ def test_clustered_scores_and_p_true(backend: RunAnswerer, twin: RunAnswerer, cl
     questions, texts = [question.question for question in QUESTIONS], ["Paris", "no idea"] * 6
     for spelling in ("bare", "both"):
         found: list[Any] = [
-            p_true_log_probs(one.backend, questions, texts, spelling=spelling, batch_size=4) for one in (backend, twin)
+            p_true_log_probs(one, questions, texts, spelling=spelling, batch_size=4) for one in (backend, twin)
         ]
         np.testing.assert_allclose(*found, atol=TOLERANCE)
 
 
-def test_processed_log_probabilities_are_refused(backend: RunAnswerer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend.backend.model.model_config, "logprobs_mode", "processed_logprobs")
+def test_processed_log_probabilities_are_refused(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend.model.model_config, "logprobs_mode", "processed_logprobs")
     with pytest.raises(BackendError, match="needs raw log-probabilities"):
-        RunAnswerer(backend.backend, batch_size=4)
+        require_raw(backend)
 
 
 def test_a_run_with_either_backend_gives_the_same_table(tmp_path: Path) -> None:

@@ -5,70 +5,21 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from safetensors import SafetensorError
 
 from semtoken.bench.settings import ModelSettings, RunSettings
-from semtoken.bench.statistics import AnswerSettings, Timings, record_greedy, record_samples
-from semtoken.bench.statistics.recording import Progress
-from semtoken.bench.statistics.steps import IN_MODEL
-from semtoken.bench.storage import columns_of
-from semtoken.core.results.generation import Generation
 from semtoken.errors import BackendError, ModelError, one_line_of
 from semtoken.models import load_backend
-from semtoken.models.base import Backend, Prompt
+from semtoken.models.base import Backend
 from semtoken.support.checkpoints.gguf import load_tokenizer
 from semtoken.support.checkpoints.sources import resolve
 
 if TYPE_CHECKING:
     from semtoken.bench.statistics import EntailmentModel, SimilarityModel
-
-
-@dataclass(frozen=True)
-class RunAnswerer:
-    """Answers the prompts of a run. Log-probabilities are raw: temperature 1, before any processing."""
-
-    backend: Backend
-    batch_size: int
-    """How many prompts are read or answered together, where the engine does not decide that itself."""
-
-    def __post_init__(self) -> None:
-        if self.backend.distribution != "raw":
-            raise BackendError(
-                f"A run needs raw log-probabilities; the {self.backend.name} engine gives those of the "
-                f"{self.backend.distribution} distribution."
-            )
-
-    def greedy(
-        self, prompts: Sequence[Prompt], decoding: AnswerSettings, timings: Timings, progress: Progress | None = None
-    ) -> list[Generation]:
-        """Greedy answers of the step "greedy"; seconds go to `greedy`, `likelihoods` and `alternatives`."""
-        with self._passes(timings):
-            return record_greedy(self.backend, prompts, columns_of("greedy"), decoding, timings, progress)
-
-    def samples(
-        self, prompts: Sequence[Prompt], decoding: AnswerSettings, timings: Timings, progress: Progress | None = None
-    ) -> list[Generation]:
-        """Records with the fields of the step "samples", and `hidden_states` if there are any.
-
-        The same seed gives the same samples whatever else is asked in the same call. Seconds go to `sampling`,
-        `sample_likelihoods` and `hidden_states`.
-        """
-        empty = [Generation(text="", token_ids=()) for _ in prompts]
-        needs = {"hidden_states"} if "states" in self.backend.gives else set()
-        with self._passes(timings):
-            return record_samples(self.backend, prompts, empty, needs, decoding, timings, progress)
-
-    def _passes(self, timings: Timings) -> AbstractContextManager[None]:
-        """Charge passes of the model to `IN_MODEL`, where the backend can tell."""
-        timed = getattr(self.backend, "timed_passes", None)
-        return nullcontext() if timed is None else timed(partial(timings.measure_too, IN_MODEL))
 
 
 log = logging.getLogger(__name__)
@@ -84,7 +35,7 @@ class Models:
         self._failed: dict[str, str] = {}
         self._tokenizers: dict[str, Any] = {}
 
-    def answering(self, label: str) -> RunAnswerer:
+    def answering(self, label: str) -> Backend:
         """The loaded model with this label; loading it releases the one before it."""
         choice = self.choice(label)
         return self._take(f"model {label}", lambda: _load(choice))
@@ -151,7 +102,7 @@ class Models:
         return held
 
 
-def _load(choice: ModelSettings) -> RunAnswerer:
+def _load(choice: ModelSettings) -> Backend:
     backend = load_backend(
         choice.backend,
         choice.source,
@@ -165,4 +116,14 @@ def _load(choice: ModelSettings) -> RunAnswerer:
         from semtoken.models.transformers.loading import spare_threads
 
         spare_threads(backend.model)
-    return RunAnswerer(backend, choice.batch_size)
+    require_raw(backend)
+    return backend
+
+
+def require_raw(backend: Backend) -> None:
+    """Raise `BackendError` unless log-probabilities are those of temperature 1, before any processing."""
+    if backend.distribution != "raw":
+        raise BackendError(
+            f"A run needs raw log-probabilities; the {backend.name} engine gives those of the {backend.distribution} "
+            "distribution."
+        )

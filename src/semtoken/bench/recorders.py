@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
-from functools import cache, cached_property
-from typing import Any, TypeAlias
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -15,14 +16,13 @@ from semtoken.bench.controls import PREFIX, ROW_MEANS, control_clusters, control
 from semtoken.bench.judges import AnswerToJudge, correctness
 from semtoken.bench.judges.kinds import judge_from
 from semtoken.bench.judges.llm import LLMJudge
-from semtoken.bench.models import RunAnswerer
-from semtoken.bench.plan import PlannedStep, clustering_of
+from semtoken.bench.plan import clustering_of
 from semtoken.bench.shard_inputs import Context, Recorder, ShardInputs, StepRecords, UnrecordedStep, reason_of
-from semtoken.bench.statistics import AnswerSettings, Timings, UniquePairs
+from semtoken.bench.statistics import Timings, UniquePairs, record_greedy, record_samples
 from semtoken.bench.statistics.decoding import NORMALIZERS, clustered_scores, watched_statistics
 from semtoken.bench.statistics.pairs import special_token_ids
-from semtoken.bench.statistics.recording import Progress
-from semtoken.bench.statistics.steps import STEP, RecordingStep, Tokens, watch_steps
+from semtoken.bench.statistics.recording import p_true_fields
+from semtoken.bench.statistics.steps import IN_MODEL, STEP, Fields, RecordingStep, Tokens, watch_steps
 from semtoken.bench.storage import (
     columns_of,
     load_clustering,
@@ -35,60 +35,73 @@ from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import Scorer, scorer_for
 from semtoken.errors import BackendError, SemtokenError
 from semtoken.methods import score
-from semtoken.models.base import Prompt, require_readings
-from semtoken.models.probing import p_true_log_probs
+from semtoken.models.base import Backend, require_readings
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
 log = logging.getLogger(__name__)
 
 
-Generate: TypeAlias = Callable[[Sequence[Prompt], AnswerSettings, Timings, Progress], list[Generation]]
-
-
-def _answering(context: Context) -> RunAnswerer:
+def _answering(context: Context) -> Backend:
     return context.models.answering(context.cell.model)
+
+
+def _of_one_step(fields: Callable[[ShardInputs, Timings], Sequence[Mapping[str, Any]]]) -> Recorder:
+    """A recorder of a work of one step, from the function that gives the fields of every question of a shard."""
+
+    def record(part: ShardInputs) -> Iterator[StepRecords]:
+        timings = Timings()
+        table = table_of(part.ids, fields(part, timings))
+        yield StepRecords(part.missing[0], table, timings.seconds)
+
+    return record
 
 
 def greedy(context: Context) -> Recorder:
     """Records the greedy answer to each question, with its log-probabilities and the best alternatives of each step."""
-    return _answers(context, _answering(context).greedy, context.decoding, columns_of("greedy"))
+    backend, columns = _answering(context), columns_of("greedy")
+
+    def fields(part: ShardInputs, timings: Timings) -> list[dict[str, Any]]:
+        with _passes(backend, timings):
+            found = record_greedy(backend, part.prompts, columns, context.decoding, timings, context.progress)
+        return [{name: getattr(generation, name) for name in columns} for generation in found]
+
+    return _of_one_step(fields)
 
 
 def samples(context: Context) -> Recorder:
-    """Records several sampled answers to each question, with log-probabilities, and hidden states if there are any."""
+    """Records several sampled answers to each question, with log-probabilities, and hidden states if there are any.
+
+    The same seed gives the same samples whatever else is asked in the same call.
+    """
+    backend, columns = _answering(context), columns_of("samples")
+    needs = {"hidden_states"} if "states" in backend.gives else set()
     decoding = replace(context.decoding, share_prefix=False)  # the seconds of samples are compared with each other
-    return _answers(context, _answering(context).samples, decoding, columns_of("samples"))
+
+    def fields(part: ShardInputs, timings: Timings) -> list[dict[str, Any]]:
+        empty = [Generation(text="", token_ids=()) for _ in part.prompts]
+        with _passes(backend, timings):
+            found = record_samples(backend, part.prompts, empty, needs, decoding, timings, context.progress)
+        return [{name: getattr(generation, name) for name in columns} for generation in found]
+
+    return _of_one_step(fields)
 
 
-def _answers(context: Context, generate: Generate, decoding: AnswerSettings, columns: Collection[str]) -> Recorder:
-    """One row of the named fields for each answer."""
-
-    def record(part: ShardInputs) -> Iterator[StepRecords]:
-        timings = Timings()
-        generations = generate(part.prompts, decoding, timings, lambda step, done, total: context.answered(done))
-        fields = [{name: getattr(generation, name) for name in columns} for generation in generations]
-        yield StepRecords(part.missing[0], table_of(part.ids, fields), timings.seconds)
-
-    return record
+def _passes(backend: Backend, timings: Timings) -> AbstractContextManager[None]:
+    """Charge passes of the model to `IN_MODEL`, where the backend can tell."""
+    timed = getattr(backend, "timed_passes", None)
+    return nullcontext() if timed is None else timed(partial(timings.measure_too, IN_MODEL))
 
 
 def p_true(context: Context) -> Recorder:
     """Record the log-probabilities of "True" and "False" when the model is asked whether its own answer is true."""
-    model = _answering(context)
+    backend, spelling = _answering(context), context.settings.p_true_spelling
 
-    def record(part: ShardInputs) -> Iterator[StepRecords]:
-        timings = Timings()
-        questions = [question.question for question in part.questions]
-        texts = [generation.text for generation in part.generations]
+    def fields(part: ShardInputs, timings: Timings) -> list[Fields]:
         with timings.measure("p_true"):
-            spelling, size = context.settings.p_true_spelling, model.batch_size
-            log_probs = p_true_log_probs(model.backend, questions, texts, spelling=spelling, batch_size=size)
-        yield StepRecords(
-            part.missing[0], table_of(part.ids, [{"p_true_log_probs": row} for row in log_probs]), timings.seconds
-        )
+            return p_true_fields(backend, part.generations, spelling, context.decoding.batch_size)
 
-    return record
+    return _of_one_step(fields)
 
 
 def watched(context: Context) -> Recorder:
@@ -96,7 +109,7 @@ def watched(context: Context) -> Recorder:
 
     The pass itself is not charged to them: a generation computes the same rows anyway.
     """
-    model = _answering(context)
+    backend = _answering(context)
     watches = {step.name: step.watch for step in watch_steps() if step.watch is not None}
 
     def record(part: ShardInputs) -> Iterator[StepRecords | UnrecordedStep]:
@@ -105,13 +118,12 @@ def watched(context: Context) -> Recorder:
         wanted = {step.name: watches[step.name]() for step in part.missing}
         for step in part.missing:
             try:
-                require_readings(model.backend, [wanted[step.name]])
+                require_readings(backend, [wanted[step.name]])
             except BackendError as error:  # the others have theirs
                 wanted.pop(step.name)
                 yield UnrecordedStep(step, str(error))
-        statistics = watched_statistics(
-            model.backend, part.prompts, answers, wanted, timings, batch_size=model.batch_size
-        )
+        size = context.decoding.batch_size
+        statistics = watched_statistics(backend, part.prompts, answers, wanted, timings, batch_size=size)
         for step in part.missing:
             if step.name not in wanted:
                 continue
@@ -126,20 +138,20 @@ def clustered(context: Context) -> Recorder:
 
     The pass itself is not charged to them: a generation computes the same rows anyway.
     """
-    model = _answering(context)
-    scorers_of = cache(_Scorers(context).of)  # kept for all shards: a scorer is made from a whole vocabulary
+    backend, cell = _answering(context), context.cell
+    # Controls share the main clustering's vocabulary and its index.
+    main = load_clustering(context.run, cell.clusterings[0]) if cell.clusterings else None
+    scorer_of = cache(partial(_scorer, context, main))  # kept for all shards: a scorer is made from a whole vocabulary
 
     def record(part: ShardInputs) -> Iterator[StepRecords]:
         timings = Timings()
-        scorers = {step.name: scorers_of(step.name) for step in part.missing if step.name != _ROW_MEANS}
+        scorers = {step.name: scorer_of(step.name) for step in part.missing if step.name != _ROW_MEANS}
         answers = [answer.token_ids for answer in part.generations]
-        size = model.batch_size
-        scored = (
-            clustered_scores(model.backend, part.prompts, answers, scorers, timings, batch_size=size) if scorers else {}
-        )
+        size = context.decoding.batch_size
+        scored = clustered_scores(backend, part.prompts, answers, scorers, timings, batch_size=size) if scorers else {}
         for step in part.missing:
-            if step.name == _ROW_MEANS:
-                yield _row_means(context, part, step)
+            if step.name == _ROW_MEANS and main is not None:
+                yield StepRecords(step, table_of(part.ids, list(_row_means(main, part.generations))), {})
                 continue
             own = step.name.partition(":")[0]
             of_answer = STEP["stc" if own == "control" else own].of_answer
@@ -156,43 +168,29 @@ def clustered(context: Context) -> Recorder:
 _ROW_MEANS = f"{PREFIX}{ROW_MEANS}"
 
 
-def _row_means(context: Context, part: ShardInputs, step: PlannedStep) -> StepRecords:
+def _row_means(clusters: TokenClusters, generations: Sequence[Generation]) -> Iterator[Fields]:
     """The control that needs no pass of the model."""
-    clusters = load_clustering(context.run, clustering_of(context.cell, step.name))
-    fields = []
-    for generation in part.generations:
+    for generation in generations:
         assert generation.log_probs is not None
-        fields.append({"stc_log_score": row_means_log_score(clusters, generation.token_ids, generation.log_probs)})
-    return StepRecords(step, table_of(part.ids, fields), {})
+        yield {"stc_log_score": row_means_log_score(clusters, generation.token_ids, generation.log_probs)}
 
 
-class _Scorers:
-    """The scorers of a cell by the names of their steps. Controls share one vocabulary and its index."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    @cached_property
-    def _main(self) -> TokenClusters:
-        return load_clustering(self._context.run, self._context.cell.clusterings[0])
-
-    def of(self, name: str) -> Scorer:
-        """The scorer of one step."""
-        settings, cell = self._context.settings, self._context.cell
-        rules: dict[str, Any] = {name: getattr(settings, name) for name in ("preset", "equality", "function_words")}
-        if name.startswith(PREFIX) and (chosen := settings.controls):
-            counts = None if chosen.token_counts is None else np.load(chosen.token_counts, allow_pickle=False)
-            clusters = control_clusters(self._main, name, seed=chosen.seed, n_bins=chosen.n_bins, token_counts=counts)
-            rules |= control_of(name)[0].rules
-        elif not cell.clusterings:  # the rules of the run count none
-            rules |= dict(STEP[name].rules or {})
-            return scorer_for(_answering(self._context).backend.vocabulary, ScoringRules(**rules))
-        elif name in STEP:
-            clusters, rules = self._main, rules | dict(STEP[name].rules or {})
-        else:
-            clusters = load_clustering(self._context.run, clustering_of(cell, name))
-        scored, vocabulary = ScoringRules(**rules), clusters.vocabulary
-        return Scorer(vocabulary, scored, clusters if scored.clustering else None)
+def _scorer(context: Context, main: TokenClusters | None, name: str) -> Scorer:
+    """The scorer of the step with this name; `main` is the clustering that methods use, if there is any."""
+    settings = context.settings
+    rules: dict[str, Any] = {name: getattr(settings, name) for name in ("preset", "equality", "function_words")}
+    rules |= dict(STEP[name].rules or {}) if name in STEP else {}
+    if main is None:  # the rules of the run count none
+        return scorer_for(_answering(context).vocabulary, ScoringRules(**rules))
+    clusters = main
+    if name.startswith(PREFIX) and (chosen := settings.controls):
+        counts = None if chosen.token_counts is None else np.load(chosen.token_counts, allow_pickle=False)
+        clusters = control_clusters(main, name, seed=chosen.seed, n_bins=chosen.n_bins, token_counts=counts)
+        rules |= control_of(name)[0].rules
+    elif name not in STEP:
+        clusters = load_clustering(context.run, clustering_of(context.cell, name))
+    scored = ScoringRules(**rules)
+    return Scorer(clusters.vocabulary, scored, clusters if scored.clustering else None)
 
 
 def pairs(step: RecordingStep, context: Context) -> Recorder:
@@ -205,14 +203,12 @@ def pairs(step: RecordingStep, context: Context) -> Recorder:
     tokenizer = models.tokenizer(context.cell.model)
     tokens = Tokens(Vocabulary.from_tokenizer(tokenizer).decode, special_token_ids(tokenizer))
 
-    def record(part: ShardInputs) -> Iterator[StepRecords]:
-        timings = Timings()
+    def fields(part: ShardInputs, timings: Timings) -> list[Fields]:
         generations = part.generations
         with timings.measure(step.name):  # pairs are remembered for one shard, so that its numbers are its own
-            fields = compute(UniquePairs(ask), generations, tokens)
-        yield StepRecords(part.missing[0], table_of(part.ids, fields), timings.seconds)
+            return compute(UniquePairs(ask), generations, tokens)
 
-    return record
+    return _of_one_step(fields)
 
 
 CORRECT = "correct"

@@ -40,6 +40,10 @@ class Context:
             batch_size=self.models.choice(self.cell.model).batch_size,
         )
 
+    def progress(self, step: str, done: int, total: int) -> None:
+        """Called while the model answers."""
+        self.answered(done)
+
     def read(self, step: PlannedStep, shard: int) -> Shard | None:
         """Read a shard of a step; None if it has not been made yet."""
         return read_shard(step.folder(self.run), shard, step.key, self.cell.rows(shard))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from semtoken.bench.statistics.steps import Timings
-from semtoken.core import AnswerBatch, Scorer
+from semtoken.core import Scorer
 from semtoken.core.results import ScoredAnswer
 from semtoken.errors import InvalidLogits
 from semtoken.methods.observers import Statistic
@@ -16,6 +16,7 @@ from semtoken.methods.observers.steps import LOG_PROBABILITY, LOGITS, Best, Comp
 from semtoken.methods.observers.table import PerStep
 from semtoken.models.base import Backend, Prompt
 from semtoken.models.prompt_ids import encode_prompts, in_batches_by_length
+from semtoken.models.scores import AnswerScores
 from semtoken.scored_model import ScoredModel
 from semtoken.support.arrays import FloatArray
 
@@ -39,7 +40,7 @@ def read_by_length(
 ) -> list[int]:
     """Pass existing answers to observers in one teacher-forced pass, in batches of similar length.
 
-    Returns the order of reading, the number of the answer at each place; observers know an answer by its place in it.
+    Returns the place of each answer in the order of reading, which is the number that observers know it by.
     The seconds of the pass go to `READING` of `timings`.
     """
     encoded = encode_prompts(backend.tokenizer, prompts)
@@ -47,7 +48,8 @@ def read_by_length(
     order = [i for batch in in_batches_by_length(lengths, batch_size) for i in batch]
     with timings.measure(READING):
         backend.read([encoded[i] for i in order], [answers[i] for i in order], observers, batch_size=batch_size)
-    return order
+    places: list[int] = np.argsort(order).tolist()
+    return places
 
 
 class LogProbabilities(PerStep):
@@ -125,14 +127,9 @@ def watched_statistics(
     answers are generated. Seconds of the pass go to `READING` of `timings`, those of each observer to its step.
     `BackendError` if the backend does not give what one of them reads; nothing was read.
     """
-    backend = backend_of(model)
     observers = [TimedObserver(watch, name, timings) for name, watch in watches.items()]
-    order = read_by_length(backend, prompts, answers, observers, timings, batch_size=batch_size)
-    values_by_name: dict[str, list[Any]] = {name: [None] * len(answers) for name in watches}
-    for name, watch in watches.items():
-        for place, i in enumerate(order):
-            values_by_name[name][i] = watch.of(place)
-    return values_by_name
+    places = read_by_length(backend_of(model), prompts, answers, observers, timings, batch_size=batch_size)
+    return {name: [watch.of(place) for place in places] for name, watch in watches.items()}
 
 
 NORMALIZERS = "normalizers"
@@ -158,31 +155,23 @@ def clustered_scores(
     backend = backend_of(model)
     for scorer in scorers.values():
         backend.check_vocabulary(scorer.vocabulary)
-    observer = _ClusterScores(scorers, timings)
-    order = read_by_length(backend, prompts, answers, [observer], timings, batch_size=batch_size)
+    scores = {name: AnswerScores(scorer) for name, scorer in scorers.items()}
+    # All scorers need the normalizers: if the first one computed them, only that one would be charged.
+    observers = [TimedObserver(_Normalizers(), NORMALIZERS, timings)]
+    observers += [TimedObserver(own, name, timings) for name, own in scores.items()]
+    places = read_by_length(backend, prompts, answers, observers, timings, batch_size=batch_size)
     responses: dict[str, list[ScoredAnswer]] = {}
-    places = {i: place for place, i in enumerate(order)}
-    for name in scorers:
+    for name, own in scores.items():
         with timings.measure(name):
-            responses[name] = [observer.open[name][places[i]].finish("raw") for i in range(len(answers))]
+            responses[name] = [own.result(place) for place in places]
     return responses
 
 
-class _ClusterScores(Observer):
-    """Scores the same steps by several scorers, which share the log normalizers."""
+class _Normalizers(Observer):
+    """Reads whole rows, so that their log normalizers are known to those that observe a step after it."""
 
     reads = frozenset({LOGITS})
 
-    def __init__(self, scorers: Mapping[str, Scorer], timings: Timings) -> None:
-        self.open = {name: AnswerBatch(scorer) for name, scorer in scorers.items()}
-        self._timings = timings
-
     def observe(self, step: Step) -> None:
-        """Take in one step."""
-        assert step.logits is not None
-        # All scorers need these: if the first one computed them, only that one would be charged.
-        with self._timings.measure(NORMALIZERS):
-            rows = step.normalized
-        for name, answers in self.open.items():
-            with self._timings.measure(name):
-                answers.add([(step.answers, step.tokens)], rows)
+        """Normalize the rows of one step."""
+        _ = step.normalized

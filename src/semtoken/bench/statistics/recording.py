@@ -6,7 +6,7 @@ One greedy answer to each prompt and its samples come first, with what is read o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -360,91 +360,83 @@ def record(
         raise InvalidInputError(
             f"There are {len(questions)} questions and {len(given)} prompts; each question needs one."
         )
-    run = _Run(model, fields, decoding, timings or Timings(), progress)
-    generations = run.answers(questions, given)
-    for step, statistics in _statistics(run, nli, similarity, p_true_spelling):
-        generations = run.fill(generations, step, statistics)
+    add_statistics()  # those of files and packages that were loaded since
+    if unknown := fields - STEP_OF_FIELD.keys():
+        raise InvalidInputError(f"needs holds {', '.join(sorted(unknown))}; it can hold {', '.join(STEP_OF_FIELD)}.")
+    timings = timings or Timings()
+    generations = _answers(model, questions, given, fields, decoding, timings, progress)
+    later = _later_steps(model, steps_for(fields), nli, similarity, p_true_spelling, decoding.batch_size, timings)
+    for step, compute in later:
+        for first in range(0, len(generations), QUESTIONS_AT_ONCE):
+            part = generations[first : first + QUESTIONS_AT_ONCE]
+            with timings.measure(step):
+                recorded = compute(part)
+            filled = [generation.with_fields(more) for generation, more in zip(part, recorded, strict=True)]
+            generations[first : first + QUESTIONS_AT_ONCE] = filled
+            if progress is not None:
+                progress(step, first + len(part), len(generations))
     return generations
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What the steps of one `record` share."""
-
-    model: ScoredModel | Backend
-    needs: frozenset[str]
-    decoding: AnswerSettings
-    timings: Timings
-    progress: Progress | None
-    steps: frozenset[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        add_statistics()  # those of files and packages that were loaded since
-        unknown = self.needs - STEP_OF_FIELD.keys()
-        if unknown:
-            raise InvalidInputError(
-                f"needs holds {', '.join(sorted(unknown))}; it can hold {', '.join(STEP_OF_FIELD)}."
-            )
-        object.__setattr__(self, "steps", steps_for(self.needs))
-
-    def answers(self, questions: list[str], prompts: list[Prompt]) -> list[Generation]:
-        """Greedy answers, and samples if they are needed."""
-        ids = encode_prompts(backend_of(self.model).tokenizer, prompts)
-        generations = record_greedy(self.model, ids, self.needs, self.decoding, self.timings, self.progress, questions)
-        if "sampling" in self.steps:
-            generations = record_samples(
-                self.model, ids, generations, self.needs, self.decoding, self.timings, self.progress
-            )
-        texts = [prompt_text(backend_of(self.model).tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
-        return [
-            replace(generation, question=question, prompt=text)
-            for generation, question, text in zip(generations, questions, texts, strict=True)
-        ]
-
-    @property
-    def tokens(self) -> Tokens:
-        """The tokens of the model that answers."""
-        return Tokens(backend_of(self.model).vocabulary.decode, special_token_ids(backend_of(self.model).tokenizer))
-
-    def fill(self, generations: list[Generation], step: str, statistics: Statistics) -> list[Generation]:
-        """The generations with the fields that one more step records, a part of them at a time."""
-        filled: list[Generation] = []
-        for first in range(0, len(generations), QUESTIONS_AT_ONCE):
-            part = generations[first : first + QUESTIONS_AT_ONCE]
-            with self.timings.measure(step):
-                fields = statistics(part)
-            filled += [generation.with_fields(more) for generation, more in zip(part, fields, strict=True)]
-            if self.progress is not None:
-                self.progress(step, len(filled), len(generations))
-        return filled
+def _answers(
+    model: ScoredModel | Backend,
+    questions: Sequence[str],
+    prompts: Sequence[Prompt],
+    needs: Collection[str],
+    decoding: AnswerSettings,
+    timings: Timings,
+    progress: Progress | None,
+) -> list[Generation]:
+    """Greedy answers, and samples if they are needed."""
+    tokenizer = backend_of(model).tokenizer
+    ids = encode_prompts(tokenizer, prompts)
+    generations = record_greedy(model, ids, needs, decoding, timings, progress, questions)
+    if "sampling" in steps_for(needs):
+        generations = record_samples(model, ids, generations, needs, decoding, timings, progress)
+    texts = [prompt_text(tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+    return [
+        replace(generation, question=question, prompt=text)
+        for generation, question, text in zip(generations, questions, texts, strict=True)
+    ]
 
 
-def _statistics(
-    run: _Run, nli: str | EntailmentModel, similarity: str | SimilarityModel, spelling: PTrueSpelling
+def _later_steps(
+    model: ScoredModel | Backend,
+    wanted: Collection[str],
+    nli: str | EntailmentModel,
+    similarity: str | SimilarityModel,
+    spelling: PTrueSpelling,
+    batch_size: int,
+    timings: Timings,
 ) -> Iterator[tuple[str, Statistics]]:
-    """The steps after decoding that are needed, each with what records it; a model is loaded when its turn comes."""
-    if "p_true" in run.steps:
-        yield "p_true", partial(_p_true, run, spelling)
+    """The wanted steps after decoding, each with what records it; a model is loaded when its turn comes."""
+    backend = backend_of(model)
+    if "p_true" in wanted:
+        yield "p_true", partial(p_true_fields, model, spelling=spelling, batch_size=batch_size)
+    tokens = Tokens(backend.vocabulary.decode, special_token_ids(backend.tokenizer))
     models: dict[str, AskPairs] = {}
     for step in PAIR_STEPS:
-        if step.name not in run.steps:
+        if step.name not in wanted:
             continue
         if step.asks not in models:
-            with run.timings.measure("loading"):
+            with timings.measure("loading"):
                 if step.asks == "nli":
                     models = {"nli": (EntailmentModel.from_pretrained(nli) if isinstance(nli, str) else nli).logits}
                 else:
                     loaded = SimilarityModel.from_pretrained(similarity) if isinstance(similarity, str) else similarity
                     models = {"similarity": loaded.similarities}
-        yield step.name, partial(_pairs, step, UniquePairs(models[step.asks]), run.tokens)
-
-
-def _p_true(run: _Run, spelling: PTrueSpelling, part: list[Generation]) -> list[Fields]:
-    questions, answers = [generation.question or "" for generation in part], [generation.text for generation in part]
-    log_probs = p_true_log_probs(run.model, questions, answers, spelling=spelling, batch_size=run.decoding.batch_size)
-    return [{"p_true_log_probs": row} for row in log_probs]
+        yield step.name, partial(_pairs, step, UniquePairs(models[step.asks]), tokens)
 
 
 def _pairs(step: RecordingStep, ask: AskPairs, tokens: Tokens, part: list[Generation]) -> list[Fields]:
     assert step.pairs is not None
     return step.pairs(ask, part, tokens)
+
+
+def p_true_fields(
+    model: ScoredModel | Backend, generations: Sequence[Generation], spelling: PTrueSpelling, batch_size: int
+) -> list[Fields]:
+    """The field of each of n recorded answers that P(True) reads: the model is asked whether its answer is true."""
+    questions, answers = [one.question or "" for one in generations], [one.text for one in generations]
+    log_probs = p_true_log_probs(model, questions, answers, spelling=spelling, batch_size=batch_size)
+    return [{"p_true_log_probs": row} for row in log_probs]
