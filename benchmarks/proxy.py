@@ -482,27 +482,30 @@ def relay(
     from semtoken.replies.formats.openai_choices import OpenAIChat
     from semtoken.web.limits import Workers
     from semtoken.web.proxy.asking import read_request
-    from semtoken.web.proxy.editing import Editor
+    from semtoken.web.proxy.distributions import LearnedDistributions
     from semtoken.web.proxy.metrics import ProxyMetrics
-    from semtoken.web.proxy.relay import Scoring, relay_stream
     from semtoken.web.proxy.scoring import AnswerScoring, ReplyScorer
     from semtoken.web.proxy.settings import ProxySettings
+    from semtoken.web.proxy.stream import relay_stream
+    from semtoken.web.proxy.upstream import Request as UpstreamRequest
+    from semtoken.web.proxy.upstream import Upstream
 
     chunks = [*(chunk for _, chunk in prepared_chunks(tokens)), b"data: [DONE]\n\n"]
     pieces = [b"".join(chunks[i : i + together]) for i in range(0, len(chunks), together)]
     settings = ProxySettings("http://127.0.0.1:1")
     clusters = TokenClusters.from_pretrained(almanac_clusters_path())
-    scoring = AnswerScoring(scorer_for(clusters, ScoringRules()), settings, ProxyMetrics())
+    distributions = LearnedDistributions(Upstream(settings), settings.distribution)
+    scorer = scorer_for(clusters, ScoringRules())
+    scoring = AnswerScoring(scorer, settings, ProxyMetrics(), Workers(2, 64), distributions)
+    request = UpstreamRequest("POST", b"/v1/chat/completions", [], b"")
     body = {"model": "m", "stream": True} | ({"semtoken": {}} if running else {})
     asked = read_request(OpenAIChat, json.dumps(body).encode())
     assert asked is not None
 
     async def once() -> float:
         start = time.process_time()
-        editor = Editor(asked.shape, asked.hidden(token_ids=False))
-        scorer = ReplyScorer(scoring, asked, None)
-        parts = Scoring(scorer, editor, Workers(2, 64), settings.max_scored_bytes, settings.hold)
-        await relay_stream(ReadyAnswer(pieces), SilentClient(), parts)  # type: ignore[arg-type]
+        reply_scorer = ReplyScorer(scoring, asked, request, settings.top_logprobs, None)
+        await relay_stream(ReadyAnswer(pieces), SilentClient(), reply_scorer)  # type: ignore[arg-type]
         return time.process_time() - start
 
     async def several() -> None:

@@ -23,7 +23,8 @@ from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.replies import score_reply
 from semtoken.web.callers import hosts_for
 from semtoken.web.connections import ConnectionLimits
-from semtoken.web.proxy.app import check_target, proxy_app
+from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.paths import check_target
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.running import FewOfAKind, address_of, listen, server_for
 from semtoken.web.wire import ApiError

@@ -6,7 +6,7 @@ from itertools import product
 
 import httpx
 
-from semtoken.web.proxy.app import is_own
+from semtoken.web.proxy.paths import is_own
 from tests.rows import each
 from tests.web.conftest import in_front
 from tests.web.servers import response

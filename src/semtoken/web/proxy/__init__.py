@@ -1,14 +1,14 @@
 """A reverse proxy that adds an uncertainty to every choice and changes nothing else.
 
-    client -> app.py   -> asking.py  -> the server behind
-    client <- relay.py <- scoring.py <-'
+    client -> app.py                -> asking.py  -> the server behind
+    client <- relay.py or stream.py <- scoring.py <-'
 
-app.py          the ASGI application; what becomes of one request and all that can go wrong is one function there
-client.py       the client's request and the answer to it; upstream.py requests to the upstream and its answers
-                (headers.py, unpacking.py)
+app.py          the ASGI application: `ProxyHandler` answers one request, and all that can go wrong ends there
+client.py       the client's request and the answer to it; paths.py what its path may mean
+upstream.py     requests to the upstream, and its answers (unpacking.py)
 asking.py       which requests are scored, and what the upstream is asked for
-relay.py        the answer on its way back, untouched or with scores; scoring.py scores each choice as it
-                comes, and editing.py puts its block in and takes out what only we asked for
+relay.py        a whole answer on its way back, untouched or with scores; stream.py one that comes in events
+scoring.py      scores each choice as it comes; editing.py puts its block in and takes out what only we asked for
 decisions.py    typed questions, passed on to the upstream, else asked as texts (text_questions.py)
 routes.py       the endpoints that the upstream lacks; memory.py remembers them and other findings for a while
 distributions.py, upstream_tokenizer.py   what is found out about the upstream: what its numbers are, and its tokens

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from semtoken.core.results.blocks import KEY
 from semtoken.errors import InvalidInputError
-from semtoken.replies.formats import HiddenFields, Shape
+from semtoken.replies.formats import Shape
 from semtoken.replies.formats.openai_choices import OpenAIChat
 from semtoken.support.questions import question_of
 from semtoken.support.splice import document, set_members, without
@@ -59,11 +59,6 @@ class AnswerRequest:
     asked for none at all."""
 
     @property
-    def endpoint(self) -> str:
-        """The name of the endpoint in metrics."""
-        return self.shape.name
-
-    @property
     def form(self) -> str:
         """The features of a request on which an upstream's refusal may depend: model, fields and switches."""
         model = self.body.get("model")
@@ -71,16 +66,6 @@ class AnswerRequest:
             f"{name}={value}" if isinstance(value, bool | None) else name for name, value in sorted(self.body.items())
         )
         return f"{model if isinstance(model, str) else ''} {' '.join(fields)}"[:LONGEST_FORM]
-
-    @property
-    def temperature(self) -> float | None:
-        """The temperature, if the request names one."""
-        return self.shape.temperature(self.body)
-
-    @property
-    def obstacle(self) -> str | None:
-        """The reason why the answer can never be scored, or None."""
-        return self.shape.obstacle(self.body)
 
     def about(self, choice: int) -> dict[str, Any]:
         """What the journal stores of the request: prompt, last text, model and the person's tag."""
@@ -106,10 +91,6 @@ class AnswerRequest:
     def takes_n_probs(self, refusal: str) -> bool:
         """Whether an upstream that refuses `logprobs` in these words gives them under llama-server's own name."""
         return self.shape is OpenAIChat and self.kept is None and NOT_WITH_TOOLS in refusal
-
-    def hidden(self, *, token_ids: bool) -> HiddenFields:
-        """The fields of the reply that the client did not ask for."""
-        return HiddenFields(self.kept, token_ids, self.body)
 
 
 def read_request(shape: type[Shape], body: bytes) -> AnswerRequest | None:
@@ -183,7 +164,11 @@ class Asking:
         answer.
         """
         plain = without_compression(request)
-        limit = Limit(0) if asked.obstacle else self._limits.get((asked.endpoint, asked.form), self._wanted)
+        limit = (
+            Limit(0)
+            if asked.shape.obstacle(asked.body)
+            else self._limits.get((asked.shape.name, asked.form), self._wanted)
+        )
         self._metrics.refusals_remembered.set(len(self._limits))
         attempt = await stack.enter_async_context(AsyncExitStack())
         answer = await self._upstream.send(attempt, self._with(plain, asked, limit))
@@ -206,10 +191,10 @@ class Asking:
         return replace(plain, body=asked.asking(limit, token_ids=self._token_ids) if limit.most else asked.sent)
 
     def _learn(self, asked: AnswerRequest, limit: Limit) -> None:
-        self._limits[asked.endpoint, asked.form] = limit
+        self._limits[asked.shape.name, asked.form] = limit
         self._metrics.refusals_remembered.set(len(self._limits))
         given = N_PROBS if limit.by_n_probs else "fewer" if limit.most else "none"
-        self._metrics.refusals.labels(asked.endpoint, given).inc()
+        self._metrics.refusals.labels(asked.shape.name, given).inc()
 
 
 async def refusal(answer: UpstreamAnswer) -> str | None:

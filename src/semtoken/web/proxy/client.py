@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
 
 import anyio
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from semtoken.decisions.wire.shapes import question_shape_at
 from semtoken.replies.formats import shape_at
-from semtoken.web.proxy.headers import Headers
+from semtoken.web.proxy.upstream import Headers
 from semtoken.web.wire import ApiError, failure_of
 
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
 PIECE = 2**16
 """Most bytes that a client is sent at one time."""
 
@@ -29,7 +26,7 @@ class ClientGone(Exception):
 class Client:
     """One request of a client, as ASGI gives it."""
 
-    def __init__(self, scope: Message, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self.method, self.path = str(scope["method"]), str(scope["path"])
         """The HTTP method, and the path decoded."""
@@ -61,22 +58,28 @@ class Client:
         """The value of a header, None if it is not there."""
         return next((value for key, value in self.headers if key == name), None)
 
-    async def body(self, limit: int) -> bytes:
-        """The whole body; `ApiError` (413) if it is longer than `limit` bytes, `ClientGone` if the client left."""
+    async def body(self, limit: int, seconds: float) -> bytes:
+        """The whole body; `ApiError` if it is longer than `limit` bytes (413) or takes too long (408), `ClientGone` if
+        the client left.
+        """
         declared = self.header(b"content-length")
         # Refused before a byte of it is read.
         if declared is not None and declared.isdigit() and int(declared) > limit:
-            raise too_large(limit)
-        body = bytearray()
-        while True:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            body += message.get("body", b"")
-            if len(body) > limit:
-                raise too_large(limit)
-            if not message.get("more_body", False):
-                return bytes(body)
+            raise _too_large(limit)
+        body, more = bytearray(), True
+        try:
+            with anyio.fail_after(seconds):
+                while more:
+                    message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientGone
+                    body += message.get("body", b"")
+                    if len(body) > limit:
+                        raise _too_large(limit)
+                    more = message.get("more_body", False)
+        except TimeoutError:
+            raise ApiError(408, "The body of the request took too long.", code="body_timeout") from None
+        return bytes(body)
 
     @contextmanager
     def until_gone(self) -> Iterator[None]:
@@ -132,8 +135,6 @@ class Client:
         await self.respond(error.response() if shape is None else failure_of(shape, error))
 
 
-def too_large(limit: int) -> ApiError:
-    """The answer to a request of too many bytes."""
-    return ApiError(
-        413, f"The request is larger than the {limit:,} bytes that this proxy takes.", code="request_too_large"
-    )
+def _too_large(limit: int) -> ApiError:
+    message = f"The request is larger than the {limit:,} bytes that this proxy takes."
+    return ApiError(413, message, code="request_too_large")

@@ -30,9 +30,10 @@ from semtoken.support.splice import Document, Put, encode
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.asking import Asking, without_compression
 from semtoken.web.proxy.client import Client
-from semtoken.web.proxy.relay import LARGE, relay_untouched, send_changed
+from semtoken.web.proxy.relay import relay_untouched, send_changed
 from semtoken.web.proxy.routes import AbsentRoutes, beginning_of, has_no_route
 from semtoken.web.proxy.settings import ProxySettings
+from semtoken.web.proxy.stream import LARGE
 from semtoken.web.proxy.text_questions import TextQuestions, target_below, whole_reply
 from semtoken.web.proxy.unpacking import unpacked
 from semtoken.web.proxy.upstream import Request, Upstream, UpstreamAnswer

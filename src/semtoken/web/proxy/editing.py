@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from semtoken.core.results.blocks import KEY
+from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.replies.formats import HiddenFields, Place, Shape
 from semtoken.support.splice import Change, Document, Drop, Put
 from semtoken.web.block import reason_block
@@ -17,6 +18,13 @@ Withheld = Callable[[Mapping[str, Any] | None], str | None]
 """The block of a choice -> the text to show in place of its answer; None: the answer itself."""
 UNDECIDED = "The answer could not be scored, so nothing was decided."
 """Stands for the reason, which may quote the answer, where the answer is withheld."""
+
+
+def withheld(applied: CalibratorInUse | None) -> Withheld | None:
+    """The rule that says which answers are replaced by a text; None if all are shown."""
+    if applied is None or applied.abstain_text is None:
+        return None
+    return lambda block: applied.abstain_text if applied.withholds(block) else None
 
 
 class LocatedReply(NamedTuple):

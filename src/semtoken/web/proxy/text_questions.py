@@ -153,7 +153,7 @@ class TextQuestions:
             if not top:
                 raise ApiError(502, NO_LISTS, kind="upstream_error", code="no_logprobs")
             reply = await whole_reply(answer, self.settings.max_scored_bytes)
-        parsed_reply = read_reply(reply, temperature=asked.temperature)
+        parsed_reply = read_reply(reply, temperature=shape.temperature(asked.body))
         self.read += shape.prompt_tokens(reply) or 0
         self.model = parsed_reply.model or self.model
         return parsed_reply

@@ -9,22 +9,39 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import aiohttp
 from yarl import URL
 
-from semtoken.web.proxy.headers import Headers
 from semtoken.web.proxy.settings import ProxySettings
-from semtoken.web.wire import ApiError
+from semtoken.web.wire import EVENT_STREAM, JSON_LINES, ApiError
+
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 IDLE_SECONDS = 2.0  # most servers close idle connections after five seconds; a request must not meet one that closes
 PROBE_SECONDS = 2.0
 STATUSES = range(200, 600)  # of an answer, as HTTP has them
 LONGEST_HEADER = 2**16
+HOP_BY_HOP = frozenset(
+    {b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te"}
+    | {b"trailer", b"transfer-encoding", b"upgrade"}
+)
+"""The headers that belong to one connection only."""
 AUTO_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")  # that aiohttp would add
+
+
+def forwarded_headers(headers: Headers, *without: bytes) -> list[tuple[bytes, bytes]]:
+    """The headers that are passed on, in order, without those of the connection and those named here."""
+    named = {
+        token.strip().lower() for name, value in headers if name.lower() == b"connection" for token in value.split(b",")
+    }
+    dropped = HOP_BY_HOP | named | set(without)
+    return [(name, value) for name, value in headers if name.lower() not in dropped]
 
 
 class BrokenOff(Exception):
@@ -65,6 +82,11 @@ class UpstreamAnswer:
     def kind(self) -> str:
         """The media type of the reply."""
         return self.header("content-type").partition(";")[0].strip()
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the answer comes in events."""
+        return self.kind in (EVENT_STREAM, JSON_LINES)
 
     @property
     def encoding(self) -> str:
