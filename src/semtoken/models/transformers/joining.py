@@ -23,7 +23,7 @@ from semtoken.methods.observers.steps import Completion, Observer, finish
 from semtoken.models.base import Arrival
 from semtoken.models.prompt_ids import Pace, has_room, is_long, pad
 from semtoken.models.transformers.caches import SharedPrefix, joined_caches, read_prompt, shared_beginning
-from semtoken.models.transformers.choosing import AnswerChoices, chosen_tokens
+from semtoken.models.transformers.choosing import chosen_tokens
 from semtoken.models.transformers.inside import Inside
 from semtoken.models.transformers.passes import cache_of
 from semtoken.models.transformers.trees import ReadsTokens
@@ -37,7 +37,7 @@ LEAST_KNOWN = 4
 class _Together:
     """A batch of answers whose prompts were read together and that are extended together, token by token."""
 
-    rows: list[tuple[BatchRow, AnswerChoices]]
+    rows: list[BatchRow]
     mask: npt.NDArray[np.int64]
     """[B, T], 0 where padded at the left."""
     cache: Any
@@ -60,11 +60,6 @@ class _WaitingAnswer:
     _compared: SharedPrefix | None = None
     _shared: int = 0
     """Tokens that the prompt has in common with that."""
-
-    @property
-    def choices(self) -> AnswerChoices:
-        """How its tokens are chosen."""
-        return AnswerChoices.of(self.arrival.decoding, self.arrival.prompt_ids)
 
     def unread(self, known: SharedPrefix | None) -> int:
         """How many tokens of the prompt the model still has to read, given a beginning that it has read for another
@@ -159,14 +154,12 @@ class JoiningRows:
             return []
         # The next prompt often begins in the same way, such as with the system's part of a chat.
         self._backend.last_prompt = read_prompt(waiting.cache, ids, len(ids))
-        return [
-            _Together([(waiting.row, waiting.choices)], mask, waiting.cache, output.logits[:, -1], self._inside.at())
-        ]
+        return [_Together([waiting.row], mask, waiting.cache, output.logits[:, -1], self._inside.at())]
 
     def _read(self, newcomers: Sequence[_WaitingAnswer]) -> _Together:
         """Read the prompts of answers that begin in one pass, behind what they have in common with the last one."""
         prompts = [newcomer.arrival.prompt_ids for newcomer in newcomers]
-        rows = [(newcomer.row, newcomer.choices) for newcomer in newcomers]
+        rows = [newcomer.row for newcomer in newcomers]
         batch, last, known, cache = pad(prompts, 0, left=True), self._backend.last_prompt, 0, None
         if last is not None and (columns := last.known_columns(prompts)) >= LEAST_KNOWN:
             known, cache = columns, last.begun(batch.mask[:, :columns])
@@ -176,16 +169,16 @@ class JoiningRows:
 
     def _read_on(self, part: _Together) -> _Together:
         """Read the last token of every answer."""
-        ids = np.array([[row.token_ids[-1]] for row, _ in part.rows], dtype=np.int64)
+        ids = np.array([[row.token_ids[-1]] for row in part.rows], dtype=np.int64)
         mask = np.concatenate([part.mask, np.ones_like(ids)], axis=1)
         output = self._backend.passes.rows(ids, mask=mask, cache=part.cache)
         return _Together(part.rows, mask, cache_of(output), output.logits[:, -1], self._inside.at())
 
     def _choose(self, part: _Together) -> list[int]:
         """Choose the next tokens and show the step; returns which rows go on."""
-        rows = [row for row, _ in part.rows]
-        vocabulary, places = self._backend.vocabulary, range(len(rows))
-        tokens = chosen_tokens(part.logits[:, : vocabulary.size], [choices for _, choices in part.rows])
+        rows, vocabulary = part.rows, self._backend.vocabulary
+        places = range(len(rows))
+        tokens = chosen_tokens(part.logits[:, : vocabulary.size], [row.choices for row in rows])
         ended = show_tokens(rows, tokens, part.logits, places, vocabulary, self._observers, part.inside)
         going_on = []
         for place, row, token in zip(places, rows, tokens, strict=True):

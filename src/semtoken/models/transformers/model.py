@@ -242,14 +242,16 @@ class TransformersBackend(OwnTokens):
         for batch in self._batches(encoded, 1 if images else decodings[0].batch_size, equal_lengths=equal):
             cells = [(number, sample) for number in batch for sample in range(n)]
             for some in [[cell] for cell in cells] if alone else [cells]:
-                rows = [self._row(number * n + sample, decodings[number], encoded[number]) for number, sample in some]
-                choices = [AnswerChoices.of(decodings[number], encoded[number], sample) for number, sample in some]
+                rows = [
+                    self._row(number * n + sample, decodings[number], encoded[number], sample)
+                    for number, sample in some
+                ]
                 criteria = decodings[0].options.get("stopping_criteria") or ()
                 watch = StepWatch(self.vocabulary, rows, observers, criteria, shrinks=shrinks)
                 inputs = self._inputs([encoded[number] for number, _ in some])
                 if resumes and (n > 1 or prefix is not None):
                     inputs |= self._read_before([encoded[number] for number in batch], n, prefix)
-                self._generate(inputs, self._arguments(decodings[0], rows), choices, watch)
+                self._generate(inputs, self._arguments(decodings[0], rows), watch)
                 completions |= watch.completions
         return [completions[answer] for answer in range(len(prompts) * n)]
 
@@ -278,9 +280,8 @@ class TransformersBackend(OwnTokens):
         completions = []
         for number, (ids, decoding) in enumerate(zip(prompts, decodings, strict=True)):
             for sample in range(decoding.n):
-                row = self._row(number * decoding.n + sample, decoding, ids)
-                choices = AnswerChoices.of(decoding, ids, sample)
-                completions.append(write_plainly(self.passes, self.vocabulary, ids, row, choices, observers))
+                row = self._row(number * decoding.n + sample, decoding, ids, sample)
+                completions.append(write_plainly(self.passes, self.vocabulary, ids, row, observers))
         return completions
 
     @property
@@ -382,28 +383,28 @@ class TransformersBackend(OwnTokens):
             members = groups[length]
             yield from (members[first : first + batch_size] for first in range(0, len(members), batch_size))
 
-    def _row(self, answer: int, decoding: Decoding, prompt: Sequence[int]) -> BatchRow:
+    def _row(self, answer: int, decoding: Decoding, prompt: Sequence[int], sample: int = 0) -> BatchRow:
         limit = int(decoding.options.get("max_new_tokens", decoding.max_new_tokens))
         if self.max_length is not None:
             limit = min(limit, self.max_length - len(prompt) + 1)  # the last token need not be read
         stop_ids = stop_ids_of(self.model, self.tokenizer, decoding)
         if decoding.stop_at_newline:
             stop_ids |= self.newlines
-        return BatchRow(answer, limit, frozenset(stop_ids), decoding.stop_strings)
+        choices = AnswerChoices.of(decoding, prompt, sample)
+        return BatchRow(answer, limit, choices, frozenset(stop_ids), decoding.stop_strings)
 
     def _arguments(self, decoding: Decoding, rows: Sequence[BatchRow]) -> dict[str, Any]:
         padded = range(self.vocabulary.size, self._columns)  # columns of a padded lm_head are no tokens
         return generate_arguments(self.model, self.tokenizer, decoding, rows, padded)
 
-    def _generate(
-        self, inputs: dict[str, Any], options: dict[str, Any], choices: list[AnswerChoices], watch: StepWatch
-    ) -> None:
+    def _generate(self, inputs: dict[str, Any], options: dict[str, Any], watch: StepWatch) -> None:
         """Decode one batch. Complete answers leave it when they are half of it, if `generate` goes on from a cache."""
         processors = listed(options.pop("logits_processor", ()), "logits_processor")
         if not all(map(callable, processors)):
             raise InvalidInputError("'logits_processor' must be a list of processors, each of which can be called.")
         with watch.watching(self.model):
             while True:
+                choices = [row.choices for row in watch.rows]
                 drawing = [Sampling(choices, self.vocabulary.size)] * any(choice.settings for choice in choices)
                 with refused_options(watch), one_answer_each(self.model):  # all rows are there
                     sequences = self.model.generate(
@@ -412,7 +413,6 @@ class TransformersBackend(OwnTokens):
                 if not (left := watch.smaller_batch()):
                     break
                 inputs = inputs_to_continue(inputs, sequences, watch.cache, left)
-                choices = [choices[row] for row in left]
                 options["max_new_tokens"] = watch.tokens_left
         watch.close()
 

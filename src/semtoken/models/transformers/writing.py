@@ -36,9 +36,11 @@ class BatchRow:
     answer: int
     """The answer's number among all answers of the call."""
     max_new_tokens: int
-    stop_ids: frozenset[int] = frozenset()
+    choices: AnswerChoices
+    """How its tokens are chosen."""
+    stop_ids: frozenset[int]
     """Tokens that end the answer."""
-    stop_strings: tuple[str, ...] = ()
+    stop_strings: tuple[str, ...]
     """Texts that end the answer where they are complete."""
     token_ids: list[int] = field(default_factory=list)
     text: AnswerText | None = None
@@ -80,7 +82,6 @@ def write_plainly(
     vocabulary: Vocabulary,
     prompt: Sequence[int],
     row: BatchRow,
-    choices: AnswerChoices,
     observers: Sequence[Observer],
 ) -> Completion:
     """Write one answer, with a pass over the prompt and all of the answer so far for each of its tokens."""
@@ -88,7 +89,7 @@ def write_plainly(
     with inside.watching(passes.model):
         while True:
             logits = passes.whole([*prompt, *row.token_ids], 1)
-            [token] = chosen_tokens(logits[:, : vocabulary.size], [choices])
+            [token] = chosen_tokens(logits[:, : vocabulary.size], [row.choices])
             ended = show_tokens([row], [token], logits, [0], vocabulary, observers, inside.at())
             if completion := row.completed(token, vocabulary, ended):
                 finish(row.answer, completion, observers)
@@ -116,8 +117,8 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
         """Keys and values of all tokens but the newest ones."""
         self.completions: dict[int, Completion] = {}
         """Answer -> what became of it, once it is complete."""
+        self.rows = rows
         self._vocabulary = vocabulary
-        self._rows = rows
         self._observers = observers
         self._criteria = criteria
         self._inside = Inside(observers)
@@ -152,15 +153,15 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
         if active:
             assert self.logits is not None, "generate inside `with watch.watching(model):`"
             tokens = input_ids[:, -1].tolist()
-            rows, chosen = [self._rows[row] for row in active], [tokens[row] for row in active]
+            rows, chosen = [self.rows[row] for row in active], [tokens[row] for row in active]
             inside = self._inside.at()
             ended = show_tokens(rows, chosen, self.logits, active, self._vocabulary, self._observers, inside)
             for criterion in self._criteria:
                 # A criterion may give one verdict for all rows.
-                verdict = torch.as_tensor(criterion(input_ids, scores, **kwargs)).expand(len(self._rows)).tolist()
-                ended |= {self._rows[row].answer for row, stops in enumerate(verdict) if stops}
+                verdict = torch.as_tensor(criterion(input_ids, scores, **kwargs)).expand(len(self.rows)).tolist()
+                ended |= {self.rows[row].answer for row, stops in enumerate(verdict) if stops}
             for row in active:
-                if completion := self._rows[row].completed(tokens[row], self._vocabulary, ended):
+                if completion := self.rows[row].completed(tokens[row], self._vocabulary, ended):
                     self._end(row, completion)
         self._has_passed = False
         # On Apple's GPUs, transformers makes one step more before it ends.
@@ -176,21 +177,21 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
         """The rows that have not ended, as a batch of their own that is watched from now on; empty if all have."""
         left = [row for row, done in enumerate(self._done) if not done] if self._half_done else []
         if left:
-            self._rows, self._done = [self._rows[row] for row in left], [False] * len(left)
+            self.rows, self._done = [self.rows[row] for row in left], [False] * len(left)
         return left
 
     @property
     def tokens_left(self) -> int:
         """The largest number of tokens that a row of the batch can still get before its limit."""
-        return max(row.max_new_tokens - len(row.token_ids) for row in self._rows)
+        return max(row.max_new_tokens - len(row.token_ids) for row in self.rows)
 
     def _end(self, place: int, completion: Completion) -> None:
         self._done[place] = True
-        self.completions[self._rows[place].answer] = completion
-        finish(self._rows[place].answer, completion, self._observers)
+        self.completions[self.rows[place].answer] = completion
+        finish(self.rows[place].answer, completion, self._observers)
 
     def close(self) -> None:
         """Complete the answers that `generate` left unfinished, because of a limit of its own (`max_time`, ...)."""
         for place, done in enumerate(self._done):
             if not done:
-                self._end(place, Completion(self._rows[place].token_ids, truncated=True))
+                self._end(place, Completion(self.rows[place].token_ids, truncated=True))
