@@ -211,7 +211,7 @@ def test_questions_about_one_state_read_it_once() -> None:
     questions = [Predicate(f"Is it {i}?") for i in range(12)]
     inquiry = DecisionRequest(state, questions)
     prompts = [prompt.ids for prompt in prepare(backend, inquiry).prompts]
-    backend.last_trunk = None
+    backend.read_before.trunk = None
     hook = backend.model.register_forward_pre_hook(
         lambda _m, _a, k: seen.append(k["input_ids"].shape[1]), with_kwargs=True
     )
@@ -338,9 +338,9 @@ def test_state_and_questions_are_read_in_pieces_of_the_size_that_is_sent(reading
     questions = [*questions, Predicate("Is it so?"), Predicate("Is it?")]
     state = "The capital of France is Paris. " * 3
     one = prepare(backend, DecisionRequest(state, questions, ReadingOptions(reading, None)))  # type: ignore[arg-type]
-    backend.last_trunk = None
+    backend.read_before.trunk = None
     whole = run_to_end(option_masses(backend, one.prompts))
-    backend.last_trunk = None
+    backend.read_before.trunk = None
     hook = backend.model.register_forward_pre_hook(
         lambda _m, _a, k: seen.append(k["input_ids"].shape[1]), with_kwargs=True
     )

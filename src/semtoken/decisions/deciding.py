@@ -106,9 +106,7 @@ def _look_at(backend: Backend, prompts: Sequence[Sequence[int]]) -> Generator[in
     """A function of places and tokens that gives their log-probabilities."""
     if not getattr(backend, "reads_trees", False):
         return lambda places, tokens, last=False: _read_as_replies(backend, prompts, places, tokens)
-    from semtoken.models.transformers.trees import GrowingTree
-
-    tree = GrowingTree(backend, prompts)  # type: ignore[arg-type]  # only transformers models read trees
+    tree = backend.tree(prompts)  # type: ignore[attr-defined]  # only transformers models read trees
     yield from tree.begin()
 
     def look(

@@ -17,6 +17,8 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
+from semtoken.models.transformers.identity import weights_key
+
 REPEATABLE = (DynamicLayer, DynamicSlidingWindowLayer)
 """Kinds of cache layers, exactly, that hold nothing but keys and values and so can be repeated."""
 
@@ -66,6 +68,27 @@ class SharedPrefix:
                 # A sliding window counts what it has seen apart from what it keeps.
                 layer.cumulative_length = mask.shape[1]
         return batch_cache
+
+
+class ReadBefore:
+    """What a model has read, for prompts that begin in the same way, to be forgotten once its weights change."""
+
+    def __init__(self, model: Any) -> None:
+        self.prompt: SharedPrefix | None = None
+        """The last prompt whose answer joined others."""
+        self.trunk: SharedPrefix | None = None
+        """What several prompts began with that were read together last."""
+        self._model = model
+        self._weights = ""
+
+    def forget(self) -> None:
+        """Drop all of it."""
+        self.prompt = self.trunk = None
+        self._weights = weights_key(self._model)
+
+    def is_of_other_weights(self) -> bool:
+        """Whether the weights were changed since `forget` was called."""
+        return weights_key(self._model) != self._weights
 
 
 def read_prompt(cache: Any, token_ids: Sequence[int], columns: int) -> SharedPrefix | None:

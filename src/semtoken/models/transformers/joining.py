@@ -19,14 +19,20 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.methods.observers.steps import Completion, Observer, finish
 from semtoken.models.base import Arrival
 from semtoken.models.prompt_ids import Pace, has_room, is_long, pad
-from semtoken.models.transformers.caches import SharedPrefix, joined_caches, read_prompt, shared_beginning
+from semtoken.models.transformers.caches import (
+    ReadBefore,
+    SharedPrefix,
+    joined_caches,
+    read_prompt,
+    shared_beginning,
+)
 from semtoken.models.transformers.choosing import chosen_tokens
 from semtoken.models.transformers.inside import Inside
-from semtoken.models.transformers.passes import cache_of
-from semtoken.models.transformers.trees import ReadsTokens
+from semtoken.models.transformers.passes import Passes, cache_of
 from semtoken.models.transformers.writing import BatchRow, show_tokens
 
 LEAST_KNOWN = 4
@@ -76,8 +82,17 @@ class _WaitingAnswer:
 class JoiningRows:
     """The answers that are being written together, which others can join at any step; observers receive each step."""
 
-    def __init__(self, backend: ReadsTokens, observers: Sequence[Observer], inside: Inside) -> None:
-        self._backend = backend
+    def __init__(
+        self,
+        passes: Passes,
+        vocabulary: Vocabulary,
+        read_before: ReadBefore,
+        observers: Sequence[Observer],
+        inside: Inside,
+    ) -> None:
+        self._passes = passes
+        self._vocabulary = vocabulary
+        self._read_before = read_before
         self._observers = observers
         self._inside = inside
         self._running: _Together | None = None
@@ -92,8 +107,8 @@ class JoiningRows:
         """Read as much of the waiting prompts as the pace allows, and add a token to every running answer."""
         self._waiting += [_WaitingAnswer(row, arrival) for row, arrival in newcomers]
         self._drop_unwanted()
-        if newcomers and self._keeps() and self._backend.has_other_weights():
-            self._backend.forget_prompts()
+        if newcomers and self._keeps() and self._read_before.is_of_other_weights():
+            self._read_before.forget()
             for waiting in self._waiting:
                 waiting.cache, waiting.read = None, 0
         if self._waiting:
@@ -105,7 +120,7 @@ class JoiningRows:
 
     def _begin(self, running: int) -> None:
         """Read prompts, short ones whole, and choose the first tokens of their answers."""
-        unread = [(waiting, waiting.unread(self._backend.last_prompt)) for waiting in self._waiting]
+        unread = [(waiting, waiting.unread(self._read_before.prompt)) for waiting in self._waiting]
         budget = self._pace.budget(len(self._waiting), running)
         short = _whole([(waiting, count) for waiting, count in unread if waiting.cache is None], budget)
         begun = [self._read(short)] if short else []
@@ -131,7 +146,7 @@ class JoiningRows:
     def _keeps(self) -> bool:
         """Whether something of a prompt is kept for those that join."""
         begun = any(waiting.cache is not None for waiting in self._waiting)
-        return begun or self._backend.last_prompt is not None
+        return begun or self._read_before.prompt is not None
 
     def _drop_unwanted(self) -> None:
         """End the answers that nobody waits for any more before their prompts are read."""
@@ -141,42 +156,42 @@ class JoiningRows:
 
     def _read_piece(self, waiting: _WaitingAnswer, most: int) -> list[_Together]:
         """Read a piece of a long prompt; after its last piece its answer can begin."""
-        ids, known = waiting.arrival.prompt_ids, self._backend.last_prompt
+        ids, known = waiting.arrival.prompt_ids, self._read_before.prompt
         if waiting.cache is None and known is not None and (shared := len(ids) - waiting.unread(known)) >= LEAST_KNOWN:
             waiting.cache, waiting.read = known.begun(np.ones((1, shared), dtype=np.int64)), shared
         piece = np.array([ids[waiting.read : waiting.read + most]], dtype=np.int64)
         waiting.read += piece.shape[1]
         mask = np.ones((1, waiting.read), dtype=np.int64)
-        output = self._backend.passes.rows(piece, mask=mask, cache=waiting.cache)
+        output = self._passes.rows(piece, mask=mask, cache=waiting.cache)
         waiting.cache = cache_of(output)
         if waiting.read < len(ids):
             float(output.logits[0, -1, 0])  # a GPU is waited for, so that the pace knows what reading takes
             return []
         # The next prompt often begins in the same way, such as with the system's part of a chat.
-        self._backend.last_prompt = read_prompt(waiting.cache, ids, len(ids))
+        self._read_before.prompt = read_prompt(waiting.cache, ids, len(ids))
         return [_Together([waiting.row], mask, waiting.cache, output.logits[:, -1], self._inside.at())]
 
     def _read(self, newcomers: Sequence[_WaitingAnswer]) -> _Together:
         """Read the prompts of answers that begin in one pass, behind what they have in common with the last one."""
         prompts = [newcomer.arrival.prompt_ids for newcomer in newcomers]
         rows = [newcomer.row for newcomer in newcomers]
-        batch, last, known, cache = pad(prompts, 0, left=True), self._backend.last_prompt, 0, None
+        batch, last, known, cache = pad(prompts, 0, left=True), self._read_before.prompt, 0, None
         if last is not None and (columns := last.known_columns(prompts)) >= LEAST_KNOWN:
             known, cache = columns, last.begun(batch.mask[:, :columns])
-        output = self._backend.passes.rows(batch.ids[:, known:], mask=batch.mask, cache=cache)
-        self._backend.last_prompt = read_prompt(cache_of(output), prompts[0], batch.ids.shape[1])
+        output = self._passes.rows(batch.ids[:, known:], mask=batch.mask, cache=cache)
+        self._read_before.prompt = read_prompt(cache_of(output), prompts[0], batch.ids.shape[1])
         return _Together(rows, batch.mask, cache_of(output), output.logits[:, -1], self._inside.at())
 
     def _read_on(self, part: _Together) -> _Together:
         """Read the last token of every answer."""
         ids = np.array([[row.token_ids[-1]] for row in part.rows], dtype=np.int64)
         mask = np.concatenate([part.mask, np.ones_like(ids)], axis=1)
-        output = self._backend.passes.rows(ids, mask=mask, cache=part.cache)
+        output = self._passes.rows(ids, mask=mask, cache=part.cache)
         return _Together(part.rows, mask, cache_of(output), output.logits[:, -1], self._inside.at())
 
     def _choose(self, part: _Together) -> list[int]:
         """Choose the next tokens and show the step; returns which rows go on."""
-        rows, vocabulary = part.rows, self._backend.vocabulary
+        rows, vocabulary = part.rows, self._vocabulary
         places = range(len(rows))
         tokens = chosen_tokens(part.logits[:, : vocabulary.size], [row.choices for row in rows])
         ended = show_tokens(rows, tokens, part.logits, places, vocabulary, self._observers, part.inside)

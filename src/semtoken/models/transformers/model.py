@@ -33,7 +33,7 @@ from semtoken.models.prompt_ids import (
     pad,
     padding_id,
 )
-from semtoken.models.transformers.caches import SHORTEST_PREFIX, SharedPrefix, shared_beginning
+from semtoken.models.transformers.caches import SHORTEST_PREFIX, ReadBefore, SharedPrefix, shared_beginning
 from semtoken.models.transformers.choosing import AnswerChoices, Sampling
 from semtoken.models.transformers.generate_settings import (
     check_decoding,
@@ -47,7 +47,7 @@ from semtoken.models.transformers.generate_settings import (
     uses_cache,
 )
 from semtoken.models.transformers.given_texts import GivenTexts
-from semtoken.models.transformers.identity import state_key, weights_hash, weights_key
+from semtoken.models.transformers.identity import state_key, weights_hash
 from semtoken.models.transformers.images import ImagePasses, ImagePrompt, encode_messages
 from semtoken.models.transformers.inside import (
     Inside,
@@ -60,6 +60,7 @@ from semtoken.models.transformers.joining import JoiningRows
 from semtoken.models.transformers.passes import CACHE, Passes, cache_of
 from semtoken.models.transformers.proof import Proof
 from semtoken.models.transformers.proving import proof_of
+from semtoken.models.transformers.trees import GrowingTree, read_trunk
 from semtoken.models.transformers.writing import BatchRow, StepWatch, write_plainly
 from semtoken.support.arrays import FloatArray
 from semtoken.support.files.images import has_images
@@ -88,12 +89,7 @@ class TransformersBackend(OwnTokens):
         self._without_images = without_images or "it reads text only"
         self._prove = prove
         self._state = ""
-        self._weights_key = ""
-        self._prefix: SharedPrefix | None = None
-        self.last_prompt: SharedPrefix | None = None
-        """The prompt that `generate_joining` read last, for those that begin like it."""
-        self.last_trunk: SharedPrefix | None = None
-        """What all prompts of the last `GrowingTree` begin with."""
+        self.read_before = ReadBefore(model)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -139,18 +135,9 @@ class TransformersBackend(OwnTokens):
         key = state_key(self.model)
         if key != self._state:
             self._state = key
-            self.forget_prompts()
+            self.read_before.forget()
             for name in ("proof", "weights", "_image_passes"):
                 self.__dict__.pop(name, None)
-
-    def forget_prompts(self) -> None:
-        """Drop what was read of prompts."""
-        self._weights_key = weights_key(self.model)
-        self._prefix = self.last_prompt = self.last_trunk = None
-
-    def has_other_weights(self) -> bool:
-        """Whether the weights were changed since prompts were read."""
-        return weights_key(self.model) != self._weights_key
 
     def _settle(self) -> None:
         """Read one token: some models (Rwkv) rescale their own weights in the first pass after training mode, which is
@@ -297,7 +284,7 @@ class TransformersBackend(OwnTokens):
         require_readings(self, observers)
         self._tried()  # before observers look
         inside = Inside(observers)
-        rows = JoiningRows(self, observers, inside)
+        rows = JoiningRows(self.passes, self.vocabulary, self.read_before, observers, inside)
         with inside.watching(self.model):
             while (newcomers := arrivals()) or rows:
                 self._check_lengths([newcomer.prompt_ids for newcomer in newcomers])
@@ -363,13 +350,9 @@ class TransformersBackend(OwnTokens):
         beginning = shared_beginning(encoded) if len(encoded) > 1 else ()
         if len(beginning) < SHORTEST_PREFIX:
             return None
-        if self._prefix is None or self._prefix.token_ids != beginning:
-            self._prefix = None  # two of them need not exist at one time
-            batch = pad([beginning], 0, left=True)
-            with torch.no_grad():
-                output = self.passes.rows(batch.ids, mask=batch.mask)
-            self._prefix = SharedPrefix(beginning, cache_of(output))
-        return self._prefix
+        for _ in read_trunk(self.passes, self.read_before, beginning):
+            pass
+        return self.read_before.trunk
 
     def _batches(
         self, encoded: Sequence[Sequence[int]], batch_size: int, *, equal_lengths: bool
@@ -480,6 +463,10 @@ class TransformersBackend(OwnTokens):
     def reads_trees(self) -> bool:
         """Whether the model reads several prompts in one pass as a tree of tokens."""
         return self._tried().trees
+
+    def tree(self, prompts: Sequence[Sequence[int]]) -> GrowingTree:
+        """Prompts as a tree of tokens, for a model that reads trees."""
+        return GrowingTree(self.passes, self.read_before, prompts)
 
     def _check_lengths(self, sequences: Sequence[Sequence[int]], more: int = 0, what: str = "has") -> None:
         """Check that sequences can be read, with so many tokens `more`; `what` says what a prompt's sequence holds."""

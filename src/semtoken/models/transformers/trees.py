@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 
-from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.models.transformers.caches import SharedPrefix, copied, shared_beginning
+from semtoken.models.transformers.caches import ReadBefore, SharedPrefix, copied, keeps_all, shared_beginning
 from semtoken.models.transformers.passes import Passes, cache_of
 from semtoken.support.arrays import BoolArray, IdArray
 
@@ -23,33 +22,6 @@ MOST_NODES = 512
 """The most tokens of a tree besides what all its prompts begin with. Its mask is as large as their square."""
 CHUNK = 512
 """How many tokens of a shared beginning are read at one time, if nobody says otherwise."""
-
-
-class ReadsTokens(Protocol):
-    """The part of a backend that `JoiningRows` and `GrowingTree` read tokens by; `TransformersBackend` is one."""
-
-    def has_other_weights(self) -> bool:
-        """Whether the weights were changed since prompts were read."""
-
-    def forget_prompts(self) -> None:
-        """Drop what was read of prompts."""
-
-    last_prompt: SharedPrefix | None
-    """The prompt that was read last, for those that begin in the same way."""
-    last_trunk: SharedPrefix | None
-    """What all prompts of the last tree begin with."""
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The tokens of the model."""
-
-    @property
-    def reads_trees(self) -> bool:
-        """Whether the model can read several prompts in one pass as a tree of tokens."""
-
-    @property
-    def passes(self) -> Passes:
-        """How the model is called."""
 
 
 class TokenTree:
@@ -121,8 +93,8 @@ class GrowingTree:
     `begin` reads what all prompts begin with. The model must read trees (`TransformersBackend.reads_trees`).
     """
 
-    def __init__(self, backend: ReadsTokens, prompts: Sequence[Sequence[int]]) -> None:
-        self._backend = backend
+    def __init__(self, passes: Passes, read_before: ReadBefore, prompts: Sequence[Sequence[int]]) -> None:
+        self._passes, self._read_before = passes, read_before
         self._beginning = beginning = shared_beginning(prompts)
         self._cache: Any = None
         self._tree = TokenTree(len(beginning))
@@ -130,7 +102,7 @@ class GrowingTree:
 
     def begin(self) -> Generator[int, int | None, None]:
         """Read the beginning that all prompts share; a generator that pauses as `read_trunk` does."""
-        self._cache = yield from read_trunk(self._backend, self._beginning)
+        self._cache = yield from read_trunk(self._passes, self._read_before, self._beginning)
 
     @torch.inference_mode()
     def read(
@@ -180,32 +152,33 @@ class GrowingTree:
         """Logits [kept, columns] of nodes from the first on, which see what was read before."""
         tree, stop = self._tree, self._tree.known + first + len(ids)
         seen, positions = tree.seen[first : first + len(ids), :stop], tree.positions[stop - len(ids) : stop]
-        output = self._backend.passes.nodes(ids, seen, np.array(positions), self._cache, keep)
+        output = self._passes.nodes(ids, seen, np.array(positions), self._cache, keep)
         self._cache = cache_of(output)
         return output.logits[0]  # type: ignore[no-any-return]
 
 
 @torch.inference_mode()
-def read_trunk(backend: ReadsTokens, trunk: Sequence[int]) -> Generator[int, int | None, Any]:
-    """Read the beginning that all prompts share, reusing the backend's last one as far as it fits.
+def read_trunk(passes: Passes, read_before: ReadBefore, trunk: Sequence[int]) -> Generator[int, int | None, Any]:
+    """Read the beginning that all prompts share, and keep it. The last one is used as far as it fits.
 
     Pauses before each piece of a trunk, gives the number of tokens that it has read since the pause before, and gets
     how many it may read until the next one; None for as many as are good.
     """
-    known = backend.last_trunk
-    cache, start = None, 0
-    if known is not None and (shared := len(shared_beginning((known.token_ids, [*trunk, 0])))) > 0:
-        cache, start = known.cut(min(shared, len(trunk))), min(shared, len(trunk))
-    read = 0
+    known, cache, start, read = read_before.trunk, None, 0, 0
+    if known is not None:
+        shared = len(shared_beginning(([*known.token_ids, 0], [*trunk, 0])))
+        # A layer with a window has lost what comes before it, so that its cache cannot be cut.
+        if shared and (shared == len(known.token_ids) or keeps_all(known.cache)):
+            cache, start = known.cut(shared), shared
     while start < len(trunk):
         ids = np.array([trunk[start : start + ((yield read) or CHUNK)]], dtype=np.int64)
         read = ids.shape[1]
         start += read
         mask = np.ones((1, start), dtype=np.int64)
-        output = backend.passes.rows(ids, mask=mask, cache=cache)
+        output = passes.rows(ids, mask=mask, cache=cache)
         cache = cache_of(output)
         float(output.logits[0, -1, 0])  # a GPU is waited for, so that who paces this knows what reading takes
     if trunk:
-        backend.last_trunk = SharedPrefix(tuple(trunk), cache)
+        read_before.trunk = SharedPrefix(tuple(trunk), cache)
         cache = copied(cache)
     return cache
