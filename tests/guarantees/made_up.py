@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -51,7 +52,7 @@ def entry(number: int, **about: Any) -> JournalEntry:
 
 def rows_of(made: Iterable[JournalEntry]) -> list[dict[str, Any]]:
     """Entries as `Journal.add` takes them."""
-    return [one.values() for one in made]
+    return [json.loads(one.line()) for one in made]
 
 
 @cache

@@ -32,7 +32,7 @@ def test_entries_come_out_as_they_went_in(journal: Journal) -> None:
     journal.add(rows_of(made))
     journal.add(rows_of(made))  # again: each once
     found = list(journal.entries())
-    assert [{name: row[name] for name in COLUMNS} for row in found] == [one.values() for one in made]
+    assert [{name: row[name] for name in COLUMNS} for row in found] == rows_of(made)
     assert [row["id"] for row in journal.entries(newest_first=True, limit=3)] == ["entry-19", "entry-18", "entry-17"]
 
 

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import time
-from collections import deque
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -103,8 +103,6 @@ LONGEST_NAME = 200
 """Most characters that are kept of a name that others choose, such as the model's or the person's."""
 SEEN_TWICE = 0.2
 """Share of the random sample that two people are asked about, so that their agreement can be told."""
-MADE_AHEAD = 32
-"""New identifiers that are made at one time: each costs a quarter of what one made alone costs."""
 
 
 @dataclass(frozen=True)
@@ -198,11 +196,6 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     question: str | None = None
     answer: str | None = None
 
-    def values(self) -> dict[str, Any]:
-        """The entry as plain values; NaN and infinities become None."""
-        plain: dict[str, Any] = msgspec.json.decode(self.line())
-        return plain
-
     def line(self) -> bytes:
         """The entry as a line of JSON, with null for NaN and infinities."""
         return _ENCODER.encode(self) + b"\n"
@@ -223,7 +216,6 @@ class Recording:
     salt: bytes
     """Secret of the journal, so that a fingerprint does not give a short prompt away to who reads the table alone."""
     texts: TextRule = field(default_factory=TextRule)
-    _new_names: deque[tuple[str, bool, bool]] = field(default_factory=deque, init=False, repr=False, compare=False)
 
     def entry(
         self,
@@ -284,15 +276,15 @@ class Recording:
         person: str | None = None,
         model: str | None = None,
     ) -> JournalEntry:
-        name, sampled, twice = self._sampled(storable(identifier)) if identifier else self._new_name()
-        origin = self.origin
+        name, origin = storable(identifier) if identifier else uuid.uuid4().hex, self.origin
+        # An answer without a score cannot be decided, so a label of it says nothing of the guarantee.
+        sampled = "unscored" not in given and self.sampling.takes(name)
         return JournalEntry(
             id=name,
             at=time.time(),
             source=origin.source,
-            # An answer without a score cannot be decided, so a label of it says nothing of the guarantee.
-            sampled=sampled and "unscored" not in given,
-            seen_twice=twice and "unscored" not in given,
+            sampled=sampled,
+            seen_twice=sampled and self.sampling.takes_twice(name),
             model=_name(origin.model if model is None else model),
             engine=_name(origin.engine),
             prompt=None if prompt is None else fingerprint_of_prompt(prompt, self.salt),
@@ -300,21 +292,6 @@ class Recording:
             question=self.texts.apply(question),
             **given,
         )
-
-    def _new_name(self) -> tuple[str, bool, bool]:
-        """A new identifier, and whether it is in the random sample and shown twice. Callers may be in several threads,
-        but not in processes that were forked after the first call.
-        """
-        try:
-            return self._new_names.pop()
-        except IndexError:
-            names = (os.urandom(16).hex() for _ in range(MADE_AHEAD))
-            self._new_names.extend(map(self._sampled, names))
-            return self._sampled(os.urandom(16).hex())
-
-    def _sampled(self, name: str) -> tuple[str, bool, bool]:
-        sampled = self.sampling.takes(name)
-        return name, sampled, sampled and self.sampling.takes_twice(name)
 
 
 def _doubts(result: ScoredAnswer, *, with_texts: bool) -> tuple[Mapping[str, Any], ...]:

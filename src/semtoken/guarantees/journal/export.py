@@ -30,8 +30,7 @@ def export(journal: Journal, target: Path, *conditions: Any) -> None:
     if str(target) == STANDARD or format_of(target) != PARQUET:
         write_records(target, records(journal, *conditions))
         return
-    with journal.engine.connect() as connection:
-        newest = connection.execute(sa.select(sa.func.max(entries.c.n))).scalar() or 0
+    [(newest,)] = journal.read(sa.select(sa.func.coalesce(sa.func.max(entries.c.n), 0)))
     there = (entries.c.n <= newest, *conditions)  # what comes while this runs may have other scores
     write_table(target, records(journal, *there), schema(journal, *there))
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.guarantees.answer_records import AnswerRecord
-from semtoken.guarantees.journal.database import database_errors, entries, labels
+from semtoken.guarantees.journal.database import entries, labels
 from semtoken.guarantees.journal.entries import answer_of, verdict
 from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.measures import wilson
@@ -69,7 +69,7 @@ def add_label(journal: Journal, entry: str, reviewer: str, correct: bool | None)
     `InvalidInputError` if there is no such entry, or the name cannot be used.
     """
     name = checked_name(reviewer)
-    with database_errors(journal.engine.url), journal.engine.begin() as connection:
+    with journal.writing() as connection:
         n = connection.execute(sa.select(entries.c.n).where(entries.c.id == entry)).scalar()
         if n is None:
             raise InvalidInputError("There is no such answer in the journal; perhaps it was deleted.")
@@ -86,7 +86,7 @@ def undo(journal: Journal, reviewer: str) -> str | None:
     last = sa.select(labels.c.n, entries.c.id).join(entries, entries.c.n == labels.c.entry)
     newest = labels.c.at.desc(), labels.c.n.desc()
     last = last.where(labels.c.reviewer == checked_name(reviewer)).order_by(*newest).limit(1)
-    with database_errors(journal.engine.url), journal.engine.begin() as connection:
+    with journal.writing() as connection:
         label = connection.execute(last).first()
         if label is None:
             return None
@@ -122,7 +122,7 @@ def queue(journal: Journal, reviewer: str, name: QueueName = "sample", *, limit:
         wanted = sa.or_(others == 0, sa.and_(entries.c.seen_twice, others < 2))
         oldest = journal.entries(entries.c.sampled, *open_to_me, wanted, limit=OLDEST)
         return sorted(oldest, key=lambda row: _turn(person, row["id"]))[:limit]
-    newest = _newest(journal)
+    [(newest,)] = journal.read(sa.select(sa.func.coalesce(sa.func.max(entries.c.n), 0)))
     # Answers that were chosen for their doubt are no fair sample, so none of them may be of the random one.
     recent = [entries.c.n > newest - RECENT, ~entries.c.sampled, *open_to_me, ~said.exists()]
     if name == "disagreement":
@@ -134,11 +134,6 @@ def queue(journal: Journal, reviewer: str, name: QueueName = "sample", *, limit:
 def _turn(person: str, entry: str) -> bytes:
     """Where an answer comes in a person's order."""
     return hashlib.blake2b(f"{person}:{entry}".encode(), digest_size=8).digest()
-
-
-def _newest(journal: Journal) -> int:
-    with database_errors(journal.engine.url), journal.engine.connect() as connection:
-        return connection.execute(sa.select(sa.func.max(entries.c.n))).scalar() or 0
 
 
 def _doubt(row: Mapping[str, Any]) -> tuple[float, int]:
@@ -173,9 +168,8 @@ def labels_of(journal: Journal, first: int, last: int) -> dict[int, dict[str, bo
     query = sa.select(labels.c.entry, labels.c.reviewer, labels.c.correct)
     query = query.where(labels.c.entry.between(first, last)).order_by(labels.c.n)
     by_entry: dict[int, dict[str, bool | None]] = defaultdict(dict)
-    with database_errors(journal.engine.url), journal.engine.connect() as connection:
-        for entry, reviewer, correct in connection.execute(query):
-            by_entry[entry][reviewer] = correct
+    for entry, reviewer, correct in journal.read(query):
+        by_entry[entry][reviewer] = correct
     return by_entry
 
 
@@ -204,10 +198,9 @@ def labeled_sample(journal: Journal, calibrator: str | None = None, columns: Seq
     if calibrator is not None:  # `+ ""`: else SQLite begins with all entries that it decided, which may be millions
         query = query.where(entries.c.calibrator + "" == calibrator)
     by_number: dict[int, LabeledEntry] = {}
-    with database_errors(journal.engine.url), journal.engine.connect() as connection:
-        for row in connection.execute(query).mappings():
-            entry = by_number.setdefault(row["n"], LabeledEntry(dict(row), {}))
-            entry.given[row["by"]] = row["said"]
+    for row in journal.read(query):
+        entry = by_number.setdefault(row.n, LabeledEntry(row._mapping, {}))
+        entry.given[row.by] = row.said
     return list(by_number.values())
 
 
@@ -218,8 +211,8 @@ def open_before(journal: Journal, calibrator: str, last: int, *, accepted: bool)
     query = query.where(entries.c.calibrator + "" == calibrator)
     if accepted:
         query = query.where(entries.c.decision == "answer")
-    with database_errors(journal.engine.url), journal.engine.connect() as connection:
-        return int(connection.execute(query).scalar_one())
+    [(n,)] = journal.read(query)
+    return int(n)
 
 
 def sampled_answers(journal: Journal) -> list[AnswerRecord]:
@@ -255,6 +248,5 @@ def agreement(journal: Journal) -> LabelAgreement:
     query = sa.select(
         sa.func.count(), sa.func.coalesce(sa.func.sum(sa.case((both.c.low != both.c.high, 1), else_=0)), 0)
     )
-    with database_errors(journal.engine.url), journal.engine.connect() as connection:
-        twice, disagreed = connection.execute(query.select_from(both)).one()
+    [(twice, disagreed)] = journal.read(query.select_from(both))
     return LabelAgreement(int(twice), int(disagreed))

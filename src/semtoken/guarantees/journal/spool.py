@@ -76,9 +76,10 @@ class Spool:
                 try:
                     following = self._open_new_file()
                 except OSError:
-                    return sorted(self.path.glob(f"*{SUFFIX}"))[:-1]
-                os.close(self._file)
-                self._file, self._size = following, 0
+                    pass  # the file in use takes the later entries, too
+                else:
+                    os.close(self._file)
+                    self._file, self._size = following, 0
             return sorted(self.path.glob(f"*{SUFFIX}"))[:-1]
 
     def remove(self, file: Path) -> None:

@@ -6,7 +6,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -97,6 +97,11 @@ def _postgresql(engine: sa.Engine) -> str | None:
 
 
 Row: TypeAlias = dict[str, Any]
+BYTES = {
+    "sqlite": "(SELECT page_count * page_size FROM pragma_page_count, pragma_page_size)",
+    "postgresql": "pg_total_relation_size('entries') + pg_total_relation_size('labels')",
+}
+"""The size of the tables with their indexes, in SQL, by the kind of database."""
 AT_ONCE = 5_000
 """How many rows are read or deleted at one time."""
 DEFAULT_RATE = 0.05
@@ -163,6 +168,17 @@ class Journal:
         """The address of the database without its password."""
         return without_password(self.engine.url)
 
+    def read(self, query: sa.Executable) -> Sequence[Any]:
+        """All rows of a query (`sqlalchemy.Row`); `JournalError` if the database does not answer."""
+        with database_errors(self.engine.url), self.engine.connect() as connection:
+            return connection.execute(query).all()
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """A transaction: what is written in the block is there at its end, all or none. `JournalError` as in `read`."""
+        with database_errors(self.engine.url), self.engine.begin() as connection:
+            yield connection
+
     # ---- entries ----------------------------------------------------------------------------------------------------
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -205,9 +221,7 @@ class Journal:
             query = ordered.limit(min(AT_ONCE, left or AT_ONCE))
             if last is not None:
                 query = query.where(entries.c.n < last if newest_first else entries.c.n > last)
-            with database_errors(self.engine.url), self.engine.connect() as connection:
-                rows = connection.execute(query).all()
-            if rows:
+            if rows := self.read(query):
                 yield rows
             if not rows or (left is None and len(rows) < AT_ONCE):
                 return
@@ -256,24 +270,17 @@ class Journal:
 
     def size(self) -> Size:
         """Count the entries and labels, and the bytes that they take."""
-        count, times = sa.func.count(), (sa.func.min(entries.c.at), sa.func.max(entries.c.at))
-        with database_errors(self.engine.url), self.engine.connect() as connection:
-            if self.engine.dialect.name == "sqlite":
-                pages = connection.execute(sa.text("PRAGMA page_count")).scalar_one()
-                stored = pages * connection.execute(sa.text("PRAGMA page_size")).scalar_one()
-            else:
-                names = ", ".join(f"pg_total_relation_size('{table}')" for table in ("entries", "labels"))
-                stored = sum(connection.execute(sa.text(f"SELECT {names}")).one())
-            first, last = (connection.execute(sa.select(moment)).scalar() for moment in times)
-            return Size(
-                entries=connection.execute(sa.select(count).select_from(entries)).scalar_one(),
-                sampled=connection.execute(sa.select(count).select_from(entries).where(entries.c.sampled)).scalar_one(),
-                labels=connection.execute(sa.select(count).select_from(labels)).scalar_one(),
-                reviewers=connection.execute(sa.select(sa.func.count(labels.c.reviewer.distinct()))).scalar_one(),
-                bytes=int(stored),
-                first=first,
-                last=last,
-            )
+        parts = {
+            "entries": sa.select(sa.func.count()).select_from(entries),
+            "sampled": sa.select(sa.func.count()).select_from(entries).where(entries.c.sampled),
+            "labels": sa.select(sa.func.count()).select_from(labels),
+            "reviewers": sa.select(sa.func.count(labels.c.reviewer.distinct())),
+            "bytes": sa.select(sa.literal_column(BYTES[self.engine.dialect.name])),
+            "first": sa.select(sa.func.min(entries.c.at)),
+            "last": sa.select(sa.func.max(entries.c.at)),
+        }
+        [row] = self.read(sa.select(*(part.scalar_subquery().label(name) for name, part in parts.items())))
+        return Size(**row._mapping)
 
     # ---- what is fixed beforehand -----------------------------------------------------------------------------------
 
@@ -286,7 +293,7 @@ class Journal:
         if rate is not None and not 0 <= rate <= 1:
             raise InvalidInputError(f"The share of the random sample must be from 0 to 1, got {rate}.")
         newest = sa.select(settings).order_by(settings.c.n.desc()).limit(1)
-        with database_errors(self.engine.url), self.engine.begin() as connection:
+        with self.writing() as connection:
             there = connection.execute(newest).mappings().first()
             salt = secrets.token_bytes(16) if there is None else bytes(there["salt"])
             before = None if there is None else SamplingRule(there["seed"], there["rate"])
@@ -303,20 +310,17 @@ class Journal:
         Nothing changes if it does already.
         """
         newest = sa.select(calibrators.c.checksum).order_by(calibrators.c.n.desc()).limit(1)
-        with database_errors(self.engine.url), self.engine.begin() as connection:
+        with self.writing() as connection:
             if connection.execute(newest).scalar() != checksum:
                 connection.execute(sa.insert(calibrators).values(checksum=checksum, since=time.time(), file=file))
 
     def in_use(self) -> list[InUse]:
         """The calibrators that have decided, the newest first; each once, since it last came into use."""
-        query = sa.select(calibrators).order_by(calibrators.c.n.desc())
-        with database_errors(self.engine.url), self.engine.connect() as connection:
-            rows = connection.execute(query).mappings().all()
         by_checksum: dict[str, InUse] = {}
-        for row in rows:
-            if row["checksum"] not in by_checksum:
-                file = bytes(row["file"])
-                by_checksum[row["checksum"]] = InUse(from_bytes(file), saved=file, since=row["since"])
+        for row in self.read(sa.select(calibrators).order_by(calibrators.c.n.desc())):
+            if row.checksum not in by_checksum:
+                file = bytes(row.file)
+                by_checksum[row.checksum] = InUse(from_bytes(file), saved=file, since=row.since)
         return list(by_checksum.values())
 
     def used(self, checksum: str) -> InUse:

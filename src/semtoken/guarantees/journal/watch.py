@@ -5,7 +5,7 @@ fit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
@@ -17,7 +17,7 @@ from semtoken.guarantees.auditing import NO_LIMITS, AuditLimits
 from semtoken.guarantees.betting import LEVEL
 from semtoken.guarantees.calibrator import Calibrator
 from semtoken.guarantees.fingerprint import models_sentence
-from semtoken.guarantees.journal.database import database_errors, entries
+from semtoken.guarantees.journal.database import entries
 from semtoken.guarantees.journal.entries import answer_of
 from semtoken.guarantees.journal.labels import labeled_sample, open_before
 from semtoken.guarantees.journal.store import InUse, Journal, Row
@@ -100,63 +100,67 @@ def watch(journal: Journal, *, level: float = LEVEL) -> GuaranteeReport:
             "no_guarantee", "No calibrator has decided anything in this journal: nothing is guaranteed."
         )
     newest = used[0]
-    about: dict[str, Any] = {"calibrator": newest.checksum, "level": level, **_moved(journal, newest)}
-    about |= _models(journal, newest)
+    about: dict[str, Any] = {"calibrator": newest.checksum, **_moved(journal, newest), **_models(journal, newest)}
     threshold = newest.calibrator.threshold
     if threshold is None or threshold.uncertainty is None:
-        return GuaranteeReport("no_guarantee", "The calibrator that decides guarantees nothing.", **about)
+        return GuaranteeReport("no_guarantee", "The calibrator that decides guarantees nothing.", level=level, **about)
     labeled = labeled_sample(journal, newest.checksum, columns=("decision",))
-    about["undecided"] = sum(entry.correct is None for entry in labeled)
     last = max((entry.row["n"] for entry in labeled), default=0)
     missing = open_before(journal, newest.checksum, last, accepted=threshold.guarantee == "selective_risk")
     # With every label in place the order is that of the random draw, in which nobody's choice of what to label counts.
     if not missing:
         labeled = sorted(labeled, key=lambda entry: int(entry.row["n"]))
-    about |= {"order": "labels" if missing else "draw", "without_label": missing}
     told = [entry for entry in labeled if entry.correct is not None]
     about_it, against = threshold.claim.kind.counted(
         [entry.row["decision"] == "answer" for entry in told], [bool(entry.correct) for entry in told]
     )
     times = [float(entry.row["at"]) for entry, counts in zip(told, about_it, strict=True) if counts]
-    return guarantee_report(against[about_it].tolist(), times, threshold.claim, level, about)
+    report = guarantee_report(against[about_it].tolist(), times, threshold.claim, level, without_label=missing)
+    order: Literal["draw", "labels"] = "labels" if missing else "draw"
+    return replace(report, order=order, undecided=len(labeled) - len(told), **about)
 
 
 def guarantee_report(
-    bad: Sequence[bool],
-    times: Sequence[float],
-    claim: Claim,
-    level: float = LEVEL,
-    about: dict[str, Any] | None = None,
+    bad: Sequence[bool], times: Sequence[float], claim: Claim, level: float = LEVEL, *, without_label: int = 0
 ) -> GuaranteeReport:
     """Test from labels alone whether a guarantee is kept (`judge.watched`).
 
     `bad` says of each answer that the guarantee is about, in the order of the labels, whether it counts against it, and
-    `times` when it was answered, in seconds since 1970. `level` is as in `watch`; `about` has further fields of the
-    report.
+    `times` when it was answered, in seconds since 1970. `level` is as in `watch`; `without_label` is the number of
+    older answers that have no label.
     """
-    looked, alpha = watched(claim, bad, level), claim.alpha
-    (low, high), n = looked.bounds, looked.seen.of
-    facts: dict[str, Any] = {**(about or {}), "alpha": alpha, "n": n, "wrong": looked.seen.count, "low": low}
-    facts["high"] = high
+    looked, n = watched(claim, bad, level), len(bad)
+    low, high = looked.bounds
     told = (
         f"{looked.seen.count} of {n} {claim.kind.answers} {claim.kind.limited} (between {percent(low)} and "
-        f"{percent(high)}); guaranteed: at most {percent(alpha)}."
+        f"{percent(high)}); guaranteed: at most {percent(claim.alpha)}."
     )
-    if looked.change is not None:
-        since = times[looked.change.since]
-        if facts.get("without_label"):
-            told += (
-                " This takes that wrong answers are not labeled sooner than right ones: "
-                f"{facts['without_label']} older answers of the sample have no label. Label them, and the order of the "
-                "answers decides."
+    since = None if looked.change is None else times[looked.change.since]
+    if since is not None:
+        sentence = f"Broken since about {day(since)}: take the threshold back. {told}"
+        if without_label:
+            sentence += (
+                f" This takes that wrong answers are not labeled sooner than right ones: {without_label} older answers "
+                "of the sample have no label. Label them, and the order of the answers decides."
             )
-        sentence = f"Broken since about {day(since)}: take the threshold back. {told[0].upper()}{told[1:]}"
-        return GuaranteeReport("broken", sentence, broken_since=since, **facts)
-    if looked.state == "kept":
-        return GuaranteeReport("kept", f"Kept so far: {told}", **facts)
-    if n == 0:
-        return GuaranteeReport("unknown", f"Too few labels to tell (0). Guaranteed: at most {percent(alpha)}.", **facts)
-    return GuaranteeReport("unknown", f"Too few labels to tell ({n}). {told[0].upper()}{told[1:]}", **facts)
+    elif looked.state == "kept":
+        sentence = f"Kept so far: {told}"
+    elif n:
+        sentence = f"Too few labels to tell ({n}). {told}"
+    else:
+        sentence = f"Too few labels to tell (0). Guaranteed: at most {percent(claim.alpha)}."
+    return GuaranteeReport(
+        looked.state,
+        sentence,
+        alpha=claim.alpha,
+        level=level,
+        n=n,
+        wrong=looked.seen.count,
+        low=low,
+        high=high,
+        broken_since=since,
+        without_label=without_label,
+    )
 
 
 def _models(journal: Journal, used: InUse) -> dict[str, Any]:
@@ -167,8 +171,7 @@ def _models(journal: Journal, used: InUse) -> dict[str, Any]:
     newest = sa.select(column).where(column.is_not(None), *scored).order_by(entries.c.n.desc()).limit(RECENT_SCORES)
     names = newest.subquery().c.model
     query = sa.select(names, count).group_by(names).order_by(count.desc(), names)
-    with database_errors(journal.engine.url), journal.engine.connect() as connection:
-        models = {str(name): int(n) for name, n in connection.execute(query)}
+    models = {str(name): int(n) for name, n in journal.read(query)}
     told = models_sentence(used.calibrator.fingerprint.model, models, "newest answers")
     return {"models": models, "models_sentence": told}
 

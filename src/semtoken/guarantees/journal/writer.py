@@ -237,7 +237,7 @@ class JournalWriter:
         self._stop, self._thread = Event(), Thread(target=self._run, name="journal", daemon=True)
         self._counting = Lock()
         self._adopted = False
-        self._acknowledged = self._written = self._dropped = self._set_aside = 0
+        self._counts = dict.fromkeys(("acknowledged", "written", "dropped", "set_aside"), 0)
         self._problem: str | None = None
         self.on_change: Callable[[str, int], None] = lambda what, n: None
         """Called with `acknowledged`, `written`, `dropped` or `set_aside` and by how many entries it has grown."""
@@ -254,19 +254,16 @@ class JournalWriter:
         except Exception:
             logger.exception("An entry could not be kept")
             refused = "failed"
-        if refused is None:
-            with self._counting:
-                self._acknowledged += 1
-            self.on_change("acknowledged", 1)
-            return True
-        self._drop(1, refused)
-        return False
+        if refused is not None and not self._counts["dropped"]:
+            logger.warning("The journal drops entries: %s", refused)
+        self._count("acknowledged" if refused is None else "dropped", 1)
+        return refused is None
 
     @property
     def figures(self) -> Figures:
         """The figures so far."""
         waiting = 0 if self._spool is None else self._spool.waiting_bytes
-        return Figures(self._acknowledged, self._written, self._dropped, self._set_aside, waiting, self._problem)
+        return Figures(**self._counts, waiting_bytes=waiting, problem=self._problem)
 
     @property
     def set_aside_file(self) -> Path:
@@ -290,12 +287,10 @@ class JournalWriter:
             self._spool.close()
         self._spool = None
 
-    def _drop(self, n: int, why: str) -> None:
-        if self._dropped == 0:
-            logger.warning("The journal drops entries: %s", why)
+    def _count(self, what: str, n: int) -> None:
         with self._counting:
-            self._dropped += n
-        self.on_change("dropped", n)
+            self._counts[what] += n
+        self.on_change(what, n)
 
     def _write(self, file: Path) -> int:
         if self._process is not None:
@@ -326,7 +321,7 @@ class JournalWriter:
     def _adopt(self) -> None:
         if self._adopted:
             return
-        self._written_now(adopt_left_behind(self.journal, self._folder, self._write))
+        self._count("written", adopt_left_behind(self.journal, self._folder, self._write))
         self._adopted = True
 
     def _drain(self, stopping: bool) -> None:
@@ -337,21 +332,16 @@ class JournalWriter:
             # known.
             n = self._write(file)
             self._spool.remove(file)
-            self._written_now(n)
+            self._count("written", n)
             if stopping and monotonic() - begun > GRACE:
                 return
 
-    def _written_now(self, n: int) -> None:
-        self._written += n
-        self.on_change("written", n)
-
     def _count_refused(self, why: str) -> None:
-        if self._set_aside == 0:
+        if not self._counts["set_aside"]:
             logger.warning(
                 "An entry can never be written to the database; it is kept in %s: %s", self.set_aside_file, why
             )
-        self._set_aside += 1
-        self.on_change("set_aside", 1)
+        self._count("set_aside", 1)
 
 
 def adopt_left_behind(
