@@ -67,8 +67,6 @@ class HttpReply:
     status: int
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
-    pieces: tuple[bytes, ...] = ()
-    """The body as it came in time, for a stream."""
 
     @property
     def ok(self) -> bool:
@@ -224,14 +222,11 @@ class HttpClient:
             encoding = reply.headers.get("content-encoding", "").strip().lower()
             if encoding not in ENCODINGS:
                 raise BackendError(f"{self._shown} sent a reply encoded as {encoding[:40]!r}, which was not asked for.")
-            pieces = tuple(self._pieces(reply))
-        shown = b"".join(pieces)
+            body = b"".join(self._pieces(reply))
         headers = {name.lower(): self._without_key(value) for name, value in reply.headers.items()}
-        if self._key and self._key.encode() in shown:  # it must not be shown, whatever the server sends back
-            shown = shown.replace(self._key.encode(), b"[key]")
-            # The key may be cut in two by the end of a piece, so the pieces are joined.
-            pieces = (shown,)
-        return HttpReply(shown_address(url), reply.status_code, shown, headers, pieces)
+        if self._key:  # it must not be shown, whatever the server sends back
+            body = body.replace(self._key.encode(), b"[key]")
+        return HttpReply(shown_address(url), reply.status_code, body, headers)
 
     def _pieces(self, reply: Any) -> Iterator[bytes]:
         size, begun = 0, time.monotonic()

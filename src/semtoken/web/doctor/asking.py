@@ -2,52 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from types import TracebackType
+from functools import partial
 from typing import Any
 
 from semtoken.core.engine_tokens import TopStep
 from semtoken.errors import SemtokenError
 from semtoken.replies import Reply, ReplyStream, read_reply
 from semtoken.replies.formats import ProbeQuestion, Shape
-from semtoken.support.http_client import HttpClient, HttpReply, checked_base_url, key_from
-
-LONGEST_REPLY = 256 * 2**20
-"""Most bytes of a reply: some servers list a whole vocabulary for every token."""
-
-
-class Connection:
-    """The server that is examined, at an address of HTTP without password and parameters."""
-
-    def __init__(self, base_url: str, *, key_env: str = "OPENAI_API_KEY", timeout: float = 30.0) -> None:
-        self.base_url = checked_base_url(base_url)
-        # A connection for each request: what one of them breaks does no harm to the next.
-        self._client = HttpClient(
-            base_url, key=key_from(key_env), timeout=timeout, keep_alive=False, longest_reply=LONGEST_REPLY
-        )
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._client.close()
-
-    @property
-    def root(self) -> str:
-        """The address without `/v1`, where engines have pages of their own."""
-        return self.base_url.removesuffix("/v1")
-
-    def get(self, path: str) -> HttpReply:
-        """GET a path below `base_url`."""
-        return self._client.get(self.base_url + path)
-
-    def post(self, path: str, body: Mapping[str, Any], *, at_root: bool = False) -> HttpReply:
-        """POST a JSON body to a path below `base_url`, or with `at_root` below the engine's root."""
-        return self._client.post((self.root if at_root else self.base_url) + path, body)
-
+from semtoken.support.http_client import HttpClient, HttpReply
 
 REFUSALS = (400, 422)
 
@@ -68,6 +32,11 @@ class ProbeReply:
         return tuple(step for segment in self.parsed_reply.choices[0].segments for step in segment.steps)
 
     @property
+    def most(self) -> int:
+        """The largest number of log-probabilities that a token came with besides its own."""
+        return max((len(step.top) for step in self.steps), default=0)
+
+    @property
     def problem(self) -> str | None:
         """Why the first choice's lists give no score; None if they give one, or could not be read."""
         parts = () if self.parsed_reply is None or not self.steps else self.parsed_reply.choices[0].segments
@@ -75,10 +44,11 @@ class ProbeReply:
 
 
 class Asker:
-    """Asks one model of a server, and learns which optional fields it does not take."""
+    """Asks one model of the server at an address, and learns which optional fields it does not take."""
 
-    def __init__(self, connection: Connection, model: str) -> None:
-        self.connection = connection
+    def __init__(self, client: HttpClient, base_url: str, model: str) -> None:
+        self._client = client
+        self.base_url = base_url
         self.model = model
         self.requests = 0
         self._renamed: dict[str, str | None] = {}
@@ -87,24 +57,25 @@ class Asker:
         """Ask a question in a shape; `BackendError` if the server cannot be reached or is silent."""
         while True:
             body = self._body(shape, question)
-            self.requests += 1
-            answer = self.connection.post(shape.path, body, at_root=not shape.below_v1)
+            answer = self._post(shape, body)
             if not self._learns(answer, body):
-                return _read(answer, question.temperature)
+                return _read(answer, partial(read_reply, temperature=question.temperature))
 
     def stream(self, shape: type[Shape], question: ProbeQuestion) -> ProbeReply:
         """Ask a question in a shape for a stream; returns what the whole stream says."""
+
+        def read(body: bytes) -> Reply:
+            stream = ReplyStream(temperature=question.temperature)
+            stream.feed(body)
+            return stream.finish()
+
+        return _read(self._post(shape, self._body(shape, question) | {"stream": True}), read)
+
+    def _post(self, shape: type[Shape], body: Mapping[str, Any]) -> HttpReply:
+        """Send a request, to the root of the server if engines have the shape at a page of their own there."""
         self.requests += 1
-        answer = self.connection.post(shape.path, self._body(shape, question) | {"stream": True})
-        if not answer.ok:
-            return ProbeReply(answer, None, answer.reason)
-        stream = ReplyStream(temperature=question.temperature)
-        try:
-            for piece in answer.pieces:
-                stream.feed(piece)
-            return ProbeReply(answer, stream.finish())
-        except SemtokenError as error:
-            return ProbeReply(answer, None, str(error))
+        address = self.base_url if shape.below_v1 else self.base_url.removesuffix("/v1")
+        return self._client.post(address + shape.path, body)
 
     def _body(self, shape: type[Shape], question: ProbeQuestion) -> dict[str, Any]:
         """The body of a question without the fields that were rejected, or with others in their place."""
@@ -132,10 +103,10 @@ class Asker:
         return "temperature" not in self._renamed
 
 
-def _read(answer: HttpReply, temperature: float | None) -> ProbeReply:
+def _read(answer: HttpReply, read: Callable[[bytes], Reply]) -> ProbeReply:
     if not answer.ok:
         return ProbeReply(answer, None, answer.reason)
     try:
-        return ProbeReply(answer, read_reply(answer.body, temperature=temperature))
+        return ProbeReply(answer, read(answer.body))
     except SemtokenError as error:
         return ProbeReply(answer, None, str(error))

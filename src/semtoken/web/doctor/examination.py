@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from semtoken.clustering.vocabulary import Vocabulary
@@ -13,7 +14,8 @@ from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.replies import score_reply
 from semtoken.replies.formats import ProbeQuestion, Shape, served_shapes
 from semtoken.replies.formats.openai_choices import OpenAICompletions
-from semtoken.web.doctor.asking import REFUSALS, Asker, Connection, ProbeReply
+from semtoken.support.http_client import HttpClient, checked_base_url, key_from
+from semtoken.web.doctor.asking import REFUSALS, Asker, ProbeReply
 from semtoken.web.doctor.diagnosis import (
     Diagnosis,
     Page,
@@ -27,6 +29,8 @@ from semtoken.web.doctor.engines import recognise
 from semtoken.web.doctor.numbers import TOO_FEW, Numbers, judge
 from semtoken.web.doctor.verdicts import verdicts
 
+LONGEST_REPLY = 256 * 2**20
+"""Most bytes of a reply: some servers list a whole vocabulary for every token."""
 ALL = -1
 LADDER = (0, 1, 5, 20, 100)
 FEWER = 5
@@ -41,17 +45,20 @@ def look_at(asker: Asker, shape: type[Shape]) -> Page:
     """Find out whether an endpoint answers, and how many log-probabilities for each token it gives."""
     plain = asker.ask(shape, ProbeQuestion(SHORT_PROMPT))
     if plain.parsed_reply is None:
-        reason = "no such endpoint" if plain.answer.missing else plain.reason
-        return Page(shape.name, shape.path, answers=False, reason=reason)
-    tried = tuple(find_most(lambda top: _try_count(asker, shape, top)))
+        return _silent_page(shape, plain)
+
+    def trying(top: int) -> TriedCount:
+        reply = asker.ask(shape, ProbeQuestion(SHORT_PROMPT, top=top, temperature=0.0))
+        return TriedCount(top, None if reply.parsed_reply is None else reply.most, reply.reason)
+
+    tried = tuple(find_most(trying))
     return Page(shape.name, shape.path, answers=True, format=plain.parsed_reply.format, tried=tried)
 
 
-def _try_count(asker: Asker, shape: type[Shape], top: int) -> TriedCount:
-    reply = asker.ask(shape, ProbeQuestion(SHORT_PROMPT, top=top, temperature=0.0))
-    if reply.parsed_reply is None:
-        return TriedCount(top, None, reply.reason)
-    return TriedCount(top, max((len(step.top) for step in reply.steps), default=0))
+def _silent_page(shape: type[Shape], reply: ProbeReply) -> Page:
+    """The page of an endpoint whose reply could not be read."""
+    reason = "no such endpoint" if reply.answer.missing else reply.reason
+    return Page(shape.name, shape.path, answers=False, reason=reason)
 
 
 def find_most(trying: Callable[[int], TriedCount]) -> Iterable[TriedCount]:
@@ -75,16 +82,16 @@ def find_most(trying: Callable[[int], TriedCount]) -> Iterable[TriedCount]:
         good, bad = (middle.asked, bad) if middle.given else (good, middle.asked)
 
 
-def look_at_tokens(asker: Asker, page: Page, shape: type[Shape]) -> tuple[TokenNaming, ProbeReply]:
+def look_at_tokens(asker: Asker, top: int, shape: type[Shape]) -> tuple[TokenNaming, ProbeReply]:
     """Find out how the server names tokens; also returns the reply to the request that did not ask for ids."""
-    question = ProbeQuestion(MANY_TOKENS_PROMPT, max_tokens=24, top=count_to_ask(page), temperature=0.0)
+    question = ProbeQuestion(MANY_TOKENS_PROMPT, max_tokens=24, top=top, temperature=0.0)
     plain = asker.ask(shape, question)
     named = [token for step in plain.steps for token in (step.chosen, *step.top)]
     spelled = any(token.bytes is not None for token in named)
     if named and all(token.id is not None for token in named):
         return TokenNaming(spelled, "always"), plain
     for fields in ID_FIELDS:
-        reply = asker.ask(shape, ProbeQuestion(question.prompt, 24, question.top, 0.0, fields))
+        reply = asker.ask(shape, replace(question, extra=fields))
         if reply.steps and all(step.chosen.id is not None for step in reply.steps):
             return TokenNaming(spelled, "on request", tuple(fields)), plain
     return TokenNaming(spelled, None), plain
@@ -116,9 +123,9 @@ def _at_two_temperatures(asker: Asker, top: int, shape: type[Shape], prompt: str
         yield asker.ask(shape, ProbeQuestion(prompt, 8, top, temperature, {"seed": 1}))
 
 
-def look_at_streaming(asker: Asker, page: Page, shape: type[Shape]) -> Streaming:
+def look_at_streaming(asker: Asker, top: int, shape: type[Shape]) -> Streaming:
     """Find out whether the server streams, and whether its streams hold all log-probabilities."""
-    question = ProbeQuestion(TRIAL_PROMPTS[0], max_tokens=8, top=count_to_ask(page), temperature=0.0)
+    question = ProbeQuestion(TRIAL_PROMPTS[0], max_tokens=8, top=top, temperature=0.0)
     streamed = asker.stream(shape, question)
     if streamed.parsed_reply is None:
         return Streaming(False, reason=streamed.reason)
@@ -155,7 +162,7 @@ def look_at_tokenizer(steps: Sequence[TopStep], vocabulary: Vocabulary) -> Token
 
 
 def try_prompts(
-    asker: Asker, page: Page, shape: type[Shape], tokens: TokenNaming, vocabulary: Tokens | None
+    asker: Asker, top: int, shape: type[Shape], tokens: TokenNaming, vocabulary: Tokens | None
 ) -> tuple[list[Trial], list[TopStep]]:
     """Score the answers to a few prompts; also returns all their steps."""
     trials: list[Trial] = []
@@ -163,7 +170,7 @@ def try_prompts(
     fields = {} if vocabulary is None else dict.fromkeys(tokens.id_fields, True)  # ids alone spell nothing
     for prompt in TRIAL_PROMPTS:
         asked = prompt if shape.is_chat else f"Question:\n{prompt}\nAnswer:\n"
-        reply = asker.ask(shape, ProbeQuestion(asked, 24, count_to_ask(page), 0.0, fields))
+        reply = asker.ask(shape, ProbeQuestion(asked, 24, top, 0.0, fields))
         steps += reply.steps
         trials.append(_trial(prompt, reply, vocabulary))
     return trials, steps
@@ -225,27 +232,34 @@ def examine(
     BackendError
         The server cannot be reached, is silent, or refuses the key.
     """
-    with Connection(base_url, key_env=key_env, timeout=timeout) as connection:
+    address = checked_base_url(base_url)
+    # A connection for each request: what one of them breaks does no harm to the next.
+    with HttpClient(
+        address, key=key_from(key_env), timeout=timeout, keep_alive=False, longest_reply=LONGEST_REPLY
+    ) as client:
         progress("models")
-        models, owner = _models(connection)
-        asker = Asker(connection, model if model is not None else _only(models))
-        if quick:
-            diagnosis = _in_two_requests(connection.base_url, models, owner, asker)
-            return replace(diagnosis, verdicts=verdicts(diagnosis))
-        pages = []
-        for shape in served_shapes():
-            progress(shape.name)
-            pages.append(look_at(asker, shape))
-        diagnosis = Diagnosis(connection.base_url, asker.model, models, tuple(pages))
-        good = {page.name for page in pages if page.most}
-        best = next((shape for shape in served_shapes() if shape.below_v1 and shape.name in good), None)
-        if best is not None:
-            diagnosis = _with_details(diagnosis, asker, best, owner, vocabulary, progress)
-        diagnosis = replace(diagnosis, requests=asker.requests)
-        return replace(diagnosis, verdicts=verdicts(diagnosis))
+        address, models, owner = _models(client, address)
+        asker = Asker(client, address, model if model is not None else _only(models))
+        found = _in_two_requests if quick else partial(_in_full, vocabulary=vocabulary, progress=progress)
+        diagnosis = replace(found(asker, models, owner), requests=asker.requests)
+    return replace(diagnosis, verdicts=verdicts(diagnosis))
 
 
-def _in_two_requests(base_url: str, models: tuple[str, ...], owner: object, asker: Asker) -> Diagnosis:
+def _in_full(
+    asker: Asker, models: tuple[str, ...], owner: object, vocabulary: Tokens | None, progress: Callable[[str], Any]
+) -> Diagnosis:
+    """What some thirty requests to all endpoints tell, most of them to the best one."""
+    pages = []
+    for shape in served_shapes():
+        progress(shape.name)
+        pages.append(look_at(asker, shape))
+    diagnosis = Diagnosis(asker.base_url, asker.model, models, tuple(pages))
+    good = {page.name for page in pages if page.most}
+    best = next((shape for shape in served_shapes() if shape.below_v1 and shape.name in good), None)
+    return diagnosis if best is None else _with_details(diagnosis, asker, best, owner, vocabulary, progress)
+
+
+def _in_two_requests(asker: Asker, models: tuple[str, ...], owner: object) -> Diagnosis:
     """What two requests to the first endpoint that answers tell."""
     pages: list[Page] = []
     for shape in served_shapes():
@@ -255,34 +269,33 @@ def _in_two_requests(base_url: str, models: tuple[str, ...], owner: object, aske
             asked = FEWER
             numbers, reply = look_at_numbers(asker, asked, shape)
         if reply.parsed_reply is None:
-            reason = "no such endpoint" if reply.answer.missing else reply.reason
-            pages.append(Page(shape.name, shape.path, answers=False, reason=reason))
+            pages.append(_silent_page(shape, reply))
             continue
-        given = max((len(step.top) for step in reply.steps), default=0)
-        tried = (TriedCount(asked, given),)
-        pages.append(Page(shape.name, shape.path, answers=True, format=reply.parsed_reply.format, tried=tried))
-        engine, by = recognise(reply.answer, owner, reply.parsed_reply.format)
-        diagnosis = Diagnosis(base_url, asker.model, models, tuple(pages), engine=engine, recognised_by=by)
-        return replace(diagnosis, best=shape.name if given else None, numbers=numbers, requests=asker.requests)
-    return Diagnosis(base_url, asker.model, models, tuple(pages), requests=asker.requests)
+        format, tried = reply.parsed_reply.format, TriedCount(asked, reply.most)
+        pages.append(Page(shape.name, shape.path, answers=True, format=format, tried=(tried,)))
+        engine, by = recognise(reply.answer, owner, format)
+        best = shape.name if tried.given else None
+        found = Diagnosis(asker.base_url, asker.model, models, tuple(pages), best, engine=engine, recognised_by=by)
+        return replace(found, numbers=numbers)
+    return Diagnosis(asker.base_url, asker.model, models, tuple(pages))
 
 
-def _models(connection: Connection) -> tuple[tuple[str, ...], object]:
-    """The models that the server lists, and who owns the first; finds out whether the address lacks its `/v1`."""
-    answer = connection.get("/models")
-    if answer.missing and not connection.base_url.endswith("/v1"):
-        connection.base_url += "/v1"
-        answer = connection.get("/models")
+def _models(client: HttpClient, base_url: str) -> tuple[str, tuple[str, ...], object]:
+    """The address, with the `/v1` that it may lack; the models that the server lists; and who owns the first."""
+    answer = client.get(f"{base_url}/models")
+    if answer.missing and not base_url.endswith("/v1"):
+        base_url += "/v1"
+        answer = client.get(f"{base_url}/models")
     if answer.status in (401, 403):
         raise BackendError(
-            f"{connection.base_url} rejects the key ({answer.reason}). Put the right one into the environment "
+            f"{base_url} rejects the key ({answer.reason}). Put the right one into the environment "
             "variable that key_env under [endpoint] names."
         )
     values = answer.values if answer.ok else None
     listed = values.get("data") if isinstance(values, dict) else None
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     owner = entries[0].get("owned_by") if entries else None
-    return tuple(entry["id"] for entry in entries if isinstance(entry.get("id"), str)), owner
+    return base_url, tuple(entry["id"] for entry in entries if isinstance(entry.get("id"), str)), owner
 
 
 def _only(models: Sequence[str]) -> str:
@@ -303,20 +316,19 @@ def _with_details(
     """What is known of the best page only."""
     page = diagnosis.page(shape.name)
     assert page is not None
+    top = count_to_ask(page)
     progress("names of tokens")
-    tokens, reply = look_at_tokens(asker, page, shape)
-    steps: list[TopStep] = list(reply.steps)
+    tokens, reply = look_at_tokens(asker, top, shape)
     progress("numbers")
-    numbers, first = look_at_numbers(asker, count_to_ask(page), shape)
+    numbers, first = look_at_numbers(asker, top, shape)
     engine, by = recognise(first.answer, owner, page.format or "")
     progress("streams")
-    streaming = look_at_streaming(asker, page, shape)
+    streaming = look_at_streaming(asker, top, shape)
     progress("prompts")
     completions = diagnosis.page(OpenAICompletions.name)
     prompts = look_at_prompt_log_probs(asker, completions is not None and completions.answers)
     progress("trial answers")
-    tried, more = try_prompts(asker, page, shape, tokens, vocabulary)
-    trials, steps = tuple(tried), steps + more
+    trials, steps = try_prompts(asker, top, shape, tokens, vocabulary)
     known = vocabulary if vocabulary is None or isinstance(vocabulary, Vocabulary) else vocabulary.vocabulary
     return replace(
         diagnosis,
@@ -327,6 +339,6 @@ def _with_details(
         numbers=numbers,
         streaming=streaming,
         prompt_log_probs=prompts,
-        tokenizer=None if known is None else look_at_tokenizer(steps, known),
-        trials=trials,
+        tokenizer=None if known is None else look_at_tokenizer([*reply.steps, *steps], known),
+        trials=tuple(trials),
     )
