@@ -1,12 +1,14 @@
 """Databases by URL, SQLite with a write-ahead log and PostgreSQL, and their tables, the same for both.
 
+The table of entries has the fields of `JournalEntry` as its columns, in the same order.
+
 A journal that a former release made gets the columns that it lacks when it is opened, so a new column must be one that
 may be null: it is so in all rows that are there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec import inspect
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -37,6 +40,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from semtoken.errors import InvalidInputError, MissingExtra, SemtokenError
+from semtoken.guarantees.journal.entries import JournalEntry
 from semtoken.support.files.safe_files import locked
 
 
@@ -55,9 +59,24 @@ class UtcTime(TypeDecorator[float]):
         return None if value is None else value.replace(tzinfo=UTC).timestamp()
 
 
-def with_ends(name: str) -> tuple[str, str, str]:
-    """The columns of a number and of the interval around it."""
-    return name, f"{name}_lower", f"{name}_upper"
+SQL_TYPES: Mapping[type[inspect.Type], Any] = {
+    inspect.FloatType: Double,
+    inspect.IntType: Integer,
+    inspect.BoolType: Boolean,
+    inspect.DictType: JSON,
+    inspect.VarTupleType: JSON,
+}
+
+
+def column_of(field: inspect.Field) -> Column[Any]:
+    """The column that holds a field of `JournalEntry`: one that may be None, or holds JSON, may be null."""
+    kinds = field.type.types if isinstance(field.type, inspect.UnionType) else (field.type,)
+    [kind] = [kind for kind in kinds if not isinstance(kind, inspect.NoneType)]
+    if isinstance(kind, inspect.StrType):
+        held: Any = Text() if kind.max_length is None else String(kind.max_length)
+    else:
+        held = SQL_TYPES[type(kind)]
+    return Column(field.name, held, nullable=len(kinds) > 1 or held is JSON, unique=field.name == "id" or None)
 
 
 metadata = MetaData()
@@ -67,32 +86,10 @@ entries = Table(
     "entries",
     metadata,
     Column("n", NUMBER, primary_key=True, autoincrement=True),
-    Column("id", String(64), nullable=False, unique=True),
-    Column("at", UtcTime, nullable=False),
-    Column("source", String(20), nullable=False),
-    Column("sampled", Boolean, nullable=False),
-    Column("seen_twice", Boolean, nullable=False),
-    *(Column(name, String(200)) for name in ("model", "engine", "prompt", "person")),
-    Column("unscored", Text),
-    *(Column(name, Double) for name in with_ends("log_confidence")),
-    Column("method", String(10)),
-    Column("k", Integer),
-    *(Column(name, String(20)) for name in ("preset", "distribution")),
-    Column("signature", Text),
-    *(Column(name, Double) for name in with_ends("confidence")),
-    Column("confidence_method", String(100)),
-    *(Column(name, Double) for name in with_ends("sequence_uncertainty")),
-    Column("numbers", JSON),
-    Column("n_tokens", Integer),
-    Column("truncated", Boolean),
-    Column("flags", JSON),
-    Column("doubts", JSON),
-    *(Column(name, Double) for name in with_ends("probability_correct")),
-    Column("decision", String(20)),
-    Column("reason", String(40)),
-    Column("calibrator", String(64)),
-    Column("question", Text),
-    Column("answer", Text),
+    *(
+        Column(field.name, UtcTime, nullable=False) if field.name == "at" else column_of(field)
+        for field in inspect.type_info(JournalEntry).fields  # type: ignore[attr-defined]
+    ),
 )
 Index("entries_at", entries.c.at)
 Index("entries_calibrator", entries.c.calibrator, entries.c.n)

@@ -16,9 +16,10 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from semtoken.core.results import ScoredAnswer
 from semtoken.errors import InvalidInputError
@@ -141,20 +142,22 @@ class AnswerOrigin:
 
 
 class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One answer as the journal stores it. A field is None where its value is not known."""
+    """One answer as the journal stores it: each field is a column of the table. A field is None where its value is not
+    known. A length is that of the column in PostgreSQL, which refuses longer texts.
+    """
 
-    id: str
+    id: Annotated[str, Meta(max_length=64)]
     at: float
     """When the entry was made, in seconds since 1970, UTC."""
-    source: str
+    source: Annotated[str, Meta(max_length=20)]
     sampled: bool = False
     seen_twice: bool = False
     """Whether two people are to be asked about it."""
-    model: str | None = None
-    engine: str | None = None
-    prompt: str | None = None
+    model: Annotated[str, Meta(max_length=200)] | None = None
+    engine: Annotated[str, Meta(max_length=200)] | None = None
+    prompt: Annotated[str, Meta(max_length=200)] | None = None
     """Sixteen hex digits that stand for the prompt: equal for equal prompts of one journal."""
-    person: str | None = None
+    person: Annotated[str, Meta(max_length=200)] | None = None
     """A tag that the request carried, by which entries can be deleted."""
     unscored: str | None = None
     """Why there is no score; None where there is one."""
@@ -162,17 +165,17 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The log score; None for an empty answer, whose log score is minus infinity, and where there is no score."""
     log_confidence_lower: float | None = None
     log_confidence_upper: float | None = None
-    method: str | None = None
+    method: Annotated[str, Meta(max_length=10)] | None = None
     """`exact` or `top-k`."""
     k: int | None = None
-    preset: str | None = None
-    distribution: str | None = None
+    preset: Annotated[str, Meta(max_length=20)] | None = None
+    distribution: Annotated[str, Meta(max_length=20)] | None = None
     signature: str | None = None
     confidence: float | None = None
     """How sure the model was, in [0, 1]; higher is surer."""
     confidence_lower: float | None = None
     confidence_upper: float | None = None
-    confidence_method: str | None = None
+    confidence_method: Annotated[str, Meta(max_length=100)] | None = None
     """Name of the method that the confidence is by."""
     sequence_uncertainty: float | None = None
     sequence_uncertainty_lower: float | None = None
@@ -188,10 +191,10 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     probability_correct: float | None = None
     probability_correct_lower: float | None = None
     probability_correct_upper: float | None = None
-    decision: str | None = None
+    decision: Annotated[str, Meta(max_length=20)] | None = None
     """`answer` or `abstain`."""
-    reason: str | None = None
-    calibrator: str | None = None
+    reason: Annotated[str, Meta(max_length=40)] | None = None
+    calibrator: Annotated[str, Meta(max_length=64)] | None = None
     """SHA-256 of the file of the calibrator that gave probability and decision."""
     question: str | None = None
     answer: str | None = None
