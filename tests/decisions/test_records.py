@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -116,17 +115,12 @@ def unlabeled(n: int) -> list[DecisionRecord]:
 
 def test_each_format_writes_an_answer_as_servers_document_it_and_reads_it_again() -> None:
     """What is written is read as the same probabilities; how sure a choice and a score are is by transformers."""
-    written: dict[str, Callable[[Answer, str], dict[str, Any]]] = {
-        "OpenAI": openai.written_answer,
-        "SGLang": lambda answer, name: sglang.written_answer(answer),
-        "Jev": lambda answer, name: systemone.written_answer(answer),
-    }
-    for (server, write), wire in zip(written.items(), (openai, sglang, systemone), strict=True):
+    for server, wire in {"OpenAI": openai, "SGLang": sglang, "Jev": systemone}.items():
         [(_, reply)] = SERVERS[server].routes.values()
         given = reply["answers"]
         documented = given if isinstance(given, dict) else {one["name"]: one for one in given}
         for name, question in QUESTIONS.items():
-            found = write(Answer(question, PROBABILITIES[name], MASSES[name]), name)
+            found = wire.written_answer(Answer(question, PROBABILITIES[name], MASSES[name]))
             sure = {} if "confidence" not in found else {"confidence": {"team": 0.625, "tone": 0.0}[name]}
             assert found == {
                 key: pytest.approx(value) if key == "score" else value
@@ -134,7 +128,7 @@ def test_each_format_writes_an_answer_as_servers_document_it_and_reads_it_again(
             }
             assert wire.read_answer(question, found) == pytest.approx(PROBABILITIES[name])
     boolean = Answer(Choice("Which?", ["a", True]), (0.25, 0.75))
-    assert openai.written_answer(boolean, "q")["probabilities"][1]["value"] is True
+    assert openai.written_answer(boolean)["probabilities"][1]["value"] is True
     assert sglang.written_answer(boolean)["choice"] == "true"
 
 

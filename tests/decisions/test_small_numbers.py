@@ -59,8 +59,8 @@ def test_as_many_tokens_are_asked_for_as_an_answer_can_need() -> None:
 
 
 def test_what_replies_say_of_their_tokens() -> None:
-    questions = (Predicate("So?"),)
-    request = WireRequest("m", "state", questions, ("a",), None, {})
+    questions = (Predicate("So?", name="a"),)
+    request = WireRequest("m", "state", questions, None, {})
     answers = [Answer(questions[0], (0.7, 0.3), 0.9)]
     told = OPENAI.reply(request, "m", answers, None, [{}], 42)["usage"]
     assert told == {

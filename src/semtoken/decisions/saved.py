@@ -213,10 +213,7 @@ def _of_request(request: Mapping[str, Any]) -> dict[str, Question]:
         asked = [_listed_question(name, question) for name, question in request["questions"].items()]
         request = {**request, "questions": asked}
     _, parsed = parsed_request(SYSTEM_ONE if "state" in request else OPENAI, request)
-    return {
-        name or f"question_{n}": question
-        for n, (name, question) in enumerate(zip(parsed.names, parsed.questions, strict=True))
-    }
+    return {question.name or f"question_{number}": question for number, question in enumerate(parsed.questions)}
 
 
 def _listed_question(name: str, question: Mapping[str, Any]) -> dict[str, Any]:

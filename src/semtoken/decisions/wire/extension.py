@@ -53,8 +53,8 @@ class RequestForm(StrictForm):
 
     model: str | None = None
 
-    def asked(self) -> list[tuple[str | None, Question]]:
-        """The questions, each with what the client calls it; `WireError` or `InvalidInputError` if one cannot be
+    def asked(self) -> list[Question]:
+        """The questions, with the names that the client gave them; `WireError` or `InvalidInputError` if one cannot be
         asked.
         """
         raise NotImplementedError
@@ -93,12 +93,15 @@ class WireRequest:
     state: str
     """The state as the model reads it."""
     questions: tuple[Question, ...]
-    names: tuple[str | None, ...]
-    """What the client calls each question; None where it gave no name."""
     reading: ReadingOptions | None
     """How the request wants probabilities to be read; None: as the server likes."""
     body: Mapping[str, Any]
     """The request as it came, without semtoken's key."""
+
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        """What the client calls each question; None where it gave no name."""
+        return tuple(question.name for question in self.questions)
 
 
 def body_of(data: bytes | Mapping[str, Any]) -> dict[str, Any]:
@@ -120,9 +123,8 @@ def parsed(data: bytes | Mapping[str, Any], form: type[RequestForm]) -> WireRequ
     body = body_of(data)
     options = extension_of(body.pop(KEY, None))
     request = validated(form.model_validate, body)
-    asked = request.asked()
-    names, questions = zip(*asked, strict=True)
-    return WireRequest(request.model, request.about(), questions, names, options, body)
+    questions = tuple(request.asked())
+    return WireRequest(request.model, request.about(), questions, options, body)
 
 
 def extension_of(value: Any) -> ReadingOptions | None:

@@ -19,6 +19,7 @@ from semtoken.decisions.wire.extension import (
 )
 from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
+from semtoken.support.files.strict_json import dump_json
 
 require("pydantic", extra="serve")
 
@@ -41,50 +42,41 @@ class TextPart(_Loose):
     type: Literal["input_text", "output_text"]
     text: str
 
-    def read(self) -> str:
-        """What the model reads of it."""
-        return self.text
-
 
 class RefusalPart(_Loose):
     """A part of an assistant's message that declines to answer."""
 
     type: Literal["refusal"]
-    refusal: str
-
-    def read(self) -> str:
-        """What the model reads of it."""
-        return self.refusal
+    text: str = Field(alias="refusal")
 
 
 class JsonPart(_Loose):
     """A JSON object, or a list of them."""
 
     type: Literal["input_json"]
-    data: dict[str, Any] | list[dict[str, Any]]
-
-    def read(self) -> str:
-        """What the model reads of it."""
-        return as_text(self.data)
+    text: dict[str, Any] | list[dict[str, Any]] = Field(alias="data")
 
 
 class ImagePart(_Loose):
-    """An image. This server refuses it, since it reads text only."""
+    """An image, which this server refuses, since it reads text only."""
 
     type: Literal["input_image"]
-
-    def read(self) -> str:
-        """Refuse it with `InvalidInputError`."""
-        raise InvalidInputError(NO_IMAGES)
 
 
 Part: TypeAlias = Annotated[TextPart | RefusalPart | JsonPart | ImagePart, Field(discriminator="type")]
 TextOrParts: TypeAlias = str | Annotated[list[Part], Field(max_length=MOST_ITEMS)]
 
 
-def _text(parts: Any) -> str:
-    """What the model reads of a text, or of the parts of one."""
-    return parts if isinstance(parts, str) else "\n".join(part.read() for part in parts)
+def _text(parts: str | list[Part]) -> str:
+    """What the model reads of a text, or of the parts of one; `InvalidInputError` if one is an image."""
+    if isinstance(parts, str):
+        return parts
+    texts = []
+    for part in parts:
+        if isinstance(part, ImagePart):
+            raise InvalidInputError(NO_IMAGES)
+        texts.append(part.text if isinstance(part.text, str) else as_text(part.text))
+    return "\n".join(texts)
 
 
 class InputMessage(_Loose):
@@ -93,10 +85,6 @@ class InputMessage(_Loose):
     type: Literal["message"] = "message"
     role: Literal["user", "developer", "system", "assistant"]
     content: TextOrParts
-
-    def read(self) -> dict[str, Any]:
-        """What the model reads of it."""
-        return {"role": self.role, "content": _text(self.content)}
 
 
 class FunctionCall(_Loose):
@@ -107,10 +95,6 @@ class FunctionCall(_Loose):
     name: str
     arguments: str
 
-    def read(self) -> dict[str, Any]:
-        """What the model reads of it."""
-        return {**self.model_dump(), "arguments": _as_json(self.arguments)}
-
 
 class CustomToolCall(_Loose):
     """A call of a custom tool."""
@@ -120,10 +104,6 @@ class CustomToolCall(_Loose):
     name: str
     input: str
 
-    def read(self) -> dict[str, Any]:
-        """What the model reads of it."""
-        return {**self.model_dump(), "input": _as_json(self.input)}
-
 
 class ToolOutput(_Loose):
     """The result of a call of a tool."""
@@ -132,14 +112,20 @@ class ToolOutput(_Loose):
     call_id: str
     output: TextOrParts
 
-    def read(self) -> dict[str, Any]:
-        """What the model reads of it."""
-        return {"type": self.type, "call_id": self.call_id, "output": _text(self.output)}
+
+Item: TypeAlias = InputMessage | FunctionCall | CustomToolCall | ToolOutput
+_ITEM: TypeAdapter[Item] = TypeAdapter(Annotated[Item, Field(discriminator="type")])
 
 
-_ITEM: TypeAdapter[Any] = TypeAdapter(
-    Annotated[InputMessage | FunctionCall | CustomToolCall | ToolOutput, Field(discriminator="type")]
-)
+def _as_read(item: Item) -> dict[str, Any]:
+    """What the model reads of an item."""
+    if isinstance(item, InputMessage):
+        return {"role": item.role, "content": _text(item.content)}
+    if isinstance(item, ToolOutput):
+        return {"type": item.type, "call_id": item.call_id, "output": _text(item.output)}
+    written = item.model_dump()
+    name = "arguments" if isinstance(item, FunctionCall) else "input"
+    return {**written, name: _as_json(written[name])}
 
 
 class PredicateForm(StrictForm):
@@ -149,21 +135,12 @@ class PredicateForm(StrictForm):
     instructions: TextOrParts
     name: str | None = None
 
-    def read(self, instructions: str) -> Question:
-        """The question, with the text of its instructions."""
-        return Predicate(instructions, name=self.name)
-
 
 class ChoiceValue(StrictForm):
     """An option: a text, or true or false."""
 
     value: StrictStr | StrictBool
     description: str | None = None
-
-    def read(self) -> Option:
-        """The option of a question."""
-        name = self.value if isinstance(self.value, str) else "true" if self.value else "false"
-        return Option(self.value, name, self.description or "")
 
 
 class ChoiceForm(StrictForm):
@@ -173,10 +150,6 @@ class ChoiceForm(StrictForm):
     instructions: TextOrParts
     choices: list[ChoiceValue] = Field(min_length=2, max_length=255)
     name: str | None = None
-
-    def read(self, instructions: str) -> Question:
-        """The question, with the text of its instructions."""
-        return Choice(instructions, [choice.read() for choice in self.choices], self.name)
 
 
 class ScoreLevel(StrictForm):
@@ -194,11 +167,6 @@ class ScoreForm(StrictForm):
     levels: list[ScoreLevel] = Field(min_length=2, max_length=10)
     name: str | None = None
 
-    def read(self, instructions: str) -> Question:
-        """The question, with the text of its instructions."""
-        levels = [Option(number, level.label, level.description or "") for number, level in enumerate(self.levels)]
-        return Score(instructions, levels, self.name)
-
 
 QuestionForm: TypeAlias = Annotated[PredicateForm | ChoiceForm | ScoreForm, Field(discriminator="type")]
 _QUESTION: TypeAdapter[Any] = TypeAdapter(QuestionForm)
@@ -213,9 +181,9 @@ class DecisionsRequest(RequestForm):
     prompt_cache_key: str | None = None
     prompt_cache_options: dict[str, Any] | None = None
 
-    def asked(self) -> list[tuple[str | None, Question]]:
-        """The questions with their names, where they have any."""
-        return [(form.name, _question(form, "questions", number)) for number, form in enumerate(self.questions)]
+    def asked(self) -> list[Question]:
+        """The questions, with their names where they have any."""
+        return [_question(form, "questions", number) for number, form in enumerate(self.questions)]
 
     def about(self) -> str:
         """The input as the model reads it: a text as it is, one message of the user as its text, all else as JSON.
@@ -224,7 +192,7 @@ class DecisionsRequest(RequestForm):
         """
         if isinstance(self.input, str):
             return as_text(self.input)
-        items = []
+        items: list[Item] = []
         for number, given_item in enumerate(self.input):
             # The type of a message may be left out, and pydantic needs one to choose among the items.
             typed = {"type": "message", **given_item} if isinstance(given_item, Mapping) else given_item
@@ -232,7 +200,7 @@ class DecisionsRequest(RequestForm):
         _check_calls(items)
         if len(items) == 1 and isinstance(items[0], InputMessage) and items[0].role == "user":
             return as_text(_text(items[0].content))
-        return as_text([item.read() for item in items])
+        return as_text([_as_read(item) for item in items])
 
 
 def parse(data: bytes | Mapping[str, Any]) -> WireRequest:
@@ -252,10 +220,18 @@ def read_question(given: Mapping[str, Any], name: str | None = None) -> Question
 def _question(form: PredicateForm | ChoiceForm | ScoreForm, *place: str | int) -> Question:
     instructions = _text(form.instructions)  # an image in it is no fault of the question's form
     with named(*place):
-        return form.read(instructions)
+        match form:
+            case PredicateForm():
+                return Predicate(instructions, name=form.name)
+            case ChoiceForm():
+                options = [Option(one.value, as_text(one.value), one.description or "") for one in form.choices]
+                return Choice(instructions, options, form.name)
+            case ScoreForm():
+                levels = [Option(number, one.label, one.description or "") for number, one in enumerate(form.levels)]
+                return Score(instructions, levels, form.name)
 
 
-def _check_calls(items: Sequence[Any]) -> None:
+def _check_calls(items: Sequence[Item]) -> None:
     """An output must name a call that came before it, of its own kind."""
     calls: set[tuple[str, str]] = set()
     for number, item in enumerate(items):
@@ -286,8 +262,9 @@ def reply(model: str, answers: Any, input_tokens: int) -> dict[str, Any]:
     return {"model": model, "answers": answers, "usage": usage}
 
 
-def written_answer(answer: Answer, name: str | None) -> dict[str, Any]:
+def written_answer(answer: Answer) -> dict[str, Any]:
     """One answer in OpenAI's format, without the key `semtoken`."""
+    name = answer.question.name
     if answer.refusal is not None:
         return {"type": "refusal", "name": name}
     options, probabilities = answer.question.options, answer.probabilities
@@ -318,16 +295,21 @@ def read_answer(question: Question, given: Any) -> tuple[float, ...] | None:
     return tuple(listed[type(option.value), option.value] for option in question.options)
 
 
-def written_question(question: Question, name: str | None) -> dict[str, Any]:
+def body(state: Any, questions: Mapping[str, Question]) -> dict[str, Any]:
+    """A request in OpenAI's format, without the model's name."""
+    asked = [written_question(question, name) for name, question in questions.items()]
+    return {"input": state if isinstance(state, str) else dump_json(state).decode(), "questions": asked}
+
+
+def written_question(question: Question, name: str) -> dict[str, Any]:
     """One question in OpenAI's format."""
-    named = {} if name is None else {"name": name}
     if question.kind == "predicate":
         yes, no = question.options
         # This format has no place for when the answer is yes or no, so that follows the instructions.
         described = [f"{option.name}: {option.description}" for option in (yes, no) if option.description]
         text = "\n".join([question.instructions, *described])
-        return {"type": "predicate", "instructions": text, **named}
-    common = {"type": question.kind, "instructions": question.instructions, **named}
+        return {"type": "predicate", "instructions": text, "name": name}
+    common = {"type": question.kind, "instructions": question.instructions, "name": name}
     described_options = [
         {"description": option.description} if option.description else {} for option in question.options
     ]

@@ -41,11 +41,6 @@ class SGLangChoice(StrictForm):
     question: Content
     options: list[SGLangOption] = Field(min_length=2, max_length=255)
 
-    def read(self, text: str) -> Question:
-        """The question, with its text."""
-        options = [Option(option.name, option.name, as_text(option.description)) for option in self.options]
-        return Choice(text, options, self.id)
-
 
 class SGLangScore(StrictForm):
     """A question with the answer that is one of several levels."""
@@ -54,10 +49,6 @@ class SGLangScore(StrictForm):
     type: Literal["score"]
     question: Content
     levels: list[Content] = Field(min_length=2, max_length=10)
-
-    def read(self, text: str) -> Question:
-        """The question, with its text."""
-        return Score(text, [Option(number, as_text(level)) for number, level in enumerate(self.levels)], self.id)
 
 
 class SGLangYesNo(StrictForm):
@@ -68,10 +59,6 @@ class SGLangYesNo(StrictForm):
     question: Content
     yes: Content | None = None
     no: Content | None = None
-
-    def read(self, text: str) -> Question:
-        """The question, with its text."""
-        return Predicate(text, as_text(self.yes), as_text(self.no), self.id)
 
 
 Form: TypeAlias = SGLangChoice | SGLangScore | SGLangYesNo
@@ -86,20 +73,31 @@ class SGLangRequest(RequestForm):
     chat_template_kwargs: dict[str, Any] | None = None
     return_prompt_token_ids: bool | None = None
 
-    def asked(self) -> list[tuple[str | None, Question]]:
-        """The questions by their ids; `WireError` if two have the same."""
+    def asked(self) -> list[Question]:
+        """The questions, named by their ids; `WireError` if two have the same."""
         if len({form.id for form in self.questions}) < len(self.questions):
             raise WireError("Two questions have the same id.", ("questions",))
-        pairs: list[tuple[str | None, Question]] = []
+        questions = []
         for number, form in enumerate(self.questions):
             text = as_text(form.question)
             with named("questions", number):
-                pairs.append((form.id, form.read(text)))
-        return pairs
+                questions.append(_question(form, text))
+        return questions
 
     def about(self) -> str:
         """The input as the model reads it."""
         return as_text(self.input)
+
+
+def _question(form: Form, text: str) -> Question:
+    match form:
+        case SGLangYesNo():
+            return Predicate(text, as_text(form.yes), as_text(form.no), form.id)
+        case SGLangChoice():
+            options = [Option(option.name, option.name, as_text(option.description)) for option in form.options]
+            return Choice(text, options, form.id)
+        case SGLangScore():
+            return Score(text, [Option(number, as_text(level)) for number, level in enumerate(form.levels)], form.id)
 
 
 def is_meant(body: Any) -> bool:
@@ -138,6 +136,11 @@ def read_answer(question: Question, given: Any) -> tuple[float, ...]:
     if given["type"] != _kind(question):
         raise ValueError(given["type"])
     return tuple(float(given["probabilities"][key]) for key in _keys(question))
+
+
+def body(state: Any, questions: Mapping[str, Question]) -> dict[str, Any]:
+    """A request in SGLang's shape, without the model's name."""
+    return {"input": state, "questions": [written_question(question, name) for name, question in questions.items()]}
 
 
 def written_question(question: Question, name: str) -> dict[str, Any]:

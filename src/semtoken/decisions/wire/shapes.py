@@ -12,7 +12,6 @@ from semtoken.decisions.questions import Question, ReadingOptions
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import KEY, WireRequest, answers_in, block, body_of
 from semtoken.errors import InvalidInputError
-from semtoken.support.files.strict_json import dump_json
 
 NO_ROUTE = (404, 405)
 """The statuses with which a server may say that it has no such path."""
@@ -38,8 +37,8 @@ class QuestionShape:
     """The path below `/v1`."""
     parse: Callable[[Mapping[str, Any]], WireRequest]
     """Reads the body of a request."""
-    written_answer: Callable[[Answer, str | None, WireRequest], dict[str, Any]]
-    """Writes the answer to the question of a request with this name."""
+    written_answer: Callable[[Answer, WireRequest], dict[str, Any]]
+    """Writes the answer to a question of a request."""
     frame: Callable[[str, Any, int], dict[str, Any]]
     """Writes a reply of the model with this name with some answers, for which it read so many tokens."""
     body: Callable[[Any, Mapping[str, Question]], dict[str, Any]]
@@ -65,7 +64,7 @@ class QuestionShape:
         for name, answer, extra in zip(request.names, answers, more, strict=True):
             if self.by_name and answer.refusal is not None:
                 raise InvalidInputError(f"Question {name!r}: {answer.refusal}")
-            written.append({**self.written_answer(answer, name, request), KEY: block(answer, options, extra)})
+            written.append({**self.written_answer(answer, request), KEY: block(answer, options, extra)})
         by_name = dict(zip(map(str, request.names), written, strict=True)) if self.by_name else written
         return self.frame(model, by_name, input_tokens)
 
@@ -78,21 +77,14 @@ class QuestionShape:
         return answers_in(list(questions.values()), self.places(questions), reply, self.read_answer)
 
 
-def _text(state: Any) -> str:
-    return state if isinstance(state, str) else dump_json(state).decode()
-
-
 OPENAI = QuestionShape(
     "decisions",
     "OpenAI's shape of /v1/decisions",
     "/decisions",
     openai.parse,
-    lambda answer, name, _: openai.written_answer(answer, name),
+    lambda answer, _: openai.written_answer(answer),
     openai.reply,
-    lambda state, asked: {
-        "input": _text(state),
-        "questions": [openai.written_question(one, name) for name, one in asked.items()],
-    },
+    openai.body,
     openai.read_answer,
     by_name=False,
 )
@@ -101,12 +93,11 @@ SYSTEM_ONE = QuestionShape(
     "/v1/systemone",
     "/systemone",
     systemone.parse,
-    lambda answer, name, asked: systemone.written_answer(answer, asked.body["questions"][name].get("criteria")),
+    lambda answer, asked: systemone.written_answer(
+        answer, asked.body["questions"][answer.question.name].get("criteria")
+    ),
     systemone.reply,
-    lambda state, asked: {
-        "state": state,
-        "questions": {name: systemone.written_question(one) for name, one in asked.items()},
-    },
+    systemone.body,
     systemone.read_answer,
 )
 SGLANG = QuestionShape(
@@ -114,12 +105,9 @@ SGLANG = QuestionShape(
     "SGLang's shape of /v1/decisions",
     "/decisions",
     sglang.parse,
-    lambda answer, name, asked: sglang.written_answer(answer),
+    lambda answer, _: sglang.written_answer(answer),
     sglang.reply,
-    lambda state, asked: {
-        "input": state,
-        "questions": [sglang.written_question(one, name) for name, one in asked.items()],
-    },
+    sglang.body,
     sglang.read_answer,
 )
 QUESTION_SHAPES = (OPENAI, SYSTEM_ONE, SGLANG)

@@ -39,12 +39,6 @@ class NoulQuestion(StrictForm):
     instructions: Content | None = None
     criteria: dict[Literal["true", "false"], Content | None] | None = None
 
-    def read(self, name: str) -> Question:
-        """The question with this name."""
-        criteria = self.criteria or {}
-        yes, no = as_text(criteria.get("true")), as_text(criteria.get("false"))
-        return Predicate(as_text(self.instructions), yes, no, name)
-
 
 class ChoiceQuestion(StrictForm):
     """A question for one option, such as {"type": "choice", "instructions": "The tone?", "criteria": {"calm":
@@ -55,11 +49,6 @@ class ChoiceQuestion(StrictForm):
     criteria: dict[str, Content | None]
     instructions: Content | None = None
 
-    def read(self, name: str) -> Question:
-        """The question with this name."""
-        options = [Option(value, value, as_text(content)) for value, content in self.criteria.items()]
-        return Choice(as_text(self.instructions), options, name)
-
 
 class ScoreQuestion(StrictForm):
     """A question for a level, such as {"type": "score", "instructions": "How urgent is it?", "criteria": ["Can wait",
@@ -69,11 +58,6 @@ class ScoreQuestion(StrictForm):
     type: Literal["score"]
     criteria: list[Content]
     instructions: Content | None = None
-
-    def read(self, name: str) -> Question:
-        """The question with this name."""
-        levels = [Option(number, as_text(level)) for number, level in enumerate(self.criteria)]
-        return Score(as_text(self.instructions), levels, name)
 
 
 _FORMS: Mapping[str, type[NoulQuestion | ChoiceQuestion | ScoreQuestion]] = {
@@ -90,11 +74,11 @@ class SystemOneRequest(RequestForm):
     questions: dict[str, dict[str, Any]] = Field(min_length=1, max_length=MOST_QUESTIONS)
     assets: dict[str, dict[str, Any]] = Field(default_factory=dict, max_length=MOST_ASSETS)
 
-    def asked(self) -> list[tuple[str | None, Question]]:
+    def asked(self) -> list[Question]:
         """The questions by name; `InvalidInputError` if there are images with them."""
         if self.assets:
             raise InvalidInputError(NO_IMAGES)
-        return [*read_questions(self.questions).items()]
+        return read_questions(self.questions)
 
     def about(self) -> str:
         """The state as the model reads it."""
@@ -110,17 +94,17 @@ def parse(data: bytes | Mapping[str, Any]) -> WireRequest:
     return parsed(data, SystemOneRequest)
 
 
-def read_questions(questions: Mapping[str, Any]) -> dict[str, Question]:
-    """The questions of a request, by name; one `WireError` for all that are wrong, with an example of a right one."""
-    by_name, errors = {}, []
+def read_questions(questions: Mapping[str, Any]) -> list[Question]:
+    """The questions of a request; one `WireError` for all that are wrong, with an example of a right one."""
+    read, errors = [], []
     for name, question in questions.items():
         try:
-            by_name[name] = read_question(name, question)
+            read.append(read_question(name, question))
         except InvalidInputError as error:
             errors.append(str(error))
     if errors:
         raise WireError("\n".join(errors), ("questions",))
-    return by_name
+    return read
 
 
 def read_question(name: str, question: Any) -> Question:
@@ -132,14 +116,27 @@ def read_question(name: str, question: Any) -> Question:
             f"Question {name!r}: `type` must be one of {', '.join(_FORMS)}, got {ascii(kind)[:60]}."
         )
     try:
-        read: Question = validated(form.model_validate, question).read(name)
-        return read
+        return _question(validated(form.model_validate, question), name)
     except WireError as error:
         where = ".".join(map(str, error.place))
         message = f"Question {name!r}: {where}: {error.message} (a {kind} question looks like {form.__doc__})"
         raise InvalidInputError(message) from error
     except InvalidInputError as error:
         raise InvalidInputError(f"Question {name!r}: {error}") from error
+
+
+def _question(form: NoulQuestion | ChoiceQuestion | ScoreQuestion, name: str) -> Question:
+    instructions = as_text(form.instructions)
+    match form:
+        case NoulQuestion():
+            criteria = form.criteria or {}
+            return Predicate(instructions, as_text(criteria.get("true")), as_text(criteria.get("false")), name)
+        case ChoiceQuestion():
+            options = [Option(value, value, as_text(content)) for value, content in form.criteria.items()]
+            return Choice(instructions, options, name)
+        case ScoreQuestion():
+            levels = [Option(number, as_text(level)) for number, level in enumerate(form.criteria)]
+            return Score(instructions, levels, name)
 
 
 def reply(model: str, answers: Any, input_tokens: int) -> dict[str, Any]:
@@ -178,6 +175,11 @@ def read_answer(question: Question, given: Any) -> tuple[float, ...]:
         p = float(given["noul"])
         return p, 1.0 - p
     return tuple(float(given["probabilities"][key]) for key in option_keys(question))
+
+
+def body(state: Any, questions: Mapping[str, Question]) -> dict[str, Any]:
+    """A request in System One's format, without the model's name."""
+    return {"state": state, "questions": {name: written_question(question) for name, question in questions.items()}}
 
 
 def written_question(question: Question) -> dict[str, Any]:
