@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.progress import Progress
 
 from semtoken.bench.read_results import collect
 from semtoken.bench.report.content import build_report
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings
-from semtoken.cli.bench_run import RunLines, duration
+from semtoken.cli.run_progress import RunProgress, duration
 from semtoken.methods.table import withdraw
 from tests.bench.runs import tiny_model, tiny_questions
 from tests.cli.run import Result, invoke
@@ -152,7 +153,7 @@ def test_baselines_cluster_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_progress_is_plain_lines_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
     now = 0.0
-    lines = RunLines(every=30.0, clock=lambda: now)
+    lines = RunProgress(Progress(disable=True, get_time=lambda: now))
     lines.begin(400)
     lines.work("m on d: greedy", 200)
     for _ in range(8):

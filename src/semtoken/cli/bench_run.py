@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from semtoken.cli.console import err, out, tell
+from semtoken.cli.console import out, tell
 from semtoken.cli.loading import load_executor, names_in
 from semtoken.cli.model import Device
 from semtoken.cli.parameters import BenchMethods, ClustersNamed, JudgeNamed, Limit, ModelNamed, ToFolder
+from semtoken.cli.run_progress import duration, run_progress
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import FAILED, UsageError
 from semtoken.errors import InvalidInputError
 from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
     from rich.table import Table
 
     from semtoken.bench.run import Failure, PendingWork
@@ -110,9 +108,9 @@ def run(
         show_plan(resolved, folder)
         return None
     directory = None if settings is None else settings.absolute().parent
-    with run_bars() as bars:
+    with run_progress() as watcher:
         failures = run_benchmark(
-            resolved, folder, executor=load_executor(in_use.settings.executor), watcher=bars, directory=directory
+            resolved, folder, executor=load_executor(in_use.settings.executor), watcher=watcher, directory=directory
         )
     return report_failures(failures, folder)
 
@@ -201,114 +199,3 @@ def report_failures(failures: Sequence[Failure], folder: Path) -> int | None:
         style="red",
     )
     return FAILED
-
-
-class RunBars:
-    """A `Watcher` that shows two bars: the whole run and the step at work."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._whole: TaskID = progress.add_task("whole run", total=None)
-        self._step: TaskID = progress.add_task("getting ready", total=None)
-
-    def begin(self, units: int) -> None:
-        """Show that a run begins, and how many questions times steps it has to do."""
-        self._progress.update(self._whole, total=units)
-
-    def work(self, title: str, units: int) -> None:
-        """Show which step is at work."""
-        self._progress.reset(self._step, description=title, total=units)
-
-    def advance(self, units: int) -> None:
-        """Show that so many questions of the step at work are done."""
-        self._progress.advance(self._step, units)
-        self._progress.advance(self._whole, units)
-
-    def clustering(self, phase: str, fraction: float, seconds_left: float | None) -> None:
-        """Show how far a clustering has come."""
-        self._progress.update(self._step, description=f"clustering: {phase}", total=1.0, completed=fraction)
-
-
-ENOUGH = 0.05
-"""The share of a run that must be done before we estimate the time left: any earlier, it would be a guess."""
-LEAST_SECONDS = 1e-3
-"""Seconds that a step must take for its rate to be printed. One that is left out takes less, and computes nothing."""
-
-
-class RunLines:
-    """Shows the progress of a run as lines of text at intervals, for files and logs."""
-
-    def __init__(self, every: float = 30.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self._every, self._clock = every, clock
-        self._units = self._done = self._step_units = self._step_done = 0
-        self._title = ""
-        self._start = self._step_start = self._last = clock()
-
-    def begin(self, units: int) -> None:
-        """Show that a run begins, and how many questions times steps it has to do."""
-        self._units = units
-        self._start = self._clock()
-
-    def work(self, title: str, units: int) -> None:
-        """Show which step is at work."""
-        self._title, self._step_units, self._step_done = title, units, 0
-        self._step_start = self._last = self._clock()
-
-    def advance(self, units: int) -> None:
-        """Show that so many questions of the step at work are done."""
-        self._done += units
-        self._step_done += units
-        now = self._clock()
-        if self._step_done >= self._step_units or now - self._last >= self._every:
-            self._last = now
-            seconds = now - self._step_start
-            rate = f", {self._step_done / seconds:,.1f} a second" if seconds >= LEAST_SECONDS else ""
-            share = self._done / max(self._units, 1)
-            left = (now - self._start) * (1 / share - 1) if share >= ENOUGH else 0.0
-            told = f", about {duration(left)} left" if left >= 1 else ""
-            tell(
-                f"{self._title}: {self._step_done:,} of {self._step_units:,} questions{rate}; "
-                f"whole run {100 * share:.0f}%{told}"
-            )
-
-    def clustering(self, phase: str, fraction: float, seconds_left: float | None) -> None:
-        """Show how far a clustering has come."""
-        now = self._clock()
-        if now - self._last >= self._every:
-            self._last = now
-            left = "" if seconds_left is None else f", about {duration(seconds_left)} left"
-            tell(f"clustering: {phase}, {100 * fraction:.0f}%{left}")
-
-
-def duration(seconds: float) -> str:
-    """A number of seconds as text: `40 s`, `12 min`, `3 h 20 min`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
-
-
-@contextmanager
-def run_bars() -> Iterator[RunBars | RunLines]:
-    """Bars for a run, on stderr where a person looks; plain lines elsewhere."""
-    if not err().is_terminal:
-        yield RunLines()
-        return
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=err(), transient=True, speed_estimate_period=3600) as progress:
-        yield RunBars(progress)

@@ -9,11 +9,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semtoken.cli.bench_run import run_bars
 from semtoken.cli.console import out, print_findings, tell
 from semtoken.cli.loading import calibrator_of_rules, names_in
 from semtoken.cli.model import PaperModelOptions
 from semtoken.cli.parameters import BenchMethods, Force, Limit, OwnScores, TestedCalibrator, ToFile
+from semtoken.cli.run_progress import run_progress
 from semtoken.cli.settings import NotNegative, Read, SettingsInUse
 from semtoken.errors import InvalidInputError, MissingExtra
 from semtoken.support.almanac import ALMANAC
@@ -133,8 +133,8 @@ def kept_run(
     run = cache_root() / "compare" / sha256(settings.model_dump_json().encode()).hexdigest()[:16]
     tell("The time left is shown while it runs. Ctrl-C keeps what is done, and the same command goes on from there.")
     try:
-        with run_bars() as bars:
-            require_all_done(run_benchmark(settings, run, watcher=bars))
+        with run_progress() as watcher:
+            require_all_done(run_benchmark(settings, run, watcher=watcher))
         with only_errors("semtoken.metrics"):  # the table counts what is undefined
             results = collect(run)
             made = build_report(results if scores is None else with_scores(results, scores), calibrator=calibrator)
