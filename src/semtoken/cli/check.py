@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,7 +29,7 @@ from semtoken.cli.parameters import (
     Tokenizer,
     by_kind,
 )
-from semtoken.cli.settings import ExecutorSection, Read, SettingsInUse
+from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError, refuse_useless
 from semtoken.errors import InvalidInputError
 from semtoken.support.garbage import few_collections
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from semtoken.replies.checking import RankedAnswer, RankedReplies
     from semtoken.replies.checking.answers import CheckSettings
     from semtoken.replies.checking.finding import OpenedReplies
+    from semtoken.support.executors import Executor
 
 
 OBJECTS_OF_REPLIES = 100_000  # between two collections of garbage: a reply is thousands, all of which go with it
@@ -93,6 +93,7 @@ def check(
     from semtoken.decisions.saved import is_decision
     from semtoken.guarantees.answer_records import are_scored
     from semtoken.replies.checking.finding import OpenedReplies
+    from semtoken.replies.checking.tables import field_table
 
     of_replies: dict[str, object] = {
         "--tokenizer": tokenizer,
@@ -125,27 +126,33 @@ def check(
         from semtoken.web.page.ranked import require_ending
 
         require_ending(output, fields=schema is not None)
-    shown = _Shown(output, limit, questions, schema, tokens=tokens, strict=strict, as_json=as_json)
-    reading = _reading(tokenizer, methods, format, in_use)
-    recording = JournalChoice(journal, in_use.settings.journal)
-    checked, applied = _checked(replies, shown, reading, calibrator, recording, in_use.settings.executor)
-    if schema is None:
-        _conclude_answers(checked, shown, replies.sources, format, calibrated=applied is not None)
+    keep_tokens = bool(journal) or tokens or as_json
+    settings = _settings(in_use, format, tokenizer, methods, calibrator, schema, keep_tokens=keep_tokens)
+    executor = in_use.settings.executor
+    files = output is not None and "-" not in replies.sources and not (tokens or as_json)
+    check_executor(executor, journal, files=files)
+    with JournalChoice(journal, in_use.settings.journal).keeper("check") as keeper:
+        checked = _ranked(replies, settings, questions, output, load_executor(executor))
+        # Before anything is kept or written: --strict is for jobs that must not go on with half of the replies.
+        if strict and checked.refused:
+            raise InvalidInputError(f"{_not_scored(checked)}\nNothing was written.")
+        if keeper is not None:
+            _keep(keeper, checked, settings.calibrator)
+            tell(f"{len(checked.answers):,} answers are in the journal {journal}.")
+    calibrated = settings.calibrator is not None
+    fields = None if schema is None else [row for row in field_table(checked) if row["error"] is None]
+    if as_json:
+        for record in map(_record, checked.answers[:limit]) if fields is None else fields[:limit]:
+            print(json_line(record))
+    elif fields is None:
+        _show_answers(checked, limit, calibrated=calibrated, tokens=tokens)
     else:
-        _conclude_fields(checked, shown, replies.sources, calibrated=applied is not None)
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """The options that decide how ranked answers in text are shown and written."""
-
-    output: Path | None
-    limit: int
-    questions: Path | None
-    schema: Path | None
-    tokens: bool
-    strict: bool
-    as_json: bool
+        _show_fields(fields, limit, calibrated=calibrated)
+    _conclude(checked)
+    if not as_json and not calibrated and fields is None:
+        _tell_next(replies.sources, questions, format, output)
+    if output is not None:
+        _write(checked, output, replies.sources, questions, limit, fields)
 
 
 def _write_scored(paths: Sequence[Path], output: Path, calibrator: Path | None) -> None:
@@ -164,14 +171,30 @@ def _tell_lost(images: int) -> None:
         tell(f"Warning: the page lacks {with_noun(images, 'image')}, which cannot be read.", style="yellow")
 
 
-def _reading(tokenizer: str | None, methods: str | None, format: str | None, in_use: SettingsInUse) -> CheckSettings:
+def _settings(
+    in_use: SettingsInUse,
+    format: str | None,
+    tokenizer: str | None,
+    methods: str | None,
+    calibrator: Path | None,
+    schema: Path | None,
+    *,
+    keep_tokens: bool,
+) -> CheckSettings:
     """How replies are read and scored, as options and settings say."""
     from semtoken.core.given_tokens import as_tokens
+    from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.replies.checking.answers import CheckSettings
+    from semtoken.replies.checking.fields import read_schema
 
+    if calibrator is not None and by_kind([calibrator])[0] is None:
+        raise UsageError(f"{calibrator} is a calibrator of typed questions, and these are answers in text.")
     endpoint, scoring = in_use.settings.endpoint, in_use.settings.scoring
     return CheckSettings(
         format=format,
+        calibrator=None if calibrator is None else CalibratorInUse.load(calibrator),
+        schema=None if schema is None else read_schema(schema),
+        keep_tokens=keep_tokens,
         distribution=endpoint.distribution or None,
         vocabulary=None if tokenizer is None else as_tokens(tokenizer),
         rules=rules_of(scoring),
@@ -181,94 +204,43 @@ def _reading(tokenizer: str | None, methods: str | None, format: str | None, in_
     )
 
 
-def _checked(
+def _ranked(
     replies: OpenedReplies,
-    shown: _Shown,
-    reading: CheckSettings,
-    calibrator: Path | None,
-    recording: JournalChoice,
-    executor: ExecutorSection,
-) -> tuple[RankedReplies, CalibratorInUse | None]:
-    """The replies, ranked and kept in a journal where one is named, and the calibrator that was applied."""
-    from semtoken.guarantees.apply import CalibratorInUse
+    settings: CheckSettings,
+    questions: Path | None,
+    output: Path | None,
+    executor: Executor | None,
+) -> RankedReplies:
+    """The replies, ranked here or by an executor, whose files are beside the output."""
     from semtoken.replies.checking.answers import rank_found
-    from semtoken.replies.checking.fields import read_schema
     from semtoken.replies.checking.finding import passed_over
     from semtoken.replies.checking.shards import check_in_shards
 
-    if calibrator is not None and by_kind([calibrator])[0] is None:
-        raise UsageError(f"{calibrator} is a calibrator of typed questions, and these are answers in text.")
-    applied = None if calibrator is None else CalibratorInUse.load(calibrator)
-    wanted, sources, output = None if shown.schema is None else read_schema(shown.schema), replies.sources, shown.output
-    files = output is not None and "-" not in sources and not (shown.tokens or shown.as_json)
-    check_executor(executor, recording.url, files=files)
-    distributed = load_executor(executor)
-    with recording.keeper("check") as keeper:
-        with few_collections(OBJECTS_OF_REPLIES), counting("checking replies", None) as progress:
-            keep_tokens = keeper is not None or shown.tokens or shown.as_json
-            settings = replace(reading, calibrator=applied, schema=wanted, keep_tokens=keep_tokens)
-            if distributed is None or output is None:
-                checked = rank_found(replies, settings, shown.questions, passed_over(sources), progress)
-            else:
-                folder = output.with_name(f"{output.name}.shards")
-                checked = check_in_shards(
-                    settings, sources, distributed, folder, questions=shown.questions, on_checked=progress
-                )
-        # Before anything is kept or written: --strict is for jobs that must not go on with half of the replies.
-        if shown.strict and checked.refused:
-            raise InvalidInputError(f"{_not_scored(checked)}\nNothing was written.")
-        if keeper is not None:
-            _keep(keeper, checked, applied)
-            tell(f"{len(checked.answers):,} answers are in the journal {recording.url}.")
-    return checked, applied
+    with few_collections(OBJECTS_OF_REPLIES), counting("checking replies", None) as progress:
+        if executor is None or output is None:
+            return rank_found(replies, settings, questions, passed_over(replies.sources), progress)
+        folder = output.with_name(f"{output.name}.shards")
+        return check_in_shards(settings, replies.sources, executor, folder, questions=questions, on_checked=progress)
 
 
-def _conclude_fields(checked: RankedReplies, shown: _Shown, sources: Sequence[str], *, calibrated: bool) -> None:
-    """Print the most doubtful fields, and write all of them."""
-    from semtoken.replies.checking.tables import field_table
-
-    fields = [row for row in field_table(checked) if row["error"] is None]
-    if shown.as_json:
-        _print_json(fields[: shown.limit])
-    else:
-        _show_fields(fields, shown.limit, calibrated=calibrated)
-    _conclude(checked)
-    if shown.output is not None:
-        _write(checked, shown.output, shown, sources)
-        tell(f"{shown.output} holds {len(fields):,} fields, ranked.")
-
-
-def _conclude_answers(
-    checked: RankedReplies, shown: _Shown, sources: Sequence[str], format: str | None, *, calibrated: bool
+def _write(
+    checked: RankedReplies,
+    output: Path,
+    sources: Sequence[str],
+    questions: Path | None,
+    limit: int,
+    fields: Sequence[Mapping[str, Any]] | None,
 ) -> None:
-    """Print the most doubtful answers, and write all of them."""
-    answers = checked.answers[: shown.limit]
-    if shown.as_json:
-        _print_json([_record(answer) for answer in answers])
-        _conclude(checked)
-    else:
-        _show_answers(answers, checked, calibrated=calibrated, tokens=shown.tokens)
-        if not calibrated:
-            _tell_next(sources, shown.questions, format, shown.output)
-    if shown.output is not None:
-        _write(checked, shown.output, shown, sources)
-        unscored = f", and {len(checked.refused):,} replies without a score" if checked.refused else ""
-        tell(f"{shown.output} holds {len(checked.answers):,} answers, ranked{unscored}.")
-
-
-def _write(checked: RankedReplies, output: Path, shown: _Shown, sources: Sequence[str]) -> None:
+    """Write all answers, or all fields of them, and say how many there are."""
     from semtoken.web.page.ranked import title_of, write_ranked
 
-    by_field = shown.schema is not None
-    lost = write_ranked(
-        checked, output, title=title_of(sources), questions=shown.questions, limit=shown.limit, fields=by_field
-    )
-    _tell_lost(lost)
-
-
-def _print_json(records: Sequence[Mapping[str, Any]]) -> None:
-    for record in records:
-        print(json_line(record))
+    how: dict[str, Any] = {"questions": questions, "limit": limit, "fields": fields is not None}
+    _tell_lost(write_ranked(checked, output, title=title_of(sources), **how))
+    if fields is not None:
+        tell(f"{output} holds {len(fields):,} fields, ranked.")
+        return
+    unscored = f", and {len(checked.refused):,} replies without a score" if checked.refused else ""
+    tell(f"{output} holds {len(checked.answers):,} answers, ranked{unscored}.")
 
 
 def _record(answer: RankedAnswer) -> dict[str, Any]:
@@ -317,11 +289,12 @@ def _keep(keeper: AnswerKeeper, checked: RankedReplies, applied: CalibratorInUse
         keeper.keep(answer.response, answer.calibration, applied, place=answer.id, question=answer.question)
 
 
-def _show_answers(shown: Sequence[RankedAnswer], checked: RankedReplies, *, calibrated: bool, tokens: bool) -> None:
-    """Print the most doubtful answers, and what could not be scored."""
+def _show_answers(checked: RankedReplies, limit: int, *, calibrated: bool, tokens: bool) -> None:
+    """Print the most doubtful answers."""
     from semtoken.core.results.confidence import RANKS
     from semtoken.replies.checking.tables import NOTE
 
+    shown = checked.answers[:limit]
     for answer in shown:
         _print(answer)
         if tokens:
@@ -329,7 +302,6 @@ def _show_answers(shown: Sequence[RankedAnswer], checked: RankedReplies, *, cali
     if shown and not calibrated:
         out().print(untrusted(RANKS, style="dim"), soft_wrap=True)
     tell(f"{len(shown):,} of {len(checked.answers):,} answers, the most doubtful first. {NOTE}")
-    _conclude(checked)
 
 
 def _print(answer: RankedAnswer) -> None:
