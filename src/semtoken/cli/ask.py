@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from semtoken.choices import PartKind
-from semtoken.cli.console import dispute_line, json_line, out, print_scores
+from semtoken.cli.console import dispute_line, out, print_json, print_scores, say
 from semtoken.cli.loading import load_calibrator_for
 from semtoken.cli.model import ModelChoice, ModelOptions
 from semtoken.cli.parameters import Calibrator, Json, MaxTokens, NoChatTemplate, Parts, ShowTokens
@@ -94,7 +94,7 @@ def ask(
             record = _record(asked[number], result, applied, parts)
             if image:
                 record["messages"] = prompts[number]
-            print(json_line(record))
+            print_json(record)
         else:
             _print(asked[number], result, applied, tokens=tokens, parts=parts)
 
@@ -119,9 +119,9 @@ def ask(
 
         out().print(legend())
         if applied is None:
-            out().print(RANKS, style="dim", soft_wrap=True)
+            say(RANKS, "dim")
         if applied is not None and applied.calibrator.threshold is not None:
-            out().print(applied.calibrator.threshold.statement, soft_wrap=True, markup=False)
+            say(applied.calibrator.threshold.statement)
 
 
 def _record(
@@ -192,7 +192,7 @@ def _print(
     first, colon, rest = summary(result, hidden=hidden).partition(":")
     out().print(Text("  ").append(first, style="bold").append(f"{colon}{rest}", style="dim"), soft_wrap=True)
     if applied is not None:
-        out().print(Text(f"  {applied.sentence(result)}"), soft_wrap=True)
+        say(f"  {applied.sentence(result)}")
     shown = Text(applied.shown(result)) if applied is not None and hidden else shaded_text(result)
     out().print(Text("  ").append_text(shown))
     if hidden:
@@ -201,14 +201,14 @@ def _print(
     if disputes is not None:
         told = [dispute_line(dispute) for dispute in disputes if dispute.disagreement >= LEAST_DISAGREEMENT]
         for line in told or ["what else the model considered says the same"]:
-            out().print(Text(f"  {line}"), soft_wrap=True)
+            say(f"  {line}")
     if tokens:
         out().print(Padding(token_table(result), (0, 0, 0, 2)))
     if parts is not None:
         try:
             out().print(Padding(parts_table(result.parts(parts)), (0, 0, 0, 2)))
         except BudgetExceededError as error:
-            out().print(Text(f"  without its parts: {error}", style="dim"), soft_wrap=True)
+            say(f"  without its parts: {error}", "dim")
     out().print()
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from semtoken.cli.console import out, untrusted
-from semtoken.cli.decide import AskedServer
+from semtoken.cli.console import json_line, out, print_json, say
 from semtoken.cli.journal import open_journal
-from semtoken.cli.parameters import BaseUrl, Json, Labels, NameThere, Questions, ToFile, by_kind, named_server
+from semtoken.cli.loading import by_kind
+from semtoken.cli.parameters import BaseUrl, Json, Labels, NameThere, Questions, ToFile
+from semtoken.cli.server import named_server
 from semtoken.cli.settings import AuditSection, Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless, verdict
 
@@ -110,14 +110,14 @@ def _audit_journal(source: str, section: AuditSection, in_use: SettingsInUse, *,
     limits = section.limits
     status = verdict(holds=report.holds(limits), measured=report.is_measured(limits))
     if as_json:
-        _print_json({**report.to_dict(), **_flags(status)})
+        print_json({**report.to_dict(), **_flags(status)})
         return status
-    out().print(untrusted(report.sentence, style=STYLES[report.state]), soft_wrap=True)
+    say(report.sentence, STYLES[report.state])
     if report.undecided:
         out().print(f"Of {report.undecided} further answers people said that they cannot tell.")
     for sentence in filter(None, (report.models_sentence, report.moved_sentence)):
-        out().print(untrusted(sentence), soft_wrap=True)
-    out().print(agreement(journal).sentence, soft_wrap=True)
+        say(sentence)
+    say(agreement(journal).sentence)
     return status
 
 
@@ -133,12 +133,12 @@ def _audit_answers(directory: Path, source: Path, section: AuditSection, *, as_j
     found = audit_answers(calibrator, answers, section.level)
     status = verdict(holds=found.holds(section.limits), measured=found.is_measured)
     if as_json:
-        _print_json({**found.to_dict(), **_flags(status)})
+        print_json({**found.to_dict(), **_flags(status)})
         return status
     if found.answer:
-        out().print(untrusted(found.answer, style="bold"), soft_wrap=True)
+        say(found.answer, "bold")
     for remark in found.remarks():
-        out().print(untrusted(remark), soft_wrap=True)
+        say(remark)
     for sentence in found.exceeded(section.limits):
         out().print(sentence)
     return status
@@ -146,10 +146,6 @@ def _audit_answers(directory: Path, source: Path, section: AuditSection, *, as_j
 
 def _flags(status: Status) -> dict[str, bool]:
     return {"holds": status != Status.DOES_NOT_HOLD, "measured": status != Status.NOTHING_MEASURED}
-
-
-def _print_json(value: Mapping[str, Any]) -> None:
-    print(json.dumps(value, allow_nan=False))
 
 
 def _asked_again(
@@ -167,19 +163,18 @@ def _asked_again(
     labels, questions = named
     server = None
     if of_server["--base-url"] is not None or are_items(source):
-        server = named_server(of_server["--base-url"], in_use, variable=True)
+        server = named_server(of_server["--base-url"], of_server["--model"], in_use, variable=True)
     if server is None:
         refuse_useless(of_server, "with answers that are there, without --base-url")
         path = questions or (Path(in_use.settings.decisions.questions) if in_use.settings.decisions.questions else None)
         asked = read_questions(path) if path is not None and (labels or questions) else None
         return AskedAgain(decision_records(source, labels=labels, questions=asked), {})
     refuse_useless({"--labels": labels, "--questions": questions}, "with items that are put to a server")
-    there = AskedServer.of(server, in_use.settings.endpoint, of_server["--model"])
-    there.announce("the labeled items", in_use)
-    ask, output = there.ask(), of_server["--output"]
+    server.announce("the labeled items", in_use)
+    ask, output = server.ask(), of_server["--output"]
     reworded = None if of_server["--rewordings"] is None else read_questions(of_server["--rewordings"])
     most = in_use.settings.audit.variants
-    with nullcontext(output) if output else kept_until_asked(source, folder, there.url, there.name) as target:
+    with nullcontext(output) if output else kept_until_asked(source, folder, server.url, server.model) as target:
         return ask_again(fitted, source, ask, target, reworded=reworded, most=most)
 
 
@@ -196,5 +191,5 @@ def _audit_decisions(fitted: DecisionCalibrator, again: AskedAgain, in_use: Sett
     ]
     broken = found.exceeded(settings.limits, required)
     for line in plain_values(found, broken, changes) if as_json else lines(found, broken, changes):
-        print(json.dumps(line) if as_json else line)
+        print(json_line(line) if as_json else line)
     return verdict(holds=not found.is_broken and not any(broken.values()), measured=not found.gaps)

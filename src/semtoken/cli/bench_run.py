@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from semtoken.cli.console import out, tell
+from semtoken.cli.console import out, say, tell
 from semtoken.cli.loading import load_executor, names_in
 from semtoken.cli.model import Device
 from semtoken.cli.parameters import BenchMethods, ClustersNamed, JudgeNamed, Limit, ModelNamed, ToFolder
@@ -143,7 +143,7 @@ def show_plan(settings: RunSettings, folder: Path) -> None:
         sum(pending_work.units for pending_work in pending),
         sum(pending_work.work.cell.n_questions for pending_work in pending),
     )
-    out().print(f"{total - left:,} of {total:,} answers x steps are in {folder}. Nothing was changed.", soft_wrap=True)
+    say(f"{total - left:,} of {total:,} answers x steps are in {folder}. Nothing was changed.")
     for model, reason in plan.problems.items():
         tell(f"{model} will be left out: {reason}", style="yellow")
 
@@ -154,10 +154,9 @@ def show_estimate(settings: RunSettings) -> None:
     from semtoken.bench.run import read_datasets
 
     cost = estimate(settings, {dataset.label: len(dataset.questions) for dataset in read_datasets(settings)})
-    out().print(
+    say(
         f"About {duration(cost.seconds)} for {cost.questions:,} questions, {duration(cost.setup_seconds)} to load "
-        f"and cluster, and {cost.n_bytes / 1e6:,.0f} MB on disk; from up to {TRIAL} questions of each data set.",
-        soft_wrap=True,
+        f"and cluster, and {cost.n_bytes / 1e6:,.0f} MB on disk; from up to {TRIAL} questions of each data set."
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from cyclopts import Parameter
 
 from semtoken.choices import Guarantee
 from semtoken.cli.audit import is_journal
-from semtoken.cli.console import json_line, out, plain_table, tell
+from semtoken.cli.console import out, plain_table, print_json, say, tell
 from semtoken.cli.parameters import Json, Labels, Overwrite, Questions, ToFolder
 from semtoken.cli.settings import GuaranteeSection, Level, Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless
@@ -191,7 +190,7 @@ def _write(fitted: FittedGroup, target: _Target) -> None:
     place = target.output / fitted.group.folder
     fitted.save(place)
     if target.as_json:
-        print(json_line(_summary(fitted)))
+        print_json(_summary(fitted))
         return
     if fitted.group.title:
         tell(f"{fitted.group.title}:")
@@ -241,7 +240,7 @@ def _fit_decisions(
         for side in fitted.sides.values():
             counts = {"labels": side.n, "accepted": side.n_accepted, "wrong": side.n_wrong_accepted}
             guarantee = {"guarantees": side.guarantees, "statement": side.statement}
-            print(json.dumps({"question": side.name, "side": side.side, **counts, **guarantee}))
+            print_json({"question": side.name, "side": side.side, **counts, **guarantee})
     else:
         _tell_fitted(fitted)
     if missing:
@@ -306,11 +305,10 @@ def _to_place(path: Path, field: str, answers: Sequence[AnswerRecord], guarantee
 
 
 def _show(calibrator: Calibrator, report: Report) -> None:
-    from rich.text import Text
 
     from semtoken.guarantees.labels import PRODUCT
 
-    out().print(f"Calibrated by {calibrator.fingerprint.method or PRODUCT}.")
+    say(f"Calibrated by {calibrator.fingerprint.method or PRODUCT}.")
     columns = ("probability given", "right", "95% interval", "answers")
     table = plain_table(*columns, "", numbers=columns, gap=1)
     for b in report.bins:
@@ -319,10 +317,9 @@ def _show(calibrator: Calibrator, report: Report) -> None:
     out().print(table)
     gain = report.log_loss_gain
     verdict = "better than" if gain.high < 0 else "worse than" if gain.low > 0 else "not shown to be better than"
-    out().print(
+    say(
         f"Log loss {report.log_loss.value:.3f}, {gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] against always "
-        f"giving {report.base_rate:.1%}: {verdict} the base rate. ECE {report.calibration_error:.3f}.",
-        soft_wrap=True,
+        f"giving {report.base_rate:.1%}: {verdict} the base rate. ECE {report.calibration_error:.3f}."
     )
     if calibrator.threshold is not None:
-        out().print(Text(calibrator.threshold.statement, style="bold"), soft_wrap=True)
+        say(calibrator.threshold.statement, "bold")

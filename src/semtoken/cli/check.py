@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from semtoken.cli.console import counting, json_line, out, print_scores, tell, untrusted
+from semtoken.cli.console import counting, out, print_json, print_scores, say, tell, untrusted
 from semtoken.cli.journal_options import JournalChoice
-from semtoken.cli.loading import check_executor, load_executor, one_pass, rules_of
+from semtoken.cli.loading import by_kind, check_executor, load_executor, one_pass, rules_of
 from semtoken.cli.parameters import (
     Calibrator,
     Force,
@@ -27,7 +27,6 @@ from semtoken.cli.parameters import (
     Strict,
     ToFile,
     Tokenizer,
-    by_kind,
 )
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError, refuse_useless
@@ -143,7 +142,7 @@ def check(
     fields = None if schema is None else [row for row in field_table(checked) if row["error"] is None]
     if as_json:
         for record in map(_record, checked.answers[:limit]) if fields is None else fields[:limit]:
-            print(json_line(record))
+            print_json(record)
     elif fields is None:
         _show_answers(checked, limit, calibrated=calibrated, tokens=tokens)
     else:
@@ -300,7 +299,7 @@ def _show_answers(checked: RankedReplies, limit: int, *, calibrated: bool, token
         if tokens:
             _print_tokens(answer)
     if shown and not calibrated:
-        out().print(untrusted(RANKS, style="dim"), soft_wrap=True)
+        say(RANKS, "dim")
     tell(f"{len(shown):,} of {len(checked.answers):,} answers, the most doubtful first. {NOTE}")
 
 
@@ -309,17 +308,17 @@ def _print(answer: RankedAnswer) -> None:
     from semtoken.support.text import shortened, with_bounds
 
     head = f"{answer.rank:>3}. {shortened(' '.join((answer.question or answer.id).split()), 100)}"
-    out().print(untrusted(head, style="bold"), soft_wrap=True)
-    out().print(untrusted(f"     {shortened(' '.join(answer.text.split()), 300)}"), soft_wrap=True)
-    out().print(untrusted(f"     {answer.explanation}", style="yellow"), soft_wrap=True)
+    say(head, "bold")
+    say(f"     {shortened(' '.join(answer.text.split()), 300)}")
+    say(f"     {answer.explanation}", "yellow")
     refused = (answer.calibration or {}).get(REFUSED)
     for message in (*(flag.message for flag in answer.response.flags), *([refused] if refused else [])):
-        out().print(untrusted(f"     ! {message}", style="magenta"), soft_wrap=True)
+        say(f"     ! {message}", "magenta")
     if answer.doubt is None:  # a doubt names its part itself
-        out().print(untrusted(f"     {answer.response.explanation}"), soft_wrap=True)
+        say(f"     {answer.response.explanation}")
     shown = with_bounds(answer.confidence, answer.response.confidence_interval, digits=2)
     number = f"confidence {shown}{_decided(answer.calibration or {})}"
-    out().print(untrusted(f"     {number} · {answer.where}", style="dim"), soft_wrap=True)
+    say(f"     {number} · {answer.where}", "dim")
     print_scores(answer.response)
 
 
@@ -385,13 +384,13 @@ def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: boo
     missing = Counter(row["path"] for row in rows if row["path"] and not row["present"])
     many = {path for path, count in missing.items() if count > FEW_MISSING}
     for path in sorted(many, key=lambda path: (-missing[path], path)):
-        out().print(untrusted(f"{path} is missing in {missing[path]:,} documents", style="bold"), soft_wrap=True)
+        say(f"{path} is missing in {missing[path]:,} documents", "bold")
     listed = [row for row in rows if row["present"] or row["path"] not in many]
     for row in listed[:top]:
         where = f"{row['rank']:>3}. {row['document']}{row['path']}"
         value = shortened(" ".join(row["value"].split()), 80)
-        out().print(untrusted(f"{where}: {value}", style="bold"), soft_wrap=True)
-        out().print(untrusted(f"     {sentence_of_field(row)}", style="yellow"), soft_wrap=True)
+        say(f"{where}: {value}", "bold")
+        say(f"     {sentence_of_field(row)}", "yellow")
     documents = {row["document"] for row in rows}
     doubtful = [row for row in rows if row["decision"] == CHECK]
     told = (
@@ -432,9 +431,9 @@ def check_decisions(
         right = {True: " · right", False: " · wrong", None: ""}[row["correct"]]
         out().print(untrusted(f"{row['rank']:>3}. {row['id']} · {row['question']}: {row['value']}", style="bold"))
         line = f"     {row['probability']:.3f}{_decided(row)}{right} · {row['where']}"
-        out().print(untrusted(line, style="dim"), soft_wrap=True)
+        say(line, "dim")
         for flag in row["flags"]:
-            out().print(untrusted(f"     {flag}", style="yellow"), soft_wrap=True)
+            say(f"     {flag}", "yellow")
     tell(f"{min(top, len(rows)):,} of {len(rows):,} answers to typed questions, the most doubtful first.")
     if output is not None:
         write_records(output, rows)

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semtoken.cli.console import out, print_findings, tell
+from semtoken.cli.console import out, print_findings, say, tell
 from semtoken.cli.loading import calibrator_of_rules, names_in
 from semtoken.cli.model import PaperModelOptions
 from semtoken.cli.parameters import BenchMethods, Force, Limit, OwnScores, TestedCalibrator, ToFile
@@ -148,12 +148,10 @@ def kept_run(
 
 def _show(made: BenchReport) -> None:
     """What came out in sentences, and the table of the methods where there are answers enough for one."""
-    from rich.text import Text
-
     from semtoken.bench.report.one_cell import summary, with_seconds
 
     (cell,) = made.measured.cells
-    out().print(Text(summary(cell)), soft_wrap=True)
+    say(summary(cell))
     print_findings(made)
     if cell.fewest < TOO_FEW:
         tell("No table is shown for so few answers: ask more questions.", style="yellow")

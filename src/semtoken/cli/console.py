@@ -65,29 +65,35 @@ def json_line(value: Any) -> str:
     return "".join(c if c.isprintable() and (c.isascii() or c in known) else json.dumps(c)[1:-1] for c in line)
 
 
+def say(text: str, style: str = "") -> None:
+    """A line of a result, on stdout, with no line breaks of ours."""
+    out().print(untrusted(text, style), soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """A line of a result as JSON."""
+    print(json_line(value))
+
+
 def tell(message: str, style: str = "") -> None:
     """A message to the person at the terminal, on stderr, with no line breaks of ours."""
-    err().print(visible(message), style=style, markup=False, soft_wrap=True)
+    err().print(untrusted(message, style), soft_wrap=True)
 
 
 def print_findings(made: BenchReport) -> None:
     """The sentences of a report that say what came of a run."""
-    from rich.text import Text
-
     for section in made.sections:
         if section.name in ("main_result", "calibrator", "controls"):
             for line in section.lines:
-                out().print(Text(f"- {line}"), soft_wrap=True)
+                say(f"- {line}")
 
 
 def print_scores(answer: ScoredAnswer) -> None:
     """A line with an answer's scores by further methods, where any were asked for."""
     if answer.scores:
-        from rich.text import Text
-
         bounds = {name: f" ({low:.4g} to {high:.4g})" for name, (low, high) in answer.score_bounds.items()}
         scores = [f"{name} {value:.4g}{bounds.get(name, '')}" for name, value in answer.scores.items()]
-        out().print(Text("  " + " · ".join(scores), style="dim"), soft_wrap=True)
+        say("  " + " · ".join(scores), "dim")
 
 
 def dispute_line(dispute: Dispute) -> str:

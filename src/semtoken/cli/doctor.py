@@ -6,9 +6,10 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from semtoken.cli.console import err, json_line, out, plain_table, tell, untrusted
+from semtoken.cli.console import err, out, plain_table, print_json, tell, untrusted
 from semtoken.cli.model import name_and_revision
-from semtoken.cli.parameters import BaseUrl, Json, ModelNamed, Tokenizer, named_server
+from semtoken.cli.parameters import BaseUrl, Json, ModelNamed, Tokenizer
+from semtoken.cli.server import named_server
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless
 from semtoken.support.http_client import checked_base_url
@@ -50,7 +51,7 @@ def doctor(
     report
         Print versions and hardware for a bug report; send nothing.
     """
-    server = named_server(base_url, in_use, variable=True)
+    server = named_server(base_url, model, in_use, variable=True)
     asks_here = model is not None and not base_url and "endpoint.base_url" not in in_use.sources
     if report:
         asked = {"--base-url": base_url, "--model": model, "--tokenizer": tokenizer, "--quick": quick}
@@ -85,7 +86,7 @@ def doctor(
 
         diagnosis = examine(
             server.url,
-            model or endpoint.model or None,
+            server.model,
             vocabulary=None if tokenizer is None else as_tokens(tokenizer),
             key_env=endpoint.key_env if server.takes_key else "",
             timeout=endpoint.timeout_seconds,
@@ -93,7 +94,7 @@ def doctor(
             progress=progress,
         )
     if as_json:
-        print(json_line(diagnosis.to_dict()))
+        print_json(diagnosis.to_dict())
     else:
         _print(diagnosis)
     return None if diagnosis.usable else Status.NOTHING_MEASURED
@@ -108,7 +109,7 @@ def _examine_model(model: str, *, as_json: bool) -> None:
     backend = load_backend("transformers", name, revision=revision)
     assert isinstance(backend, TransformersBackend)
     if as_json:
-        print(json_line(asdict(backend.proof)))
+        print_json(asdict(backend.proof))
         return
     out().print(untrusted(f"{model}  {type(backend.model).__name__}", style="bold"))
     for line in backend.proof.lines():

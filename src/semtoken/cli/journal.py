@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from semtoken.cli.console import json_line, out, tell, untrusted
+from semtoken.cli.console import out, print_json, say, tell
 from semtoken.cli.parameters import Force, Json, Limit, ToFile
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
@@ -87,27 +87,26 @@ def show(
             {"checksum": use.checksum, "since": when(use.since), "n": use.calibrator.n, "guarantee": _guarantee(use)}
             for use in journal.in_use()
         ]
-        print(json_line({"size": asdict(counts), "calibrators": used}))
+        print_json({"size": asdict(counts), "calibrators": used})
         for row in rows:
-            print(json_line(record_of(row, given.get(row["n"], {}))))
+            print_json(record_of(row, given.get(row["n"], {})))
         return
-    out().print(
+    say(
         f"{counts.entries:,} entries, {counts.sampled:,} of them in the random sample; {counts.labels:,} labels by "
-        f"{counts.reviewers} people; {counts.bytes / 2**20:,.1f} MiB.",
-        soft_wrap=True,
+        f"{counts.reviewers} people; {counts.bytes / 2**20:,.1f} MiB."
     )
     if counts.first is not None and counts.last is not None:
         out().print(f"From {when(counts.first)[:16]} to {when(counts.last)[:16]} UTC.")
     for use in journal.in_use():
         facts = (f"calibrator {use.checksum[:12]}", f"since {when(use.since)[:16]}", f"{use.calibrator.n} labels")
-        out().print(untrusted("  ".join((*facts, _guarantee(use)))), soft_wrap=True)
+        say("  ".join((*facts, _guarantee(use))))
     for row in rows:
-        out().print(untrusted(f"{when(row['at'])[:19].replace('T', ' ')}  {_row_text(row)}"), soft_wrap=True)
+        say(f"{when(row['at'])[:19].replace('T', ' ')}  {_row_text(row)}")
         if row["answer"] is not None:
             said = f"{row['question'] or ''} -> {row['answer']}"
-            out().print(untrusted(f"    {' '.join(said.split())[:300]}", style="dim"), soft_wrap=True)
+            say(f"    {' '.join(said.split())[:300]}", "dim")
     if any(row["confidence"] is not None and row["probability_correct"] is None for row in rows):
-        out().print(untrusted(RANKS, style="dim"), soft_wrap=True)
+        say(RANKS, "dim")
 
 
 def _guarantee(use: Any) -> str:

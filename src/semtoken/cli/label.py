@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from semtoken.cli.console import err, out, tell
+from semtoken.cli.console import err, out, say, tell
 from semtoken.cli.parameters import Limit, ToFile
-from semtoken.support.text import visible
 
 if TYPE_CHECKING:
     from semtoken.guarantees.answer_records import AnswerRecord
@@ -90,15 +89,14 @@ def _ask_all(
 
 
 def _show(answer: AnswerRecord) -> None:
-    from rich.text import Text
 
     out().print()
     if answer.extracted_from:
-        out().print(Text(visible(answer.extracted_from), style="dim"), soft_wrap=True)
-    out().print(Text(visible(answer.question), style="bold"), soft_wrap=True)
-    out().print(Text(f"  {visible(answer.text)}"), soft_wrap=True)
+        say(answer.extracted_from, "dim")
+    say(answer.question, "bold")
+    say(f"  {answer.text}")
     if answer.references:
-        out().print(Text(f"  accepted: {visible('; '.join(map(str, answer.references)))}", style="dim"), soft_wrap=True)
+        say(f"  accepted: {'; '.join(map(str, answer.references))}", "dim")
 
 
 def _progress(labels: Mapping[int, bool], total: int) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semtoken.cli.console import tell
-from semtoken.cli.settings import ExecutorSection, ScoringSection
+from semtoken.cli.settings import ExecutorSection, ScoringSection, path_of
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
@@ -115,3 +115,23 @@ def calibrator_of_rules(directory: Path, rules: ScoringRules) -> Calibrator:
     calibrator = Calibrator.load(directory)
     calibrator.fingerprint.require_rules(rules.signature)
     return calibrator
+
+
+def by_kind(folders: Iterable[Path], decisions: str = "") -> tuple[Path | None, Path | None]:
+    """The calibrator of answers and that of typed questions among folders; `decisions` is the second without one.
+
+    Raises
+    ------
+    UsageError
+        Two of them are of one kind.
+    """
+    from semtoken.decisions.calibrating import NAME
+
+    kinds: dict[bool, Path] = {}
+    for folder in folders:
+        kind = (folder / NAME).exists()
+        if kind in kinds:
+            what = "typed questions" if kind else "answers"
+            raise UsageError(f"--calibrator: {kinds[kind]} and {folder} are both of {what}: name one of them.")
+        kinds[kind] = folder
+    return kinds.get(False), kinds.get(True, path_of(decisions))

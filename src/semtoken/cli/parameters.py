@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +9,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from semtoken.choices import PartKind
-from semtoken.cli.settings import Count, Given, SettingsInUse
-from semtoken.cli.statuses import UsageError
+from semtoken.cli.settings import Count, Given
 
 # One name and one short form for several commands, each of which says in its docstring what it means there.
 ToFile = Annotated[Given, Parameter(name=("--output", "-o"))]
@@ -89,55 +85,3 @@ Force = Annotated[bool, Parameter(help="Replace the output if it exists.")]
 Overwrite = Annotated[bool, Parameter(name="--force", help="Replace the output if it exists.")]
 """The same for a command that looks for itself at what it would replace."""
 Json = Annotated[bool, Parameter(name="--json", help="Print JSON, one object per line.")]
-
-
-@dataclass(frozen=True)
-class NamedServer:
-    """A server that the user named, and whether a key may go to it."""
-
-    url: str
-    takes_key: bool
-    """Not if the address comes from a settings file that was merely found: it may be somebody else's."""
-
-
-def named_server(base_url: str | None, in_use: SettingsInUse, *, variable: bool) -> NamedServer | None:
-    """The server to ask: the typed one, else that of `[endpoint]`, else with `variable` that of OPENAI_BASE_URL.
-
-    Raises
-    ------
-    UsageError
-        The address comes from a settings file that was found in a folder above this one.
-    """
-    if base_url:
-        return NamedServer(base_url, takes_key=True)
-    if of_settings := in_use.settings.endpoint.base_url:
-        found = in_use.is_found("endpoint.base_url")
-        if found and in_use.file is not None and in_use.file.parent != Path.cwd():
-            raise UsageError(
-                f"{in_use.file} was found above this folder: nothing is sent to the server that it names. "
-                f"To send it, name the file: --config {in_use.file}"
-            )
-        return NamedServer(of_settings, takes_key=not found)
-    if variable and (of_variable := os.environ.get("OPENAI_BASE_URL")):
-        return NamedServer(of_variable, takes_key=True)
-    return None
-
-
-def by_kind(folders: Iterable[Path], decisions: str = "") -> tuple[Path | None, Path | None]:
-    """The calibrator of answers and that of typed questions among folders; `decisions` is the second without one.
-
-    Raises
-    ------
-    UsageError
-        Two of them are of one kind.
-    """
-    from semtoken.decisions.calibrating import NAME
-
-    kinds: dict[bool, Path] = {}
-    for folder in folders:
-        kind = (folder / NAME).exists()
-        if kind in kinds:
-            what = "typed questions" if kind else "answers"
-            raise UsageError(f"--calibrator: {kinds[kind]} and {folder} are both of {what}: name one of them.")
-        kinds[kind] = folder
-    return kinds.get(False), kinds.get(True, Path(decisions) if decisions else None)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice
 from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
-from semtoken.cli.loading import decision_slot, load_calibrator, one_pass, rules_of
-from semtoken.cli.parameters import BaseUrl, Calibrators, Host, JournalUrl, Port, Tokenizer, by_kind, named_server
+from semtoken.cli.loading import by_kind, decision_slot, load_calibrator, one_pass, rules_of
+from semtoken.cli.parameters import BaseUrl, Calibrators, Host, JournalUrl, Port, Tokenizer
+from semtoken.cli.server import named_server
 from semtoken.cli.settings import Count, Read, Settings, SettingsInUse
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
@@ -53,7 +54,7 @@ def proxy(
 
     settings = in_use.settings
     endpoint, limits = settings.endpoint, settings.limits
-    server = named_server(base_url, in_use, variable=True)
+    server = named_server(base_url, None, in_use, variable=True)
     if server is None:
         raise UsageError("Name the server: --base-url URL, base_url under [endpoint], or OPENAI_BASE_URL.")
     token_ids, tokenizer = _ids_and_tokenizer(endpoint.token_ids, server.url, tokenizer)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice
 from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
-from semtoken.cli.loading import decision_slot, load_calibrator_for
+from semtoken.cli.loading import by_kind, decision_slot, load_calibrator_for
 from semtoken.cli.model import ModelChoice, ModelOptions
-from semtoken.cli.parameters import Calibrators, Host, JournalUrl, Port, by_kind
+from semtoken.cli.parameters import Calibrators, Host, JournalUrl, Port
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
 from semtoken.support.files.safe_files import MEBIBYTE

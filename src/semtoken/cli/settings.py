@@ -400,6 +400,11 @@ def _key(word: str) -> str:
     return word.removeprefix("--").partition("=")[0].replace("-", "_")
 
 
+def path_of(text: str) -> Path | None:
+    """The file or folder that a key names; None where it is empty."""
+    return Path(text) if text else None
+
+
 def key_of(settings: Settings, key: str) -> Any:
     """The value of a key such as "limits.connections"."""
     section, _, name = key.partition(".")
