@@ -3,7 +3,7 @@
 One module for each command (`ask.py`, `score.py`, `compare.py`, `bench_run.py`, ...); `app.py` runs a command line and
 prints errors, commands.py lists the commands without importing one, help.py writes their help, settings.py reads
 `semtoken.toml`. Shared are parameters.py (arguments and options), model.py (a model by its name), loading.py
-(calibrators, methods, what runs shards), journal_options.py, listening.py and console.py (results on stdout, all else
+(calibrators, methods, what runs shards), journals.py, listening.py and console.py (results on stdout, all else
 on stderr).
 
 Enter at `main`. No other package imports this one.

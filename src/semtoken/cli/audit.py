@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from semtoken.cli.console import json_line, out, print_json, say
-from semtoken.cli.journal import open_journal
-from semtoken.cli.loading import by_kind
+from semtoken.cli.journals import is_journal, open_journal
+from semtoken.cli.loading import by_kind, decision_answers
 from semtoken.cli.parameters import BaseUrl, Json, Labels, NameThere, Questions, ToFile
 from semtoken.cli.server import named_server
 from semtoken.cli.settings import AuditSection, Read, SettingsInUse
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.decisions.running import AskedAgain
 
-SQLITE = b"SQLite format 3\0"
 STYLES = {"kept": "bold green", "unknown": "bold", "broken": "bold red", "no_guarantee": "bold"}
 
 
@@ -83,17 +82,6 @@ def audit(
     fitted = DecisionCalibrator.load(for_decisions)
     again = _asked_again(fitted, for_decisions, Path(source), of_server, (labels, questions), in_use)
     return _audit_decisions(fitted, again, in_use, as_json=as_json)
-
-
-def is_journal(source: str) -> bool:
-    """Tell whether a text names a database: an address, or a file that begins as those of SQLite do."""
-    if "://" in source:
-        return True
-    try:
-        with Path(source).open("rb") as file:
-            return file.read(len(SQLITE)) == SQLITE
-    except (OSError, ValueError):
-        return False
 
 
 def _audit_journal(source: str, section: AuditSection, in_use: SettingsInUse, *, as_json: bool) -> int:
@@ -158,7 +146,6 @@ def _asked_again(
 ) -> AskedAgain:
     """The answers to audit: those that are there, or those of the server to which the items are put."""
     from semtoken.decisions.running import AskedAgain, are_items, ask_again, kept_until_asked, read_questions
-    from semtoken.decisions.saved import decision_records
 
     labels, questions = named
     server = None
@@ -166,9 +153,7 @@ def _asked_again(
         server = named_server(of_server["--base-url"], of_server["--model"], in_use, variable=True)
     if server is None:
         refuse_useless(of_server, "with answers that are there, without --base-url")
-        path = questions or (Path(in_use.settings.decisions.questions) if in_use.settings.decisions.questions else None)
-        asked = read_questions(path) if path is not None and (labels or questions) else None
-        return AskedAgain(decision_records(source, labels=labels, questions=asked), {})
+        return AskedAgain(decision_answers(source, labels, questions, in_use), {})
     refuse_useless({"--labels": labels, "--questions": questions}, "with items that are put to a server")
     server.announce("the labeled items", in_use)
     ask, output = server.ask(), of_server["--output"]

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from semtoken.choices import Guarantee
-from semtoken.cli.audit import is_journal
 from semtoken.cli.console import out, plain_table, print_json, say, tell
+from semtoken.cli.journals import is_journal, open_journal
+from semtoken.cli.loading import decision_answers
+from semtoken.cli.outputs import refuse_existing
 from semtoken.cli.parameters import Json, Labels, Overwrite, Questions, ToFolder
 from semtoken.cli.settings import GuaranteeSection, Level, Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless
@@ -88,11 +90,7 @@ def calibrate(
     of_answers |= {"--group-by": group_by, "--unlabeled": unlabeled}
     if not is_journal(source) and (labels or questions or holds_decisions(Path(source))):
         refuse_useless(of_answers, "on answers to typed questions")
-        asked = questions or (
-            Path(in_use.settings.decisions.questions) if in_use.settings.decisions.questions else None
-        )
-        named = labels, asked if labels or questions else None
-        return _fit_decisions(Path(source), named, wanted, target, in_use.settings.decisions.require)
+        return _fit_decisions(Path(source), (labels, questions), wanted, target, in_use)
     how = _AnswerOptions(label_field, judge, by, group_by, unlabeled)
     return _fit_answers(source, how, wanted, target)
 
@@ -118,11 +116,6 @@ class _Target:
     """True writes nothing if a guarantee is not possible."""
     as_json: bool
     """True prints the result as JSON."""
-
-    def refuse_existing(self, folder: Path, name: str) -> None:
-        """Refuse to replace a calibrator, whose file has this name, unless that is asked for."""
-        if (folder / name).exists() and not self.overwrite:
-            raise InvalidInputError(f"{folder / name} exists. Choose another directory, or replace it with --force.")
 
 
 def _read(source: str, how: _AnswerOptions, wanted: GuaranteeSection) -> tuple[list[AnswerRecord], list[AnswerRecord]]:
@@ -157,13 +150,13 @@ def _fit_answers(source: str, how: _AnswerOptions, wanted: GuaranteeSection, tar
     from semtoken.guarantees.groups import answer_groups, fit_groups
     from semtoken.support.files.safe_files import locked
 
-    target.refuse_existing(target.output, NAME)
+    refuse_existing(target.output / NAME, "directory", overwrite=target.overwrite)
     answers, further = _read(source, how, wanted)
     answers, judged_by = _judged(answers, how.judge)
     groups = answer_groups(answers, further, how.group_by)
     # Before anything is fitted, which takes a while: all are written, or none.
     for group in groups:
-        target.refuse_existing(target.output / group.folder, NAME)
+        refuse_existing(target.output / group.folder / NAME, "directory", overwrite=target.overwrite)
     try:
         fitted = fit_groups(groups, **wanted.levels, score=how.by, fingerprint=Fingerprint(judge=judged_by))
     except InvalidInputError as error:
@@ -177,7 +170,7 @@ def _fit_answers(source: str, how: _AnswerOptions, wanted: GuaranteeSection, tar
     whole = target.output.resolve()
     with locked(whole.with_name(f".{whole.name}.lock"), busy, remove=True):
         for group in groups:  # another one may have ended meanwhile
-            target.refuse_existing(target.output / group.folder, NAME)
+            refuse_existing(target.output / group.folder / NAME, "directory", overwrite=target.overwrite)
         for one in fitted:
             _write(one, target)
     return None
@@ -212,22 +205,19 @@ def _fit_decisions(
     named: tuple[Path | None, Path | None],
     wanted: GuaranteeSection,
     target: _Target,
-    required: Sequence[str],
+    in_use: SettingsInUse,
 ) -> int | None:
     """Fit a calibrator of each typed question: of a predicate two, for what is called true and what is called false."""
     from semtoken.decisions.calibrating import NAME, DecisionCalibrator
     from semtoken.decisions.doubts import doubts_of_answers, doubts_of_labels
-    from semtoken.decisions.running import read_questions
-    from semtoken.decisions.saved import decision_records
     from semtoken.support.files.outputs import check_not_inside
 
-    labels, questions = named
+    required = in_use.settings.decisions.require
     check_not_inside(target.output, [source])
     if target.output.exists() and not (target.output / NAME).exists():
         raise InvalidInputError(f"{target.output} exists and is no calibrator of decisions. Name another folder.")
-    target.refuse_existing(target.output, NAME)
-    asked = None if questions is None else read_questions(questions)
-    records = decision_records(source, labels=labels, questions=asked)
+    refuse_existing(target.output / NAME, "directory", overwrite=target.overwrite)
+    records = decision_answers(source, *named, in_use)
     for sentence in [*doubts_of_answers(records), *doubts_of_labels(records, **wanted.levels)]:
         tell(sentence)
     fitted = DecisionCalibrator.fit(records, **wanted.levels)
@@ -263,7 +253,6 @@ def _sampled(url: str) -> list[AnswerRecord]:
     """The random sample of a journal: its labels, and its scores without labels. No other labels may make a
     guarantee.
     """
-    from semtoken.cli.journal import open_journal
     from semtoken.guarantees.journal.labels import agreement, sampled_answers
 
     journal = open_journal(url)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from semtoken.cli.console import counting, out, print_json, print_scores, say, tell, untrusted
-from semtoken.cli.journal_options import JournalChoice
+from semtoken.cli.journals import kept_answers
 from semtoken.cli.loading import by_kind, check_executor, load_executor, one_pass, rules_of
 from semtoken.cli.parameters import (
     Calibrator,
@@ -130,7 +130,7 @@ def check(
     executor = in_use.settings.executor
     files = output is not None and "-" not in replies.sources and not (tokens or as_json)
     check_executor(executor, journal, files=files)
-    with JournalChoice(journal, in_use.settings.journal).keeper("check") as keeper:
+    with kept_answers(journal, in_use.settings.journal, "check") as keeper:
         checked = _ranked(replies, settings, questions, output, load_executor(executor))
         # Before anything is kept or written: --strict is for jobs that must not go on with half of the replies.
         if strict and checked.refused:

@@ -6,18 +6,16 @@ import re
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from semtoken.cli.console import out, print_json, say, tell
+from semtoken.cli.journals import open_journal
 from semtoken.cli.parameters import Force, Json, Limit, ToFile
-from semtoken.cli.settings import Read, SettingsInUse
+from semtoken.cli.settings import Read, SettingsInUse, path_of
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from semtoken.guarantees.journal.store import Journal
 
 Url = Annotated[
     str | None,
@@ -32,27 +30,6 @@ def journal_url(given: str | None, in_use: SettingsInUse) -> str:
     if not url:
         raise UsageError("Name the journal: a file such as journal.db, or url under [journal] of semtoken.toml.")
     return url
-
-
-def open_journal(url: str, spool: Path | None = None) -> Journal:
-    """Open an existing journal, after adding the entries that killed processes left in their spools."""
-    from semtoken.support.extras import require
-
-    require("sqlalchemy", extra="journal")
-    from semtoken.guarantees.journal.database import database_errors
-    from semtoken.guarantees.journal.spool import SET_ASIDE, spool_folder
-    from semtoken.guarantees.journal.store import Journal
-    from semtoken.guarantees.journal.writer import adopt_left_behind
-
-    journal = Journal.open(url, create=False)
-    with database_errors(journal.engine.url):
-        refused: list[str] = []
-        if n := adopt_left_behind(journal, spool, refused=refused.append):
-            tell(f"{n:,} entries of a process that ended early are in the journal now.")
-    if refused:
-        file = (spool or spool_folder(journal.engine.url)) / SET_ASIDE
-        tell(f"{len(refused):,} entries can never be written ({refused[0]}): they are in {file}.", style="yellow")
-    return journal
 
 
 def show(
@@ -216,7 +193,7 @@ def delete(
     if older_than is None and person is None:
         raise UsageError("Say which entries to delete: --older-than 90d, or --person TAG.")
     before = None if older_than is None else time.time() - seconds_of(older_than)
-    spool = Path(in_use.settings.journal.spool) if in_use.settings.journal.spool else None
+    spool = path_of(in_use.settings.journal.spool)
     journal = open_journal(journal_url(url, in_use), spool)
     if not yes:
         _ask(f"Delete these entries of {journal.name} for good?")

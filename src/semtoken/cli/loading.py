@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semtoken.cli.console import tell
-from semtoken.cli.settings import ExecutorSection, ScoringSection, path_of
+from semtoken.cli.settings import ExecutorSection, ScoringSection, SettingsInUse, path_of
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from semtoken import ScoredModel
     from semtoken.clustering.token_clusters import TokenClusters
     from semtoken.core.rules import ScoringRules
+    from semtoken.decisions.answers import DecisionRecord
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.guarantees import Calibrator
     from semtoken.guarantees.apply import CalibratorInUse
@@ -135,3 +136,17 @@ def by_kind(folders: Iterable[Path], decisions: str = "") -> tuple[Path | None, 
             raise UsageError(f"--calibrator: {kinds[kind]} and {folder} are both of {what}: name one of them.")
         kinds[kind] = folder
     return kinds.get(False), kinds.get(True, path_of(decisions))
+
+
+def decision_answers(
+    source: Path, labels: Path | None, questions: Path | None, in_use: SettingsInUse
+) -> list[DecisionRecord]:
+    """The answers to typed questions in a file, with the correct values and the questions that are in other files.
+
+    The questions of `[decisions]` are for answers whose correct values are elsewhere.
+    """
+    from semtoken.decisions.running import read_questions
+    from semtoken.decisions.saved import decision_records
+
+    path = questions or (path_of(in_use.settings.decisions.questions) if labels else None)
+    return decision_records(source, labels=labels, questions=None if path is None else read_questions(path))

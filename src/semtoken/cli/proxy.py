@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semtoken.cli.console import tell
-from semtoken.cli.journal_options import JournalChoice
+from semtoken.cli.journals import recorder_for
 from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
 from semtoken.cli.loading import by_kind, decision_slot, load_calibrator, one_pass, rules_of
 from semtoken.cli.parameters import BaseUrl, Calibrators, Host, JournalUrl, Port, Tokenizer
@@ -147,8 +147,8 @@ def _application(
     calibrators = CalibratorSlot(load(of_answers), partial(load, of_answers), shared=shared)
     deciding = decision_slot(of_decisions)
     reload_on_hangup(calibrators, deciding)
-    recording = JournalChoice(journal or settings.journal.url, settings.journal)
-    recorder = recording.recorder("proxy", engine=asking.shown_upstream, k=asking.top_logprobs)
+    about = {"engine": asking.shown_upstream, "k": asking.top_logprobs}
+    recorder = recorder_for(journal or settings.journal.url, settings.journal, "proxy", **about)
     app = proxy_app(
         asking,
         tokens,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semtoken.cli.console import tell
-from semtoken.cli.journal_options import JournalChoice
+from semtoken.cli.journals import recorder_for
 from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
 from semtoken.cli.loading import by_kind, decision_slot, load_calibrator_for
 from semtoken.cli.model import ModelChoice, ModelOptions
@@ -72,8 +72,8 @@ def serve(
     deciding = decision_slot(of_decisions)
     reload_on_hangup(slot, deciding)
     known = stc.fingerprint(model.name)
-    recording = JournalChoice(journal or settings.journal.url, settings.journal)
-    recorder = recording.recorder("serve", model=known.model, engine=known.engine)
+    about = {"model": known.model, "engine": known.engine}
+    recorder = recorder_for(journal or settings.journal.url, settings.journal, "serve", **about)
     called, stops = served_model_name or _name_of(model.name), asking.stop_at_newline
     most, seconds = settings.serve.max_logprobs, settings.limits.part_seconds
     offer = Offer(called, template_of(asking), stops, most, slot, deciding, seconds)
