@@ -103,7 +103,7 @@ def test_errors_become_a_message_and_a_status(
     def fail(name: str) -> None:
         raise error
 
-    monkeypatch.setattr("semtoken.cli.models.fetched_path", fail)
+    monkeypatch.setattr("semtoken.cli.fetch.fetched_path", fail)
     result = semtoken("fetch")
     assert result.exit_code == status
     assert result.stderr.startswith(told)
@@ -113,7 +113,7 @@ def test_unexpected_errors_keep_their_traceback(semtoken: RunCommand, monkeypatc
     def fail(name: str) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("semtoken.cli.models.fetched_path", fail)
+    monkeypatch.setattr("semtoken.cli.fetch.fetched_path", fail)
     assert isinstance(semtoken("fetch").exception, RuntimeError)
 
 
