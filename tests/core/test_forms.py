@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from semtoken.core.engine_tokens import TopStep, TopToken, as_top_steps
-from semtoken.core.engine_tokens.passes import has_twice, steps_in_files, without_copied_list, without_doubles
+from semtoken.core.engine_tokens.passes import has_twice, steps_in_files, without_copied_lists, without_doubles
 from semtoken.core.engine_tokens.spellings import steps_from_columns, steps_from_items, steps_from_lists
 from semtoken.core.engine_tokens.top_steps import NOT_GIVEN, StepList
 from semtoken.errors import InvalidInputError
@@ -115,11 +115,13 @@ def test_a_list_that_the_own_number_contradicts_is_the_one_before(
     listed: tuple[float, float], own: float, copied: bool
 ) -> None:
     before, step = columns("aab", listed[0], *listed), columns("aab", own, *listed)
-    assert without_copied_list(step, before) == (columns("a", own) if copied else step)
-    assert without_copied_list(step, columns("aac", listed[0], *listed)) == step
-    assert without_copied_list(step, columns("aab", listed[0], listed[0], -5.0)) == step
+    read = columns("a", own) if copied else step
+    assert without_copied_lists([step], before) == [read]
+    assert without_copied_lists([before, step, step]) == [before, read, read], "each is held against the one as it came"
+    assert without_copied_lists([step], columns("aac", listed[0], *listed)) == [step]
+    assert without_copied_lists([step], columns("aab", listed[0], listed[0], -5.0)) == [step]
     one = columns("aa", own, listed[0])
-    assert without_copied_list(one, columns("aa", listed[0], listed[0])) == one, "one entry is no list"
+    assert without_copied_lists([one], columns("aa", listed[0], listed[0])) == [one], "one entry is no list"
 
 
 def test_a_number_may_be_written_without_a_fraction() -> None:

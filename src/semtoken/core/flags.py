@@ -29,7 +29,7 @@ NAMES_WITHOUT_BLANK = 20  # so many, and none with a blank: the engine leaves bl
 def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[int] = ()) -> tuple[Flag, ...]:
     """Flags about the lists of a complete answer: what they lack, and what makes its bounds wide.
 
-    Of steps that are `silent` (`silent_zeros`) or `copied` (`without_copied_list`), zeros or lists are not used.
+    Of steps that are `silent` (`silent_zeros`) or `copied` (`without_copied_lists`), zeros or lists are not used.
     `BackendError` if the engine leaves out the blanks that tokens begin with.
     """
     steps = agreed.listed

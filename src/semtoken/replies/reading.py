@@ -7,13 +7,12 @@ delta for each choice, a stream has many, and everything else is the same for bo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 from semtoken.choices import SegmentKind
 from semtoken.core.engine_tokens.spellings import with_ids
-from semtoken.core.engine_tokens.top_steps import StepList, TopStep
+from semtoken.core.engine_tokens.top_steps import StepList
 from semtoken.core.parts import ToolCall
 from semtoken.core.results import Distribution
 from semtoken.errors import BackendError, InvalidInputError
@@ -90,30 +89,6 @@ class ChoiceSum:
         """How many steps the engine has listed."""
         return sum(len(part.steps) for part in chain(self.steps, *self.apart.values()))
 
-    def raw(self) -> RawChoice:
-        """The choice with texts and steps as its engine gave them."""
-        texts: dict[SegmentKind, str] = {kind: "".join(parts) for kind, parts in self.texts.items() if any(parts)}
-        if self.calls:
-            texts["tool_call"] = "\n".join(f"{name}({arguments})" for name, arguments in self.calls.values())
-        steps, flags = _with_ids(StepList.chained(self.steps), self.ids)
-        counted = self.counted
-        # Ids that have no step are tokens that the list lacks.
-        if self.ids is not None and len(self.ids) > len(steps.steps):
-            counted = max(counted or 0, len(self.ids))
-        return RawChoice(
-            self.index,
-            texts,
-            steps,
-            finish_reason=self.finish_reason,
-            flags=flags,
-            apart={kind: StepList.chained(parts) for kind, parts in self.apart.items()},
-            stops=(self.stop,) if isinstance(self.stop, str) else (),
-            at_token=isinstance(self.stop, int),
-            counted=counted,
-            broken=self.broken or (SAID_AGAIN if _repeat([part.steps for part in self.steps]) else None),
-            calls=tuple(ToolCall(name, arguments) for name, arguments in self.calls.values()),
-        )
-
 
 class ReplyReading:
     """A reply in progress: its shape, what is known besides, and the sum of each choice so far."""
@@ -156,8 +131,8 @@ class ReplyReading:
 
     def choice(self, index: int) -> ReplyChoice:
         """The choice with this number in segments, as far as it has been read."""
-        asked = question_of(self.context.request, index) or question_of(self.context.line, index)
-        return assemble(self._raw_choice(index), self.shape.ask, asked)
+        asked = question_of(self.context.request, index) if self.context.request else None
+        return assemble(self._raw_choice(index), self.shape.ask, asked or question_of(self.context.line, index))
 
     @property
     def engine(self) -> Engine:
@@ -180,23 +155,44 @@ class ReplyReading:
         return self.shape.distribution(engine, temperature, masked=masked)
 
     def _raw_choice(self, index: int) -> RawChoice:
-        """The choice with what the shape, the request and the whole reply tell of it."""
-        shape, request, raw = self.shape, self.context.request, self.sums[index].raw()
-        known: dict[str, Any] = {"one_segment": True} if shape.one_segment else {}
-        if request:
-            known["stops"] = raw.stops or shape.stop_texts(request)
-            known["prefill"] = prefill_of(request) if shape.is_chat else ""
-            if raw.finish_reason == shape.ends[0] and not shape.has_stop_texts(request):
-                known["at_token"] = True  # nothing else could end it
+        """The sum of a choice, with what the shape, the request and the whole reply tell of it."""
+        shape, request, known = self.shape, self.context.request, self.sums[index]
+        texts: dict[SegmentKind, str] = {kind: "".join(parts) for kind, parts in known.texts.items() if any(parts)}
+        if known.calls:
+            texts["tool_call"] = "\n".join(f"{name}({arguments})" for name, arguments in known.calls.values())
+        steps, flags = _with_ids(StepList.chained(known.steps), known.ids)
+        counted = known.counted
+        # Ids that have no step are tokens that the list lacks.
+        if known.ids is not None and len(known.ids) > len(steps.steps):
+            counted = max(counted or 0, len(known.ids))
         # The count is of all choices together, so that it says something of one choice only where there is one.
         if shape.counted is not None and len(self.sums) == 1:
-            known["counted"] = shape.counted
-        if flags := self._notes():
-            known["flags"] = (*raw.flags, *flags)
-        raw = replace(raw, **known) if known else raw
+            counted = shape.counted
+        stops: tuple[str, ...] = (known.stop,) if isinstance(known.stop, str) else ()
+        at_token, prefill = isinstance(known.stop, int), ""
+        if request:
+            stops = stops or shape.stop_texts(request)
+            prefill = prefill_of(request) if shape.is_chat else ""
+            # Where no text may end it, a token has.
+            at_token |= known.finish_reason == shape.ends[0] and not shape.has_stop_texts(request)
+        raw = RawChoice(
+            index,
+            texts,
+            steps,
+            known.finish_reason,
+            (*flags, *self._notes()),
+            {kind: StepList.chained(parts) for kind, parts in known.apart.items()},
+            shape.one_segment,
+            stops,
+            at_token,
+            counted,
+            known.broken or (SAID_AGAIN if _repeat(known.steps) else None),
+            prefill,
+            tuple(ToolCall(name, arguments) for name, arguments in known.calls.values()),
+        )
         # Nothing comes before the first token of a prompt, so that it has no log-probability: that is how an echo is
         # known.
-        return self._behind_prompt(raw) if shape.echoes and raw.steps.missing[:1] == (0,) else raw
+        return self._behind_prompt(raw) if shape.echoes and steps.missing[:1] == (0,) else raw
 
     def _notes(self) -> list[str]:
         """What a reader should know of all choices."""
@@ -218,17 +214,18 @@ class ReplyReading:
         try:
             prompt = prompt_length([*lengths.values()], [*lengths].index(raw.index), counts, at_limit=at_limit)
         except BackendError as error:
-            return replace(raw, steps=raw.steps._replace(missing=(), fault=str(error)))
+            return raw._replace(steps=raw.steps._replace(missing=(), fault=str(error)))
         if prompt is None:
             return raw
         steps, text = without_prompt(raw.steps, raw.texts.get("answer", ""), prompt)
-        return replace(raw, steps=steps, texts={"answer": text}, flags=())
+        return raw._replace(steps=steps, texts={"answer": text}, flags=())
 
 
-def _repeat(chunks: Sequence[tuple[TopStep, ...]]) -> bool:
+def _repeat(parts: Sequence[StepList]) -> bool:
     """Whether each chunk has the steps of the one before and more, or the last has those of all others once more."""
-    if len(chunks) < 2:
+    if len(parts) < 2:
         return False
+    chunks = [part.steps for part in parts]
     if all(len(before) < len(more) and more[: len(before)] == before for before, more in pairwise(chunks)):
         return True
     return 2 < 2 * len(chunks[-1]) == sum(map(len, chunks)) and tuple(chain(*chunks[:-1])) == chunks[-1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from semtoken.choices import SegmentKind
@@ -118,36 +118,34 @@ NO_LIST = StepList()
 FORBIDDEN = "The engine forbade tokens (a grammar, allowed tokens): these are probabilities among the others."
 
 
-@dataclass(frozen=True)
-class RawChoice:
+class RawChoice(NamedTuple):
     """A choice with texts and steps as its engine gave them, before steps are divided among segments."""
 
     index: int
     texts: Mapping[SegmentKind, str]
     steps: StepList
     """The steps of everything that the model wrote, or of a part of it."""
-    finish_reason: str | None = None
-    flags: tuple[str, ...] = ()
-    apart: Mapping[SegmentKind, StepList] = field(default_factory=dict)
+    finish_reason: str | None
+    flags: tuple[str, ...]
+    apart: Mapping[SegmentKind, StepList]
     """Steps that the engine lists under a segment of their own."""
-    one_segment: bool = False
+    one_segment: bool
     """Whether all that the model wrote is the answer, since the engine does not divide it."""
-    stops: tuple[str, ...] = ()
+    stops: tuple[str, ...]
     """The text at which the engine stopped, if it says so; otherwise those at which it was asked to."""
-    at_token: bool = False
+    at_token: bool
     """Whether a token is known to have ended the choice, whatever it spells."""
-    counted: int | None = None
+    counted: int | None
     """How many tokens the model wrote, as the reply counts them; None if it does not say."""
-    broken: str | None = None
+    broken: str | None
     """Why the choice is not whole."""
-    prefill: str = ""
+    prefill: str
     """The beginning of the answer that the request gave to the model; some engines repeat it in the message."""
-    calls: tuple[ToolCall, ...] = ()
+    calls: tuple[ToolCall, ...]
     """The tool calls that the engine gives apart."""
 
 
-@dataclass(frozen=True)
-class Division:
+class Division(NamedTuple):
     """How the steps of a choice are divided among its segments."""
 
     steps: Mapping[SegmentKind, tuple[TopStep, ...]]
@@ -166,13 +164,12 @@ class Division:
 def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoice:
     """The choice in segments, with the question that was asked; `ask` names the fields that bring log-probabilities."""
     raw = _thinking_apart(raw)
-    main = main_segment(raw.texts)
-    named = as_scored(raw.steps.steps)
-    division = Division({main: raw.steps.steps}) if raw.steps.problem else _divided(raw, named)
+    named, fault = as_scored(raw.steps.steps), raw.steps.problem
+    division = Division({main_segment(raw.texts): raw.steps.steps}) if fault else _divided(raw, named)
     # Only where the steps do not fit: most engines leave the beginning that the request gave out of the message.
     rest = _behind_prefill(raw) if division.problem else None
     if rest is not None and (own := _divided(rest, named)).problem is None:
-        raw, division = rest, replace(own, flags=(*own.flags, PREFILLED))
+        raw, division = rest, own._replace(flags=(*own.flags, PREFILLED))
     flags = [*raw.flags, *division.flags, *_step_notes(named), *end_notes(raw.finish_reason)]
     lacking = lacking_steps(raw, division)
     flags += [note for note in (lacking.note,) if note]
@@ -182,7 +179,7 @@ def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoi
         steps += apart.steps
         if not (text or steps):
             continue
-        problem = apart.problem or raw.steps.problem or (division.problem if kind == "answer" else None)
+        problem = apart.problem or fault or (division.problem if kind == "answer" else None)
         problem = problem or lacking.problem or _silence(kind, steps, raw, ask)
         segments.append(Segment(kind, text, steps, problem or (lacking.of_calls if kind == "tool_call" else None)))
     if not segments:
@@ -196,21 +193,21 @@ def _divided(raw: RawChoice, named: tuple[TopStep, ...]) -> Division:
     in_files = steps_in_files(raw.steps.steps)
     # First as in the tokenizer's files; such a name is text in its own right where that does not fit the message.
     if in_files is not None:
-        division = divide(replace(raw, steps=raw.steps._replace(steps=in_files)), in_files)
+        division = divide(raw._replace(steps=raw.steps._replace(steps=in_files)), in_files)
         if division.problem is None:
             return division
     division = divide(raw, named)
     if division.problem and any(name[1] and name[2] == b"" for name in (step.names[0] for step in raw.steps.steps)):
-        spelled = StepList(tuple(map(without_empty_bytes, raw.steps.steps)))
-        by_texts = divide(replace(raw, steps=spelled), named)  # some engines leave the bytes of a text out, as `[]`
+        spelled = StepList(without_empty_bytes(raw.steps.steps))
+        by_texts = divide(raw._replace(steps=spelled), named)  # some engines leave the bytes of a text out, as `[]`
         division = division if by_texts.problem else by_texts
     # Two equal steps are usual in a text that repeats itself, so that doubles are dropped only where that makes it fit.
     once = named if division.is_clear else without_doubles(named)
     if len(once) < len(named):
-        again = divide(replace(raw, steps=StepList(once)), once)
+        again = divide(raw._replace(steps=StepList(once)), once)
         if again.is_clear:
             note = f"{len(named) - len(once)} of {len(named)} items are there twice: they count once."
-            return replace(again, flags=(note,))
+            return again._replace(flags=(note,))
     return division
 
 
@@ -233,7 +230,7 @@ def _behind_prefill(raw: RawChoice) -> RawChoice | None:
         rest = rest if answer.rstrip().endswith(rest) else ""
     else:
         return None
-    return replace(raw, texts={**raw.texts, "answer": rest}) if rest.strip() else None
+    return raw._replace(texts={**raw.texts, "answer": rest}) if rest.strip() else None
 
 
 def _thinking_apart(raw: RawChoice) -> RawChoice:
@@ -248,12 +245,12 @@ def _thinking_apart(raw: RawChoice) -> RawChoice:
     else:
         cut = thinking_end(answer, lambda: tokens, opened=thinking_end(f"{raw.prefill}.") > len(raw.prefill))
     if cut:
-        raw = replace(raw, texts={**raw.texts, "reasoning": answer[:cut], "answer": answer[cut:].lstrip()})
+        raw = raw._replace(texts={**raw.texts, "reasoning": answer[:cut], "answer": answer[cut:].lstrip()})
     mark = unclear_mark(raw.texts.get("answer", ""), tokens, thought="reasoning" in raw.texts)
     if mark is None:
         return raw
     note = f"The answer holds {mark}, as a thinking does: it is scored whole, with what may be reasoning."
-    return replace(raw, flags=(*raw.flags, note))
+    return raw._replace(flags=(*raw.flags, note))
 
 
 NORMAL_END = re.compile(
@@ -393,7 +390,7 @@ def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
     # The last character of an answer that was cut off may rightly lack bytes.
     cut = is_cut(raw.finish_reason)
     broken = REPLACEMENT not in texts["answer"] and sum(piece.broken for piece in pieces[start : end - cut])
-    return replace(division, flags=(*division.flags, f"{broken} tokens {BROKEN}")) if broken else division
+    return division._replace(flags=(*division.flags, f"{broken} tokens {BROKEN}")) if broken else division
 
 
 def _are_the_answer(steps: Sequence[TopStep], texts: Mapping[SegmentKind, str]) -> bool:

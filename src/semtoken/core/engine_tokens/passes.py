@@ -1,4 +1,4 @@
-"""Engines' quirks: what their lists say that is not so. Each is a function from steps to steps, or to a note.
+"""Engines' quirks: what their lists say that is not so. Each is a function from steps to those steps, or to a note.
 
 A quirk that a step shows by itself goes into `ON_READING`, and one that shows beside the step before into `ON_SCORING`:
 every list of every engine goes through both tables. The other functions are notes, and passes for steps that do not fit
@@ -47,9 +47,10 @@ _SPELLED = itemgetter(2)
 
 def as_read(steps: Iterable[TopStep]) -> tuple[TopStep, ...]:
     """Steps without the quirks that each of them shows by itself (`ON_READING`)."""
+    passed = tuple(steps)
     for quirk in ON_READING:
-        steps = map(quirk, steps)
-    return tuple(steps)
+        passed = quirk(passed)
+    return passed
 
 
 def as_scored(steps: Iterable[TopStep], before: TopStep | None = None) -> tuple[TopStep, ...]:
@@ -57,25 +58,24 @@ def as_scored(steps: Iterable[TopStep], before: TopStep | None = None) -> tuple[
 
     `before` is the last step that went in earlier, as it came out. A step that went in before stays as it is.
     """
-    passed: list[TopStep] = []
-    for step in steps:
-        for quirk in ON_SCORING:
-            step = quirk(step, before)
-        passed.append(step)
-        before = step
-    return tuple(passed)
+    passed = tuple(steps)
+    for quirk in ON_SCORING:
+        passed = quirk(passed, before)
+    return passed
 
 
-def with_listed_name(step: TopStep) -> TopStep:
-    """The step with the chosen token's name as its list has it, under the same id.
+def with_listed_names(steps: Sequence[TopStep]) -> tuple[TopStep, ...]:
+    """The steps with the chosen tokens' names as their lists have them, under the same ids.
 
     llama-server calls the chosen token by the text that it sends with it: by nothing, or a part of it, while that may
     begin a stop string, and the next one by all that was held back. The list names the tokens. Not taken from there are
     names without the blanks before a word, which the start of an answer loses, and those of pieces of characters.
     """
+    return tuple([step if step.names[0][0] is None else _with_listed_name(step) for step in steps])
+
+
+def _with_listed_name(step: TopStep) -> TopStep:
     own = step.names[0]
-    if own[0] is None:
-        return step
     listed = next((entry for entry in step.names[1:] if entry[0] == own[0]), own)
     if listed == own:
         return step
@@ -94,13 +94,17 @@ def _is_whole_text(spelled: bytes) -> bool:
     return True
 
 
-def without_nameless_copy(step: TopStep, _: TopStep | None) -> TopStep:
-    """The step without an entry that has the chosen token's number and no name, if its list lacks the chosen token.
+def without_nameless_copies(steps: Sequence[TopStep], _: TopStep | None = None) -> tuple[TopStep, ...]:
+    """The steps without an entry that has the chosen token's number and no name, if their lists lack the chosen token.
 
     Some gateways drop the names of a list. Then the chosen token would count twice.
     """
+    return tuple([_without_nameless_copy(step) if NAMELESS in step.names else step for step in steps])
+
+
+def _without_nameless_copy(step: TopStep) -> TopStep:
     chosen, own = step.names[0], step.log_probs[0]
-    if NAMELESS not in step.names or chosen == NAMELESS or chosen in step.names[1:]:
+    if chosen == NAMELESS or chosen in step.names[1:]:
         return step
     named = zip(step.names, step.log_probs, strict=True)
     at = next((i for i, (name, number) in enumerate(named) if name == NAMELESS and number == own), 0)
@@ -109,15 +113,22 @@ def without_nameless_copy(step: TopStep, _: TopStep | None) -> TopStep:
     return TopStep.of_columns(step.names[:at] + step.names[at + 1 :], step.log_probs[:at] + step.log_probs[at + 1 :])
 
 
-def without_borrowed_names(step: TopStep, before: TopStep | None) -> TopStep:
-    """The step without the name of a whole character for the last of the tokens that spell pieces of it.
+def without_borrowed_names(steps: Sequence[TopStep], before: TopStep | None = None) -> tuple[TopStep, ...]:
+    """The steps without the name of a whole character for the last of the tokens that spell pieces of it.
 
     vLLM calls the token that completes a character by the whole of it, and the pieces before it by nothing. Taken by
     their names they would be other tokens. That of the chosen one is kept behind a U+FFFD: with it the character is
     complete, so that the names of the next step are its own.
     """
-    if before is None or before.names[0][2] or not ends_inside(before.names[0]):
-        return step
+    passed: list[TopStep] = []
+    for step in steps:
+        inside = before is not None and not before.names[0][2] and ends_inside(before.names[0])
+        before = _without_borrowed_names(step) if inside else step
+        passed.append(before)
+    return tuple(passed)
+
+
+def _without_borrowed_names(step: TopStep) -> TopStep:
     chosen, *others = step.names
     said, renamed = _said(chosen), _unborrowed(chosen)
     # The U+FFFD in front marks a borrowed name: what it says ends the character, and begins no other.
@@ -144,11 +155,11 @@ def _unborrowed(name: Name, like: str = "") -> Name:
     return name[0], REPLACEMENT if name[0] is None else None, None
 
 
-def without_empty_bytes(step: TopStep, _: TopStep | None = None) -> TopStep:
-    """The step with tokens by their texts alone where their bytes are an empty list, as for special tokens."""
-    if b"" in map(_SPELLED, step.names):
-        return step.renamed(map(without_no_bytes, step.names))
-    return step
+def without_empty_bytes(steps: Sequence[TopStep], _: TopStep | None = None) -> tuple[TopStep, ...]:
+    """The steps with tokens by their texts alone where their bytes are an empty list, as for special tokens."""
+    empty = [b"" in map(_SPELLED, step.names) for step in steps]
+    named = zip(steps, empty, strict=True)
+    return tuple([step.renamed(map(without_no_bytes, step.names)) if any_empty else step for step, any_empty in named])
 
 
 def without_no_bytes(name: Name) -> Name:
@@ -157,15 +168,15 @@ def without_no_bytes(name: Name) -> Name:
     return (token_id, text, None) if spelled == b"" else name
 
 
-ON_READING: tuple[Callable[[TopStep], TopStep], ...] = (with_listed_name,)
-"""From a step to that step, before the steps are laid against the text of the message."""
+ON_READING: tuple[Callable[[Sequence[TopStep]], tuple[TopStep, ...]], ...] = (with_listed_names,)
+"""From steps to those steps, before they are laid against the text of the message."""
 
-ON_SCORING: tuple[Callable[[TopStep, TopStep | None], TopStep], ...] = (
-    without_nameless_copy,
+ON_SCORING: tuple[Callable[[Sequence[TopStep], TopStep | None], tuple[TopStep, ...]], ...] = (
+    without_nameless_copies,
     without_borrowed_names,
     without_empty_bytes,
 )
-"""From a step, and the step before it as it came out of here (None for the first), to that step."""
+"""From steps, and the step before them as it came out of here (None for the first), to those steps."""
 
 
 # --- passes where the text does not fit, or the numbers do not
@@ -205,19 +216,21 @@ def without_doubles(steps: Sequence[TopStep]) -> tuple[TopStep, ...]:
 
 
 def without_copied_lists(steps: Sequence[TopStep], before: TopStep | None = None) -> list[TopStep]:
-    """Steps without the lists that are copies of the list before (`without_copied_list`); `before` is the step before
-    them as it came.
-    """
-    return list(map(without_copied_list, steps, (before, *steps)))
-
-
-def without_copied_list(step: TopStep, before: TopStep | None) -> TopStep:
-    """The step without its list, if that is a copy of the list of the step before: it says nothing of this one.
+    """Steps without the lists that are copies of the list before: such a list says nothing of its own step.
 
     Engines that decode several tokens at a time send one list for all of them. The chosen token's own number then
-    contradicts it.
+    contradicts it. `before` is the step before them as it came.
     """
-    if before is None or len(step.names) < 3 or step.log_probs[1:] != before.log_probs[1:]:
+    pairs = zip(steps, (before, *steps), strict=False)
+    return [
+        step if last is None or step.log_probs[1:] != last.log_probs[1:] else _without_copied_list(step, last)
+        for step, last in pairs
+    ]
+
+
+def _without_copied_list(step: TopStep, before: TopStep) -> TopStep:
+    """The step without its list, unless that may have the numbers of the list before by chance."""
+    if len(step.names) < 3:
         return step
     if all(number == round(number, 3) for number in step.log_probs[1:]):
         return step  # so short that two lists may agree by chance

@@ -107,11 +107,10 @@ def steps_from_items(items: Any, where: str) -> StepList:
     `InvalidInputError` says where a field is missing or of the wrong kind; `InvalidLogits` if a number is no
     log-probability.
     """
-    listed = as_list(items, where)
-    usual = _usual_steps(listed)
+    usual = _usual_steps(items) if type(items) is list else None
     if usual is not None:
         return StepList(as_read(usual))
-    return _step_list(_item(value, f"{where}[{i}]") for i, value in enumerate(listed))
+    return _step_list(_item(value, f"{where}[{i}]") for i, value in enumerate(as_list(items, where)))
 
 
 def _step_list(steps: Iterable[tuple[TopStep, bool]]) -> StepList:

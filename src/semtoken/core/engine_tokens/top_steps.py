@@ -201,6 +201,8 @@ class StepList(NamedTuple):
     @staticmethod
     def chained(parts: Sequence[StepList]) -> StepList:
         """The steps of several lists, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
         steps: list[TopStep] = []
         missing: list[int] = []
         for part in parts:

@@ -7,7 +7,7 @@ them choices, texts and numbers stand, for those who pass replies on with someth
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from types import MappingProxyType
@@ -327,13 +327,15 @@ class Shape:
     # --- the places of a reply, for those who change it
 
     @classmethod
-    def choices(cls, reply: Any) -> Iterator[tuple[int, Path, RawReply]]:
+    def choices(cls, reply: Any) -> Sequence[tuple[int, Path, RawReply]]:
         """Each choice of a reply or an event, with its place in their list and its path."""
         all_choices = value_at(reply, cls.choices_at)
         listed = isinstance(all_choices, list | tuple)
-        for number, choice in enumerate(all_choices if listed else [all_choices]):
-            if isinstance(choice, Mapping):
-                yield number, (*cls.choices_at, number) if listed else cls.choices_at, choice
+        return [
+            (number, (*cls.choices_at, number) if listed else cls.choices_at, choice)
+            for number, choice in enumerate(all_choices if listed else [all_choices])
+            if isinstance(choice, Mapping)
+        ]
 
     @classmethod
     def places(cls, reply: Any) -> Sequence[Place] | None:
@@ -408,21 +410,22 @@ class Shape:
         if cls.choices_at:
             only(replies)
 
-    def deltas(self, reply: RawReply, position: int = 0) -> Iterator[Delta]:
+    def deltas(self, reply: RawReply, position: int = 0) -> Iterable[Delta]:
         """What a reply has for each of its choices, or what a chunk of a stream adds to them.
 
         `position` is the place of the reply in a batch. A shape whose chunks repeat what came before, or are events,
         has its own way.
         """
         self.note(reply)
+        deltas = []
         for number, path, choice in self.choices(reply):
             raise_error(choice)
             try:
-                delta = self.delta(choice, position + number if self.numbered else 0)
+                deltas.append(self.delta(choice, position + number if self.numbered else 0))
             except InvalidInputError as error:
                 where = dotted(path)
                 raise type(error)(f"{where}.{error}" if where else str(error)) from error
-            yield delta
+        return deltas
 
     def delta(self, choice: RawReply, number: int) -> Delta:
         """What one choice has; `number` is its index where it names none."""
@@ -447,11 +450,11 @@ class Shape:
         for kind, paths in cls.texts.items():
             for path in paths:
                 content = value_at(choice, path)
-                if content is None:
-                    continue
-                text = content if isinstance(content, str) else content_text(content, dotted(path))
-                if text and kind not in texts:
-                    texts[kind] = text
+                if content is not None and not isinstance(content, str):
+                    content = content_text(content, dotted(path))
+                if content:
+                    texts[kind] = content
+                    break
         return texts
 
     @classmethod
@@ -508,7 +511,7 @@ class Shape:
 
     def note_probabilities(self, items: Any) -> None:
         """Notice probabilities in place of log-probabilities: llama.cpp gives them after its samplers."""
-        first = value_at(items, (0,))  # the others are like it
+        first = items[0] if items and isinstance(items, list | tuple) else None  # the others are like it
         self.post_sampling |= isinstance(first, Mapping) and ("prob" in first or "probs" in first)
 
     @property

@@ -167,15 +167,14 @@ def stop_of(choice: RawReply) -> str | int | None:
     return next((stop for stop in named if type(stop) is int or (isinstance(stop, str) and stop)), None)
 
 
-USAGES = (
-    ("completion_tokens", ("completion_tokens_details", "reasoning_tokens")),
-    ("output_tokens", ("output_tokens_details", "reasoning_tokens")),
-    ("output_tokens", ("output_token_details", "reasoning")),
-    ("completionTokens", ("completionTokensDetails", "reasoningTokens")),
-    ("outputTokens", ("reasoningTokens",)),
-    ("candidatesTokenCount", ()),
-    ("candidates_token_count", ()),
-)
+USAGES: Mapping[str, Sequence[Path]] = {
+    "completion_tokens": [("completion_tokens_details", "reasoning_tokens")],
+    "output_tokens": [("output_tokens_details", "reasoning_tokens"), ("output_token_details", "reasoning")],
+    "completionTokens": [("completionTokensDetails", "reasoningTokens")],
+    "outputTokens": [("reasoningTokens",)],
+    "candidatesTokenCount": [],
+    "candidates_token_count": [],
+}
 """Where engines and clients count the written tokens, and those of them that belong to a hidden reasoning."""
 
 
@@ -202,8 +201,7 @@ def end_in_words(reason: Any) -> str | None:
 
 def written_tokens(usage: Any) -> int | None:
     """How many tokens a reply counts in its answers, without those of a hidden reasoning; None if it does not say."""
-    for name, _ in USAGES:
+    for name, hidden in USAGES.items():
         if (count := count_at(usage, name)) is not None:
-            hidden = max(count_at(usage, *path) or 0 for count_name, path in USAGES if count_name == name)
-            return max(count - hidden, 0)
+            return max(count - max((count_at(usage, *path) or 0 for path in hidden), default=0), 0)
     return None

@@ -108,12 +108,13 @@ class Choices(Shape):
 
     def note(self, reply: RawReply) -> None:
         """Notice fields that only some engines have."""
-        self.counted = fields.count_at(reply, "timings", "predicted_n") or self.counted
+        if "timings" in reply:  # llama-server's; the usage goes before it
+            self.counted = fields.count_at(reply, "timings", "predicted_n") or self.counted
         super().note(reply)
         choices = reply.get("choices")
         if choices and isinstance(reply.get("id"), str) and reply["id"]:
             self.ids[reply["id"]] += 1
-        self.fields.update(name for name, value in reply.items() if value is not None or name in VLLM_FIELDS)
+        self.fields.update([name for name, value in reply.items() if value is not None or name in VLLM_FIELDS])
         if (read := fields.count_at(reply, *self.read_at)) is not None:
             self.read = read
         for i, value in enumerate(() if choices is None else as_list(choices, "choices")):
@@ -210,7 +211,9 @@ class OpenAIChat(Choices):
     @classmethod
     def detects(cls, replies: Sequence[RawReply]) -> bool:
         """Whether the first choice of a reply holds a message."""
-        first: RawReply = next((choice for _, _, choice in cls.choices(replies[0])), {})
+        choices = replies[0].get("choices")
+        listed = choices if isinstance(choices, list | tuple) else [choices]
+        first: RawReply = next((choice for choice in listed if isinstance(choice, Mapping)), {})
         return "message" in first or "delta" in first or replies[0].get("object") == "chat.completion"
 
     @classmethod

@@ -35,10 +35,10 @@ class LangChainMessage(Shape):
     end_at = ((META, "finish_reason"),)
 
     @classmethod
-    def choices(cls, reply: Any) -> Iterator[tuple[int, Path, RawReply]]:
+    def choices(cls, reply: Any) -> Sequence[tuple[int, Path, RawReply]]:
         """The message itself, or what is below `kwargs` of a serialized one."""
         below: Path = ("kwargs",) if "kwargs" in reply else ()
-        yield 0, below, value_at(reply, below)
+        return [(0, below, value_at(reply, below))]
 
     @classmethod
     def detects(cls, replies: Sequence[RawReply]) -> bool:
