@@ -45,49 +45,30 @@ class ReadLists:
     """The steps of an answer of which an engine lists the best tokens, read one after the other."""
 
     def __init__(self, scorer: Scorer) -> None:
-        self._reader: ListReader | NameReader
-        self._reader = ListReader(scorer.vocabulary) if scorer.names is None else NameReader(scorer.rules.spelling)
-        self._precision = Precision()
+        self.reader: ListReader | NameReader
+        self.reader = ListReader(scorer.vocabulary) if scorer.names is None else NameReader(scorer.rules.spelling)
+        self.precision = Precision()
         self.opening: list[bool] = []
         self.copied: list[int] = []
         """The steps whose lists are copies of the list before, and are not used."""
         self._last: TopStep | None = None
         """The last step as it came."""
 
-    @property
-    def names(self) -> ListedNames | None:
-        """The tokens that the lists have named, where there is no vocabulary."""
-        return self._reader.names
-
-    @property
-    def steps(self) -> list[ListedStep]:
-        """The steps as they were read."""
-        return self._reader.steps
-
     def add(self, steps: Sequence[TopStep]) -> int:
         """Read the next steps; returns the number of the first one that was read, which may be one read before."""
         own_lists = without_copied_lists(steps, self._last)
-        position, first = len(self.steps), self._reader.add(own_lists)
+        position, first = len(self.reader.steps), self.reader.add(own_lists)
         # A step whose list is in order is returned as the same object.
         self.copied += [i for i, pair in enumerate(zip(own_lists, steps, strict=True), position) if is_not(*pair)]
-        self._precision.add([number for step in own_lists for number in step.log_probs])
+        self.precision.add([number for step in own_lists for number in step.log_probs])
         self._last = steps[-1]
         return first
 
-    def is_blank(self, token: int) -> bool:
-        """Return True for a token that is white space or a special one."""
-        return self._reader.is_blank(token)
-
-    @property
-    def rounding(self) -> Rounding:
-        """How far the numbers may be off, as far as those that have come tell."""
-        return self._precision.rounding
-
     def part(self, first: int, last: int, rounding: Rounding) -> list[ListedStep]:
         """The steps from `first` to before `last`."""
-        steps = self.steps[first:last]
-        if self.names is not None and not rounding.even:  # each of them may be off by another amount
-            steps = [self.names.with_others(step, 0.0) for step in steps]
+        steps, names = self.reader.steps[first:last], self.reader.names
+        if names is not None and not rounding.even:  # each of them may be off by another amount
+            steps = [names.with_others(step, 0.0) for step in steps]
         return steps
 
 
@@ -182,18 +163,18 @@ class GrowingAnswer:
         # What the sums hold came from the first reading.
         if first < len(self.ids):  # steps that were there before were read once more
             self._n_settled, self._settled = 0, CERTAIN
-        tokens, new = [step.token for step in self.lists.steps[first:]], len(self.ids)
-        self.ids[first:] = tokens
+        lists, scorer, new = self.lists, self.scorer, len(self.ids)
+        self.ids[first:] = [step.token for step in lists.reader.steps[first:]]
         for position, token in enumerate(self.ids[new:], new):
             opening = position <= self._leading_blanks
-            self.lists.opening.append(opening)
-            self._leading_blanks += opening and self.lists.is_blank(token)
-            neutral = self.scorer.knows_neutral and bool(self.scorer.neutral_mask(opening)[token])
+            lists.opening.append(opening)
+            self._leading_blanks += opening and lists.reader.is_blank(token)
+            neutral = scorer.knows_neutral and bool(scorer.neutral_mask(opening)[token])
             self._has_content = self._has_content or not neutral
-            self._prefixes.append(NO_IDS)
-            if self.scorer.rules.prefix_matching:
-                # A step's own token seldom decides what the text begins with: the next one is worth the first look.
-                self._open.append(OpenStep(position, position + 2))
+        self._prefixes += [NO_IDS] * (len(self.ids) - new)
+        if scorer.rules.prefix_matching:
+            # A step's own token seldom decides what the text begins with: the next one is worth the first look.
+            self._open += [OpenStep(position, position + 2) for position in range(new, len(self.ids))]
 
     def add_row(self, rows: Rows, row: int, token: int) -> None:
         """Add the next step: a row of some rows of logits [m, columns], and the id that was chosen from it.
@@ -281,7 +262,7 @@ class GrowingAnswer:
         prefixes, neutrality = self._prefixes[first:last], self._neutrality
         if self.lists is None:
             return Agreeing(self.scorer, self.rows.part(first, last), prefixes, neutrality)
-        rounding, opening = self.lists.rounding, self.lists.opening[first:last]
+        rounding, opening = self.lists.precision.rounding, self.lists.opening[first:last]
         listed = self.lists.part(first, last, rounding)
         return Agreeing(self.scorer, None, prefixes, neutrality, rounding, listed, opening)
 
@@ -337,9 +318,9 @@ class GrowingAnswer:
         self.advance(complete=True)
         agreed, ids = self.agreeing(0, len(self.ids)), list(self.ids)
         flags = [] if proxy_for is None else [proxy_flag(proxy_for)]
-        if self.lists is not None and self.lists.names is not None:
+        if self.lists is not None and self.lists.reader.names is not None:
             # Which names are special tokens shows at the end, by the text that follows them or does not.
-            agreed.scorer = self.scorer = self._frozen(said)
+            agreed.scorer = self.scorer = self._frozen(self.lists.reader.names, said)
         if self.lists is not None:
             silent = silent_zeros(agreed.listed, lambda: agreed.bounds.certain)
             agreed = agreed.without_numbers(silent) if silent else agreed
@@ -365,18 +346,17 @@ class GrowingAnswer:
         more = borrowed_flags(response, rivals=any_rival(agreed)) if self.scorer.rules.lending else ()
         return response.with_fields(flags=(*flags, *more, *notes)) if more else response
 
-    def _frozen(self, said: str | None) -> Scorer:
+    def _frozen(self, names: ListedNames, said: str | None) -> Scorer:
         """A scorer of the tokens that the lists have named so far."""
-        assert self.lists is not None and self.lists.names is not None
-        vocabulary = self.lists.names.vocabulary(said, self.ids)
-        return Scorer(vocabulary, self.scorer.rules, names=self.lists.names)
+        return Scorer(names.vocabulary(said, self.ids), self.scorer.rules, names=names)
 
     def _with_others(self, agreed: Agreeing, said: str | None, least: float) -> Agreeing:
         """The steps with all listed tokens of at least a probability, where these had no numbers yet."""
-        if self.lists is None or self.lists.names is None:
+        names = None if self.lists is None else self.lists.reader.names
+        if names is None:
             return agreed
-        listed = [self.lists.names.with_others(step, least) for step in agreed.listed]
-        return replace(agreed, listed=listed, scorer=self._frozen(said))
+        listed = [names.with_others(step, least) for step in agreed.listed]
+        return replace(agreed, listed=listed, scorer=self._frozen(names, said))
 
 
 def check_normalizers(

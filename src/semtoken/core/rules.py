@@ -199,7 +199,7 @@ class ScoringRules:
             parts.append(f"prefix:{self.shortest_prefix}+")
         return "|".join(parts)
 
-    @property
+    @cached_property
     def spelling(self) -> Callable[[str], str] | None:
         """What tells how a token is spelled, where tokens of the same spelling count whatever follows; else None."""
         return SPELLINGS.get(self.equality)

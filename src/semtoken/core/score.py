@@ -68,17 +68,17 @@ class Bounds(NamedTuple):
         return list(zip(self.lower.tolist(), self.upper.tolist(), strict=True))
 
 
-def interval(mass: float, more: float, slack: float) -> LogMass:
-    """The bounds of a log agreeing probability, all <= 0.
+def interval(mass: float, more: float, slack: float) -> tuple[float, float, float]:
+    """Lower bound, estimate and upper bound of a log agreeing probability, all <= 0.
 
     `mass` surely agrees, `more` may agree beside it, listed or not, and by `slack` a log may be off, since numbers are
     rounded.
     """
     # Clamped to 0, since rounded numbers may add up to more than 1.
-    low = math.log(mass) if mass > 0 else -math.inf
+    low = min(math.log(mass), 0.0) if mass > 0 else -math.inf
     high = math.log(min(mass + more, 1.0)) if more > 0 else low
     # The estimate is what is listed, the cautious end of the interval, which ranks answers best.
-    return LogMass(min(low, 0.0) - slack, min(low, 0.0), min(high + slack, 0.0))
+    return low - slack, low, min(high + slack, 0.0)
 
 
 @dataclass(eq=False)
@@ -202,11 +202,11 @@ def _bounds_of_lists(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> B
     errors = itertools.repeat((0.0, 0.0, None)) if agreed.rounding.even else _errors(agreed, kinds)
     ends, shares, ambiguous = [], [], []
     for i, (step, each, size, (own, whole, most)) in enumerate(zip(agreed.listed, kinds, sizes, errors, strict=False)):
-        by_kind, mass, unseen = [0.0] * len(SOURCES), 0.0, size
+        by_kind = [0.0] * len(SOURCES)
         for kind, probability in zip(each, step.probabilities, strict=True):
-            if kind:
-                by_kind[kind] += probability
-                mass, unseen = mass + probability, unseen - 1
+            by_kind[kind] += probability
+        by_kind[0] = 0.0  # those that do not count
+        mass, unseen = sum(by_kind), size - len(each) + each.count(0)
         inside, unclear = _unclear_mass(agreed, i, scorer, neutrality=neutrality) if step.ambiguous else (0.0, 0.0)
         # Another id of the chosen token's text is spelled alike, but need not be the chosen token or of its cluster.
         mass += inside + step.alike if alike else inside
@@ -224,11 +224,10 @@ def _bounds_of_lists(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> B
         shares.append(by_kind)
         ambiguous.append(min(unclear + perhaps if alike else unclear, 1.0))
     certain = np.zeros(len(ends), dtype=bool)
-    if neutrality and scorer.knows_neutral:
-        certain = scorer.are_neutral(agreed.steps.tokens, agreed.steps.opening)
     lower, estimate, upper = np.array(ends, dtype=np.float64).reshape(-1, 3).T
     masses = np.array(shares, dtype=np.float64).reshape(-1, len(SOURCES))
-    if certain.any():
+    if neutrality and scorer.knows_neutral:
+        certain = scorer.are_neutral(agreed.steps.tokens, agreed.steps.opening)
         lower[certain] = estimate[certain] = upper[certain] = masses[certain, PREFIX] = 0.0
         # So that it counts among the neutral tokens, as in the sum that rows bring.
         masses[certain, NEUTRAL] += np.exp(agreed.steps.log_probs[certain])

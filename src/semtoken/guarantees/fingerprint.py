@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core.results import ScoredAnswer
-from semtoken.core.results.confidence import without_question
+from semtoken.core.results.on_demand import without_question
 from semtoken.core.scored_token import Flag
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.support.inputs import instance, text, whole

@@ -310,8 +310,9 @@ class NameReader:
             names.naming = names.naming._replace(texts=True)
             if not position:  # a list's texts are seen before it is read
                 self._naming = self._naming._replace(texts=True)
-        inside, self._inside = self._inside, ends_inside(own)
-        chosen = names.piece(own, nameless=inside) if is_unnamed(own) else names.number(own)
+        # A name with bytes is that of a whole token.
+        inside, self._inside = self._inside, not own[2] and ends_inside(own)
+        chosen = names.piece(own, nameless=inside) if not own[2] and is_unnamed(own) else names.number(own)
         if chosen is None and not names.naming.texts and all(name[0] is not None for name in step.names):
             chosen = names.without_name(own[0])  # lists of ids
         if chosen is None:

@@ -6,6 +6,7 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +44,7 @@ class Rounding:
     relative: float = 0.0
     """By what share of itself a log-probability may be off, where they are in half precision; else 0."""
 
-    @property
+    @cached_property
     def even(self) -> bool:
         """Whether the error does not depend on the size of the number."""
         return self.digits is None and not self.relative

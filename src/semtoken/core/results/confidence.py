@@ -32,17 +32,10 @@ ECHO_SAID = "It only repeats the question."
 shown, and of a sentence that adds nothing to its question."""
 UNASKED = " What was asked is not known."
 """What is said besides where words of the question could not be told from those that the answer adds."""
-QUESTION_UNKNOWN = "question:unknown"
-"""Ends the signature of such an answer: its confidence is another number than with the question."""
 NEW_PHRASES = "new_phrases"
 UNNAMED_PIECES = "unnamed_pieces"
 """The flag of an answer with pieces of characters that its engine does not name, so that its phrases are not known."""
 LONGEST_PART = 60
-
-
-def without_question(signature: str) -> str:
-    """A signature as far as it does not say that the question was not known."""
-    return signature.removesuffix(f"|{QUESTION_UNKNOWN}")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from semtoken.core.results.confidence import QUESTION_UNKNOWN, Confidence, without_question
+from semtoken.core.results.confidence import Confidence
 from semtoken.core.scored_token import Alternative, ScoredToken, TokenMark
 from semtoken.errors import InvalidInputError
 
@@ -51,6 +51,15 @@ class TokensField:
 
     def __set__(self, response: Any, tokens: tuple[ScoredToken, ...] | TokensLater) -> None:
         vars(response)["tokens"] = tokens
+
+
+QUESTION_UNKNOWN = "question:unknown"
+"""Ends the signature of an answer whose question is not known: its confidence is another number than with it."""
+
+
+def without_question(signature: str) -> str:
+    """A signature as far as it does not say that the question was not known."""
+    return signature.removesuffix(f"|{QUESTION_UNKNOWN}")
 
 
 class SignatureField:

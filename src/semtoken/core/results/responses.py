@@ -23,10 +23,9 @@ from semtoken.core.results.confidence import (
     Confidence,
     confidence_of,
     confidence_of_field,
-    without_question,
 )
 from semtoken.core.results.generation import HiddenState
-from semtoken.core.results.on_demand import SignatureField, TokensField, TokensLater
+from semtoken.core.results.on_demand import SignatureField, TokensField, TokensLater, without_question
 from semtoken.core.scored_token import Alternative, Flag, MassShares, ScoredToken, TokenMark, share_confidence
 from semtoken.errors import BudgetExceededError, InvalidInputError, MissingExtra
 from semtoken.support.extras import require

@@ -7,7 +7,8 @@ from typing import Any, get_args
 
 from semtoken.core.results import Distribution, ScoredAnswer, TokensLater
 from semtoken.core.results.blocks import VERSION, block_of, final_block
-from semtoken.core.results.confidence import QUESTION_UNKNOWN, Confidence
+from semtoken.core.results.confidence import Confidence
+from semtoken.core.results.on_demand import QUESTION_UNKNOWN
 from semtoken.core.scored_token import Flag
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.labels import log_of
