@@ -21,7 +21,7 @@ import numpy as np
 
 from semtoken.core.columns import Columns, joined, no_steps
 from semtoken.core.engine_tokens import TopStep
-from semtoken.core.engine_tokens.checked_list import ListedStep, ListReader
+from semtoken.core.engine_tokens.checked_list import ListedStep, ListReader, check_numbers
 from semtoken.core.engine_tokens.listed_names import ListedNames, NameReader
 from semtoken.core.engine_tokens.passes import silent_zeros, without_copied_lists
 from semtoken.core.engine_tokens.precision import Precision, Rounding
@@ -55,9 +55,13 @@ class ReadLists:
         """The last step as it came."""
 
     def add(self, steps: Sequence[TopStep]) -> int:
-        """Read the next steps; returns the number of the first one that was read, which may be one read before."""
-        own_lists = without_copied_lists(steps, self._last)
-        position, first = len(self.reader.steps), self.reader.add(own_lists)
+        """Read the next steps; returns the number of the first one that was read, which may be one read before.
+
+        `InvalidLogits` if a number is no log-probability; other errors are those of the reader.
+        """
+        position, own_lists = len(self.reader.steps), without_copied_lists(steps, self._last)
+        check_numbers(own_lists, position)
+        first = self.reader.add(own_lists)
         # A step whose list is in order is returned as the same object.
         self.copied += [i for i, pair in enumerate(zip(own_lists, steps, strict=True), position) if is_not(*pair)]
         self.precision.add([number for step in own_lists for number in step.log_probs])

@@ -150,7 +150,8 @@ class ReplyReading:
 
     def _distribution(self, choices: Sequence[ReplyChoice], engine: Engine) -> Distribution:
         request, temperature, *_ = self.context
-        temperature = self.shape.temperature(request) if temperature is None else temperature
+        if temperature is None and request:
+            temperature = self.shape.temperature(request)
         masked = any(FORBIDDEN in choice.flags for choice in choices)
         return self.shape.distribution(engine, temperature, masked=masked)
 

@@ -114,7 +114,6 @@ def is_cut(finish_reason: str | None) -> bool:
 
 BROKEN = "have bytes that make no character: pieces of it are missing, or the engine gives wrong bytes."
 KINDS: tuple[SegmentKind, ...] = ("reasoning", "answer", "refusal", "tool_call")
-NO_LIST = StepList()
 FORBIDDEN = "The engine forbade tokens (a grammar, allowed tokens): these are probabilities among the others."
 
 
@@ -175,11 +174,12 @@ def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoi
     flags += [note for note in (lacking.note,) if note]
     segments: list[Segment] = []
     for kind in KINDS:
-        text, apart, steps = raw.texts.get(kind, ""), raw.apart.get(kind, NO_LIST), division.steps.get(kind, ())
-        steps += apart.steps
+        text, steps, problem = raw.texts.get(kind, ""), division.steps.get(kind, ()), None
+        if kind in raw.apart:
+            steps, problem = steps + raw.apart[kind].steps, raw.apart[kind].problem
         if not (text or steps):
             continue
-        problem = apart.problem or fault or (division.problem if kind == "answer" else None)
+        problem = problem or fault or (division.problem if kind == "answer" else None)
         problem = problem or lacking.problem or _silence(kind, steps, raw, ask)
         segments.append(Segment(kind, text, steps, problem or (lacking.of_calls if kind == "tool_call" else None)))
     if not segments:

@@ -68,7 +68,7 @@ class ListedStep(NamedTuple):
     stands_for: tuple[int, ...] = ()
     """The special tokens that the chosen one may be, if its name does not say which; `token` is the first of them."""
     others: TopStep | None = None
-    """The step, if the chosen token alone is among `ids`: the others have no numbers yet, as none agrees with it."""
+    """The step, if `ids` are only the chosen token and those that may agree with it: the others have no numbers yet."""
     spelled: tuple[int, ...] = ()
     """Those of `ids` that are surely spelled as the chosen token is, where no vocabulary tells."""
 
@@ -160,14 +160,12 @@ class ListReader:
         """The first token that can only be a special one, and its step."""
 
     def add(self, steps: Sequence[TopStep]) -> int:
-        """Read and check the next steps; returns the number of the first of them.
+        """Read the next steps, whose numbers are log-probabilities; returns the number of the first of them.
 
-        `InvalidInputError` if a chosen token is unknown or not clear, `InvalidLogits` if a log-probability is NaN or
-        above 0 or the probabilities add up to more than 1, `VocabularyMismatch` if the id and the name of a token
-        disagree.
+        `InvalidInputError` if a chosen token is unknown or not clear, `InvalidLogits` if the probabilities add up to
+        more than 1, `VocabularyMismatch` if the id and the name of a token disagree.
         """
         first = len(self.steps)
-        check_numbers(steps, first)
         for position, step in enumerate(steps, first):
             if not self._blanks_left_out and self._matches[step.names[0]].blanks == "left_out":
                 # One such name shows how the engine names all tokens, from here on.

@@ -8,7 +8,7 @@ have one spelling if they have it in both, and perhaps if they have it in one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,7 +17,7 @@ import numpy as np
 from semtoken.clustering.function_words import english_stopwords
 from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
 from semtoken.clustering.vocabulary import Vocabulary, neutral_mask, normalize
-from semtoken.core.engine_tokens.checked_list import OVERFULL, Entries, ListedStep, check_numbers, overfull
+from semtoken.core.engine_tokens.checked_list import OVERFULL, Entries, ListedStep, overfull
 from semtoken.core.engine_tokens.passes import BLANKS
 from semtoken.core.engine_tokens.precision import LEAST_GIVEN
 from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
@@ -283,14 +283,13 @@ class NameReader:
         """The last step may end inside a character, so that the name of the next token may be a whole character's."""
 
     def add(self, steps: Sequence[TopStep]) -> int:
-        """Read and check the next steps; returns the number of the first one that was read.
+        """Read the next steps, whose numbers are log-probabilities; returns the number of the first one that was read.
 
         That is 0 where they tell how all names are to be read: then all steps are read once more, so that their order
-        does not matter. `InvalidInputError` if a chosen token has an id and no text, `InvalidLogits` if a
-        log-probability is NaN or above 0, or the probabilities add up to more than 1.
+        does not matter. `InvalidInputError` if a chosen token has an id and no text, `InvalidLogits` if the
+        probabilities add up to more than 1.
         """
         first = len(self.steps)
-        check_numbers(steps, first)
         self._given += steps
         while (position := len(self.steps)) < len(self._given):
             self.steps.append(self._read(self._given[position], position))
@@ -323,8 +322,8 @@ class NameReader:
         return self._clear(step, chosen, position) or self._any(step, chosen, position)
 
     def _clear(self, step: TopStep, chosen: int, position: int) -> ListedStep | None:
-        """What `_any` says of a list whose entries have different ids or bytes, and are surely spelled unlike the
-        chosen token, as nearly all are; None for any other.
+        """What `_any` says of a list whose entries have numbers and different ids or bytes, as nearly all do; None for
+        any other.
         """
         names, log_probs, spelling = step.names, step.log_probs, self.names.spellings[chosen]
         tokens, _, spelled = zip(*names, strict=True)
@@ -338,30 +337,40 @@ class NameReader:
                 return None
         if min(log_probs) <= LEAST_GIVEN or max(log_probs) > 0.0 or log_probs[0] in STAND_INS or spelling.nameless:
             return None
-        others = spelled[1:again] + spelled[again + 1 :] if again else spelled[1:]
-        if not spelling.alone and (not self.names.plain or spelling.read[0] in _lower(others)):
-            entries = (name for i, name in enumerate(names) if i not in (0, again))
-            if spelling.read in [self.names.spelled_by[name].read for name in entries]:
-                return None
         own, *rest = map(math.exp, log_probs)
+        others, written = list(names[1:]), list(spelled[1:])
         if again:
-            del rest[again - 1]
+            del rest[again - 1], others[again - 1], written[again - 1]
         total = math.fsum((own, *rest))
         if total > OVERFULL:
             raise overfull(total, position)
+        found: dict[int, float] = {chosen: own}
+        if not spelling.alone and (not self.names.plain or spelling.read[0] in _lower(written)):
+            for name, probability in zip(others, rest, strict=True):
+                if self.names.spelled_by[name].read == spelling.read:
+                    found[self.names.number(name)] = probability  # type: ignore[index]
+        alike, perhaps = self._alike(found, chosen) if len(found) > 1 else ((), 0.0)
         return ListedStep(
             chosen,
-            [chosen],
-            [own],
+            list(found),
+            list(found.values()),
             math.log(own) if own else -math.inf,
             total,
             1.0,  # any number of tokens may be spelled alike
             complete=False,
             listed=len(rest),
+            perhaps=perhaps,
             many=not spelling.alone,
             bare=len(log_probs) < 2,
             others=step if rest else None,
+            spelled=alike,
         )
+
+    def _alike(self, found: Mapping[int, float], chosen: int) -> tuple[tuple[int, ...], float]:
+        """The tokens that are surely spelled as the chosen one is, and the mass of those that may be."""
+        same = {number: self.names.same(chosen, number) for number in found if number != chosen}
+        perhaps = math.fsum(found[number] for number, alike in same.items() if alike is None)
+        return tuple(number for number, alike in same.items() if alike), perhaps
 
     def _any(self, step: TopStep, chosen: int, position: int) -> ListedStep:
         """Any list, entry by entry."""
@@ -379,13 +388,13 @@ class NameReader:
             else:
                 self._add_again(entries, name, probability)
             seen[name] = log_prob
-        alike = {number: self.names.same(chosen, number) for number in entries.found if number != chosen}
+        alike, perhaps = self._alike(entries.found, chosen)
         return entries.listed_step(
             position,
             smallest=1.0,  # any number of tokens may be spelled alike
             complete=False,
-            perhaps=math.fsum(entries.found[number] for number, same in alike.items() if same is None),
-            spelled=tuple(number for number, same in alike.items() if same),
+            perhaps=perhaps,
+            spelled=alike,
             many=not self.names.spellings[chosen].alone,
             bare=len(step.log_probs) < 2,
         )

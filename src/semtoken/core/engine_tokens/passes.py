@@ -159,7 +159,9 @@ def without_empty_bytes(steps: Sequence[TopStep], _: TopStep | None = None) -> t
     """The steps with tokens by their texts alone where their bytes are an empty list, as for special tokens."""
     empty = [b"" in map(_SPELLED, step.names) for step in steps]
     named = zip(steps, empty, strict=True)
-    return tuple([step.renamed(map(without_no_bytes, step.names)) if any_empty else step for step, any_empty in named])
+    return tuple(
+        [step.renamed(list(map(without_no_bytes, step.names))) if any_empty else step for step, any_empty in named]
+    )
 
 
 def without_no_bytes(name: Name) -> Name:

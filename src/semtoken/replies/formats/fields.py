@@ -116,6 +116,8 @@ def logprobs_of(choice: RawReply) -> RawReply:
     else.
     """
     logprobs = choice.get("logprobs")
+    if isinstance(logprobs, Mapping | None):
+        return logprobs or {}
     if isinstance(logprobs, list):
         if logprobs and isinstance(logprobs[0], float):
             raise InvalidInputError("logprobs is only a list of numbers: ask for items that name their tokens.")
@@ -125,7 +127,7 @@ def logprobs_of(choice: RawReply) -> RawReply:
             f"logprobs is the number {logprobs}: an average of the answer's log-probabilities, which gateways "
             "take from Gemini's avgLogprobs. Ask for those of each token (Gemini: responseLogprobs and logprobs=5)."
         )
-    return as_object({} if logprobs is None else logprobs, "logprobs")
+    return as_object(logprobs, "logprobs")
 
 
 def raise_error(reply: RawReply) -> None:

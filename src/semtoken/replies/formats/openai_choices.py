@@ -6,7 +6,7 @@ completions have `choices[].text` with the lists `choices[].logprobs.{tokens, to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, ClassVar
 
 import numpy as np
@@ -59,12 +59,10 @@ class Choices(Shape):
     end_at = (("finish_reason",), ("finishReason",), ("stop_reason",))
     """Some clients save it in camel case. Beside another one, `stop_reason` is the stop string."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._choice_fields: set[str] = set()
-        """Fields of choices that have been seen."""
-        self._logprobs: Mapping[str, Any] | None = None
-        """The first of them."""
+    _choice_fields: Set[str] = frozenset()
+    """Fields of choices that have been seen."""
+    _logprobs: Mapping[str, Any] | None = None
+    """The log-probabilities of the first choice that has any."""
 
     @classmethod
     def asking(cls, body: RawReply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
@@ -119,7 +117,7 @@ class Choices(Shape):
             self.read = read
         for i, value in enumerate(() if choices is None else as_list(choices, "choices")):
             choice = as_object(value, f"choices[{i}]")
-            self._choice_fields.update(choice)
+            self._choice_fields = self._choice_fields | choice.keys()
             if self._logprobs is None and isinstance(choice.get("logprobs"), Mapping):
                 self._logprobs = choice["logprobs"]
 
