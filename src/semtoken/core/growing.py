@@ -15,7 +15,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import is_not
+from itertools import chain
 
 import numpy as np
 
@@ -62,9 +62,10 @@ class ReadLists:
         position, own_lists = len(self.reader.steps), without_copied_lists(steps, self._last)
         check_numbers(own_lists, position)
         first = self.reader.add(own_lists)
-        # A step whose list is in order is returned as the same object.
-        self.copied += [i for i, pair in enumerate(zip(own_lists, steps, strict=True), position) if is_not(*pair)]
-        self.precision.add([number for step in own_lists for number in step.log_probs])
+        if own_lists != list(steps):
+            pairs = enumerate(zip(own_lists, steps, strict=True), position)
+            self.copied += [i for i, (own_list, step) in pairs if own_list != step]
+        self.precision.add(chain.from_iterable([step.log_probs for step in own_lists]))
         self._last = steps[-1]
         return first
 

@@ -333,7 +333,7 @@ def _step_notes(steps: Sequence[TopStep]) -> Iterator[str]:
     """What a reader of a score should know of the steps, under names of their own."""
     if has_twice(steps):
         yield "Some items of the list are there twice, with the same numbers: a chunk may have come twice."
-    if any(min(step.log_probs) <= NOT_GIVEN and min(step.log_probs[1:], default=0.0) <= NOT_GIVEN for step in steps):
+    if any(min(others, default=0.0) <= NOT_GIVEN for others in [step.log_probs[1:] for step in steps]):
         yield FORBIDDEN
 
 

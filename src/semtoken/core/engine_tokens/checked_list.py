@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 from semtoken.clustering.vocabulary import Vocabulary
@@ -325,11 +326,13 @@ def overfull(total: float, position: int) -> InvalidLogits:
 
 def check_numbers(steps: Sequence[TopStep], first: int) -> None:
     """Raise `InvalidLogits` if a number is no log-probability; `first` is the number of the first step."""
+    # A comparison with NaN is false, and any sum with it is NaN; this is one look at steps where nothing is wrong.
+    numbers = list(chain.from_iterable([step.log_probs for step in steps]))
+    if max(numbers, default=0.0) <= 0.0 and sum(numbers) <= 0.0:
+        return
     for position, step in enumerate(steps, first):
-        # A comparison with NaN is false, and any sum with it is NaN; this is one look at a step where nothing is wrong.
-        if not max(step.log_probs) <= 0.0 or not sum(step.log_probs) <= 0.0:  # or NaN
-            for token in (step.chosen, *step.top):
-                check_number(token, position)
+        for token in (step.chosen, *step.top):
+            check_number(token, position)
 
 
 def check_number(token: TopToken, position: int) -> None:

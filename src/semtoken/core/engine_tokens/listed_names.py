@@ -129,10 +129,14 @@ class ListedNames:
 
     def number(self, name: Name) -> int | None:
         """The number of a token, which is added if it is new; None if its name does not say how it is spelled."""
-        token_number = self._numbers.get(name)
-        if token_number is None and (name[1] is not None or name[2] or (self.naming.texts and name[0] is not None)):
-            token_number = self._numbers[name] = self._append(self.spelled_by[name], name[0])
-        return token_number
+        known = self._numbers.get(name)
+        if known is not None:
+            return known
+        token, text, spelled = name
+        if text is None and not spelled and (token is None or not self.naming.texts):
+            return None
+        number = self._numbers[name] = self._append(self.spelled_by[name], token)
+        return number
 
     def other(self, number: int) -> int:
         """The number of a second token that has the same name as this one: a list may hold a name twice."""
@@ -201,8 +205,9 @@ class ListedNames:
                 else spelling.in_files.encode("utf-8", "surrogatepass")
                 for spelling in self.spellings
             ]
-        for number, piece in _pieces_of_characters(texts, ids):
-            texts[number], pieces[number] = REPLACEMENT, piece
+        if REPLACEMENT in "".join([texts[number] for number in ids]):
+            for number, piece in _pieces_of_characters(texts, ids):
+                texts[number], pieces[number] = REPLACEMENT, piece
         for number in self._special(texts, said, ids):
             texts[number], pieces[number] = "", b""
         return Vocabulary(
@@ -289,13 +294,14 @@ class NameReader:
         does not matter. `InvalidInputError` if a chosen token has an id and no text, `InvalidLogits` if the
         probabilities add up to more than 1.
         """
-        first = len(self.steps)
+        first = position = len(self.steps)
         self._given += steps
-        while (position := len(self.steps)) < len(self._given):
+        while position < len(self._given):
             self.steps.append(self._read(self._given[position], position))
+            position += 1
             if self.names.naming != self._naming:
                 self._begin(self.names.rule, self.names.naming)
-                first = 0
+                first = position = 0
         return first
 
     def is_blank(self, token: int) -> bool:
@@ -326,27 +332,24 @@ class NameReader:
         any other.
         """
         names, log_probs, spelling = step.names, step.log_probs, self.names.spellings[chosen]
-        tokens, _, spelled = zip(*names, strict=True)
-        keys: tuple[Any, ...] = spelled if tokens[0] is None else tokens
-        if not all(spelled) or tokens.count(None) not in (0, len(tokens)):
-            return None
-        again, distinct = 0, len(set(keys))
-        if distinct < len(keys):
-            again = keys.index(keys[0], 1) if keys[0] in keys[1:] else 0
-            if not again or distinct < len(keys) - 1 or names[again] != names[0] or log_probs[again] != log_probs[0]:
-                return None
         if min(log_probs) <= LEAST_GIVEN or max(log_probs) > 0.0 or log_probs[0] in STAND_INS or spelling.nameless:
             return None
-        own, *rest = map(math.exp, log_probs)
-        others, written = list(names[1:]), list(spelled[1:])
+        again = names.index(names[0], 1) if names[0] in names[1:] else 0
         if again:
-            del rest[again - 1], others[again - 1], written[again - 1]
-        total = math.fsum((own, *rest))
+            if log_probs[again] != log_probs[0]:
+                return None
+            names, log_probs = names[:again] + names[again + 1 :], log_probs[:again] + log_probs[again + 1 :]
+        tokens, _, spelled = zip(*names, strict=True)
+        keys: tuple[Any, ...] = spelled if tokens[0] is None else tokens
+        if not all(spelled) or tokens.count(None) not in (0, len(tokens)) or len(set(keys)) < len(keys):
+            return None
+        probabilities = list(map(math.exp, log_probs))
+        own, total = probabilities[0], math.fsum(probabilities)
         if total > OVERFULL:
             raise overfull(total, position)
         found: dict[int, float] = {chosen: own}
-        if not spelling.alone and (not self.names.plain or spelling.read[0] in _lower(written)):
-            for name, probability in zip(others, rest, strict=True):
+        if not spelling.alone and (not self.names.plain or spelling.read[0] in _lower(spelled[1:])):
+            for name, probability in zip(names[1:], probabilities[1:], strict=True):
                 if self.names.spelled_by[name].read == spelling.read:
                     found[self.names.number(name)] = probability  # type: ignore[index]
         alike, perhaps = self._alike(found, chosen) if len(found) > 1 else ((), 0.0)
@@ -354,15 +357,15 @@ class NameReader:
             chosen,
             list(found),
             list(found.values()),
-            math.log(own) if own else -math.inf,
+            log_probs[0] if own else -math.inf,
             total,
             1.0,  # any number of tokens may be spelled alike
             complete=False,
-            listed=len(rest),
+            listed=len(names) - 1,
             perhaps=perhaps,
             many=not spelling.alone,
-            bare=len(log_probs) < 2,
-            others=step if rest else None,
+            bare=len(step.names) < 2,
+            others=step if len(names) > 1 else None,
             spelled=alike,
         )
 

@@ -157,11 +157,11 @@ def _unborrowed(name: Name, like: str = "") -> Name:
 
 def without_empty_bytes(steps: Sequence[TopStep], _: TopStep | None = None) -> tuple[TopStep, ...]:
     """The steps with tokens by their texts alone where their bytes are an empty list, as for special tokens."""
-    empty = [b"" in map(_SPELLED, step.names) for step in steps]
-    named = zip(steps, empty, strict=True)
-    return tuple(
-        [step.renamed(list(map(without_no_bytes, step.names))) if any_empty else step for step, any_empty in named]
-    )
+    return tuple([_without_empty_bytes(step) if b"" in map(_SPELLED, step.names) else step for step in steps])
+
+
+def _without_empty_bytes(step: TopStep) -> TopStep:
+    return step.renamed(list(map(without_no_bytes, step.names)))
 
 
 def without_no_bytes(name: Name) -> Name:
@@ -253,6 +253,8 @@ def merged_steps(steps: Sequence[TopStep]) -> int:
 
     llama-server names such an item by the whole character, and by its own piece in its list.
     """
+    if {step.names[0][0] for step in steps} <= {None}:
+        return 0
     count, inside = 0, False
     for step in steps:
         own, *entries = step.names

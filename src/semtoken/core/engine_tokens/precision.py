@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -83,8 +83,8 @@ class Precision:
         self._waiting: list[float] = []
         """Numbers that came and have not been looked at."""
 
-    def add(self, log_probs: Sequence[float]) -> None:
-        """Take the log-probabilities of one more step into account."""
+    def add(self, log_probs: Iterable[float]) -> None:
+        """Take the log-probabilities of further steps into account."""
         if not self._in_full:
             self._waiting += log_probs
 
@@ -137,7 +137,7 @@ def is_in_full(number: float) -> bool:
     close = CLOSE * size if abs(number - _SINGLE.unpack(_SINGLE.pack(number))[0]) <= PRINTED * size else 0.0
     first = math.floor(math.log10(size * EDGE))
     # Units of 0 to 6 decimals, and of 1 to 7 significant digits.
-    for exponent in (*range(1 - ALL_DECIMALS, 1), *range(first + 2 - ALL_DIGITS, first + 1)):
+    for exponent in range(min(1 - ALL_DECIMALS, first + 2 - ALL_DIGITS), max(first, 0) + 1):
         unit = 10.0**exponent
         error = abs(number - round(number / unit) * unit)
         if error <= 1e-6 * unit or error <= close <= unit / 4:
