@@ -213,7 +213,7 @@ class ReplyReading:
         at_limit = all(is_cut(known.finish_reason) for known in self.sums.values())
         counts = Counts(self.shape.read, self.shape.counted)
         try:
-            prompt = prompt_length([*lengths.values()], [*lengths].index(raw.index), counts, at_limit=at_limit)
+            prompt = prompt_length([*lengths.values()], [*lengths].index(raw.choice), counts, at_limit=at_limit)
         except BackendError as error:
             return raw._replace(steps=raw.steps._replace(missing=(), fault=str(error)))
         if prompt is None:

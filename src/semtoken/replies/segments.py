@@ -120,7 +120,8 @@ FORBIDDEN = "The engine forbade tokens (a grammar, allowed tokens): these are pr
 class RawChoice(NamedTuple):
     """A choice with texts and steps as its engine gave them, before steps are divided among segments."""
 
-    index: int
+    choice: int
+    """The index of the choice."""
     texts: Mapping[SegmentKind, str]
     steps: StepList
     """The steps of everything that the model wrote, or of a part of it."""
@@ -185,7 +186,7 @@ def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoi
     if not segments:
         segments.append(Segment("answer", "", (), _silence("answer", (), raw, ask)))
     broken = raw.broken or broken_end(raw.finish_reason)
-    return ReplyChoice(raw.index, tuple(segments), raw.finish_reason, tuple(flags), broken, raw.calls, question)
+    return ReplyChoice(raw.choice, tuple(segments), raw.finish_reason, tuple(flags), broken, raw.calls, question)
 
 
 def _divided(raw: RawChoice, named: tuple[TopStep, ...]) -> Division:
