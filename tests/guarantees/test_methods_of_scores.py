@@ -98,7 +98,10 @@ def test_answers_as_they_stand_in_a_file(tmp_path: Path) -> None:
         ({"log_confidence": "low"}, "must be a number, got 'low'"),
         ({"sequence_uncertainty": 0.5}, "there is a 'sequence_uncertainty' but no 'log_confidence'"),
         ({"log_confidence": -1, "correct": "perhaps"}, "a label must be true or false"),
-        ({"log_confidence": -1, "log_confidence_interval": ["low", 0]}, "bounds of 'log_confidence' must be numbers"),
+        *(
+            ({"log_confidence": -1, "log_confidence_interval": ends}, "bounds of 'log_confidence' must be numbers of")
+            for ends in (["low", 0], [-2, 1000], [-0.5, -2], [math.nan, 0], [-2, {}])
+        ),
     ],
 )
 def test_what_no_line_can_say_is_refused(record: dict[str, Any], message: str) -> None:

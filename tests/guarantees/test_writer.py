@@ -292,7 +292,8 @@ def test_entries_wait_while_the_database_refuses_to_write(
     say("DROP OWNED BY limited; DROP ROLE limited")
 
 
-def test_what_was_set_aside_is_deleted_with_the_person_it_is_about(tmp_path: Path) -> None:
+def test_what_was_set_aside_is_deleted_by_person_and_by_age(tmp_path: Path) -> None:
+    """These have no time, which no database takes: nobody can say that they are younger than any age."""
     writer = started(Journal.open(str(tmp_path / "journal.db")), tmp_path)
     for i, person in enumerate(("ann", "ben")):
         assert writer.put(entry(i, person=person, at=None))
@@ -300,6 +301,8 @@ def test_what_was_set_aside_is_deleted_with_the_person_it_is_about(tmp_path: Pat
     writer.close()
     writer.journal.delete(person="ann", spool=writer.set_aside_file.parent)
     assert [kept["person"] for kept in lines_of(writer.set_aside_file)] == ["ben"]
+    writer.journal.delete(before=1.0, spool=writer.set_aside_file.parent)
+    assert list(lines_of(writer.set_aside_file)) == []
 
 
 @pytest.mark.parametrize("value", ["a\0b", 2**80, "x" * 5000, {"a": 1}])

@@ -193,10 +193,13 @@ def _bounds(where: str, record: Mapping[str, Any]) -> tuple[float, float] | None
             return None
     try:
         low, high = (-math.inf if end is None else float(end) for end in ends)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not low <= high <= 0:
         raise InvalidInputError(
-            f"{where}: the bounds of 'log_confidence' must be numbers, got {ends!r:.40}."
-        ) from error
+            f"{where}: the bounds of 'log_confidence' must be numbers of at most 0, the lower one first, got "
+            f"{ends!r:.40}."
+        )
     return low, high
 
 

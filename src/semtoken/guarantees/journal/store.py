@@ -242,7 +242,8 @@ class Journal:
         conditions += [] if person is None else [entries.c.person == person]
 
         def matches(row: Mapping[str, Any]) -> bool:
-            return (before is None or row.get("at", 0.0) < before) and (person is None or row.get("person") == person)
+            old = before is None or (row.get("at") or 0.0) < before
+            return old and (person is None or row.get("person") == person)
 
         # The spools come first: what they hold would be written after the rows are deleted.
         waiting = why_still_spooled(spool or spool_folder(self.engine.url), matches)
