@@ -201,5 +201,14 @@ def test_a_temperature_divides_the_log_score() -> None:
 def test_intervals_of_means_leave_out_one_in_forty_on_each_side() -> None:
     """Resampled means of 20 zeros and 20 ones are binomial: one in forty is at most 13, 12 or fewer are one in 60."""
     losses = {"loss": np.repeat([0.0, 1.0], 20)}
-    found = measures._means(losses, np.arange(40), 0, 10_000)["loss"]
+    found = measures.mean_intervals(losses, n_resamples=10_000)["loss"]
     assert (found.low, found.high) == (binom.ppf(0.025, 40, 0.5) / 40, binom.ppf(0.975, 40, 0.5) / 40)
+
+
+def test_questions_are_drawn_with_all_their_answers_however_many_each_has() -> None:
+    groups, values = np.array([0, 0, 0, 1, 2, 2]), np.array([0.1, 0.4, 0.2, 5.0, 1.0, 3.0])
+    found = measures.mean_intervals({"value": values}, groups, seed=3, n_resamples=500)["value"]
+    draws = np.random.default_rng(3).integers(0, 3, (500, 3))
+    means = [np.concatenate([values[groups == question] for question in draw]).mean() for draw in draws]
+    low, high = np.quantile(means, [0.025, 0.975])
+    assert (found.value, found.low, found.high) == pytest.approx((values.mean(), low, high))

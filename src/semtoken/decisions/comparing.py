@@ -14,7 +14,7 @@ from semtoken.decisions.answers import Answer, DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.judge import Share
-from semtoken.guarantees.measures import RESAMPLES, Interval
+from semtoken.guarantees.measures import Interval, mean_intervals
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
@@ -136,10 +136,8 @@ def _ends(answer: Answer, place: int) -> tuple[float, float]:
 
 
 def _mean(values: FloatArray, seed: int) -> Interval:
-    """The mean of some values with its 95% interval, by a percentile bootstrap."""
-    draws = np.random.default_rng(seed).integers(0, len(values), (RESAMPLES, len(values)))
-    low, high = np.quantile(values[draws].mean(axis=1), [0.025, 0.975])
-    return Interval(float(values.mean()), float(low), float(high))
+    """The mean of some values with its 95% interval."""
+    return mean_intervals({"mean": values}, seed=seed)["mean"]
 
 
 @dataclass(frozen=True)

@@ -162,12 +162,8 @@ class CalibratorInUse:
 
     def shown(self, answer: ScoredAnswer) -> str:
         """The text to show: the answer, unless it abstains and a text for that was asked for."""
-        threshold = self.calibrator.threshold
-        if self.abstain_text is None or threshold is None:
-            return answer.text
-        if threshold.decide(answer).action == "answer":
-            return answer.text
-        return self.abstain_text
+        hidden = self.abstain_text is not None and self.withholds(self.block(answer))
+        return str(self.abstain_text) if hidden else answer.text
 
     def sentence(self, answer: ScoredAnswer) -> str:
         """Probability and decision as text: "right in about 3 of 10 answers like this one (12 to 55%, 40 labels)"."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInputError
+from semtoken.methods.metrics.resampling import multiplicities
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 from semtoken.support.inputs import whole
@@ -179,23 +180,28 @@ def report(
         base_rate=float(correct.mean()),
         calibration_error=calibration_error(bins),
         bins=bins,
-        **_means(losses, np.arange(correct.size) if groups is None else groups, seed, n_resamples),
+        **mean_intervals(losses, groups, seed=seed, n_resamples=n_resamples),
     )
 
 
-def _means(
-    losses: dict[str, FloatArray], groups: npt.NDArray[np.intp], seed: int, n_resamples: int
+def mean_intervals(
+    figures: Mapping[str, FloatArray],
+    groups: npt.NDArray[np.intp] | None = None,
+    *,
+    seed: int = 0,
+    n_resamples: int = RESAMPLES,
 ) -> dict[str, Interval]:
-    """Means with percentile bootstrap intervals; every resample draws the same groups of answers for all."""
-    generator = np.random.default_rng(seed)
-    table, sizes = np.stack(list(losses.values())), np.bincount(groups)
-    sums = np.stack([np.bincount(groups, row) for row in table])
-    n = sizes.size
-    drawn = (generator.integers(n, size=n) for _ in range(n_resamples))
-    means = np.stack([sums[:, chosen].sum(axis=1) / sizes[chosen].sum() for chosen in drawn])
+    """The means of some figures of n answers, each [n], with percentile bootstrap intervals.
+
+    Every resample draws the same answers for all figures. `groups` [n] are the numbers of the questions, from 0, which
+    are drawn with all their answers; default: each answer its own.
+    """
+    table = np.stack(list(figures.values()), axis=1)
+    drawn = multiplicities(np.arange(len(table)) if groups is None else groups, n_resamples, seed)
+    means = np.concatenate([counts @ table / counts.sum(axis=1, keepdims=True) for counts in drawn])
     low, high = np.quantile(means, [0.025, 0.975], axis=0)
-    values = table.mean(axis=1)
-    return {name: Interval(float(values[i]), float(low[i]), float(high[i])) for i, name in enumerate(losses)}
+    ends = zip(table.mean(axis=0).tolist(), low.tolist(), high.tolist(), strict=True)
+    return {name: Interval(*own) for name, own in zip(figures, ends, strict=True)}
 
 
 DRIFT_RESAMPLES = 1000

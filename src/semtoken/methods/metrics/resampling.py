@@ -248,7 +248,7 @@ def resample(
     values, n = np.empty(0), prepared.answers.target.size
     groups = np.arange(n) if questions is None else _groups(questions, correct)
     if not prepared.undefined:
-        blocks = _multiplicities(groups, n_resamples, seed)
+        blocks = multiplicities(groups, n_resamples, seed)
         values = np.concatenate([prepared.weighted(block) for block in blocks])
     # Equal hashes mean that both metrics were resampled with the same draws of the same judgements.
     drawn = hashlib.sha256(f"{seed} ".encode() + prepared.answers.target.tobytes() + groups.tobytes())
@@ -286,8 +286,12 @@ def numbered(questions: Sequence[Any]) -> npt.NDArray[np.intp]:
     return np.array([first.setdefault(str(question), len(first)) for question in questions], dtype=np.intp)
 
 
-def _multiplicities(groups: npt.NDArray[np.intp], n_resamples: int, seed: int) -> Iterator[FloatArray]:
-    """How often each answer is drawn with its group, [b, n] blocks that stay within bounded memory."""
+def multiplicities(groups: npt.NDArray[np.intp], n_resamples: int, seed: int) -> Iterator[FloatArray]:
+    """How often each answer is drawn with its group, [b, n] blocks that stay within bounded memory.
+
+    `groups` [n] has the number of each answer's group, from 0 on; groups are drawn with replacement, as many as there
+    are. Equal groups and seeds give equal draws.
+    """
     generator = np.random.default_rng(seed)
     n = int(groups.max()) + 1
     rows = max(1, _CELLS_PER_BLOCK // groups.size)
