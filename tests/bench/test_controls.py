@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +138,11 @@ def test_a_run_has_every_control_from_one_pass(tmp_path: Path) -> None:
     made = {path for path in (tmp_path / "run" / "stages").rglob("*.parquet") if path not in before}
     shards = len({path.name for path in made})
     assert len(made) == 2 * shards * sum(control.random for control in CONTROLS.values())
+    # A control that lacks one of its repetitions is left out: the mean of the others would not be its own.
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())["cells"][0]
+    key = plan["steps"]["control:shuffled.1"]["key"]
+    shutil.rmtree(tmp_path / "run" / "stages" / f"control-{key[:16]}")
+    assert collect(tmp_path / "run").cells[0].controls.keys() == CONTROLS.keys() - {"shuffled"}
 
 
 def test_counts_that_cannot_be_read_are_refused(tmp_path: Path) -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from semtoken.bench.controls import PREFIX, control_of
+from semtoken.bench.controls import PREFIX
 from semtoken.bench.plan import MAIN, CellPlan, Plan, PlannedClustering, PlannedStep, make_plan
 from semtoken.bench.recorders import CORRECT, UNCERTAINTY
-from semtoken.bench.results import LOG_SCORE, Cell, ClusteringRecord, RunResults, read_answers
+from semtoken.bench.results import LOG_SCORE, Cell, ClusteringRecord, RunResults, cell_of, read_answers
 from semtoken.bench.run import MANIFEST, PLAN, SETTINGS, read_datasets
 from semtoken.bench.settings import RunSettings
 from semtoken.bench.statistics import SHARED_PREFIX
@@ -25,7 +24,6 @@ from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.methods import METHODS
 from semtoken.methods.likelihood import stc
 from semtoken.methods.outside import known_methods
-from semtoken.support.arrays import FloatArray
 
 EXAMPLE_WORDS = ("TV", "Beautiful", "Plane", "Possible", "Cold", "Buy", "city", "river", "country", "king", "music")
 """Words whose clusters are shown: those of the paper first, then some that small vocabularies hold too."""
@@ -129,54 +127,45 @@ class _Reader:
 
     def cell(self) -> Cell | None:
         """The cell, as far as it is complete; None without greedy answers."""
-        ids = self._shards(self.plan.steps["greedy"], "id")
+        ids = self._column(self.plan.steps["greedy"], "id")
         if ids is None:
             return None
         scores = self._columns("scores", UNCERTAINTY)
+        methods = {name.partition(":")[2]: values for name, values in scores.items()}
         seconds = self._seconds()
         if SHARED_PREFIX in seconds:
             self.notes.append(
                 f"{self.plan.title}: what the prompts begin with, where it is long enough, was read once "
                 f"({seconds[SHARED_PREFIX]:.1f} s), so there is no overhead in percent of the generation."
             )
-        steps = {name: value for name, value in seconds.items() if not name.startswith("score:")}
+        judged = self._columns("judge", CORRECT)
+        for name, values in judged.items():
+            self._note_verdicts(self.plan.steps[name], values)
         # of a method from a file that is gone only the formula's own seconds are known
-        needs = {name: METHODS[name].needs if name in METHODS else () for name in scores}
-        return Cell(
-            model=self.plan.model,
-            dataset=self.plan.dataset,
-            question_ids=tuple(name for shard in ids for name in shard.columns["id"]),
-            uncertainty=scores,
-            judgements=self._judgements(),
-            variants=self._variants(),
-            greedy_seconds=seconds["greedy"],
-            seconds={name: seconds[f"score:{name}"] + seconds_for(needs[name], seconds) for name in scores},
-            steps=steps,
-            controls=self._controls(),
-            texts=self._texts(),
-            log_confidence=self._log_score(),
-            signature=self._signature(),
-        )
+        needs = {name: METHODS[name].needs if name in METHODS else () for name in methods}
+        facts = {
+            "model": self.plan.model,
+            "dataset": self.plan.dataset,
+            "greedy_seconds": seconds["greedy"],
+            "seconds": {name: seconds[f"score:{name}"] + seconds_for(needs[name], seconds) for name in methods},
+            "steps": {name: value for name, value in seconds.items() if not name.startswith("score:")},
+            "signature": self._signature(),
+        }
+        uncertainty = {f"method:{name}": values for name, values in methods.items()}
+        return cell_of(facts, {"id": ids, **uncertainty, **judged, **self._stc(), **self._texts()})
 
-    def _columns(self, work: str, column: str) -> dict[str, FloatArray]:
-        """The columns of every complete step of a work, by the step's subject."""
-        columns = {}
-        for step in self.plan.steps_of(work):
-            if (shards := self._shards(step, column)) is not None:
-                columns[step.subject] = _whole_column(shards, column)
-        return columns
+    def _columns(self, work: str, column: str) -> dict[str, list[Any]]:
+        """A column of every complete step of a work, or of several of a kind, by the step's name."""
+        steps = [step for step in self.plan.steps.values() if step.work.partition(":")[0] == work]
+        columns = {step.name: self._column(step, column) for step in steps}
+        return {name: values for name, values in columns.items() if values is not None}
 
-    def _judgements(self) -> dict[str, FloatArray]:
-        works = dict.fromkeys(step.work for step in self.plan.steps.values() if step.work.startswith("judge:"))
-        judgements = {name: values for work in works for name, values in self._columns(work, CORRECT).items()}
-        for name, values in judgements.items():
-            if unusable := int(np.isnan(values).sum()):
-                self.notes.append(f"{self.plan.title}: judge {name} gave no usable verdict on {unusable:,} answers.")
-            self._note_usage(self.plan.steps[f"judge:{name}"])
-        return judgements
-
-    def _note_usage(self, step: PlannedStep) -> None:
-        """What the replies behind a judge's verdicts took, where it is a language model."""
+    def _note_verdicts(self, step: PlannedStep, verdicts: Sequence[float]) -> None:
+        """Note how many verdicts are missing, and what the replies behind them took if a language model judged."""
+        if unusable := sum(map(math.isnan, verdicts)):
+            self.notes.append(
+                f"{self.plan.title}: judge {step.subject} gave no usable verdict on {unusable:,} answers."
+            )
         usage: Counter[str] = Counter()
         for shard in self._shards(step, CORRECT) or ():
             usage.update(shard.usage)
@@ -186,37 +175,19 @@ class _Reader:
                 f"{usage['completion_tokens']:,} in {usage['replies']:,} replies, by the endpoint's count."
             )
 
-    def _variants(self) -> dict[str, FloatArray]:
-        variants = {}
-        for step in self.plan.steps_of("stc"):
-            values = self._stc(step) if step.subject and not step.name.startswith(PREFIX) else None
-            if values is not None:
-                variants[step.subject] = values
-        return variants
-
-    def _controls(self) -> dict[str, FloatArray]:
-        """Controls of which every repetition is complete."""
-        repeats: dict[str, list[FloatArray | None]] = {}
-        for step in self.plan.steps_of("stc"):
-            if step.name.startswith(PREFIX):
-                repeats.setdefault(control_of(step.name)[0].name, []).append(self._stc(step))
-        return {
-            name: np.stack([values for values in columns if values is not None])
-            for name, columns in repeats.items()
-            if all(values is not None for values in columns)
+    def _stc(self) -> dict[str, list[float]]:
+        """The log scores of STC itself, and its uncertainties by other clusterings and by controls."""
+        steps = [step for step in self.plan.steps_of("stc") if step.subject]
+        columns = {step.name: self._column(step, LOG_SCORE) for step in steps}
+        # A control counts if all of its repetitions are there.
+        lacking = {_whole_name(name) for name, values in columns.items() if values is None}
+        found = {
+            name.replace("stc:", "variant:"): [stc(value) for value in values]
+            for name, values in columns.items()
+            if values is not None and _whole_name(name) not in lacking
         }
-
-    def _stc(self, step: PlannedStep) -> FloatArray | None:
-        """The uncertainties of STC by the clusters and rules of a step."""
-        shards = self._shards(step, LOG_SCORE)
-        if shards is None:
-            return None
-        return np.array([stc(value) for value in _whole_column(shards, LOG_SCORE).tolist()])
-
-    def _log_score(self) -> FloatArray | None:
-        """The log score of STC itself, without changes to its rules."""
-        shards = self._shards(self.plan.steps.get("stc"), LOG_SCORE)
-        return None if shards is None else _whole_column(shards, LOG_SCORE)
+        own = self._column(self.plan.steps.get("stc"), LOG_SCORE)
+        return found if own is None else {**found, LOG_SCORE: own}
 
     def _signature(self) -> str | None:
         """The line that names the clusters and rules of STC itself."""
@@ -232,15 +203,14 @@ class _Reader:
             return None
         return f"{clusters.signature}|{rules.signature}"
 
-    def _texts(self) -> tuple[tuple[str, str], ...]:
+    def _texts(self) -> dict[str, list[str]]:
         """Questions and greedy answers."""
         folder, plan = self.plan.questions_folder(self.run), self.plan
         asked = [read_shard(folder, i, plan.questions, plan.rows(i), ("question",)) for i in range(plan.n_shards)]
-        answers = self._shards(plan.steps["greedy"], "text")
+        answers = self._column(plan.steps["greedy"], "text")
         if answers is None or any(shard is None for shard in asked):
-            return ()
-        questions = [str(text) for shard in asked if shard is not None for text in shard.columns["question"]]
-        return tuple(zip(questions, [str(text) for shard in answers for text in shard.columns["text"]], strict=True))
+            return {}
+        return {"question": [text for shard in asked if shard for text in shard.columns["question"]], "answer": answers}
 
     def _seconds(self) -> Counter[str]:
         """Seconds of every recording step and every method's arithmetic ("score:NAME"), over all shards."""
@@ -251,6 +221,11 @@ class _Reader:
                 total.update(shard.seconds)
         del total[IN_MODEL]  # other steps contain it
         return total
+
+    def _column(self, step: PlannedStep | None, name: str) -> list[Any] | None:
+        """A column of a step over all shards; None where `_shards` gives none."""
+        shards = self._shards(step, name)
+        return None if shards is None else [value for shard in shards for value in shard.columns[name]]
 
     def _shards(self, step: PlannedStep | None, *columns: str) -> list[Shard] | None:
         """All shards of a step, some columns of them; None without a step and, with a note, where one is missing."""
@@ -266,8 +241,9 @@ class _Reader:
         return None
 
 
-def _whole_column(shards: Sequence[Shard], column: str) -> FloatArray:
-    return np.array([value for shard in shards for value in shard.columns[column]], dtype=np.float64)
+def _whole_name(step: str) -> str:
+    """The name of a step without the number of a control's repetition."""
+    return step.partition(".")[0] if step.startswith(PREFIX) else step
 
 
 def _clusterings(run: Path, plan: Plan) -> Iterator[ClusteringRecord]:

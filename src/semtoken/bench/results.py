@@ -94,22 +94,11 @@ def answers_table(results: RunResults, *, texts: bool = True) -> bytes:
     """The content of the Parquet file that holds every answer with its scores and verdicts; texts only if wanted."""
     pyarrow = require("pyarrow", extra="bench")
     parquet = require("pyarrow.parquet", extra="bench")
-    columns = {cell: dict(_columns(cell)) for cell in results.cells}
-    names = list(dict.fromkeys(name for by_name in columns.values() for name in by_name))
-    arrays: dict[str, Any] = {
-        "model": [cell.model for cell in results.cells for _ in cell.question_ids],
-        "dataset": [cell.dataset for cell in results.cells for _ in cell.question_ids],
-        "id": [name for cell in results.cells for name in cell.question_ids],
-    }
     kept = texts and all(cell.texts for cell in results.cells)
-    for place, column in enumerate(("question", "answer") if kept else ()):
-        arrays[column] = [pair[place] for cell in results.cells for pair in cell.texts]
-    for name in names:
-        values: list[float | None] = []
-        for cell in results.cells:
-            numbers = columns[cell].get(name)
-            values += [None] * len(cell.question_ids) if numbers is None else numbers.tolist()
-        arrays[name] = pyarrow.array(values, type=pyarrow.float64(), from_pandas=False)
+    # In one piece, so that its bytes do not depend on how many cells there are.
+    table = pyarrow.concat_tables(
+        [pyarrow.table(dict(_columns(cell, texts=kept))) for cell in results.cells], promote_options="default"
+    ).combine_chunks()
     facts = {
         "version": VERSION,
         "run": results.path.resolve().name,
@@ -122,19 +111,29 @@ def answers_table(results: RunResults, *, texts: bool = True) -> bytes:
     }
     metadata = {METADATA_KEY: json.dumps(facts, default=dict).encode()}
     file = io.BytesIO()
-    parquet.write_table(pyarrow.table(arrays).replace_schema_metadata(metadata), file, compression="zstd")
+    parquet.write_table(table.replace_schema_metadata(metadata), file, compression="zstd")
     return file.getvalue()
 
 
-def _columns(cell: Cell) -> Iterator[tuple[str, FloatArray]]:
-    for kind, columns in (("judge", cell.judgements), ("method", cell.uncertainty), ("variant", cell.variants)):
-        for name, values in columns.items():
-            yield f"{kind}:{name}", values
+def _columns(cell: Cell, *, texts: bool) -> Iterator[tuple[str, Any]]:
+    """The columns of a cell in the file; `cell_of` reads them back."""
+    pyarrow = require("pyarrow", extra="bench")
+    yield "model", [cell.model] * len(cell.question_ids)
+    yield "dataset", [cell.dataset] * len(cell.question_ids)
+    yield "id", cell.question_ids
+    if texts:
+        yield "question", [question for question, _ in cell.texts]
+        yield "answer", [answer for _, answer in cell.texts]
+    numbers = {f"judge:{name}": values for name, values in cell.judgements.items()}
+    numbers |= {f"method:{name}": values for name, values in cell.uncertainty.items()}
+    numbers |= {f"variant:{name}": values for name, values in cell.variants.items()}
     for name, repeats in cell.controls.items():
-        for number, values in enumerate(repeats):
-            yield f"control:{name}.{number}", values
+        numbers |= {f"control:{name}.{number}": values for number, values in enumerate(repeats)}
     if cell.log_confidence is not None:
-        yield LOG_SCORE, cell.log_confidence
+        numbers[LOG_SCORE] = cell.log_confidence
+    for name, values in numbers.items():
+        # NaN is undefined, and null is what this cell does not have.
+        yield name, pyarrow.array(values, type=pyarrow.float64(), from_pandas=False)
 
 
 def read_answers(path: str | Path) -> RunResults:
@@ -155,15 +154,12 @@ def read_answers(path: str | Path) -> RunResults:
         raise InvalidInputError(
             f"{file} is of another release of semtoken (version {facts.get('version')} of its format)."
         )
-    columns = table.to_pydict()
-    place = list(zip(columns["model"], columns["dataset"], strict=True))
-    rows = {name: np.flatnonzero([own == name for own in place]) for name in dict.fromkeys(place)}
     return RunResults(
         path=file.parent / str(facts["run"]),
         settings=facts["settings"],
         manifest=facts["manifest"],
         primary_judge=facts["primary_judge"],
-        cells=tuple(_cell(cell, columns, rows[cell["model"], cell["dataset"]]) for cell in facts["cells"]),
+        cells=tuple(cell_of(cell, _columns_of(table, cell)) for cell in facts["cells"]),
         clusterings=tuple(
             ClusteringRecord(**{**clustering, "examples": tuple(map(tuple, clustering["examples"]))})
             for clustering in facts["clusterings"]
@@ -172,25 +168,35 @@ def read_answers(path: str | Path) -> RunResults:
     )
 
 
-def _cell(facts: Mapping[str, Any], columns: Mapping[str, Sequence[Any]], rows: Any) -> Cell:
+def _columns_of(table: Any, facts: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The columns that a cell has, of a table of all cells."""
+    field = require("pyarrow.compute", extra="bench").field
+    own = table.filter((field("model") == facts["model"]) & (field("dataset") == facts["dataset"])).to_pydict()
+    return {name: values for name, values in own.items() if None not in values}
+
+
+def cell_of(facts: Mapping[str, Any], columns: Mapping[str, Sequence[Any]]) -> Cell:
+    """The cell with these facts (see `FACTS`) and columns.
+
+    The columns are `id`, `question` and `answer`, `judge:NAME`, `method:NAME`, `variant:NAME`, `control:NAME` (with a
+    number behind a full stop where it is repeated), and `LOG_SCORE`; all but `id` may be missing.
+    """
     by_kind: dict[str, dict[str, FloatArray]] = {"judge": {}, "method": {}, "variant": {}, "control": {}}
     for column, values in columns.items():
         kind, colon, name = column.partition(":")
-        own = [values[i] for i in rows]
-        if colon and None not in own:
-            by_kind[kind][name] = np.array(own, dtype=np.float64)
+        if colon:
+            by_kind[kind][name] = np.array(values, dtype=np.float64)
     repeats: dict[str, list[FloatArray]] = {}
     for name, uncertainty in by_kind["control"].items():
         repeats.setdefault(name.partition(".")[0], []).append(uncertainty)
-    logs = [columns[LOG_SCORE][i] for i in rows] if LOG_SCORE in columns else [None]
-    texts = [(str(columns["question"][i]), str(columns["answer"][i])) for i in rows] if "question" in columns else []
+    logs = columns.get(LOG_SCORE)
     return Cell(
         **facts,
-        question_ids=tuple(columns["id"][i] for i in rows),
+        question_ids=tuple(columns["id"]),
         uncertainty=by_kind["method"],
         judgements=by_kind["judge"],
         variants=by_kind["variant"],
         controls={name: np.stack(values) for name, values in repeats.items()},
-        texts=tuple(texts),
-        log_confidence=None if None in logs else np.array(logs, dtype=np.float64),
+        texts=tuple(zip(columns.get("question", ()), columns.get("answer", ()), strict=True)),
+        log_confidence=None if logs is None else np.array(logs, dtype=np.float64),
     )
