@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from semtoken.cli.console import json_line, out, print_json, say
+from semtoken.cli.console import json_line, print_json, say
 from semtoken.cli.journals import is_journal, open_journal
 from semtoken.cli.loading import by_kind, decision_answers
 from semtoken.cli.parameters import BaseUrl, Json, Labels, NameThere, Questions, ToFile
@@ -17,7 +17,7 @@ from semtoken.cli.settings import AuditSection, Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.decisions.running import AskedAgain
@@ -96,16 +96,13 @@ def _audit_journal(source: str, section: AuditSection, in_use: SettingsInUse, *,
 
         send_state(report)
     limits = section.limits
+    undecided = f"Of {report.undecided} further answers people said that they cannot tell." if report.undecided else ""
+    remarks = [undecided, report.models_sentence, report.moved_sentence, agreement(journal).sentence]
     status = verdict(holds=report.holds(limits), measured=report.is_measured(limits))
     if as_json:
-        print_json({**report.to_dict(), **_flags(status)})
-        return status
-    say(report.sentence, STYLES[report.state])
-    if report.undecided:
-        out().print(f"Of {report.undecided} further answers people said that they cannot tell.")
-    for sentence in filter(None, (report.models_sentence, report.moved_sentence)):
-        say(sentence)
-    say(agreement(journal).sentence)
+        _print_json(report.to_dict(), status)
+    else:
+        _say(report.sentence, STYLES[report.state], remarks)
     return status
 
 
@@ -121,19 +118,22 @@ def _audit_answers(directory: Path, source: Path, section: AuditSection, *, as_j
     found = audit_answers(calibrator, answers, section.level)
     status = verdict(holds=found.holds(section.limits), measured=found.is_measured)
     if as_json:
-        print_json({**found.to_dict(), **_flags(status)})
-        return status
-    if found.answer:
-        say(found.answer, "bold")
-    for remark in found.remarks():
-        say(remark)
-    for sentence in found.exceeded(section.limits):
-        out().print(sentence)
+        _print_json(found.to_dict(), status)
+    else:
+        _say(found.answer, "bold", [*found.remarks(), *found.exceeded(section.limits)])
     return status
 
 
-def _flags(status: Status) -> dict[str, bool]:
-    return {"holds": status != Status.DOES_NOT_HOLD, "measured": status != Status.NOTHING_MEASURED}
+def _print_json(found: Mapping[str, Any], status: Status) -> None:
+    flags = {"holds": status != Status.DOES_NOT_HOLD, "measured": status != Status.NOTHING_MEASURED}
+    print_json({**found, **flags})
+
+
+def _say(answer: str, style: str, remarks: Iterable[str]) -> None:
+    """The answer to the question whether the guarantee holds, and what is to be said besides."""
+    for text, one_style in [(answer, style), *((remark, "") for remark in remarks)]:
+        if text:
+            say(text, one_style)
 
 
 def _asked_again(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json as jsons
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,14 +81,8 @@ def report(
     results = collect(run)
     if scores is not None:
         results = with_scores(results, scores)
-    with only_errors("semtoken.metrics"), ExitStack() as stack:  # the tables count what is undefined
-        shown: list[Callable[[int], None]] = []
-
-        def progress(done: int, total: int) -> None:
-            if not shown:
-                shown.append(stack.enter_context(counting("measuring", total)))
-            shown[0](done)
-
+    # the tables count what is undefined
+    with only_errors("semtoken.metrics"), counting("measuring", None) as progress:
         made = build_report(
             results,
             judge=judge,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from semtoken import TokenClusters
-    from semtoken.clustering.token_clusters import ClusterSettings
 
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -61,30 +60,38 @@ def make(
     """
     model, revision = name_and_revision(model)
     budget = None if memory_budget is None else parse_bytes(memory_budget)
-    _targets(output, list(n_clusters) or [1])  # before anything is read
+    _targets(output, n_clusters or (1,))  # before anything is read
     require_model(model, revision)
-    from semtoken.clustering.cache import default_settings
+    from semtoken import TokenClusters
+    from semtoken.clustering.cache import clusters_for_model, default_settings, store
     from semtoken.clustering.model_vocabulary import vocabulary_of
     from semtoken.clustering.token_clusters import ClusterSettings
 
     if not verbose:
         quiet_libraries()
-    numbers = list(n_clusters) or [default_settings(vocabulary_of(model, None, revision=revision)).n_clusters]
+    numbers = n_clusters or (default_settings(vocabulary_of(model, None, revision=revision)).n_clusters,)
     for k, target in _targets(output, numbers).items():
         with phases("clustering") as progress:
-            clusters = _make(model, ClusterSettings(k), target, revision, budget, progress)
+            how: dict[str, Any] = {"revision": revision, "memory_budget": budget, "progress": progress}
+            if target is None:
+                clusters = clusters_for_model(model, settings=ClusterSettings(k), **how)
+                tell(f"Kept as {store(clusters).name}")
+            else:
+                clusters = TokenClusters.from_model(model, n_clusters=k, **how)
+                clusters.save_pretrained(target)
+                tell(f"Saved in {target}")
         _report(clusters)
 
 
-def _targets(output: Path | None, n_clusters: list[int]) -> dict[int, Path | None]:
+def _targets(output: Path | None, n_clusters: Sequence[int]) -> dict[int, Path | None]:
     """Number of clusters -> where they go. Places that cannot be written are found before the work."""
+    numbers = dict.fromkeys(n_clusters)
     if output is None:
-        return dict.fromkeys(n_clusters)
-    numbers = list(dict.fromkeys(n_clusters))
-    targets = {k: output if len(numbers) == 1 else output / f"k{k}" for k in numbers}
-    for target in targets.values():
+        return numbers
+    targets: dict[int, Path | None] = {k: output if len(numbers) == 1 else output / f"k{k}" for k in numbers}
+    for target in filter(None, targets.values()):
         check_target(target)
-    return dict(targets)
+    return targets
 
 
 def check_target(target: Path) -> None:
@@ -100,32 +107,6 @@ def check_target(target: Path) -> None:
     existing = next(parent for parent in (target, *target.absolute().parents) if parent.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         raise InvalidInputError(f"{target} cannot be written: {existing} is not a folder that you may write to.")
-
-
-def _make(
-    model: str,
-    settings: ClusterSettings,
-    target: Path | None,
-    revision: str | None,
-    memory_budget: int | None,
-    progress: Any,
-) -> TokenClusters:
-    from semtoken import TokenClusters
-    from semtoken.clustering.cache import clusters_for_model, store
-
-    if target is None:
-        clusters = clusters_for_model(
-            model, settings=settings, revision=revision, memory_budget=memory_budget, progress=progress
-        )
-        tell(f"Kept as {store(clusters).name}")
-        return clusters
-    options = {field: getattr(settings, field) for field in settings.__dataclass_fields__}
-    clusters = TokenClusters.from_model(
-        model, revision=revision, memory_budget=memory_budget, progress=progress, **options
-    )
-    clusters.save_pretrained(target)
-    tell(f"Saved in {target}")
-    return clusters
 
 
 def parse_bytes(text: str) -> int:

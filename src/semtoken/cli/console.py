@@ -121,25 +121,21 @@ def _bar(*, count: bool) -> Progress:
 
 
 @contextmanager
-def counting(description: str, total: int | None, done: int = 0) -> Iterator[Callable[[int], None]]:
-    """A bar for work in pieces, in all `total` if that is known; what it yields is called with the number done."""
+def counting(description: str, total: int | None, done: int = 0) -> Iterator[Callable[..., None]]:
+    """A bar for work in pieces, in all `total` if that is known.
+
+    What it yields is called with the number done, and with the total where that is known only then.
+    """
     with _bar(count=True) as bar:
         task = bar.add_task(description, total=total, completed=done, left="")
 
-        def show(completed: int) -> None:
+        def show(completed: int, total: int | None = None) -> None:
             remaining, elapsed = bar.tasks[0].time_remaining, bar.tasks[0].elapsed
             told = remaining is not None and (elapsed or 0.0) >= SETTLED and completed - done >= FEWEST_PIECES
-            bar.update(task, completed=completed, left=f"{_time(remaining)} left" if told and remaining else "")
+            left = f"{_time(remaining)} left" if told and remaining else ""
+            bar.update(task, completed=completed, total=total, left=left)
 
         yield show
-
-
-@contextmanager
-def waiting(description: str) -> Iterator[None]:
-    """A moving bar with the seconds so far, for work of which nobody knows how long it takes."""
-    with _bar(count=False) as bar:
-        bar.add_task(description, total=None, left="")
-        yield
 
 
 @contextmanager

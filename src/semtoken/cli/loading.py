@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,12 +17,10 @@ if TYPE_CHECKING:
     from semtoken.clustering.token_clusters import TokenClusters
     from semtoken.core.rules import ScoringRules
     from semtoken.decisions.answers import DecisionRecord
-    from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.guarantees import Calibrator
     from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.guarantees.fingerprint import Fingerprint
     from semtoken.support.executors import Executor
-    from semtoken.web.calibrators import CalibratorSlot
 
 
 def names_in(text: str | None) -> tuple[str, ...]:
@@ -93,20 +90,6 @@ def load_calibrator(
     if abstain_text:
         raise InvalidInputError("abstain_text under [calibration] needs --calibrator DIR, which says when to abstain.")
     return None
-
-
-def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
-    """A slot with the calibrator of typed decisions that the option names, empty without the option."""
-    from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.web.calibrators import CalibratorSlot, SharedPlace
-    from semtoken.web.running import shared_folder
-
-    option = "--calibrator"
-    if directory is None:
-        return CalibratorSlot[DecisionCalibrator](None, option=option)
-    load, folder = partial(DecisionCalibrator.load, directory), shared_folder("decision-calibrators")
-    shared = None if folder is None else SharedPlace(folder, DecisionCalibrator.load, DecisionCalibrator.save)
-    return CalibratorSlot(load(), load, option=option, shared=shared)
 
 
 def calibrator_of_rules(directory: Path, rules: ScoringRules) -> Calibrator:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from semtoken.core.rules import ScoringRules
 
 Device = Annotated[str | None, Parameter(help="cpu, cuda, cuda:1, ... Default: a GPU if there is one.")]
-PresetName = Annotated[Preset, Parameter(help="paper: the published code's numbers, with clusters.")]
 
 
 @Parameter(name="*")
@@ -31,21 +30,13 @@ PresetName = Annotated[Preset, Parameter(help="paper: the published code's numbe
 class ModelOptions:
     """The options of the commands that score answers of a model in this process."""
 
-    model: Annotated[
-        ModelNamed[str],
-        Parameter(
-            help="Model: a fetched name, a directory, a GGUF file, or a hub id (ID@REVISION). Default: almanac, built "
-            "in."
-        ),
-    ] = ALMANAC
+    model: ModelNamed[str] = ALMANAC
+    """Model: a fetched name, a directory, a GGUF file, or a hub id (ID@REVISION). Default: almanac, built in."""
     device: Device = None
-    preset: PresetName = "default"
-    clusters: Annotated[
-        ClustersNamed[str | None],
-        Parameter(
-            help="With --preset paper: clusters of the model's tokens, a directory or a hub id. Default: made once."
-        ),
-    ] = None
+    preset: Preset = "default"
+    """paper: the published code's numbers, with clusters."""
+    clusters: ClustersNamed[str | None] = None
+    """With --preset paper: clusters of the model's tokens, a directory or a hub id. Default: made once."""
 
     def with_settings(self, settings: Settings, *, verbose: bool = False) -> ModelChoice:
         """The model with the settings that it is loaded with."""
@@ -61,7 +52,7 @@ class ModelOptions:
 class PaperModelOptions(ModelOptions):
     """The same with the published code's numbers unless another preset is named."""
 
-    preset: PresetName = "paper"
+    preset: Preset = "paper"
 
 
 def name_and_revision(model: str) -> tuple[str, str | None]:

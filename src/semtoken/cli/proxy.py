@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from semtoken.cli.console import tell
 from semtoken.cli.journals import recorder_for
-from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
-from semtoken.cli.loading import by_kind, decision_slot, load_calibrator, one_pass, rules_of
+from semtoken.cli.listening import LOOPBACK, calibrator_slots, gate_from_environment, warn_if_open, with_events
+from semtoken.cli.loading import by_kind, load_calibrator, one_pass, rules_of
 from semtoken.cli.parameters import BaseUrl, Calibrators, Host, JournalUrl, Port, Tokenizer
 from semtoken.cli.server import named_server
 from semtoken.cli.settings import Count, Read, Settings, SettingsInUse
@@ -19,6 +19,7 @@ from semtoken.support.files.safe_files import MEBIBYTE
 from semtoken.support.files.strict_json import parse_json
 
 if TYPE_CHECKING:
+    from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import Address
 
@@ -126,11 +127,8 @@ def _application(
     from semtoken.core.given_tokens import as_tokens
     from semtoken.core.scorer import scorer_for
     from semtoken.guarantees import Fingerprint
-    from semtoken.guarantees.apply import CalibratorInUse
-    from semtoken.web.calibrators import CalibratorSlot, SharedPlace, reload_on_hangup
     from semtoken.web.proxy.app import proxy_app
     from semtoken.web.proxy.upstream_tokenizer import loaded_tokenizer
-    from semtoken.web.running import shared_folder
 
     rules = rules_of(settings.scoring)
     tokens = None if tokenizer is None else as_tokens(tokenizer)
@@ -141,12 +139,7 @@ def _application(
     def load(directory: Path | None) -> CalibratorInUse | None:
         return load_calibrator(directory, settings.calibration.abstain_text, lambda: (scorer.clusters, answering))
 
-    of_answers, of_decisions = folders
-    folder = shared_folder("calibrators")
-    shared = None if folder is None else SharedPlace(folder, load, CalibratorInUse.save)
-    calibrators = CalibratorSlot(load(of_answers), partial(load, of_answers), shared=shared)
-    deciding = decision_slot(of_decisions)
-    reload_on_hangup(calibrators, deciding)
+    calibrators, deciding = calibrator_slots(*folders, load)
     about = {"engine": asking.shown_upstream, "k": asking.top_logprobs}
     recorder = recorder_for(journal or settings.journal.url, settings.journal, "proxy", **about)
     app = proxy_app(

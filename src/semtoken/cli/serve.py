@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from semtoken.cli.console import tell
 from semtoken.cli.journals import recorder_for
-from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
-from semtoken.cli.loading import by_kind, decision_slot, load_calibrator_for
+from semtoken.cli.listening import LOOPBACK, calibrator_slots, gate_from_environment, warn_if_open, with_events
+from semtoken.cli.loading import by_kind, load_calibrator_for
 from semtoken.cli.model import ModelChoice, ModelOptions
 from semtoken.cli.parameters import Calibrators, Host, JournalUrl, Port
 from semtoken.cli.settings import Read, SettingsInUse
@@ -57,7 +57,6 @@ def serve(
         _serve_agents(model, of_answers)
         return
     from semtoken.models.prompts import how_to_ask, template_of
-    from semtoken.web.calibrators import CalibratorSlot, reload_on_hangup
     from semtoken.web.callers import hosts_for
     from semtoken.web.running import listen, run
     from semtoken.web.serve.app import ServeLimits, serve_app
@@ -67,16 +66,14 @@ def serve(
     listener = listen(host, port)
     stc = model.load(calibrator=of_answers)
     asking = how_to_ask(model.name, stc.tokenizer, raw=False)
-    load = partial(load_calibrator_for, stc, of_answers, model.name, settings.calibration.abstain_text)
-    slot = CalibratorSlot(load(), load)
-    deciding = decision_slot(of_decisions)
-    reload_on_hangup(slot, deciding)
+    load = partial(load_calibrator_for, stc, model=model.name, abstain_text=settings.calibration.abstain_text)
+    answering, deciding = calibrator_slots(of_answers, of_decisions, load)
     known = stc.fingerprint(model.name)
     about = {"model": known.model, "engine": known.engine}
     recorder = recorder_for(journal or settings.journal.url, settings.journal, "serve", **about)
     called, stops = served_model_name or _name_of(model.name), asking.stop_at_newline
     most, seconds = settings.serve.max_logprobs, settings.limits.part_seconds
-    offer = Offer(called, template_of(asking), stops, most, slot, deciding, seconds)
+    offer = Offer(called, template_of(asking), stops, most, answering, deciding, seconds)
     engine = Engine(stc)
     engine.warm_up()
     app = serve_app(
