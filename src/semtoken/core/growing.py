@@ -173,9 +173,10 @@ class GrowingAnswer:
         for position, token in enumerate(self.ids[new:], new):
             opening = position <= self._leading_blanks
             lists.opening.append(opening)
-            self._leading_blanks += opening and lists.reader.is_blank(token)
-            neutral = scorer.knows_neutral and bool(scorer.neutral_mask(opening)[token])
-            self._has_content = self._has_content or not neutral
+            if opening:
+                self._leading_blanks += lists.reader.is_blank(token)
+            if not self._has_content:
+                self._has_content = not (scorer.knows_neutral and bool(scorer.neutral_mask(opening)[token]))
         self._prefixes += [NO_IDS] * (len(self.ids) - new)
         if scorer.rules.prefix_matching:
             # A step's own token seldom decides what the text begins with: the next one is worth the first look.

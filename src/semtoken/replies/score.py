@@ -117,7 +117,8 @@ def read_found(found: Found, temperature: float | None = None, request: RawReply
     """Read a reply that was found in what it was saved in; arguments and errors as in `read_reply`."""
     reply, asked = found.reply, {} if request is None else request
     if isinstance(reply, Mapping):
-        return _read_replies([reply], None, temperature, asked, found.shape, found.line)
+        line = found.line if found.around else reply
+        return _read_replies([reply], None, temperature, asked, found.shape, line)
     return _read_stream(reply if isinstance(reply, list) else [reply], None, temperature, asked)
 
 
@@ -227,14 +228,13 @@ def score_reply(
     """
     rules = as_rules(preset, equality)
     scorer = scorer_for(tokens_or_none(tokenizer, rules, proxy_for), rules)
-    one_of("segment", segment, get_args(SegmentKind))
     if distribution is not None:
         one_of("distribution", distribution, get_args(Distribution))
     if proxy_for is not None:
         text(proxy_for, "proxy_for")
     if question is not None:
         text(question, "question")
-    wanted = require_one_pass(methods)
+    wanted = require_one_pass(methods) if methods != () else ()
     parsed_reply = (
         reply
         if isinstance(reply, Reply)
@@ -244,6 +244,7 @@ def score_reply(
     scored = Answers()
     for choice in parsed_reply.choices:
         if choice.segment(segment) is None:
+            one_of("segment", segment, get_args(SegmentKind))
             raise InvalidInputError(f"Choice {choice.index} {_lacking(choice, segment)}")
         try:
             asked = choice if question is None else replace(choice, question=question)

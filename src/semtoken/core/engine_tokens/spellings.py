@@ -148,7 +148,7 @@ def _usual_steps(items: Sequence[Any]) -> tuple[TopStep, ...] | None:
     """
     try:
         entries = list(map(_BEST_OF, items))
-        tokens = [token for item, best in zip(items, entries, strict=True) for token in (item, *best)]
+        tokens = list(chain.from_iterable([(item, *best) for item, best in zip(items, entries, strict=True)]))
         fields = set(map(len, chain.from_iterable(entries)))
         # Text, number and bytes; llama.cpp adds an id. A chosen token has one more: its list.
         if fields not in ({3}, {4}) or set(map(len, items)) != {min(fields) + 1} or not all(entries):

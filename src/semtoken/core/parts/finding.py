@@ -124,14 +124,15 @@ def parts_of(
         if len(parts) == most:
             raise BudgetExceededError(f"It has more than {most:,} parts of this kind.")
         # Prose is counted by the rules of the answer's score; without clusters there is no `meaning`.
-        own = tokens.prose if found_part.equality == "meaning" else found_part.equality
-        found_part = replace(found_part, equality=equality or own)
+        counted = equality or (tokens.prose if found_part.equality == "meaning" else found_part.equality)
+        if counted != found_part.equality:
+            found_part = replace(found_part, equality=counted)
         # A text that the tokens do not spell still has parts, but no number belongs to them.
         if not aligned or UNALIGNED in found_part.flags:
             budget.spend(STEPS_A_PART)
             parts.append(_without_confidence(found_part, said))
             continue
-        part = part_of(tokens, _shift_part(found_part, shift), complete=complete)
+        part = part_of(tokens, _shift_part(found_part, shift) if shift else found_part, complete=complete)
         budget.spend(STEPS_A_PART + len(part.tokens))
         parts.append(_with_negations(tokens, part, budget) if part.kind == "sentence" else part)
     parts.extend(_missing(path, subschema(schema, path)) for path in missing)
@@ -266,8 +267,6 @@ def _place_of(text: str | None, spelled: str) -> tuple[int, bool]:
 
 
 def _shift_part(found_part: FoundPart, shift: int) -> FoundPart:
-    if not shift:
-        return found_part
     members = None if found_part.members is None else tuple((a + shift, b + shift) for a, b in found_part.members)
     return replace(found_part, start=found_part.start + shift, end=found_part.end + shift, members=members)
 

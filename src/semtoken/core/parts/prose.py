@@ -101,20 +101,18 @@ def _boundaries(boundary: Any, text: str, budget: Budget) -> list[int]:
         budget.timed_out()
 
 
-def find_words(text: str, budget: Budget | None = None) -> Iterator[FoundPart]:
+def find_words(text: str, budget: Budget | None = None) -> list[FoundPart]:
     """Every word, as Unicode divides text."""
-    for start, end in words(text, budget):
-        yield FoundPart(start, end, "word", "meaning")
+    return [FoundPart(start, end, "word", "meaning") for start, end in words(text, budget)]
 
 
-def find_phrases(text: str, budget: Budget | None = None) -> Iterator[FoundPart]:
+def find_phrases(text: str, budget: Budget | None = None) -> list[FoundPart]:
     """The longest runs of content words between function words and punctuation, or a whole text without content words.
 
     In scripts without blanks every word is a phrase.
     """
     ranges = _phrases_of_short(text) if len(text) <= SHORT else _phrases(text, budget or Budget(text))
-    for start, end in ranges:
-        yield FoundPart(start, end, "phrase", "meaning")
+    return [FoundPart(start, end, "phrase", "meaning") for start, end in ranges]
 
 
 @lru_cache(maxsize=8)
@@ -192,7 +190,7 @@ def phrases(text: str) -> list[tuple[int, int]]:
     """Character ranges of the phrases of an answer, without its thinking; one too long to be divided is one phrase."""
     text = without_thinking(text)
     try:
-        return [(phrase.start, phrase.end) for phrase in find_phrases(text, Budget(text))]
+        return [(phrase.start, phrase.end) for phrase in find_phrases(text)]
     except BudgetExceededError:
         return [(0, len(text))]
 

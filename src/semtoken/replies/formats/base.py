@@ -395,12 +395,12 @@ class Shape:
     @classmethod
     def detects(cls, replies: Sequence[RawReply]) -> bool:
         """Whether a reply (several: a batch) has this shape."""
-        return all(value_at(replies[0], path, MISSING) is not MISSING for path in cls.marks)
+        return _has_all(replies[0], cls.marks)
 
     @classmethod
     def starts(cls, chunk: RawReply) -> bool:
         """Whether a chunk of a stream has this shape."""
-        return all(value_at(chunk, path, MISSING) is not MISSING for path in cls.chunk_marks or cls.marks)
+        return _has_all(chunk, cls.chunk_marks or cls.marks)
 
     # --- read
 
@@ -529,6 +529,11 @@ class Shape:
         if engine not in RAW:
             return "unknown"
         return "processed" if masked or self.post_sampling else "raw"
+
+
+def _has_all(reply: RawReply, marks: Sequence[Path]) -> bool:
+    """Whether a reply has something at each of some places; mostly the first name tells."""
+    return all(path[0] in reply and (len(path) == 1 or value_at(reply, path, MISSING) is not MISSING) for path in marks)
 
 
 def steps_of_logprobs(logprobs: RawReply, where: str = "logprobs") -> StepList:

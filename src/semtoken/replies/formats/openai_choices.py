@@ -135,11 +135,15 @@ class Choices(Shape):
         vllm = VLLM_FIELDS & self.fields or VLLM_CHOICE_FIELDS & self._choice_fields
         if (vllm or self._choice_fields >= VLLM_BOTH) and not NOT_VLLM & self._choice_fields:
             return "vllm"
-        items = (self._logprobs or {}).get("content")
+        logprobs = self._logprobs or {}
+        items, listed = logprobs.get("content"), logprobs.get("token_logprobs")
         first = items[0] if isinstance(items, list) and items else {}
-        if "timings" in self.fields or (isinstance(first, Mapping) and {"id", "bytes"} <= first.keys()):
+        first = first if isinstance(first, Mapping) else {}
+        if "timings" in self.fields or {"id", "bytes"} <= first.keys():
             return "llama-cpp"
-        return "llama-cpp-python" if _holds_numpy(self._logprobs or {}) else "openai"
+        # llama-cpp-python in process leaves numpy numbers in its dicts.
+        numbers = [first.get("logprob"), *(listed if isinstance(listed, list) else ())]
+        return "llama-cpp-python" if any(isinstance(number, np.floating) for number in numbers) else "openai"
 
 
 def _shorter(choice: Any, at: Path, kept: int) -> Iterator[Change]:
@@ -159,15 +163,6 @@ def _shorter(choice: Any, at: Path, kept: int) -> Iterator[Change]:
         except TypeError:  # no numbers: not ours to judge
             continue
         yield Keep((*at, "logprobs", "top_logprobs", i), best)
-
-
-def _holds_numpy(logprobs: Mapping[str, Any]) -> bool:
-    """llama-cpp-python in process leaves numpy numbers in its dicts."""
-    values = logprobs.get("token_logprobs")
-    if isinstance(logprobs.get("content"), list):
-        values = [item.get("logprob") for item in logprobs["content"] if isinstance(item, dict)]
-    kinds = set(map(type, values)) - {float} if isinstance(values, list) else ()
-    return any(issubclass(kind, np.floating) for kind in kinds)
 
 
 REASONING = ("reasoning_content", "reasoning")

@@ -55,7 +55,7 @@ class OpenAIResponses(Shape):
     def detects(cls, replies: Sequence[RawReply]) -> bool:
         """Whether a reply says that it is a response, or has a list `output` of typed items."""
         reply = replies[0]
-        listed = fields.value_at(reply, ("output", 0, "type")) is not None
+        listed = "output" in reply and fields.value_at(reply, ("output", 0, "type")) is not None
         return len(replies) == 1 and (reply.get("object") == "response" or listed)
 
     @classmethod

@@ -137,12 +137,10 @@ def holds_numbers(value: Any) -> bool:
     stack = [value]
     while stack:
         here = stack.pop()
-        if here is None or isinstance(here, str | float | int):
-            continue
-        if isinstance(here, Mapping):
-            if any(_is_numeric(here[name]) for name in NUMBERS.intersection(here)):
+        if isinstance(here, dict | Mapping):  # asking for the usual type first is much faster
+            if not NUMBERS.isdisjoint(here) and any(_is_numeric(here[name]) for name in NUMBERS.intersection(here)):
                 return True
-            stack += here.values()
+            stack += [inner for inner in here.values() if isinstance(inner, dict | list | tuple | Mapping)]
         elif isinstance(here, list | tuple):
             if here and isinstance(here[0], list | tuple) and here[0] and isinstance(here[0][0], float):
                 return True
