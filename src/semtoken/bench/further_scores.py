@@ -25,7 +25,7 @@ def with_scores(results: RunResults, path: Path) -> RunResults:
     The file is CSV, JSON lines or Parquet, a row for each question: `id`, and a column for each score, whose name
     tables show. Higher is riskier. With several models or data sets, the columns `model` and `dataset` say whose answer
     it is. `InvalidInputError` if the file cannot be read, a value is no number, a column has the name of a method, or
-    questions have no row; the message names them.
+    questions have no row or two; the message names them.
     """
     rows = [(where, record) for _, where, record in read_rows(path)]
     names = list(dict.fromkeys(name for _, record in rows for name in record if name not in OTHERS))
@@ -39,11 +39,12 @@ def with_scores(results: RunResults, path: Path) -> RunResults:
 
 
 def _with_columns(cell: Cell, names: Sequence[str], rows: Sequence[tuple[str, Mapping[str, Any]]], path: Path) -> Cell:
-    own = {
-        str(record[ID]): (where, record)
-        for where, record in rows
-        if record.get("model", cell.model) == cell.model and record.get("dataset", cell.dataset) == cell.dataset
-    }
+    own: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for where, record in rows:
+        if record.get("model", cell.model) == cell.model and record.get("dataset", cell.dataset) == cell.dataset:
+            before, _ = own.setdefault(str(record[ID]), (where, record))
+            if before != where:
+                raise InvalidInputError(f"{where}: the id {record[ID]!r} has a row already, {before}. Leave one out.")
     if missing := [question_id for question_id in cell.question_ids if question_id not in own]:
         raise InvalidInputError(
             f"{path} has no row for {len(missing):,} of {len(cell.question_ids):,} questions of {cell.title}; the "
