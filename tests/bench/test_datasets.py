@@ -216,6 +216,7 @@ def test_a_mark_at_the_start_and_blank_lines_are_no_matter(tmp_path: Path) -> No
         ('{"question": "Who?", "answers": null}', "line 2: answers must be"),
         ('{"id": 1.5, "question": "Who?", "answers": ["a"]}', "line 2: the id must be"),
         ('{"id": "one", "question": "Who?", "answers": ["a"]}', "the id 'one' stands more than once"),
+        ('{"id": "two", "question": "Who?", "answers": ["", " "]}', "the accepted answers are blank"),
         ("[" * 100_000, "line 2: not usable JSON: nested too deeply"),
     ],
 )

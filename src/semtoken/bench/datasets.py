@@ -231,4 +231,8 @@ def _checked(id: Any, question: Any, answers: Any, where: str) -> Question:
         raise InvalidInputError(f"{where}: the question must be a text that is not empty.")
     if not isinstance(answers, list) or not answers or not all(isinstance(answer, str) for answer in answers):
         raise InvalidInputError(f"{where}: answers must be a list of at least one text.")
+    if not any(map(str.strip, answers)):
+        raise InvalidInputError(
+            f"{where}: the accepted answers are blank, and every reply would count as wrong. Leave the question out."
+        )
     return Question(str(id), question, tuple(answers))
