@@ -173,7 +173,7 @@ def test_guarantees_of_other_kinds_are_counted_by_hand() -> None:
             of = sum(not r.correct for r in chosen) if guarantee == "miss_rate" else len(chosen)
             assert (one.wrong.count, one.wrong.of) == (sum(not r.correct for r in inside), of)
             assert one.fired.count == len(inside)
-            assert one.wrong_fitted.count <= 0.1 * one.wrong_fitted.of
+            assert one.fitted.wrong.count <= 0.1 * one.fitted.wrong.of
 
 
 def test_an_answer_about_the_same_state_is_no_further_evidence() -> None:

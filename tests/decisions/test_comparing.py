@@ -153,7 +153,7 @@ TWO = Choice("Which?", ["a", "b"], "q")
 
 def side_of(**fields: Any) -> SideAudit:
     side = DecisionSide("q", "answer", 40, 50, 20, 1, fields.pop("calibrator", None))
-    told = {"fired_fitted": Share(20, 50), "wrong_fitted": Share(1, 20), "fired": Share(9, 60), "wrong": Share(2, 9)}
+    told = {"fired": Share(9, 60), "wrong": Share(2, 9)}
     return SideAudit(side, **{**told, "drift": None, "order_spread": None, **fields})
 
 
@@ -166,7 +166,11 @@ def test_a_side_fires_otherwise_where_the_intervals_lie_apart_in_either_directio
 def test_an_audit_counts_each_share_of_its_own() -> None:
     """A threshold of 0.5 nats accepts what has at least 0.607; of five answers on this side, three."""
     threshold = SimpleNamespace(
-        guarantee="selective_risk", uncertainty=0.5, n_wrong=4, accepts=lambda scores: [-one <= 0.5 for one in scores]
+        guarantee="selective_risk",
+        delta=0.1,
+        uncertainty=0.5,
+        n_wrong=4,
+        accepts=lambda scores: [-one <= 0.5 for one in scores],
     )
     asked_for: list[list[float]] = []
     drift = Drift(0.2, 0.1, 0.3, 40, 5)
@@ -190,8 +194,8 @@ def test_an_audit_counts_each_share_of_its_own() -> None:
             for question in audit(DecisionCalibrator({(answers[0].fingerprint, "answer"): side}), answers).questions
         ]
         assert (found.fired.count, found.fired.of) == (3, 5)
-        assert (found.fired_fitted.count, found.fired_fitted.of) == (20, 50)
-        assert (found.wrong_fitted.count, found.wrong_fitted.of) == fitted
+        assert (found.fitted.fired.count, found.fitted.fired.of) == (20, 50)
+        assert (found.fitted.wrong.count, found.fitted.wrong.of) == fitted
         assert (found.wrong.count, found.wrong.of) == there
         assert found.order_spread == pytest.approx(0.25)
         assert found.drift == drift and asked_for[-1] == pytest.approx(np.log([0.9, 0.8, 0.7, 0.6, 0.55]))

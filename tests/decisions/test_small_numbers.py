@@ -162,7 +162,10 @@ def test_spellings_of_a_hundredth_of_the_likeliest_are_read_on(share: float, rea
 )
 def test_a_limit_is_exceeded_where_the_whole_interval_lies_beyond_it(limits: dict[str, Any], said: str) -> None:
     one: Any = SimpleNamespace(
-        claim="one", verdict="cannot be told", drift=Drift(0.2, 0.12, 0.4, 400, 100), fired=Share(90, 100)
+        fitted=SimpleNamespace(claim="one"),
+        verdict="cannot be told",
+        drift=Drift(0.2, 0.12, 0.4, 400, 100),
+        fired=Share(90, 100),
     )
     assert one.fired.interval == pytest.approx(tuple(binomtest(90, 100).proportion_ci()))
     found = SideAudit.exceeded(one, AuditLimits(**limits))
@@ -171,7 +174,7 @@ def test_a_limit_is_exceeded_where_the_whole_interval_lies_beyond_it(limits: dic
     assert "distance" not in limits or SideAudit.exceeded(one, AuditLimits(**limits)) == [], (
         "29 scores say nothing of a drift"
     )
-    one.claim = None
+    one.fitted.claim = None
     assert SideAudit.exceeded(one, AuditLimits(**limits)) == []
 
 

@@ -9,7 +9,7 @@ from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.sides import DecisionSide
 from semtoken.guarantees.auditing import AuditLimits
 from semtoken.guarantees.exact import percent
-from semtoken.guarantees.judge import CONFIDENCE, KINDS, AverageClaim, Claim, Share, Verdict, run_sentence
+from semtoken.guarantees.judge import CONFIDENCE, KINDS, AverageClaim, Share, Verdict, run_sentence
 from semtoken.guarantees.measures import Drift
 
 
@@ -18,11 +18,6 @@ class SideAudit:
     """Whether the guarantee of one side of a question holds for other answers, with the same counts from its fit."""
 
     fitted: DecisionSide
-    fired_fitted: Share
-    """Accepted on this side, of all labeled answers of the question, where it was fitted."""
-    wrong_fitted: Share
-    """Of the answers that the guarantee is about, those that counted against it in the fit (`judge.Kind`). They chose
-    the threshold, so the share flatters."""
     fired: Share
     """Accepted on this side, of all the answers to the question."""
     wrong: Share
@@ -36,19 +31,14 @@ class SideAudit:
     """Whether the guarantee holds, judged together with all others of the audit."""
 
     @property
-    def claim(self) -> Claim | None:
-        """The guarantee as the judge tests it; None where nothing was guaranteed."""
-        return self.fitted.threshold.claim if self.fitted.threshold is not None and self.fitted.guarantees else None
-
-    @property
     def statement(self) -> str:
         """The verdict as a sentence."""
-        n, claim = self.wrong.of, self.claim
+        n, claim = self.wrong.of, self.fitted.claim
         verdict = f"cannot be told from {n} labels" if self.verdict == "cannot be told" else self.verdict
         lines = [f"{self.fitted.what}: {verdict}."]
         if claim is not None:
-            lines.append(f"Accepted {self.fired}, where it was fitted {self.fired_fitted}.")
-            lines.append(f"{claim.kind.among} {self.wrong}, where it was fitted {self.wrong_fitted}.")
+            lines.append(f"Accepted {self.fired}, where it was fitted {self.fitted.fired}.")
+            lines.append(f"{claim.kind.among} {self.wrong}, where it was fitted {self.fitted.wrong}.")
             if self.fires_otherwise:
                 lines.append("It fires on another share of the answers than where it was fitted.")
         if self.drift is not None:
@@ -61,12 +51,12 @@ class SideAudit:
     @property
     def fires_otherwise(self) -> bool:
         """Whether the intervals of the two shares that are accepted lie apart."""
-        (low, high), (low_fitted, high_fitted) = self.fired.interval, self.fired_fitted.interval
+        (low, high), (low_fitted, high_fitted) = self.fired.interval, self.fitted.fired.interval
         return high < low_fitted or high_fitted < low
 
     def exceeded(self, limits: AuditLimits) -> list[str]:
         """The limits that this side does not keep, each as a sentence; none where nothing was guaranteed for it."""
-        if self.claim is None:
+        if self.fitted.claim is None:
             return []
         sentences = []
         if self.drift is not None and self.drift.is_beyond(limits.distance):
@@ -142,7 +132,7 @@ class QuestionAudit:
     @property
     def verdict(self) -> Verdict:
         """The verdict on the thresholds of all sides together: the worst of them."""
-        found = {side.verdict for side in self.sides if side.claim is not None}
+        found = {side.verdict for side in self.sides if side.fitted.claim is not None}
         # A broken guarantee is reported even if another side could not be measured.
         if "does not hold" in found:
             return "does not hold"
@@ -153,7 +143,7 @@ class QuestionAudit:
     @property
     def answer(self) -> str:
         """The answer that a reader wants first, as a sentence."""
-        guaranteed = [(side, side.claim) for side in self.sides if side.claim is not None]
+        guaranteed = [(side, claim) for side in self.sides if (claim := side.fitted.claim) is not None]
         broken = [side for side, _ in guaranteed if side.verdict == "does not hold"]
         if not guaranteed or (self.nothing and not broken):
             return f"{self.name}: nothing was measured. {self.nothing}"

@@ -11,11 +11,11 @@ from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.audit_results import Audit, LevelOutcome, QuestionAudit, SetAudit, SideAudit
 from semtoken.decisions.calibrating import DecisionCalibrator, short
 from semtoken.decisions.options import PredictionSets
-from semtoken.decisions.sides import DecisionSide
+from semtoken.decisions.sides import DecisionSide, scores_of
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees import Threshold
 from semtoken.guarantees.betting import LEVEL
-from semtoken.guarantees.judge import KINDS, AverageClaim, Claim, Kind, Share, judge
+from semtoken.guarantees.judge import AverageClaim, Claim, Share, judge
 
 ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """The levels among which a person can choose, in the table of an audit."""
@@ -59,7 +59,7 @@ def _judged(questions: Sequence[QuestionAudit], level: float) -> tuple[QuestionA
     """The same questions with the verdicts on all their guarantees, which are judged together."""
     tested: list[tuple[Claim | AverageClaim, Share]] = []
     for question in questions:
-        tested += [(side.claim, side.wrong) for side in question.sides if side.claim is not None]
+        tested += [(claim, side.wrong) for side in question.sides if (claim := side.fitted.claim) is not None]
         tested += [] if question.sets is None else [(question.sets.claim, question.sets.missed)]
     # Together, since the level is about any false alarm of the audit, however many guarantees it tests.
     verdicts = iter(judge(tested, level))
@@ -67,7 +67,7 @@ def _judged(questions: Sequence[QuestionAudit], level: float) -> tuple[QuestionA
         replace(
             question,
             sides=tuple(
-                side if side.claim is None else replace(side, verdict=next(verdicts)) for side in question.sides
+                side if side.fitted.claim is None else replace(side, verdict=next(verdicts)) for side in question.sides
             ),
             sets=None if question.sets is None else replace(question.sets, verdict=next(verdicts)),
         )
@@ -87,7 +87,7 @@ def _counted(
     fitted = [side for (fingerprint, _), side in calibrator.sides.items() if fingerprint == key]
     usable, nothing, remarks = _usable(calibrator.states.get(key, frozenset()), records)
     sides = tuple(_counted_side(side, records, usable) for side in fitted)
-    guaranteed = [side for side in sides if side.claim is not None and side.fitted.is_required(required)]
+    guaranteed = [side for side in sides if side.fitted.claim is not None and side.fitted.is_required(required)]
     if not records:
         nothing = CHANGED
     elif not guaranteed:
@@ -104,8 +104,8 @@ def _counted(
         _counted_sets(name, calibrator.sets.get(key), usable) if usable else None,
         nothing,
         remarks,
-        _choices(guaranteed, records, usable) if measured else (),
-        _slices(guaranteed, usable, by) if measured and by is not None else {},
+        _choices([side.fitted for side in guaranteed], records, usable) if measured else (),
+        _slices([side.fitted for side in guaranteed], usable, by) if measured and by is not None else {},
     )
 
 
@@ -134,32 +134,15 @@ def _usable(
 
 
 def _counted_side(side: DecisionSide, records: Sequence[DecisionRecord], usable: Sequence[DecisionRecord]) -> SideAudit:
-    chosen = [record for record in records if record.answer.side == side.side]
-    judged = [record for record in usable if record.answer.side == side.side]
-    spreads = [record.answer.order_spread for record in chosen if record.answer.order_spread is not None]
-    kind = KINDS["selective_risk" if side.threshold is None else side.threshold.guarantee]
+    chosen, judged = side.own(records), side.own(usable)
+    spreads = [spread for record in chosen if (spread := record.answer.order_spread) is not None]
     return SideAudit(
         side,
-        Share(side.n_accepted, side.asked),
-        _fitted_share(side, kind),
         Share(sum(side.accepted(chosen)), len(records)),
-        kind.count(side.accepted(judged), [record.correct for record in judged]),
-        side.calibrator.drift([record.answer.log_confidence for record in chosen])
-        if side.calibrator and chosen
-        else None,
+        side.kind.count(side.accepted(judged), [record.correct for record in judged]),
+        side.calibrator.drift(scores_of(chosen)) if side.calibrator and chosen else None,
         float(np.mean(spreads)) if spreads else None,
     )
-
-
-def _fitted_share(side: DecisionSide, kind: Kind) -> Share:
-    """The counts of the fit, as the guarantee counts them: accepted and wrong ones first, then the others."""
-    wrong = 0 if side.threshold is None else side.threshold.n_wrong
-    accepted = np.arange(side.n) < side.n_accepted
-    right = np.ones(side.n, dtype=bool)
-    # The order does not matter to the count, so wrong ones are put first among the accepted and among the others.
-    right[: side.n_wrong_accepted] = False
-    right[side.n_accepted : side.n_accepted + wrong - side.n_wrong_accepted] = False
-    return kind.count(accepted, right)
 
 
 def _counted_sets(name: str, sets: PredictionSets | None, usable: Sequence[DecisionRecord]) -> SetAudit | None:
@@ -171,41 +154,33 @@ def _counted_sets(name: str, sets: PredictionSets | None, usable: Sequence[Decis
 
 
 def _choices(
-    guaranteed: Sequence[SideAudit], records: Sequence[DecisionRecord], usable: Sequence[DecisionRecord]
+    guaranteed: Sequence[DecisionSide], records: Sequence[DecisionRecord], usable: Sequence[DecisionRecord]
 ) -> tuple[LevelOutcome, ...]:
     """What each level would mean, delta divided by the number of levels, since a person chooses one of them."""
-    judged = []
-    for side in guaranteed:
-        own = [record for record in usable if record.answer.side == side.fitted.side]
-        if side.claim is not None and own:
-            scores, right = (
-                [record.answer.log_confidence for record in own],
-                np.array([record.correct for record in own]),
-            )
-            asked = [record.answer.log_confidence for record in records if record.answer.side == side.fitted.side]
-            judged.append((side.claim, scores, right, asked))
     rows = []
     for alpha in ALPHAS:
-        run, wrong, of = 0, 0, 0
-        for claim, scores, right, asked in judged:
+        run = wrong = of = 0
+        for side in guaranteed:
+            own, threshold = side.own(usable), side.threshold
+            if not own or threshold is None:
+                continue
+            right = np.array([record.correct for record in own])
             # A person picks one of the levels after seeing all of them, so they share delta (Bonferroni).
-            delta = claim.delta / len(ALPHAS)
-            made = Threshold.fit(scores, right, guarantee=claim.kind.name, alpha=alpha, delta=delta)  # type: ignore[arg-type]
-            accepted = made.accepts(scores)
-            run += int(made.accepts(asked).sum())
+            delta = threshold.delta / len(ALPHAS)
+            made = Threshold.fit(scores_of(own), right, guarantee=threshold.guarantee, alpha=alpha, delta=delta)
+            accepted = made.accepts(scores_of(own))
+            run += int(made.accepts(scores_of(side.own(records))).sum())
             wrong, of = wrong + int((accepted & ~right).sum()), of + int(accepted.sum())
         rows.append(LevelOutcome(alpha, Share(run, len(records)), Share(wrong, of)))
     return tuple(rows)
 
 
-def _slices(guaranteed: Sequence[SideAudit], usable: Sequence[DecisionRecord], by: str) -> dict[str, Share]:
+def _slices(guaranteed: Sequence[DecisionSide], usable: Sequence[DecisionRecord], by: str) -> dict[str, Share]:
     """By the value of a column: what counts against the guarantees, of the labeled answers that they are about."""
     counts: dict[str, tuple[int, int]] = {}
     for side in guaranteed:
-        if side.claim is None:
-            continue
-        own = [record for record in usable if record.answer.side == side.fitted.side]
-        about, against = side.claim.kind.counted(side.fitted.accepted(own), [record.correct for record in own])
+        own = side.own(usable)
+        about, against = side.kind.counted(side.accepted(own), [record.correct for record in own])
         for record, is_about, is_against in zip(own, about, against, strict=True):
             bad, of = counts.get(value := record.columns.get(by, "(none)"), (0, 0))
             counts[value] = bad + int(is_against), of + int(is_about)

@@ -17,6 +17,7 @@ from semtoken.decisions.answers import DecisionRecord
 from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.guarantees import Calibrator, Threshold
 from semtoken.guarantees.calibrator import to_bytes
+from semtoken.guarantees.judge import KINDS, Claim, Kind, Share
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class DecisionSide:
 
         `InvalidInputError` if two are about one state, or a level is outside (0, 1).
         """
-        scores, right = [record.answer.log_confidence for record in records], [record.correct for record in records]
+        scores, right = scores_of(records), [record.correct for record in records]
         side = cls(records[0].name, records[0].answer.side, len(records), asked, 0, 0, None)
         # Records without a state cannot be compared, so each counts as one of its own.
         if repeated := len(records) - len({record.state or str(number) for number, record in enumerate(records)}):
@@ -83,6 +84,34 @@ class DecisionSide:
         return None if self.calibrator is None else self.calibrator.threshold
 
     @property
+    def kind(self) -> Kind:
+        """The kind of guarantee; without a threshold the usual one."""
+        return KINDS["selective_risk" if self.threshold is None else self.threshold.guarantee]
+
+    @property
+    def claim(self) -> Claim | None:
+        """The guarantee as the judge tests it; None where nothing is guaranteed."""
+        return self.threshold.claim if self.threshold is not None and self.guarantees else None
+
+    @property
+    def fired(self) -> Share:
+        """Accepted on this side, of all labeled answers of the question."""
+        return Share(self.n_accepted, self.asked)
+
+    @property
+    def wrong(self) -> Share:
+        """Of the labeled answers that the guarantee is about, those that counted against it (`judge.Kind`). They chose
+        the threshold, so the share flatters.
+        """
+        accepted = np.arange(self.n) < self.n_accepted
+        n_wrong = self.n_wrong_accepted if self.threshold is None else self.threshold.n_wrong
+        right = np.ones(self.n, dtype=bool)
+        # The order does not matter to the count, so wrong ones are put first among the accepted and among the others.
+        right[: self.n_wrong_accepted] = False
+        right[self.n_accepted : self.n_accepted + n_wrong - self.n_wrong_accepted] = False
+        return self.kind.count(accepted, right)
+
+    @property
     def what(self) -> str:
         """The name of this side in messages, such as the question and its answer."""
         return self.name if self.side == "answer" else f"{self.name}, called {self.side}"
@@ -104,7 +133,11 @@ class DecisionSide:
         """Say of each answer if the threshold accepts it."""
         if self.threshold is None or not records:
             return [False] * len(records)
-        return [bool(one) for one in self.threshold.accepts([record.answer.log_confidence for record in records])]
+        return [bool(one) for one in self.threshold.accepts(scores_of(records))]
+
+    def own(self, records: Sequence[DecisionRecord]) -> list[DecisionRecord]:
+        """The answers to the question that are on this side."""
+        return [record for record in records if record.answer.side == self.side]
 
     @property
     def statement(self) -> str:
@@ -112,6 +145,11 @@ class DecisionSide:
         if self.threshold is None:
             return self.refusal
         return self.threshold.statement
+
+
+def scores_of(records: Sequence[DecisionRecord]) -> list[float]:
+    """What thresholds and curves are fitted on: the log-probabilities of what was chosen."""
+    return [record.answer.log_confidence for record in records]
 
 
 class SavedSide(msgspec.Struct):
