@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from semtoken.decisions.answers import (
-    Answer,
     AskedQuestion,
     DecisionRecord,
     answer_values,
@@ -80,10 +79,16 @@ class DecisionJob:
     questions: Mapping[str, Question]
     options: ReadingOptions
     calibrator: DecisionCalibrator | None = None
+    most: int | None = None
+    """How many items are asked about, the first ones; None: all."""
+
+    def items(self, first: int = 0) -> Iterator[JsonLine]:
+        """The lines of the input from one on, counted from 0."""
+        return islice(read_json_lines(self.source), first, self.most)
 
     def lines_left(self) -> int:
         """How many lines of the input have no answer yet; a cut-off last line of the output does not count."""
-        return max(0, sum(1 for _ in read_json_lines(self.source)) - self._count_lines())
+        return max(0, sum(1 for _ in self.items()) - self._count_lines())
 
     def _count_lines(self) -> int:
         if not self.target.exists():
@@ -117,10 +122,12 @@ class DecisionJob:
         written = 0
         with self._alone():
             done = self._settled()
-            lines = islice(read_json_lines(self.source), done, None)
-            with self.target.open("ab") as file, in_order(partial(self._asked, ask), lines, at_once) as answered:
-                for line, answers in answered:
-                    _append(file, [self._written(line, answers)])
+            with (
+                self.target.open("ab") as file,
+                in_order(partial(self.answered, ask), self.items(done), at_once) as lines,
+            ):
+                for line in lines:
+                    _append(file, [line])
                     written += 1
         return written
 
@@ -137,23 +144,20 @@ class DecisionJob:
                 append_in_order(work, executor, done, total, partial(_append, file))
         return total - done
 
-    def answered(self, line: JsonLine, ask: Asker) -> bytes:
+    def answered(self, ask: Asker, line: JsonLine) -> bytes:
         """The output line with the answers about the state in an input line; `InvalidInputError` if that cannot be
         read.
         """
-        return self._written(*self._asked(ask, line))
-
-    def _asked(self, ask: Asker, line: JsonLine) -> tuple[JsonLine, dict[str, Answer]]:
         if line.fault or not isinstance(line.value, dict) or "state" not in line.value:
             why = line.fault or 'it needs the field "state".'
             raise InvalidInputError(f"{self.source}, line {line.number}: {why}")
-        return line, ask(line.value["state"], self.questions, self.options)
-
-    def _written(self, line: JsonLine, answers: Mapping[str, Answer]) -> bytes:
-        values = {name: answer_values(answer, self.options) for name, answer in answers.items()}
-        blocks = dict(zip(answers, blocks_of(self.calibrator, list(answers.values()), self.options), strict=True))
-        answered = {name: {**values[name], **blocks[name]} for name in answers}
-        return dump_json({**line.value, "answers": answered}) + b"\n"
+        answers = ask(line.value["state"], self.questions, self.options)
+        blocks = blocks_of(self.calibrator, list(answers.values()), self.options)
+        written = {
+            name: {**answer_values(answer, self.options), **block}
+            for (name, answer), block in zip(answers.items(), blocks, strict=True)
+        }
+        return dump_json({**line.value, "answers": written}) + b"\n"
 
     def _drop_unfinished(self, done: int) -> None:
         """Cut what a killed run left behind the last whole line; a text of somebody else is refused."""
@@ -162,7 +166,7 @@ class DecisionJob:
         data = self.target.read_bytes()
         kept = data.rfind(b"\n") + 1
         if rest := data[kept:]:
-            item = next((line.value for line in islice(read_json_lines(self.source), done, None)), None)
+            item = next((line.value for line in self.items(done)), None)
             own = b""
             if isinstance(item, dict):
                 with suppress(ValueError):  # it holds half a character, and is refused when it is asked about
@@ -179,27 +183,27 @@ class DecisionJob:
         """Refuse an output that is not the beginning of this job's."""
         if not done:
             return
-        pairs = zip(read_json_lines(self.target), islice(read_json_lines(self.source), done), strict=False)
-        for there, item in pairs:
+        asked = {name: AskedQuestion(question, self.options) for name, question in self.questions.items()}
+        for there, item in zip(islice(read_json_lines(self.target), done), self.items(), strict=False):
             written = there.value if isinstance(there.value, dict) else {}
             same = isinstance(item.value, dict) and written.get("state") == item.value.get("state")
-            if not same or not self._are_answers(written.get("answers")):
+            if not same or not _are_answers(written.get("answers"), asked):
                 raise InvalidInputError(
                     f"{self.target}, line {there.number}: the answer is to another item or question, or was read in "
                     "another way. Name another output."
                 )
 
-    def _are_answers(self, record: Any) -> bool:
-        """Whether these are answers to the questions of this job, read as it reads them; refusals do not say."""
-        if not isinstance(record, dict) or set(record) != set(self.questions):
-            return False
-        expected = {
-            name: AskedQuestion(question, self.options).fingerprint for name, question in self.questions.items()
-        }
-        return all(
-            isinstance(answer, dict) and answer.get("question", expected[n]) == expected[n]
-            for n, answer in record.items()
+
+def _are_answers(record: Any, asked: Mapping[str, AskedQuestion]) -> bool:
+    """Whether these are answers to these questions; refusals do not say how they were read."""
+    return (
+        isinstance(record, dict)
+        and record.keys() == asked.keys()
+        and all(
+            isinstance(answer, dict) and answer.get("question", asked[name].fingerprint) == asked[name].fingerprint
+            for name, answer in record.items()
         )
+    )
 
 
 T = TypeVar("T")
@@ -275,7 +279,7 @@ def ask_again(
     for how, others in variants.items():
         if others and most:
             place = target.with_suffix(f".{how.split()[-1]}.jsonl")
-            _run_some(source, place, others, options, ask, most)
+            DecisionJob(source, place, others, options, most=most).run(ask, AT_ONCE)
             records_by_variant[how] = read_decisions(place)
     return AskedAgain(read_decisions(target), records_by_variant)
 
@@ -308,19 +312,6 @@ def _questions(calibrator: DecisionCalibrator) -> tuple[dict[str, Question], Rea
     return questions, asked[0].options
 
 
-def _run_some(
-    source: Path, target: Path, questions: Mapping[str, Question], options: ReadingOptions, ask: Asker, most: int
-) -> None:
-    """Only the first items."""
-    some = target.with_suffix(".items.jsonl")
-    with source.open("rb") as lines, some.open("wb") as file:
-        file.writelines(islice(lines, most))
-    try:
-        DecisionJob(some, target, questions, options).run(ask, AT_ONCE)
-    finally:
-        some.unlink()
-
-
 @dataclass(frozen=True)
 class DecisionWork(LinesWork):
     """The shards of a job: one line of output for each line of input."""
@@ -342,7 +333,7 @@ class DecisionWork(LinesWork):
         def make(shard: int) -> None:
             lines: list[bytes] = []
             for line in source.lines(shard * self.size, self.size):
-                lines.append(self.job.answered(line, ask))
+                lines.append(self.job.answered(ask, line))
                 answered(len(lines))
             replace_text(self.file(shard), b"".join(lines).decode())
 
