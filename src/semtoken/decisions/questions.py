@@ -72,8 +72,7 @@ class Predicate:
     """What to call the question in results; None: its number."""
 
     def __post_init__(self) -> None:
-        _texts(self, "instructions", "when_true", "when_false")
-        _check_name(self.name)
+        _check_texts(self, "instructions", "when_true", "when_false")
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -99,8 +98,7 @@ class Choice:
     """What to call the question in results; None: its number."""
 
     def __post_init__(self) -> None:
-        _texts(self, "instructions")
-        _check_name(self.name)
+        _check_texts(self, "instructions")
         options = tuple(map(_option, _ordered_options(self.choices, "A choice", "options", MOST_OPTIONS)))
         # With the type, since a set takes True and 1 for one.
         if len({(type(option.value), option.value) for option in options}) < len(options):
@@ -131,8 +129,7 @@ class Score:
     """What to call the question in results; None: its number."""
 
     def __post_init__(self) -> None:
-        _texts(self, "instructions")
-        _check_name(self.name)
+        _check_texts(self, "instructions")
         levels = _ordered_options(self.levels, "A score", "levels", MOST_LEVELS)
         object.__setattr__(self, "levels", tuple(_level(i, level) for i, level in enumerate(levels)))
 
@@ -218,24 +215,22 @@ def same_value(one: Any, other: Any) -> bool:
 
 
 def _option(given: Any) -> Option:
-    if isinstance(given, Option):
-        if not isinstance(given.value, str | bool):
-            raise InvalidInputError(
-                f"The value of an option is a text, true or false; got {type(given.value).__name__}."
-            )
-        return Option(
-            given.value, _checked_text(given.name, "an option"), _checked_text(given.description, "a description")
-        )
     if isinstance(given, bool):
         return Option(given, "true" if given else "false")
-    name = _checked_text(given, "an option")
-    return Option(name, name)
+    if not isinstance(given, Option):
+        name = _checked_text(given, "an option")
+        return Option(name, name)
+    if not isinstance(given.value, str | bool):
+        raise InvalidInputError(f"The value of an option is a text, true or false; got {type(given.value).__name__}.")
+    return _named(given.value, given, "an option")
 
 
 def _level(number: int, given: Any) -> Option:
-    if isinstance(given, Option):
-        return Option(number, _checked_text(given.name, "a level"), _checked_text(given.description, "a description"))
-    return Option(number, _checked_text(given, "a level"))
+    return _named(number, given if isinstance(given, Option) else Option(number, given), "a level")
+
+
+def _named(value: Value, given: Option, what: str) -> Option:
+    return Option(value, _checked_text(given.name, what), _checked_text(given.description, "a description"))
 
 
 def _checked_text(given: Any, what: str) -> str:
@@ -260,14 +255,11 @@ def _ordered_options(given: Any, what: str, of_what: str, most: int) -> tuple[An
     return options
 
 
-def _check_name(name: Any) -> None:
-    if name is not None:
-        _checked_text(name, "the name of a question")
-
-
-def _texts(question: Any, *names: str) -> None:
+def _check_texts(question: Question, *names: str) -> None:
     for name in names:
         _checked_text(getattr(question, name), name)
+    if question.name is not None:
+        _checked_text(question.name, "the name of a question")
 
 
 LETTERS = tuple(ascii_uppercase)
