@@ -8,45 +8,46 @@ from typing import Any
 
 import pytest
 
+from semtoken.decisions import Choice, Predicate, Question, Score
 from semtoken.decisions.labels import place_of
 from semtoken.decisions.saved import decision_records
 from semtoken.errors import InvalidInputError
 from tests.rows import each
 
 LISTED = [{"value": 0, "label": "calm", "probability": 0.4}, {"value": 1, "label": "angry", "probability": 0.6}]
-YES_NO, LEVELS = ([True, False], ["Yes", "No"]), ([0, 1, 2], ["calm", "Annoyed", "furious"])
+YES_NO, LEVELS = Predicate("So?"), Score("How?", ["calm", "Annoyed", "furious"])
 
 
 @each(
-    ("label", "options", "place"),
+    ("label", "question", "place"),
     [
         *((text, YES_NO, 0) for text in (True, "yes", "YES", " true ", "1", 1, 1.0, "1.0", "y")),
         *((text, YES_NO, 1) for text in (False, "no", "False", "0", 0, "N")),
         *((text, LEVELS, 2) for text in (2, 2.0, "2", "2.0", "furious", "Furious ")),
-        *((text, (["Oslo", "Rome"], ["Oslo", "Rome"]), 1) for text in ("Rome", "rome", "ROME")),
-        *((text, (["4", "5"], ["4", "5"]), 0) for text in ("4", "4.0", 4, 4.0)),
-        (True, (["true", True], ["true", "true"]), 1),
-        ("a", (["a", "A"], ["a", "A"]), 0),
+        *((text, Choice("Where?", ["Oslo", "Rome"]), 1) for text in ("Rome", "rome", "ROME")),
+        *((text, Choice("Which?", ["4", "5"]), 0) for text in ("4", "4.0", 4, 4.0)),
+        (True, Choice("Which?", ["true", True]), 1),
+        ("a", Choice("Which?", ["a", "A"]), 0),
     ],
 )
-def test_a_label_may_be_spelled_in_another_way(label: Any, options: tuple[Any, Any], place: int) -> None:
-    assert place_of(label, *options) == place
+def test_a_label_may_be_spelled_in_another_way(label: Any, question: Question, place: int) -> None:
+    assert place_of(label, question) == place
 
 
 @pytest.mark.parametrize(
-    ("label", "options", "why"),
+    ("label", "question", "why"),
     [
         ("maybe", YES_NO, r"'maybe' is none of the options: True \(Yes\), False \(No\)"),
         ("2", YES_NO, "none of the options"),
         (True, LEVELS, "none of the options"),
-        ("3", ([0, 1, 2, 3], ["1", "2", "3", "4"]), r"fits the options 2 \(3\) and 3 \(4\). In JSON lines a number"),
-        ("OSLO", (["oslo", "Oslo"], ["oslo", "Oslo"]), "fits the options"),
+        ("3", Score("How?", ["1", "2", "3", "4"]), r"fits the options 2 \(3\) and 3 \(4\). In JSON lines a number"),
+        ("OSLO", Choice("Where?", ["oslo", "Oslo"]), "fits the options"),
         (1.5, LEVELS, "none of the options"),
     ],
 )
-def test_a_label_that_fits_no_option_or_several_is_refused(label: Any, options: tuple[Any, Any], why: str) -> None:
+def test_a_label_that_fits_no_option_or_several_is_refused(label: Any, question: Question, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        place_of(label, *options)
+        place_of(label, question)
 
 
 @pytest.fixture

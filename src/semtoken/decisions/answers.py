@@ -359,11 +359,11 @@ def place_of_label(question: Question, labels: Mapping[str, Any]) -> int | None:
 
     `ValueError` if its label means none of the options, or several.
     """
-    name, options = question.name or "", question.options
+    name = question.name or ""
     if labels.get(name) is None:
         return None
     try:
-        return place_of(labels[name], [option.value for option in options], [option.name for option in options])
+        return place_of(labels[name], question)
     except ValueError as error:
         raise ValueError(f"{name!r:.60}: {error}") from error
 

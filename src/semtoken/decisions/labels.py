@@ -2,44 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from semtoken.decisions.questions import same_value
+from semtoken.decisions.questions import Question
 
 _TRUE = frozenset({"true", "yes", "y", "1"})
 _FALSE = frozenset({"false", "no", "n", "0"})
 
 
-def place_of(label: Any, values: Sequence[Any], names: Sequence[str] = ()) -> int:
+def place_of(label: Any, question: Question) -> int:
     """The place of the option that a label means: its value, or another spelling of the value or the name.
 
     Other spellings are those of tables and people: yes or 1 for true, 4.0 for 4, names of levels, capitals and blanks
     around. `ValueError` if the label means no option, or several.
 
-    >>> place_of("YES", [True, False]), place_of("4.0", [0, 1, 2, 3, 4]), place_of("calm", [0, 1], ["Calm", "Angry"])
-    (0, 4, 0)
+    >>> from semtoken.decisions import Predicate, Score
+    >>> place_of("YES", Predicate("So?")), place_of("1.0", Score("How?", ["Calm", "Angry"]))
+    (0, 1)
     """
-    exact = [place for place, value in enumerate(values) if type(value) is type(label) and same_value(value, label)]
-    if exact:
-        return exact[0]
+    options = question.options
+    for place, option in enumerate(options):
+        if type(option.value) is type(label) and option.value == label:
+            return place
     # true is another spelling of yes, but not of the level 1.
     wanted = _spelled(label) - (frozenset("01") if isinstance(label, bool) else frozenset())
     meant = [
         place
-        for place, value in enumerate(values)
-        if wanted & (_spelled(value) | ({names[place].strip().casefold()} if names else set()))
+        for place, option in enumerate(options)
+        if wanted & (_spelled(option.value) | {option.name.strip().casefold()})
     ]
     if len(meant) == 1:
         return meant[0]
-    options = [f"{value!r} ({names[place]})" if names else repr(value) for place, value in enumerate(values)]
+    listed = [f"{option.value!r} ({option.name})" for option in options]
     if meant:
-        fits = " and ".join(options[place] for place in meant[:2])
+        fits = " and ".join(listed[place] for place in meant[:2])
         raise ValueError(
             f"The label {label!r:.60} fits the options {fits}. In JSON lines a number is the value of an option, and "
             "levels count from 0."
         )
-    shown = ", ".join(options[:8]) + (", ..." if len(options) > 8 else "")
+    shown = ", ".join(listed[:8]) + (", ..." if len(listed) > 8 else "")
     raise ValueError(f"The label {label!r:.60} is none of the options: {shown}.")
 
 

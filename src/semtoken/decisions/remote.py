@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
@@ -91,10 +91,10 @@ def asker_of_endpoint(
     for own in (OPENAI, SYSTEM_ONE):
         if path.endswith(f"/v1{own.path}"):
             root = urlunsplit(parts._replace(path=path.removesuffix(own.path)))
-            return _FirstThatAnswers(_ways(root, server, top, tokens, first=own), say)
+            return _FirstThatAnswers(_ways(root, server, top, tokens, own), say, first_is_wanted=True)
     if path.endswith((OPENAI.path, SYSTEM_ONE.path)) or "/ai/run/" in path:  # OpenRouter, Cloudflare and others
         shapes = (SYSTEM_ONE, OPENAI, SGLANG)
-        return _FirstThatAnswers(([_AskTyped(url, server, shape, may_refuse=True) for shape in shapes], False), say)
+        return _FirstThatAnswers([_AskTyped(url, server, shape, may_refuse=True) for shape in shapes], say)
     shape = shape_at(path)
     if shape is not None:
         return _AskTexts(url, server, shape, top, tokens)
@@ -246,30 +246,28 @@ class _AskTexts:
 
 
 def _ways(
-    root: str,
-    server: _Server,
-    top: int,
-    tokens: Callable[[], ModelTokens],
-    first: QuestionShape | None = None,
-) -> tuple[list[_AskTyped | _AskTexts], bool]:
-    """The ways to ask below an address that ends with /v1, and whether the first has to be there."""
+    root: str, server: _Server, top: int, tokens: Callable[[], ModelTokens], first: QuestionShape = OPENAI
+) -> list[_AskTyped | _AskTexts]:
+    """The ways to ask below an address that ends with /v1, in the order in which they are tried."""
     # The wanted shape, then others at its path (OpenAI's and SGLang's differ in the body alone), then the rest.
-    shapes = sorted(QUESTION_SHAPES, key=lambda shape: (shape is not first, shape.path != (first or OPENAI).path))
+    shapes = sorted(QUESTION_SHAPES, key=lambda shape: (shape is not first, shape.path != first.path))
     by_name = {shape.name: shape for shape in known_shapes()}
     texts = [
         _AskTexts(root + by_name[name].path, server, by_name[name], top, tokens) for name in ("chat", "completions")
     ]
-    return [*(_AskTyped(root + shape.path, server, shape) for shape in shapes), *texts], first is not None
+    return [*(_AskTyped(root + shape.path, server, shape) for shape in shapes), *texts]
 
 
+@dataclass
 class _FirstThatAnswers:
     """Asks in the first of several ways in which the server answers, and then always in that one."""
 
-    def __init__(self, ways: tuple[list[_AskTyped | _AskTexts], bool], say: Callable[[str], None]) -> None:
-        self._ways, self._first_is_wanted = ways
-        self._say = say
-        self._found: _AskTyped | _AskTexts | None = None
-        self._looking = Lock()
+    ways: Sequence[_AskTyped | _AskTexts]
+    say: Callable[[str], None]
+    first_is_wanted: bool = False
+    """Whether the first way has to be there."""
+    _found: _AskTyped | _AskTexts | None = None
+    _looking: Lock = field(default_factory=Lock)
 
     def __call__(self, state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, Answer]:
         with self._looking:  # one thread finds the way, the others wait for it
@@ -281,13 +279,13 @@ class _FirstThatAnswers:
         self, state: Any, questions: Mapping[str, Question], options: ReadingOptions
     ) -> dict[str, Answer]:
         refused: _OtherShape | None = None
-        for way in self._ways:
+        for way in self.ways:
             try:
                 answers = way(state, questions, options)
             except _OtherShape as error:
                 refused = refused or error
                 # Whoever names the path wants that one: where it is missing, another way would hide a wrong address.
-                if self._first_is_wanted and refused is error and error.status in NO_ROUTE:
+                if self.first_is_wanted and refused is error and error.status in NO_ROUTE:
                     raise
                 continue
             except BackendError as error:
@@ -298,7 +296,7 @@ class _FirstThatAnswers:
                 raise BackendError(f"{refused} Asked by {way.what} instead: {error}") from error
             # A missing path is the usual case at the address of a whole API, and worth no warning.
             if refused is not None and refused.status not in NO_ROUTE:
-                self._say(f"{refused} From here on, the server is asked by {way.what}.")
+                self.say(f"{refused} From here on, the server is asked by {way.what}.")
             self._found = way
             return answers
         raise BackendError(str(refused))
