@@ -16,10 +16,10 @@ import anyio
 import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from semtoken.errors import SemtokenError
 from semtoken.support.files.strict_json import parse_json
-from semtoken.web.limits import App, Message
 from semtoken.web.wire import ApiError
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
@@ -31,19 +31,19 @@ class HostGuard:
     these hosts or of allowed origins; "*" allows all.
     """
 
-    def __init__(self, app: App, hosts: Sequence[str], origins: Sequence[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, hosts: Sequence[str], origins: Sequence[str] = ()) -> None:
         self._app = app
         self._hosts = frozenset(host.lower().strip("[]") for host in hosts)
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
 
-    async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 403."""
         if scope["type"] == "http" and (refused := self._refusal(scope)) is not None:
             await refused.response()(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
-    def _refusal(self, scope: Message) -> ApiError | None:
+    def _refusal(self, scope: Scope) -> ApiError | None:
         hosts, origins = (
             [value.decode("latin-1") for key, value in scope["headers"] if key == name] for name in (b"host", b"origin")
         )

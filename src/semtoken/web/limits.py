@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import ParamSpec, TypeVar
 
 import anyio
 import anyio.to_thread
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from semtoken.web.wire import ApiError
 
@@ -46,11 +47,11 @@ class Admission:
 class AdmissionLimit:
     """An ASGI application that passes on only as many POST requests at a time as are admitted."""
 
-    def __init__(self, app: Any, admission: Admission) -> None:
+    def __init__(self, app: ASGIApp, admission: Admission) -> None:
         self._app = app
         self._admission = admission
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 503 or 429."""
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
@@ -99,7 +100,3 @@ class Workers:
                 return await anyio.to_thread.run_sync(lambda: work(*args, **kwargs), limiter=self._limiter)
         finally:
             self._taken -= 1
-
-
-Message: TypeAlias = MutableMapping[str, Any]
-App: TypeAlias = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Any]

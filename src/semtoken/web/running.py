@@ -155,8 +155,8 @@ def run(
     strict: bool = True,
 ) -> None:
     """Serve until SIGINT or SIGTERM comes; `ready` is called once requests are taken. For the rest see `server_for`."""
-    announcing = _announcing(app, lambda: ready(address_of(listener)))
-    server = server_for(announcing, grace=grace, limits=limits, strict=strict)
+    config = _Config(lambda: app, limits or ConnectionLimits(), grace, strict=strict)
+    server = _Server(config, lambda: ready(address_of(listener)))
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again once it is done; that is no failure
         signal.signal(number, lambda *_: None)
     with listener:
@@ -205,6 +205,20 @@ def tell_the_others() -> None:
         os.kill(os.getppid(), signal.SIGHUP)
 
 
+class _Server(uvicorn.Server):
+    """Uvicorn's server, which calls `ready` once it takes requests."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to take requests, unless the application fails to start."""
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+
 class _Workers(Multiprocess):
     """Uvicorn's processes, with a message once they take requests."""
 
@@ -223,20 +237,6 @@ class _Workers(Multiprocess):
         for process in self.processes:
             if process.pid is not None:
                 os.kill(process.pid, signal.SIGHUP)
-
-
-def _announcing(app: Any, ready: Callable[[], None]) -> Any:
-    """The application, which calls `ready` when its start-up is complete."""
-
-    async def announced(scope: Any, receive: Any, send: Any) -> None:
-        async def send_and_announce(message: Any) -> None:
-            await send(message)
-            if message["type"] == "lifespan.startup.complete":
-                ready()
-
-        await app(scope, receive, send_and_announce if scope["type"] == "lifespan" else send)
-
-    return announced
 
 
 PERIOD = 60.0

@@ -22,6 +22,7 @@ from fastapi import FastAPI, Request, Response  # noqa: E402
 from fastapi.responses import JSONResponse  # noqa: E402
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest  # noqa: E402
 from starlette.requests import ClientDisconnect  # noqa: E402
+from starlette.types import ASGIApp  # noqa: E402
 
 from semtoken.clustering.vocabulary import Vocabulary  # noqa: E402
 from semtoken.decisions import DecisionRequest  # noqa: E402
@@ -36,7 +37,7 @@ from semtoken.support.files.safe_files import MEBIBYTE  # noqa: E402
 from semtoken.support.garbage import few_collections  # noqa: E402
 from semtoken.web.calibrators import CalibratorSlot, slot_of  # noqa: E402
 from semtoken.web.callers import LOOPBACK_HOSTS, Gate, HostGuard  # noqa: E402
-from semtoken.web.limits import Admission, AdmissionLimit, App, Busy, Workers  # noqa: E402
+from semtoken.web.limits import Admission, AdmissionLimit, Busy, Workers  # noqa: E402
 from semtoken.web.page.facts import page_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.recorder import AnswerRecorder, JournalFigures, add_routes, recording  # noqa: E402
@@ -164,7 +165,7 @@ class DecisionAnswering:
         self._calibrators = calibrators
         self._one_at_a_time = Lock()
 
-    async def answer(self, request: Request, shape: QuestionShape) -> App:
+    async def answer(self, request: Request, shape: QuestionShape) -> ASGIApp:
         """Answer a request for typed questions, or refuse it."""
         try:
             body = await self._intake.body(request)
@@ -214,7 +215,7 @@ def serve_app(
     gate: Gate | None = None,
     allowed_hosts: Sequence[str] = LOOPBACK_HOSTS,
     limits: ServeLimits | None = None,
-) -> App:
+) -> ASGIApp:
     """An OpenAI-compatible API over a model.
 
     Parameters
@@ -305,7 +306,7 @@ class Endpoints:
     routes would cost a request more than its prompt does.
     """
 
-    def __init__(self, app: App, endpoints: Mapping[str, Callable[[Request], Awaitable[App]]]) -> None:
+    def __init__(self, app: ASGIApp, endpoints: Mapping[str, Callable[[Request], Awaitable[ASGIApp]]]) -> None:
         self._app = app
         self._endpoints = endpoints
 
@@ -328,7 +329,7 @@ class Answering:
         self._offer = offer
         self._intake = intake
 
-    async def answer(self, request: Request, form: type[AnyRequest]) -> App:
+    async def answer(self, request: Request, form: type[AnyRequest]) -> ASGIApp:
         """Answer a request for completions, or refuse it."""
         try:
             body = await self._intake.body(request)
