@@ -7,6 +7,7 @@ Replies come as JSON or as the objects of a client, which `plain` and `parse_rep
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -109,11 +110,10 @@ class Keep(NamedTuple):
 
 
 class Put(NamedTuple):
-    """A change that sets a member of the object at a path: the one with this name, or a new one behind the last."""
+    """A change that sets members of the object at a path: those with these names, or new ones behind the last."""
 
     path: Path
-    name: str
-    value: Any
+    members: Mapping[str, Any]
 
 
 Change: TypeAlias = Replace | Drop | Keep | Put
@@ -137,24 +137,13 @@ class LocatedValue:
     end: int
 
 
-def document(text: str) -> LocatedValue:
+def _located(text: str) -> LocatedValue:
     """Parse a text that holds one JSON value, and locate it; `ValueError` if it is not JSON."""
     return LocatedValue(load_json(text), _skip(text, 0), len(text.rstrip(SPACE)))
 
 
-def members(text: str, parent: LocatedValue) -> dict[str, LocatedValue]:
-    """Locate the members of an object; of two with the same name the last."""
-    return {name: LocatedValue(parent.value[name], start, end) for name, start, end in _spans(text, parent)}
-
-
-def elements(text: str, parent: LocatedValue) -> list[LocatedValue]:
-    """Locate the elements of an array."""
-    spans = _spans(text, parent)
-    return [LocatedValue(value, start, end) for value, (_, start, end) in zip(parent.value, spans, strict=True)]
-
-
-def _spans(text: str, parent: LocatedValue) -> Sequence[tuple[str, int, int]]:
-    """The name ("" in an array), start and end of each value in an object or array that was decoded before."""
+def _spans(text: str, parent: LocatedValue) -> Sequence[tuple[str | int, int, int]]:
+    """The name or number, the start and the end of each value in an object or array that was decoded before."""
     try:
         return _members_by_length(text, parent)
     except (msgspec.DecodeError, UnicodeEncodeError, _Unusual):
@@ -165,7 +154,7 @@ class _Unusual(Exception):
     """A name occurs twice."""
 
 
-def _members_by_length(text: str, parent: LocatedValue) -> Sequence[tuple[str, int, int]]:
+def _members_by_length(text: str, parent: LocatedValue) -> Sequence[tuple[str | int, int, int]]:
     """Find the members by the lengths of their values, which msgspec tells without decoding them."""
     inside = text[parent.start : parent.end]
     is_object = inside[0] == "{"
@@ -181,18 +170,20 @@ def _members_by_length(text: str, parent: LocatedValue) -> Sequence[tuple[str, i
         if match is None or not inside.startswith(value, match.end()):
             raise _Unusual
         at = match.end() + len(value)
-        spans.append((str(name) if is_object else "", parent.start + match.end(), parent.start + at))
+        spans.append((name, parent.start + match.end(), parent.start + at))
     if inside[at:].strip(SPACE) not in ("}", "]"):
         raise _Unusual
     return spans
 
 
-def _members_by_decoding(text: str, parent: LocatedValue) -> Iterator[tuple[str, int, int]]:
+def _members_by_decoding(text: str, parent: LocatedValue) -> Iterator[tuple[str | int, int, int]]:
     """Find the members by decoding every value: slower, but it takes whatever Python's `json` takes."""
     is_object = text[parent.start] == "{"
     at = _skip(text, parent.start + 1)
-    while text[at] not in "]}":
-        name = ""
+    for number in itertools.count():
+        if text[at] in "]}":
+            return
+        name: str | int = number
         if is_object:
             name, at = _decode(text, at)
             at = _skip(text, _skip(text, at) + 1)
@@ -209,25 +200,9 @@ def _skip(text: str, at: int) -> int:
     return matched.end()
 
 
-def set_member(parent: LocatedValue, inside: dict[str, LocatedValue], name: str, value: Any) -> Edit:
-    """The edit that sets a member of an object: replaces it, or adds it after the last one."""
-    if name in inside:
-        return Edit(inside[name].start, inside[name].end, encode(value))
-    last = max((located.end for located in inside.values()), default=parent.start + 1)
-    return Edit(last, last, f"{',' if inside else ''}{member(name, value)}")
-
-
-def set_members(text: str, parent: LocatedValue, values: Mapping[str, Any]) -> str:
-    """The text with other values for some members of an object; of two members with one name the last is changed."""
-    inside = members(text, parent)
-    new = ",".join(member(name, value) for name, value in values.items() if name not in inside)
-    end = max((located.end for located in inside.values()), default=parent.start + 1)
-    edits = [set_member(parent, inside, name, value) for name, value in values.items() if name in inside]
-    return apply(text, [*edits, Edit(end, end, f"{',' if inside and new else ''}{new}")])
-
-
-def without(text: str, parent: LocatedValue, name: str) -> str:
-    """Remove all members with this name from an object."""
+def without(text: str, name: str) -> str:
+    """Remove all members with this name from the object that a text holds."""
+    parent = _located(text)
     edits, at, any_kept = [], parent.start + 1, False
     for member_name, _, end in (spans := _spans(text, parent)):
         if member_name == name and not any_kept and end < spans[-1][2]:
@@ -238,29 +213,8 @@ def without(text: str, parent: LocatedValue, name: str) -> str:
     return apply(text, edits)
 
 
-def member(name: str, value: Any) -> str:
-    """Encode a member of an object as JSON."""
-    return f"{encode(name)}:{encode(value)}"
-
-
-def drop_member(inside: dict[str, LocatedValue], name: str) -> Edit:
-    """The edit that removes a member of an object; the first member becomes null instead."""
-    dropped = inside[name]
-    before = [member.end for member in inside.values() if member.end < dropped.start]
-    # The comma before it goes, too. The first has none, and what follows would have to change.
-    return Edit(max(before), dropped.end, "") if before else Edit(dropped.start, dropped.end, "null")
-
-
-def keep_entries(text: str, parent: LocatedValue, entries: Sequence[LocatedValue], kept: Sequence[bool]) -> Edit | None:
-    """The edit that keeps only some of all entries of an object or array, in their order; None if all are kept."""
-    if all(kept):
-        return None
-    starts = [parent.start + 1, *(entry.end for entry in entries[:-1])]
-    parts = [text[start : entry.end] for start, entry in zip(starts, entries, strict=True)]
-    # Between two entries stand blanks and a comma, which is written again.
-    parts[1:] = [part.partition(",")[2] for part in parts[1:]]
-    left = [part for part, keep in zip(parts, kept, strict=True) if keep]
-    return Edit(parent.start + 1, entries[-1].end, ",".join([part.lstrip() for part in left[:1]] + left[1:]))
+Entries: TypeAlias = Mapping[str | int, LocatedValue]
+"""The members of an object by name, or the elements of an array by number."""
 
 
 class Document:
@@ -269,10 +223,10 @@ class Document:
     def __init__(self, text: str) -> None:
         self.text = text
         try:
-            self._root = document(text)
+            self._root = _located(text)
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
-        self._entries: dict[int, Mapping[str | int, LocatedValue]] = {}
+        self._entries: dict[int, Entries] = {}
         """The entries of objects and arrays, by where these begin."""
 
     @property
@@ -287,20 +241,21 @@ class Document:
             located = None if located is None else self.entries(located).get(part)
         return located
 
-    def entries(self, parent: LocatedValue) -> Mapping[str | int, LocatedValue]:
+    def entries(self, parent: LocatedValue) -> Entries:
         """The members of an object by name, or the elements of an array by number; empty for other values."""
         if not isinstance(parent.value, dict | list):
             return {}
         if parent.start not in self._entries:
-            is_object = isinstance(parent.value, dict)
-            self._entries[parent.start] = (
-                members(self.text, parent) if is_object else dict(enumerate(elements(self.text, parent)))  # type: ignore[assignment]
-            )
+            values: Any = parent.value
+            self._entries[parent.start] = {  # of two members with one name the last counts
+                key: LocatedValue(values[key], start, end) for key, start, end in _spans(self.text, parent)
+            }
         return self._entries[parent.start]
 
     def edits(self, changes: Iterable[Change]) -> list[Edit]:
         """The edits for some changes, in the order of the text. Of two that overlap, the outer one counts."""
-        ordered = sorted(filter(None, map(self._edit, changes)), key=lambda edit: (edit.start, -edit.end))
+        found = itertools.chain.from_iterable(map(self._edits, changes))
+        ordered = sorted(found, key=lambda edit: (edit.start, -edit.end))
         kept: list[Edit] = []
         for edit in ordered:
             # Sorted with the longest first, so the one that is kept holds those that overlap with it.
@@ -312,20 +267,47 @@ class Document:
         """Apply changes to the text."""
         return apply(self.text, self.edits(changes))
 
-    def _edit(self, change: Change) -> Edit | None:
-        if isinstance(change, Drop):
-            parent = self.find(change.path[:-1])
-            inside = {} if parent is None else self.entries(parent)
-            return drop_member(inside, change.path[-1]) if change.path[-1] in inside else None  # type: ignore[arg-type]
-        located = self.find(change.path)
+    def _edits(self, change: Change) -> Iterator[Edit]:
+        located = self.find(change.path[:-1] if isinstance(change, Drop) else change.path)
         if located is None:
-            return None
+            return
         if isinstance(change, Replace):
-            return Edit(located.start, located.end, encode(change.value))
+            yield Edit(located.start, located.end, encode(change.value))
+            return
         inside = self.entries(located)
-        if isinstance(change, Put):
-            return set_member(located, inside, change.name, change.value)  # type: ignore[arg-type]
-        return keep_entries(self.text, located, list(inside.values()), [name in change.kept for name in inside])
+        match change:
+            case Drop():
+                if change.path[-1] in inside:
+                    yield _dropped(inside, change.path[-1])
+            case Keep():
+                if not all(name in change.kept for name in inside):
+                    yield self._kept(located, inside, change.kept)
+            case Put():
+                for name in change.members.keys() & inside.keys():
+                    yield Edit(inside[name].start, inside[name].end, encode(change.members[name]))
+                added = {name: value for name, value in change.members.items() if name not in inside}
+                if added:
+                    end = max((entry.end for entry in inside.values()), default=located.start + 1)
+                    members = ",".join(f"{encode(name)}:{encode(value)}" for name, value in added.items())
+                    yield Edit(end, end, f"{',' if inside else ''}{members}")
+
+    def _kept(self, parent: LocatedValue, inside: Entries, kept: Container[str | int]) -> Edit:
+        """The edit that keeps some entries of an object or array, in their order."""
+        entries = list(inside.values())
+        starts = [parent.start + 1, *(entry.end for entry in entries[:-1])]
+        parts = [self.text[start : entry.end] for start, entry in zip(starts, entries, strict=True)]
+        # Between two entries stand blanks and a comma, which is written again.
+        parts[1:] = [part.partition(",")[2] for part in parts[1:]]
+        left = [part for part, name in zip(parts, inside, strict=True) if name in kept]
+        return Edit(parent.start + 1, entries[-1].end, ",".join([part.lstrip() for part in left[:1]] + left[1:]))
+
+
+def _dropped(inside: Entries, name: str | int) -> Edit:
+    """The edit that removes a member of an object; the first member becomes null instead."""
+    dropped = inside[name]
+    before = [member.end for member in inside.values() if member.end < dropped.start]
+    # The comma before it goes, too. The first has none, and what follows would have to change.
+    return Edit(max(before), dropped.end, "") if before else Edit(dropped.start, dropped.end, "null")
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:

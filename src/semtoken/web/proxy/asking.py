@@ -14,7 +14,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.replies.formats import Shape
 from semtoken.replies.formats.openai_choices import OpenAIChat
 from semtoken.support.questions import question_of
-from semtoken.support.splice import document, set_members, without
+from semtoken.support.splice import Document, Put, without
 from semtoken.web.block import BlockOptions, read_options
 from semtoken.web.proxy.memory import new_memory
 from semtoken.web.proxy.metrics import ProxyMetrics
@@ -83,10 +83,9 @@ class AnswerRequest:
 
     def asking(self, limit: Limit, *, token_ids: bool) -> bytes:
         """The request to the upstream, which asks for so many log-probabilities for each token or more."""
-        text = self.sent.decode()
         own = {N_PROBS: limit.most} if limit.by_n_probs else None
         fields = own or self.shape.asking(self.body, limit.most, token_ids=token_ids)
-        return set_members(text, document(text), fields).encode()
+        return Document(self.sent.decode()).changed([Put((), fields)]).encode()
 
     def takes_n_probs(self, refusal: str) -> bool:
         """Whether an upstream that refuses `logprobs` in these words gives them under llama-server's own name."""
@@ -113,7 +112,7 @@ def read_request(shape: type[Shape], body: bytes) -> AnswerRequest | None:
     except InvalidInputError:
         return None
     # Upstreams refuse fields that they do not know.
-    sent = without(text, document(text), KEY).encode() if marked else body
+    sent = without(text, KEY).encode() if marked else body
     return AnswerRequest(shape, parsed, sent, wanted, kept)
 
 
@@ -140,8 +139,7 @@ def lower_limit(message: str, asked: int) -> int | None:
     return max((number for number in numbers if 0 < number < asked), default=None)
 
 
-LONGEST_ERROR = 2**16
-REFUSAL_WORDS = (b"logprob", b"log_prob", b"logits_all", b"return_token", b"n_probs")
+REFUSAL_WORDS = ("logprob", "log_prob", "logits_all", "return_token", "n_probs")
 
 
 class Asking:
@@ -201,8 +199,8 @@ async def refusal(answer: UpstreamAnswer) -> str | None:
     """The upstream's message, if it refuses to give log-probabilities; else None."""
     if answer.status < 400:
         return None
-    said = await answer.beginning(LONGEST_ERROR)
-    return said.decode("utf-8", "replace") if any(word in said.lower() for word in REFUSAL_WORDS) else None
+    said = await answer.said()
+    return said if any(word in said.lower() for word in REFUSAL_WORDS) else None
 
 
 def without_compression(request: Request) -> Request:

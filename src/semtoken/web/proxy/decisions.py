@@ -31,7 +31,7 @@ from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.asking import Asking, without_compression
 from semtoken.web.proxy.client import Client
 from semtoken.web.proxy.relay import relay_untouched, send_changed
-from semtoken.web.proxy.routes import AbsentRoutes, beginning_of, has_no_route
+from semtoken.web.proxy.routes import AbsentRoutes, has_no_route
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.proxy.stream import LARGE
 from semtoken.web.proxy.text_questions import TextQuestions, target_below, whole_reply
@@ -91,7 +91,7 @@ class ProxyDecisions:
             return True
         if isinstance(asked, Response) or answer.status not in REFUSALS:
             return False
-        said = await beginning_of(answer)
+        said = await answer.said()
         if wants_another_shape(answer.status, said):
             self._absent.refuse(shape, asked.model, " ".join(said.split())[:200])
             return True
@@ -158,7 +158,7 @@ class ProxyDecisions:
         more = blocks_of(self._calibrators.current, answers, asked.reading or READ_AS_USUAL)
         beside = zip(places, answers, more, strict=True)
         blocks = [
-            Put((name, key), KEY, block_beside(reply[name][key], answer, block))
+            Put((name, key), {KEY: block_beside(reply[name][key], answer, block)})
             for (name, key), answer, block in beside
         ]
         return document.changed(blocks).encode()

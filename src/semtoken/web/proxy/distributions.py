@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import MutableMapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+from cachetools import TTLCache
 
 from semtoken.choices import Distribution
 from semtoken.core.engine_tokens import TopStep
@@ -30,21 +32,12 @@ ASKING_SECONDS = 60.0
 WAITING_SECONDS = 5.0
 """How long the first answers of a model wait for what is found."""
 PAUSE = 300.0
-"""Seconds after which questions that failed may be asked again."""
+"""Seconds after which questions that failed may be asked again; more than they take."""
 MOST_MODELS = 100
 PROCESSED = (
     "The log-probabilities of %s follow the temperature, so they are called processed: start vLLM with "
     "--logprobs-mode raw_logprobs for those of the model itself."
 )
-
-
-@dataclass
-class _Inquiry:
-    """The two questions to one model."""
-
-    task: asyncio.Task[None] | None = None
-    answered: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when they are answered, or have failed."""
 
 
 class LearnedDistributions:
@@ -55,7 +48,8 @@ class LearnedDistributions:
     def __init__(self, upstream: Upstream, wanted: Distribution | None) -> None:
         self._upstream = upstream
         self._wanted = wanted
-        self._inquiries: dict[str, _Inquiry] = {}
+        self._asking: MutableMapping[str, asyncio.Task[None]] = TTLCache(MOST_MODELS, PAUSE)
+        """The questions that are asked, or failed a while ago, by the model's name."""
         self.known: dict[str, Distribution] = {}
         """What was found, by the model's name."""
 
@@ -73,20 +67,19 @@ class LearnedDistributions:
         `top`: how many log-probabilities the answer was asked for.
         """
         name = model or ""
-        if self._wanted is not None or not top or format is None or not format.startswith("vllm"):
+        if self._wanted is not None or not top or format is None or not format.startswith("vllm") or name in self.known:
             return
-        inquiry = self._inquiries.get(name)
-        if inquiry is None:
-            if len(self._inquiries) >= MOST_MODELS:
+        task = self._asking.get(name)
+        if task is None:
+            if len(self._asking) + len(self.known) >= MOST_MODELS:
                 return
-            inquiry = self._inquiries[name] = _Inquiry()
-            inquiry.task = asyncio.create_task(self._ask(name, without_compression(request), asked, top))
-        with suppress(TimeoutError):
-            await asyncio.wait_for(inquiry.answered.wait(), WAITING_SECONDS)
+            task = asyncio.create_task(self._ask(name, without_compression(request), asked, top))
+            self._asking[name] = task
+        await asyncio.wait([task], timeout=WAITING_SECONDS)
 
     async def aclose(self) -> None:
         """Ask no more."""
-        tasks = [inquiry.task for inquiry in self._inquiries.values() if inquiry.task is not None]
+        tasks = list(self._asking.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -97,13 +90,9 @@ class LearnedDistributions:
                 at_1, at_half = [await self._steps(request, asked, top, temperature) for temperature in TEMPERATURES]
         except (SemtokenError, ApiError, BrokenOff, TimeoutError, ValueError) as error:
             logger.info("What the log-probabilities of %s are could not be found out: %s", model, error)
-            self._inquiries[model].answered.set()
-            await asyncio.sleep(PAUSE)
-            del self._inquiries[model]
             return
         found = judge(at_1, at_half)
         self.known[model] = found.distribution
-        self._inquiries[model].answered.set()
         if found.distribution == "processed":
             logger.warning(PROCESSED, model)
         else:

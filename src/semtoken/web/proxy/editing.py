@@ -66,7 +66,7 @@ class Editor:
             if block is not None:
                 quotes = other is not None and "decision" not in block
                 # The reason of an answer without a decision may quote the answer that is held back.
-                yield Put(place.path, KEY, reason_block(UNDECIDED) if quotes else block)
+                yield Put(place.path, {KEY: reason_block(UNDECIDED) if quotes else block})
             else:  # of an upstream that scores, too: its numbers must not stand among ours
                 yield Drop((*place.path, KEY))
             if other is not None:

@@ -9,8 +9,6 @@ from semtoken.decisions.wire.shapes import NO_ROUTE, QuestionShape, says_no_rout
 from semtoken.web.proxy.memory import new_memory
 from semtoken.web.proxy.upstream import UpstreamAnswer
 
-LONGEST_ERROR = 2**16
-
 logger = logging.getLogger("semtoken.proxy")
 
 
@@ -48,11 +46,6 @@ def _refused(shape: QuestionShape, model: str | None) -> str:
     return f"{shape.name} {model}"
 
 
-async def beginning_of(answer: UpstreamAnswer) -> str:
-    """The first characters of an answer, enough for the message of an error."""
-    return (await answer.beginning(LONGEST_ERROR)).decode("utf-8", "replace")
-
-
 async def has_no_route(answer: UpstreamAnswer) -> bool:
     """Whether an answer says that the upstream has no endpoint at its path."""
-    return answer.status in NO_ROUTE and says_no_route(answer.status, await beginning_of(answer))
+    return answer.status in NO_ROUTE and says_no_route(answer.status, await answer.said())

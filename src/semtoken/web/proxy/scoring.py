@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -131,7 +132,7 @@ class ReplyScorer:
         obstacle = asked.shape.obstacle(asked.body) or refused
         self._failed = None if obstacle is None else UnscoredChoice("obstacle", obstacle)
         """Why no choice can be scored."""
-        self._choices: dict[int, _WrittenChoice] = {}
+        self._choices: dict[int, _WrittenChoice] = defaultdict(lambda: _WrittenChoice(GrowingAnswer(scoring.scorer)))
         self._tokens = 0
         """How many tokens the reply has, or the stream had so far."""
         self._parsed_reply: Reply | None = None
@@ -175,7 +176,8 @@ class ReplyScorer:
 
     async def settle(self) -> None:
         """Find out what the upstream's numbers are, where the reply that has been read leaves it open."""
-        await self._scoring.distributions.settle(self.model, self.format, self._request, self._asked, self._top)
+        format = (self._parsed_reply or self._stream).format
+        await self._scoring.distributions.settle(self.model, format, self._request, self._asked, self._top)
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Do slow work in a thread; if too much waits already, here, and the answer gets no score but that reason."""
@@ -199,12 +201,7 @@ class ReplyScorer:
     @property
     def model(self) -> str | None:
         """The model that answered, as the reply names it."""
-        return self._stream.model if self._parsed_reply is None else self._parsed_reply.model
-
-    @property
-    def format(self) -> str | None:
-        """The format of the reply, as far as it was read."""
-        return self._stream.format if self._parsed_reply is None else self._parsed_reply.format
+        return (self._parsed_reply or self._stream).model
 
     def _about(self, choice: int) -> dict[str, Any]:
         """What the journal stores beside the score: the model is the one that answered, where the reply names it."""
@@ -277,7 +274,7 @@ class ReplyScorer:
         try:
             with _explained():
                 for added in self._stream.feed(event.json.value):
-                    written = self._choice_at(added.choice)
+                    written = self._choices[added.choice]
                     if written.ended:
                         late.add(added.choice)
                     # Thinking counts, too: it takes memory and time like an answer.
@@ -294,21 +291,15 @@ class ReplyScorer:
             self.fail("after_the_end", AFTER_THE_END)
         return late
 
-    def _choice_at(self, index: int) -> _WrittenChoice:
-        if index not in self._choices:
-            self._choices[index] = _WrittenChoice(GrowingAnswer(self._scoring.scorer))
-        return self._choices[index]
-
     def _running(self, index: int) -> Block | None:
         if self._failed is not None or not self._asked.options.running:
             return None
-        if index not in self._choices or not self._choices[index].steps:
-            return None
-        return running_block(self._choices[index].answer.running())
+        written = self._choices.get(index)
+        return running_block(written.answer.running()) if written is not None and written.steps else None
 
     def _final_block(self, index: int) -> Block:
         """The final block of a choice, the same as if the reply had not been streamed."""
-        written = self._choice_at(index)
+        written = self._choices[index]
         written.ended = True
         try:
             if self._failed is not None:

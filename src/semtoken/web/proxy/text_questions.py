@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
@@ -23,7 +24,7 @@ from semtoken.replies.formats import Shape, served_shapes
 from semtoken.support.splice import encode, parse_reply
 from semtoken.support.text import error_text
 from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request
-from semtoken.web.proxy.routes import AbsentRoutes, NoRoute, beginning_of, has_no_route
+from semtoken.web.proxy.routes import AbsentRoutes, NoRoute, has_no_route
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.proxy.unpacking import unpacked
 from semtoken.web.proxy.upstream import BrokenOff, Request, UpstreamAnswer, failure
@@ -81,31 +82,29 @@ class TextQuestions:
         raise ApiError(502, message, kind="upstream_error", code="no_route")
 
     async def _masses_by(self, shape: type[Shape], texts: Sequence[AskedText]) -> list[Masses]:
-        """Ask the first alone, which tells what the upstream gives, then several at a time; one that fails ends all."""
-        masses_by_number: dict[int, Masses] = {}
-        failed: list[ApiError | NoRoute] = []
+        """Ask the first alone, which tells what the upstream gives, then several at a time.
 
-        async def ask(number: int) -> None:
-            try:
-                async with self.together:
-                    masses_by_number[number] = await self._masses_of_text(shape, texts[number])
-            except (ApiError, NoRoute) as error:
-                failed.append(error)
-                # One failure is an error for the whole request, and further answers would cost for nothing.
-                tasks.cancel_scope.cancel()
-
-        for numbers in (range(len(texts))[:1], range(len(texts))[1:]):
-            async with anyio.create_task_group() as tasks:
-                for number in numbers:
-                    tasks.start_soon(ask, number)
-            if failed:
-                raise failed[0]
-        return [masses_by_number[number] for number in range(len(texts))]
-
-    async def _masses_of_text(self, shape: type[Shape], text: AskedText) -> Masses:
-        """One text's masses; a failure names its question."""
+        The first failure ends all: it is an error for the whole request, and further answers would cost for nothing.
+        """
+        first = [await self._masses_of(shape, text) for text in texts[:1]]
         try:
-            return await self._masses_of(shape, text)
+            async with asyncio.TaskGroup() as tasks:
+                others = [tasks.create_task(self._masses_of(shape, text)) for text in texts[1:]]
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        return [*first, *(other.result() for other in others)]
+
+    async def _masses_of(self, shape: type[Shape], text: AskedText) -> Masses:
+        """One text's masses, by the tokens of its options if the upstream can list those, else by the best ones.
+
+        A failure names its question.
+        """
+        try:
+            async with self.together:
+                named = await self._named_masses(shape, text)
+                if named is not None:
+                    return named
+                return text.masses(await self._reply_to(shape, text), self.tokens.vocabulary)
         except ApiError as error:
             failed = error
         except BrokenOff as error:
@@ -123,21 +122,19 @@ class TextQuestions:
             code=failed.code,
         )
 
-    async def _masses_of(self, shape: type[Shape], text: AskedText) -> Masses:
-        """By the tokens of the options where the upstream lists those that it is asked for, else by the best ones."""
-        reader = await anyio.to_thread.run_sync(self._reader, text)
-        if reader is not None:
-            with suppress(ApiError):  # it may refuse the field
-                named = text.named_masses(await self._reply_to(shape, text, reader), reader)
-                if named is not None:
-                    return named
-            self.absent.add(NAMED_TOKENS)
-        return text.masses(await self._reply_to(shape, text), self.tokens.vocabulary)
-
-    def _reader(self, text: AskedText) -> OptionReader | None:
+    async def _named_masses(self, shape: type[Shape], text: AskedText) -> Masses | None:
+        """One text's masses by the tokens of its options; None where the upstream does not list them."""
         if not self.settings.token_ids or NAMED_TOKENS in self.absent:
             return None
-        return self.tokens.reader(text)
+        reader = await anyio.to_thread.run_sync(self.tokens.reader, text)
+        if reader is None:
+            return None
+        with suppress(ApiError):  # it may refuse the field
+            named = text.named_masses(await self._reply_to(shape, text, reader), reader)
+            if named is not None:
+                return named
+        self.absent.add(NAMED_TOKENS)
+        return None
 
     async def _reply_to(self, shape: type[Shape], text: AskedText, reader: OptionReader | None = None) -> Reply:
         asked = await anyio.to_thread.run_sync(self._request, shape, text, reader)
@@ -184,7 +181,7 @@ def target_below(target: bytes, wire: QuestionShape, path: str) -> bytes:
 async def _upstream_error(answer: UpstreamAnswer) -> ApiError | NoRoute:
     if await has_no_route(answer):
         return NoRoute()
-    said = await beginning_of(answer)
+    said = await answer.said()
     try:
         reply = parse_reply(said)
         said = error_text(reply.get("error", reply.get("detail", reply))) if isinstance(reply, dict) else said

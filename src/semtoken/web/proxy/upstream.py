@@ -27,6 +27,7 @@ IDLE_SECONDS = 2.0  # most servers close idle connections after five seconds; a 
 PROBE_SECONDS = 2.0
 STATUSES = range(200, 600)  # of an answer, as HTTP has them
 LONGEST_HEADER = 2**16
+LONGEST_MESSAGE = 2**16
 HOP_BY_HOP = frozenset(
     {b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te"}
     | {b"trailer", b"transfer-encoding", b"upgrade"}
@@ -100,6 +101,10 @@ class UpstreamAnswer:
             self._begun.append(piece)
             size += len(piece)
         return b"".join(self._begun)
+
+    async def said(self) -> str:
+        """The beginning of the body as text, enough for the message of an error; `piece` returns it again."""
+        return (await self.beginning(LONGEST_MESSAGE)).decode("utf-8", "replace")
 
     async def piece(self) -> bytes:
         """The next piece of the body as it was sent; b"" at the end. It can be canceled without loss."""
