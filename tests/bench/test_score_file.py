@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from semtoken.bench.score_file import Item, ScoringJob, score_items
 from semtoken.bench.score_file.lines import RESULT_FIELDS, BadLine, item_of
-from semtoken.bench.score_file.output import LineWriter, _open_to_append
+from semtoken.bench.score_file.output import _open_to_append, append
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core import score_logits
@@ -374,14 +374,14 @@ def test_what_a_full_disk_did_not_take_is_no_second_error(tmp_path: Path) -> Non
         pytest.raises(InvalidInputError, match="cannot be written: No space"),
         _open_to_append(Path("/dev/full")) as file,
     ):
-        LineWriter(Path("out.jsonl"), file).write([b"x" * 100])
+        append(file, [b"x" * 100], Path("out.jsonl"))
 
 
 def test_a_full_disk_is_one_message_and_keeps_what_was_written(job: ScoringJob, engine: Drawn) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
     with open("/dev/full", "ab") as full, pytest.raises(InvalidInputError, match="cannot be written: No space left"):
-        LineWriter(Path("out.jsonl"), full).write([b"x" * 100_000])
+        append(full, [b"x" * 100_000], Path("out.jsonl"))
 
 
 class TestParquet:

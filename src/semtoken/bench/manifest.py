@@ -21,8 +21,6 @@ from semtoken.errors import ModelError
 from semtoken.support.checkpoints.sources import resolve
 from semtoken.support.installation import installed_version, physical_memory
 
-_BLOCK = 1 << 22
-
 
 def digest(content: Any) -> str:
     """SHA-256 of plain values; the order of names in a mapping does not matter."""
@@ -60,11 +58,8 @@ def _folder_hash(folder: Path) -> str:
 
 @lru_cache
 def _file_hash(path: Path) -> str:
-    content = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            content.update(block)
-    return content.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 PACKAGES = (

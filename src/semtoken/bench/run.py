@@ -67,19 +67,6 @@ class Failure:
         return f"{self.where}, {self.what}: {self.reason}"
 
 
-@dataclass(frozen=True)
-class PendingWork:
-    """A pass over the questions with the shards of it that are still missing."""
-
-    work: CellWork
-    shards: tuple[int, ...]
-
-    @property
-    def units(self) -> int:
-        """How many questions the missing shards hold."""
-        return sum(map(self.work.cell.rows, self.shards))
-
-
 class Watcher(Protocol):
     """Progress callbacks of a run. A unit is one question in one work."""
 
@@ -126,12 +113,10 @@ def works(run: Path, settings: RunSettings, plan: Plan) -> list[CellWork]:
     return passes
 
 
-def survey(run: Path, settings: RunSettings, plan: Plan) -> list[PendingWork]:
-    """What is left to do of every pass; passes that are complete are listed with no shards."""
-    return [
-        PendingWork(work, tuple(shard for shard in range(work.cell.n_shards) if work.missing(shard)))
-        for work in works(run, settings, plan)
-    ]
+def survey(run: Path, settings: RunSettings, plan: Plan) -> list[CellWork]:
+    """All passes of a plan over its questions with the shards that are left to do; complete ones have none."""
+    passes = works(run, settings, plan)
+    return [replace(one, shards=tuple(s for s in range(one.cell.n_shards) if one.missing(s))) for one in passes]
 
 
 def run_benchmark(
@@ -216,20 +201,18 @@ class _Session:
         """Do everything, and say what failed."""
         for failure in self._failures:
             log.error("%s", failure)
-        pending = [
-            pending_work for pending_work in survey(self._run, self._settings, self._plan) if pending_work.shards
-        ]
+        pending = [work for work in survey(self._run, self._settings, self._plan) if work.shards]
         if self._watcher is not None:
-            self._watcher.begin(sum(pending_work.units for pending_work in pending))
-        for pending_work in pending:
-            steps = self._possible(pending_work.work)
+            self._watcher.begin(sum(work.units for work in pending))
+        for work in pending:
+            steps = self._possible(work)
             # What depends on these is left out in turn, without a failure of its own in the list.
-            self._broken.update(step.key for step in pending_work.work.steps if step not in steps)
+            self._broken.update(step.key for step in work.steps if step not in steps)
             if steps:
-                self._do(replace(pending_work.work, steps=steps), pending_work)
+                self._do(replace(work, steps=steps))
             elif self._watcher is not None:
-                self._watcher.work(f"{pending_work.work.title} (left out)", pending_work.units)
-                self._watcher.advance(pending_work.units)
+                self._watcher.work(f"{work.title} (left out)", work.units)
+                self._watcher.advance(work.units)
         self._executor.release()
         log.info("Finished with %d failures", len(self._failures))
         return self._failures
@@ -262,7 +245,7 @@ class _Session:
         self._prepared.add(clustering.key)
         return True
 
-    def _do(self, work: CellWork, pending: PendingWork) -> None:
+    def _do(self, work: CellWork) -> None:
         """The possible steps of a work."""
         cell, done, shown = work.cell, 0, 0  # questions of whole shards, and those that the watcher knows of
 
@@ -279,9 +262,9 @@ class _Session:
             show(done)
 
         if self._watcher is not None:
-            self._watcher.work(work.title, pending.units)
+            self._watcher.work(work.title, work.units)
         try:
-            self._executor.run(work, pending.shards, count, lambda answered: show(done + answered))
+            self._executor.run(work, work.shards, count, lambda answered: show(done + answered))
             for step in work.steps:
                 if (reason := take_problem(step.folder(self._run))) is not None:
                     self._fail(cell.title, step.name, reason)
@@ -290,7 +273,7 @@ class _Session:
             self._fail(cell.title, work.name, error)
             self._broken.update(step.key for step in work.steps)
             self._executor.release()
-            show(pending.units)
+            show(work.units)
 
     def _fail(self, where: str, what: str, error: Exception | str) -> None:
         unexpected = isinstance(error, Exception) and not isinstance(error, SemtokenError)

@@ -304,15 +304,6 @@ def unpack_states(coordinates: FloatArray, features: int) -> FloatArray:
             f"{coordinates.shape[1]} coordinates cannot be those of states with {features} features."
         )
     states = np.zeros((len(used), features))
-    states[:, : rank + 1] = used @ _zero_sum_basis(rank)
+    # Orthonormal rows [rank, rank + 1], each of which sums to zero.
+    states[:, : rank + 1] = used @ require("scipy.linalg", extra="bench").helmert(rank + 1)
     return states
-
-
-def _zero_sum_basis(rank: int) -> FloatArray:
-    """Orthonormal rows [rank, rank + 1], each of which sums to zero (a Helmert matrix)."""
-    basis = np.zeros((rank, rank + 1))
-    for k in range(1, rank + 1):
-        basis[k - 1, :k] = 1.0
-        basis[k - 1, k] = -k
-        basis[k - 1] /= np.sqrt(k * (k + 1))
-    return basis

@@ -41,6 +41,13 @@ class CellWork:
     name: str
     """The name of the work, from the list at the head of this module."""
     steps: tuple[PlannedStep, ...]
+    shards: tuple[int, ...] = ()
+    """The shards of which something is missing, once somebody has looked."""
+
+    @property
+    def units(self) -> int:
+        """How many questions these shards hold."""
+        return sum(map(self.cell.rows, self.shards))
 
     @property
     def title(self) -> str:

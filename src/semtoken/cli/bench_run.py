@@ -22,8 +22,9 @@ from semtoken.support.extras import quiet_libraries
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from semtoken.bench.run import Failure, PendingWork
+    from semtoken.bench.run import Failure
     from semtoken.bench.settings import RunSettings
+    from semtoken.bench.work import CellWork
 
 DEFAULT_FOLDER = Path("runs")
 
@@ -139,10 +140,7 @@ def show_plan(settings: RunSettings, folder: Path) -> None:
     plan = make_plan(settings, read_datasets(settings))
     pending = survey(folder, settings, plan)
     out().print(_plan_table(pending))
-    left, total = (
-        sum(pending_work.units for pending_work in pending),
-        sum(pending_work.work.cell.n_questions for pending_work in pending),
-    )
+    left, total = sum(work.units for work in pending), sum(work.cell.n_questions for work in pending)
     say(f"{total - left:,} of {total:,} answers x steps are in {folder}. Nothing was changed.")
     for model, reason in plan.problems.items():
         tell(f"{model} will be left out: {reason}", style="yellow")
@@ -160,7 +158,7 @@ def show_estimate(settings: RunSettings) -> None:
     )
 
 
-def _plan_table(pending: Sequence[PendingWork]) -> Table:
+def _plan_table(pending: Sequence[CellWork]) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -169,10 +167,10 @@ def _plan_table(pending: Sequence[PendingWork]) -> Table:
         table.add_column(name)
     for name in ("Questions", "Done", "Left"):
         table.add_column(name, justify="right")
-    for pending_work in pending:
-        cell, count = pending_work.work.cell, pending_work.work.cell.n_questions
-        row = (cell.model, cell.dataset, pending_work.work.name.replace("_", " "), f"{count:,}")
-        table.add_row(*row, f"{count - pending_work.units:,}", f"{pending_work.units:,}" if pending_work.units else "")
+    for work in pending:
+        count = work.cell.n_questions
+        row = (work.cell.model, work.cell.dataset, work.name.replace("_", " "), f"{count:,}")
+        table.add_row(*row, f"{count - work.units:,}", f"{work.units:,}" if work.units else "")
     return table
 
 

@@ -239,20 +239,17 @@ class _Asking:
 
     def all(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
         """Ask everything; requests under way are finished before a failure ends it, for they are paid."""
-        judge, waiting, one_at_a_time = self.judge, iter(requests.items()), Lock()
+        judge, one_at_a_time = self.judge, Lock()
 
-        def work() -> None:
-            while True:
-                with one_at_a_time:
-                    name, request = (None, {}) if self.is_over else next(waiting, (None, {}))
-                if name is None:
-                    return
-                try:
-                    reply: JudgeReply | BackendError = _one_reply(client, f"{judge.url}/chat/completions", request)
-                except BackendError as error:
-                    reply = error
-                with one_at_a_time:
-                    self._take(name, reply)
+        def ask(name: str) -> None:
+            if self.is_over:
+                return
+            try:
+                reply: JudgeReply | BackendError = _one_reply(client, f"{judge.url}/chat/completions", requests[name])
+            except BackendError as error:
+                reply = error
+            with one_at_a_time:
+                self._take(name, reply)
 
         at_once = min(judge.concurrency, len(requests))
         client = HttpClient(
@@ -265,8 +262,7 @@ class _Asking:
         )
         with client, ThreadPoolExecutor(at_once) as pool:
             try:
-                for worker in [pool.submit(work) for _ in range(at_once)]:
-                    worker.result()
+                list(pool.map(ask, requests))
             finally:
                 self.is_over = True  # after Ctrl-C, too
                 client.stop_waiting()

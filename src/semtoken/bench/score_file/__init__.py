@@ -21,8 +21,8 @@ from typing import Any, Protocol, TypeAlias
 
 from semtoken.bench.score_file.lines import PART_FIELDS, RESULT_FIELDS, BadLine, Item, placed, read_items
 from semtoken.bench.score_file.output import (
-    LineWriter,
     OutputFile,
+    WriteLines,
     check_same_settings,
     digest_of_items,
     facts_path,
@@ -262,20 +262,20 @@ class ScoringJob:
         before = self.check()
         if self.is_finished(before):
             return before
-        with self.writing() as output:
+        with self.writing() as write:
             done = before.done
             for lines in self._scored_batches(score, done):
-                output.write(lines)
+                write(lines)
                 done += len(lines)
                 if on_progress is not None:
                     on_progress(done)
         return Progress(before.total, done)
 
     @contextmanager
-    def writing(self) -> Iterator[LineWriter]:
+    def writing(self) -> Iterator[WriteLines]:
         """Open the output for appending; at the end it is converted to a table if the target is one."""
-        with self.lines.appending(self.all_settings, overwrite=self.overwrite) as output:
-            yield output
+        with self.lines.appending(self.all_settings, overwrite=self.overwrite) as write:
+            yield write
         if self._is_table:
             facts = {"settings": self.all_settings, "input": digest_of_items(self.items())}
             write_table(self.lines.path, self.target, facts)
@@ -387,11 +387,11 @@ def run_in_shards(
     folder = job.target.with_name(job.target.name + ".shards")
     work = ScoringWork(folder, -(-lines // job.batch_size) * job.batch_size, load, job)
     written = before.done
-    with job.writing() as output:
+    with job.writing() as write:
 
         def append(new_lines: list[bytes]) -> None:
             nonlocal written
-            output.write(new_lines)
+            write(new_lines)
             written += len(new_lines)
             if on_progress is not None:
                 on_progress(written)

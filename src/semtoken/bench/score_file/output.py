@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from semtoken.bench.score_file.lines import BadLine, Item
 from semtoken.errors import InvalidInputError
@@ -71,22 +71,8 @@ def _stored_facts(target: Path) -> bytes:
     return bytes(metadata[METADATA_KEY])
 
 
-@dataclass(frozen=True)
-class LineWriter:
-    """Appends lines to a file, after appending their checksums to another one."""
-
-    path: Path
-    file: IO[bytes]
-    checksums: IO[bytes] | None = None
-
-    def write(self, lines: Iterable[bytes]) -> None:
-        """Append lines and make sure that they reach the disk; `InvalidInputError` if they cannot be written."""
-        batch = list(lines)
-        with writing_errors(self.path):
-            if self.checksums is not None:
-                # The checksums first: after a kill between the two, lines without a checksum would be refused.
-                _append(self.checksums, dump_json([checksum(line) for line in batch]) + b"\n")
-            _append(self.file, b"".join(batch))
+WriteLines: TypeAlias = Callable[[Sequence[bytes]], None]
+"""Appends lines to a file and makes sure that they reach the disk; `InvalidInputError` if they cannot be written."""
 
 
 @contextmanager
@@ -100,10 +86,12 @@ def _open_to_append(path: Path) -> Iterator[IO[bytes]]:
             file.close()
 
 
-def _append(file: IO[bytes], data: bytes) -> None:
-    file.write(data)
-    file.flush()
-    os.fsync(file.fileno())
+def append(file: IO[bytes], lines: Sequence[bytes], path: Path) -> None:
+    """Append lines to a file and make sure that they reach the disk; errors name `path`."""
+    with writing_errors(path):
+        file.write(b"".join(lines))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def checksum(line: bytes) -> str:
@@ -182,7 +170,7 @@ class OutputFile:
         return count
 
     @contextmanager
-    def appending(self, settings: Mapping[str, Any], *, overwrite: bool) -> Iterator[LineWriter]:
+    def appending(self, settings: Mapping[str, Any], *, overwrite: bool) -> Iterator[WriteLines]:
         """The file open for appending whole lines, a half-written last one cut off; one writer at a time.
 
         `InvalidInputError` if another run is writing to it, or it cannot be written.
@@ -199,7 +187,13 @@ class OutputFile:
                 header = json.dumps(dict(settings), ensure_ascii=False)
                 replace_text(self.settings_path, "".join(f"{line}\n" for line in [header, *checksums]))
             with _open_to_append(self.settings_path) as noted:
-                yield LineWriter(self.path, file, noted)
+
+                def write(lines: Sequence[bytes]) -> None:
+                    # The checksums first: after a kill between the two, lines without a checksum would be refused.
+                    append(noted, [dump_json([checksum(line) for line in lines]) + b"\n"], self.path)
+                    append(file, lines, self.path)
+
+                yield write
 
     def remove(self) -> None:
         """Delete the file of lines, with the settings and checksums next to it."""
