@@ -14,6 +14,7 @@ import pytest
 from semtoken.bench.score_file import ScoreItems, ScoringJob, run_in_shards, score_items
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.executors import LocalExecutor, Work
+from semtoken.support.executors.ray import RayExecutor
 from tests.bench.test_run_ray import in_a_namespace
 from tests.bench.test_score_file import RECORDS, Drawn, write
 
@@ -107,3 +108,9 @@ def test_two_ray_workers_write_the_same_lines(tmp_path: Path) -> None:
     assert [x["log_confidence"] for x in by_ray] == pytest.approx([x["log_confidence"] for x in alone], abs=1e-4)
     again = in_a_namespace(*command)
     assert again.returncode == 0 and "nothing to do" in again.stderr
+
+
+def test_ray_has_at_least_one_worker() -> None:
+    assert RayExecutor(workers=1).workers == 1
+    with pytest.raises(InvalidInputError, match="at least one worker, got 0"):
+        RayExecutor(workers=0)

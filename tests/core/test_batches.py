@@ -81,7 +81,7 @@ def test_an_answer_without_the_padding_behind_it_may_go_on() -> None:
             answer.running()
         return answer
 
-    for tokens in ((), ("\n",), (" the",), ("\n", "TV", "vision"), (" 17", " tele")):
+    for tokens in ((), ("\n",), (" the",), ("\n", "TV", "vision"), (" 17", " tele"), ("TV", " the")):
         answer, further = answer_of(*tokens, worked.END, worked.END), (" radio", "te")
         answer.truncate(len(tokens))
         assert answer.running() == answer_of(*tokens).running()

@@ -232,6 +232,7 @@ def test_ccp_of_one_alternative(ahead: int, back: int) -> None:
         (lambda: methods.token_sar([-1.0], [4.2]), "must lie in .-1, 1., got 4.2; are these raw model outputs"),
         (lambda: methods.sentence_sar([[-1.0]], [[1.0, 0.5]]), "'similarity' must be square"),
         (lambda: methods.sentence_sar([[-1.0]], np.eye(2)), "'similarity' has 2 entries and 'sample_logprobs' has 1"),
+        (lambda: methods.sentence_sar([[-1.0]], [[-1.1]]), "'similarity' must lie in .-1, 1., got -1.1"),
         (lambda: methods.sentence_sar([[-1.0]], [[1.0]], t=0), "'t' must be a positive number, got 0"),
         (lambda: methods.sar([[-1.0]], [[1.0]], [[0.5], [0.5]]), "'token_similarity' has 2 entries"),
         (lambda: methods.semantic_clusters([[2, 3], [2, 2]]), "holds 3; an NLI class is 0 or 'contradiction'"),

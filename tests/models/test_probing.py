@@ -14,7 +14,7 @@ import semtoken as st
 from semtoken.errors import InvalidInputError
 from semtoken.models.probing import Competitor, competing, competing_in_record, disputed, with_choices
 from semtoken.models.probing.choices import _with
-from semtoken.models.probing.competing import doubtful_steps, merge
+from semtoken.models.probing.competing import _to_end_of_phrase, doubtful_steps, merge
 from tests.tiny import byte_level_bpe, llama
 
 torch = pytest.importorskip("torch")
@@ -192,3 +192,17 @@ def test_a_model_in_bfloat16_is_asked_as_well() -> None:
     fields = answer.parts(by="field", schema=SCHEMA)
     known, asked = (with_choices(model, PROMPT, answer, fields, SCHEMA) for model in (exact, rounded))
     assert asked[1].choices == pytest.approx(known[1].choices, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("text", "behind", "broken_off", "phrase"),
+    [
+        ("Oslo. It is", 0, False, "Oslo"),
+        ("Oslo", 0, False, "Oslo"),
+        ("St. Olav", 3, False, "St. Olav"),  # the phrase may end only behind the forced token
+        ("Oslo and Ber", 1, True, "Oslo and"),
+        ("Bergen", 1, True, "Bergen"),  # no word before it to end with
+    ],
+)
+def test_a_branch_ends_with_its_phrase(text: str, behind: int, broken_off: bool, phrase: str) -> None:
+    assert _to_end_of_phrase(text, behind, broken_off=broken_off) == phrase

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
 import pytest
 
 from semtoken.core.results.blocks import block_of, blocks_of, final_block, risk_of
+from semtoken.replies.checking.saved_blocks import blocks_of_reply
 
 BLOCK = {"version": 1, "sequence_uncertainty": 0.25}
 
@@ -55,3 +57,15 @@ def test_a_running_block_is_no_final_one() -> None:
 def test_an_answer_is_as_risky_as_its_confidence_says() -> None:
     assert risk_of({"sequence_uncertainty": 1.0, "confidence": 0.25}) == 0.75
     assert math.isnan(risk_of({"reason": "no score"}))
+
+
+@pytest.mark.parametrize("index", [{}, {"index": 0}, {"index": 2}])
+def test_the_block_of_a_saved_stream_is_that_of_its_choice(index: dict[str, int]) -> None:
+    """A choice without an index is the first."""
+    final = {"version": 1, "sequence_uncertainty": 0.5, "final": True}
+    chunks: list[Any] = [
+        {"choices": [{**index, "delta": {"content": "Oslo"}}]},
+        {"choices": [{**index, "semtoken": final}]},
+    ]
+    stream = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+    assert blocks_of_reply(stream) == {index.get("index", 0): final}

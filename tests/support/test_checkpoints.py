@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import struct
 import sys
 import time
@@ -248,7 +249,9 @@ PUBLISHED_SIZES = {"smollm2": 49_152, "gemma3-270m": 262_144}
 def test_entries_of_the_catalogue(entry: CatalogueModel) -> None:
     assert entry.vocabulary == PUBLISHED_SIZES[entry.name]
     assert len(entry.sha256) == 64 and int(entry.sha256, 16)
-    assert all("==" in piece.package for piece in entry.pieces)
+    for piece in entry.pieces:  # an exact version of a package, and a file of the module that it installs
+        package = re.fullmatch(r"([\w-]+)==[\d.]+", piece.package)
+        assert package is not None and piece.member.startswith(package[1].replace("-", "_") + "/")
     if entry.clusters is not None:
         clusters = st.TokenClusters.from_pretrained(entry.clusters)
         assert clusters.vocabulary.size == entry.vocabulary

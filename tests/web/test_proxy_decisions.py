@@ -49,6 +49,24 @@ def plain(app: Any, *hidden: str) -> Any:
     return without
 
 
+def without_usage(app: Any) -> Any:
+    """A server whose replies tell no counts of tokens."""
+
+    async def changed(scope: Any, receive: Any, send: Any) -> None:
+        async def pass_on(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [h for h in message["headers"] if h[0] != b"content-length"]
+            elif message.get("body"):
+                reply = json.loads(message["body"])
+                reply.pop("usage", None)
+                message = message | {"body": json.dumps(reply).encode()}
+            await send(message)
+
+        await app(scope, receive, pass_on if scope["type"] == "http" else send)
+
+    return changed
+
+
 @cache
 def stc() -> ScoredModel:
     return ScoredModel(tiny())
@@ -245,6 +263,16 @@ class TestAskedAsTexts:
                 assert post(url, path, BODIES[path]).status_code in (200, 400)
             figures = httpx.get(url + "/metrics").text
         assert 'endpoint="decisions"' in figures
+
+    def test_an_upstream_that_does_not_count_has_read_nothing(self) -> None:
+        """The tokens that it has read are the sum over its replies, of which none tells any."""
+        body = BODIES["/v1/decisions"]
+        with (
+            running(without_usage(plain(app())), strict=False) as upstream,
+            proxy_of(upstream, None, page=False, top_logprobs=50) as url,
+        ):
+            reply = post(url, "/v1/decisions", body).json()
+        assert reply["answers"] and reply["usage"]["input_tokens"] == 0
 
     def test_an_upstream_with_no_route_at_all(self) -> None:
         with (
