@@ -304,6 +304,32 @@ def test_intervals_of_five_answers_to_a_question_are_those_of_the_questions() ->
     assert naive.brier.high - naive.brier.low < 0.55 * (one.brier.high - one.brier.low)
 
 
+@each("questions", [["q"] * 200, ["q"] * 199 + ["r"]], ids=["one question", "one and another"])
+def test_questions_that_leave_nothing_to_fit_on_are_too_few(questions: list[str]) -> None:
+    scores, correct = drawn(200)
+    with pytest.raises(
+        InvalidInputError, match=f"Too few different questions to cross-validate: {len(set(questions))}"
+    ):
+        st.Calibrator.fit(scores, correct).report(scores, correct, prompts=questions)
+
+
+@each("prompts", [1, "x" * 200, ["q"] * 199, iter("q")], ids=["a number", "a text", "one less", "an iterator"])
+def test_prompts_that_are_none_for_each_answer_are_refused(prompts: Any) -> None:
+    scores, correct = drawn(200)
+    for call in (st.Calibrator.fit, st.Threshold.fit, st.Calibrator.fit(scores, correct).report):
+        with pytest.raises(InvalidInputError, match="prompts"):
+            call(scores, correct, prompts=prompts)
+
+
+def test_a_score_or_clusters_of_another_kind_are_refused_by_name() -> None:
+    scores, correct = drawn(200)
+    for fit in (st.Calibrator.fit, st.Threshold.fit):
+        with pytest.raises(InvalidInputError, match="'score'"):
+            fit(scores, correct, score=np.zeros(2))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="'clusters'"):
+        st.Calibrator.fit(scores, correct, clusters=[0, 1])  # type: ignore[arg-type]
+
+
 def test_scores_that_know_nothing_do_not_beat_the_base_rate() -> None:
     generator = np.random.default_rng(4)
     scores, correct = -generator.exponential(1, 150), generator.integers(0, 2, 150).astype(float)

@@ -40,6 +40,7 @@ from semtoken.guarantees.labels import (
     identities,
     labeled,
     log_confidences,
+    one_for_each,
     require_enough,
 )
 from semtoken.guarantees.measures import Drift, drift
@@ -325,7 +326,8 @@ class Calibrator:
         if prompts is None:
             answers = labeled(scored, correct, by=method)
         else:  # answers to one question may be the same
-            answers = labeled(log_confidences(scored, method), correct)
+            scores = log_confidences(scored, method)
+            answers, prompts = labeled(scores, correct), one_for_each(prompts, scores.size)
         if not answers.n:
             raise InvalidInputError("All answers are empty, so there is no probability to compare with a label.")
         self.fingerprint.require_same(fingerprint_of(scored))
@@ -475,6 +477,11 @@ def cross_validated(
     two arrays of shape (n,)
         The probability of being right in [1 / (m + 2), (m + 1) / (m + 2)], where m answers are in the other folds, and
         the share of right ones among these.
+
+    Raises
+    ------
+    InvalidInputError
+        So few groups that the others hold right or wrong answers alone.
     """
     group = np.arange(answers.n) if groups is None else groups
     # Whole groups are dealt: an answer to the same question would tell the calibrator about the one that is held out.
@@ -484,6 +491,11 @@ def cross_validated(
         is_held = np.isin(group, of_fold)
         held, rest = np.flatnonzero(is_held), np.flatnonzero(~is_held)
         part = LabeledScores(answers.log_confidence[rest], answers.correct[rest], 0)
+        if groups is not None and not 0 < part.n_correct < part.n:
+            raise InvalidInputError(
+                f"Too few different questions to cross-validate: {order.size}. Without a tenth of them no right or no "
+                "wrong answer is left. Give answers to further questions."
+            )
         curve = _fitted_curve(part, method)
         maps = [] if curve is None else [curve]
         if method in USING_VENN_ABERS:

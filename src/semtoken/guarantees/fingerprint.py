@@ -193,12 +193,14 @@ def one_model(scored: Any, *, remedy: str = "each, such as with `semtoken calibr
 
 
 def clusters_hash(clusters: TokenClusters) -> str:
-    """A hash of cluster labels, sixteen hex digits."""
+    """A hash of cluster labels, sixteen hex digits; `InvalidInputError` for what is no clusters."""
+    instance(clusters, TokenClusters, "clusters")
     return hashlib.sha256(clusters.labels.astype("<i4").tobytes()).hexdigest()[:16]
 
 
 def require_clusters(fingerprint: Fingerprint, clusters: TokenClusters) -> None:
     """Raise `CalibratorMismatchError` if the labeled answers are known to have been scored with other clusters."""
+    instance(clusters, TokenClusters, "clusters")
     signature = fingerprint.signature
     if signature is not None and signature.startswith("preset:"):
         return  # its rules read none

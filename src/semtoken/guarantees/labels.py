@@ -13,6 +13,7 @@ import numpy as np
 from semtoken.core.results import ScoredAnswer
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.support.arrays import FloatArray, real_numbers
+from semtoken.support.inputs import listed, text
 
 PRODUCT = "stc"
 """The method whose score is `ScoredAnswer.log_confidence`."""
@@ -66,7 +67,7 @@ def chosen_method(scored: Any, by: str | None) -> str | None:
     if by is None:
         items = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
         by = CONFIDENCE if len(items) and all(getattr(item, "confidence_method", None) for item in items) else PRODUCT
-    return None if by == PRODUCT else by
+    return None if text(by, "score") == PRODUCT else by
 
 
 def log_confidences(scored: Any, by: str | None = None) -> FloatArray:
@@ -214,9 +215,7 @@ def _keys(scored: Any, prompts: Sequence[Any] | None, n: int) -> list[Hashable]:
     answers = list(scored) if isinstance(scored, Sequence) else []
     texts = [getattr(answer, "text", None) for answer in answers] or [None] * n
     if prompts is not None:
-        if len(prompts) != n:
-            raise InvalidInputError(f"There are {n} answers and {len(prompts)} prompts; every answer needs its own.")
-        return [(str(prompt), text) for prompt, text in zip(prompts, texts, strict=True)]
+        return [(str(prompt), said) for prompt, said in zip(one_for_each(prompts, n), texts, strict=True)]
     if not all(isinstance(answer, ScoredAnswer) for answer in answers):
         return []
     return [
@@ -225,6 +224,14 @@ def _keys(scored: Any, prompts: Sequence[Any] | None, n: int) -> list[Hashable]:
         for a in answers
         if not a.empty
     ]
+
+
+def one_for_each(prompts: Sequence[Any], n: int) -> list[Any]:
+    """The prompts of n answers; `InvalidInputError` if there is not one for each."""
+    given = listed(prompts, "prompts")
+    if len(given) != n:
+        raise InvalidInputError(f"There are {n} answers and {len(given)} prompts; every answer needs its own.")
+    return given
 
 
 def identities(scored: Any, prompts: Sequence[Any] | None = None) -> tuple[str, ...]:
