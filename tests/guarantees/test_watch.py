@@ -235,6 +235,8 @@ def test_the_command_says_it_in_words_and_as_json(journal: Journal, url: str) ->
     report = json.loads(invoke(["audit", url, "--json"]).stdout)
     assert (report["state"], report["n"], report["wrong"], report["holds"]) == ("broken", 70, 40, False)
     assert invoke(["audit", url + "-not-there"]).exit_code == 2
+    gone = invoke(["audit", "gone.db"])
+    assert (gone.exit_code, gone.stderr.strip()) == (2, "Error: There is no file, folder or journal gone.db.")
 
 
 def test_a_former_calibrator_is_put_back_from_the_journal(journal: Journal, url: str, tmp_path: Path) -> None:

@@ -71,6 +71,8 @@ def audit(
         return _audit_journal(source, settings.audit, in_use, as_json=as_json)
     default = settings.calibration.decisions
     if calibrator is None and not default:
+        if not Path(source).exists():
+            raise UsageError(f"There is no file, folder or journal {source}.")
         raise UsageError("Name the calibrator to test: --calibrator DIR.")
     of_answers, for_decisions = by_kind([calibrator] if calibrator is not None else [], default)
     if of_answers is not None:
