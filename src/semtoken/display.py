@@ -9,8 +9,9 @@ import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from semtoken.core.results.confidence import RANKS
 from semtoken.core.scored_token import describe_alternatives
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 
 PLAIN_BELOW = 0.02
 """Tokens of less uncertainty are not shaded."""
-STOPS = ((0.0, (255, 243, 205)), (0.5, (253, 174, 97)), (1.0, (205, 50, 45)))
-"""Background colors by uncertainty: pale yellow, orange, red; linear between them."""
+LEVELS = (0.0, 0.5, 1.0)
+COLOURS = np.array([(255, 243, 205), (253, 174, 97), (205, 50, 45)])
+"""Background colors at these levels of uncertainty: pale yellow, orange, red; linear between them."""
 LIGHT_TEXT_FROM = 0.75
 SOME_DOUBT, WEAK = 0.15, 0.5
 """Levels from which on a token is underlined, and bold as well; the page has the same levels in color."""
@@ -93,12 +95,8 @@ def _with_last_newline_marked(cut: list[ColouredSpan]) -> list[ColouredSpan]:
 
 def colour(uncertainty: float) -> tuple[int, int, int]:
     """Background color (red, green, blue) for an uncertainty in [0, 1]."""
-    for (low, left), (high, right) in pairwise(STOPS):
-        if uncertainty <= high:
-            share = (uncertainty - low) / (high - low)
-            r, g, b = (round(a + share * (z - a)) for a, z in zip(left, right, strict=True))
-            return r, g, b
-    return STOPS[-1][1]
+    red, green, blue = (round(float(np.interp(uncertainty, LEVELS, shades))) for shades in COLOURS.T)
+    return red, green, blue
 
 
 def _colours(uncertainty: float) -> tuple[str, str]:
@@ -138,14 +136,11 @@ def legend() -> Text:
 
 def token_table(response: ScoredAnswer) -> Table:
     """Token by token for a terminal: probability, agreeing probability, and what carried the difference."""
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    table.add_column("token")
-    table.add_column("probability", justify="right")
-    table.add_column("agreeing", justify="right")
-    table.add_column("what else was likely")
+    numbers = (Column(name, justify="right") for name in ("probability", "agreeing"))
+    table = Table("token", *numbers, "what else was likely", box=None, pad_edge=False)
     for token in response.tokens:
         carried = "neutral: counts as certain" if token.neutral else describe_alternatives(token)
         table.add_row(
@@ -159,15 +154,11 @@ def token_table(response: ScoredAnswer) -> Table:
 
 def parts_table(parts: Sequence[Part]) -> Table:
     """The parts of an answer for a terminal, the riskiest first; missing fields last."""
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    table.add_column("confidence", justify="right")
-    table.add_column("ends here", justify="right")
-    table.add_column("what")
-    table.add_column("text")
-    table.add_column("notes")
+    numbers = (Column(name, justify="right") for name in ("confidence", "ends here"))
+    table = Table(*numbers, "what", "text", "notes", box=None, pad_edge=False)
     for part in sorted(parts, key=lambda one: 2.0 if one.confidence is None else one.confidence):
         known = part.confidence is not None and part.bounds is not None
         table.add_row(

@@ -160,13 +160,10 @@ def show_estimate(settings: RunSettings) -> None:
 
 def _plan_table(pending: Sequence[CellWork]) -> Table:
     from rich import box
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for name in ("Model", "Data set", "Step"):
-        table.add_column(name)
-    for name in ("Questions", "Done", "Left"):
-        table.add_column(name, justify="right")
+    numbers = (Column(name, justify="right") for name in ("Questions", "Done", "Left"))
+    table = Table("Model", "Data set", "Step", *numbers, box=box.SIMPLE, pad_edge=False)
     for work in pending:
         count = work.cell.n_questions
         row = (work.cell.model, work.cell.dataset, work.name.replace("_", " "), f"{count:,}")

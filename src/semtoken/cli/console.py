@@ -49,12 +49,10 @@ def untrusted(text: str, style: str = "") -> Text:
 
 def plain_table(*columns: str, numbers: Collection[str] = (), gap: int = 2) -> Table:
     """A table without lines, so many blanks between its columns; those of `numbers` stand at the right."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, gap), header_style="dim")
-    for name in columns:
-        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
-    return table
+    shown = (Column(name, justify="right" if name in numbers else "left", overflow="fold") for name in columns)
+    return Table(*shown, box=None, pad_edge=False, padding=(0, gap), header_style="dim")
 
 
 def json_line(value: Any) -> str:
