@@ -153,6 +153,7 @@ def test_flags_override_a_file(tmp_path: Path) -> None:
     assert [one.name for one in found.datasets] == ["almanac"]
     assert (found.limit, found.seed, found.decoding.seed, found.decoding.temperature) == (4, 3, 0, 0.7)
     assert found.models[0].batch_size == 5
+    assert settings_with(path, {"limit": None, "seed": 4}, {"batch_size": None}) == settings_with(path, {"seed": 4})
     two = settings_with(
         None, {"models": ["a/b", {"name": "c/d", "batch_size": 7}], "datasets": ["nq"]}, {"batch_size": 5}
     )

@@ -344,21 +344,25 @@ def settings_with(
     path
         The file; None: `changes` are all there is.
     changes
-        Settings that go before those of the file, by their names.
+        Settings that go before those of the file, by their names. What is None leaves the file's or the default.
     of_models
-        Settings that go before those of every model, such as `batch_size`.
+        Settings that go before those of every model, such as `batch_size`; None as in `changes`.
 
     Raises
     ------
     InvalidInputError
         The file cannot be read, or something in it or in the changes cannot be used.
     """
-    content = {**({} if path is None else read_settings(path)), **changes}
+    content = {**({} if path is None else read_settings(path)), **_given(changes)}
     models = content.get("models")
-    if of_models and isinstance(models, list):
+    if (of_all := _given(of_models or {})) and isinstance(models, list):
         named = [{"name": model} if isinstance(model, str) else model for model in models]
-        content["models"] = [{**model, **of_models} if isinstance(model, dict) else model for model in named]
+        content["models"] = [{**model, **of_all} if isinstance(model, dict) else model for model in named]
     return check_settings(content, "The options" if path is None else str(path))
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _place(location: tuple[int | str, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -98,7 +98,7 @@ def run(
         "limit": limit,
         "controls": controls or None,
     }
-    resolved = settings_with(settings, _typed(given), _typed(of_models))
+    resolved = settings_with(settings, given, of_models)
     if not verbose:
         quiet_libraries()
     if estimate:
@@ -114,10 +114,6 @@ def run(
             resolved, folder, executor=load_executor(in_use.settings.executor), watcher=watcher, directory=directory
         )
     return report_failures(failures, folder)
-
-
-def _typed(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def _dataset(text: str) -> dict[str, str]:

@@ -70,22 +70,21 @@ def compare(
     if scores is not None and not scores.is_file():
         raise InvalidInputError(f"There is no file of scores {scores}.")
     model = choice.with_settings(in_use.settings, verbose=verbose)
-    from semtoken.bench.settings import check_settings
+    from semtoken.bench.settings import settings_with
     from semtoken.guarantees.labels import CONFIDENCE
 
     if not verbose:
         quiet_libraries()
-    of_model = {"name": model.name, "batch_size": BATCH_SIZE, **model.loading}
     named = names_in(methods)
     content: dict[str, Any] = {
-        "models": [{name: value for name, value in of_model.items() if value is not None}],
+        "models": [model.name],
         "datasets": [questions],
         "methods": [CONFIDENCE, "stc", *named] if named else None,
         "preset": model.preset,
         "equality": model.scoring.equality or None,
         "limit": limit or None,
     }
-    settings = check_settings({name: value for name, value in content.items() if value is not None}, "The options")
+    settings = settings_with(None, content, {"batch_size": BATCH_SIZE, **model.loading})
     _require_similarity(settings)
     # refused before the work begins if it is of other rules; whatever else does not fit, after it
     fitted = None if calibrator is None else calibrator_of_rules(calibrator, model.rules)
