@@ -11,6 +11,8 @@ from unittest import mock
 
 import numpy as np
 
+from semtoken.decisions import Answer, Predicate, ReadingOptions
+from semtoken.decisions.answers import answer_values
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.errors import SemtokenError
 from semtoken.support.checkpoints.sources import FACTS, damaged_files
@@ -60,17 +62,13 @@ def same_models(one: Path, two: Path) -> bool:
 
 def labeled_decisions(path: Path) -> Path:
     """What `decide` writes of a predicate about many states, with labels."""
-    random = np.random.default_rng(0)
+    random, question = np.random.default_rng(0), Predicate("Is it late?")
     lines = []
     for number, probability_correct in enumerate(random.random(300).tolist()):
-        about = {
-            "question": "f",
-            "kind": "predicate",
-            "options": [True, False],
-            "probabilities": [probability_correct, 1 - probability_correct],
-        }
+        answer = Answer(question, (probability_correct, 1 - probability_correct))
         right = bool(random.random() < probability_correct)
-        lines.append({"state": number, "answers": {"late": about}, "labels": {"late": right}})
+        answers = {"late": answer_values(answer, ReadingOptions())}
+        lines.append({"state": number, "answers": answers, "labels": {"late": right}})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
 
