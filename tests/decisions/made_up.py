@@ -12,6 +12,8 @@ import numpy as np
 
 from semtoken.decisions import Answer, Predicate, Question, ReadingOptions
 from semtoken.decisions.answers import DecisionRecord, answer_values
+from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.sides import DecisionSide
 
 ASKED = Predicate("Is it late?", name="late")
 
@@ -24,6 +26,13 @@ def lines(path: Path, values: Iterable[Any]) -> Path:
 def changed(record: DecisionRecord, **fields: Any) -> DecisionRecord:
     """A record with other fields of its answer."""
     return replace(record, answer=replace(record.answer, **fields))
+
+
+def side_of(calibrator: DecisionCalibrator, record: DecisionRecord) -> DecisionSide:
+    """What was fitted to the side that a record is on."""
+    side = calibrator.questions[record.fingerprint].side_of(record)
+    assert side is not None
+    return side
 
 
 def values_in(path: Path) -> list[Any]:

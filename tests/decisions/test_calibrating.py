@@ -12,11 +12,11 @@ from semtoken.decisions import Choice, Predicate, ReadingOptions
 from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord, records_of
 from semtoken.decisions.audit_results import Audit, SideAudit
 from semtoken.decisions.auditing import audit
-from semtoken.decisions.calibrating import NO_LABELS, OTHER_QUESTION, DecisionCalibrator
+from semtoken.decisions.calibrating import NO_LABELS, OTHER_QUESTION, CalibratedQuestion, DecisionCalibrator
 from semtoken.decisions.sides import DecisionSide
 from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.guarantees.auditing import AuditLimits
-from tests.decisions.made_up import changed, world
+from tests.decisions.made_up import changed, side_of, world
 
 N = 1000
 OTHER = Predicate("Is it early?", name="late")
@@ -69,7 +69,7 @@ def test_an_answer_of_another_model_abstains_and_can_be_audited(fitted: Decision
 
 def test_guarantees_are_of_a_tenth_unless_told_otherwise() -> None:
     made = DecisionCalibrator.fit(world(300, 5))
-    assert {(one.threshold.guarantee, one.threshold.alpha, one.threshold.delta) for one in made.sides.values()} == {  # type: ignore[union-attr]
+    assert {(one.threshold.guarantee, one.threshold.alpha, one.threshold.delta) for one in made.sides} == {  # type: ignore[union-attr]
         ("selective_risk", 0.1, 0.1)
     }
     with pytest.raises(InvalidInputError, match=r"Nothing can be fitted\. late, called"):
@@ -80,7 +80,7 @@ def test_a_side_with_too_few_labels_accepts_nothing() -> None:
     few = [one for one in world(300, 5) if one.answer.side == "false"] + [
         one for one in world(9, 6) if one.answer.side == "true"
     ]
-    side = DecisionCalibrator.fit(few).sides[few[0].fingerprint, "true"]
+    side = side_of(DecisionCalibrator.fit(few), few[-1])
     assert (
         side.calibrator is None and side.n == sum(one.answer.side == "true" for one in few) and side.asked == len(few)
     )
@@ -99,7 +99,7 @@ def test_an_answer_of_now_is_a_record_without_a_label() -> None:
 def test_what_is_said_of_an_answer_unlike_all_labeled_ones() -> None:
     [false] = [changed(one, probabilities=(0.1, 0.9)) for one in world(1, 1)]
     side = DecisionSide("late", "true", 9, 9, 0, 0, None, "Too few.")
-    calibrator = DecisionCalibrator({(false.fingerprint, "true"): side})
+    calibrator = DecisionCalibrator({false.fingerprint: CalibratedQuestion(false.asked, (side,))})
     assert calibrator.block(false) == {"decision": "abstain", "guarantee": NO_LABELS, "labels": 0}
     other = calibrator.block(changed(false, question=OTHER))
     assert other == {"decision": "abstain", "guarantee": OTHER_QUESTION, "labels": 0}
@@ -197,7 +197,7 @@ def test_saving_replaces_a_calibrator_and_loses_nothing_else(fitted: DecisionCal
 def test_a_saved_calibrator_says_the_same_and_a_changed_one_nothing(fitted: DecisionCalibrator, tmp_path: Path) -> None:
     fitted.save(tmp_path / "made")
     loaded = DecisionCalibrator.load(tmp_path / "made")
-    assert loaded.scales == fitted.scales and "calibrated_probabilities" in fitted.block(world(1, 1)[0])
+    assert loaded == fitted and "calibrated_probabilities" in fitted.block(world(1, 1)[0])
     for record in world(50, 6):
         assert loaded.block(record) == fitted.block(record)
     file = tmp_path / "made" / "decisions.json"
@@ -227,7 +227,7 @@ def test_what_is_required_is_named_by_its_question_or_its_side() -> None:
         replace(changed(one, probabilities=(0.51, 0.49)), label=1) for one in records[1:10:2]
     )
     fitted = DecisionCalibrator.fit(records, alpha=0.1)
-    assert {side.what: side.guarantees for side in fitted.sides.values()} == {
+    assert {side.what: side.guarantees for side in fitted.sides} == {
         "late, called true": True,
         "late, called false": False,
     }

@@ -213,7 +213,7 @@ def test_a_side_or_a_set_alone_ends_an_audit_with_1(tmp_path: Path) -> None:
 
     semtoken("calibrate", answers(tmp_path / "many.jsonl", 1000, 1), "-o", tmp_path / "made", "--alpha", "0.2")
     read = DecisionCalibrator.load(tmp_path / "made")
-    true = read.sides[next(iter(read.sides))[0], "true"]
+    [true] = [side for side in read.sides if side.side == "true"]
     again = answers(tmp_path / "again.jsonl", 2000, 2)
     accepted: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
     others = []

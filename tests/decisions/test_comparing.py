@@ -18,7 +18,7 @@ from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord
 from semtoken.decisions.asked_texts import asked_texts
 from semtoken.decisions.audit_results import SideAudit
 from semtoken.decisions.auditing import audit
-from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.calibrating import CalibratedQuestion, DecisionCalibrator
 from semtoken.decisions.comparing import compare, sensitivity
 from semtoken.decisions.doubts import doubts_of_labels
 from semtoken.decisions.options import OptionScale
@@ -191,7 +191,9 @@ def test_an_audit_counts_each_share_of_its_own() -> None:
         threshold.guarantee, threshold.claim = guarantee, Claim(KINDS[guarantee], 0.1, 0.1)
         [[found]] = [
             question.sides
-            for question in audit(DecisionCalibrator({(answers[0].fingerprint, "answer"): side}), answers).questions
+            for question in audit(
+                DecisionCalibrator({answers[0].fingerprint: CalibratedQuestion(answers[0].asked, (side,))}), answers
+            ).questions
         ]
         assert (found.fired.count, found.fired.of) == (3, 5)
         assert (found.fitted.fired.count, found.fitted.fired.of) == (20, 50)
@@ -240,7 +242,7 @@ def test_the_first_items_are_asked_about_in_other_ways(most: int | None, variant
     question = Choice("Which?", list("abcde"), "q")
     asked = AskedQuestion(question, ReadingOptions())
     side = DecisionSide("q", "answer", 40, 50, 20, 1, None)
-    calibrator = DecisionCalibrator({(asked.fingerprint, "answer"): side}, questions={asked.fingerprint: asked})
+    calibrator = DecisionCalibrator({asked.fingerprint: CalibratedQuestion(asked, (side,))})
     seen: list[tuple[str, str]] = []
 
     def ask(state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, Answer]:

@@ -127,7 +127,7 @@ class TestLive:
         found = [json.loads(line) for line in shown.splitlines()]
         verdicts = {(one["question"], one["side"]): one for one in found if "side" in one}
         fitted = DecisionCalibrator.load(made / "calibrator")
-        assert set(verdicts) == {(one.name, one.side) for one in fitted.sides.values()} | {
+        assert set(verdicts) == {(one.name, one.side) for one in fitted.sides} | {
             ("tone", "set"),
             ("late", "set"),
         }
@@ -158,7 +158,7 @@ class TestLive:
         assert verdicts == {"nothing was measured", "nothing was guaranteed"}
         accepted = {(one["question"], one["side"]): one["accepted"] for one in found if "side" in one}
         fitted = DecisionCalibrator.load(made / "calibrator")
-        for side in fitted.sides.values():  # the server is the one that it was fitted on
+        for side in fitted.sides:  # the server is the one that it was fitted on
             assert accepted[side.name, side.side] == side.n_accepted
 
     def test_what_cannot_be_asked_is_one_line(self, url: str, labeled: Path, made: Path, tmp_path: Path) -> None:

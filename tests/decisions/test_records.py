@@ -15,7 +15,7 @@ from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError, answers_in
 from semtoken.errors import InvalidInputError
-from tests.decisions.made_up import ASKED, world
+from tests.decisions.made_up import ASKED, side_of, world
 from tests.decisions.server_replies import MASSES, PROBABILITIES, QUESTIONS, SERVERS
 
 
@@ -96,8 +96,8 @@ def test_a_calibrator_counts_what_it_accepts_and_keeps_the_counts(tmp_path: Path
     made.save(tmp_path / "made")
     assert made.n == 400
     for one in (made, DecisionCalibrator.load(tmp_path / "made")):
-        for (_, name), side in one.sides.items():
-            own = [record for record in labeled if record.answer.side == name]
+        for side in one.sides:
+            own = [record for record in labeled if record.answer.side == side.side]
             level = side.threshold.uncertainty  # type: ignore[union-attr]
             accepted = [record for record in own if -record.answer.log_confidence <= level]
             assert 0 < sum(not record.correct for record in accepted) < len(accepted) < len(own) < 400
@@ -105,7 +105,7 @@ def test_a_calibrator_counts_what_it_accepts_and_keeps_the_counts(tmp_path: Path
             assert side.n_wrong_accepted == sum(not record.correct for record in accepted)
     [record] = world(1, 22)
     block = made.block(record)
-    assert block["labels"] == made.sides[record.fingerprint, record.answer.side].n
+    assert block["labels"] == side_of(made, record).n
     assert block["prediction_set"]["coverage"] == pytest.approx(0.8)
 
 

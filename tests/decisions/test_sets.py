@@ -116,7 +116,7 @@ def test_a_calibrator_keeps_them_and_an_audit_judges_them(tmp_path: Path) -> Non
     written = json.loads((tmp_path / "made" / "decisions.json").read_text())
     assert (written["format"], written["format_version"]) == ("semtoken.decisions", 2)
     read = DecisionCalibrator.load(tmp_path / "made")
-    assert read.sets == fitted.sets and read.checksum == fitted.checksum
+    assert read == fitted and read.checksum == fitted.checksum
     one = records(1, 2)[0]
     told = read.block(one)["prediction_set"]
     assert told["coverage"] == 0.8 and one.answer.value in told["options"]

@@ -77,7 +77,7 @@ def same_decision_calibrators(one: Path, two: Path) -> bool:
     """Both can be used, and say the same."""
     first, second = DecisionCalibrator.load(one), DecisionCalibrator.load(two)
     names = [sorted(str(path.relative_to(place)) for path in place.rglob("*")) for place in (one, two)]
-    return names[0] == names[1] and first.sides.keys() == second.sides.keys() and first.scales == second.scales
+    return names[0] == names[1] and first == second
 
 
 def decision_calibrator_or_none(place: Path) -> str | None:

@@ -182,7 +182,7 @@ def calibrated(setting: Setting, pairs: Sequence[tuple[Item, Answer]]) -> Iterat
         return
     labels = np.array([one.label for one in check])
     p = np.array([one.answer.probabilities for one in check])
-    scale = made.scales[check[0].fingerprint]
+    scale = made.questions[check[0].fingerprint].scale
     scaled = scale(p)
     before, after = losses(p, labels), losses(scaled, labels)
     yield {**vars(setting), "figure": "temperature", "value": scale.temperature, "n": scale.n, "note": scale.statement}

@@ -227,7 +227,7 @@ def _fit_decisions(
     if not missing:
         fitted.save(target.output)
     if target.as_json:
-        for side in fitted.sides.values():
+        for side in fitted.sides:
             counts = {"labels": side.n, "accepted": side.n_accepted, "wrong": side.n_wrong_accepted}
             guarantee = {"guarantees": side.guarantees, "statement": side.statement}
             print_json({"question": side.name, "side": side.side, **counts, **guarantee})
@@ -240,13 +240,14 @@ def _fit_decisions(
 
 
 def _tell_fitted(fitted: DecisionCalibrator) -> None:
-    for side in fitted.sides.values():
+    for side in fitted.sides:
         print(f"{side.what} ({side.n} labels): {side.statement}")
-    names = {fingerprint: side.name for (fingerprint, _), side in fitted.sides.items()}
-    for fingerprint, scale in fitted.scales.items():
-        print(f"{names[fingerprint]}, probabilities of all options: {scale.statement}.")
-    for fingerprint, sets in fitted.sets.items():
-        print(f"{names[fingerprint]}, sets of options: {sets.statement}.")
+    for question in fitted.questions.values():
+        if question.scale is not None:
+            print(f"{question.name}, probabilities of all options: {question.scale.statement}.")
+    for question in fitted.questions.values():
+        if question.sets is not None:
+            print(f"{question.name}, sets of options: {question.sets.statement}.")
 
 
 def _sampled(url: str) -> list[AnswerRecord]:

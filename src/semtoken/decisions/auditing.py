@@ -9,8 +9,7 @@ import numpy as np
 
 from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.audit_results import Audit, LevelOutcome, QuestionAudit, SetAudit, SideAudit
-from semtoken.decisions.calibrating import DecisionCalibrator, short
-from semtoken.decisions.options import PredictionSets
+from semtoken.decisions.calibrating import CalibratedQuestion, DecisionCalibrator, short
 from semtoken.decisions.sides import DecisionSide, scores_of
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees import Threshold
@@ -40,18 +39,20 @@ def audit(
     Answers to questions of which no side is `required` are left out (see `DecisionSide.is_required`). `by` names a
     column of the answers whose values make slices. `InvalidInputError` if no answer has that column.
     """
-    names = {key: side.name for (key, _), side in calibrator.sides.items() if side.is_required(required)}
-    groups: dict[str, list[DecisionRecord]] = {key: [] for key in names}
+    groups: dict[str, list[DecisionRecord]] = {
+        key: []
+        for key, question in calibrator.questions.items()
+        if any(side.is_required(required) for side in question.sides)
+    }
     unknown: dict[str, None] = {}
-    known = {fingerprint for fingerprint, _ in calibrator.sides}
     for record in records:
         if record.fingerprint in groups:
             groups[record.fingerprint].append(record)
-        elif record.fingerprint not in known:
+        elif record.fingerprint not in calibrator.questions:
             unknown[record.name] = None
     if by is not None and not any(by in record.columns for record in records):
         raise InvalidInputError(f"No answer has the column {by!r:.60}.")
-    counted = [_counted(calibrator, key, names[key], own, by, required) for key, own in groups.items()]
+    counted = [_counted(calibrator.questions[key], own, by, required) for key, own in groups.items()]
     return Audit(_judged(counted, level), tuple(unknown))
 
 
@@ -76,17 +77,11 @@ def _judged(questions: Sequence[QuestionAudit], level: float) -> tuple[QuestionA
 
 
 def _counted(
-    calibrator: DecisionCalibrator,
-    key: str,
-    name: str,
-    records: Sequence[DecisionRecord],
-    by: str | None,
-    required: Collection[str],
+    fitted: CalibratedQuestion, records: Sequence[DecisionRecord], by: str | None, required: Collection[str]
 ) -> QuestionAudit:
     """The counts of one question, before they are judged."""
-    fitted = [side for (fingerprint, _), side in calibrator.sides.items() if fingerprint == key]
-    usable, nothing, remarks = _usable(calibrator.states.get(key, frozenset()), records)
-    sides = tuple(_counted_side(side, records, usable) for side in fitted)
+    usable, nothing, remarks = _usable(fitted.states, records)
+    sides = tuple(_counted_side(side, records, usable) for side in fitted.sides)
     guaranteed = [side for side in sides if side.fitted.claim is not None and side.fitted.is_required(required)]
     if not records:
         nothing = CHANGED
@@ -98,10 +93,10 @@ def _counted(
         remarks = (*remarks, "It fires on another share of the answers than where it was fitted.")
     measured = not nothing
     return QuestionAudit(
-        name,
+        fitted.name,
         len(records),
         sides,
-        _counted_sets(name, calibrator.sets.get(key), usable) if usable else None,
+        _counted_sets(fitted, usable) if usable else None,
         nothing,
         remarks,
         _choices([side.fitted for side in guaranteed], records, usable) if measured else (),
@@ -145,12 +140,13 @@ def _counted_side(side: DecisionSide, records: Sequence[DecisionRecord], usable:
     )
 
 
-def _counted_sets(name: str, sets: PredictionSets | None, usable: Sequence[DecisionRecord]) -> SetAudit | None:
+def _counted_sets(fitted: CalibratedQuestion, usable: Sequence[DecisionRecord]) -> SetAudit | None:
+    sets = fitted.sets
     if sets is None:
         return None
     chosen = [sets(record.answer.probabilities) for record in usable]
     held = sum(record.label in options for record, options in zip(usable, chosen, strict=True))
-    return SetAudit(name, sets, Share(held, len(usable)), float(np.mean([len(options) for options in chosen])))
+    return SetAudit(fitted.name, sets, Share(held, len(usable)), float(np.mean([len(options) for options in chosen])))
 
 
 def _choices(

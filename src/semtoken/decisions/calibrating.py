@@ -8,7 +8,8 @@ import hashlib
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from semtoken.decisions.questions import ReadingOptions
 from semtoken.decisions.sides import DecisionSide, SavedSide
 from semtoken.errors import ArtifactError, CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees.calibrator import to_bytes
+from semtoken.guarantees.exact import check_level
 from semtoken.guarantees.fingerprint import Fingerprint, one_model
 from semtoken.support.files.safe_files import MOST_FITTED, read_file, replacing_file, replacing_folder, writing_errors
 from semtoken.support.files.strict_json import dump_json, is_sealed, parse_json, seal
@@ -37,13 +39,85 @@ OTHER_QUESTION = "Nothing: the calibrator knows no question with these words, op
 NO_LABEL = 'No answer has a label. Say in each line what is right for each question: "labels": {"refund": false}.'
 NO_LABELS = "Nothing: no labeled answer was like this one."
 
-Key = tuple[str, str]
-"""A question's fingerprint, and the side that is decided."""
-
 
 def short(state: str) -> str:
     """The beginning of a state's hash, enough to know the state again."""
     return state[:16]
+
+
+@dataclass(frozen=True)
+class CalibratedQuestion:
+    """What was fitted to the labeled answers to one question."""
+
+    asked: AskedQuestion
+    """The question, and how it was read."""
+    sides: tuple[DecisionSide, ...]
+    """What was fitted to each of its sides on which there are labeled answers."""
+    scale: OptionScale | None = None
+    """What makes the probabilities of all options calibrated; None where labels are too few for that."""
+    sets: PredictionSets | None = None
+    """Which options belong to the set of an answer; None where labels are too few."""
+    states: frozenset[str] = frozenset()
+    """The states that it was fitted on (`short`): an audit does not count them again."""
+
+    @classmethod
+    def fit(cls, records: Sequence[DecisionRecord], *, alpha: float, **levels: Any) -> CalibratedQuestion:
+        """Fit to answers to one question, all with a label; levels and errors are those of `DecisionSide.fit`."""
+        by_side: dict[str, list[DecisionRecord]] = {}
+        for record in records:
+            # By side, since a wrong yes and a wrong no seldom cost the same, and are seldom equally frequent.
+            by_side.setdefault(record.answer.side, []).append(record)
+        sides = tuple(DecisionSide.fit(own, len(records), alpha=alpha, **levels) for own in by_side.values())
+        scale = sets = None
+        probabilities = [record.answer.probabilities for record in records]
+        labels = [record.label for record in records if record.label is not None]
+        asked = records[0].asked
+        with suppress(InvalidInputError):  # too few labels
+            scale = OptionScale.fit(probabilities, labels, [str(option.value) for option in asked.question.options])
+            if len(records) >= labels_for_sets(alpha):
+                sets = PredictionSets.fit(probabilities, labels, alpha)
+        states = frozenset(short(record.state) for record in records if record.state)
+        return cls(asked, sides, scale, sets, states)
+
+    @property
+    def name(self) -> str:
+        """The name of the question."""
+        return self.sides[0].name
+
+    def side_of(self, record: DecisionRecord) -> DecisionSide | None:
+        """What was fitted to the side that an answer is on; None if no labeled answer was."""
+        return next((side for side in self.sides if side.side == record.answer.side), None)
+
+    def block(self, record: DecisionRecord) -> dict[str, Any]:
+        """The fields of `DecisionCalibrator.block` for an answer to this question."""
+        side = self.side_of(record)
+        if side is None:
+            return _abstaining(NO_LABELS)
+        scaled: dict[str, Any] = {}
+        probability_correct = (
+            None if side.calibrator is None else float(side.calibrator.predict_proba(record.answer.log_confidence))
+        )
+        if self.scale is not None:
+            p = self.scale(record.answer.probabilities)
+            scaled["calibrated_probabilities"] = (
+                p if probability_correct is None else agreeing(p, record.answer.best, probability_correct)
+            ).tolist()
+        if (sets := self.sets) is not None:
+            options = [record.answer.question.options[k].value for k in sets(record.answer.probabilities)]
+            scaled["prediction_set"] = {"options": options, "coverage": 1 - sets.alpha}
+        if side.calibrator is None:
+            return {**scaled, **_abstaining(side.refusal, side.n)}
+        return {
+            **scaled,
+            "probability_correct": probability_correct,
+            "decision": "answer" if side.accepts(record) else "abstain",
+            "guarantee": side.statement,
+            "labels": side.n,
+        }
+
+
+def _abstaining(why: str, labels: int = 0) -> dict[str, Any]:
+    return {"decision": "abstain", "guarantee": why, "labels": labels}
 
 
 @dataclass(frozen=True)
@@ -53,16 +127,8 @@ class DecisionCalibrator:
     Fit one with `fit`, load one with `load`, and use `decide` to accept an answer or abstain.
     """
 
-    sides: Mapping[Key, DecisionSide]
-    """What was fitted to each side of each question, by the question's fingerprint and the side."""
-    scales: Mapping[str, OptionScale] = field(default_factory=dict)
-    """What makes the probabilities of all options calibrated, by fingerprint; only for questions with enough labels."""
-    questions: Mapping[str, AskedQuestion] = field(default_factory=dict)
-    """What was asked, by fingerprint."""
-    sets: Mapping[str, PredictionSets] = field(default_factory=dict)
-    """Which options belong to the set of an answer, by fingerprint; only where a scale could be fitted, too."""
-    states: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Which states it was fitted on (`short`), by fingerprint: an audit does not count them again."""
+    questions: Mapping[str, CalibratedQuestion]
+    """What was fitted to each question, by its fingerprint."""
     model: str | None = None
     """The model that gave the labeled answers, as far as they name it: answers of another one get no probability."""
 
@@ -98,36 +164,31 @@ class DecisionCalibrator:
             No side of any question has enough labels (the message gives the reason for each), a question was answered
             twice about one state, several models gave the labeled answers, or a level is outside (0, 1).
         """
-        by_side: dict[Key, list[DecisionRecord]] = {}
+        check_level(alpha, "alpha")
+        by_question: dict[str, list[DecisionRecord]] = {}
         for number, given in enumerate(listed(records, "records")):
             record = instance(given, DecisionRecord, f"records[{number}]")
             if record.label is not None:
-                # By side, since a wrong yes and a wrong no seldom cost the same, and are seldom equally frequent.
-                by_side.setdefault((record.fingerprint, record.answer.side), []).append(record)
-        by_question: dict[str, list[DecisionRecord]] = {}
-        for (fingerprint, _), own in by_side.items():
-            by_question.setdefault(fingerprint, []).extend(own)
-        model = one_model([record.answer for own in by_side.values() for record in own], remedy="the answers of each")
+                by_question.setdefault(record.fingerprint, []).append(record)
+        labeled = [record.answer for own in by_question.values() for record in own]
+        model = one_model(labeled, remedy="the answers of each")
         levels: dict[str, Any] = {"guarantee": guarantee, "alpha": alpha, "delta": delta, "start": start}
-        sides = {key: DecisionSide.fit(own, len(by_question[key[0]]), **levels) for key, own in by_side.items()}
+        fitted = cls({key: CalibratedQuestion.fit(own, **levels) for key, own in by_question.items()}, model)
         # One side may well lack labels: it abstains, and the other one is of use.
-        if not any(side.calibrator for side in sides.values()):
-            why = "; ".join(f"{side.what}: {side.refusal}" for side in sides.values())
+        if not any(side.calibrator for side in fitted.sides):
+            why = "; ".join(f"{side.what}: {side.refusal}" for side in fitted.sides)
             raise InvalidInputError(f"Nothing can be fitted. {why or NO_LABEL}")
-        scales = {key: scale for key, own in by_question.items() if (scale := _scale(own)) is not None}
-        return cls(
-            sides,
-            scales,
-            {key: own[0].asked for key, own in by_question.items()},
-            {key: _sets(own, alpha) for key in scales if len(own := by_question[key]) >= labels_for_sets(alpha)},
-            {key: frozenset(short(r.state) for r in own if r.state) for key, own in by_question.items()},
-            model,
-        )
+        return fitted
+
+    @property
+    def sides(self) -> list[DecisionSide]:
+        """What was fitted to each side of each question."""
+        return [side for question in self.questions.values() for side in question.sides]
 
     @property
     def n(self) -> int:
         """How many labeled answers it was fitted on, over all questions."""
-        return sum(side.n for side in self.sides.values())
+        return sum(side.n for side in self.sides)
 
     def without_guarantee(self, required: Sequence[str] = ()) -> list[str]:
         """The names of the sides that accept nothing, among the required ones (see `DecisionSide.is_required`).
@@ -135,21 +196,21 @@ class DecisionCalibrator:
         `InvalidInputError` if `required` is no list of texts.
         """
         names = _names(required)
-        return [side.what for side in self.sides.values() if not side.guarantees and side.is_required(names)]
+        return [side.what for side in self.sides if not side.guarantees and side.is_required(names)]
 
     def unknown(self, required: Sequence[str]) -> list[str]:
         """The required names that are of no question and no side, in alphabetical order.
 
         `InvalidInputError` if `required` is no list of texts.
         """
-        known = {name for side in self.sides.values() for name in (side.name, side.what)}
+        known = {name for side in self.sides for name in (side.name, side.what)}
         return sorted(set(_names(required)) - known)
 
     @cached_property
     def checksum(self) -> str:
         """SHA-256 of all that it says, in hex digits: which calibrator this is."""
         said = str(seal(self._content())["checksum"])
-        fitted = [to_bytes(side.calibrator) for side in self.sides.values() if side.calibrator is not None]
+        fitted = [to_bytes(side.calibrator) for side in self.sides if side.calibrator is not None]
         return hashlib.sha256(b"\n".join([said.encode(), *fitted])).hexdigest()
 
     def accepts(self, record: DecisionRecord) -> bool:
@@ -157,7 +218,8 @@ class DecisionCalibrator:
 
         It does not compare models: `decide` and `block` do.
         """
-        side = self.sides.get((record.fingerprint, record.answer.side))
+        question = self.questions.get(record.fingerprint)
+        side = None if question is None else question.side_of(record)
         return side is not None and side.accepts(record)
 
     def block(self, record: DecisionRecord) -> dict[str, Any]:
@@ -168,33 +230,9 @@ class DecisionCalibrator:
         try:
             Fingerprint(model=self.model).require_model(record.answer)
         except CalibratorMismatchError as error:
-            return {"decision": "abstain", "guarantee": str(error), "labels": 0}
-        side, scale = self.sides.get((record.fingerprint, record.answer.side)), self.scales.get(record.fingerprint)
-        if side is None:
-            # The question may be known, and only this side of it without labels.
-            known = any(fingerprint == record.fingerprint for fingerprint, _ in self.sides)
-            return {"decision": "abstain", "guarantee": NO_LABELS if known else OTHER_QUESTION, "labels": 0}
-        scaled: dict[str, Any] = {}
-        probability_correct = (
-            None if side.calibrator is None else float(side.calibrator.predict_proba(record.answer.log_confidence))
-        )
-        if scale is not None:
-            p = scale(record.answer.probabilities)
-            scaled["calibrated_probabilities"] = (
-                p if probability_correct is None else agreeing(p, record.answer.best, probability_correct)
-            ).tolist()
-        if (sets := self.sets.get(record.fingerprint)) is not None:
-            options = [record.answer.question.options[k].value for k in sets(record.answer.probabilities)]
-            scaled["prediction_set"] = {"options": options, "coverage": 1 - sets.alpha}
-        if side.calibrator is None:
-            return {**scaled, "decision": "abstain", "guarantee": side.refusal, "labels": side.n}
-        return {
-            **scaled,
-            "probability_correct": probability_correct,
-            "decision": "answer" if side.accepts(record) else "abstain",
-            "guarantee": side.statement,
-            "labels": side.n,
-        }
+            return _abstaining(str(error))
+        question = self.questions.get(record.fingerprint)
+        return _abstaining(OTHER_QUESTION) if question is None else question.block(record)
 
     def decide(self, answer: Answer, options: ReadingOptions | None = None) -> Decision:
         """Whether to act on the answer to a typed question, with the guarantee, or the reason why not.
@@ -235,7 +273,7 @@ class DecisionCalibrator:
                 "or empty directory."
             )
         with replacing_folder(target) as working:
-            for folder, side in zip(self._folders(), self.sides.values(), strict=True):
+            for folder, side in zip(self._folders(), self.sides, strict=True):
                 if side.calibrator is not None:
                     side.calibrator.save(working / folder)
             with replacing_file(working / NAME) as file:
@@ -243,17 +281,21 @@ class DecisionCalibrator:
 
     def _folders(self) -> list[str]:
         """The folder of each side."""
-        return [f"{number:03}-{side}" for number, (_, side) in enumerate(self.sides)]
+        return [f"{number:03}-{side.side}" for number, side in enumerate(self.sides)]
 
     def _content(self) -> dict[str, Any]:
         """The values that `decisions.json` holds."""
-        sides = [
-            SavedSide.of(side, fingerprint, folder)
-            for folder, ((fingerprint, _), side) in zip(self._folders(), self.sides.items(), strict=True)
-        ]
-        questions = {key: question.values() for key, question in self.questions.items()}
-        states = {key: sorted(states) for key, states in self.states.items()}
-        saved = _Saved(FORMAT, FORMAT_VERSION, sides, self.scales, questions, self.sets, states, self.model)
+        folders, questions = iter(self._folders()), self.questions.items()
+        saved = _Saved(
+            FORMAT,
+            FORMAT_VERSION,
+            [SavedSide.of(side, key, next(folders)) for key, question in questions for side in question.sides],
+            {key: question.scale for key, question in questions if question.scale is not None},
+            {key: question.asked.values() for key, question in questions},
+            {key: question.sets for key, question in questions if question.sets is not None},
+            {key: sorted(question.states) for key, question in questions},
+            self.model,
+        )
         content: dict[str, Any] = msgspec.to_builtins(saved)
         return content
 
@@ -273,16 +315,24 @@ class DecisionCalibrator:
             raise ArtifactError(f"{path} was changed, or holds no calibrator of decisions.")
         try:
             saved = msgspec.convert(content, _Saved)
-            sides = {(side.question, side.side): side.loaded(path) for side in saved.sides}
+            sides: dict[str, list[DecisionSide]] = {}
+            for side in saved.sides:
+                sides.setdefault(side.question, []).append(side.loaded(path))
             questions = {
-                side.question: AskedQuestion.read(saved.questions[side.question], side.name) for side in saved.sides
+                key: CalibratedQuestion(
+                    AskedQuestion.read(saved.questions[key], own[0].name),
+                    tuple(own),
+                    saved.scales.get(key),
+                    saved.sets.get(key),
+                    frozenset(saved.states.get(key, ())),
+                )
+                for key, own in sides.items()
             }
         except (AttributeError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
             raise ArtifactError(
                 f"{path} holds no calibrator of decisions that this version reads: {error!r}."
             ) from error
-        states = {key: frozenset(states) for key, states in saved.states.items()}
-        return cls(sides, saved.scales, questions, saved.sets, states, saved.model)
+        return cls(questions, saved.model)
 
 
 class _Saved(msgspec.Struct, omit_defaults=True):
@@ -310,21 +360,3 @@ def blocks_of(
 
 def _names(required: Sequence[str]) -> list[str]:
     return [text(name, f"required[{i}]") for i, name in enumerate(listed(required, "required"))]
-
-
-def _sets(records: Sequence[DecisionRecord], alpha: float) -> PredictionSets:
-    labels = [record.label for record in records if record.label is not None]
-    return PredictionSets.fit([record.answer.probabilities for record in records], labels, alpha)
-
-
-def _scale(records: Sequence[DecisionRecord]) -> OptionScale | None:
-    """Fit the scale of a question; None where its labels are too few."""
-    labels = [record.label for record in records if record.label is not None]
-    try:
-        return OptionScale.fit(
-            [record.answer.probabilities for record in records],
-            labels,
-            [str(option.value) for option in records[0].answer.question.options],
-        )
-    except InvalidInputError:
-        return None

@@ -302,7 +302,7 @@ def kept_until_asked(source: Path, calibrator: Path, *asked: object) -> Iterator
 
 
 def _questions(calibrator: DecisionCalibrator) -> tuple[dict[str, Question], ReadingOptions]:
-    asked = list(calibrator.questions.values())
+    asked = [question.asked for question in calibrator.questions.values()]
     questions = {one.question.name or "": one.question for one in asked}
     if len(questions) < len(asked) or len({one.options for one in asked}) > 1:
         raise InvalidInputError(
