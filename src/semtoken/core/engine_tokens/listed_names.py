@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, TypeAlias
+from itertools import chain
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -254,6 +256,18 @@ def _pieces_of_characters(texts: Sequence[str], ids: Sequence[int]) -> Iterator[
             run.clear()
 
 
+def are_plain(steps: Sequence[TopStep]) -> bool:
+    """Whether all tokens that some steps list have bytes and a number, and all of them have an id or none has."""
+    ids, _, spelled = zip(*chain.from_iterable([step.names for step in steps]), strict=True)
+    numbers = list(chain.from_iterable([step.log_probs for step in steps]))
+    own = {step.log_probs[0] for step in steps}
+    named = all(spelled) and ids.count(None) in (0, len(ids))
+    return named and min(numbers) > LEAST_GIVEN and max(numbers) <= 0.0 and STAND_INS.isdisjoint(own)
+
+
+_ID, _SPELLED = itemgetter(0), itemgetter(2)
+
+
 def _lower(spelled: Sequence[bytes]) -> str:
     """The bytes of some tokens as one text in lower case: no token can read like a letter that is not in it."""
     return b"\0".join(spelled).decode("utf-8", "replace").lower()
@@ -296,20 +310,24 @@ class NameReader:
         """
         first = position = len(self.steps)
         self._given += steps
+        plain = are_plain(steps)  # one look at all of them, as nearly all are
         while position < len(self._given):
-            self.steps.append(self._read(self._given[position], position))
+            step = self._given[position]
+            chosen = self._chosen(step, position)
+            read = self._clear(step, chosen, position) if plain or are_plain([step]) else None
+            self.steps.append(read or self._any(step, chosen, position))
             position += 1
             if self.names.naming != self._naming:
                 self._begin(self.names.rule, self.names.naming)
-                first = position = 0
+                first, position, plain = 0, 0, False
         return first
 
     def is_blank(self, token: int) -> bool:
         """Return True for a token that is white space or a special one."""
         return self.names.spellings[token].blank
 
-    def _read(self, step: TopStep, position: int) -> ListedStep:
-        """Read and check one step; `position` is its number, for messages."""
+    def _chosen(self, step: TopStep, position: int) -> int:
+        """The number of the token that was chosen at a step; `position` is the step's number, for messages."""
         names, own = self.names, step.names[0]
         if not names.naming.texts and any(text or spelled for _, text, spelled in step.names[1:]):
             names.naming = names.naming._replace(texts=True)
@@ -325,23 +343,20 @@ class NameReader:
                 f"The token chosen at step {position} is named only by its id, {own[0]}. Say whose ids "
                 "these are: name the model, or its tokenizer."
             )
-        return self._clear(step, chosen, position) or self._any(step, chosen, position)
+        return chosen
 
     def _clear(self, step: TopStep, chosen: int, position: int) -> ListedStep | None:
-        """What `_any` says of a list whose entries have numbers and different ids or bytes, as nearly all do; None for
+        """What `_any` says of a list that is plain (`are_plain`) and names each token once, as nearly all do; None for
         any other.
         """
         names, log_probs, spelling = step.names, step.log_probs, self.names.spellings[chosen]
-        if min(log_probs) <= LEAST_GIVEN or max(log_probs) > 0.0 or log_probs[0] in STAND_INS or spelling.nameless:
-            return None
-        again = names.index(names[0], 1) if names[0] in names[1:] else 0
-        if again:
+        if names[0] in names[1:]:
+            again = names.index(names[0], 1)
             if log_probs[again] != log_probs[0]:
                 return None
             names, log_probs = names[:again] + names[again + 1 :], log_probs[:again] + log_probs[again + 1 :]
-        tokens, _, spelled = zip(*names, strict=True)
-        keys: tuple[Any, ...] = spelled if tokens[0] is None else tokens
-        if not all(spelled) or tokens.count(None) not in (0, len(tokens)) or len(set(keys)) < len(keys):
+        spelled = list(map(_SPELLED, names))
+        if spelling.nameless or len(set(spelled if names[0][0] is None else map(_ID, names))) < len(names):
             return None
         probabilities = list(map(math.exp, log_probs))
         own, total = probabilities[0], math.fsum(probabilities)
@@ -357,7 +372,7 @@ class NameReader:
             chosen,
             list(found),
             list(found.values()),
-            log_probs[0] if own else -math.inf,
+            math.log(own) if own else -math.inf,
             total,
             1.0,  # any number of tokens may be spelled alike
             complete=False,

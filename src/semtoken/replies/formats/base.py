@@ -449,7 +449,7 @@ class Shape:
         texts: dict[SegmentKind, str] = {}
         for kind, paths in cls.texts.items():
             for path in paths:
-                content = value_at(choice, path)
+                content = value_at(choice, path) if path[0] in choice else None
                 if content is not None and not isinstance(content, str):
                     content = content_text(content, dotted(path))
                 if content:
