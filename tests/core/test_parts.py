@@ -242,9 +242,9 @@ def test_a_token_was_the_only_one_allowed_within_rounding(log_prob: float, force
     flags = [SimpleNamespace(code=CONSTRAINED)]
     answer: Any = SimpleNamespace(text="ja", flags=flags, signature="preset:default|words:paper")
     mark = TokenMark(0, 2, log_prob, log_prob, None)
-    assert marked_tokens(answer, [mark]).forced.tolist() == [forced]
+    assert marked_tokens(answer, [mark]).forced == [forced]
     answer.flags = []
-    assert marked_tokens(answer, [mark]).forced.tolist() == [False]
+    assert marked_tokens(answer, [mark]).forced == [False]
 
 
 def test_json_behind_a_fence_is_preferred_to_brackets_before_it() -> None:

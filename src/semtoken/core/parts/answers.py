@@ -11,12 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-import numpy as np
-
 from semtoken.core.parts.part import AnswerTokens, Ending, FoundPart, Part, PartEquality
 from semtoken.core.rules import recorded_equality
 from semtoken.core.scored_token import Flag, ScoredToken, TokenMark
-from semtoken.support.arrays import FloatArray, IdArray
 
 CERTAIN = -1e-7
 """A token of at least this log-probability under a grammar was the only one that it allowed."""
@@ -50,15 +47,15 @@ def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) 
     tokens = answer.tokens
     masses = replace(
         marked_tokens(answer, tokens, constrained),
-        surface=_floats(token.log_surface_probability for token in tokens),
-        meaning=_floats(
+        surface=[token.log_surface_probability for token in tokens],
+        meaning=[
             math.nan if token.log_meaning_probability is None else token.log_meaning_probability for token in tokens
-        ),
-        neutral=np.array([token.neutral or token.function_word for token in tokens], dtype=bool),
-        digits=np.array([_has_digit(token.text) for token in tokens], dtype=bool),
+        ],
+        neutral=[token.neutral or token.function_word for token in tokens],
+        digits=[_has_digit(token.text) for token in tokens],
         endings=_endings(tokens),
     )
-    bounds: dict[PartEquality, tuple[FloatArray, FloatArray]] = {}
+    bounds: dict[PartEquality, tuple[list[float], list[float]]] = {}
     if any(pairs := [token.log_surface_bounds for token in tokens]):
         bounds["surface"] = _bounds(pairs, masses.surface)
     if any(pairs := [token.log_meaning_bounds for token in tokens]):
@@ -72,19 +69,17 @@ def marked_tokens(
     """The same from the marks of an answer that was scored by spelling, for parts of prose, without ends of values."""
     if constrained is None:
         constrained = any(flag.code == CONSTRAINED for flag in answer.flags)
-    exact = _floats(mark.log_probability for mark in marks)
-    own = _floats(mark.log_agreeing_probability for mark in marks)
-    pairs = [mark.log_agreeing_bounds for mark in marks]
+    own, pairs = [mark.log_agreeing_probability for mark in marks], [mark.log_agreeing_bounds for mark in marks]
     return AnswerTokens(
         text=answer.text,
-        starts=np.array([mark.start for mark in marks], dtype=np.int64),
-        ends=np.array([mark.end for mark in marks], dtype=np.int64),
-        exact=exact,
+        starts=[mark.start for mark in marks],
+        ends=[mark.end for mark in marks],
+        exact=[mark.log_probability for mark in marks],
         surface=own,
-        meaning=np.full(len(marks), math.nan),
-        neutral=np.zeros(len(marks), dtype=bool),
-        digits=np.array([_has_digit(answer.text[mark.start : mark.end]) for mark in marks], dtype=bool),
-        forced=(exact >= CERTAIN) & constrained,
+        meaning=[math.nan] * len(marks),
+        neutral=[False] * len(marks),
+        digits=[_has_digit(answer.text[mark.start : mark.end]) for mark in marks],
+        forced=[constrained and mark.log_probability >= CERTAIN for mark in marks],
         prose=recorded_equality(answer.signature),
         bounds={"surface": _bounds(pairs, own)} if any(pairs) else {},
     )
@@ -94,10 +89,10 @@ def _has_digit(text: str) -> bool:
     return any(map(str.isdigit, text))
 
 
-def _bounds(pairs: Sequence[tuple[float, float] | None], points: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _bounds(pairs: Sequence[tuple[float, float] | None], points: Sequence[float]) -> tuple[list[float], list[float]]:
     """Lower and upper ends of intervals around masses, where only the best tokens are known; else the masses."""
-    told = [pair or (point, point) for pair, point in zip(pairs, points.tolist(), strict=True)]
-    return _floats(low for low, _ in told), _floats(high for _, high in told)
+    told = [pair or (point, point) for pair, point in zip(pairs, points, strict=True)]
+    return [low for low, _ in told], [high for _, high in told]
 
 
 def tokens_touching(
@@ -113,10 +108,6 @@ def log_product(tokens: Sequence[TokenMark | ScoredToken]) -> tuple[float, float
     own = [token.log_agreeing_probability for token in tokens]
     bounds = [token.log_agreeing_bounds or (log, log) for token, log in zip(tokens, own, strict=True)]
     return math.fsum(own), math.fsum(low for low, _ in bounds), math.fsum(high for _, high in bounds)
-
-
-def _floats(values: Iterable[float]) -> FloatArray:
-    return np.fromiter(values, dtype=np.float64)
 
 
 def _endings(tokens: Sequence[ScoredToken]) -> dict[Ending, dict[int, tuple[float, float]]]:
@@ -136,17 +127,19 @@ ENDS_INSIDE = Flag("closing_in_value", "The token that ends the value also spell
 TEXT_CUT = Flag("cut_off", "The text was cut off: the object is not complete.")
 
 
-def part_of(answer: AnswerTokens, found_part: FoundPart, *, complete: bool) -> Part:
-    """Compute the confidence of one stretch of an answer; flagged `cut_off` if its text is not `complete`."""
+def part_of(answer: AnswerTokens, found_part: FoundPart, equality: PartEquality, *, complete: bool) -> Part:
+    """Compute the confidence of one stretch of an answer by an equality; flagged `cut_off` if its text is not
+    `complete`.
+    """
     tokens = _tokens(answer, found_part)
-    scored = tokens[~answer.forced[tokens]]
-    equality, flags = found_part.equality, list(found_part.flags)
-    neutral = answer.neutral[scored]
+    scored = [token for token in tokens if not answer.forced[token]]
+    flags = list(found_part.flags)
+    neutral = sum(answer.neutral[token] for token in scored)
     # Of function words alone ("no", "not"), the paper's rule would call every part certain.
-    if equality == "meaning" and len(scored) and neutral.all():
+    if equality == "meaning" and scored and neutral == len(scored):
         equality = "surface"
         flags.append(NEUTRAL_ONLY)
-    if not len(tokens) and found_part.members is None:
+    if not tokens and found_part.members is None:
         flags.append(NO_TOKENS)
     if not complete:
         flags.append(TEXT_CUT)
@@ -160,7 +153,7 @@ def part_of(answer: AnswerTokens, found_part: FoundPart, *, complete: bool) -> P
         known = answer.endings.get(found_part.ending, {}).get(closing_token)
     # The digits of an amount may be sure while its length is not. An empty string has no tokens, so its end is its
     # confidence.
-    counts = known is not None and (found_part.closing_in_confidence or not len(tokens))
+    counts = known is not None and (found_part.closing_in_confidence or not tokens)
     low, high = (_masses(answer, equality, scored, side) for side in (0, 1))
     return Part(
         start=found_part.start,
@@ -172,13 +165,13 @@ def part_of(answer: AnswerTokens, found_part: FoundPart, *, complete: bool) -> P
         aggregate=found_part.aggregate,
         product=_aggregate("product", masses),
         weakest=_aggregate("weakest", masses),
-        weakest_token=int(scored[np.argmin(masses)]) if len(scored) else None,
-        mean=math.exp(math.fsum(masses) / len(masses)) if len(masses) else 1.0,
+        weakest_token=scored[masses.index(min(masses))] if scored else None,
+        mean=math.exp(math.fsum(masses) / len(masses)) if masses else 1.0,
         closing=known[0] if known else None,
         closing_token=closing_token,
         equality=equality,
-        tokens=tuple(tokens.tolist()),
-        neutral_share=float(neutral.mean()) if equality == "meaning" and len(scored) else 0.0,
+        tokens=tuple(tokens),
+        neutral_share=neutral / len(scored) if equality == "meaning" and scored else 0.0,
         bounds=(
             _aggregate(found_part.aggregate, low, known[0] if known and counts else 1.0),
             _aggregate(found_part.aggregate, high, known[1] if known and counts else 1.0),
@@ -191,30 +184,25 @@ def part_of(answer: AnswerTokens, found_part: FoundPart, *, complete: bool) -> P
     )
 
 
-def _tokens(answer: AnswerTokens, found_part: FoundPart) -> IdArray:
+def _tokens(answer: AnswerTokens, found_part: FoundPart) -> list[int]:
     if found_part.members is None:
         return answer.touching(found_part.start, found_part.end)
-    if not found_part.members:
-        return np.empty(0, dtype=np.int64)
-    return np.unique(np.concatenate([answer.touching(start, end) for start, end in found_part.members]))
+    return sorted({token for start, end in found_part.members for token in answer.touching(start, end)})
 
 
-def _masses(answer: AnswerTokens, equality: PartEquality, tokens: IdArray, side: int | None = None) -> FloatArray:
+def _masses(
+    answer: AnswerTokens, equality: PartEquality, tokens: Sequence[int], side: int | None = None
+) -> list[float]:
     """Log masses of some tokens: the values told, or one side of the intervals around them."""
-
-    def known(name: PartEquality, values: FloatArray) -> FloatArray:
-        bounds = None if side is None else answer.bounds.get(name)
-        return (values if bounds is None or side is None else bounds[side])[tokens]
-
-    if equality == "meaning":
-        return known("meaning", answer.meaning)
-    exact, surface = known("exact", answer.exact), known("surface", answer.surface)
     if equality == "mixed":
-        return np.where(answer.digits[tokens], exact, surface)
-    return exact if equality == "exact" else surface
+        exact, surface = (_masses(answer, name, tokens, side) for name in ("exact", "surface"))
+        return [exact[i] if answer.digits[token] else surface[i] for i, token in enumerate(tokens)]
+    bounds = None if side is None else answer.bounds.get(equality)
+    values: Sequence[float] = getattr(answer, equality) if bounds is None or side is None else bounds[side]
+    return [values[token] for token in tokens]
 
 
-def _aggregate(name: str, masses: FloatArray, closing: float = 1.0) -> float:
+def _aggregate(name: str, masses: Sequence[float], closing: float = 1.0) -> float:
     if name == "weakest":
-        return min(math.exp(masses.min()) if len(masses) else 1.0, closing)
+        return min(math.exp(min(masses, default=0.0)), closing)
     return math.exp(math.fsum(masses)) * closing

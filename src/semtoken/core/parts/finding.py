@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, get_args
 
-import numpy as np
-
 from semtoken.choices import PartKind
 from semtoken.core.parts.answers import AnswerWithTokens, answer_tokens, part_of
 from semtoken.core.parts.budget import MAX_CHARACTERS, MAX_PARTS, MAX_SECONDS, Budget
@@ -112,7 +110,7 @@ def parts_of(
     schema = as_schema(schema)
     shift, aligned = _place_of(text, tokens.text)
     said = tokens.text if text is None else text
-    if equality == "meaning" and np.isnan(tokens.meaning).any():
+    if equality == "meaning" and any(map(math.isnan, tokens.meaning)):
         raise InvalidInputError(NO_MEANING)
     budget = Budget(said, max_characters=max_characters, max_seconds=max_seconds)
     most = whole(max_parts, "max_parts", low=0)
@@ -125,14 +123,12 @@ def parts_of(
             raise BudgetExceededError(f"It has more than {most:,} parts of this kind.")
         # Prose is counted by the rules of the answer's score; without clusters there is no `meaning`.
         counted = equality or (tokens.prose if found_part.equality == "meaning" else found_part.equality)
-        if counted != found_part.equality:
-            found_part = replace(found_part, equality=counted)
         # A text that the tokens do not spell still has parts, but no number belongs to them.
         if not aligned or UNALIGNED in found_part.flags:
             budget.spend(STEPS_A_PART)
-            parts.append(_without_confidence(found_part, said))
+            parts.append(_without_confidence(found_part, said, counted))
             continue
-        part = part_of(tokens, _shift_part(found_part, shift) if shift else found_part, complete=complete)
+        part = part_of(tokens, _shift_part(found_part, shift) if shift else found_part, counted, complete=complete)
         budget.spend(STEPS_A_PART + len(part.tokens))
         parts.append(_with_negations(tokens, part, budget) if part.kind == "sentence" else part)
     parts.extend(_missing(path, subschema(schema, path)) for path in missing)
@@ -274,11 +270,13 @@ def _shift_part(found_part: FoundPart, shift: int) -> FoundPart:
 def _with_negations(tokens: AnswerTokens, part: Part, budget: Budget) -> Part:
     """A sentence with the words that turn it round, and their own probabilities."""
     words = negations(tokens.text, part.start, part.end, budget)
-    told = tuple((tokens.text[a:b], math.exp(math.fsum(tokens.exact[tokens.touching(a, b)]))) for a, b in words)
+    told = tuple(
+        (tokens.text[a:b], math.exp(math.fsum(tokens.exact[i] for i in tokens.touching(a, b)))) for a, b in words
+    )
     return replace(part, negation=told)
 
 
-def _without_confidence(found_part: FoundPart, text: str) -> Part:
+def _without_confidence(found_part: FoundPart, text: str, equality: PartEquality) -> Part:
     return Part(
         start=found_part.start,
         end=found_part.end,
@@ -286,7 +284,7 @@ def _without_confidence(found_part: FoundPart, text: str) -> Part:
         kind=found_part.kind,
         path=found_part.path,
         confidence=None,
-        equality=found_part.equality,
+        equality=equality,
         value=found_part.value,
         call=found_part.call,
         flags=tuple(dict.fromkeys((*found_part.flags, UNALIGNED))),

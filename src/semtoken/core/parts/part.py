@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-import numpy as np
-
 from semtoken.core.scored_token import Flag
-from semtoken.support.arrays import BoolArray, FloatArray, IdArray
 from semtoken.support.text import card, element, note, number, shortened, table, with_bounds, with_noun
 
 PartEquality = Literal["exact", "surface", "meaning", "mixed"]
@@ -56,26 +54,25 @@ class AnswerTokens:
 
     text: str
     """The text of the answer."""
-    starts: IdArray
+    starts: Sequence[int]
     """First character of each token [n]; not decreasing."""
-    ends: IdArray
-    """End of each token's characters, exclusive [n]."""
+    ends: Sequence[int]
     """One past its last character [n]; equal to its start for tokens without text."""
-    exact: FloatArray
+    exact: Sequence[float]
     """log p of each token itself, <= 0 [n]."""
-    surface: FloatArray
+    surface: Sequence[float]
     """Log mass of the tokens of its spelling [n]."""
-    meaning: FloatArray
+    meaning: Sequence[float]
     """Log mass of the tokens that mean the same [n]; NaN where the answer was scored without clusters."""
-    neutral: BoolArray
+    neutral: Sequence[bool]
     """Whether a token counts as certain under `meaning`: function words, blanks, special tokens [n]."""
-    digits: BoolArray
+    digits: Sequence[bool]
     """Whether a token's text holds a digit [n]."""
-    forced: BoolArray
+    forced: Sequence[bool]
     """Whether a grammar left no choice [n]. Such tokens are left out of the aggregates and counted in `Part.forced`."""
     prose: PartEquality = "meaning"
     """The equality of words, phrases, sentences and longer texts: that of the rules the answer was scored under."""
-    bounds: Mapping[PartEquality, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+    bounds: Mapping[PartEquality, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
     """Lower and upper log masses by equality, where only the best tokens of a step are known."""
     endings: Mapping[Ending, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
     """Lower and upper probability that a value which came before ends at a step, by `Ending` and step."""
@@ -83,19 +80,17 @@ class AnswerTokens:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def touching(self, start: int, end: int) -> IdArray:
+    def touching(self, start: int, end: int) -> list[int]:
         """The tokens that share a character with start..end; for an empty range, those that contain the place."""
-        first = int(np.searchsorted(self.ends, start, side="right"))
-        last = int(np.searchsorted(self.starts, end, side="left"))
-        tokens = np.arange(first, max(last, first), dtype=np.int64)
-        return tokens[self.starts[tokens] < self.ends[tokens]]
+        near = range(bisect_right(self.ends, start), bisect_left(self.starts, end))
+        return [token for token in near if self.starts[token] < self.ends[token]]
 
     def closing_token(self, end: int) -> int | None:
         """The token with the first character after a value, or the special token that ends the text there."""
         after = self.touching(end, end + 1) if end < len(self.text) else self.touching(0, 0)
-        if len(after):
-            return int(after[0])
-        last = int(np.searchsorted(self.starts, len(self.text), side="left"))
+        if after:
+            return after[0]
+        last = bisect_left(self.starts, len(self.text))
         return last if end >= len(self.text) and last < len(self) else None
 
 
