@@ -24,6 +24,7 @@ LONGEST_PING = 256
 DONE = b"[DONE]"
 FIELDS = (b"data", b"event", b"id", b"retry")
 _LINE_END = re.compile(rb"[\r\n]")
+LINE_FEED, CARRIAGE_RETURN = b"\n\r"
 SHOWN = 40  # bytes of a line in a message
 
 
@@ -95,11 +96,12 @@ class EventReader:
 
     def __init__(self, longest: int = LONGEST_EVENT) -> None:
         self._longest = longest
-        self._pending = bytearray()
-        self._begin = 0
-        """Where the line being read begins."""
+        self._raw = bytearray()
+        """The lines of the event that is being read."""
+        self._rest = bytearray()
+        """What came behind them: the beginning of a line."""
         self._searched = 0
-        """No line ends before."""
+        """No line ends before this place in `_rest`."""
         self._lines: list[_Line] = []
         self._kind = "message"
         self._fault: str | None = None
@@ -112,146 +114,144 @@ class EventReader:
     @property
     def pending(self) -> bytes:
         """The bytes at the end that do not yet form a complete event."""
-        return bytes(self._pending)
+        return bytes(self._raw + self._rest)
 
     @property
     def size(self) -> int:
         """The number of bytes in `pending`."""
-        return len(self._pending)
+        return len(self._raw) + len(self._rest)
 
     def feed(self, part: bytes | str) -> list[Event]:
         """Add a part of the stream; returns the events that it completes. `InvalidInputError` if one exceeds
         `longest`.
         """
-        self._pending += part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        self._rest += part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
         if self._at_start and not self._past_byte_order_mark():
             return []
-        if self._is_json:
-            return self._lines_of_json()
-        events: list[Event] = []
-        done = 0
-        while True:
-            usual = self._usual_event(done)
-            if usual is not None:
-                events.append(usual)
-                done += len(usual.raw)
-                self._begin = self._searched = done
-                continue
-            if self._after_return and self._begin < len(self._pending):
-                self._after_return = False
-                if self._pending[self._begin] == 0x0A:
-                    self._begin += 1
-                    self._searched = max(self._searched, self._begin)
-            line_end = _LINE_END.search(self._pending, self._searched)
-            if line_end is None:
-                break
-            end = line_end.start()
-            following = end + 1
-            if self._pending[end] == 0x0D:
-                if following < len(self._pending):
-                    following += self._pending[following] == 0x0A
-                elif end > self._begin:
-                    break  # it may be half of a line end; a blank line would not have to wait
-                else:
-                    self._after_return = True
-            if end > self._begin:
-                if self._begins_another(done):
-                    events.append(self._event(done, self._begin))
-                    done = self._begin
-                self._take_line(end, following, done)
-            else:
-                events.append(self._event(done, following))
-                done = following
-            self._begin = self._searched = following
-        self._searched = len(self._pending) if line_end is None else line_end.start()
-        if done:
-            del self._pending[:done]
-            self._begin -= done
-            self._searched -= done
+        events = self._lines_of_json() if self._is_json else self._completed()
         # Or a server that never ends an event would fill the memory.
-        if len(self._pending) > self._longest:
+        if self.size > self._longest:
+            what = "a line" if self._is_json else "an event"
             raise InvalidInputError(
-                f"The stream holds an event of more than {self._longest // 2**20} million characters."
+                f"The stream holds {what} of more than {self._longest // 2**20} million characters."
             )
         return events
-
-    def _usual_event(self, begin: int) -> Event | None:
-        """The event that begins there, if it is there in full and has one line of data and nothing else, as most."""
-        if self._begin != begin or self._lines or self._after_return or not self._pending.startswith(USUAL, begin):
-            return None
-        end = self._pending.find(b"\n", max(self._searched, begin), begin + LONGEST_USUAL)
-        if end < 0 or not self._pending.startswith(b"\n", end + 1) or self._pending.find(b"\r", begin, end) >= 0:
-            return None
-        if self._kind != "message" or self._fault is not None:
-            return None
-        size = end - begin
-        return Event(bytes(self._pending[begin : end + 2]), (_Line(0, len(USUAL), size, size + 1),))
 
     def finish(self) -> list[Event]:
         """End the stream; returns the last event if no blank line followed it."""
-        if self._at_start or not self._pending:
+        if self._at_start or not self.size:
             return []
         if self._is_json:
-            self._pending += b"\n"
+            self._rest += b"\n"
             return self._lines_of_json()
-        end = len(self._pending) - self._pending.endswith(b"\r")
-        events, done = [], 0
-        if end > self._begin:
-            if self._begins_another(done):
-                events.append(self._event(done, self._begin))
-                done = self._begin
-            self._take_line(end, len(self._pending), done)
-        if self._lines or self._fault:
-            events.append(self._event(done, len(self._pending)))
-        self._pending.clear()
-        self._begin = self._searched = 0
+        raw = bytes(self._rest)
+        self._rest.clear()
+        self._searched = 0
+        events = [*self._taken(raw.removesuffix(b"\r"), raw), self._event()]
+        return [event for event in events if event.lines or event.fault]
+
+    def _completed(self) -> list[Event]:
+        """The events that are complete now."""
+        events: list[Event] = []
+        at = 0
+        while True:
+            usual = self._usual_event(at)
+            if usual is not None:
+                events.append(usual)
+                at = self._searched = at + len(usual.raw)
+                continue
+            if self._after_return and at < len(self._rest):
+                self._after_return = False
+                if self._rest[at] == LINE_FEED:
+                    self._raw += b"\n"
+                    at += 1
+                    self._searched = max(self._searched, at)
+            ends = self._next_line(at)
+            if ends is None:
+                break
+            end, following = ends
+            events += self._taken(bytes(self._rest[at:end]), bytes(self._rest[at:following]))
+            at = following
+        del self._rest[:at]
+        self._searched -= at
         return events
+
+    def _usual_event(self, at: int) -> Event | None:
+        """The event that begins there, if it is there in full and has one line of data and nothing else, as most."""
+        if self._raw or self._after_return or not self._rest.startswith(USUAL, at):
+            return None
+        end = self._rest.find(b"\n", max(self._searched, at), at + LONGEST_USUAL)
+        if end < 0 or not self._rest.startswith(b"\n", end + 1) or self._rest.find(b"\r", at, end) >= 0:
+            return None
+        size = end - at
+        return Event(bytes(self._rest[at : end + 2]), (_Line(0, len(USUAL), size, size + 1),))
+
+    def _next_line(self, at: int) -> tuple[int, int] | None:
+        """Where the line ends that begins there, and where the next one begins; None if it may go on."""
+        line_end = _LINE_END.search(self._rest, self._searched)
+        if line_end is None:
+            self._searched = len(self._rest)
+            return None
+        end = line_end.start()
+        following = end + 1
+        if self._rest[end] == CARRIAGE_RETURN:
+            if following < len(self._rest):
+                following += self._rest[following] == LINE_FEED
+            elif end > at:
+                self._searched = end
+                return None  # it may be half of a line end; a blank line would not have to wait
+            else:
+                self._after_return = True
+        self._searched = following
+        return end, following
+
+    def _taken(self, line: bytes, raw: bytes) -> list[Event]:
+        """Take in a line, without its end and with it; returns the event that it completes."""
+        if not line:
+            self._raw += raw
+            return [self._event()]
+        # There is no blank line before it, but the event so far has one line of data, which needs no other.
+        begins_another = (
+            len(self._lines) == 1
+            and line.startswith((b"data", b"event"))
+            and is_whole(self._raw[self._lines[0].start : self._lines[0].end])
+        )
+        events = [self._event()] if begins_another else []
+        begin = len(self._raw)
+        self._raw += raw
+        name, _, value = line.partition(b":")
+        if not name:
+            return events  # a comment
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            end = begin + len(line)
+            self._lines.append(_Line(begin, end - len(value), end, len(self._raw)))
+        elif name == b"event":
+            self._kind = value.decode("utf-8", "replace")
+        elif name not in FIELDS and self._fault is None:
+            shown = line[:SHOWN].decode("utf-8", "replace")
+            self._fault = f"The stream holds a line that is no field of an event: {shown!r}."
+        return events
+
+    def _event(self) -> Event:
+        event = Event(bytes(self._raw), tuple(self._lines), self._kind, self._fault)
+        self._raw.clear()
+        self._lines, self._kind, self._fault = [], "message", None
+        return event
 
     def _lines_of_json(self) -> list[Event]:
         """The complete lines that are pending; blank ones belong to the line behind them."""
-        end = self._pending.rfind(b"\n") + 1
-        lines, self._pending = bytes(self._pending[:end]).splitlines(keepends=True), self._pending[end:]
-        if len(self._pending) > self._longest:
-            raise InvalidInputError(
-                f"The stream holds a line of more than {self._longest // 2**20} million characters."
-            )
+        end = self._rest.rfind(b"\n") + 1
+        lines, self._rest = bytes(self._rest[:end]).splitlines(keepends=True), self._rest[end:]
         return [Event(line, (_Line(0, 0, len(line.rstrip()), len(line)),)) for line in lines]
 
     def _past_byte_order_mark(self) -> bool:
-        if len(self._pending) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(self._pending):
+        if len(self._rest) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(self._rest):
             return False
         self._at_start = False
-        self._is_json = self._pending.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"{")
-        if self._pending.startswith(BYTE_ORDER_MARK):
-            self._begin = self._searched = len(BYTE_ORDER_MARK)
+        behind = self._rest.removeprefix(BYTE_ORDER_MARK)
+        self._is_json = behind.lstrip().startswith(b"{")
+        if not self._is_json and len(behind) < len(self._rest):
+            self._raw += BYTE_ORDER_MARK
+            self._rest = behind
         return True
-
-    def _begins_another(self, begin: int) -> bool:
-        """Whether the next line begins another event than the one that begins at `begin`, although there is no blank
-        line between: the latter has one line of data, which needs no other.
-        """
-        if len(self._lines) != 1 or not self._pending.startswith((b"data", b"event"), self._begin):
-            return False
-        return is_whole(self._pending[begin + self._lines[0].start : begin + self._lines[0].end])
-
-    def _take_line(self, end: int, following: int, done: int) -> None:
-        """Take in the line that ends at `end`, of an event that begins at `done`."""
-        begin = self._begin
-        colon = self._pending.find(b":", begin, end)
-        name = bytes(self._pending[begin : end if colon < 0 else colon])
-        if not name:
-            return  # a comment
-        start = end if colon < 0 else colon + 1
-        start += start < end and self._pending[start] == 0x20
-        if name == b"data":
-            self._lines.append(_Line(begin - done, start - done, end - done, following - done))
-        elif name == b"event":
-            self._kind = bytes(self._pending[start:end]).decode("utf-8", "replace")
-        elif name not in FIELDS and self._fault is None:
-            shown = bytes(self._pending[begin : min(end, begin + SHOWN)]).decode("utf-8", "replace")
-            self._fault = f"The stream holds a line that is no field of an event: {shown!r}."
-
-    def _event(self, begin: int, end: int) -> Event:
-        event = Event(bytes(self._pending[begin:end]), tuple(self._lines), self._kind, self._fault)
-        self._lines, self._kind, self._fault = [], "message", None
-        return event
