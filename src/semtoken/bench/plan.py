@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from semtoken.core.rules import ScoringRules
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.methods import METHODS
 from semtoken.methods.outside import source_of
+from semtoken.models.prompts import PromptFormat
 from semtoken.support.almanac import almanac_nli_path, almanac_sts_path
 from semtoken.support.checkpoints.sources import resolve
 
@@ -114,8 +115,8 @@ class CellPlan(OfCell):
     """Hash of the questions and their accepted answers."""
     n_questions: int
     shard_size: int
-    format: Mapping[str, Any]
-    """How prompts are written: arguments of `PromptFormat`."""
+    format: PromptFormat
+    """How prompts are written."""
     steps: Mapping[str, PlannedStep]
     """The steps by name, inputs first."""
     clusterings: tuple[PlannedClustering, ...]
@@ -189,7 +190,7 @@ def make_plan(settings: RunSettings, datasets: Sequence[Dataset]) -> Plan:
                     questions=dataset.content_hash,
                     n_questions=len(dataset.questions),
                     shard_size=settings.shard_size,
-                    format=asdict(dataset.format),
+                    format=dataset.format,
                     steps={step.name: step for step in steps.all(model, clusterings)},
                     clusterings=clusterings,
                     notes=dataset.notes,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from semtoken.bench.judges.base import Strict
+from semtoken.bench.judges import Strict
 from semtoken.bench.judges.kinds import KnownJudge
 from semtoken.bench.statistics.pairs import DEFAULT_NLI, DEFAULT_SIMILARITY
 from semtoken.bench.statistics.steps import readings_for

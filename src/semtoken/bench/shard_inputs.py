@@ -16,7 +16,6 @@ from semtoken.bench.storage import Shard, generations_of, read_shard, shard_path
 from semtoken.core.results.generation import Generation
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.models.base import Prompt
-from semtoken.models.prompts import PromptFormat
 from semtoken.support.almanac import Question
 
 
@@ -36,7 +35,7 @@ class Context:
         """The decoding settings with which this model answers this data set."""
         return AnswerSettings(
             **self.settings.decoding.model_dump(),
-            stop_at_newline=bool(self.cell.format["stop_at_newline"]),
+            stop_at_newline=self.cell.format.stop_at_newline,
             batch_size=self.models.choice(self.cell.model).batch_size,
         )
 
@@ -77,8 +76,7 @@ class ShardInputs:
     @cached_property
     def prompts(self) -> list[Prompt]:
         """The prompt of each question."""
-        form = PromptFormat(**self.context.cell.format)
-        return [form.prompt(question.question) for question in self.questions]
+        return [self.context.cell.format.prompt(question.question) for question in self.questions]
 
     @cached_property
     def generations(self) -> list[Generation]:

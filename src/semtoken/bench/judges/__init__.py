@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any, Protocol, TypeAlias
 
@@ -33,6 +34,10 @@ from semtoken.support.almanac import Question
 from semtoken.support.arrays import FloatArray, real_numbers
 from semtoken.support.extras import require
 from semtoken.support.inputs import instance, listed, shown
+
+require("pydantic", extra="bench")
+
+from pydantic import BaseModel, ConfigDict, field_serializer, model_validator  # noqa: E402
 
 OnJudged: TypeAlias = Callable[[int], None]
 """Called with the number of answers judged so far."""
@@ -73,6 +78,33 @@ class Judge(Protocol):
 
     def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
         """Judge answers; returns one verdict for each item, in the same order."""
+
+
+class Strict(BaseModel):
+    """The base of all settings: unknown names are rejected, and values cannot be changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ignored_types=(cached_property,))
+
+
+class JudgeBase(Strict):
+    """The base of our judges, which are their own settings; each has a field `kind` and a method `judge`."""
+
+    name: str = ""
+    """The judge's name in files and tables; its kind if not given. Two judges of a kind need different ones."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        return {**given, "name": given.get("name") or cls.model_fields["kind"].default}
+
+    @field_serializer("name")
+    def _written(self, name: str) -> str | None:
+        return None if name == type(self).model_fields["kind"].default else name
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Plain values of everything that decides the verdicts."""
+        return self.model_dump(exclude={"name"})
 
 
 def correctness(verdicts: Sequence[Verdict]) -> FloatArray:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from semtoken.bench.datasets import question_of_line
-from semtoken.bench.judges import AnswerToJudge, OnJudged, Verdict
-from semtoken.bench.judges.base import JudgeBase, JudgeOfOne
+from semtoken.bench.judges import AnswerToJudge, JudgeBase, OnJudged, Verdict
 from semtoken.bench.judges.llm import LLMJudge
 from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import is_correct, normalize_answer
@@ -30,7 +29,23 @@ if TYPE_CHECKING:
 Threshold: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 
 
-class ExactJudge(JudgeOfOne):
+class _JudgeOfOne(JudgeBase):
+    """The base of judges that look at one answer at a time."""
+
+    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
+        """One verdict for each item, in the same order."""
+        verdicts = []
+        for item in items:
+            verdicts.append(self._verdict(item))
+            if on_judged is not None:
+                on_judged(len(verdicts))
+        return verdicts
+
+    def _verdict(self, item: AnswerToJudge) -> Verdict:
+        raise NotImplementedError
+
+
+class ExactJudge(_JudgeOfOne):
     """Calls an answer correct if it equals an accepted one, lower-cased and without articles and punctuation."""
 
     kind: Literal["exact"] = "exact"
@@ -39,7 +54,7 @@ class ExactJudge(JudgeOfOne):
         return Verdict(float(is_correct(item.answer, item.question)))
 
 
-class ContainsJudge(JudgeOfOne):
+class ContainsJudge(_JudgeOfOne):
     """Calls an answer correct if the whole words of an accepted one stand in it, normalized as by `ExactJudge`."""
 
     kind: Literal["contains"] = "contains"
@@ -52,7 +67,7 @@ class ContainsJudge(JudgeOfOne):
         return Verdict(float(any(f" {answer} " in words for answer in accepted)))
 
 
-class RougeJudge(JudgeOfOne):
+class RougeJudge(_JudgeOfOne):
     """Calls an answer correct if its largest ROUGE-L F1 with an accepted answer, its quality, is above a threshold.
 
     Uses Google's `rouge_score` without stemming. Its words are runs of the letters a to z and digits after

@@ -20,8 +20,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any, Literal
 
-from semtoken.bench.judges import AnswerToJudge, OnJudged, Verdict
-from semtoken.bench.judges.base import JudgeBase
+from semtoken.bench.judges import AnswerToJudge, JudgeBase, OnJudged, Verdict
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.extras import require
 from semtoken.support.http_client import HttpClient, Retries, checked_base_url, key_from
