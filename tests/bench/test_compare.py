@@ -72,7 +72,7 @@ def test_it_refuses_before_it_begins(arguments: list[str], words: str) -> None:
 
 def test_a_cross_encoder_that_cannot_be_loaded_is_told_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    monkeypatch.setattr("semtoken.cli.compare.kept_run", None)  # nothing is begun
+    monkeypatch.setattr("semtoken.cli.bench_compare.kept_run", None)  # nothing is begun
     done = command("--methods", "perplexity,token_sar")
     assert done.exit_code == 1 and isinstance(done.exception, SystemExit)
     assert "pip install 'semtoken[similarity]'" in done.output and "--methods perplexity\n" in done.output

@@ -94,9 +94,11 @@ SUBCOMMANDS: Mapping[str, Mapping[str, CommandPlace]] = {
         "run": CommandPlace(
             "bench_run:run", "Answer questions, record what the methods need, score and judge.", ("model", "executor")
         ),
-        "report": CommandPlace("bench:report", "Make tables and figures of a run."),
-        "judge": CommandPlace("bench:judge", "Judge answers, and see how far the judges agree.", ("endpoint",)),
-        "compare": CommandPlace("compare:compare", "Compare methods on questions whose answers are known.", IN_PROCESS),
+        "report": CommandPlace("bench_report:report", "Make tables and figures of a run."),
+        "judge": CommandPlace("bench_judge:judge", "Judge answers, and see how far the judges agree.", ("endpoint",)),
+        "compare": CommandPlace(
+            "bench_compare:compare", "Compare methods on questions whose answers are known.", IN_PROCESS
+        ),
     },
     "cluster": {
         "make": CommandPlace("cluster:make", "Make the clusters of a model's tokens, which the preset paper reads."),

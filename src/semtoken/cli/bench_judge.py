@@ -1,115 +1,25 @@
-"""`semtoken bench report` and `semtoken bench judge`."""
+"""`semtoken bench judge`: verdicts on answers in a file, and how far the judges agree."""
 
 from __future__ import annotations
 
-import json as jsons
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from semtoken.cli.console import counting, err, out, plain_table, print_findings, tell
+from semtoken.cli.console import counting, err, out, plain_table, tell
 from semtoken.cli.outputs import beside, refuse_existing
-from semtoken.cli.parameters import JudgeNamed, Output, Overwrite, OwnScores, TestedCalibrator, ToFolder
-from semtoken.cli.settings import Count, Read, SettingsInUse
+from semtoken.cli.parameters import JudgeNamed, Output, Overwrite
+from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.errors import InvalidInputError
-from semtoken.support.extras import only_errors, quiet_libraries
+from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from semtoken.bench.judges import Agreement, Judge, Verdict
-    from semtoken.bench.report.content import BenchReport
-
-
-NARROW = ("Right", "No verdict", "Greedy, s", "Place")
-"""Columns of the overview that a terminal leaves out."""
-
-
-def report(
-    run: Path,
-    /,
-    *,
-    output: ToFolder[Path | None] = None,
-    judge: JudgeNamed[str | None] = None,
-    n_resamples: Count = 1000,
-    no_texts: bool = False,
-    scores: OwnScores = None,
-    reference: Annotated[str | None, Parameter(metavar="METHOD")] = None,
-    calibrator: TestedCalibrator = None,
-) -> None:
-    """Make tables and figures of a run.
-
-    How well each method tells wrong answers from right ones, and what it costs: AUROC and PRR with 95% intervals and
-    paired tests, risk and coverage, calibration, overheads, ablations. Writes a page (index.html) that needs nothing
-    else, and the same as Markdown, LaTeX, CSV, PNG and SVG. A former report is replaced when the new one is whole.
-
-    Example: `semtoken bench report runs/almanac`
-
-    Parameters
-    ----------
-    run
-        The run's folder, or the answers.parquet of a report.
-    output
-        Folder of the report. Default: RUN/report.
-    judge
-        Whose verdicts count. Default: the run's primary judge.
-    n_resamples
-        Resamples of the bootstrap, and exchanges of the tests.
-    no_texts
-        Omit questions and answers.
-    reference
-        Method to report on, or a column of --scores. Default: confidence.
-    """
-    from semtoken.bench.further_scores import with_scores
-    from semtoken.bench.read_results import collect
-    from semtoken.bench.report.content import build_report
-    from semtoken.bench.report.writing import check_replaceable, write_report
-    from semtoken.guarantees import Calibrator
-    from semtoken.methods.outside import is_outside
-    from semtoken.support.files.outputs import check_not_inside
-
-    if reference is not None and is_outside(reference):
-        reference = reference.rpartition(":")[2]  # as `bench run --methods` was given it
-    if run.is_file() and output is None:
-        raise InvalidInputError("Name the folder of the new report with --output.")
-    target = output or run / "report"
-    check_replaceable(target)
-    check_not_inside(target, [run, *filter(None, (scores, calibrator))])
-    loaded = None if calibrator is None else Calibrator.load(calibrator)
-    results = collect(run)
-    if scores is not None:
-        results = with_scores(results, scores)
-    # the tables count what is undefined
-    with only_errors("semtoken.metrics"), counting("measuring", None) as progress:
-        made = build_report(
-            results,
-            judge=judge,
-            n_resamples=n_resamples,
-            reference=reference,
-            texts=not no_texts,
-            calibrator=loaded,
-            progress=progress,
-        )
-    page = write_report(made, target)
-    _show(made)
-    tell(f"The report is in {page.parent}: open {page.name}.")
-
-
-def _show(made: BenchReport) -> None:
-    """The main result and the overview."""
-    from rich.text import Text
-
-    print_findings(made)
-    overview = next(table for table in made.tables if table.name == "overview")
-    wanted = [i for i, name in enumerate(overview.header) if name not in NARROW]
-    numbers = overview.header[overview.left :]
-    shown = plain_table(*(overview.header[i] for i in wanted), numbers=numbers, gap=1)
-    for _, rows in overview.groups:
-        for row in rows:
-            shown.add_row(*(Text(row[i].text) for i in wanted))
-    out().print(shown)
 
 
 def judge(
@@ -199,7 +109,7 @@ def _judges(wanted: Sequence[str], options: Mapping[str, Mapping[str, Any]], ids
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
-        settings: dict[str, Any] = jsons.loads(text)
+        settings: dict[str, Any] = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"--judge {text!r} is no JSON: {error}.") from error
     return settings
