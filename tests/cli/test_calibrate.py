@@ -17,7 +17,7 @@ import pytest
 import semtoken as st
 from semtoken.guarantees import groups
 from semtoken.guarantees.answer_records import answer_record
-from semtoken.guarantees.exact import label_order
+from semtoken.guarantees.labeling import label_order
 from semtoken.support.almanac import is_correct, load_questions
 from semtoken.support.files.safe_files import locked
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines

@@ -24,7 +24,8 @@ from semtoken.guarantees import Fingerprint
 from semtoken.guarantees.answer_records import AnswerRecord, answer_record
 from semtoken.guarantees.calibrator import cross_validated
 from semtoken.guarantees.curves import clipped, fit_beta, fit_venn_abers, log_complement, smoothed_targets
-from semtoken.guarantees.exact import forecast, label_order
+from semtoken.guarantees.exact import forecast
+from semtoken.guarantees.labeling import label_order
 from semtoken.guarantees.labels import labeled
 from semtoken.guarantees.measures import drift, report
 from semtoken.stream import stream_generate

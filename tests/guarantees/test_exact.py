@@ -12,6 +12,7 @@ import pytest
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees import exact
 from semtoken.guarantees.judge import Share
+from semtoken.guarantees.labeling import label_order
 
 
 def cdf(wrong: int, n: int, alpha: float) -> float:
@@ -138,7 +139,7 @@ def test_labels_that_are_missing_are_counted() -> None:
 def test_an_order_of_labels_visits_ranks_as_van_der_corput_does() -> None:
     """0, 1/2, 1/4, 3/4, 1/8, 5/8, ... from a random start, each rank once."""
     scores = [0.1, 0.9, 0.5, 0.3, 0.7]
-    order = exact.label_order(scores, seed=4)
+    order = label_order(scores, seed=4)
     shift = np.random.default_rng(4).random()
     places = [0, 1 / 2, 1 / 4, 3 / 4, 1 / 8, 5 / 8, 3 / 8, 7 / 8, 1 / 16, 9 / 16, 5 / 16, 13 / 16, 3 / 16, 11 / 16]
     ranks = list(dict.fromkeys(int((place + shift) % 1 * 5) for place in places))

@@ -25,7 +25,7 @@ from semtoken.core.results import Decision
 from semtoken.core.scored_token import Flag
 from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.guarantees import measures
-from semtoken.guarantees.curves import FITS, Curve, VennAbers, fit_venn_abers
+from semtoken.guarantees.curves import FITS, Curve, VennAbers, fit_venn_abers, maps_of
 from semtoken.guarantees.fingerprint import (
     NOTHING_KNOWN,
     Fingerprint,
@@ -59,7 +59,6 @@ CHANCE_REPEATS = 0.1
 """Up to this share of answers may be known ones without being taken for those of the fit: short answers recur."""
 ALIKE = 0.02
 """Bare scores this close, in order, are those of the fit, scored again."""
-USING_VENN_ABERS = ("blend", "venn-abers")
 
 
 @dataclass(frozen=True, repr=False)
@@ -413,17 +412,18 @@ class Calibrator:
 
     def _probabilities(self, scores: FloatArray) -> FloatArray:
         maps = [] if self.curve is None else [self.curve]
-        if self.method in USING_VENN_ABERS:
+        if "venn-abers" in maps_of(self.method):
             maps.append(self.venn_abers)
         return _mean_probability(maps, self.n, scores)
 
 
 def fitted(answers: LabeledScores, method: CurveName) -> Calibrator:
     """Fit a calibrator to labeled answers that have been checked, without recording where they came from."""
+    first, labels = maps_of(method)[0], (answers.log_confidence, answers.correct)
     return Calibrator(
         method=method,
-        curve=_fitted_curve(answers, method),
-        venn_abers=fit_venn_abers(answers.log_confidence, answers.correct),
+        curve=None if first == "venn-abers" else FITS[first](*labels),
+        venn_abers=fit_venn_abers(*labels),
         n=answers.n,
         n_correct=answers.n_correct,
         scores=tuple(np.sort(answers.log_confidence).tolist()),
@@ -496,20 +496,10 @@ def cross_validated(
                 f"Too few different questions to cross-validate: {order.size}. Without a tenth of them no right or no "
                 "wrong answer is left. Give answers to further questions."
             )
-        curve = _fitted_curve(part, method)
-        maps = [] if curve is None else [curve]
-        if method in USING_VENN_ABERS:
-            maps.append(fit_venn_abers(part.log_confidence, part.correct))
+        maps = [FITS[name](part.log_confidence, part.correct) for name in maps_of(method)]
         probabilities[held] = _mean_probability(maps, part.n, answers.log_confidence[held])
         base[held] = part.n_correct / part.n
     return probabilities, base
-
-
-def _fitted_curve(answers: LabeledScores, method: CurveName) -> Curve | None:
-    """The parametric half of a blend, or the method's own map; None where only Venn-Abers is the map."""
-    if method == "venn-abers":
-        return None
-    return FITS["beta" if method == "blend" else method](answers.log_confidence, answers.correct)
 
 
 def _mean_probability(maps: Sequence[Curve], n: int, scores: FloatArray) -> FloatArray:

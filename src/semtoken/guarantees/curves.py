@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta, Struct
 
+from semtoken.choices import CurveName
 from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
@@ -173,6 +174,11 @@ FITS: dict[str, Callable[[FloatArray, FloatArray], Curve]] = {
     "beta": fit_beta,
     "venn-abers": fit_venn_abers,
 }
+
+
+def maps_of(method: CurveName) -> tuple[str, ...]:
+    """The maps, keys of `FITS`, whose mean is the probability by a method."""
+    return ("beta", "venn-abers") if method == "blend" else (method,)
 
 
 def _logistic(features: FloatArray, target: FloatArray) -> list[float]:

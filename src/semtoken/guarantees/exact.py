@@ -304,35 +304,6 @@ def comes(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: flo
     return False
 
 
-def label_order(log_confidences: list[float], seed: int = 0) -> list[int]:
-    """An order in which to label answers: each beginning of it is spread evenly over the scores.
-
-    Ranks of the scores are visited in van der Corput's order from a random start; equal scores rank in an order that is
-    drawn at random. So a hundred labels teach the calibrator its whole range, and remain a fair sample of all answers,
-    which the guarantees need; answers near the threshold only would teach the threshold more, and break its guarantee.
-    """
-    n = len(log_confidences)
-    generator = np.random.default_rng(seed)
-    shift = generator.random()
-    by_score = np.lexsort((generator.permutation(n), np.asarray(log_confidences)))
-    order: list[int] = []
-    seen: set[int] = set()
-    i = 0
-    while len(order) < n:
-        # The sequence is dense in [0, 1), so that every rank comes in the end.
-        rank = int((_van_der_corput(i) + shift) % 1 * n)
-        if rank not in seen:
-            seen.add(rank)
-            order.append(int(by_score[rank]))
-        i += 1
-    return order
-
-
-def _van_der_corput(i: int) -> float:
-    """The bits of i behind the point, in reverse: 0, 1/2, 1/4, 3/4, 1/8, ..."""
-    return int(f"{i:b}"[::-1], 2) / 2 ** i.bit_length() if i else 0.0
-
-
 def percent(share: float) -> str:
     """A share as percent: 0.1 becomes `10%`."""
     return f"{100 * share:.4g}%"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from semtoken.core.results import ScoredAnswer
 from semtoken.core.results.on_demand import without_question
 from semtoken.core.scored_token import Flag
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
+from semtoken.guarantees.labels import several
 from semtoken.support.inputs import instance, text, whole
 
 ELSEWHERE = "calibrated_elsewhere"
@@ -143,8 +144,7 @@ def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint
     says.
     """
     fingerprint = Fingerprint() if known is None else instance(known, Fingerprint, "known")
-    responses: Any = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
-    origins = {_origin_of(answer) for answer in responses if hasattr(answer, "log_confidence_interval")}
+    origins = {_origin_of(answer) for answer in several(scored) if hasattr(answer, "log_confidence_interval")}
     if len(origins) > 1:
         first, second = sorted(origins, key=str)[:2]
         raise InvalidInputError(
@@ -173,8 +173,7 @@ def origin_of_labeled(scored: Any, method: str | None, known: Fingerprint | None
 
 def models_named(scored: Any) -> list[str]:
     """The models that gave some answers, as their replies or files name them, in order; empty where none is named."""
-    several: Any = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
-    names = [getattr(answer, "model", None) for answer in several]
+    names = [getattr(answer, "model", None) for answer in several(scored)]
     return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
 
 

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.answer_records import AnswerRecord, read_answers
-from semtoken.guarantees.exact import label_order
 from semtoken.guarantees.labels import chosen_method, log_confidences
 from semtoken.support.files.safe_files import replacing_file
 from semtoken.support.files.strict_json import dump_json
@@ -18,7 +19,7 @@ from semtoken.support.files.strict_json import dump_json
 def labeling_order(answers: Sequence[AnswerRecord]) -> list[int]:
     """The places of the answers in the order in which to label them; those without a text are left out.
 
-    Every beginning of it is a fair sample that spreads over the scores (`exact.label_order`). One field of each
+    Every beginning of it is a fair sample that spreads over the scores (`label_order`). One field of each
     document comes before the second of any, since the fields of a document are not independent. `InvalidInputError` if
     an answer has no score.
     """
@@ -32,6 +33,35 @@ def labeling_order(answers: Sequence[AnswerRecord]) -> list[int]:
         if document is not None:
             seen[document] += 1
     return sorted(order, key=rounds.__getitem__)
+
+
+def label_order(log_confidences: list[float], seed: int = 0) -> list[int]:
+    """An order in which to label answers: each beginning of it is spread evenly over the scores.
+
+    Ranks of the scores are visited in van der Corput's order from a random start; equal scores rank in an order that is
+    drawn at random. So a hundred labels teach the calibrator its whole range, and remain a fair sample of all answers,
+    which the guarantees need; answers near the threshold only would teach the threshold more, and break its guarantee.
+    """
+    n = len(log_confidences)
+    generator = np.random.default_rng(seed)
+    shift = generator.random()
+    by_score = np.lexsort((generator.permutation(n), np.asarray(log_confidences)))
+    order: list[int] = []
+    seen: set[int] = set()
+    i = 0
+    while len(order) < n:
+        # The sequence is dense in [0, 1), so that every rank comes in the end.
+        rank = int((_van_der_corput(i) + shift) % 1 * n)
+        if rank not in seen:
+            seen.add(rank)
+            order.append(int(by_score[rank]))
+        i += 1
+    return order
+
+
+def _van_der_corput(i: int) -> float:
+    """The bits of i behind the point, in reverse: 0, 1/2, 1/4, 3/4, 1/8, ..."""
+    return int(f"{i:b}"[::-1], 2) / 2 ** i.bit_length() if i else 0.0
 
 
 def labels_so_far(answers: Sequence[AnswerRecord], path: Path) -> dict[int, bool]:

@@ -59,13 +59,18 @@ class LabeledScores:
         return int(self.correct.sum())
 
 
+def several(scored: Any) -> Sequence[Any]:
+    """Answers or scores as a list: what is no list is one of them."""
+    return scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
+
+
 def chosen_method(scored: Any, by: str | None) -> str | None:
     """The method whose scores count, as fingerprints name it: None for the product.
 
     Without `by` it is the confidence, or the product where answers have none or numbers are given.
     """
     if by is None:
-        items = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
+        items = several(scored)
         by = CONFIDENCE if len(items) and all(getattr(item, "confidence_method", None) for item in items) else PRODUCT
     return None if text(by, "score") == PRODUCT else by
 
@@ -154,15 +159,6 @@ def labeled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None, by:
 
     `InvalidInputError` if lengths differ, labels are not right or wrong, there is NaN, or the same answer comes twice.
     """
-    scores, labels = scores_and_labels(scored, correct, prompts, by)
-    blank = np.isneginf(scores)
-    return LabeledScores(scores[~blank], labels[~blank], int(blank.sum()))
-
-
-def scores_and_labels(
-    scored: Any, correct: Any, prompts: Sequence[Any] | None, by: str | None = None
-) -> tuple[FloatArray, FloatArray]:
-    """`labeled` with the empty answers, whose log score is -inf: [n] log scores and [n] of 1 and 0."""
     scores = log_confidences(scored, by)
     try:
         labels = real_numbers(correct, "correct", booleans=True).astype(np.float64)
@@ -179,7 +175,8 @@ def scores_and_labels(
             "nobody judged."
         )
     _refuse_duplicates(scored, prompts, scores.size)
-    return scores, labels
+    blank = np.isneginf(scores)
+    return LabeledScores(scores[~blank], labels[~blank], int(blank.sum()))
 
 
 def require_enough(answers: LabeledScores) -> None:
