@@ -22,7 +22,7 @@ import typer
 
 from semtoken import ScoredModel
 from semtoken.models.base import Decoding
-from semtoken.models.transformers import joining
+from semtoken.models.transformers import joining, together
 from semtoken.support.almanac import load_questions
 from semtoken.web.serve import engine as serving
 from semtoken.web.serve.orders import GenerationBatch, Order
@@ -86,11 +86,12 @@ def watch_all(layers: Layers, backend: Any) -> None:
     """Watch what the model's thread goes through."""
     prompts, further = "reading prompts, around the model", "reading further tokens, around the model"
     layers.watch(joining.JoiningRows, "_begin", prompts)
-    layers.watch(joining.JoiningRows, "_step", further)
+    layers.watch(together.RowWriter, "step", further)
     part = {prompts: "the model: prompts", further: "the model: further tokens"}
     layers.watch(backend.model, "forward", lambda: part[next(one for one in reversed(layers.inside) if one in part)])
-    layers.watch(joining, "chosen_tokens", "choosing tokens")
-    layers.watch(joining, "join_batches", "rows that join and leave")
+    layers.watch(together, "chosen_tokens", "choosing tokens")
+    for module in (joining, together):
+        layers.watch(module, "join_batches", "rows that join and leave")
     layers.watch(serving._Rows, "observe", "the server's view of a step")
     layers.watch(serving._Rows, "settle", "the server's view of an end")
     layers.watch(serving.AnswerText, "add", "text")

@@ -104,12 +104,15 @@ def ways(backend: TransformersBackend, tokens: int, lengths: Sequence[int]) -> d
             for column, continuation in enumerate(continuations):
                 yield ids, continuation, found[row, column]
 
+    theirs = replace(greedy, options={"do_sample": False})  # with any option, transformers' generate writes
     limits = [replace(greedy, max_new_tokens=limit) for limit in (2, 2, tokens, 3, 2, 2, 2, tokens, 2)]
     found = {
         "together": lambda: generate(encoded, greedy),
         "alone": lambda: generate(encoded, replace(greedy, batch_size=1)),
         "a shared beginning": lambda: generate(encoded[:2], replace(greedy, share_prefix=True)),
         "three samples": lambda: generate(encoded, replace(greedy, n=3, temperature=1.0, seed=1)),
+        "by generate": lambda: generate(encoded, theirs),
+        "samples by generate": lambda: generate(encoded, replace(theirs, n=3, temperature=1.0, seed=1)),
         "answers that leave": lambda: generate(encoded * 3, limits),
         "given together": lambda: read(8),
         "given alone": lambda: read(1),
@@ -142,8 +145,8 @@ def off(way: Callable[[], Answers], plain: PlainPasses) -> float:
     return worst
 
 
-FEW = ("together", "a shared beginning", "given together", "what follows")
-"""A batch that writes, a prefix read once, a batch that is read, and continuations."""
+FEW = ("together", "by generate", "a shared beginning", "given together", "what follows")
+"""Batches that write, a prefix read once, a batch that is read, and continuations."""
 
 
 def assert_right(backend: TransformersBackend, model: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""What observers read of a step is what transformers' own pass over the whole text has, in all three paths alike."""
+"""What observers read of a step is what transformers' own pass over the whole text has, in all paths alike."""
 
 from __future__ import annotations
 
@@ -45,6 +45,22 @@ def generated(backend: Any, prompts: Sequence[list[int]]) -> AnyRoute:
     return seen
 
 
+def generated_by_transformers(backend: Any, prompts: Sequence[list[int]]) -> AnyRoute:
+    seen, options = AnyRoute(), {"do_sample": False}
+    backend.generate(prompts, [Decoding(max_new_tokens=limit, options=options) for limit in LIMITS], [seen])
+    return seen
+
+
+def sampled(backend: Any, prompts: Sequence[list[int]]) -> AnyRoute:
+    """The second of two answers to each prompt."""
+    seen = AnyRoute()
+    how = [Decoding(max_new_tokens=limit, n=2, temperature=1.0, seed=1) for limit in LIMITS]
+    backend.generate(prompts, how, [seen])
+    seen.seen = {number: seen.seen[2 * number + 1] for number in range(len(prompts))}
+    seen.tokens = {number: seen.tokens[2 * number + 1] for number in range(len(prompts))}
+    return seen
+
+
 def joined(backend: Any, prompts: Sequence[list[int]]) -> AnyRoute:
     """The last prompt comes two steps after the others."""
     seen, step = AnyRoute(), iter(range(100))
@@ -85,7 +101,10 @@ def backend() -> Any:
     return TransformersBackend(model, tiny.byte_level_bpe())
 
 
-@pytest.mark.parametrize("path", [generated, joined, joined_in_pieces, read])
+PATHS = [generated, generated_by_transformers, sampled, joined, joined_in_pieces, read]
+
+
+@pytest.mark.parametrize("path", PATHS)
 def test_readings_are_those_of_a_pass_over_the_whole_text(backend: Any, path: Any) -> None:
     random = np.random.default_rng(2)
     prompts = [random.integers(5, backend.vocabulary.size, length).tolist() for length in LENGTHS]
@@ -104,8 +123,7 @@ def test_readings_are_those_of_a_pass_over_the_whole_text(backend: Any, path: An
         for t, step in enumerate(seen.seen[n]):
             at = len(prompt) + t - 1  # where the token is chosen
             attended = torch.stack([one[0, :, at, at] for one in whole.attentions]).numpy()
-            if t:  # of the first token it is about the prompt
-                np.testing.assert_allclose(step["attention"], attended, atol=1e-5)
+            np.testing.assert_allclose(step["attention"], attended, atol=1e-5)
             for depth in DEPTHS:
                 entry = min(max(int(depth * layers), 1), layers - 1)
                 if entry < layers - 1:  # the last entry has passed the final norm, too
@@ -131,7 +149,7 @@ def test_what_a_backend_cannot_give_is_refused_in_words() -> None:
     require_readings(OnlyRows(), [Observer()])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("path", [generated, joined, joined_in_pieces, read])
+@pytest.mark.parametrize("path", PATHS)
 def test_it_is_refused_before_the_first_step_in_every_path(path: Any) -> None:
     from semtoken.models.transformers import TransformersBackend
 

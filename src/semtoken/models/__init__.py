@@ -1,21 +1,23 @@
 """Models and engines: prompts go in, answers come out, and observers see every decoding step in between.
 
-    prompt --prompts.py--> token ids --generate / read--> steps of logits and chosen tokens --> observers
+    prompt --prompt_ids.py--> token ids --generate / read--> steps of logits and chosen tokens --> observers
                                                           |
                         transformers/  vllm/  llama_cpp  small
 
 base.py          what semtoken asks of a model: `Backend`, `JoiningBackend`, `Decoding` (`Step` and `Observer` are in
                  `semtoken.methods.observers.steps`)
-prompts.py       text, chat messages or ids -> token ids; padding; batches of similar length; how much of a
+prompts.py       from a bare question to a prompt: the paper's formats, chats, users' templates
+prompt_ids.py    text, chat messages or ids -> token ids; padding; batches of similar length; how much of a
                  long prompt is read between two steps of others; the text of an answer as its tokens come
 scores.py        the observer that scores answers (`semtoken.ScoredModel` is a backend with this observer)
-transformers/    model.py (the backend), loading.py, generate_settings.py (what `generate` is asked), choosing.py (how
-                 tokens are chosen), writing.py (the hook and stopping criterion that see every step), given_texts.py
-                 (texts that are given, not written), inside.py (states and attention), passes.py (one pass), caches.py
-                 (what is read once), trees.py (several texts in one), joining.py (answers that begin and end one by
-                 one), proving.py (the passes that find out which of these ways equal a plain pass), proof.py (what they
-                 found, and where it is kept), recorder.py (`Recorder`),
-                 generate_loop.py (the step of `generate` in which a recorder is called)
+transformers/    model.py (the backend), loading.py, choosing.py (how tokens are chosen), together.py (answers that are
+                 written together), joining.py (answers that begin one by one), generate_settings.py (what
+                 transformers' `generate` is asked, where it is used), writing.py (the hook and stopping criterion that
+                 see every step of it), given_texts.py (texts that are given, not written), inside.py (states and
+                 attention), passes.py (one pass), caches.py (what is read once), trees.py (several texts in one),
+                 proving.py (the passes that find out which of these ways equal a plain pass), proof.py (what they
+                 found, and where it is kept), recorder.py (`Recorder`), generate_loop.py (the step of `generate` in
+                 which a recorder is called)
 vllm/            model.py (the backend), outputs.py (what it asks vLLM for, and vLLM's lists of
                  log-probabilities), processor.py and watched.py (scoring inside the engine)
 one_by_one.py    what backends have in common that answer one prompt after the other

@@ -56,8 +56,8 @@ class Decoding:
     batch_size: int = 8
     """How many prompts are decoded together, where the engine does not decide that itself."""
     share_prefix: bool = False
-    """Read the tokens that all prompts begin with (the examples of a few-shot prompt) once. Prompts of equal length
-    are then decoded together; log-probabilities agree with those of prompts read whole up to rounding."""
+    """Read the tokens that all prompts begin with (the examples of a few-shot prompt) once, where the engine can go on
+    from them; log-probabilities agree with those of prompts read whole up to rounding."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further settings of the engine itself: keyword arguments of transformers' `generate`, of vLLM's
     `SamplingParams` or of llama.cpp's `Llama.generate`."""

@@ -41,17 +41,16 @@ class SharedPrefix:
             layer.keys, layer.values = layer.keys[:, :, :columns], layer.values[:, :, :columns]
         return cache_copy
 
-    def repeated(self, rows: int) -> Any:
-        """A copy of the cache with this many equal rows, for a batch."""
-        cache = copy.deepcopy(self.cache)
-        cache.batch_repeat_interleave(rows)
-        return cache
+    @property
+    def is_whole(self) -> bool:
+        """Whether all layers hold all of its tokens: one with a window may have lost the first ones."""
+        return all(layer.keys.shape[2] == len(self.token_ids) for layer in _layers_with_keys(self.cache))
 
     def known_columns(self, prompts: Sequence[Sequence[int]]) -> int:
         """The columns of a batch of prompts, padded at the left, that need not be read: each prompt has only tokens of
         this beginning there. At least one column is left.
         """
-        unread = max(len(ids) - len(shared_beginning((self.token_ids, ids))) for ids in prompts)
+        unread = max(len(ids) - len(shared_beginning(([*self.token_ids, 0], ids))) for ids in prompts)
         return max(map(len, prompts)) - unread
 
     def begun(self, mask: npt.NDArray[np.int64]) -> Any:

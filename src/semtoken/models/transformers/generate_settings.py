@@ -14,7 +14,7 @@ from transformers.generation.configuration_utils import GenerationMode
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError, one_line_of
 from semtoken.models.base import Decoding
 from semtoken.models.prompt_ids import PaddedBatch, end_ids, end_token_ids, padding_id
-from semtoken.models.transformers.passes import CACHE, Passes
+from semtoken.models.transformers.passes import Passes
 from semtoken.models.transformers.writing import BatchRow, StepWatch
 from semtoken.support.inputs import flag, whole
 
@@ -83,11 +83,6 @@ def settings_of(model: Any, decoding: Decoding) -> Any:
     return decoding.options.get("generation_config") or model.generation_config
 
 
-def uses_cache(model: Any, decoding: Decoding) -> bool:
-    """Whether `generate` may keep keys and values: neither the settings nor the options switch them off."""
-    return settings_of(model, decoding).use_cache is not False and decoding.options.get("use_cache") is not False
-
-
 def generate_arguments(
     model: Any, tokenizer: Any, decoding: Decoding, rows: Sequence[BatchRow], padded: range
 ) -> dict[str, Any]:
@@ -131,17 +126,6 @@ def generate_inputs(passes: Passes, batch: PaddedBatch) -> dict[str, Any]:
     """What `generate` takes to answer each prompt of a batch."""
     tensors = {"input_ids": batch.ids, "attention_mask": batch.mask}
     return {name: torch.from_numpy(array).to(passes.device) for name, array in tensors.items()}
-
-
-def inputs_to_continue(
-    inputs: dict[str, Any], sequences: torch.Tensor, cache: Any, rows: Sequence[int]
-) -> dict[str, Any]:
-    """The arguments with which `generate` goes on with some rows of a batch, whose `inputs` have become `sequences`."""
-    places = torch.tensor(rows)
-    ids, mask = sequences[places], inputs["attention_mask"][places]
-    cache.batch_select_indices(places)
-    mask = torch.nn.functional.pad(mask, (0, ids.shape[1] - mask.shape[1]), value=1)
-    return {"input_ids": ids, "attention_mask": mask, CACHE: cache}
 
 
 _CHANGED: dict[int, tuple[int, int]] = {}

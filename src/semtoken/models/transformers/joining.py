@@ -1,8 +1,7 @@
 """Answers that are written together and begin and end one by one, as a server needs it.
 
-transformers' `generate` keeps all rows of a batch until the longest answer ends. Here the rows of complete answers
-leave the batch, and the prompts that wait are read in one pass and join it. What all of them have in common with the
-prompt that was read last, such as the system's part of a chat, is not read again.
+The prompts that wait are read in one pass and join the batch. What all of them have in common with the prompt that was
+read last, such as the system's part of a chat, is not read again.
 
 A long prompt is read in pieces, one before each step, no longer than the answers that are being written can wait
 (`Pace`).
@@ -10,47 +9,21 @@ A long prompt is read in pieces, one before each step, no longer than the answer
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.methods.observers.steps import Completion, Observer, finish
+from semtoken.methods.observers.steps import Completion, finish
 from semtoken.models.base import Arrival
-from semtoken.models.prompt_ids import Pace, has_room, is_long, pad
-from semtoken.models.transformers.caches import (
-    ReadBefore,
-    SharedPrefix,
-    joined_caches,
-    read_prompt,
-    shared_beginning,
-)
-from semtoken.models.transformers.choosing import chosen_tokens
-from semtoken.models.transformers.inside import Inside
-from semtoken.models.transformers.passes import Passes, cache_of
-from semtoken.models.transformers.writing import BatchRow, show_tokens
-
-LEAST_KNOWN = 4
-"""The fewest tokens of a known beginning that are used again; a shorter one is read again."""
-
-
-@dataclass(eq=False)
-class _Together:
-    """A batch of answers whose prompts were read together and that are extended together, token by token."""
-
-    rows: list[BatchRow]
-    mask: npt.NDArray[np.int64]
-    """[B, T], 0 where padded at the left."""
-    cache: Any
-    logits: torch.Tensor
-    """[B, columns] of the next token; none once it is chosen and the rows have joined others."""
-    inside: Mapping[str, Any] = field(default_factory=dict)
-    """What observers read from inside the model: fields of the `Step` that chooses the next token."""
+from semtoken.models.prompt_ids import Pace, has_room, is_long
+from semtoken.models.transformers.caches import ReadBefore, SharedPrefix, read_prompt, shared_beginning
+from semtoken.models.transformers.passes import cache_of
+from semtoken.models.transformers.together import LEAST_KNOWN, RowWriter, Together, join_batches
+from semtoken.models.transformers.writing import BatchRow
 
 
 @dataclass(eq=False)
@@ -82,20 +55,10 @@ class _WaitingAnswer:
 class JoiningRows:
     """The answers that are being written together, which others can join at any step; observers receive each step."""
 
-    def __init__(
-        self,
-        passes: Passes,
-        vocabulary: Vocabulary,
-        read_before: ReadBefore,
-        observers: Sequence[Observer],
-        inside: Inside,
-    ) -> None:
-        self._passes = passes
-        self._vocabulary = vocabulary
+    def __init__(self, writer: RowWriter, read_before: ReadBefore) -> None:
+        self._writer = writer
         self._read_before = read_before
-        self._observers = observers
-        self._inside = inside
-        self._running: _Together | None = None
+        self._running: Together | None = None
         self._waiting: list[_WaitingAnswer] = []
         self._pace = Pace()
 
@@ -115,7 +78,7 @@ class JoiningRows:
             self._begin(0 if self._running is None else len(self._running.rows))
         if self._running is not None:
             started = perf_counter()
-            self._step(self._running)
+            self._running = self._writer.step(self._running)
             self._pace.note_step(perf_counter() - started)
 
     def _begin(self, running: int) -> None:
@@ -136,12 +99,7 @@ class JoiningRows:
             if waiting not in short and waiting.read < len(waiting.arrival.prompt_ids)
         ]
         parts = [] if self._running is None else [(self._running, range(running))]
-        self._running = join_batches([*parts, *((part, self._choose(part)) for part in begun)])
-
-    def _step(self, running: _Together) -> None:
-        """Give every answer, those that have just joined among them, its next token."""
-        part = self._read_on(running)
-        self._running = join_batches([(part, self._choose(part))])
+        self._running = join_batches([*parts, *((part, self._writer.choose(part)) for part in begun)])
 
     def _keeps(self) -> bool:
         """Whether something of a prompt is kept for those that join."""
@@ -152,9 +110,9 @@ class JoiningRows:
         """End the answers that nobody waits for any more before their prompts are read."""
         for waiting in [waiting for waiting in self._waiting if not waiting.arrival.is_wanted()]:
             self._waiting.remove(waiting)
-            finish(waiting.row.answer, Completion([], truncated=True), self._observers)
+            finish(waiting.row.answer, Completion([], truncated=True), self._writer.observers)
 
-    def _read_piece(self, waiting: _WaitingAnswer, most: int) -> list[_Together]:
+    def _read_piece(self, waiting: _WaitingAnswer, most: int) -> list[Together]:
         """Read a piece of a long prompt; after its last piece its answer can begin."""
         ids, known = waiting.arrival.prompt_ids, self._read_before.prompt
         if waiting.cache is None and known is not None and (shared := len(ids) - waiting.unread(known)) >= LEAST_KNOWN:
@@ -162,46 +120,21 @@ class JoiningRows:
         piece = np.array([ids[waiting.read : waiting.read + most]], dtype=np.int64)
         waiting.read += piece.shape[1]
         mask = np.ones((1, waiting.read), dtype=np.int64)
-        output = self._passes.rows(piece, mask=mask, cache=waiting.cache)
+        output = self._writer.passes.rows(piece, mask=mask, cache=waiting.cache)
         waiting.cache = cache_of(output)
         if waiting.read < len(ids):
             float(output.logits[0, -1, 0])  # a GPU is waited for, so that the pace knows what reading takes
             return []
         # The next prompt often begins in the same way, such as with the system's part of a chat.
         self._read_before.prompt = read_prompt(waiting.cache, ids, len(ids))
-        return [_Together([waiting.row], mask, waiting.cache, output.logits[:, -1], self._inside.at())]
+        return [Together([waiting.row], mask, waiting.cache, output.logits[:, -1], self._writer.inside.at())]
 
-    def _read(self, newcomers: Sequence[_WaitingAnswer]) -> _Together:
+    def _read(self, newcomers: Sequence[_WaitingAnswer]) -> Together:
         """Read the prompts of answers that begin in one pass, behind what they have in common with the last one."""
         prompts = [newcomer.arrival.prompt_ids for newcomer in newcomers]
-        rows = [newcomer.row for newcomer in newcomers]
-        batch, last, known, cache = pad(prompts, 0, left=True), self._read_before.prompt, 0, None
-        if last is not None and (columns := last.known_columns(prompts)) >= LEAST_KNOWN:
-            known, cache = columns, last.begun(batch.mask[:, :columns])
-        output = self._passes.rows(batch.ids[:, known:], mask=batch.mask, cache=cache)
-        self._read_before.prompt = read_prompt(cache_of(output), prompts[0], batch.ids.shape[1])
-        return _Together(rows, batch.mask, cache_of(output), output.logits[:, -1], self._inside.at())
-
-    def _read_on(self, part: _Together) -> _Together:
-        """Read the last token of every answer."""
-        ids = np.array([[row.token_ids[-1]] for row in part.rows], dtype=np.int64)
-        mask = np.concatenate([part.mask, np.ones_like(ids)], axis=1)
-        output = self._passes.rows(ids, mask=mask, cache=part.cache)
-        return _Together(part.rows, mask, cache_of(output), output.logits[:, -1], self._inside.at())
-
-    def _choose(self, part: _Together) -> list[int]:
-        """Choose the next tokens and show the step; returns which rows go on."""
-        rows, vocabulary = part.rows, self._vocabulary
-        places = range(len(rows))
-        tokens = chosen_tokens(part.logits[:, : vocabulary.size], [row.choices for row in rows])
-        ended = show_tokens(rows, tokens, part.logits, places, vocabulary, self._observers, part.inside)
-        going_on = []
-        for place, row, token in zip(places, rows, tokens, strict=True):
-            if completion := row.completed(token, vocabulary, ended):
-                finish(row.answer, completion, self._observers)
-            else:
-                going_on.append(place)
-        return going_on
+        part = self._writer.read(prompts, [newcomer.row for newcomer in newcomers], self._read_before.prompt)
+        self._read_before.prompt = read_prompt(part.cache, prompts[0], part.mask.shape[1])
+        return part
 
 
 def _whole(waiting: Sequence[tuple[_WaitingAnswer, int]], budget: int) -> list[_WaitingAnswer]:
@@ -212,25 +145,3 @@ def _whole(waiting: Sequence[tuple[_WaitingAnswer, int]], budget: int) -> list[_
             answers.append(answer)
             total += count
     return answers
-
-
-def join_batches(parts: Sequence[tuple[_Together, Sequence[int]]]) -> _Together | None:
-    """One batch of the rows of several batches that have not ended; None if all have."""
-    left = [(part, rows) for part, rows in parts if rows]
-    if not left:
-        return None
-    first, rows = left[0]
-    if len(left) == 1 and len(rows) == len(first.rows):
-        return first
-    masks = [part.mask[list(rows)] for part, rows in left]
-    length = max(int(mask.sum(axis=1).max()) for mask in masks)
-    mask = np.zeros((sum(map(len, masks)), length), dtype=np.int64)
-    place = 0
-    for part_mask in masks:
-        width = min(length, part_mask.shape[1])
-        # Sequences end together in their batches, so that what is cut off at the left is padding.
-        mask[place : place + len(part_mask), length - width :] = part_mask[:, part_mask.shape[1] - width :]
-        place += len(part_mask)
-    cache = joined_caches([(part.cache, rows) for part, rows in left], length)
-    members = [part.rows[place] for part, rows in left for place in rows]
-    return _Together(members, mask, cache, first.logits[:0])

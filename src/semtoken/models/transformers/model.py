@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -39,12 +39,10 @@ from semtoken.models.transformers.generate_settings import (
     check_decoding,
     generate_arguments,
     generate_inputs,
-    inputs_to_continue,
     one_answer_each,
     only_usual,
     refused_options,
     stop_ids_of,
-    uses_cache,
 )
 from semtoken.models.transformers.given_texts import GivenTexts
 from semtoken.models.transformers.identity import state_key, weights_hash
@@ -57,14 +55,18 @@ from semtoken.models.transformers.inside import (
     without_runner,
 )
 from semtoken.models.transformers.joining import JoiningRows
-from semtoken.models.transformers.passes import CACHE, Passes, cache_of
+from semtoken.models.transformers.passes import Passes
 from semtoken.models.transformers.proof import Proof
 from semtoken.models.transformers.proving import proof_of
+from semtoken.models.transformers.together import RowWriter
 from semtoken.models.transformers.trees import GrowingTree, read_trunk
 from semtoken.models.transformers.writing import BatchRow, StepWatch, write_plainly
 from semtoken.support.arrays import FloatArray
 from semtoken.support.files.images import has_images
 from semtoken.support.inputs import listed
+
+_Asked: TypeAlias = tuple[list[int], list[BatchRow]]
+"""The token ids of a prompt, and the answers that it gets."""
 
 
 class TransformersBackend(OwnTokens):
@@ -212,35 +214,35 @@ class TransformersBackend(OwnTokens):
         if not prompts:
             return []
         encoded = self._encoded(prompts, decodings)
-        proof, n = self._tried(encoded), decodings[0].n
+        asked = [
+            (ids, [self._row(number * each.n + sample, each, ids, sample) for sample in range(each.n)])
+            for number, (ids, each) in enumerate(zip(encoded, decodings, strict=True))
+        ]
+        proof, options = self._tried(encoded), decodings[0].options
         images = any(isinstance(ids, ImagePrompt) for ids in encoded)
         if proof.generates == "never":
-            return self._write_plainly(encoded, decodings, observers)
-        caches = uses_cache(self.model, decodings[0])
-        several = n > 1 or (len(encoded) > 1 and (decodings[0].share_prefix or decodings[0].batch_size > 1))
-        resumes = several and caches and not images and proof.resumes
-        prefix = self._shared_prefix(encoded) if decodings[0].share_prefix and resumes and proof.continued else None
-        shrinks = (
-            resumes and only_usual(self.model.generation_config) and not any(settings.options for settings in decodings)
-        )
-        completions: dict[int, Completion] = {}
-        equal = prefix is not None or proof.generates == "equal"
-        alone = proof.generates == "alone" or images
-        for batch in self._batches(encoded, 1 if images else decodings[0].batch_size, equal_lengths=equal):
-            cells = [(number, sample) for number in batch for sample in range(n)]
-            for some in [[cell] for cell in cells] if alone else [cells]:
-                rows = [
-                    self._row(number * n + sample, decodings[number], encoded[number], sample)
-                    for number, sample in some
-                ]
-                criteria = decodings[0].options.get("stopping_criteria") or ()
-                watch = StepWatch(self.vocabulary, rows, observers, criteria, shrinks=shrinks)
-                inputs = self._inputs([encoded[number] for number, _ in some])
-                if resumes and (n > 1 or prefix is not None):
-                    inputs |= self._read_before([encoded[number] for number in batch], n, prefix)
-                self._generate(inputs, self._arguments(decodings[0], rows), watch)
-                completions |= watch.completions
-        return [completions[answer] for answer in range(len(prompts) * n)]
+            self._write_plainly(asked, options, observers)
+        elif proof.joined and only_usual(self.model.generation_config) and not options and not images:
+            self._write_together(asked, decodings[0], observers)
+        elif proof.generates == "alone" or images:
+            for ids, rows in asked:
+                for row in rows:
+                    self._generate([ids], decodings[0], [row], observers)
+        else:
+            lengths = [len(ids) if proof.generates == "equal" else 0 for ids in encoded]
+            for batch in _batches(lengths, decodings[0].batch_size):
+                cells = [(encoded[number], row) for number in batch for row in asked[number][1]]
+                self._generate([ids for ids, _ in cells], decodings[0], [row for _, row in cells], observers)
+        return [row.completion for _, rows in asked for row in rows if row.completion is not None]
+
+    def _write_together(self, asked: Sequence[_Asked], decoding: Decoding, observers: Sequence[Observer]) -> None:
+        """Answer prompts in batches, in their order; complete answers leave their batch."""
+        known = self._shared_prefix([ids for ids, _ in asked]) if decoding.share_prefix else None
+        inside = Inside(observers)
+        writer = RowWriter(self.passes, self.vocabulary, observers, inside)
+        with inside.watching(self.model):
+            for first in range(0, len(asked), decoding.batch_size):
+                writer.write(asked[first : first + decoding.batch_size], known)
 
     def _inputs(self, prompts: Sequence[list[int]]) -> dict[str, Any]:
         """What `generate` takes to answer these prompts; one with images is alone."""
@@ -250,13 +252,13 @@ class TransformersBackend(OwnTokens):
         return generate_inputs(self.passes, pad(prompts, self._padding, left=True))
 
     def _write_plainly(
-        self, prompts: Sequence[list[int]], decodings: Sequence[Decoding], observers: Sequence[Observer]
-    ) -> list[Completion]:
+        self, asked: Sequence[_Asked], options: Mapping[str, Any], observers: Sequence[Observer]
+    ) -> None:
         """Answer each prompt without transformers' `generate`.
         `BackendError` if options are given, or the model's settings name some, that only `generate` follows.
         """
-        unusual = set(decodings[0].options) - {"max_new_tokens", "eos_token_id", "pad_token_id"}
-        if decodings[0].options.get("do_sample") is False:
+        unusual = set(options) - {"max_new_tokens", "eos_token_id", "pad_token_id"}
+        if options.get("do_sample") is False:
             unusual.discard("do_sample")
         if unusual or not only_usual(self.model.generation_config):
             raise BackendError(
@@ -264,12 +266,9 @@ class TransformersBackend(OwnTokens):
                 "numbers than one pass over the text, so it is not used, and its settings cannot be followed"
                 f"{': ' if unusual else ''}{', '.join(sorted(unusual))}. Leave them out."
             )
-        completions = []
-        for number, (ids, decoding) in enumerate(zip(prompts, decodings, strict=True)):
-            for sample in range(decoding.n):
-                row = self._row(number * decoding.n + sample, decoding, ids, sample)
-                completions.append(write_plainly(self.passes, self.vocabulary, ids, row, observers))
-        return completions
+        for ids, rows in asked:
+            for row in rows:
+                write_plainly(self.passes, self.vocabulary, ids, row, observers)
 
     @property
     def joins(self) -> bool:
@@ -284,7 +283,7 @@ class TransformersBackend(OwnTokens):
         require_readings(self, observers)
         self._tried()  # before observers look
         inside = Inside(observers)
-        rows = JoiningRows(self.passes, self.vocabulary, self.read_before, observers, inside)
+        rows = JoiningRows(RowWriter(self.passes, self.vocabulary, observers, inside), self.read_before)
         with inside.watching(self.model):
             while (newcomers := arrivals()) or rows:
                 self._check_lengths([newcomer.prompt_ids for newcomer in newcomers])
@@ -352,19 +351,8 @@ class TransformersBackend(OwnTokens):
             return None
         for _ in read_trunk(self.passes, self.read_before, beginning):
             pass
-        return self.read_before.trunk
-
-    def _batches(
-        self, encoded: Sequence[Sequence[int]], batch_size: int, *, equal_lengths: bool
-    ) -> Iterator[list[int]]:
-        """Numbers of prompts that are decoded together: in their order, or those of one length."""
-        groups: dict[int, list[int]] = {}
-        for number, ids in enumerate(encoded):
-            groups.setdefault(len(ids) if equal_lengths else 0, []).append(number)
-        # The longest first, so that a lack of memory shows at once.
-        for length in sorted(groups, reverse=True):
-            members = groups[length]
-            yield from (members[first : first + batch_size] for first in range(0, len(members), batch_size))
+        trunk = self.read_before.trunk
+        return trunk if trunk is not None and trunk.is_whole else None
 
     def _row(self, answer: int, decoding: Decoding, prompt: Sequence[int], sample: int = 0) -> BatchRow:
         limit = int(decoding.options.get("max_new_tokens", decoding.max_new_tokens))
@@ -380,42 +368,27 @@ class TransformersBackend(OwnTokens):
         padded = range(self.vocabulary.size, self._columns)  # columns of a padded lm_head are no tokens
         return generate_arguments(self.model, self.tokenizer, decoding, rows, padded)
 
-    def _generate(self, inputs: dict[str, Any], options: dict[str, Any], watch: StepWatch) -> None:
-        """Decode one batch. Complete answers leave it when they are half of it, if `generate` goes on from a cache."""
+    def _generate(
+        self,
+        prompts: Sequence[list[int]],
+        decoding: Decoding,
+        rows: Sequence[BatchRow],
+        observers: Sequence[Observer],
+    ) -> None:
+        """Answer each prompt of a batch by one call of transformers' `generate`."""
+        options = self._arguments(decoding, rows)
         processors = listed(options.pop("logits_processor", ()), "logits_processor")
         if not all(map(callable, processors)):
             raise InvalidInputError("'logits_processor' must be a list of processors, each of which can be called.")
-        with watch.watching(self.model):
-            while True:
-                choices = [row.choices for row in watch.rows]
-                drawing = [Sampling(choices, self.vocabulary.size)] * any(choice.settings for choice in choices)
-                with refused_options(watch), one_answer_each(self.model):  # all rows are there
-                    sequences = self.model.generate(
-                        **inputs, **options, logits_processor=[*processors, *drawing], stopping_criteria=[watch]
-                    )
-                if not (left := watch.smaller_batch()):
-                    break
-                inputs = inputs_to_continue(inputs, sequences, watch.cache, left)
-                options["max_new_tokens"] = watch.tokens_left
+        choices = [row.choices for row in rows]
+        drawing = [Sampling(choices, self.vocabulary.size)] * any(choice.settings for choice in choices)
+        inputs = self._inputs(prompts)
+        watch = StepWatch(self.vocabulary, rows, observers, decoding.options.get("stopping_criteria") or ())
+        with watch.watching(self.model), refused_options(watch), one_answer_each(self.model):  # all rows are there
+            self.model.generate(
+                **inputs, **options, logits_processor=[*processors, *drawing], stopping_criteria=[watch]
+            )
         watch.close()
-
-    def _read_before(self, prompts: list[list[int]], n: int, prefix: SharedPrefix | None) -> dict[str, Any]:
-        """The cache of each prompt, once for all of its `n` answers, or of what all of them begin with.
-        With several answers, all of a prompt but its last token is read here.
-        """
-        cache = None if prefix is None else prefix.repeated(len(prompts))
-        known = 0 if prefix is None else len(prefix.token_ids)
-        batch = pad(prompts, self._padding, left=True)
-        if n > 1 and batch.ids.shape[1] > known + 1:
-            with torch.no_grad():
-                output = self.passes.rows(batch.ids[:, known:-1], mask=batch.mask[:, :-1], cache=cache)
-            cache = cache_of(output)
-        if cache is None:
-            return {}
-        if n > 1:
-            # Row i becomes rows i * n to i * n + n - 1, in the order of the answers.
-            cache.batch_repeat_interleave(n)
-        return {CACHE: cache}
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -476,6 +449,17 @@ class TransformersBackend(OwnTokens):
                 raise InvalidInputError(
                     f"Prompt {number} {what} {len(ids) + more:,} tokens; the model reads {limit:,} at most."
                 )
+
+
+def _batches(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
+    """Numbers of prompts that are decoded together, all of one length, in their order."""
+    groups: dict[int, list[int]] = {}
+    for number, length in enumerate(lengths):
+        groups.setdefault(length, []).append(number)
+    # The longest first, so that a lack of memory shows at once.
+    for length in sorted(groups, reverse=True):
+        members = groups[length]
+        yield from (members[first : first + batch_size] for first in range(0, len(members), batch_size))
 
 
 def waits_for_tokens(model: Any) -> bool:

@@ -27,7 +27,7 @@ from semtoken.support.installation import cache_root
 
 Generates: TypeAlias = Literal["padded", "equal", "alone", "never"]
 """In which batches `generate` gives the numbers of a plain pass: of any lengths, of one length, of one row, in none."""
-VERSION = 5
+VERSION = 6
 """The version of the passes in `proving`. Proofs that another version kept are made again."""
 
 
@@ -49,8 +49,6 @@ class Proof:
     """Several texts as one tree of tokens."""
     generates: Generates = "never"
     """In which batches transformers' `generate` gives them."""
-    resumes: bool = False
-    """`generate` behind a cache that it is handed: several samples of a prompt, shared beginnings, smaller batches."""
     tokens: int = 0
     """How many tokens were read to find out."""
 
@@ -61,7 +59,6 @@ class Proof:
             "replies that continue a cache": self.continued,
             "requests that join and leave a batch": self.joined,
             "prompts as a tree": self.trees,
-            "samples that share a prompt": self.resumes,
         }
         how = {
             "padded": "in batches of any lengths",

@@ -25,7 +25,7 @@ from semtoken.models.prompt_ids import pad
 from semtoken.models.transformers.caches import SharedPrefix, copied, is_repeatable, joined_caches, keeps_all
 from semtoken.models.transformers.generate_settings import PLAIN, generate_inputs, one_answer_each
 from semtoken.models.transformers.inside import forward_hook, inner_model
-from semtoken.models.transformers.passes import ARGUMENTS, CACHE, Passes, cache_of
+from semtoken.models.transformers.passes import ARGUMENTS, Passes, cache_of
 from semtoken.models.transformers.proof import Generates, Proof, kept_proof
 
 WINDOWS = ("sliding_window", "attention_window_size", "attention_chunk_size", "index_topk", "floor_scale")
@@ -77,8 +77,7 @@ class _Prover:
             proof = replace(proof, padded=padded and pads, continued=continued and follows)
             joins = proof.continued and proof.padded and is_repeatable(self.further[0])
             proof = replace(proof, joined=joins and _holds(self._joins), trees=proof.continued and self._reads_trees())
-        proof = replace(proof, generates=self._generates(follows=follows, pads=pads))
-        return replace(proof, resumes=self._resumes(proof.generates), tokens=self.read)
+        return replace(proof, generates=self._generates(follows=follows, pads=pads), tokens=self.read)
 
     @cached_property
     def ids(self) -> list[int]:
@@ -265,17 +264,9 @@ class _Prover:
             return "padded" if pads and max(differences) <= tolerance else "equal"
         return "alone" if max(self._generated([4])) <= self.tolerance else "never"
 
-    def _resumes(self, generates: Generates) -> bool:
-        """Whether two samples each go on behind the cache of the first pass."""
-        if generates not in ("padded", "equal"):
-            return False
-        rows = [0, 0, 1, 1] if generates == "padded" else [1, 1]
-        return max(self._generated([(3, 5)[row] for row in rows], rows)) <= self.tolerance
-
-    def _generated(self, starts: Sequence[int], rows: Sequence[int] = ()) -> list[float]:
+    def _generated(self, starts: Sequence[int]) -> list[float]:
         """Differences step by step and row by row of what `generate` reads when its choices are those of the text.
-
-        The prompts are beginnings of the text. If rows are given, all of them but the last token is in the cache.
+        The prompts are beginnings of the text.
         """
         seen: list[torch.Tensor] = []
         thread = get_ident()
@@ -287,10 +278,7 @@ class _Prover:
         try:
             batch = pad([self.ids[:start] for start in starts], self.padding, left=True)
             inputs = generate_inputs(Passes(self.model), batch)
-            if rows:
-                inputs[CACHE] = self._rows_of_cache(rows)
-            self.read += len(starts) if rows else batch.ids.size
-            self.read += len(starts) * (STEPS - 1)
+            self.read += batch.ids.size + len(starts) * (STEPS - 1)
             with forward_hook(inner_model(self.model), look), one_answer_each(self.model):
                 self.model.generate(
                     **inputs,

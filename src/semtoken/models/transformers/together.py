@@ -1,0 +1,131 @@
+"""Answers that are written together, a token each at a time: their prompts are read in one pass, and rows of complete
+answers leave the batch.
+
+`RowWriter` has the three parts of it: reading prompts, reading on, choosing tokens. `JoiningRows` adds answers that
+begin at any step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from semtoken.clustering.vocabulary import Vocabulary
+from semtoken.methods.observers.steps import Observer, finish
+from semtoken.models.prompt_ids import pad
+from semtoken.models.transformers.caches import SharedPrefix, joined_caches
+from semtoken.models.transformers.choosing import chosen_tokens
+from semtoken.models.transformers.inside import Inside
+from semtoken.models.transformers.passes import Passes, cache_of
+from semtoken.models.transformers.writing import BatchRow, show_tokens
+
+LEAST_KNOWN = 4
+"""The fewest tokens of a known beginning that are used again; a shorter one is read again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """A batch of answers whose prompts were read together and that are extended together, token by token."""
+
+    rows: list[BatchRow]
+    mask: npt.NDArray[np.int64]
+    """[B, T], 0 where padded at the left."""
+    cache: Any
+    logits: torch.Tensor
+    """[B, columns] of the next token; none once it is chosen and the rows have joined others."""
+    inside: Mapping[str, Any] = field(default_factory=dict)
+    """What observers read from inside the model: fields of the `Step` that chooses the next token."""
+
+    def repeated(self, rows: list[list[BatchRow]]) -> Together:
+        """The same prompts for several answers each, of which there are as many to every prompt."""
+        times = len(rows[0])
+        if times == 1:
+            return self
+        self.cache.batch_repeat_interleave(times)
+        inside: dict[str, Any] = {"states": {}, "attention": None} | dict(self.inside)
+        states = {depth: state.repeat_interleave(times, 0) for depth, state in inside["states"].items()}
+        attention = None if inside["attention"] is None else inside["attention"].repeat_interleave(times, 0)
+        mask, logits = np.repeat(self.mask, times, axis=0), self.logits.repeat_interleave(times, 0)
+        return Together(list(chain(*rows)), mask, self.cache, logits, {"states": states, "attention": attention})
+
+
+class RowWriter:
+    """Writes answers, and shows observers each step; inside `with inside.watching(model):`."""
+
+    def __init__(self, passes: Passes, vocabulary: Vocabulary, observers: Sequence[Observer], inside: Inside) -> None:
+        self.passes = passes
+        self.inside = inside
+        self.observers = observers
+        self._vocabulary = vocabulary
+
+    @torch.inference_mode()
+    def write(self, asked: Sequence[tuple[list[int], list[BatchRow]]], known: SharedPrefix | None) -> None:
+        """Write answers to prompts, as many to each, until the last of them is complete."""
+        begun = self.read([ids for ids, _ in asked], [rows[0] for _, rows in asked], known)
+        part = self.chosen(begun.repeated([rows for _, rows in asked]))
+        while part is not None:
+            part = self.step(part)
+
+    def read(self, prompts: Sequence[Sequence[int]], rows: list[BatchRow], known: SharedPrefix | None) -> Together:
+        """Read prompts in one pass, behind what they have in common with a known beginning."""
+        batch, columns, cache = pad(prompts, 0, left=True), 0, None
+        if known is not None and (columns := known.known_columns(prompts)) >= LEAST_KNOWN:
+            cache = known.begun(batch.mask[:, :columns])
+        else:
+            columns = 0
+        output = self.passes.rows(batch.ids[:, columns:], mask=batch.mask, cache=cache)
+        return Together(rows, batch.mask, cache_of(output), output.logits[:, -1], self.inside.at())
+
+    def step(self, part: Together) -> Together | None:
+        """Give every answer its next token; the rows that go on, None if all answers are complete."""
+        ids = np.array([[row.token_ids[-1]] for row in part.rows], dtype=np.int64)
+        mask = np.concatenate([part.mask, np.ones_like(ids)], axis=1)
+        output = self.passes.rows(ids, mask=mask, cache=part.cache)
+        read = replace(part, mask=mask, cache=cache_of(output), logits=output.logits[:, -1], inside=self.inside.at())
+        return self.chosen(read)
+
+    def chosen(self, part: Together) -> Together | None:
+        """The rows that go on, once the next tokens are chosen and shown."""
+        return join_batches([(part, self.choose(part))])
+
+    def choose(self, part: Together) -> list[int]:
+        """Choose the next tokens and show the step; returns which rows go on."""
+        rows, vocabulary = part.rows, self._vocabulary
+        places = range(len(rows))
+        tokens = chosen_tokens(part.logits[:, : vocabulary.size], [row.choices for row in rows])
+        ended = show_tokens(rows, tokens, part.logits, places, vocabulary, self.observers, part.inside)
+        going_on = []
+        for place, row, token in zip(places, rows, tokens, strict=True):
+            if completion := row.completed(token, vocabulary, ended):
+                finish(row.answer, completion, self.observers)
+            else:
+                going_on.append(place)
+        return going_on
+
+
+def join_batches(parts: Sequence[tuple[Together, Sequence[int]]]) -> Together | None:
+    """One batch of the rows of several batches that have not ended; None if all have."""
+    left = [(part, rows) for part, rows in parts if rows]
+    if not left:
+        return None
+    first, rows = left[0]
+    if len(left) == 1 and len(rows) == len(first.rows):
+        return first
+    masks = [part.mask[list(rows)] for part, rows in left]
+    length = max(int(mask.sum(axis=1).max()) for mask in masks)
+    mask = np.zeros((sum(map(len, masks)), length), dtype=np.int64)
+    place = 0
+    for part_mask in masks:
+        width = min(length, part_mask.shape[1])
+        # Sequences end together in their batches, so that what is cut off at the left is padding.
+        mask[place : place + len(part_mask), length - width :] = part_mask[:, part_mask.shape[1] - width :]
+        place += len(part_mask)
+    cache = joined_caches([(part.cache, rows) for part, rows in left], length)
+    members = [part.rows[place] for part, rows in left for place in rows]
+    return Together(members, mask, cache, first.logits[:0])
