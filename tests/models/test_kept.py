@@ -20,6 +20,7 @@ from semtoken.decisions import Choice
 from semtoken.errors import ModelError
 from semtoken.models.base import Arrival, Decoding
 from semtoken.models.transformers import TransformersBackend
+from semtoken.models.transformers.identity import state_key
 from tests import tiny
 from tests.decisions.models import tokenizer as chat_tokenizer
 from tests.models.plain_pass import PROMPTS, SIZES, Written, tiny_model, with_wide_weights
@@ -155,26 +156,42 @@ def test_a_prompt_that_joins_after_a_write_through_data_is_read_again() -> None:
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("window", [None, 8])
-def test_a_beginning_is_read_on_from_the_last_one_where_its_cache_holds_it(window: int | None) -> None:
-    """That of a layer with a window has lost what comes before, so that the prompts are read whole."""
+@pytest.mark.parametrize(
+    ("window", "longest"), [(None, [40, 3, 3, 30, 3]), (48, [40, 3, 3, 63, 47]), (8, [43, 43, 33, 63, 50])]
+)
+def test_a_beginning_is_read_on_from_the_last_one_where_its_cache_holds_it(
+    window: int | None, longest: list[int]
+) -> None:
+    """That of a layer with a window may have lost what comes before. Of each call the longest pass is known."""
     model, own = tiny_model("Mistral", sliding_window=window), tiny.byte_level_bpe()
     ids = list(own(STATE)["input_ids"])
-    asked = [[*ids[:length], *further] for length in (40, 40, 30, 50) for further in ([5, 6], [7], [8, 9, 10])]
     used, read = TransformersBackend(model, own), list[int]()
-    decoding = Decoding(max_new_tokens=2, share_prefix=True)
     assert used.proof.joined
     hook = model.register_forward_pre_hook(lambda *call: read.append(call[2]["input_ids"].shape[1]), with_kwargs=True)
-    for first in range(0, len(asked), 3):
-        some, seen, alone = asked[first : first + 3], LogProbabilities(), LogProbabilities()
-        before = len(read)
-        used.generate(some, decoding, [seen])
-        longest = max(read[before:])
-        assert longest == ({0: 40, 3: 3, 6: 3, 9: 20} if window is None else {0: 43, 3: 43, 6: 33, 9: 53})[first]
-        TransformersBackend(model, own).generate(some, Decoding(max_new_tokens=2, batch_size=1), [alone])
+    for length, most in zip((40, 40, 30, 60, 47), longest, strict=True):
+        prompts = [[*ids[:length], *further] for further in ([5, 6], [7], [8, 9, 10])]
+        seen, alone = LogProbabilities(), LogProbabilities()
+        read.clear()
+        used.generate(prompts, Decoding(max_new_tokens=2, share_prefix=True), [seen])
+        assert max(read) == most
+        TransformersBackend(model, own).generate(prompts, Decoding(max_new_tokens=2, batch_size=1), [alone])
         for answer in range(3):
             np.testing.assert_allclose(seen.of(answer), alone.of(answer), atol=1e-4)
     hook.remove()
+
+
+@pytest.mark.parametrize("window", [None, 8, 256])
+def test_a_shared_beginning_is_read_on_from_a_prompt_that_joined(window: int | None) -> None:
+    model, own = tiny_model("Mistral", sliding_window=window, max_position_embeddings=4096), chat_tokenizer()
+    used, read = TransformersBackend(model, own), list[int]()
+    joined(used)
+    hook = model.register_forward_pre_hook(lambda *call: read.append(call[2]["input_ids"].shape[1]), with_kwargs=True)
+    used._state = state_key(model)  # the hook looks, and changes nothing
+    found = shared(used)
+    hook.remove()
+    length = len(own(STATE)["input_ids"])
+    assert (max(read) < 60 < length) if window != 8 else (max(read) > length)
+    np.testing.assert_allclose(found, shared(TransformersBackend(copy.deepcopy(model), own)), atol=1e-4)
 
 
 def test_a_proof_is_dropped_after_a_write_through_data() -> None:

@@ -25,8 +25,8 @@ from semtoken.core.results import ScoredAnswer
 from semtoken.core.scored_token import ScoredToken
 from semtoken.core.scorer import Scorer
 from semtoken.errors import InvalidInputError
-from semtoken.methods.observers.steps import LOGITS, Completion, Observer, Step
-from semtoken.models.base import Arrival, Backend, Decoding, JoiningBackend
+from semtoken.methods.observers.steps import LOGITS, Observer, Step
+from semtoken.models.base import Backend, Decoding
 from semtoken.models.prompt_ids import encode_prompt
 from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.support.inputs import flag, instance, listed, real, whole
@@ -337,7 +337,9 @@ def _continuations(
     """The text of each branch from the word that it changes on, by step and token; all branches are one batch."""
     wanted = [(step, competitor.token_ids[0]) for step, group in competitors.items() for competitor in group]
     prompts = [[*prompt, *answer.token_ids[:step], token] for step, token in wanted]
-    completions = _completed(stc.backend, prompts, Decoding(max_new_tokens=length, batch_size=len(prompts)))
+    # What the branches begin with, which is nearly all of them, is read once.
+    decoding = Decoding(max_new_tokens=length, batch_size=len(prompts), share_prefix=True)
+    completions = stc.backend.generate(prompts, decoding)
     decode = stc.scorer.vocabulary.decode
     texts = {}
     for (step, token), completion in zip(wanted, completions, strict=True):
@@ -348,32 +350,6 @@ def _continuations(
         forced = len(decode([*before, token])) - start
         texts[step, token] = _to_end_of_phrase(text[start:], forced, broken_off=bool(completion.truncated))
     return texts
-
-
-def _completed(backend: Backend, prompts: Sequence[list[int]], decoding: Decoding) -> list[Completion]:
-    """Each prompt continued greedily. What the prompts begin with, which is nearly all of them, is read once if the
-    backend joins answers.
-    """
-    if not (isinstance(backend, JoiningBackend) and backend.joins):
-        return backend.generate(prompts, decoding)
-    done = _Completions()
-    first, *others = (Arrival(number, ids, decoding) for number, ids in enumerate(prompts))
-    arriving = iter([[first], others])  # the first alone: what is read for it, the others begin with
-    backend.generate_joining(lambda: next(arriving, ()), [done])
-    return [done.found[number] for number in range(len(prompts))]
-
-
-class _Completions(Observer):
-    """Keeps whole answers."""
-
-    reads = frozenset()
-
-    def __init__(self) -> None:
-        self.found: dict[int, Completion] = {}
-
-    def finish(self, answer: int, completion: Completion) -> None:
-        """Keep an answer."""
-        self.found[answer] = completion
 
 
 def _word_start(answer: ScoredAnswer, step: int) -> int:

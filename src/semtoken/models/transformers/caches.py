@@ -39,6 +39,7 @@ class SharedPrefix:
         cache_copy = copied(self.cache)
         for layer in _layers_with_keys(cache_copy):
             layer.keys, layer.values = layer.keys[:, :, :columns], layer.values[:, :, :columns]
+            _set_length(layer, columns)
         return cache_copy
 
     @property
@@ -63,9 +64,7 @@ class SharedPrefix:
             places = places.to(layer.keys.device)
             layer.keys = layer.keys[0][:, places].transpose(0, 1)
             layer.values = layer.values[0][:, places].transpose(0, 1)
-            if isinstance(layer, DynamicSlidingWindowLayer):
-                # A sliding window counts what it has seen apart from what it keeps.
-                layer.cumulative_length = mask.shape[1]
+            _set_length(layer, mask.shape[1])
         return batch_cache
 
 
@@ -79,6 +78,16 @@ class ReadBefore:
         """What several prompts began with that were read together last."""
         self._model = model
         self._weights = ""
+
+    def beginning_of(self, ids: Sequence[int]) -> tuple[Any, int]:
+        """A cache of as many first tokens of a text as were read before, and how many these are."""
+        cache, most = None, 0
+        for known in filter(None, (self.trunk, self.prompt)):
+            shared = len(shared_beginning(([*known.token_ids, 0], [*ids, 0])))
+            # A layer with a window may have lost what comes before it, so that its cache cannot be cut.
+            if shared > most and (shared == len(known.token_ids) or known.is_whole):
+                cache, most = known.cut(shared), shared
+        return cache, most
 
     def forget(self) -> None:
         """Drop all of it."""
@@ -113,6 +122,12 @@ def copied(cache: Any) -> Any:
 def _layers_with_keys(cache: Any) -> list[Any]:
     """The layers that hold keys and values; others read those of another one."""
     return [layer for layer in cache.layers if layer.keys is not None and layer.keys.numel()]
+
+
+def _set_length(layer: Any, tokens: int) -> None:
+    """Say how many tokens a layer has seen: a sliding window counts them apart from those that it keeps."""
+    if isinstance(layer, DynamicSlidingWindowLayer):
+        layer.cumulative_length = tokens
 
 
 def is_repeatable(cache: Any) -> bool:

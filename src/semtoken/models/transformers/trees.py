@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from semtoken.models.transformers.caches import ReadBefore, SharedPrefix, copied, keeps_all, shared_beginning
+from semtoken.models.transformers.caches import ReadBefore, SharedPrefix, copied, shared_beginning
 from semtoken.models.transformers.passes import Passes, cache_of
 from semtoken.support.arrays import BoolArray, IdArray
 
@@ -159,17 +159,13 @@ class GrowingTree:
 
 @torch.inference_mode()
 def read_trunk(passes: Passes, read_before: ReadBefore, trunk: Sequence[int]) -> Generator[int, int | None, Any]:
-    """Read the beginning that all prompts share, and keep it. The last one is used as far as it fits.
+    """Read the beginning that all prompts share, and keep it. What was read before is used as far as it fits.
 
     Pauses before each piece of a trunk, gives the number of tokens that it has read since the pause before, and gets
     how many it may read until the next one; None for as many as are good.
     """
-    known, cache, start, read = read_before.trunk, None, 0, 0
-    if known is not None:
-        shared = len(shared_beginning(([*known.token_ids, 0], [*trunk, 0])))
-        # A layer with a window has lost what comes before it, so that its cache cannot be cut.
-        if shared and (shared == len(known.token_ids) or keeps_all(known.cache)):
-            cache, start = known.cut(shared), shared
+    cache, start = read_before.beginning_of(trunk)
+    read = 0
     while start < len(trunk):
         ids = np.array([trunk[start : start + ((yield read) or CHUNK)]], dtype=np.int64)
         read = ids.shape[1]
