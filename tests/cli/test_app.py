@@ -23,6 +23,8 @@ from semtoken.models import BACKENDS
 from semtoken.support.checkpoints.fetch import fetch as fetch_model
 from tests.cli.conftest import RunCommand
 
+ROOT = Path(__file__).parents[2]
+
 
 def test_version_and_help_are_light() -> None:
     """Neither torch nor numpy, and no command, is loaded to say what the command can do."""
@@ -118,19 +120,32 @@ def test_unexpected_errors_keep_their_traceback(semtoken: RunCommand, monkeypatc
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes end in another way there")
-def test_a_reader_that_ends_early_gets_no_traceback() -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ask", "--json", *["What is the capital of Peru?"] * 12],
+        ["check", str(ROOT / "examples" / "replies")],
+    ],  # more than a buffer
+    ids=["printed", "by rich"],
+)
+def test_a_reader_that_ends_early_gets_no_traceback(words: list[str]) -> None:
     """Nor a status that says something else: 1 is a broken guarantee for an audit."""
     code = "from semtoken.cli import main; main()"
-    command = [
-        sys.executable,
-        "-c",
-        code,
-        "ask",
-        "--json",
-        *["What is the capital of Peru?"] * 12,
-    ]  # more than a buffer
+    command = [sys.executable, "-c", code, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None and running.stderr is not None
         running.stdout.close()
         assert running.stderr.read() == ""
     assert running.returncode == 141
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes end in another way there")
+def test_a_table_is_written_though_the_reader_of_the_list_ends_early(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    words = ["check", str(ROOT / "examples" / "replies"), "-o", str(table)]
+    command = [sys.executable, "-c", "from semtoken.cli import main; main()", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
+        assert running.stdout is not None
+        running.stdout.close()
+    assert running.returncode == 141
+    assert len(table.read_text("utf-8").splitlines()) == 1 + 6

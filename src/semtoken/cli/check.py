@@ -140,18 +140,20 @@ def check(
             tell(f"{len(checked.answers):,} answers are in the journal {journal}.")
     calibrated = settings.calibrator is not None
     fields = None if schema is None else [row for row in field_table(checked) if row["error"] is None]
-    if as_json:
-        for record in map(_record, checked.answers[:limit]) if fields is None else fields[:limit]:
-            print_json(record)
-    elif fields is None:
-        _show_answers(checked, limit, calibrated=calibrated, tokens=tokens)
-    else:
-        _show_fields(fields, limit, calibrated=calibrated)
-    _conclude(checked)
-    if not as_json and not calibrated and fields is None:
-        _tell_next(replies.sources, questions, format, output)
-    if output is not None:
-        _write(checked, output, replies.sources, questions, limit, fields)
+    try:
+        if as_json:
+            for record in map(_record, checked.answers[:limit]) if fields is None else fields[:limit]:
+                print_json(record)
+        elif fields is None:
+            _show_answers(checked, limit, calibrated=calibrated, tokens=tokens)
+        else:
+            _show_fields(fields, limit, calibrated=calibrated)
+        _conclude(checked)
+        if not as_json and not calibrated and fields is None:
+            _tell_next(replies.sources, questions, format, output)
+    finally:  # a file is wanted whole, also by those who look at the first lines only (`| head`)
+        if output is not None:
+            _write(checked, output, replies.sources, questions, limit, fields)
 
 
 def _write_scored(paths: Sequence[Path], output: Path, calibrator: Path | None) -> None:

@@ -27,17 +27,26 @@ SETTLED, FEWEST_PIECES = 10.0, 3
 @cache
 def out() -> Console:
     """Standard output, for results; rich is imported when something is printed, and not for a help screen."""
-    from rich.console import Console
-
-    return Console(highlight=False, emoji=False)
+    return _console()
 
 
 @cache
 def err() -> Console:
     """Standard error, for everything else."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool = False) -> Console:
+    """A console that leaves a closed pipe to `launch`: rich would end the process with 1, which is a broken guarantee
+    for an audit.
+    """
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False, emoji=False)
+    class LeavingClosedPipes(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return LeavingClosedPipes(stderr=stderr, highlight=False, emoji=False)
 
 
 def untrusted(text: str, style: str = "") -> Text:
