@@ -11,7 +11,6 @@ import itertools
 import json
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -119,8 +118,7 @@ class Put(NamedTuple):
 Change: TypeAlias = Replace | Drop | Keep | Put
 
 
-@dataclass(frozen=True)
-class Edit:
+class Edit(NamedTuple):
     """The replacement of the characters from `start` to `end` of a text."""
 
     start: int
@@ -128,8 +126,7 @@ class Edit:
     replacement: str
 
 
-@dataclass(frozen=True)
-class LocatedValue:
+class LocatedValue(NamedTuple):
     """A value, and the characters of the text from `start` to `end` that it stands in."""
 
     value: Any

@@ -75,7 +75,6 @@ def recording(
         return
     writer = recorder.writer
     writer.on_change = lambda outcome, n: figures.count(outcome, n, writer.figures.waiting_bytes)
-    figures.begin()
     writer.start()
     recorder.watch.on_report = figures.show
     calibrators.on_change = recorder.uses
@@ -124,7 +123,8 @@ class JournalFigures:
             ["outcome"],
             registry=registry,
         )
-        self._counted = {outcome: self.entries.labels(outcome) for outcome in OUTCOMES}
+        for outcome in OUTCOMES:  # so that they are shown before anything has happened
+            self.entries.labels(outcome)
         self.waiting = Gauge(
             "semtoken_journal_waiting_bytes",
             "Entries that the database does not have yet.",
@@ -153,14 +153,9 @@ class JournalFigures:
         if report.moved is not None:
             self.distance.labels("scores").set(report.moved.distance)
 
-    def begin(self) -> None:
-        """Set counters to zero, so that they are shown before anything has happened."""
-        for counter in self._counted.values():
-            counter.inc(0)
-
     def count(self, outcome: str, n: int, waiting: int) -> None:
         """Count n entries with this outcome; `waiting` is the number of bytes not yet in the database."""
-        self._counted[outcome].inc(n)
+        self.entries.labels(outcome).inc(n)
         self.waiting.set(waiting)
 
 

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +89,19 @@ def address_of(listener: socket.socket) -> Address:
 
 
 def server_for(
-    app: Any, *, grace: float, limits: ConnectionLimits | None = None, strict: bool = True
+    app: Any,
+    *,
+    grace: float,
+    limits: ConnectionLimits | None = None,
+    strict: bool = True,
+    ready: Callable[[], None] = lambda: None,
 ) -> uvicorn.Server:
     """A server that adds no headers of its own and writes no log of requests, whose addresses may hold keys.
 
-    Running answers have `grace` seconds to end after the signal to stop. For `strict` see `limited_protocol`.
+    Running answers have `grace` seconds to end after the signal to stop. `ready` is called once requests are taken. For
+    `strict` see `limited_protocol`.
     """
-    return uvicorn.Server(_Config(lambda: app, limits or ConnectionLimits(), grace, strict=strict))
+    return _Server(_Config(lambda: app, limits or ConnectionLimits(), grace, strict=strict), ready)
 
 
 class _Config(uvicorn.Config):
@@ -155,8 +162,8 @@ def run(
     strict: bool = True,
 ) -> None:
     """Serve until SIGINT or SIGTERM comes; `ready` is called once requests are taken. For the rest see `server_for`."""
-    config = _Config(lambda: app, limits or ConnectionLimits(), grace, strict=strict)
-    server = _Server(config, lambda: ready(address_of(listener)))
+    announce = partial(ready, address_of(listener))
+    server = server_for(app, grace=grace, limits=limits, strict=strict, ready=announce)
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again once it is done; that is no failure
         signal.signal(number, lambda *_: None)
     with listener:

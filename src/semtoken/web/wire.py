@@ -46,10 +46,10 @@ class ApiError(Exception):
         """The error as OpenAI's APIs spell it."""
         return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
 
-    def response(self) -> JSONResponse:
-        """The whole answer as a response of HTTP."""
+    def response(self, body: Mapping[str, Any] | None = None) -> JSONResponse:
+        """The whole answer as a response of HTTP, with another body than OpenAI's if one is given."""
         headers = None if self.retry_after is None else {"retry-after": str(self.retry_after)}
-        return JSONResponse(self.body(), self.status, headers)
+        return JSONResponse(body or self.body(), self.status, headers)
 
 
 def event(value: Any) -> bytes:
@@ -65,10 +65,7 @@ def person_of(body: Mapping[str, Any]) -> str | None:
 
 def failure_of(shape: QuestionShape, error: ApiError) -> JSONResponse:
     """The reply that reports a failure."""
-    if shape is not SYSTEM_ONE:
-        return error.response()
-    headers = None if error.retry_after is None else {"retry-after": str(error.retry_after)}
-    return JSONResponse({"detail": error.message}, error.status, headers)
+    return error.response({"detail": error.message} if shape is SYSTEM_ONE else None)
 
 
 def refusal_of(shape: QuestionShape, error: WireError) -> JSONResponse:
