@@ -19,7 +19,7 @@ from semtoken.bench.judges.llm import LLMJudge
 from semtoken.bench.plan import clustering_of
 from semtoken.bench.shard_inputs import Context, Recorder, ShardInputs, StepRecords, UnrecordedStep, reason_of
 from semtoken.bench.statistics import Timings, UniquePairs, record_greedy, record_samples
-from semtoken.bench.statistics.decoding import NORMALIZERS, clustered_scores, watched_statistics
+from semtoken.bench.statistics.decoding import NORMALIZERS, clustered_scores, read_by_length
 from semtoken.bench.statistics.pairs import special_token_ids
 from semtoken.bench.statistics.recording import p_true_fields
 from semtoken.bench.statistics.steps import IN_MODEL, STEP, Fields, RecordingStep, Tokens, watch_steps
@@ -123,12 +123,11 @@ def watched(context: Context) -> Recorder:
                 wanted.pop(step.name)
                 yield UnrecordedStep(step, str(error))
         size = context.decoding.batch_size
-        statistics = watched_statistics(backend, part.prompts, answers, wanted, timings, batch_size=size)
+        places = read_by_length(backend, part.prompts, answers, wanted, timings, batch_size=size)
         for step in part.missing:
-            if step.name not in wanted:
-                continue
-            fields = [{wanted[step.name].field: value} for value in statistics[step.name]]
-            yield StepRecords(step, table_of(part.ids, fields), {step.name: timings.seconds.get(step.name, 0.0)})
+            if (watch := wanted.get(step.name)) is not None:
+                fields = [{watch.field: watch.of(place)} for place in places]
+                yield StepRecords(step, table_of(part.ids, fields), {step.name: timings.seconds.get(step.name, 0.0)})
 
     return record
 

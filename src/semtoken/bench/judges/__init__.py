@@ -11,8 +11,8 @@ llm          a language model says "True" to the paper's prompt                 
 imported     a file says so                                                        the file
 ============ ===================================================================== ==================
 
-Enter by `bench run --judge` or `bench judge`; in Python kinds.py makes a judge from settings, and
-`correctness` counts its verdicts; the other two files hold the judges that are more than a comparison of words.
+Enter by `bench run --judge` or `bench judge`; in Python `kinds.judge_from` makes a judge from settings, and
+`correctness` makes labels of its verdicts. A judge is its own settings; llm.py holds the one that asks a model.
 "No usable verdict" is NaN, never a guess: it is counted, and whoever shows figures shows that count.
 """
 

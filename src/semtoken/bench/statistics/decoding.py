@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,6 @@ from semtoken.bench.statistics.steps import Timings
 from semtoken.core import Scorer
 from semtoken.core.results import ScoredAnswer
 from semtoken.errors import InvalidLogits
-from semtoken.methods.observers import Statistic
 from semtoken.methods.observers.steps import LOG_PROBABILITY, LOGITS, Best, Completion, Observer, Step, best
 from semtoken.methods.observers.table import PerStep
 from semtoken.models.base import Backend, Prompt
@@ -27,29 +25,6 @@ READING = "reading"
 def backend_of(model: ScoredModel | Backend) -> Backend:
     """The backend of a `ScoredModel`; a backend is returned as it is."""
     return model.backend if isinstance(model, ScoredModel) else model
-
-
-def read_by_length(
-    backend: Backend,
-    prompts: Sequence[Prompt],
-    answers: Sequence[Sequence[int]],
-    observers: Sequence[Observer],
-    timings: Timings,
-    *,
-    batch_size: int,
-) -> list[int]:
-    """Pass existing answers to observers in one teacher-forced pass, in batches of similar length.
-
-    Returns the place of each answer in the order of reading, which is the number that observers know it by.
-    The seconds of the pass go to `READING` of `timings`.
-    """
-    encoded = encode_prompts(backend.tokenizer, prompts)
-    lengths = [len(prompt) + len(answer) for prompt, answer in zip(encoded, answers, strict=True)]
-    order = [i for batch in in_batches_by_length(lengths, batch_size) for i in batch]
-    with timings.measure(READING):
-        backend.read([encoded[i] for i in order], [answers[i] for i in order], observers, batch_size=batch_size)
-    places: list[int] = np.argsort(order).tolist()
-    return places
 
 
 class LogProbabilities(PerStep):
@@ -112,24 +87,30 @@ class TimedObserver(Observer):
             self._observer.finish(answer, completion)
 
 
-def watched_statistics(
-    model: ScoredModel | Backend,
+def read_by_length(
+    backend: Backend,
     prompts: Sequence[Prompt],
     answers: Sequence[Sequence[int]],
-    watches: Mapping[str, Statistic],
+    observers: Mapping[str, Observer],
     timings: Timings,
     *,
-    batch_size: int = 32,
-) -> dict[str, list[Any]]:
-    """Record statistics of given answers by observers, in one teacher-forced pass: step -> one value for each answer.
+    batch_size: int,
+) -> list[int]:
+    """Pass existing answers to observers in one teacher-forced pass, in batches of similar length.
 
-    Up to rounding these are the values that the observers, `watches` by the names of their steps, record while the same
-    answers are generated. Seconds of the pass go to `READING` of `timings`, those of each observer to its step.
-    `BackendError` if the backend does not give what one of them reads; nothing was read.
+    Returns the place of each answer in the order of reading, which is the number that observers know it by. Up to
+    rounding they see what they would while the same answers are generated. Seconds of the pass go to `READING` of
+    `timings`, those of each observer to its name. `BackendError` if the backend does not give what one of them reads;
+    nothing was read.
     """
-    observers = [TimedObserver(watch, name, timings) for name, watch in watches.items()]
-    places = read_by_length(backend_of(model), prompts, answers, observers, timings, batch_size=batch_size)
-    return {name: [watch.of(place) for place in places] for name, watch in watches.items()}
+    encoded = encode_prompts(backend.tokenizer, prompts)
+    lengths = [len(prompt) + len(answer) for prompt, answer in zip(encoded, answers, strict=True)]
+    order = [i for batch in in_batches_by_length(lengths, batch_size) for i in batch]
+    timed = [TimedObserver(observer, name, timings) for name, observer in observers.items()]
+    with timings.measure(READING):
+        backend.read([encoded[i] for i in order], [answers[i] for i in order], timed, batch_size=batch_size)
+    places: list[int] = np.argsort(order).tolist()
+    return places
 
 
 NORMALIZERS = "normalizers"
@@ -148,8 +129,7 @@ def clustered_scores(
     """Score every answer by every scorer, from one teacher-forced pass: name of a scorer -> a response for each answer.
 
     Up to rounding these are the scores that `ScoredModel.generate` gives while it generates the same answers. Seconds
-    go to
-    `READING`, `NORMALIZERS`, and for each scorer (see `semtoken.core.scorer_for`) its own to its name.
+    go to `READING`, `NORMALIZERS`, and for each scorer (see `semtoken.core.scorer_for`) its own to its name.
     `VocabularyMismatch` if a scorer has the vocabulary of another model; nothing was read.
     """
     backend = backend_of(model)
@@ -157,8 +137,7 @@ def clustered_scores(
         backend.check_vocabulary(scorer.vocabulary)
     scores = {name: AnswerScores(scorer) for name, scorer in scorers.items()}
     # All scorers need the normalizers: if the first one computed them, only that one would be charged.
-    observers = [TimedObserver(_Normalizers(), NORMALIZERS, timings)]
-    observers += [TimedObserver(own, name, timings) for name, own in scores.items()]
+    observers = {NORMALIZERS: _Normalizers(), **scores}
     places = read_by_length(backend, prompts, answers, observers, timings, batch_size=batch_size)
     responses: dict[str, list[ScoredAnswer]] = {}
     for name, own in scores.items():
