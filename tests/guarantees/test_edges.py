@@ -14,6 +14,7 @@ from scipy.stats import binom, binomtest
 import semtoken as st
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees import curves, measures
+from semtoken.guarantees.answer_records import answer_record
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.fitting import _round_up
 from semtoken.guarantees.labels import identities
@@ -26,6 +27,22 @@ def test_chances_at_both_ends_are_shown_of_wide_intervals(width: float, both: bo
     calibrator = st.Calibrator.fit(*drawn(200))
     answer = response(math.log(0.5)).with_fields(log_confidence_interval=(math.log(0.45), math.log(0.45 + width)))
     assert ("probability_correct_at_ends" in CalibratorInUse(calibrator).block(answer)) == both
+
+
+@pytest.mark.parametrize("low", [-math.inf, -1e9, -50.0])
+def test_the_lower_end_of_a_score_that_may_be_as_low_as_any_has_a_chance(low: float) -> None:
+    """It is no blank answer, which has none: NaN is no JSON."""
+    calibrator = st.Calibrator.fit(*drawn(200))
+    answer = response(math.log(0.5)).with_fields(log_confidence_interval=(low, math.log(0.9)))
+    chances = CalibratorInUse(calibrator).block(answer)["probability_correct_at_ends"]
+    assert chances == [calibrator.predict_proba(-50.0), calibrator.predict_proba(math.log(0.9))]
+
+
+def test_names_of_another_kind_in_a_file_are_not_known() -> None:
+    """As the model's: a calibrator says that it cannot tell, where it said that lists cannot be compared."""
+    record = answer_record("line 1", {"log_confidence": -0.5, "signature": [1], "distribution": {"raw": 1}})
+    assert record.signature is record.distribution is None
+    assert CalibratorInUse(st.Calibrator.fit(*drawn(200))).block(record)["n_labels"] == 200  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("n", "about"), [(99, "{tenths} of 10"), (100, "{percent:.0f}% of the")])

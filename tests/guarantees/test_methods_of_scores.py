@@ -96,11 +96,12 @@ def test_answers_as_they_stand_in_a_file(tmp_path: Path) -> None:
         ({"log_confidence": 0.01}, "at most 0, got 0.01"),
         ({"log_confidence": math.nan}, "at most 0, got nan"),
         ({"log_confidence": "low"}, "must be a number, got 'low'"),
+        ({"log_confidence": -(10**400)}, "must be a number, got -1000"),
         ({"sequence_uncertainty": 0.5}, "there is a 'sequence_uncertainty' but no 'log_confidence'"),
         ({"log_confidence": -1, "correct": "perhaps"}, "a label must be true or false"),
         *(
             ({"log_confidence": -1, "log_confidence_interval": ends}, "bounds of 'log_confidence' must be numbers of")
-            for ends in (["low", 0], [-2, 1000], [-0.5, -2], [math.nan, 0], [-2, {}])
+            for ends in (["low", 0], [-(10**400), 0], [-2, 1000], [-0.5, -2], [math.nan, 0], [-2, {}])
         ),
     ],
 )

@@ -116,12 +116,12 @@ class AnswerRecord:
     @property
     def signature(self) -> str | None:
         """The line that names clusters and rules; None where the file has none."""
-        return self.record.get("signature") or None
+        return self._name("signature")
 
     @property
     def distribution(self) -> str | None:
         """`raw`, `processed` or `unknown`."""
-        return self.record.get("distribution") or None
+        return self._name("distribution")
 
 
 def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
@@ -193,7 +193,7 @@ def _bounds(where: str, record: Mapping[str, Any]) -> tuple[float, float] | None
             return None
     try:
         low, high = (-math.inf if end is None else float(end) for end in ends)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         low = high = math.nan
     if not low <= high <= 0:
         raise InvalidInputError(
@@ -217,7 +217,7 @@ def _score(where: str, record: Mapping[str, Any]) -> float | None:
         return -math.inf
     try:
         score = float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"{where}: 'log_confidence' must be a number, got {value!r:.40}.") from error
     if math.isnan(score) or score > 0:
         raise InvalidInputError(f"{where}: 'log_confidence' must be at most 0, got {score:g}.")

@@ -17,6 +17,7 @@ from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core.results import ScoredAnswer
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees.calibrator import NAME, Calibrator, read_calibrator, to_bytes
+from semtoken.guarantees.curves import LOWEST
 from semtoken.guarantees.exact import percent
 from semtoken.guarantees.fingerprint import ELSEWHERE, NOTHING_KNOWN, Fingerprint, require_clusters
 from semtoken.guarantees.judge import judge
@@ -138,7 +139,9 @@ class CalibratorInUse:
         # A narrow interval has one probability for all readers; for a wide one the two ends may mean different
         # decisions.
         if ends is not None and math.exp(ends[1]) - math.exp(ends[0]) > WIDE:
-            fields["probability_correct_at_ends"] = [float(c) for c in self.calibrator.predict_proba(list(ends))]
+            # An end of minus infinity is a score that may be as low as any, and not that of an empty answer.
+            least = [max(end, LOWEST) for end in ends]
+            fields["probability_correct_at_ends"] = [float(c) for c in self.calibrator.predict_proba(least)]
         if self.calibrator.threshold is not None:
             decision = self.calibrator.threshold.decide(answer)
             fields |= {"decision": decision.action, "reason": decision.reason, "guarantee": decision.guarantee}

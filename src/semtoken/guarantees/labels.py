@@ -129,7 +129,7 @@ def given_score(answer: Any, name: str) -> float | None:
         return None
     try:
         score = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         score = math.nan
     if math.isnan(score):
         where = getattr(answer, "where", "An answer")
