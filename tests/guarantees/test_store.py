@@ -131,6 +131,18 @@ def test_deleted_texts_are_not_in_the_files(tmp_path: Path) -> None:
     assert journal.size().entries == 200
 
 
+@pytest.mark.parametrize("tag", ["p" * 250, "ann \ud800", "a\0b"])
+def test_entries_are_deleted_by_the_tag_that_the_request_carried(url: str, tag: str) -> None:
+    """The journal keeps 200 characters of it, and those that every database takes."""
+    journal = Journal.open(url)
+    recording = Recording(AnswerOrigin("proxy"), *journal.sampling())
+    made = [recording.unscored("none", person=person) for person in (tag, "another", None)]
+    journal.add(rows_of(made))
+    assert journal.delete(person="") == 0
+    assert journal.delete(person=tag) == 1
+    assert [row["person"] for row in journal.entries()] == ["another", None]
+
+
 def test_texts_that_another_programs_transaction_keeps_are_not_called_gone(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -335,8 +335,13 @@ def _codes(result: ScoredAnswer, block: Mapping[str, Any]) -> tuple[str, ...]:
     return (*codes, *(name for name in (ELSEWHERE, REFUSED) if name in block))
 
 
+def kept_name(name: str) -> str:
+    """A name that others choose, such as a person's tag, as the journal keeps it."""
+    return storable(name)[:LONGEST_NAME]
+
+
 def _name(value: Any) -> str | None:
-    return storable(value)[:LONGEST_NAME] if isinstance(value, str) and value else None
+    return kept_name(value) if isinstance(value, str) and value else None
 
 
 Record = dict[str, Any]

@@ -31,7 +31,7 @@ from semtoken.guarantees.journal.database import (
     url_of,
     without_password,
 )
-from semtoken.guarantees.journal.entries import COLUMNS, SamplingRule
+from semtoken.guarantees.journal.entries import COLUMNS, SamplingRule, kept_name
 from semtoken.guarantees.journal.spool import SUFFIX, forget_set_aside, lines_of, spool_folder
 
 SECONDS_FOR_SPOOLS = 10.0
@@ -238,12 +238,13 @@ class Journal:
         """
         if before is None and person is None:
             raise InvalidInputError("Say which entries to delete: by age, or by person.")
+        tag = None if person is None else kept_name(person)
         conditions = [] if before is None else [entries.c.at < before]
-        conditions += [] if person is None else [entries.c.person == person]
+        conditions += [] if tag is None else [entries.c.person == tag]
 
         def matches(row: Mapping[str, Any]) -> bool:
             old = before is None or (row.get("at") or 0.0) < before
-            return old and (person is None or row.get("person") == person)
+            return old and (tag is None or row.get("person") == tag)
 
         # The spools come first: what they hold would be written after the rows are deleted.
         waiting = why_still_spooled(spool or spool_folder(self.engine.url), matches)
