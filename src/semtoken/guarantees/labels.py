@@ -159,6 +159,15 @@ def labeled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None, by:
 
     `InvalidInputError` if lengths differ, labels are not right or wrong, there is NaN, or the same answer comes twice.
     """
+    scores, labels = scores_and_labels(scored, correct, prompts, by)
+    blank = np.isneginf(scores)
+    return LabeledScores(scores[~blank], labels[~blank], int(blank.sum()))
+
+
+def scores_and_labels(
+    scored: Any, correct: Any, prompts: Sequence[Any] | None, by: str | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """`labeled` with the empty answers, whose log score is -inf: [n] log scores and [n] of 1 and 0."""
     scores = log_confidences(scored, by)
     try:
         labels = real_numbers(correct, "correct", booleans=True).astype(np.float64)
@@ -175,8 +184,7 @@ def labeled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None, by:
             "nobody judged."
         )
     _refuse_duplicates(scored, prompts, scores.size)
-    blank = np.isneginf(scores)
-    return LabeledScores(scores[~blank], labels[~blank], int(blank.sum()))
+    return scores, labels
 
 
 def require_enough(answers: LabeledScores) -> None:
