@@ -14,7 +14,7 @@ import pytest
 import semtoken as st
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
-from semtoken.replies.checking.fields import NO_JSON, field_records, read_schema
+from semtoken.replies.checking.fields import CUT_BEFORE, NO_JSON, REPEATED, field_records, read_schema
 from tests.cli.run import invoke
 from tests.replies.test_check import reply
 from tests.rows import each
@@ -49,18 +49,59 @@ def table(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
 
 
-@each("types", [["string", "null"], ["null", "string"], ["string", "number"], "string"])
-@each("value", ['"x"', "5", "true", "null"])
-def test_a_field_of_another_type_than_its_schema_lists_is_told(types: Any, value: str) -> None:
-    text = f'{{"a": {value}}}'
+def notes_on(text: str, schema: dict[str, Any], *, cut: bool = False) -> list[str]:
+    """The notes on the fields of an answer of letters, in its order."""
     content = [{"token": letter, "logprob": -0.01, "top_logprobs": []} for letter in text]
     choice = {"message": {"content": text}, "logprobs": {"content": content}, "finish_reason": "stop"}
     [answer] = st.score_reply({"choices": [choice]})
-    [field] = field_records(answer, {"type": "object", "properties": {"a": {"type": types}}})
+    fields = field_records(answer.with_fields(truncated=cut), {"type": "object", **schema})
+    assert all(field["decision"] == "check" for field in fields if field["note"])
+    return [field["note"] for field in fields]
+
+
+@each("types", [["string", "null"], ["null", "string"], ["string", "number"], "string"])
+@each("value", ['"x"', "5", "true", "null"])
+def test_a_field_of_another_type_than_its_schema_lists_is_told(types: Any, value: str) -> None:
+    [note] = notes_on(f'{{"a": {value}}}', {"properties": {"a": {"type": types}}})
     kind = {'"x"': "string", "5": "number", "true": "boolean", "null": "null"}[value]
-    assert ("The schema asks for" in field["note"]) is not (
-        kind in (*([types] if types == "string" else types), "null")
-    )
+    assert ("The schema asks for" in note) is (kind not in ([types] if types == "string" else types))
+
+
+@each(
+    ("text", "schema", "note"),
+    [
+        ('{"a": 1.5}', {"type": "integer"}, "The schema asks for a whole number."),
+        ('{"a": 2.0}', {"type": "integer"}, ""),  # as JSON Schema has it
+        ('{"a": 1' + "0" * 400 + "}", {"type": "integer"}, ""),
+        ('{"a": 1.5}', {"type": ["integer", "number"]}, ""),
+        ('{"a": null}', {"anyOf": [{"type": "string"}, {"type": "null"}]}, ""),  # as Pydantic writes what is optional
+        ('{"a": null}', {"anyOf": [{"$ref": "#/$defs/unit"}, {"type": "null"}]}, ""),
+        ('{"a": null}', {"$ref": "#/$defs/unit"}, "The schema allows only kg, g."),
+        ('{"a": null}', {"type": "number"}, "The schema asks for a number, this is null."),
+        ('{"a": "x"}', {"const": "y"}, "The schema allows only y."),
+        ('{"a": {"b": 1}}', {"type": "string"}, "The schema has no object or list at /a."),
+        ('{"a": [1]}', {"type": "object"}, "The schema asks for an object at /a, this is a list."),
+        ('{"a": {"0": 1}}', {"type": "object"}, ""),
+        ('{"a": [[1]]}', {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}, ""),
+    ],
+)
+def test_what_a_schema_does_not_allow_is_told(text: str, schema: dict[str, Any], note: str) -> None:
+    assert notes_on(text, {"properties": {"a": schema}, "$defs": {"unit": {"enum": ["kg", "g"]}}}) == [note]
+
+
+def test_a_list_in_place_of_the_document_is_told() -> None:
+    assert notes_on('[{"a": 1}]', {"properties": {"a": {}}}) == [
+        "The schema asks for an object at the top, this is a list."
+    ]
+
+
+def test_a_field_that_stands_twice_is_told_of_both() -> None:
+    assert notes_on('{"a": 1, "a": 2, "b": 3}', {}) == [REPEATED, REPEATED, ""]
+
+
+@each(("cut", "note"), [(True, CUT_BEFORE), (False, NO_JSON)])
+def test_an_answer_that_ends_within_its_first_value(cut: bool, note: str) -> None:
+    assert notes_on('{"a": "Par', {"properties": {"a": {"type": "string"}}}, cut=cut) == [note]
 
 
 def test_a_row_for_each_document_and_field(folder: Path) -> None:

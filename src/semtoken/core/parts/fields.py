@@ -129,7 +129,10 @@ def _step(schema: Mapping[str, Any], name: str) -> Any:
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schema without a reference and without the `null` of an optional value (as Pydantic writes them)."""
+    """A schema without a reference and without the `null` of an optional value (as Pydantic writes them), which is
+    `nullable` then.
+    """
+    optional: dict[str, Any] = {}
     # Schemas refer to each other a few times; 16 in a row are a circle.
     for _ in range(16):
         if not isinstance(schema, Mapping):
@@ -142,7 +145,9 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
         listed = options if isinstance(options, list | tuple) else ()
         others = [option for option in listed if isinstance(option, Mapping) and option.get("type") != "null"]
         if len(others) != 1:
-            return schema
+            return {**schema, **optional}
+        if len(listed) > 1:
+            optional = {"nullable": True}
         schema = others[0]
     raise InvalidInputError("The schema's references go round in a circle.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ ACCEPT, CHECK = "accept", "check"
 KINDS = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean"}
 """Types of JSON Schema, and the kinds of parts that have them."""
 NO_JSON = "The answer holds no JSON."
+CUT_BEFORE = "The answer was cut off before the first value of its JSON was complete."
+REPEATED = "The answer gives this field more than once; most readers of JSON take the last."
 MISSING = "The schema asks for it, and the answer lacks it."
 SIGNATURE = "field"
 """Ends the signature of a field's score, so that calibrators of answers and of fields are not taken for each other."""
@@ -69,7 +72,10 @@ def field_records(
         parts = response.parts("field", schema=schema)
     except BudgetExceededError as error:
         return [_nothing(str(error))]
-    return [_record(response, part, schema, calibrator) for part in parts] or [_nothing(NO_JSON)]
+    if not parts:
+        return [_nothing(CUT_BEFORE if response.truncated else NO_JSON)]
+    times = Counter(part.path for part in parts)
+    return [_record(response, part, schema, calibrator, repeated=times[part.path] > 1) for part in parts]
 
 
 def _nothing(reason: str) -> dict[str, Any]:
@@ -83,12 +89,18 @@ FACTS = ("path", "kind", "start", "end", "text", "confidence", "closing", "equal
 
 
 def _record(
-    response: ScoredAnswer, part: Part, schema: Mapping[str, Any] | None, calibrator: CalibratorInUse | None
+    response: ScoredAnswer,
+    part: Part,
+    schema: Mapping[str, Any] | None,
+    calibrator: CalibratorInUse | None,
+    *,
+    repeated: bool,
 ) -> dict[str, Any]:
     rival, share = next(iter(_rivals(response, part)), (None, None))
     exact = response.log_confidence_interval is None or part.bounds is None
     low, high = (None, None) if exact else part.bounds or (None, None)
-    note = " ".join(_notes(part, subschema(schema, part.path or ""), response.truncated))
+    notes = [*([REPEATED] if repeated else []), *_notes(part, schema, response.text[: part.start], response.truncated)]
+    note = " ".join(notes)
     told = {name: getattr(part, name) for name in FACTS}
     record = told | {
         "confidence_lower": low,
@@ -133,24 +145,54 @@ def _rivals(response: ScoredAnswer, part: Part) -> Iterable[tuple[str, float]]:
     return [(part.text + text.rstrip(), share) for text, share in others if text[:1].isalnum() or text[:1] in ".,"]
 
 
-def _notes(part: Part, schema: Mapping[str, Any], truncated: bool | None) -> Iterable[str]:
+def _notes(part: Part, whole: Mapping[str, Any] | None, before: str, truncated: bool | None) -> Iterable[str]:
     """What a reader should know of a field besides its confidence."""
     if not part.present:
         yield MISSING
         return
-    allowed, types = allowed_values(schema), schema.get("type")
-    wanted = [
-        KINDS.get(str(type_name))
-        for type_name in (types if isinstance(types, list) else [types])
-        if type_name != "null"
-    ]
-    if "enum" in schema and part.value not in allowed:
+    schema = subschema(whole, part.path or "")
+    types = _types(schema)
+    wanted = [KINDS.get(name) for name in types if name != "null"]
+    asked = f"The schema asks for a {' or a '.join(map(str, wanted))}"
+    empty = part.kind == "null" and (schema.get("nullable") is True or "null" in types)
+    if {"enum", "const"} & set(schema) and not empty and part.value not in (allowed := allowed_values(schema)):
         yield f"The schema allows only {', '.join(map(str, allowed))}."
-    elif wanted and None not in wanted and part.kind not in (*wanted, "null"):
-        yield f"The schema asks for a {' or a '.join(map(str, wanted))}, this is a {part.kind}."
+    elif wanted and None not in wanted and part.kind not in wanted and not empty:
+        yield f"{asked}, this is {'null' if part.kind == 'null' else f'a {part.kind}'}."
+    elif part.kind == "number" and "integer" in types and "number" not in types and not _is_whole(part.value):
+        yield "The schema asks for a whole number."
+    if whole is not None and (other := _other_above(whole, part.path or "", before)):
+        yield other
     yield from (flag.message for flag in part.flags if flag.code == NEARLY_JSON.code)
     if not part.complete:
         yield "The JSON breaks off." if truncated is False else "The answer was cut off."
+
+
+def _types(schema: Mapping[str, Any]) -> list[str]:
+    """The names of the types that a schema lists; none where it lists none."""
+    types = schema.get("type")
+    return [str(name) for name in (types if isinstance(types, list) else [types]) if name is not None]
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+
+
+def _other_above(schema: Mapping[str, Any], path: str, before: str) -> str | None:
+    """What is wrong where a value stands in an object or a list in whose place the schema has another type; `before`
+    is the text in front of the value, which holds the keys that lead to it.
+    """
+    names = path.split("/")[1:]
+    for depth, name in enumerate(names):
+        above = "/".join(["", *names[:depth]])
+        declared = subschema(schema, above)
+        types = set(_types(declared))
+        is_list = name.isdecimal() and f'"{name}"' not in before
+        if types and not types & {"object", "array"}:
+            return f"The schema has no object or list at {above or 'the top'}."
+        if types and "array" not in types and is_list:
+            return f"The schema asks for an object at {above or 'the top'}, this is a list."
+    return None
 
 
 def field_rows(
