@@ -135,10 +135,8 @@ class OneByOne(OwnTokens, ABC):
         for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
             self._check_length(len(ids) + len(reply), number)
         for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
-            read, unread = self._begin(), ids
-            for token in reply:
-                self._show(number, token, read(unread), observers)
-                unread = [token]
+            for token, logits in self._given(ids, reply):
+                self._show(number, token, logits, observers)
             finish(number, Completion(reply, truncated=None), observers)
 
     def next_log_probs(
@@ -148,12 +146,16 @@ class OneByOne(OwnTokens, ABC):
         sums = np.zeros((len(prompts), len(continuations)))
         for row, ids in enumerate(self._encoded(prompts, max(map(len, continuations), default=0))):
             for column, continuation in enumerate(continuations):
-                read, unread = self._begin(), ids
-                for token in continuation:
-                    logits = read(unread)[None]
-                    unread = [token]
-                    sums[row, column] += float(logits[0, token]) - float(log_normalizers(logits, logits.shape[1])[0])
+                for token, logits in self._given(ids, continuation):
+                    sums[row, column] += float(logits[token]) - float(log_normalizers(logits[None], len(logits))[0])
         return sums
+
+    def _given(self, prompt: list[int], reply: Sequence[int]) -> Iterator[tuple[int, Logits]]:
+        """The tokens of a reply, each with the logits that it would be chosen from behind the prompt."""
+        read, unread = self._begin(), prompt
+        for token in reply:
+            yield token, read(unread)
+            unread = [token]
 
     def _show(
         self, answer: int, token: int, logits: Logits, observers: Sequence[Observer], *, ends: bool = False

@@ -4,7 +4,7 @@
 each and leads with what the branches disagree on; `with_choices` asks for the whole distribution over the allowed
 values of a field; `p_true_log_probs` asks whether the answer is true. All of it is computed by further passes of the
 model that gave the answer, so it works in process. Enter by these functions, or by `ScoredModel.disputed`.
-`InvalidInputError` says that an argument is of another kind, or that the engine does not show all tokens.
+`InvalidInputError` says that an argument is of another kind, `BackendError` that the engine does not show all tokens.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from semtoken.core.parts import Part, Parts
 from semtoken.core.parts.fields import allowed_values, subschema
 from semtoken.core.parts.finding import as_schema
 from semtoken.core.results import ScoredAnswer
-from semtoken.errors import InvalidInputError
 from semtoken.methods.observers.steps import LOGITS, Observer, Step
 from semtoken.models.base import Backend
 from semtoken.models.prompt_ids import encode_prompt
@@ -116,10 +115,6 @@ class _Ends(Observer):
 
     def observe(self, step: Step) -> None:
         """Take in one step of some options."""
-        if step.logits is None:
-            raise InvalidInputError(
-                "This engine shows the best tokens of a step only: choices need the model in process."
-            )
         chosen = step.log_probabilities()
         for k, number in enumerate(step.answers):
             option, position = self._options[number], self._positions[number]

@@ -24,7 +24,6 @@ from semtoken.core.parts.prose import words
 from semtoken.core.results import ScoredAnswer
 from semtoken.core.scored_token import ScoredToken
 from semtoken.core.scorer import Scorer
-from semtoken.errors import InvalidInputError
 from semtoken.methods.observers.steps import LOGITS, Observer, Step
 from semtoken.models.base import Backend, Decoding
 from semtoken.models.prompt_ids import encode_prompt
@@ -79,14 +78,8 @@ class StepRows(Observer):
         self._position = 0
 
     def observe(self, step: Step) -> None:
-        """Record the rows of logits of the wanted steps; `InvalidInputError` if the engine shows the best tokens
-        only.
-        """
+        """Record the rows of logits of the wanted steps."""
         if self._position in self._wanted:
-            if step.logits is None:
-                raise InvalidInputError(
-                    "This engine shows the best tokens of a step only: competing meanings need all."
-                )
             self.rows[self._position] = step.log_distributions()[0, : self._size]
         self._position += 1
 
@@ -94,7 +87,7 @@ class StepRows(Observer):
 def step_rows(backend: Backend, prompt: Any, answer: ScoredAnswer, steps: Sequence[int]) -> dict[int, FloatArray]:
     """Log-probabilities of all tokens at some steps of an answer, float64 [V] each, from one teacher-forced pass.
 
-    `InvalidInputError` if there is no such step, or the engine does not show all tokens.
+    `InvalidInputError` if there is no such step, `BackendError` if the engine does not show all tokens.
     """
     instance(answer, ScoredAnswer, "answer")
     steps = [whole(step, "step", low=0, high=len(answer.tokens) - 1) for step in steps]
