@@ -60,7 +60,7 @@ from semtoken.models.transformers.proof import Proof
 from semtoken.models.transformers.proving import proof_of
 from semtoken.models.transformers.together import RowWriter
 from semtoken.models.transformers.trees import GrowingTree, read_trunk
-from semtoken.models.transformers.writing import BatchRow, StepWatch, write_plainly
+from semtoken.models.transformers.writing import BatchRow, StepWatch
 from semtoken.support.arrays import FloatArray
 from semtoken.support.files.images import has_images
 from semtoken.support.inputs import listed
@@ -221,9 +221,9 @@ class TransformersBackend(OwnTokens):
         proof, options = self._tried(encoded), decodings[0].options
         images = any(isinstance(ids, ImagePrompt) for ids in encoded)
         if proof.generates == "never":
-            self._write_plainly(asked, options, observers)
+            self._write(asked, decodings[0], observers, together=False)
         elif proof.joined and only_usual(self.model.generation_config) and not options and not images:
-            self._write_together(asked, decodings[0], observers)
+            self._write(asked, decodings[0], observers, together=True)
         elif proof.generates == "alone" or images:
             for ids, rows in asked:
                 for row in rows:
@@ -235,28 +235,26 @@ class TransformersBackend(OwnTokens):
                 self._generate([ids for ids, _ in cells], decodings[0], [row for _, row in cells], observers)
         return [row.completion for _, rows in asked for row in rows if row.completion is not None]
 
-    def _write_together(self, asked: Sequence[_Asked], decoding: Decoding, observers: Sequence[Observer]) -> None:
-        """Answer prompts in batches, in their order; complete answers leave their batch."""
-        known = self._shared_prefix([ids for ids, _ in asked]) if decoding.share_prefix else None
+    def _write(
+        self, asked: Sequence[_Asked], decoding: Decoding, observers: Sequence[Observer], *, together: bool
+    ) -> None:
+        """Answer prompts without transformers' `generate`: in batches, which complete answers leave, or each alone.
+        `BackendError` if options are given, or the model's settings name some, that only `generate` follows.
+        """
+        self._check_plain(decoding.options)
+        known = self._shared_prefix([ids for ids, _ in asked]) if together and decoding.share_prefix else None
         inside = Inside(observers)
         writer = RowWriter(self.passes, self.vocabulary, observers, inside)
         with inside.watching(self.model):
-            for first in range(0, len(asked), decoding.batch_size):
-                writer.write(asked[first : first + decoding.batch_size], known)
+            if together:
+                for first in range(0, len(asked), decoding.batch_size):
+                    writer.write(asked[first : first + decoding.batch_size], known)
+            else:
+                for ids, rows in asked:
+                    for row in rows:
+                        writer.write_alone(ids, row)
 
-    def _inputs(self, prompts: Sequence[list[int]]) -> dict[str, Any]:
-        """What `generate` takes to answer these prompts; one with images is alone."""
-        if isinstance(first := prompts[0], ImagePrompt):
-            self._settled(first)
-            return first.inputs([], 0, self._image_passes.device)
-        return generate_inputs(self.passes, pad(prompts, self._padding, left=True))
-
-    def _write_plainly(
-        self, asked: Sequence[_Asked], options: Mapping[str, Any], observers: Sequence[Observer]
-    ) -> None:
-        """Answer each prompt without transformers' `generate`.
-        `BackendError` if options are given, or the model's settings name some, that only `generate` follows.
-        """
+    def _check_plain(self, options: Mapping[str, Any]) -> None:
         unusual = set(options) - {"max_new_tokens", "eos_token_id", "pad_token_id"}
         if options.get("do_sample") is False:
             unusual.discard("do_sample")
@@ -266,9 +264,13 @@ class TransformersBackend(OwnTokens):
                 "numbers than one pass over the text, so it is not used, and its settings cannot be followed"
                 f"{': ' if unusual else ''}{', '.join(sorted(unusual))}. Leave them out."
             )
-        for ids, rows in asked:
-            for row in rows:
-                write_plainly(self.passes, self.vocabulary, ids, row, observers)
+
+    def _inputs(self, prompts: Sequence[list[int]]) -> dict[str, Any]:
+        """What `generate` takes to answer these prompts; one with images is alone."""
+        if isinstance(first := prompts[0], ImagePrompt):
+            self._settled(first)
+            return first.inputs([], 0, self._image_passes.device)
+        return generate_inputs(self.passes, pad(prompts, self._padding, left=True))
 
     @property
     def joins(self) -> bool:

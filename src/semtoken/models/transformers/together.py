@@ -1,5 +1,5 @@
-"""Answers that are written together, a token each at a time: their prompts are read in one pass, and rows of complete
-answers leave the batch.
+"""Answers that are written without transformers' `generate`, together and a token each at a time: their prompts are
+read in one pass, and rows of complete answers leave the batch.
 
 `RowWriter` has the three parts of it: reading prompts, reading on, choosing tokens. `JoiningRows` adds answers that
 begin at any step.
@@ -17,13 +17,13 @@ import numpy.typing as npt
 import torch
 
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.methods.observers.steps import Observer, finish
+from semtoken.methods.observers.steps import Observer
 from semtoken.models.prompt_ids import pad
 from semtoken.models.transformers.caches import SharedPrefix, joined_caches
 from semtoken.models.transformers.choosing import chosen_tokens
 from semtoken.models.transformers.inside import Inside
 from semtoken.models.transformers.passes import Passes, cache_of
-from semtoken.models.transformers.writing import BatchRow, show_tokens
+from semtoken.models.transformers.writing import BatchRow, add_tokens, show_tokens
 
 LEAST_KNOWN = 4
 """The fewest tokens of a known beginning that are used again; a shorter one is read again."""
@@ -68,9 +68,16 @@ class RowWriter:
     def write(self, asked: Sequence[tuple[list[int], list[BatchRow]]], known: SharedPrefix | None) -> None:
         """Write answers to prompts, as many to each, until the last of them is complete."""
         begun = self.read([ids for ids, _ in asked], [rows[0] for _, rows in asked], known)
-        part = self.chosen(begun.repeated([rows for _, rows in asked]))
+        part = self._chosen(begun.repeated([rows for _, rows in asked]))
         while part is not None:
             part = self.step(part)
+
+    @torch.inference_mode()
+    def write_alone(self, prompt: Sequence[int], row: BatchRow) -> None:
+        """Write one answer as every model can, with a pass over prompt and answer so far for each of its tokens."""
+        while row.completion is None:
+            logits = self.passes.whole([*prompt, *row.token_ids], 1)
+            self._choose([row], logits, self.inside.at())
 
     def read(self, prompts: Sequence[Sequence[int]], rows: list[BatchRow], known: SharedPrefix | None) -> Together:
         """Read prompts in one pass, behind what they have in common with a known beginning."""
@@ -88,25 +95,21 @@ class RowWriter:
         mask = np.concatenate([part.mask, np.ones_like(ids)], axis=1)
         output = self.passes.rows(ids, mask=mask, cache=part.cache)
         read = replace(part, mask=mask, cache=cache_of(output), logits=output.logits[:, -1], inside=self.inside.at())
-        return self.chosen(read)
+        return self._chosen(read)
 
-    def chosen(self, part: Together) -> Together | None:
-        """The rows that go on, once the next tokens are chosen and shown."""
+    def _chosen(self, part: Together) -> Together | None:
         return join_batches([(part, self.choose(part))])
 
     def choose(self, part: Together) -> list[int]:
         """Choose the next tokens and show the step; returns which rows go on."""
-        rows, vocabulary = part.rows, self._vocabulary
-        places = range(len(rows))
-        tokens = chosen_tokens(part.logits[:, : vocabulary.size], [row.choices for row in rows])
-        ended = show_tokens(rows, tokens, part.logits, places, vocabulary, self.observers, part.inside)
-        going_on = []
-        for place, row, token in zip(places, rows, tokens, strict=True):
-            if completion := row.completed(token, vocabulary, ended):
-                finish(row.answer, completion, self.observers)
-            else:
-                going_on.append(place)
-        return going_on
+        self._choose(part.rows, part.logits, part.inside)
+        return [place for place, row in enumerate(part.rows) if row.completion is None]
+
+    def _choose(self, rows: Sequence[BatchRow], logits: torch.Tensor, inside: Mapping[str, Any]) -> None:
+        vocabulary = self._vocabulary
+        tokens = chosen_tokens(logits[:, : vocabulary.size], [row.choices for row in rows])
+        ended = show_tokens(rows, tokens, logits, range(len(rows)), vocabulary, self.observers, inside)
+        add_tokens(rows, tokens, ended, vocabulary, self.observers)
 
 
 def join_batches(parts: Sequence[tuple[Together, Sequence[int]]]) -> Together | None:

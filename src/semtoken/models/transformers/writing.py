@@ -2,7 +2,7 @@
 
 While transformers' `generate` writes, the model's own logits are kept by a forward hook, before any processor; a
 stopping criterion sees them together with the tokens that were chosen, hands both to the observers, and says which
-answers are complete. Where `generate` cannot be used, `write_plainly` goes the way that every model allows.
+answers are complete.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from transformers import StoppingCriteria
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.methods.observers.steps import Completion, Observer, Step, finish, show
 from semtoken.models.prompt_ids import AnswerText
-from semtoken.models.transformers.choosing import AnswerChoices, chosen_tokens
+from semtoken.models.transformers.choosing import AnswerChoices
 from semtoken.models.transformers.inside import Inside, forward_hook, inner_model
-from semtoken.models.transformers.passes import Passes, cache_of
+from semtoken.models.transformers.passes import cache_of
 from semtoken.support.arrays import as_rows
 
 
@@ -74,24 +74,17 @@ def show_tokens(
     return show(Step(answers, tokens, vocabulary.size, as_rows(logits), places, ends=ends, **inside), observers)
 
 
-@torch.inference_mode()
-def write_plainly(
-    passes: Passes,
+def add_tokens(
+    rows: Sequence[BatchRow],
+    tokens: Sequence[int],
+    ended: Collection[int],
     vocabulary: Vocabulary,
-    prompt: Sequence[int],
-    row: BatchRow,
     observers: Sequence[Observer],
 ) -> None:
-    """Write one answer, with a pass over the prompt and all of the answer so far for each of its tokens."""
-    inside = Inside(observers)
-    with inside.watching(passes.model):
-        while True:
-            logits = passes.whole([*prompt, *row.token_ids], 1)
-            [token] = chosen_tokens(logits[:, : vocabulary.size], [row.choices])
-            ended = show_tokens([row], [token], logits, [0], vocabulary, observers, inside.at())
-            if completion := row.completed(token, vocabulary, ended):
-                finish(row.answer, completion, observers)
-                return
+    """Add the tokens of a step, once it was shown, to some rows; `ended` are answers that end with it in any case."""
+    for row, token in zip(rows, tokens, strict=True):
+        if completion := row.completed(token, vocabulary, ended):
+            finish(row.answer, completion, observers)
 
 
 class StepWatch(StoppingCriteria):  # type: ignore[misc]
@@ -151,9 +144,7 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
                 # A criterion may give one verdict for all rows.
                 verdict = torch.as_tensor(criterion(input_ids, scores, **kwargs)).expand(len(self._rows)).tolist()
                 ended |= {self._rows[place].answer for place, stops in enumerate(verdict) if stops}
-            for row, token in zip(rows, chosen, strict=True):
-                if completion := row.completed(token, self._vocabulary, ended):
-                    finish(row.answer, completion, self._observers)
+            add_tokens(rows, chosen, ended, self._vocabulary, self._observers)
         self._has_passed = False
         complete = [row.completion is not None for row in self._rows]
         return torch.tensor(complete, dtype=torch.bool, device=input_ids.device)
