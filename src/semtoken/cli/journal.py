@@ -132,23 +132,16 @@ def export(
     checksum
         Export the calibrator with this checksum instead, to a folder.
     """
-    import sqlalchemy as sa
-
     if checksum is not None:
         if labeled:
             raise UsageError("--labeled has no effect with --checksum, which exports a calibrator: leave it out.")
         _export_calibrator(journal_url(url, in_use), checksum, output, force=force)
         return
     journal = open_journal(journal_url(url, in_use))
-    from semtoken.guarantees.journal import export as files
-    from semtoken.guarantees.journal.database import entries, labels
+    from semtoken.guarantees.journal.export import export as write_entries
     from semtoken.support.files.record_files import STANDARD
 
-    conditions = []
-    if labeled:
-        said = sa.select(labels.c.n).where(labels.c.entry == entries.c.n, labels.c.correct.is_not(None)).exists()
-        conditions = [entries.c.sampled, said]
-    files.export(journal, output, *conditions)
+    write_entries(journal, output, labeled=labeled)
     if str(output) != STANDARD:
         tell(f"The entries are in {output}.")
 

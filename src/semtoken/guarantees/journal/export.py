@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from semtoken.guarantees.journal.database import UtcTime, entries
+from semtoken.guarantees.journal.database import UtcTime, entries, labels
 from semtoken.guarantees.journal.entries import Record, record_of
 from semtoken.guarantees.journal.labels import labels_of
 from semtoken.guarantees.journal.store import Journal
@@ -25,8 +25,15 @@ WANTED = [
 NAMES = [column.name for column in entries.columns]
 
 
-def export(journal: Journal, target: Path, *conditions: Any) -> None:
-    """Write entries that meet the conditions into a .jsonl, .parquet or .csv file, or to standard output ("-")."""
+def export(journal: Journal, target: Path, *, labeled: bool = False) -> None:
+    """Write entries into a .jsonl, .parquet or .csv file, or to standard output ("-"), the oldest first.
+
+    With `labeled` only those of the random sample that somebody called right or wrong.
+    """
+    conditions = []
+    if labeled:
+        of_entry = sa.select(labels.c.n).where(labels.c.entry == entries.c.n, labels.c.correct.is_not(None))
+        conditions = [entries.c.sampled, of_entry.exists()]
     if str(target) == STANDARD or format_of(target) != PARQUET:
         write_records(target, records(journal, *conditions))
         return
