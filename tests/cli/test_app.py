@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -149,3 +150,13 @@ def test_a_table_is_written_though_the_reader_of_the_list_ends_early(tmp_path: P
         running.stdout.close()
     assert running.returncode == 141
     assert len(table.read_text("utf-8").splitlines()) == 1 + 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "shown"), [([], False), (["--verbose"], True)])
+def test_messages_of_libraries_are_shown_only_if_wanted(words: list[str], shown: bool) -> None:
+    """In a new process, without the variables that commands have set in this one."""
+    command = [sys.executable, "-m", "semtoken", "ask", "--device", "cpu", "Who?", *words]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("HF_HUB_", "TRANSFORMERS_"))}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=clean)
+    assert ("Loading weights" in done.stderr) is shown, done.stderr

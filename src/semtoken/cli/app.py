@@ -111,6 +111,7 @@ def _run(words: Words) -> int:
     from cyclopts import CycloptsError
 
     from semtoken.cli.settings import SECTIONS, read_settings
+    from semtoken.support.extras import quiet_libraries
 
     try:
         command, bound, given = program().parse_args(words.command, exit_on_error=False, print_error=False)
@@ -122,10 +123,11 @@ def _run(words: Words) -> int:
         if word[2:].partition(".")[0] in unread:
             raise UsageError(f"{word.partition('=')[0]} has no effect on `semtoken {place}`: leave it out.")
     in_use = read_settings(words.config, words.settings)
-    for name, kind in given.items():
-        bound.arguments[name] = words.verbose if kind is bool else in_use
+    bound.arguments |= dict.fromkeys(given, in_use)
     bound.apply_defaults()
     outputs = check_outputs(bound.arguments, place)
+    if not words.verbose:
+        quiet_libraries()
     status = command(*bound.args, **bound.kwargs)
     if outputs:
         from semtoken.support.files.outputs import remember

@@ -54,7 +54,6 @@ def ask(
     no_chat_template: NoChatTemplate = False,
     as_json: Json = False,
     in_use: Read[SettingsInUse],
-    verbose: Read[bool],
 ) -> None:
     """Ask a model, and see how confident each answer is.
 
@@ -81,7 +80,7 @@ def ask(
     from semtoken.models.prompts import how_to_ask
 
     settings = in_use.settings
-    model = choice.with_settings(settings, verbose=verbose)
+    model = choice.with_settings(settings)
     asked = _read(questions) or list(EXAMPLES_OF_ALMANAC if model.name == ALMANAC else EXAMPLES)
     stc = model.load(calibrator=calibrator) if calibrator is not None else _loaded(model)
     named = in_use.sources.get("calibration.abstain_text") == "command line"  # that of a file may be meant for servers

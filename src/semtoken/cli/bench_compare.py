@@ -17,7 +17,7 @@ from semtoken.cli.run_progress import run_progress
 from semtoken.cli.settings import NotNegative, Read, SettingsInUse
 from semtoken.errors import InvalidInputError, MissingExtra
 from semtoken.support.almanac import ALMANAC
-from semtoken.support.extras import only_errors, quiet_libraries, require_installed
+from semtoken.support.extras import only_errors, require_installed
 from semtoken.support.files.safe_files import replace_text
 from semtoken.support.installation import cache_root
 
@@ -45,7 +45,6 @@ def compare(
     output: ToFile[tuple[Path, ...]] = (),
     force: Force = False,
     in_use: Read[SettingsInUse],
-    verbose: Read[bool],
 ) -> None:
     """Compare methods on questions whose answers are known.
 
@@ -69,12 +68,10 @@ def compare(
         raise InvalidInputError(f"{wrong[0]}: the ending says what to write: .csv, .md or .json.")
     if scores is not None and not scores.is_file():
         raise InvalidInputError(f"There is no file of scores {scores}.")
-    model = choice.with_settings(in_use.settings, verbose=verbose)
+    model = choice.with_settings(in_use.settings)
     from semtoken.bench.settings import settings_with
     from semtoken.guarantees.labels import CONFIDENCE
 
-    if not verbose:
-        quiet_libraries()
     named = names_in(methods)
     content: dict[str, Any] = {
         "models": [model.name],

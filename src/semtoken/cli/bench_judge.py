@@ -14,7 +14,6 @@ from semtoken.cli.outputs import beside, refuse_existing
 from semtoken.cli.parameters import JudgeNamed, Output, Overwrite
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.errors import InvalidInputError
-from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -57,7 +56,7 @@ def judge(
         Verdicts from elsewhere: .csv or .jsonl with id and correct.
     """
     from semtoken.bench.judges import agreement, correctness
-    from semtoken.bench.judges.kinds import SimilarityJudge, read_answers, write_verdicts
+    from semtoken.bench.judges.kinds import read_answers, write_verdicts
     from semtoken.bench.judges.llm import LLMJudge
     from semtoken.support.files.record_files import STANDARD, as_file
 
@@ -74,8 +73,6 @@ def judge(
     with as_file(file) as readable:
         items = read_answers(readable)
     chosen = _judges(judges, options, [item.question.id for item in items])
-    if any(isinstance(chosen_judge, SimilarityJudge) for chosen_judge in chosen):
-        quiet_libraries()
     verdicts: dict[str, list[Verdict]] = {}
     for chosen_judge in chosen:
         if isinstance(chosen_judge, LLMJudge):

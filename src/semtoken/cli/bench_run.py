@@ -17,7 +17,6 @@ from semtoken.cli.run_progress import duration, run_progress
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import FAILED, UsageError
 from semtoken.errors import InvalidInputError
-from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -45,7 +44,6 @@ def run(
     dry_run: bool = False,
     estimate: bool = False,
     in_use: Read[SettingsInUse],
-    verbose: Read[bool],
 ) -> int | None:
     """Answer questions, record what the methods need, score and judge.
 
@@ -99,8 +97,6 @@ def run(
         "controls": controls or None,
     }
     resolved = settings_with(settings, given, of_models)
-    if not verbose:
-        quiet_libraries()
     if estimate:
         show_estimate(resolved)
         return None

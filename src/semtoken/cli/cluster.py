@@ -14,12 +14,10 @@ from cyclopts.validators import Number
 from semtoken.cli.console import err, out, phases, plain_table, tell
 from semtoken.cli.model import name_and_revision
 from semtoken.cli.parameters import ClustersNamed, ModelNamed, ToFolder
-from semtoken.cli.settings import Read
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import ALMANAC
 from semtoken.support.checkpoints.hub import require_model
-from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,7 +35,6 @@ def make(
     output: ToFolder[Path | None] = None,
     n_clusters: Annotated[tuple[int, ...], Parameter(name=("--n-clusters", "-k"), validator=Number(gte=1))] = (),
     memory_budget: Annotated[str | None, Parameter(metavar="SIZE")] = None,
-    verbose: Read[bool],
 ) -> None:
     """Make the clusters of a model's tokens, which the preset paper reads.
 
@@ -67,8 +64,6 @@ def make(
     from semtoken.clustering.model_vocabulary import vocabulary_of
     from semtoken.clustering.token_clusters import ClusterSettings
 
-    if not verbose:
-        quiet_libraries()
     numbers = n_clusters or (default_settings(vocabulary_of(model, None, revision=revision)).n_clusters,)
     for k, target in _targets(output, numbers).items():
         with phases("clustering") as progress:
@@ -204,7 +199,6 @@ def _kept_for(model: str, revision: str | None) -> TokenClusters:
     from semtoken.clustering.tables import read_table
 
     require_model(model, revision)
-    quiet_libraries()
     for entry in list_cached():
         kept = TokenClusters.from_pretrained(entry.path)
         table = read_table(model, kept.provenance.get("embedding", "concatenated"), revision=revision)

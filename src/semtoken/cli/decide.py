@@ -35,7 +35,6 @@ def decide(
     calibrator: Calibrator = None,
     overwrite: Overwrite = False,
     in_use: Read[SettingsInUse],
-    verbose: Read[bool],
 ) -> None:
     """Answer typed questions, with a probability for each option.
 
@@ -83,7 +82,7 @@ def decide(
     if not job.lines_left():
         tell(f"{output} is complete.")
         return
-    choice = ModelOptions(model or ALMANAC, device).with_settings(in_use.settings, verbose=verbose)
+    choice = ModelOptions(model or ALMANAC, device).with_settings(in_use.settings)
     if server is not None:
         server.announce("the items", in_use)
     asking = _ModelOrServer(choice, server)

@@ -17,7 +17,6 @@ from semtoken.support.checkpoints.sources import (
     catalogue_entry,
     fetched_path,
 )
-from semtoken.support.extras import quiet_libraries
 
 
 def fetch(
@@ -54,7 +53,6 @@ def fetch(
     from semtoken.support.checkpoints.fetch import fetch as fetch_model
 
     entry = catalogue_entry(name)
-    quiet_libraries()
     if entry.terms is not None and not accept_license and (force or fetched_path(name) is None):
         accept_license = _ask(entry)
     with err().status(f"Fetching {name}") as status:

@@ -16,7 +16,6 @@ from semtoken.cli.settings import ModelSection, ScoringSection, Settings
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import ModelError, SemtokenError, one_line_of
 from semtoken.support.almanac import ALMANAC
-from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
     from semtoken import ScoredModel
@@ -38,13 +37,13 @@ class ModelOptions:
     clusters: ClustersNamed[str | None] = None
     """With --preset paper: clusters of the model's tokens, a directory or a hub id. Default: made once."""
 
-    def with_settings(self, settings: Settings, *, verbose: bool = False) -> ModelChoice:
+    def with_settings(self, settings: Settings) -> ModelChoice:
         """The model with the settings that it is loaded with."""
         if self.clusters is not None and self.preset != "paper":
             raise UsageError("--clusters has no effect without --preset paper: leave it out, or add that.")
         name, revision = name_and_revision(self.model)
         chosen = (name, revision, self.device, self.preset, self.clusters)
-        return ModelChoice(*chosen, settings.model, settings.scoring, verbose)
+        return ModelChoice(*chosen, settings.model, settings.scoring)
 
 
 @Parameter(name="*")
@@ -73,7 +72,6 @@ class ModelChoice:
     """With the preset paper; without them those made before for this model, or new ones."""
     section: ModelSection
     scoring: ScoringSection
-    verbose: bool
 
     @property
     def loading(self) -> dict[str, Any]:
@@ -125,8 +123,6 @@ class ModelChoice:
 
         require_model(self.name, self.revision)
 
-        if in_transformers and not self.verbose:
-            quiet_libraries()
         with phases("clustering the vocabulary", before=f"loading {self.name}") as progress:
             try:
                 stc = ScoredModel.from_pretrained(

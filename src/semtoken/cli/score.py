@@ -57,7 +57,6 @@ def score(
     strict: Strict = False,
     overwrite: Overwrite = False,
     in_use: Read[SettingsInUse],
-    verbose: Read[bool],
 ) -> None:
     """Score a file of prompts, or of prompts with responses.
 
@@ -77,7 +76,7 @@ def score(
     from semtoken.replies.checking.fields import read_schema
     from semtoken.support.files.record_files import STANDARD
 
-    model = choice.with_settings(in_use.settings, verbose=verbose)
+    model = choice.with_settings(in_use.settings)
     if methods is not None:
         model = replace(model, scoring=replace(model.scoring, methods=(methods,)))
     target = output or beside(file, ".scored.jsonl")

@@ -30,7 +30,6 @@ def serve(
     served_model_name: str | None = None,
     mcp: bool = False,
     in_use: Read[SettingsInUse],
-    verbose: Read[bool],
 ) -> None:
     """Serve a local model over an OpenAI-compatible API.
 
@@ -47,7 +46,7 @@ def serve(
         Speak MCP over standard input and output instead of HTTP.
     """
     settings = in_use.settings
-    model = choice.with_settings(settings, verbose=verbose)
+    model = choice.with_settings(settings)
     of_answers, of_decisions = by_kind(calibrator, settings.calibration.decisions)
     if mcp:
         typed: dict[str, object] = {"--journal": journal, "--served-model-name": served_model_name}
@@ -93,10 +92,7 @@ def serve(
 def _serve_agents(model: ModelChoice, calibrator: Path | None) -> None:
     """Speak the Model Context Protocol over stdin and stdout until the agent ends it."""
     from semtoken.integrations.mcp import server
-    from semtoken.support.extras import quiet_libraries
 
-    if not model.verbose:
-        quiet_libraries()
     stc = model.load(calibrator=calibrator)
     server(stc, model.name, load_calibrator_for(stc, calibrator, model.name)).run("stdio")
 

@@ -32,7 +32,7 @@ PREFIX = "SEMTOKEN_"
 
 Given = TypeVar("Given")
 Read = Annotated[Given, Parameter(parse=False)]
-"""The type of a parameter that takes no option: the settings, and whether --verbose was given."""
+"""The type of the parameter that takes no option: the settings."""
 
 Positive = Annotated[float, Parameter(validator=Number(gt=0))]
 Count = Annotated[int, Parameter(validator=Number(gte=1))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -125,16 +126,19 @@ def installed(group: str) -> dict[str, Any]:
 
 
 def quiet_libraries() -> None:
-    """Limit torch, transformers and the hub to errors, without progress bars."""
+    """Limit torch, transformers and the hub to errors, without progress bars, whether they are loaded yet or not."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     warnings.filterwarnings("ignore", module=r"(transformers|torch|huggingface_hub)\b")
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    transformers_logging = require("transformers.utils", extra="transformers").logging
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
+    if "huggingface_hub" in sys.modules:  # it has read the variables
+        importlib.import_module("huggingface_hub.utils").disable_progress_bars()
+    if "transformers" in sys.modules:
+        transformers_logging = importlib.import_module("transformers.utils.logging")
+        transformers_logging.set_verbosity_error()
+        transformers_logging.disable_progress_bar()
 
 
 @contextmanager
