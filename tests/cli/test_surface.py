@@ -28,7 +28,7 @@ OF_OTHERS = {
     *("--scorer", "--model-base-url"),  # Inspect
     *("--disable-pip-version-check", "--quiet", "--no-deps", "--only-binary", "--dest", "--porcelain"),  # pip, git
     *("--replies", "--least", "--names", "--out"),  # our scripts
-    *("--generate", "--prompts.py", "--section.key"),  # arrows in a drawing, a placeholder
+    *("--generate", "--prompt", "--section.key"),  # arrows in a drawing, a placeholder
 }
 """Options of other programs that pages and messages name."""
 
