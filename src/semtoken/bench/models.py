@@ -7,20 +7,17 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from safetensors import SafetensorError
 
 from semtoken.bench.settings import ModelSettings, RunSettings
+from semtoken.bench.statistics.pairs import AskPairs, asked
 from semtoken.errors import BackendError, ModelError, one_line_of
 from semtoken.models import load_backend
 from semtoken.models.base import Backend
 from semtoken.support.checkpoints.gguf import load_tokenizer
 from semtoken.support.checkpoints.sources import resolve
-
-if TYPE_CHECKING:
-    from semtoken.bench.statistics import EntailmentModel, SimilarityModel
-
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -40,19 +37,11 @@ class Models:
         choice = self.choice(label)
         return self._take(f"model {label}", lambda: _load(choice))
 
-    def nli(self) -> EntailmentModel:
-        """The NLI classifier that methods and judges share."""
-        from semtoken.bench.statistics import EntailmentModel
-
-        name, size = self._settings.nli, self._settings.pair_batch_size
-        return self._take(f"NLI model {name}", lambda: EntailmentModel.from_pretrained(name, batch_size=size))
-
-    def similarity(self) -> SimilarityModel:
-        """The cross-encoder for similarity that methods and judges share."""
-        from semtoken.bench.statistics import SimilarityModel
-
-        name, size = self._settings.similarity, self._settings.pair_batch_size
-        return self._take(f"similarity model {name}", lambda: SimilarityModel.from_pretrained(name, batch_size=size))
+    def asking(self, kind: str) -> AskPairs:
+        """The function that puts pairs of texts to the model of the run of the kind "nli" or "similarity"."""
+        name, size = getattr(self._settings, kind), self._settings.pair_batch_size
+        spoken = {"nli": "NLI model", "similarity": "similarity model"}[kind]
+        return self._take(f"{spoken} {name}", lambda: asked(kind, name, batch_size=size))
 
     def tokenizer(self, label: str) -> Any:
         """The tokenizer of the model with this label, loaded without the model's weights."""
@@ -106,10 +95,7 @@ def _load(choice: ModelSettings) -> Backend:
     backend = load_backend(
         choice.backend,
         choice.source,
-        device=choice.device,
-        dtype=choice.dtype,
-        revision=choice.revision,
-        trust_remote_code=choice.trust_remote_code,
+        **choice.model_dump(include={"device", "dtype", "revision", "trust_remote_code"}),
         **(choice.engine if choice.backend == "vllm" else {}),
     )
     if choice.backend == "transformers":

@@ -98,9 +98,8 @@ def model_shares(run: Path) -> dict[str, float]:
     for name in ("greedy", "samples"):
         total: Counter[str] = Counter()
         for cell in plan.cells:
-            for number in range(cell.n_shards if name in cell.steps else 0):
-                shard = read_shard(cell.steps[name].folder(run), number, cell.steps[name].key, cell.rows(number), ())
-                total.update({} if shard is None or IN_MODEL not in shard.seconds else shard.seconds)
+            for shard in _Reader(run, cell).shards(cell.steps.get(name)) or ():
+                total.update(shard.seconds if IN_MODEL in shard.seconds else {})
         if inside := total.pop(IN_MODEL, 0.0):
             shares[name] = inside / total.total()
     return shares
@@ -167,7 +166,7 @@ class _Reader:
                 f"{self.plan.title}: judge {step.subject} gave no usable verdict on {unusable:,} answers."
             )
         usage: Counter[str] = Counter()
-        for shard in self._shards(step, CORRECT) or ():
+        for shard in self.shards(step, CORRECT) or ():
             usage.update(shard.usage)
         if usage:
             self.notes.append(
@@ -217,17 +216,17 @@ class _Reader:
         total: Counter[str] = Counter()
         for step in self.plan.steps.values():
             variant = step.work == "stc" and step.subject
-            for shard in () if variant else self._shards(step) or ():
+            for shard in () if variant else self.shards(step) or ():
                 total.update(shard.seconds)
         del total[IN_MODEL]  # other steps contain it
         return total
 
     def _column(self, step: PlannedStep | None, name: str) -> list[Any] | None:
-        """A column of a step over all shards; None where `_shards` gives none."""
-        shards = self._shards(step, name)
+        """A column of a step over all shards; None where `shards` gives none."""
+        shards = self.shards(step, name)
         return None if shards is None else [value for shard in shards for value in shard.columns[name]]
 
-    def _shards(self, step: PlannedStep | None, *columns: str) -> list[Shard] | None:
+    def shards(self, step: PlannedStep | None, *columns: str) -> list[Shard] | None:
         """All shards of a step, some columns of them; None without a step and, with a note, where one is missing."""
         if step is None:
             return None

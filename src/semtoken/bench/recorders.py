@@ -194,10 +194,9 @@ def _scorer(context: Context, main: TokenClusters | None, name: str) -> Scorer:
 
 def pairs(step: RecordingStep, context: Context) -> Recorder:
     """Record a statistic that compares pairs of texts; `step` is one of `PAIR_STEPS`."""
-    compute = step.pairs
+    compute, models = step.pairs, context.models
     assert compute is not None
-    models = context.models
-    ask = models.nli().logits if step.asks == "nli" else models.similarity().similarities
+    ask = models.asking(step.asks)
     # The tokenizer alone: the model that answered need not be in memory beside the one that is asked.
     tokenizer = models.tokenizer(context.cell.model)
     tokens = Tokens(Vocabulary.from_tokenizer(tokenizer).decode, special_token_ids(tokenizer))

@@ -105,10 +105,18 @@ SHOWN = 5
 LONGEST = 120
 """Characters of a question or an answer."""
 Kind = Literal["surest_wrong", "doubtful_right"]
-TITLES: dict[Kind, str] = {
-    "surest_wrong": "The surest wrong answers",
-    "doubtful_right": "The most doubtful right answers",
+TABLES: dict[Kind, tuple[str, str]] = {
+    "surest_wrong": (
+        "The surest wrong answers",
+        "Read these first: some are right and the judge or the accepted answers are not; the others are errors of "
+        "which the model was sure, and no threshold on this score stops them.",
+    ),
+    "doubtful_right": (
+        "The most doubtful right answers",
+        "What a threshold costs: these answers are right and would be among the first to be held back.",
+    ),
 }
+"""The title of the table of each kind, and what there is to say of it."""
 
 
 @dataclass(frozen=True)
@@ -185,24 +193,13 @@ def answer_tables(extremes: Sequence[ExtremeAnswer]) -> tuple[Table, ...]:
     header = ["Question", "Answer", "Uncertainty", "Probability", "Decision"]
     header = header if any(answer.decision for answer in extremes) else header[:-1]
     tables = []
-    for kind, title in TITLES.items():
+    for kind, (title, said) in TABLES.items():
         if own := [answer for answer in extremes if answer.kind == kind]:
             rows = [_row(answer)[: len(header)] for answer in own]
             texts = frame(rows, header, [answer.title for answer in own])
-            tables.append(Table(kind, title, texts, note=_note(kind, own[0].method), left=2))
+            note = f"By the uncertainty of {own[0].method}. {said}"
+            tables.append(Table(kind, title, texts, note=note, left=2))
     return tuple(tables)
-
-
-def _note(kind: Kind, method: str) -> str:
-    if kind == "surest_wrong":
-        return (
-            f"By the uncertainty of {method}. Read these first: some are right and the judge or the accepted answers "
-            "are not; the others are errors of which the model was sure, and no threshold on this score stops them."
-        )
-    return (
-        f"By the uncertainty of {method}. What a threshold costs: these answers are right and would be among the first "
-        "to be held back."
-    )
 
 
 def _row(extreme: ExtremeAnswer) -> list[str]:

@@ -361,3 +361,15 @@ def entailment_matrices(ask: AskPairs, samples: Sequence[tuple[str | None, Seque
         np.array([[IDENTICAL if a == b else next(answers) for b in texts] for a in texts], dtype=np.float64)
         for texts in full
     ]
+
+
+def asked(kind: str, model: str | EntailmentModel | SimilarityModel, **options: Any) -> AskPairs:
+    """The function that puts pairs of texts to a model of the kind "nli" or "similarity".
+
+    A model that is only named is loaded, with the options of `from_pretrained`; errors are those of loading it.
+    """
+    loaded: Any = model
+    if isinstance(model, str):
+        loaded = (EntailmentModel if kind == "nli" else SimilarityModel).from_pretrained(model, **options)
+    ask: AskPairs = loaded.logits if kind == "nli" else loaded.similarities
+    return ask

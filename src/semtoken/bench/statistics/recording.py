@@ -5,7 +5,7 @@ One greedy answer to each prompt and its samples come first, with what is read o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from semtoken.bench.statistics.pairs import (
     EntailmentModel,
     SimilarityModel,
     UniquePairs,
+    asked,
     special_token_ids,
 )
 from semtoken.bench.statistics.steps import (
@@ -365,8 +366,8 @@ def record(
         raise InvalidInputError(f"needs holds {', '.join(sorted(unknown))}; it can hold {', '.join(STEP_OF_FIELD)}.")
     timings = timings or Timings()
     generations = _answers(model, questions, given, fields, decoding, timings, progress)
-    later = _later_steps(model, steps_for(fields), nli, similarity, p_true_spelling, decoding.batch_size, timings)
-    for step, compute in later:
+    models = {"nli": nli, "similarity": similarity}
+    for step, compute in _later_steps(model, steps_for(fields), models, p_true_spelling, decoding.batch_size, timings):
         for first in range(0, len(generations), QUESTIONS_AT_ONCE):
             part = generations[first : first + QUESTIONS_AT_ONCE]
             with timings.measure(step):
@@ -403,8 +404,7 @@ def _answers(
 def _later_steps(
     model: ScoredModel | Backend,
     wanted: Collection[str],
-    nli: str | EntailmentModel,
-    similarity: str | SimilarityModel,
+    given: Mapping[str, str | EntailmentModel | SimilarityModel],
     spelling: PTrueSpelling,
     batch_size: int,
     timings: Timings,
@@ -420,11 +420,7 @@ def _later_steps(
             continue
         if step.asks not in models:
             with timings.measure("loading"):
-                if step.asks == "nli":
-                    models = {"nli": (EntailmentModel.from_pretrained(nli) if isinstance(nli, str) else nli).logits}
-                else:
-                    loaded = SimilarityModel.from_pretrained(similarity) if isinstance(similarity, str) else similarity
-                    models = {"similarity": loaded.similarities}
+                models = {step.asks: asked(step.asks, given[step.asks])}
         yield step.name, partial(_pairs, step, UniquePairs(models[step.asks]), tokens)
 
 
