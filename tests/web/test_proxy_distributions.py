@@ -86,3 +86,17 @@ def test_questions_that_are_refused_are_not_asked_with_each_answer(
             assert answer["choices"][0]["semtoken"]["distribution"] == "raw"  # as vLLM is by default
         own = [asked for asked in httpx.get(f"{server}/asked").json() if asked["messages"] != CHAT["messages"]]
     assert len(own) == 1
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_what_failed_is_asked_again_after_a_while_and_what_is_known_never(
+    almanac: Any, almanac_clusters: TokenClusters, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semtoken.web.proxy.distributions.PAUSE", 0.1)
+    body = {"model": "almanac", "messages": CHAT["messages"], "max_completion_tokens": 8}
+    with in_front(almanac, almanac_clusters, Faults(vllm=True, new_names=refused)) as (url, server):
+        for _ in range(2):
+            httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60)
+            time.sleep(0.2)
+        own = [asked for asked in httpx.get(f"{server}/asked").json() if asked["messages"] != CHAT["messages"]]
+    assert len(own) == 2  # one that fails, again; or two that are answered, once

@@ -191,6 +191,7 @@ class TestInFrontOfServe:
             assert final_figure(url, "semtoken_proxy_scored_answers_total") == 4
             assert final_figure(url, "semtoken_proxy_interval_width_count") == 4
             assert final_figure(url, "semtoken_proxy_added_seconds_count") == 2
+            assert final_figure(url, "semtoken_proxy_added_seconds_sum") > 0
             assert final_figure(url, "semtoken_proxy_failures_total") == 0
 
     def test_clusters_of_another_tokenizer_give_a_reason(self, served: str) -> None:

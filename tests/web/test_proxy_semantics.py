@@ -348,6 +348,11 @@ class TestDeadlines:
         wait_until(lambda: upstream.open == 0)
         assert final_figure(url, 'semtoken_proxy_failures_total{reason="request_timeout"}') == 1
 
+    def test_a_request_whose_answer_does_not_begin_in_time(self, proxied: Start) -> None:
+        url, _ = proxied(lambda *_: asyncio.sleep(60), request_timeout=0.3)
+        answer = post(url)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (504, "request_timeout")
+
 
 class TestLimits:
     @pytest.mark.parametrize(
@@ -457,6 +462,14 @@ class TestLimits:
         url, _ = proxied(answering(response(sent, kind=b"text/event-stream")), **most)
         block = final_blocks(post(url, json=CHAT | {"stream": True}).content)[0]
         assert words in block["reason"] and "sequence_uncertainty" not in block
+
+    def test_the_budget_of_a_whole_reply(self, proxied: Start) -> None:
+        message = {"role": "assistant", "content": "Lima"}
+        choices = [{"index": i, "message": message, "logprobs": LIMA, "finish_reason": "stop"} for i in range(2)]
+        body = json.dumps({"object": "chat.completion", "choices": choices}).encode()
+        url, _ = proxied(answering(response(body)), max_scoring_seconds=1e-9)
+        for choice in post(url).json()["choices"]:
+            assert "too long" in choice["semtoken"]["reason"] and "sequence_uncertainty" not in choice["semtoken"]
 
 
 def reachable(url: str) -> bool:

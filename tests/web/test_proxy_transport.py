@@ -224,7 +224,7 @@ class TestFaults:
         assert (answer.status_code, answer.json()["error"]["code"]) == (504, "upstream_timeout")
         wait_until(lambda: upstream.open == 0)
 
-    STREAMED = b'data: {"choices":[{"index":0,"delta":{}}]}\n\ndata: {"choi'
+    STREAMED = b'data: {"choices":[{"index":0,"delta":{"content":"Lima"}}]}\n\ndata: {"choi'
 
     @pytest.mark.parametrize("scored", [True, False])
     @pytest.mark.parametrize("stall", [True, False])
