@@ -1,4 +1,4 @@
-"""What the proxy costs: streamed chats direct, through a bare proxy and through this one; and what replies cost.
+"""The costs of the proxy: streamed chats direct, through a bare proxy and through this one; and those of replies.
 
     python benchmarks/proxy.py                                  # 1, 50 and 200 clients, 40 tokens a stream
     python benchmarks/proxy.py --clients 400 --tokens 100 --gap 0.02
@@ -128,7 +128,7 @@ def bare(port: int, url: str) -> None:
 
 @dataclass(frozen=True)
 class Streamed:
-    """What the clients of one round saw."""
+    """The times that the clients of one round saw."""
 
     seconds: float
     first: list[float]
@@ -347,7 +347,7 @@ def delays(
     gap: Annotated[float, typer.Option(help="Seconds between the tokens of a stream.")] = 0.2,
     repeats: Annotated[int, typer.Option(help="Rounds of all kinds of streams, of half a minute each.")] = 6,
 ) -> None:
-    """How long after the upstream has sent it the end of a slow stream comes to its client.
+    """Measure how long after the upstream has sent it the end of a slow stream comes to its client.
 
     The proxy hands a token on when the next one comes, or after a quarter of a second, so that the last one can carry
     the score; the end of a stream waits for nothing. The bare proxy is measured twice: by how much it differs from

@@ -39,7 +39,7 @@ LONGEST = 3.0
 
 @dataclass
 class Counted:
-    """What clients have seen over all rounds."""
+    """The answers that clients have seen over all rounds."""
 
     asked: list[str] = field(default_factory=list)
     read: list[str] = field(default_factory=list)
@@ -102,7 +102,7 @@ def campaign(command: str, url: str, spool: Path, kills: int, seed: int) -> Coun
 
 
 def wrong_with(url: str, counted: Counted) -> list[str]:
-    """What was lost or doubled."""
+    """The answers that were lost or doubled."""
     journal = Journal.open(url)
     there = Counter(row["person"] for row in journal.entries())
     journal.close()

@@ -109,7 +109,7 @@ Behaviour = Callable[[Received, asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass
 class Upstream:
-    """What a `raw_upstream` has seen."""
+    """The requests that a `raw_upstream` has seen."""
 
     url: str = ""
     requests: list[Received] = field(default_factory=list)

@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 @dataclass(frozen=True)
 class Faults:
-    """What is wrong with a server; nothing is by default."""
+    """The faults of a server; it has none by default."""
 
     silent: bool = False
     """Log-probabilities are left out."""

@@ -1,4 +1,4 @@
-"""Where browser tests must run, what they lack is a failure."""
+"""Missing tools are a failure where browser tests must run."""
 
 from __future__ import annotations
 

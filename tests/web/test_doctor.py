@@ -49,7 +49,7 @@ def sick(almanac: Any) -> Iterator[SickServer]:
 
 @pytest.fixture(scope="module")
 def examined(sick: SickServer) -> Examined:
-    """What the doctor finds of a server with some faults, with a vocabulary or none; each once for all tests."""
+    """The doctor's findings on a server with some faults, with a vocabulary or none; each once for all tests."""
 
     @cache
     def find(vocabulary: Any = None, **faults: Any) -> Diagnosis:

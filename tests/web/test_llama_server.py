@@ -166,7 +166,7 @@ def test_the_doctor_finds_what_it_gives(llama_server: str, almanac_clusters: Tok
 
 
 def streamed(url: str, request: dict[str, Any]) -> ScoredAnswer:
-    """What the stream of an answer to a request is scored as."""
+    """The scores of the stream that answers a request."""
     stream = ReplyStream(request=request)
     stream.feed(httpx.post(f"{url}/v1/completions", json=request | {"stream": True}, timeout=60).content)
     (scored,) = score_reply(stream.finish())

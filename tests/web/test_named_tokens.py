@@ -80,7 +80,7 @@ def vllm(row: Any, lists: str, root: str = "") -> Iterator[tuple[str, list[dict[
 
 
 def answers(url: str, reading: str, *questions: Any, known: bool = True) -> list[dict[str, Any]]:
-    """What the proxy answers with the tokens of the model, named by ids, or with texts alone."""
+    """The proxy's answer with the tokens of the model, named by ids, or with texts alone."""
     settings = ProxySettings(url, decisions="chat", token_ids=known, top_logprobs=BEST)
     app = proxy_app(settings, VOCABULARY if known else None, page=False, tokenizer=TOKENIZER if known else None)
     body = {"model": "m", "input": "x", "questions": questions, "semtoken": {"reading": reading, "orders": 1}}

@@ -66,7 +66,7 @@ VIEWS = ("File", "Compare", "Fields", "Calibration")
 
 @pytest.fixture(scope="module")
 def everything(answers: list[dict[str, Any]]) -> dict[str, Any]:
-    """What `static_page` needs for every view: two files, probabilities, labels, a guarantee, JSON fields and
+    """The input of `static_page` for every view: two files, probabilities, labels, a guarantee, JSON fields and
     disputes. There are few rows, since what looks for barriers looks at each element."""
     answers = sorted(answers, key=lambda one: one["confidence"])[::3]
     generator = np.random.default_rng(0)

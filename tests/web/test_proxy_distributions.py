@@ -28,7 +28,7 @@ def in_front(almanac: Any, clusters: TokenClusters, faults: Faults, **settings: 
 
 
 def distribution(url: str, **changes: Any) -> str:
-    """What the block of an answer says that its numbers are."""
+    """The distribution behind its numbers as the block of an answer names it."""
     answer = httpx.post(f"{url}/v1/chat/completions", json=CHAT | {"temperature": 0.5} | changes, timeout=60)
     if "stream" not in changes:
         return answer.json()["choices"][0]["semtoken"]["distribution"]

@@ -1,4 +1,4 @@
-"""What the proxy changes in requests, replies and events, and what it leaves as it came; what a refusal teaches it."""
+"""The proxy's changes to requests, replies and events, with all else as it came, and its lessons from refusals."""
 
 from __future__ import annotations
 

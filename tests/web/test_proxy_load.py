@@ -73,7 +73,7 @@ BEHAVIOURS = ("well", "well", "well", "dies", "stalls", "garbage", "drips", "clo
 
 
 def unasked(events: bytes) -> bytes:
-    """What a client that asked for no log-probabilities is to get of the upstream's events."""
+    """The upstream's events as a client is to get them that asked for no log-probabilities."""
     return re.sub(rb'"logprobs": \{"content": \[.*?\}\]\}\]\}', b'"logprobs": null', events)
 
 

@@ -57,7 +57,7 @@ DETAILS = {"finish_reason": "eos_token", "generated_tokens": 3, "seed": None, "p
 
 
 def tgi_answer(asked: dict[str, Any]) -> Any:
-    """What TGI documents for `/generate`: details and best tokens only where they are asked for."""
+    """TGI as it documents `/generate`: details and best tokens only where they are asked for."""
     wanted = asked.get("parameters", {})
     details = DETAILS | {"tokens": [one["token"] for one in TOKENS]}
     if wanted.get("top_n_tokens"):

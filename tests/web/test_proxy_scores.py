@@ -1,4 +1,4 @@
-"""What the proxy adds, as the official client sees it: in front of `semtoken serve`, and of replies of all kinds."""
+"""The scores that the proxy adds for the official client, in front of `semtoken serve` and of replies of all kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reverse proxy must and must not do: deliveries, refusals, deadlines, limits, paths, names, damaged streams."""
+"""The duties of a reverse proxy: deliveries, refusals, deadlines, limits, paths, names, damaged streams."""
 
 from __future__ import annotations
 
@@ -542,7 +542,7 @@ def test_what_streams_may_look_like(replaying: Replaying, name: str, look: str) 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_stream_arrives_and_has_no_number(replaying: Replaying, data: st.DataObject) -> None:
-    """Whatever the damage, its bytes arrive; the blocks after it give a reason, or there are none."""
+    """The bytes of a damaged stream arrive; the blocks after it give a reason, or there are none."""
     name = data.draw(st.sampled_from(["vllm-chat", "openai-chat-awkward", "vllm-chat-two"]))
     events = events_of(name)
     at = data.draw(st.integers(0, len(events) - 1))

@@ -201,7 +201,7 @@ class TestStreams:
 
 
 class TestRequests:
-    """What the upstream gets in place of a plain request."""
+    """The request that the upstream gets in place of a plain one."""
 
     @pytest.mark.parametrize(
         ("name", "fields"),

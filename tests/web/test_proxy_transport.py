@@ -1,4 +1,4 @@
-"""What is not scored passes untouched, and whatever the upstream does, the client gets its bytes and an honest end."""
+"""Answers without scores pass untouched, and the client gets bytes and an honest end, whatever the upstream does."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ class TestFaults:
         assert body == b"{}"
 
     def test_a_body_longer_than_it_says(self, proxied: Start) -> None:
-        """Where the next answer begins is not known any more: none is made of it."""
+        """The place where the next answer begins is not known any more: none is made of it."""
         url, upstream = proxied(answering(response(b"{}") + b"more"))
         for answer in (post(url), post(url), post(url)):
             assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_broken")
@@ -423,7 +423,7 @@ def half_closed(url: str, path: str, version: str) -> socket.socket:
 
 
 def without_block(data: bytes) -> bytes:
-    """What the client got, without what the proxy added."""
+    """The bytes that the client got, without the proxy's block."""
     return re.sub(rb',"semtoken":\{(?:[^{}]|\{[^{}]*\})*\}', b"", data)
 
 

@@ -163,7 +163,7 @@ def test_half_a_character_is_refused(start: Callable[..., str]) -> None:
 
 
 def sent_by_hand(url: str, body: bytes, *, length: int, closes: bool) -> tuple[int, bytes] | None:
-    """What the server answers to a POST of a body, which need not be as long as its head says."""
+    """The server's answer to a POST of a body, which need not be as long as its head says."""
     address = urlsplit(url)
     head = f"POST /semtoken/review HTTP/1.1\r\nHost: {address.netloc}\r\nOrigin: {url}\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"

@@ -33,7 +33,7 @@ def shown(page: Any) -> str | None:
 
 
 def pressed(page: Any, key: str) -> str | None:
-    """What is in front after a key."""
+    """The item in front after a key."""
     before = shown(page)
     page.keyboard.press(key)
     page.wait_for_function("before => document.querySelector('.review h2')?.innerText !== before", arg=before)

@@ -35,7 +35,7 @@ TIMEOUT = 600.0
 LONGEST_REPLY = 64 * 2**20
 """Most bytes of a reply, after decompression."""
 ENCODINGS = ("", "identity", "gzip", "deflate")
-"""How a reply may be encoded: 64 KiB of these become 66 MB at most, of others gigabytes."""
+"""The encodings that a reply may have: 64 KiB of these become 66 MB at most, of others gigabytes."""
 MISSING_PAGE = (404, 405, 501)
 
 
@@ -303,7 +303,7 @@ def _http_address(url: str) -> SplitResult:
 
 
 def _asked_wait(headers: Mapping[str, str]) -> float:
-    """How many seconds a busy server asks to wait: a number, or the time until a date; 0 if it does not say."""
+    """The seconds that a busy server asks to wait: a number, or the time until a date; 0 if it does not say."""
     said = headers.get("retry-after", "").strip()
     try:
         seconds = float(said) if said else 0.0

@@ -71,7 +71,7 @@ def parse_reply(text: str | bytes, what: str = "The reply") -> Any:
 
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Where a value stands in JSON: names of members and numbers of elements, from the root on."""
+"""The place of a value in JSON: names of members and numbers of elements, from the root on."""
 
 
 def encode(value: Any) -> str:
@@ -152,7 +152,7 @@ class _Unusual(Exception):
 
 
 def _members_by_length(text: str, parent: LocatedValue) -> Sequence[tuple[str | int, int, int]]:
-    """Find the members by the lengths of their values, which msgspec tells without decoding them."""
+    """Find the members by the lengths of their values, which msgspec finds without decoding them."""
     inside = text[parent.start : parent.end]
     is_object = inside[0] == "{"
     # `Raw` takes each value as it is: a reply of megabytes is split into its members, and no value is built.

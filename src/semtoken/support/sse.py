@@ -52,7 +52,7 @@ class Event(NamedTuple):
     kind: str = "message"
     """The name in the field `event`; "message" where the event has none."""
     fault: str | None = None
-    """Why the event cannot be understood; None if it can."""
+    """The reason why the event cannot be understood; None if it can."""
 
     @property
     def is_ping(self) -> bool:
@@ -99,7 +99,7 @@ class EventReader:
         self._raw = bytearray()
         """The lines of the event that is being read."""
         self._rest = bytearray()
-        """What came behind them: the beginning of a line."""
+        """The bytes behind them: the beginning of a line."""
         self._searched = 0
         """No line ends before this place in `_rest`."""
         self._lines: list[_Line] = []
@@ -187,7 +187,7 @@ class EventReader:
         return Event(bytes(self._rest[at : end + 2]), (_Line(0, len(USUAL), size, size + 1),))
 
     def _next_line(self, at: int) -> tuple[int, int] | None:
-        """Where the line ends that begins there, and where the next one begins; None if it may go on."""
+        """The places where the line that begins there ends, and where the next one begins; None if it may go on."""
         line_end = _LINE_END.search(self._rest, self._searched)
         if line_end is None:
             self._searched = len(self._rest)

@@ -1,4 +1,4 @@
-"""What speaks HTTP: a server, a reverse proxy, a check of endpoints, and the page that shows scores.
+"""Everything that speaks HTTP: a server, a reverse proxy, a check of endpoints, and the page that shows scores.
 
 serve/     an OpenAI-compatible API over a model in this process, with exact scores
 proxy/     an OpenAI-compatible reverse proxy that adds scores to what another server answers

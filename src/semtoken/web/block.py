@@ -39,10 +39,13 @@ class BlockOptions:
     parts: WantedParts | None = None
     """The kind of parts that are added with their confidence; None: no parts."""
     competing: int = 0
-    """How many of the meanings that compete at each of the most doubtful steps are added."""
+    """The number of meanings that compete at each of the most doubtful steps and are added."""
     disputes: int = 0
-    """How many meanings are followed at each of the most doubtful steps, to add what their continuations say. Phrases
-    that are doubtful only in form are then marked `form_only`, and boolean fields get the shares of their values."""
+    """The number of meanings that are followed at each of the most doubtful steps, to add what their continuations say.
+
+    Phrases that are doubtful only in form are then marked `form_only`, and boolean fields get the shares of their
+    values.
+    """
     methods: tuple[str, ...] = ()
     running: bool = True
     """Whether the values so far are added to every chunk of a stream. Without them there are only the final ones, at
@@ -87,7 +90,7 @@ class ProbeResult:
     parts: Sequence[Part] | None = None
     """The parts of the answer with the shares of their values; None: as they are without asking."""
     refused: str | None = None
-    """Why the model could not be asked; None if it was."""
+    """The reason why the model could not be asked; None if it was."""
 
 
 def parts_wanted(result: ScoredAnswer, wanted: WantedParts, seconds: float = MAX_SECONDS) -> list[Part]:
@@ -153,7 +156,7 @@ def score_block(
 
 
 def _summary(result: ScoredAnswer) -> dict[str, Any]:
-    """What every block says of an answer: its numbers, how they were found, and its flags."""
+    """The facts that every block has about an answer: its numbers, how they were found, and its flags."""
     facts = result.facts()
     block: dict[str, Any] = {
         "version": VERSION,

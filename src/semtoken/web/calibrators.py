@@ -30,7 +30,7 @@ class Exchangeable(Protocol):
 
     @property
     def n(self) -> int:
-        """How many labeled answers it was fitted on."""
+        """The number of labeled answers that it was fitted on."""
 
 
 Kind = TypeVar("Kind", bound=Exchangeable)
@@ -155,7 +155,7 @@ def reload_on_hangup(*slots: CalibratorSlot[Any]) -> None:
 def add_exchange(app: Any, path: str, calibrators: CalibratorSlot[Any], gate: Gate) -> None:
     """Add a route that takes POST with `{"action": "reload"}` or `{"action": "back"}` and the token.
 
-    Of several processes the one that gets the request tells the others.
+    If a server has several processes, the one that gets the request informs the others.
     """
 
     def work(body: dict[str, Any]) -> dict[str, Any]:

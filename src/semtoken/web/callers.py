@@ -1,4 +1,4 @@
-"""Who may call a server: known by the names that it answers to, the pages that may use it, and its token.
+"""Rules for the callers of a server: the names that it answers to, the pages that may use it, and its token.
 
 A page of another site can make a browser send requests to a server on its own machine, under the name of the server or,
 by a name of its own that points there, under that. Such requests carry a foreign `Origin` or `Host`.

@@ -28,13 +28,13 @@ SPARE_FILES = 64  # file descriptors for everything but clients and their reques
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """How many connections and how much time clients may take."""
+    """The number of connections and the time that clients may take."""
 
     connections: int = 4000
     """Most connections at one time. For one more, the one that has been idle for longest is closed; if all of them are
     in the middle of a request, the new one is."""
     per_client: int = 2000
-    """How many of them may come from one address."""
+    """The most connections that may come from one address."""
     header_timeout: float = 30.0
     """Seconds from the first byte (or from connecting) to the end of a request's head."""
     write_timeout: float = 120.0
@@ -48,7 +48,7 @@ class ConnectionLimits:
 
 
 def open_files() -> int:
-    """How many files this process may open, after raising the limit as far as the system allows."""
+    """The number of files that this process may open, after the limit is raised as far as the system allows."""
     try:
         import resource
     except ImportError:  # not on Windows

@@ -1,4 +1,4 @@
-"""How much clients may take of a server: so many requests at one time, so much work off the event loop."""
+"""Limits on the load that clients may put on a server: requests at one time, and work off the event loop."""
 
 from __future__ import annotations
 

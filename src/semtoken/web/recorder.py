@@ -1,4 +1,4 @@
-"""What a server keeps of its answers in a journal, and the figures of that."""
+"""The journal of a server's answers as the server writes it, and its figures."""
 
 from __future__ import annotations
 

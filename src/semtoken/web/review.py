@@ -18,7 +18,8 @@ from semtoken.web.callers import Gate, answer_guarded
 from semtoken.web.wire import ApiError
 
 SHOWN = ("id", "question", "answer", "doubts", "model")
-"""What the page gets of an answer: neither how sure the model was nor what was decided, which would sway people."""
+"""The fields of an answer that the page gets: neither how sure the model was nor what was decided, which would sway
+people."""
 
 
 def add_review(app: Any, journal: Journal, gate: Gate) -> None:
@@ -42,7 +43,7 @@ def add_review(app: Any, journal: Journal, gate: Gate) -> None:
 
 
 def _next(journal: Journal, reviewer: str, queue: str | None) -> dict[str, Any]:
-    """What a person is asked next, with how far everybody is."""
+    """The answers that a person is to label next, and the progress of everybody."""
     name = queue or "sample"
     if name not in get_args(labels.QueueName):
         raise ApiError(400, f"There is no queue {name[:40]!r}.", param="queue")

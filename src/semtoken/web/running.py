@@ -37,7 +37,7 @@ SECONDS_TO_STOP = 5
 """Seconds that a process has to stop, beyond the time that its running answers get."""
 OF_WORKERS = "semtoken-figures-"
 SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
-"""Where the processes of one server keep their figures, for Prometheus' client."""
+"""The environment variable of Prometheus' client with the folder in which the processes of a server keep figures."""
 BROKEN_OFF = "ASGI callable returned without completing response."
 
 
@@ -148,7 +148,7 @@ def _end_with_parent(grace: float) -> None:
 
 
 def _is_no_broken_off_answer(record: logging.LogRecord) -> bool:
-    """Answers are broken off on purpose where the upstream breaks off; the proxy counts and tells of them itself."""
+    """Answers are broken off on purpose where the upstream breaks off; the proxy counts and logs them itself."""
     return record.getMessage() != BROKEN_OFF
 
 

@@ -1,4 +1,4 @@
-"""What both servers say on the wire: errors, in OpenAI's shape or that of typed questions, and server-sent events."""
+"""The messages of both servers on the wire: errors in the shapes of OpenAI and of typed questions, and events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an OpenAI-compatible endpoint gives that semtoken can use.
+"""An examination of an OpenAI-compatible endpoint: what it gives that semtoken can use.
 
 asking.py        an address, a question   -> a request in each shape, the reply read
 examination.py   a server                 -> what it gives, one question after the other

@@ -38,7 +38,7 @@ class ProbeReply:
 
     @property
     def problem(self) -> str | None:
-        """Why the first choice's lists give no score; None if they give one, or could not be read."""
+        """The reason why the first choice's lists give no score; None if they give one, or could not be read."""
         parts = () if self.parsed_reply is None or not self.steps else self.parsed_reply.choices[0].segments
         return next((part.problem for part in parts if part.problem), None)
 

@@ -14,25 +14,25 @@ Ids = Literal["always", "on request"]
 
 @dataclass(frozen=True)
 class TriedCount:
-    """How many log-probabilities for each token were asked for, and how many came."""
+    """The number of log-probabilities for each token that was asked for, and the number that came."""
 
     asked: int
     given: int | None
     """The most that a token came with; None if the request was rejected."""
     reason: str | None = None
-    """Why it was rejected, as the server gave it, or why its reply could not be read."""
+    """The reason of the rejection in the server's words, or the reason why the reply could not be read."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """What one endpoint of the server can do, such as chat completions."""
+    """The abilities of one endpoint of the server, such as chat completions."""
 
     name: str
     """The endpoint's name: "chat", "completions", "responses", "generate" or "completion"."""
     path: str
     answers: bool
     reason: str | None = None
-    """Why it does not answer; None if it does."""
+    """The reason why it does not answer; None if it does."""
     format: str | None = None
     """The shape of its replies, as `semtoken.replies` names it."""
     tried: tuple[TriedCount, ...] = ()
@@ -50,7 +50,7 @@ class Page:
 
 @dataclass(frozen=True)
 class TokenNaming:
-    """How the server names tokens: by text, bytes or ids."""
+    """The ways in which the server names tokens: by text, bytes or ids."""
 
     bytes: bool
     ids: Ids | None
@@ -71,13 +71,13 @@ class Streaming:
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """How well the tokens of the replies fit a vocabulary."""
+    """The comparison of the tokens in the replies with a vocabulary."""
 
     fits: bool
     enough: bool
     """Whether enough tokens were seen to call it the same tokenizer."""
     n_tokens: int
-    """How many distinct tokens were seen."""
+    """The number of distinct tokens that were seen."""
     misfits: tuple[str, ...]
     """Some of the tokens that the vocabulary lacks."""
 
@@ -93,7 +93,7 @@ class Trial:
     bounds: tuple[float, float] | None = None
     n_tokens: int | None = None
     reason: str | None = None
-    """Why the answer has no score; None if it has one."""
+    """The reason why the answer has no score; None if it has one."""
 
     @property
     def width(self) -> float | None:
@@ -106,7 +106,7 @@ class Finding:
     """A sentence on what the server's behavior means for semtoken."""
 
     level: Level
-    """How it bears on semtoken: `bad` means that answers cannot be scored."""
+    """The bearing on semtoken: `bad` means that answers cannot be scored."""
     text: str
     """The sentence, with the setting to change if there is one."""
 
@@ -122,29 +122,29 @@ class Diagnosis:
     models: tuple[str, ...]
     """The models that the server lists."""
     pages: tuple[Page, ...]
-    """What each of the server's pages, such as `/v1/completions`, gave."""
+    """The results for each of the server's pages, such as `/v1/completions`."""
     best: str | None = None
     """Name of the page that serves semtoken best, None if none does."""
     tokens: TokenNaming | None = None
-    """How the replies name tokens; None if that was not examined."""
+    """The ways in which the replies name tokens; None if that was not examined."""
     engine: KnownEngine = ANY
     """The engine that the server runs."""
     recognised_by: str = "nothing that it says of itself"
     """The sign by which the engine was recognized."""
     numbers: Numbers = field(default_factory=Numbers)
-    """What the log-probabilities are: raw, or after temperature and samplers."""
+    """The nature of the log-probabilities: raw, or after temperature and samplers."""
     streaming: Streaming | None = None
     """Whether a stream brings the same log-probabilities; None if that was not examined."""
     prompt_log_probs: tuple[str, ...] = ()
     """Fields that bring the log-probabilities of a prompt."""
     tokenizer: Tokenizer | None = None
-    """What was found out about the tokenizer; None without clusters or tokenizer, or if nothing could be compared."""
+    """The comparison with the tokenizer; None without clusters or tokenizer, or if nothing could be compared."""
     trials: tuple[Trial, ...] = ()
     """A few answers that were scored, to show what to expect."""
     requests: int = 0
-    """How many requests were sent."""
+    """The number of requests that were sent."""
     verdicts: tuple[Finding, ...] = ()
-    """What all this means for semtoken, a sentence each."""
+    """The consequences of all this for semtoken, a sentence each."""
 
     @property
     def usable(self) -> bool:

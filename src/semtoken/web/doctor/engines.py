@@ -14,11 +14,11 @@ class KnownEngine:
 
     name: str
     more: str = ""
-    """How to get more log-probabilities for each token."""
+    """The change that brings more log-probabilities for each token."""
     raw: str = ""
-    """How to get the model's own numbers, before temperature and samplers."""
+    """The change that brings the model's own numbers, before temperature and samplers."""
     names: str = ""
-    """How to tell tokens apart that are spelled alike."""
+    """The change that lets tokens be distinguished that are spelled alike."""
 
 
 VLLM = KnownEngine(
@@ -47,7 +47,7 @@ ANY = KnownEngine("the server", raw="ask at temperature 1 without top_p, top_k a
 """Any other engine."""
 MLX_LM = KnownEngine("mlx-lm")
 MLX_FINGERPRINT = re.compile(r"\d+\.\d+\.\d+-\d+\.\d+\.\d+-[A-Z]")
-"""How its fingerprint reads: its version, that of mlx, and the platform."""
+"""The form of its fingerprint: its version, that of mlx, and the platform."""
 
 
 def recognise(reply: HttpReply, owner: object, format: str) -> tuple[KnownEngine, str]:

@@ -98,7 +98,7 @@ def look_at_tokens(asker: Asker, top: int, shape: type[Shape]) -> tuple[TokenNam
 
 
 def count_to_ask(page: Page) -> int:
-    """How many log-probabilities for each token to ask of this page in further tests."""
+    """The number of log-probabilities for each token to ask of this page in further tests."""
     accepted = [trial.asked for trial in page.tried if trial.given and trial.asked <= ENOUGH]
     return max((top for top in accepted if top > 0), default=1)
 
@@ -248,7 +248,7 @@ def examine(
 def _in_full(
     asker: Asker, models: tuple[str, ...], owner: object, vocabulary: Tokens | None, progress: Callable[[str], Any]
 ) -> Diagnosis:
-    """What some thirty requests to all endpoints tell, most of them to the best one."""
+    """The results of some thirty requests to all endpoints, most of them to the best one."""
     pages = []
     for shape in served_shapes():
         progress(shape.name)
@@ -260,7 +260,7 @@ def _in_full(
 
 
 def _in_two_requests(asker: Asker, models: tuple[str, ...], owner: object) -> Diagnosis:
-    """What two requests to the first endpoint that answers tell."""
+    """The results of two requests to the first endpoint that answers."""
     pages: list[Page] = []
     for shape in served_shapes():
         asked = ENOUGH
@@ -313,7 +313,7 @@ def _with_details(
     vocabulary: Tokens | None,
     progress: Callable[[str], Any],
 ) -> Diagnosis:
-    """What is known of the best page only."""
+    """The diagnosis with everything that is examined on the best page only."""
     page = diagnosis.page(shape.name)
     assert page is not None
     top = count_to_ask(page)

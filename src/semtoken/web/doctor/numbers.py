@@ -1,4 +1,4 @@
-"""What two replies tell about their numbers: raw or processed, repeated or impossible entries, how exact."""
+"""The numbers of two replies compared: raw or processed, repeated or impossible entries, how exact."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOO_FEW = "too few alternatives to compare"
 
 @dataclass(frozen=True)
 class Numbers:
-    """What the lists of two replies to one prompt, at temperatures 1 and 0.5, say of themselves."""
+    """The properties of the lists in two replies to one prompt, at temperatures 1 and 0.5."""
 
     distribution: Distribution = "unknown"
     reason: str = "there are no log-probabilities"
@@ -36,11 +36,11 @@ class Numbers:
     above_one: bool = False
     """Whether the probabilities of a list sum to more than 1."""
     off: float | None = None
-    """How far a number of -1 may be off by the way in which it is written, in nats; None if it is written in full."""
+    """The largest error of a number of -1 that comes from its rounding, in nats; None if it is written in full."""
     apart: float | None = None
-    """How far the same raw number is apart in the two replies, in nats; None if none can be compared."""
+    """The largest difference of the same raw number between the two replies, in nats; None if none can be compared."""
     problem: str | None = None
-    """Why one of the two answers has no score, if its lists are at fault."""
+    """The reason why one of the two answers has no score, if its lists are at fault."""
 
 
 def judge(at_1: Sequence[TopStep], at_half: Sequence[TopStep]) -> Numbers:
@@ -95,7 +95,7 @@ def _off(steps: Sequence[TopStep]) -> float | None:
 
 
 def only_zeros(steps: Sequence[TopStep]) -> bool:
-    """Whether all tokens have a log-probability of 0 and their alternatives minus infinity, so that nothing is told."""
+    """Whether all tokens have a log-probability of 0 and their alternatives minus infinity: they say nothing."""
     others = (token for step in steps for token in step.top if token.log_prob != step.chosen.log_prob)
     certain = all(step.chosen.log_prob == 0 for step in steps)
     return bool(steps) and certain and all(token.log_prob < SENTINELS for token in others)

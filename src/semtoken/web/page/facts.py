@@ -1,4 +1,4 @@
-"""What the page says of a model and of its calibrator, as plain values."""
+"""The facts that the page shows about a model and its calibrator, as plain values."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class ScoredPage:
     html: str
     n_answers: int
     lost_images: int
-    """How many images of the questions cannot be read, so that the page lacks them."""
+    """The number of images of the questions that cannot be read, so that the page lacks them."""
 
 
 def page_of_scored(paths: Sequence[Path], calibrator: Path | None) -> ScoredPage:

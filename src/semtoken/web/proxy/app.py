@@ -156,7 +156,7 @@ class ProxyHandler:
 
 
 def _read(client: Client, body: bytes) -> AnswerRequest | None:
-    """What a request asks for, if its answer can be scored."""
+    """The request for an answer that can be scored; None for any other."""
     if client.shape is None or client.header(b"content-encoding") not in (None, b"identity"):
         return None
     return next(filter(None, (read_request(shape, body) for shape in shapes_at(client.path))), None)
@@ -176,7 +176,7 @@ def _check_decidable(client: Client, asked: AnswerRequest | None) -> None:
 
 
 def ending(error: Exception) -> tuple[str, ApiError | None]:
-    """How a request is counted that ended with an error, and what its client gets, if it is there."""
+    """The word by which a request that ended with an error is counted, and the answer to its client, if it is there."""
     match error:
         case ClientGone():
             return "client_gone", None

@@ -32,14 +32,15 @@ _LIMIT = re.compile(
 
 N_PROBS = "n_probs"
 NOT_WITH_TOOLS = "logprobs is not supported with tools"
-"""How llama-server refuses `logprobs` in streams with tools; by its own name, `n_probs`, it gives them."""
+"""The words in which llama-server refuses `logprobs` in streams with tools; by its own name, `n_probs`, it gives
+them."""
 
 
 class Limit(NamedTuple):
-    """What the upstream gives to requests of one form."""
+    """The log-probabilities that the upstream gives to requests of one form."""
 
     most: int
-    """How many log-probabilities for each token; 0: none."""
+    """The number of them for each token; 0: none."""
     by_n_probs: bool = False
     """Whether they are asked for by `n_probs`."""
 
@@ -50,13 +51,13 @@ class AnswerRequest:
 
     shape: type[Shape]
     body: Mapping[str, Any]
-    """What the client sent, without the field `semtoken`."""
+    """The client's request, without the field `semtoken`."""
     sent: bytes
     """The request as it goes to the upstream where nothing more is asked for."""
     options: BlockOptions
     kept: int | None
-    """How many log-probabilities of other tokens the client asked for at each step besides the chosen token's; None: it
-    asked for none at all."""
+    """The number of log-probabilities of other tokens that the client asked for at each step, besides the chosen
+    token's; None: it asked for none at all."""
 
     @property
     def form(self) -> str:
@@ -68,7 +69,7 @@ class AnswerRequest:
         return f"{model if isinstance(model, str) else ''} {' '.join(fields)}"[:LONGEST_FORM]
 
     def about(self, choice: int) -> dict[str, Any]:
-        """What the journal stores of the request: prompt, last text, model and the person's tag."""
+        """The fields of the request that the journal stores: prompt, last text, model and the person's tag."""
         try:
             prompt = self.shape.prompt(self.body, choice)
         except InvalidInputError:

@@ -1,4 +1,4 @@
-"""What the log-probabilities of vLLM are, found out by asking: its replies do not show its `--logprobs-mode`."""
+"""The distribution behind vLLM's log-probabilities, found out by asking: replies do not show its `--logprobs-mode`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LONGEST = 2**22
 """Most bytes of a reply to one of these questions."""
 ASKING_SECONDS = 60.0
 WAITING_SECONDS = 5.0
-"""How long the first answers of a model wait for what is found."""
+"""Seconds that the first answers of a model wait for what is found."""
 PAUSE = 300.0
 """Seconds after which questions that failed may be asked again; more than they take."""
 MOST_MODELS = 100
@@ -41,8 +41,10 @@ PROCESSED = (
 
 
 class LearnedDistributions:
-    """What the upstream's log-probabilities are, by model. Each model of vLLM is asked two short questions once, with
-    the credentials of the request that made it known, and its first answers wait a little for the result.
+    """The distribution behind the upstream's log-probabilities, by model.
+
+    Each model of vLLM is asked two short questions once, with the credentials of the request that made it known, and
+    its first answers wait a little for the result.
     """
 
     def __init__(self, upstream: Upstream, wanted: Distribution | None) -> None:
@@ -51,7 +53,7 @@ class LearnedDistributions:
         self._asking: MutableMapping[str, asyncio.Task[None]] = TTLCache(MOST_MODELS, PAUSE)
         """The questions that are asked, or failed a while ago, by the model's name."""
         self.known: dict[str, Distribution] = {}
-        """What was found, by the model's name."""
+        """The distributions that were found, by the model's name."""
 
     def of(self, model: str | None, said: Distribution) -> Distribution:
         """The distribution of an answer: as set, else as was found by asking, else as its reply says (`said`)."""

@@ -1,4 +1,4 @@
-"""What a server might take a path for, however it is spelled: a place outside, one that gives answers, one of ours."""
+"""Rules for the paths of requests, however they are spelled: those that leave the upstream, give answers, are ours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import unquote, unquote_to_bytes
 from semtoken.web.wire import ApiError
 
 DECODED = 3
-"""How many times a path is decoded to see what it may mean: servers behind gateways decode more than once."""
+"""The number of times that a path is decoded to see what it may mean: servers behind gateways decode more than once."""
 ANSWERING = frozenset(
     {"batch", "batches", "chat", "conversations", "edits", "infer", "infill", "interactions", "invocations", "messages"}
     | {"predict", "responses", "slots", "threads"}

@@ -49,7 +49,7 @@ PASSED_ON = {
     "encoded": "The reply is packed in a way that the proxy does not read.",
     "not_json": "The reply is neither JSON nor a stream of events.",
 }
-"""Why a reply was passed on as it came, for the journal."""
+"""The reasons for passing a reply on as it came, for the journal."""
 AFTER_THE_END = "More of the answer came after the server had said that it is complete."
 
 
@@ -85,7 +85,7 @@ class AnswerScoring:
     metrics: ProxyMetrics
     workers: Workers
     distributions: LearnedDistributions
-    """What the upstream's log-probabilities are, where its replies do not tell."""
+    """The distribution behind the upstream's log-probabilities, where its replies do not show it."""
     calibrators: CalibratorSlot[CalibratorInUse] = field(default_factory=lambda: CalibratorSlot(None))
     """Holds the calibrator that adds the probability and the decision to every final block."""
     recorder: AnswerRecorder | None = None
@@ -111,7 +111,7 @@ class _WrittenChoice:
 class ReplyScorer:
     """Scores the choices of one reply, whole or streamed.
 
-    `request` is what was sent to the upstream and asks for `top` log-probabilities of each token, `applied` the
+    `request` was sent to the upstream and asks for `top` log-probabilities of each token, `applied` the
     calibrator that decides, also if another one comes into use meanwhile.
     """
 
@@ -131,19 +131,19 @@ class ReplyScorer:
         refused = REFUSED if not top and asked.kept is None else None
         obstacle = asked.shape.obstacle(asked.body) or refused
         self._failed = None if obstacle is None else UnscoredChoice("obstacle", obstacle)
-        """Why no choice can be scored."""
+        """The reason why no choice can be scored."""
         self._choices: dict[int, _WrittenChoice] = defaultdict(lambda: _WrittenChoice(GrowingAnswer(scoring.scorer)))
         self._tokens = 0
-        """How many tokens the reply has, or the stream had so far."""
+        """The number of tokens that the reply has, or that the stream had so far."""
         self._parsed_reply: Reply | None = None
         """A whole reply that was read."""
         self._last: Mapping[str, Any] = {}
         self._spent = 0.0
         self._begun: float | None = None
-        """When the work began that `_spent` does not count yet."""
+        """The time at which the work began that `_spent` does not count yet."""
         self._has_more_to_compute = bool(asked.options.parts or asked.options.methods or scoring.settings.methods)
         self.gave_up: str | None = None
-        """Why nothing was added to the reply, or to a choice of it: a word, as in the figures."""
+        """The reason why nothing was added to the reply, or to a choice of it: a word, as in the figures."""
 
     @cached_property
     def _stream(self) -> ReplyStream:
@@ -162,7 +162,7 @@ class ReplyScorer:
 
     @property
     def seconds(self) -> float:
-        """How many seconds reading and scoring have taken so far."""
+        """The seconds that reading and scoring have taken so far."""
         return self._spent + (0.0 if self._begun is None else perf_counter() - self._begun)
 
     @contextmanager
@@ -204,7 +204,7 @@ class ReplyScorer:
         return (self._parsed_reply or self._stream).model
 
     def _about(self, choice: int) -> dict[str, Any]:
-        """What the journal stores beside the score: the model is the one that answered, where the reply names it."""
+        """The fields that the journal stores beside the score; the model is that of the reply, where it names one."""
         about = self._asked.about(choice)
         return about | {"model": self.model or about["model"]}
 
@@ -369,5 +369,5 @@ class ReplyScorer:
 
 
 def _size(choice: ReplyChoice) -> int:
-    """How many tokens a choice has, reasoning and tool calls included."""
+    """The number of tokens of a choice, reasoning and tool calls included."""
     return sum(len(segment.steps) for segment in choice.segments)

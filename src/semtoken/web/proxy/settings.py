@@ -21,13 +21,13 @@ class ProxySettings:
     upstream: str
     """Address of the server behind the proxy: `http(s)://host[:port][/path]`, with or without `/v1` at its end."""
     top_logprobs: int = 20
-    """How many log-probabilities to ask for at each token; an upstream that gives fewer is asked for fewer."""
+    """The number of log-probabilities to ask for at each token; an upstream that gives fewer is asked for fewer."""
     methods: tuple[str, ...] = ()
     """Further methods of one pass, whose scores every block holds; a request may name others."""
     token_ids: bool = False
     """Whether to ask for token ids as vLLM and SGLang give them, which takes a vocabulary. Others may refuse."""
     distribution: Distribution | None = None
-    """What the upstream's log-probabilities are, where its replies do not tell."""
+    """The distribution behind the upstream's log-probabilities, where its replies do not show it."""
     proxy_for: str | None = None
     """The upstream's model, where the clusters come from another one with the same tokenizer."""
     allowed_hosts: tuple[str, ...] = LOOPBACK_HOSTS
@@ -37,10 +37,10 @@ class ProxySettings:
     hold: float = 0.25
     """Seconds that a piece of a stream may be held back, so that the last one carries the final score. 0: none is."""
     decisions: str = "auto"
-    """What becomes of typed questions: `pass` (the upstream answers them), the name of a shape (they are asked as texts
-    in it), or `auto`: passed on where the upstream has a route for them, else asked as texts."""
+    """The treatment of typed questions: `pass` (the upstream answers them), the name of a shape (they are asked as
+    texts in it), or `auto`: passed on where the upstream has a route for them, else asked as texts."""
     decision_requests: int = 8
-    """How many requests of one proxy process may ask typed questions as texts at one time."""
+    """The most requests of one proxy process that may ask typed questions as texts at one time."""
     decision_fields: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of these requests, such as {"chat_template_kwargs": {"enable_thinking": false}}."""
 
@@ -53,14 +53,14 @@ class ProxySettings:
     max_scoring_seconds: float = 30.0
     """Seconds that reading and scoring one reply may take; the rest of it passes unscored."""
     scoring_threads: int = 2
-    """How many threads score replies."""
+    """The number of threads that score replies."""
     scoring_queue: int = 64
-    """How many pieces of work may wait for these threads; further ones pass unscored."""
+    """The most pieces of work that may wait for these threads; further ones pass unscored."""
 
     max_connections: int = 1000
-    """How many requests may be under way at one time; further ones are rejected (503)."""
+    """The most requests that may be under way at one time; further ones are rejected (503)."""
     max_connections_per_client: int = 500
-    """How many requests of one address may be under way at one time; further ones are rejected (429)."""
+    """The most requests of one address that may be under way at one time; further ones are rejected (429)."""
     connect_timeout: float = 10.0
     """Seconds to wait for a connection with the upstream."""
     read_timeout: float = 600.0

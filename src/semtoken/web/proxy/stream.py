@@ -32,7 +32,7 @@ class Piece:
 
     sent: Event
     reply: LocatedReply | None = None
-    """What it says; None where there is nothing to score, so that it passes as it came."""
+    """The parsed event; None where there is nothing to score, so that it passes as it came."""
     blocks: dict[int, Block] = field(default_factory=dict)
     content_of: int | None = None
     """The index of the choice whose content it carries, if that goes on and it carries nothing else."""
@@ -170,7 +170,7 @@ class HeldPieces:
         return out
 
     def _bytes(self, piece: Piece) -> bytes:
-        """What the client gets for an event, behind the scores that are still due where it ends the stream."""
+        """The bytes of an event for the client, behind the scores that are still due where it ends the stream."""
         trailer = self._scorer.trailer() if piece.done else None
         due = b"" if trailer is None else event(trailer)
         if piece.reply is None:

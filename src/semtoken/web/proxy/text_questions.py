@@ -45,16 +45,16 @@ class TextQuestions:
     asking: Asking
     absent: AbsentRoutes
     together: anyio.CapacityLimiter
-    """How many requests may ask at one time."""
+    """The limit on requests that ask at one time."""
     wire: QuestionShape
     asked: WireRequest
     client: Request
-    """What the client sent: its path and headers."""
+    """The client's request, for its path and headers."""
     tokens: ModelTokens
     read: int = 0
     """Tokens that the upstream's model read, as far as it says so."""
     model: str | None = None
-    """What the upstream calls its model."""
+    """The upstream's name for its model."""
 
     async def answers(self, options: ReadingOptions) -> list[Answer]:
         """Answer all questions; `InvalidInputError` if they are too many or too long, `ApiError` names one that
@@ -82,7 +82,7 @@ class TextQuestions:
         raise ApiError(502, message, kind="upstream_error", code="no_route")
 
     async def _masses_by(self, shape: type[Shape], texts: Sequence[AskedText]) -> list[Masses]:
-        """Ask the first alone, which tells what the upstream gives, then several at a time.
+        """Ask the first alone, which shows what the upstream gives, then several at a time.
 
         The first failure ends all: it is an error for the whole request, and further answers would cost for nothing.
         """
@@ -173,7 +173,7 @@ async def whole_reply(answer: UpstreamAnswer, limit: int) -> Any:
 
 
 def target_below(target: bytes, wire: QuestionShape, path: str) -> bytes:
-    """Where a path is asked, below the one that the client asked at."""
+    """The target of a request for a path below the one that the client asked at."""
     own, mark, query = target.partition(b"?")
     return own.removesuffix(f"/v1{wire.path}".encode()) + path.encode() + mark + query
 

@@ -20,11 +20,11 @@ from semtoken.support.http_client import HttpClient, Retries
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 SECONDS = 5.0
-"""How long the upstream may take to list its models."""
+"""Seconds that the upstream may take to list its models."""
 
 
 def vllm_model(base: str) -> str | None:
-    """What the model of a vLLM server was loaded from: a folder of its machine, or a hub id.
+    """The source that the model of a vLLM server was loaded from: a folder of its machine, or a hub id.
 
     None if the server does not answer, or lists models as no vLLM does. No key is sent.
     """
