@@ -81,7 +81,7 @@ def write(journal: Journal, n: int, folder: Path) -> str:
     """The first entries, as `JournalWriter` writes them."""
     applied = decider()
     journal.use(applied.file, applied.checksum)
-    rows = [made_up(i, applied.checksum).values() for i in range(min(n, WRITTEN))]
+    rows = [json.loads(made_up(i, applied.checksum).line()) for i in range(min(n, WRITTEN))]
     begun = time.perf_counter()
     for first in range(0, len(rows), TOGETHER):
         journal.add(rows[first : first + TOGETHER])
@@ -145,7 +145,8 @@ def look(journal: Journal, n: int, folder: Path) -> str:
 
 def draw(journal: Journal, n: int, folder: Path) -> str:
     """All of the random sample."""
-    return f"{sum(1 for _ in journal.entries(entries.c.sampled, columns=['id'])):,} answers"
+    pages = journal.pages([entries.c.n, entries.c.id], entries.c.sampled)
+    return f"{sum(map(len, pages)):,} answers"
 
 
 def lines(journal: Journal, n: int, folder: Path) -> str:

@@ -3,8 +3,11 @@
     labels.py          scored answers and labels -> checked arrays, or a refusal with the number that is missing
     answer_records.py  answers in files, which stand in for scored ones
     curves.py          maps from log_confidence to a probability (numpy alone), and how they are fitted
-    exact.py           the exact arithmetic of the guarantees; threshold.py makes thresholds of it, one
-                       for each of a few groups, or bands to accept, look at and discard, and decides
+    exact.py           the exact arithmetic of the guarantees
+    fitting.py         the loosest threshold for a guarantee, or why there is none; threshold.py makes thresholds of
+                       it, one for each of a few groups, or bands to accept, look at and discard, and decides
+    judge.py           the kinds of guarantees, and how new labels test them; betting.py has the tests that may be
+                       looked at after every label
     calibrator.py      `Calibrator`: fit, probability, bounds, report, compare, save, load, and calibrator.json
     labeling.py        files of answers that a person labels: the order, the labels so far
     groups.py          a calibrator for each group of answers in files, with guarantees that hold together

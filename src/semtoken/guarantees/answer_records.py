@@ -139,7 +139,7 @@ def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
 
 
 def are_scored(path: Path) -> bool:
-    """Whether a file holds answers with their scores, as `semtoken score` writes them; told by its first line."""
+    """Whether a file holds answers with their scores, as `semtoken score` writes them, by its first line."""
     if not path.is_file() or path.suffix not in (".jsonl", ".csv", ".parquet"):
         return False
     try:

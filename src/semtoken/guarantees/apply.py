@@ -1,4 +1,4 @@
-"""What a calibrator adds to an answer: the same block in `ask`, `score`, `serve`, `proxy` and `compare`."""
+"""Probability and decision, which a calibrator adds to an answer: the same block in all commands and servers."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ class CalibratorInUse:
 
     calibrator: Calibrator
     known: Fingerprint = NOTHING_KNOWN
-    """What is known of the model, the precision and the engine that answer."""
+    """The model, the precision and the engine that answer, as far as they are known."""
     abstain_text: str | None = None
-    """What to say instead of an answer that is not accepted. None: answers are never hidden."""
+    """The text to show instead of an answer that is not accepted. None: answers are never hidden."""
     saved: bytes | None = field(default=None, repr=False)
     """The bytes of the file that it was loaded from; None where it was not loaded from a file."""
 

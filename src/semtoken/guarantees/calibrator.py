@@ -200,7 +200,7 @@ class Calibrator:
 
     @property
     def guarantee(self) -> str:
-        """What holds of the answers that it accepts, in one sentence; empty without a threshold."""
+        """The guarantee on the answers that it accepts, in one sentence; empty without a threshold."""
         return "" if self.threshold is None else self.threshold.statement
 
     def predict_proba(self, answer: Any) -> Any:

@@ -21,7 +21,7 @@ ELSEWHERE = "calibrated_elsewhere"
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Which model, clusters, rules and distribution scores came from. A field is None where that is not known."""
+    """The model, clusters, rules and distribution that scores came from. A field is None where that is not known."""
 
     method: str | None = None
     """The method whose scores were labeled, a key of `ScoredAnswer.scores`; None: the product over the tokens."""
@@ -221,7 +221,7 @@ def _origin_of(answer: ScoredAnswer) -> tuple[str | None, str | None, Literal["e
 
 
 def models_sentence(fitted: str | None, models: Mapping[str, int], answers: str) -> str:
-    """What is wrong with the models that gave some answers; "" if nothing is.
+    """A sentence on answers that other models gave than they should have; "" if none did.
 
     `fitted` is the model that a calibrator was fitted on, as far as that is known, `models` how many answers each model
     gave, and `answers` names these answers: "newest answers".

@@ -161,7 +161,7 @@ def _refused(claim: Claim, answers: LabeledScores, tests: Sequence[Test]) -> str
 
 
 def _advice(claim: Claim, answers: LabeledScores, start: float | None) -> list[str]:
-    """What would help, as sentences: each was tried on these labels, or is worked out from them."""
+    """Sentences on what would help: each was tried on these labels, or is worked out from them."""
     labels, levels = (answers.uncertainty, answers.correct), (claim.alpha, claim.delta)
     advice = (_more_labels(*labels, *levels, start), _other_alpha(*labels, *levels), _other_start(*labels, *levels))
     return [sentence for sentence in advice if sentence]

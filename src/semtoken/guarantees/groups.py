@@ -63,7 +63,7 @@ class FittedGroup:
 
     @cached_property
     def forecast(self) -> str:
-        """What more labels would do, in a sentence; empty where the threshold is there, or its guarantee is of another
+        """A sentence on what more labels would do; empty where the threshold is there, or its guarantee is of another
         kind than `selective_risk`.
         """
         threshold = self.calibrator.threshold

@@ -32,7 +32,7 @@ from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
 SAME = "as long as model, prompts, questions and judging stay the same"
-"""What every guarantee takes for granted."""
+"""The assumption of every guarantee."""
 CONFIDENCE = 0.95
 """Confidence of the intervals that are shown beside a verdict."""
 
@@ -54,15 +54,15 @@ class Kind:
 
     name: str
     claim: str
-    """What is guaranteed, with {alpha} in place of the share."""
+    """The guarantee, with {alpha} in place of the share."""
     answers: str
     """The answers that it is about, as a count is followed by them: "of 30 labeled accepted answers"."""
     limited: str
-    """What it limits, after those: "are wrong"."""
+    """The property that it limits, in words that follow them: "are wrong"."""
     among: str
     """The same in a heading before a share: "Wrong among the accepted"."""
     about: Callable[[Mask, Mask], Mask]
-    """Which answers it is about, by whether they were accepted and whether they are right."""
+    """A function that finds the answers it is about, by whether they were accepted and whether they are right."""
 
     def counted(self, accepted: npt.ArrayLike, right: npt.ArrayLike) -> tuple[Mask, Mask]:
         """Which of n labeled answers the guarantee is about, and which of them count against it, bool [n] each."""

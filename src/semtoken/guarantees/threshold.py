@@ -171,7 +171,7 @@ class Threshold:
         return Claim(KINDS[self.guarantee], self.alpha, self.delta)
 
     def accepts(self, scored: Any) -> npt.NDArray[np.bool_]:
-        """Which answers pass; an empty one never does.
+        """Whether each answer passes; an empty one never does.
 
         Parameters
         ----------
@@ -381,7 +381,7 @@ class GroupThresholds:
         return "\n".join(f"{name}: {threshold.statement}" for name, threshold in self.thresholds.items())
 
     def accepts(self, scored: Any, groups: Sequence[Any]) -> npt.NDArray[np.bool_]:
-        """Which answers pass by the threshold of their group; none of a group that was not fitted does.
+        """Whether each answer passes by the threshold of its group; none of a group that was not fitted does.
 
         Parameters
         ----------

@@ -39,7 +39,7 @@ class Method:
     title: str
     """The method's name in tables."""
     family: str
-    """What it reads: a name of `FAMILIES`, or another."""
+    """The kind of data that it reads: a name of `FAMILIES`, or another."""
     function: Callable[..., float]
     """Arrays -> uncertainty, higher is riskier."""
     needs: tuple[str, ...]
@@ -56,7 +56,7 @@ class Method:
     external_model_free: bool
     """Whether it needs no model but the one that answered."""
     overhead: Overhead
-    """What it costs beyond the greedy generation: `low`, `medium` or `high`."""
+    """The cost beyond the greedy generation: `low`, `medium` or `high`."""
     arguments: Arguments | None = None
     """Turns a generation into the arguments of a function that does not take the fields themselves, by name."""
     monotone: bool = True

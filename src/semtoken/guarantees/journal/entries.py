@@ -36,7 +36,7 @@ FAILED = "[withheld: the rule failed]"
 
 @dataclass(frozen=True)
 class TextRule:
-    """What the journal keeps of questions and answers. Without arguments: nothing."""
+    """A rule of what the journal keeps of questions and answers. Without arguments: nothing."""
 
     keep: bool = False
     patterns: tuple[re.Pattern[str], ...] = ()
@@ -103,12 +103,12 @@ LOG_DOUBTFUL = math.log(DOUBTFUL)
 LONGEST_NAME = 200
 """Most characters that are kept of a name that others choose, such as the model's or the person's."""
 SEEN_TWICE = 0.2
-"""Share of the random sample that two people are asked about, so that their agreement can be told."""
+"""Share of the random sample that two people are asked about, so that their agreement shows."""
 
 
 @dataclass(frozen=True)
 class SamplingRule:
-    """Which entries belong to the random sample; decided by their identifiers before any answer is known."""
+    """The rule of the random sample: entries are drawn by their identifiers, before any answer is known."""
 
     seed: str
     """Any text. With an entry's identifier it settles whether the entry is taken."""

@@ -177,7 +177,7 @@ def left_behind(folder: Path) -> Iterator[list[Path]]:
 
 
 def lines_of(file: Path) -> Iterator[dict[str, Any]]:
-    """Read the entries of a file. A line that was cut off is skipped: nobody was told that it was stored."""
+    """Read the entries of a file. A line that was cut off is skipped: it was never acknowledged."""
     with file.open("rb") as lines:
         for line in lines:
             with suppress(ValueError, RecursionError):

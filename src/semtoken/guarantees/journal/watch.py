@@ -1,6 +1,4 @@
-"""What a journal says of a guarantee now: whether it is kept, by labels, and how far scores have moved since the
-fit.
-"""
+"""Whether a guarantee is kept now, by the labels of a journal, and how far scores have moved since the fit."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ class GuaranteeReport:
     n: int = 0
     """Labeled answers that the guarantee is about."""
     wrong: int = 0
-    """Those of them that count against the guarantee."""
+    """How many of them count against the guarantee."""
     low: float = 0.0
     """Lower bound on the share, averaged over these answers, valid however often one looks."""
     high: float = 1.0
@@ -62,11 +60,11 @@ class GuaranteeReport:
     moved: Drift | None = None
     """How far the newest scores are from those of the labeled answers."""
     moved_sentence: str = ""
-    """What that means, in words; "" if it means nothing."""
+    """The meaning of that in words; "" if it means nothing."""
     models: Mapping[str, int] = field(default_factory=dict)
     """How many of the newest answers since the calibrator came into use each model gave, by its name in replies."""
     models_sentence: str = ""
-    """What is wrong with these models; "" if nothing is."""
+    """A sentence on models that should not be among them; "" if all are right."""
 
     def holds(self, limits: AuditLimits = NO_LIMITS) -> bool:
         """Whether the guarantee holds, as far as the labels tell, and the scores have not moved beyond a limit; a limit

@@ -85,7 +85,7 @@ class ResampledMetric:
     reason: str
     """Why there is no value; empty if there is one."""
     drawn: str = ""
-    """What was drawn: a hash of the judgements and the seed. Only equal ones can be subtracted."""
+    """A hash of the judgements and the seed: only metrics of equal draws can be subtracted."""
 
     def estimate(self, confidence_level: float = 0.95) -> Estimate:
         """The value with its percentile interval, which holds `confidence_level`, in (0, 1), of the resamples."""

@@ -17,7 +17,7 @@ from semtoken.support.inputs import whole
 _CELLS_PER_BLOCK = 2_000_000
 _ROUNDING = 1e-9
 Differences: TypeAlias = Callable[[npt.NDArray[np.bool_]], FloatArray]
-"""Which answers are exchanged, [b, n] -> metric of the first column minus that of the second, [b]."""
+"""Whether each answer is exchanged, [b, n] -> metric of the first column minus that of the second, [b]."""
 Prepare: TypeAlias = Callable[..., tuple[Differences, str]]
 """Two columns of ranks and the judgements -> differences, and why there are none."""
 _FUNCTIONS: Mapping[str, Callable[..., float]] = {"auroc": auroc, "prr": prr, "aurc": aurc}

@@ -1,4 +1,4 @@
-"""What one pass of the answering model leaves behind for the methods: observers that record fields of `Generation`.
+"""Observers of one pass of the answering model, which record fields of `Generation` for the methods.
 
 steps.py           what a backend shows: `Step`, what may be read of it, `Observer`
 table.py           `@statistic`: an observer that fills one field; the table of all of them; those of this package:

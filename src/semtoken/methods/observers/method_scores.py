@@ -92,8 +92,8 @@ OF_ANSWERS = frozenset({*PLAIN, *BOUNDED})
 
 FROM_BEST = frozenset({"log_probability", "entropy", "best", "row"})
 FROM_LOGITS = FROM_BEST | {"logits"}
-"""What observers can read of a step of which only the best tokens are known (some of it as bounds), and of one of which
-all logits are."""
+"""The data that observers can read of a step of which only the best tokens are known (some of it as bounds), and of one
+of which all logits are."""
 
 
 def one_pass_methods() -> list[str]:
@@ -193,7 +193,7 @@ class MethodScores(Observer):
         return response.with_fields(scores=scores, score_bounds={name: pair for name, pair in bounds.items() if pair})
 
     def _records(self, answer: int, response: ScoredAnswer) -> tuple[Generation, Corners]:
-        """What is recorded of one answer; values below and above those that are not exact, by field."""
+        """The record of one answer; values below and above those that are not exact, by field."""
         question = response.question or ""
         fields = {
             field: PLAIN[field](response, question) for field in {"text", "token_ids"} | self.needs & PLAIN.keys()

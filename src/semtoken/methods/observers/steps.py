@@ -1,4 +1,5 @@
-"""What a backend shows while a model writes: a `Step`, what an observer may read of it, and what an `Observer` is.
+"""The steps that a backend shows while a model writes, the parts of one that can be read, and `Observer`, which reads
+them.
 
 A step is one row of raw logits for each answer that is being written, and the token chosen from it.
 """
@@ -29,7 +30,7 @@ Best: TypeAlias = tuple[IdArray, FloatArray]
 
 
 Readable = Literal["log_probability", "entropy", "best", "row", "logits", "states", "attention"]
-"""What a step can hold for an observer:
+"""The kinds of data that a step can hold for an observer:
 
 - `log_probability`: of the chosen token;
 - `entropy`: of the next-token distribution, an interval where only the best tokens are known;
@@ -161,7 +162,7 @@ class Step:
     def log_distributions(self) -> FloatArray:
         """[n, V] log-probabilities of all tokens for each answer, an array of NumPy; only where `logits` is there.
 
-        For statistics of whole distributions that read `LOGITS`. Each call makes the array anew, 8 bytes a number.
+        For statistics of whole distributions that read `LOGITS`. Each call makes another array, 8 bytes a number.
         """
         rows = self.own_rows[:, : self.size]
         wide = rows.detach().double().cpu().numpy() if is_tensor(rows) else rows.astype(np.float64)
@@ -217,8 +218,8 @@ class Observer:
     """Receives the decoding steps of a backend. Override the methods that you need."""
 
     reads: frozenset[Reading] = frozenset({ROW})
-    """What it reads of a step. An engine gives no more than its observers ask for, and refuses before the first step
-    what it cannot give."""
+    """The data that it reads of a step. An engine gives no more than its observers ask for, and refuses before the
+    first step what it cannot give."""
 
     def observe(self, step: Step) -> Collection[int] | None:
         """Called with each decoding step; may return the numbers of answers that should end after it.
