@@ -1,4 +1,4 @@
-"""What semtoken asks of a model: the `Backend` protocol, and what goes in and out of one.
+"""The members that semtoken asks of a model: the `Backend` protocol, and what goes in and out of one.
 
 A backend turns prompts into *decoding steps*: one row of raw logits and the token chosen from it. `Observer` objects
 listen to these steps and to nothing else; exact STC, log-probabilities, the best alternatives, hidden states and
@@ -31,12 +31,12 @@ Response: TypeAlias = str | Sequence[int]
 
 @dataclass(frozen=True)
 class Decoding:
-    """How a backend generates answers. Greedy unless a temperature says otherwise."""
+    """The settings with which a backend generates answers. Greedy unless a temperature says otherwise."""
 
     max_new_tokens: int = 256
     """The most tokens of an answer."""
     n: int = 1
-    """How many answers each prompt gets; they are samples if there is a temperature."""
+    """The number of answers to each prompt; they are samples if there is a temperature."""
     temperature: float = 0.0
     """0: greedy decoding. Otherwise tokens are drawn from the distribution at this temperature. What observers see is
     the distribution at temperature 1 either way."""
@@ -54,7 +54,7 @@ class Decoding:
     stop_strings: tuple[str, ...] = ()
     """End an answer where one of these is complete. The token that completes it belongs to the answer."""
     batch_size: int = 8
-    """How many prompts are decoded together, where the engine does not decide that itself."""
+    """The number of prompts that are decoded together, where the engine does not decide that itself."""
     share_prefix: bool = False
     """Read the tokens that all prompts begin with (the examples of a few-shot prompt) once, where the engine can go on
     from them; log-probabilities agree with those of prompts read whole up to rounding."""
@@ -86,7 +86,7 @@ class Arrival:
     prompt_ids: Sequence[int]
     """The token ids of the prompt."""
     decoding: Decoding
-    """How its answer is generated: `n` must be 1, and there can be no `options`."""
+    """The settings for its answer: `n` must be 1, and there can be no `options`."""
     is_wanted: Callable[[], bool] = lambda: True
     """Asked before more of its prompt is read; an answer that is not wanted any more ends without a token."""
 
@@ -149,13 +149,13 @@ class Backend(Protocol):
 
     @property
     def distribution(self) -> Distribution:
-        """Which log-probabilities the steps hold: `raw` (the model's own), `processed` (after temperature, penalties
-        and the like) or `unknown`.
+        """The kind of log-probabilities that the steps hold: `raw` (the model's own), `processed` (after temperature,
+        penalties and the like) or `unknown`.
         """
 
     @property
     def max_length(self) -> int | None:
-        """How many tokens of prompt and answer the model can read together; None if it does not say."""
+        """The number of tokens of prompt and answer that the model can read together; None if it does not say."""
 
     @property
     def gives(self) -> frozenset[Readable]:

@@ -122,7 +122,7 @@ class LlamaCppBackend(OneByOne):
 
     @property
     def max_length(self) -> int | None:
-        """How many tokens of prompt and answer fit into the context."""
+        """The number of tokens of prompt and answer that fit into the context."""
         return int(self.model.n_ctx())
 
     def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:

@@ -1,4 +1,4 @@
-"""What backends have in common that answer one prompt after the other, a token at a time."""
+"""The common part of backends that answer one prompt after the other, a token at a time."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class OneByOne(OwnTokens, ABC):
     _ends: frozenset[int]
     """Tokens that end an answer."""
     distribution: Distribution = "raw"
-    """What the logits stand for; `raw` is the model's own distribution."""
+    """The kind of distribution that the logits stand for; `raw` is the model's own distribution."""
     gives: frozenset[Readable] = frozenset({"log_probability", "entropy", "best", "row", "logits"})
     """The kinds of data that observers can read of a step."""
     _remedy: ClassVar[str] = "Shorten the prompt."
-    """What helps where the model cannot read as much."""
+    """The advice to a user whose prompt is longer than the model reads."""
     _last_is_read: ClassVar[int] = 0
     """1 if the engine reads the last token of an answer, too, and needs room for it."""
 
     @property
     def max_length(self) -> int | None:
-        """How many tokens of prompt and answer the model can read together; None if it does not say."""
+        """The number of tokens of prompt and answer that the model can read together; None if it does not say."""
         return None
 
     @abstractmethod

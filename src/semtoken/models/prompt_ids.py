@@ -346,7 +346,7 @@ next step; below the second, twice as much, which takes at most twice as long. S
 steps after the one before it, and within 3 if a piece takes a third longer than usual.
 """
 STEPS = 9
-"""How many of the last decoding steps are remembered; the median of their times is what a step takes."""
+"""The number of decoding steps that are remembered; the median of their times is what a step takes."""
 
 
 class Pace:
@@ -359,8 +359,8 @@ class Pace:
         self._steps: deque[float] = deque(maxlen=STEPS)
 
     def budget(self, waiting: int, running: int) -> int:
-        """How many tokens of prompts to read before the next step, given how many answers wait and how many are being
-        written.
+        """The number of tokens of prompts to read before the next step, given the numbers of answers that wait and that
+        are being written.
         """
         return min(MOST, int(self._tokens * _share(waiting, running))) if running else MOST
 
@@ -381,7 +381,7 @@ class Pace:
 
 
 def _share(waiting: int, running: int) -> float:
-    """How many answers wait for each that is being written, at least 1."""
+    """The number of waiting answers for each that is being written, at least 1."""
     return max(1.0, waiting / running)
 
 

@@ -28,8 +28,8 @@ _WQ_EXAMPLES = (("where was the ancient region of mesopotamia?", "Middle East"),
 
 @dataclass(frozen=True)
 class PromptFormat:
-    """How bare questions of a data set become prompts; `InvalidInputError` if the template has no place for the
-    question.
+    """The form in which bare questions of a data set become prompts; `InvalidInputError` if the template has no place
+    for the question.
     """
 
     template: str

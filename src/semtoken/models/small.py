@@ -151,7 +151,7 @@ class SmallBackend(OneByOne):
 
     @property
     def max_length(self) -> int:
-        """How many tokens of prompt and answer the model can read together."""
+        """The number of tokens of prompt and answer that the model can read together."""
         return int(self.model.config["max_position_embeddings"])
 
     def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:

@@ -69,10 +69,10 @@ def with_choices(
         [ends],
         batch_size=batch_size,
     )
-    told: dict[int, dict[str, float]] = {}
+    masses: dict[int, dict[str, float]] = {}
     for one, total in zip(options, ends.totals, strict=True):
-        told.setdefault(one.part, {})[one.name] = math.exp(min(float(total), 0.0))
-    return Parts(_with(part, told[number]) if number in told else part for number, part in enumerate(parts))
+        masses.setdefault(one.part, {})[one.name] = math.exp(min(float(total), 0.0))
+    return Parts(_with(part, masses[number]) if number in masses else part for number, part in enumerate(parts))
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _allowed(part: Part, schema: Mapping[str, Any] | None) -> tuple[Any, ...]:
     return allowed or ((True, False) if part.kind == "boolean" else ())
 
 
-def _with(part: Part, told: Mapping[str, float]) -> Part:
-    total = math.fsum(told.values())
-    shares = {name: value / total if total else 0.0 for name, value in told.items()}
+def _with(part: Part, masses: Mapping[str, float]) -> Part:
+    total = math.fsum(masses.values())
+    shares = {name: value / total if total else 0.0 for name, value in masses.items()}
     return replace(part, choices=shares, option_mass=min(total, 1.0))

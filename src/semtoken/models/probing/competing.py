@@ -44,7 +44,7 @@ class Competitor:
     chosen: bool
     """Whether the answer goes on with this meaning."""
     continuation: str | None = None
-    """How the answer goes on from the word that the step is in, to the end of the phrase; None if not asked for."""
+    """The answer from the word that the step is in to the end of the phrase; None if not asked for."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ def disputed(
     branch_tokens: int = BRANCH_TOKENS,
     with_agreed: bool = False,
 ) -> list[Dispute]:
-    """Where the model could have said something else, the greatest disagreement first.
+    """The steps at which the model could have said something else, the greatest disagreement first.
 
     At each doubtful step the n most probable meanings are forced in turn, and the answer goes on greedily to the end
     of the phrase. Branches that have the same content words count as one. Steps whose branches all say the same are
@@ -369,8 +369,8 @@ def _dispute(
     texts: dict[tuple[int, int], str],
     phrases: Sequence[Part],
 ) -> Dispute:
-    told = [replace(competitor, continuation=texts[step, competitor.token_ids[0]]) for competitor in group]
-    merged = merge(told)
+    branches = [replace(competitor, continuation=texts[step, competitor.token_ids[0]]) for competitor in group]
+    merged = merge(branches)
     against = [competitor.probability for competitor in merged if not competitor.chosen]
     heard = sum(competitor.probability for competitor in group)
     return Dispute(

@@ -69,13 +69,13 @@ class SharedPrefix:
 
 
 class ReadBefore:
-    """What a model has read, for prompts that begin in the same way, to be forgotten once its weights change."""
+    """Texts that a model has read, for prompts that begin in the same way; forgotten once its weights change."""
 
     def __init__(self, model: Any) -> None:
         self.prompt: SharedPrefix | None = None
         """The last prompt whose answer joined others."""
         self.trunk: SharedPrefix | None = None
-        """What several prompts began with that were read together last."""
+        """The shared beginning of the prompts that were read together last."""
         self._model = model
         self._weights = ""
 

@@ -1,4 +1,4 @@
-"""How the next token of an answer is chosen: the best one, or one that is drawn with random numbers of its own.
+"""The choice of the next token of an answer: the best one, or one that is drawn with random numbers of its own.
 
 Sampling has a stream of random numbers for each answer, so that up to rounding its batch cannot matter.
 """
@@ -19,7 +19,7 @@ from semtoken.models.base import Decoding
 from semtoken.models.prompt_ids import draw_key
 
 FAN = 16
-"""How many branches each node has of the tree in which a token is drawn."""
+"""The number of branches of each node of the tree in which a token is drawn."""
 ROWS = 16
 """For how many rows tokens are drawn together on the CPU: copies of so few stay in its cache, which is four times as
 fast."""
@@ -102,7 +102,7 @@ class Sampling(LogitsProcessor):  # type: ignore[misc]
 
 @dataclass(frozen=True, eq=False)
 class AnswerChoices:
-    """How the tokens of one answer are chosen: drawn with its own random numbers, or always the most probable one."""
+    """The choices of an answer's tokens: drawn with random numbers of its own, or always the most probable one."""
 
     settings: tuple[float, float, int, float] | None
     """Temperature, top-p, top-k and min-p; None for the best token."""
@@ -111,7 +111,7 @@ class AnswerChoices:
 
     @classmethod
     def of(cls, decoding: Decoding, prompt: Sequence[int], sample: int = 0) -> AnswerChoices:
-        """How the tokens of the answer with number `sample` to a prompt are chosen."""
+        """The choices for the answer with number `sample` to a prompt."""
         if decoding.temperature == 0:
             return cls(None, None)
         settings = (decoding.temperature, decoding.top_p, decoding.top_k, decoding.min_p)

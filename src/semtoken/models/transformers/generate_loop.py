@@ -23,7 +23,7 @@ WANTED = ("outputs", "unfinished_sequences", "generation_config", "logits_proces
 
 @dataclass(frozen=True, eq=False)
 class LoopStep:
-    """What the frame of transformers' generation loop shows of one step: logits, rows, and which rows have ended."""
+    """A step as the frame of transformers' generation loop shows it: logits, rows, and which rows have ended."""
 
     logits: Any
     """[B, columns] the model's own, before any processor."""
@@ -38,7 +38,7 @@ class LoopStep:
     """[B, T] the attention mask of the pass; None if there is none."""
     padding: int
     owner: Any
-    """What `generate` was called on: the model, or the prompt tuned by peft that is read before every text."""
+    """The object whose `generate` was called: the model, or the prompt tuned by peft that is read before every text."""
 
     @property
     def padded(self) -> bool:

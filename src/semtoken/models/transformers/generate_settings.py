@@ -1,4 +1,4 @@
-"""What transformers' `generate` is asked: which settings it may follow, and its arguments."""
+"""The settings that transformers' `generate` may follow, and its arguments."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def check_decoding(model: Any, decoding: Decoding) -> None:
 
 
 def _mode_of(model: Any, decoding: Decoding) -> str:
-    """How transformers' `generate` would choose tokens, by its own name for it."""
+    """The way in which transformers' `generate` would choose tokens, by its own name for it."""
     settings = copy.deepcopy(settings_of(model, decoding))
     for name, value in decoding.options.items():
         if hasattr(settings, name):
@@ -117,20 +117,20 @@ def stop_ids_of(model: Any, tokenizer: Any, decoding: Decoding) -> set[int]:
 
 
 def as_arguments(settings: Any) -> dict[str, Any]:
-    """What a generation config sets, as arguments of transformers' `generate`, which is not to be given both."""
+    """The settings of a generation config as arguments of transformers' `generate`, which is not to be given both."""
     own = {"max_length", "num_return_sequences", "transformers_version", "_from_model_config"}
     return {} if settings is None else {name: getattr(settings, name) for name in {*settings.to_diff_dict()} - own}
 
 
 def generate_inputs(passes: Passes, batch: PaddedBatch) -> dict[str, Any]:
-    """What `generate` takes to answer each prompt of a batch."""
+    """The inputs with which `generate` answers each prompt of a batch."""
     tensors = {"input_ids": batch.ids, "attention_mask": batch.mask}
     return {name: torch.from_numpy(array).to(passes.device) for name, array in tensors.items()}
 
 
 _CHANGED: dict[int, tuple[int, int]] = {}
-"""How many answers a model's settings ask for, and how many blocks of `one_answer_each` run, by the id of these
-settings."""
+"""The number of answers that a model's settings ask for, and of blocks of `one_answer_each` that run, by the id of
+these settings."""
 _CHANGING = Lock()
 
 
@@ -158,7 +158,7 @@ def one_answer_each(model: Any) -> Iterator[None]:
 
 @contextmanager
 def refused_options(watch: StepWatch) -> Iterator[None]:
-    """What transformers raises for an option before the model's first pass, as an error of ours."""
+    """Raise an error of ours for what transformers raises for an option, before the model's first pass."""
     try:
         yield
     except SemtokenError:

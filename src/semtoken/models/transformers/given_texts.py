@@ -20,7 +20,7 @@ from semtoken.models.transformers.proof import Proof
 from semtoken.support.arrays import FloatArray, as_rows
 
 MOST_LOGITS = 2**25
-"""How many logits exist at one time when replies are read, unless those of one token of each reply are more."""
+"""The most logits that exist at one time when replies are read, unless those of one token of each reply are more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +29,10 @@ class GivenTexts:
 
     passes: Passes
     proof: Proof
-    """Which ways of reading the model are equal to a plain pass; no other is used."""
+    """The ways of reading the model that are equal to a plain pass; no other is used."""
     vocabulary: Vocabulary
     columns: int
-    """How many logits the model gives for each token."""
+    """The number of logits that the model gives for each token."""
     padding: int
     """The token that fills shorter rows of a batch."""
     images: Callable[[ImagePrompt], ImagePasses]
@@ -132,7 +132,7 @@ class GivenTexts:
         return np.asarray(logits.float().log_softmax(-1).cpu().numpy())
 
     def _rows_together(self, prompts: Sequence[list[int]], batch_size: int) -> int:
-        """How many prompts are read in one pass: only one where the model reads rows otherwise than texts alone."""
+        """The number of prompts to read in one pass: one where the model reads rows otherwise than texts alone."""
         images = any(isinstance(ids, ImagePrompt) for ids in prompts)
         return batch_size if self.proof.padded and self.proof.continued and not images else 1
 

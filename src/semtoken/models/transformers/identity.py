@@ -1,4 +1,4 @@
-"""What tells a model from others, and from itself before somebody changed it.
+"""Keys that differ between models, and between a model before and after somebody changed it.
 
 Whatever is kept of a model (keys and values of a text, what was found out about it) is kept under one key, and is not
 used once the model has another: new weights or buffers, another adapter, other settings or other code.
@@ -20,7 +20,7 @@ SAMPLED = 64
 WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Whole numbers by their bytes."""
 ENDS = ("get_input_embeddings", "get_output_embeddings")
-"""What gives the first and the last matrix of a model."""
+"""The methods that give the first and the last matrix of a model."""
 OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
 """Attributes that torch itself gives to a module."""
 

@@ -23,7 +23,7 @@ class ImagePrompt(list[int]):
     def __init__(self, ids: Sequence[int], tensors: Mapping[str, Any]) -> None:
         super().__init__(ids)
         self.tensors = {name: tensor for name, tensor in tensors.items() if name != "labels"}
-        """What the processor makes of the prompt, `input_ids` [1, T] and `pixel_values` among them."""
+        """The tensors that the processor makes of the prompt, `input_ids` [1, T] and `pixel_values` among them."""
 
     def inputs(self, reply: Sequence[int], fill: int, device: Any) -> dict[str, Any]:
         """The model's inputs for the prompt and a reply. Tensors with a number for each token go on with `fill`, those
@@ -102,7 +102,7 @@ class ImagePasses:
     model: Any
     device: Any
     fill: int | None = None
-    """What tensors with a number for each token hold for tokens of a reply, once it is known."""
+    """The number for each token of a reply in tensors with one for each token, once it is known."""
 
     def whole(self, prompt: ImagePrompt, reply: Sequence[int], keep: int, fill: int | None = None) -> torch.Tensor:
         """Logits [keep, columns] behind the last tokens of the prompt and a reply."""

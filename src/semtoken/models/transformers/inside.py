@@ -1,4 +1,4 @@
-"""What observers read from inside a transformers model (states of layers, attention to the token before), by hooks."""
+"""States of layers and attention to the token before, which observers read from inside a model, by hooks."""
 
 from __future__ import annotations
 

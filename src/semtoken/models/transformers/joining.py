@@ -41,8 +41,8 @@ class _WaitingAnswer:
     """Tokens that the prompt has in common with that."""
 
     def unread(self, known: SharedPrefix | None) -> int:
-        """How many tokens of the prompt the model still has to read, given a beginning that it has read for another
-        prompt.
+        """The number of tokens of the prompt that the model still has to read, given a beginning that it has read for
+        another prompt.
         """
         ids = self.arrival.prompt_ids
         if self.cache is not None or known is None:

@@ -111,14 +111,14 @@ class TransformersBackend(OwnTokens):
 
     @cached_property
     def proof(self) -> Proof:
-        """Which ways of reading this model are equal to a plain pass."""
+        """The ways of reading this model that are equal to a plain pass."""
         self._end_training_mode()
         proves = self._prove and not waits_for_tokens(self.model)
         return proof_of(self.model, self.vocabulary, self._padding) if proves else Proof()
 
     @property
     def passes(self) -> Passes:
-        """How the model is called."""
+        """The passes of the model, with the arguments that it takes."""
         return Passes(self.model, frozenset(self.proof.takes))
 
     def _tried(self, prompts: Sequence[list[int]] = ()) -> Proof:
@@ -164,7 +164,7 @@ class TransformersBackend(OwnTokens):
 
     @property
     def max_length(self) -> int | None:
-        """How many tokens of prompt and answer the model can read together; None if it does not say."""
+        """The number of tokens of prompt and answer that the model can read together; None if it does not say."""
         try:
             limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         except NotImplementedError:  # some say that they have no limit in this way
@@ -266,7 +266,7 @@ class TransformersBackend(OwnTokens):
             )
 
     def _inputs(self, prompts: Sequence[list[int]]) -> dict[str, Any]:
-        """What `generate` takes to answer these prompts; one with images is alone."""
+        """The inputs with which `generate` answers these prompts; one with images is alone."""
         if isinstance(first := prompts[0], ImagePrompt):
             self._settled(first)
             return first.inputs([], 0, self._image_passes.device)

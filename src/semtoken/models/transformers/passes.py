@@ -15,7 +15,7 @@ from transformers.generation.utils import ALL_CACHE_NAMES
 from semtoken.support.arrays import BoolArray, IdArray
 
 CACHE: str = ALL_CACHE_NAMES[0]
-"""What the installed transformers calls the cache, as an argument and in what a pass returns."""
+"""The name of the cache in the installed transformers, as an argument and in the output of a pass."""
 ARGUMENTS = frozenset({"position_ids", "logits_to_keep"})
 """Arguments that some models need or follow, and others refuse."""
 
@@ -27,15 +27,15 @@ def cache_of(output: Any) -> Any:
 
 @dataclass(frozen=True)
 class Passes:
-    """How a model is called."""
+    """The calls of a model, with the arguments that it takes."""
 
     model: Any
     takes: frozenset[str] = frozenset()
-    """Those of `ARGUMENTS` that it is given."""
+    """The names in `ARGUMENTS` that it is given."""
 
     @property
     def device(self) -> torch.device:
-        """Where its inputs go: where its embeddings are, or its first weights that are in memory."""
+        """The device of its inputs: that of its embeddings, or of its first weights that are in memory."""
         weights = chain([self.model.get_input_embeddings().weight], self.model.parameters())
         return next((weight.device for weight in weights if not weight.is_meta), torch.device("cpu"))
 

@@ -1,4 +1,4 @@
-"""Which ways of reading a model are equal to one plain pass over the text (`Proof`), as it was found out and kept.
+"""The ways of reading a model that are equal to one plain pass over the text (`Proof`), as it was found and kept.
 
 A model proves itself when it is first used (`proving`). What was found is kept in the cache folder, by a hash of the
 weights.
@@ -33,8 +33,8 @@ VERSION = 6
 
 @dataclass(frozen=True)
 class Proof:
-    """Which ways of reading a model give the numbers of one plain pass over the text alone. Without anything else, no
-    other way is known to.
+    """The ways of reading a model that give the numbers of one plain pass over the text alone. By default, no other way
+    is known to.
     """
 
     takes: tuple[str, ...] = ()
@@ -50,10 +50,10 @@ class Proof:
     generates: Generates = "never"
     """In which batches transformers' `generate` gives them."""
     tokens: int = 0
-    """How many tokens were read to find out."""
+    """The number of tokens that were read to find out."""
 
     def lines(self) -> list[str]:
-        """What holds and what does not, in words, for people."""
+        """Lines for people, which say what holds and what does not."""
         ways = {
             "prompts of different lengths in one batch": self.padded,
             "replies that continue a cache": self.continued,

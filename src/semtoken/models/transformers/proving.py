@@ -36,7 +36,7 @@ STEPS = 2
 """Passes of `generate` that are compared."""
 
 _FirstPass: TypeAlias = tuple[Passes, Any, list[float]]
-"""How the model was called, what it gave, and how far its two rows are from those of plain passes."""
+"""The passes of the model, its output, and how far its two rows are from those of plain passes."""
 
 
 def proof_of(model: Any, vocabulary: Vocabulary, padding: int) -> Proof:
@@ -61,10 +61,10 @@ class _Prover:
     vocabulary: Vocabulary
     padding: int
     read: int = 0
-    """How many tokens were read."""
+    """The number of tokens that were read."""
 
     def proof(self) -> Proof:
-        """What was found out, each way only where those that it rests on hold."""
+        """The proof, each way only where those that it rests on hold."""
         if not bool(torch.isfinite(self.expected).any(dim=-1).all()):
             return Proof(tokens=self.read)  # the first answer says at which step there are no numbers
         follows, pads = self._windows()
@@ -149,7 +149,7 @@ class _Prover:
         return Passes(self.model).whole(self.ids[:length], length)
 
     def _differences(self, logits: torch.Tensor, places: Sequence[int]) -> list[float]:
-        """How far rows of logits [n, columns] are from those behind some places, in units of their spread."""
+        """The distances of rows of logits [n, columns] from those behind some places, in units of their spread."""
         rows = zip(self._log_probs(logits), self.expected[list(places)], strict=True)
         return [difference(row, expected) for row, expected in rows]
 
@@ -255,7 +255,7 @@ class _Prover:
     # --- transformers' own generate ------------------------------------------------------------------------------
 
     def _generates(self, *, follows: bool, pads: bool) -> Generates:
-        """How `generate` may be used: with prompts of one length where padding changes long texts."""
+        """The batches in which `generate` may be used: of one length where padding changes long texts."""
         if not follows:
             return "never"
         differences = self._generated([2, 4])
@@ -305,7 +305,7 @@ def with_shared_weights(model: Any) -> Any:
 
 
 def difference(row: torch.Tensor, expected: torch.Tensor) -> float:
-    """How far log-probabilities [V] are from others, in units of their spread."""
+    """The distance of log-probabilities [V] from others, in units of their spread."""
     finite = torch.isfinite(expected)
     if not torch.equal(finite, torch.isfinite(row)):
         return float("inf")

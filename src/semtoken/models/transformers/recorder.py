@@ -60,7 +60,7 @@ TUNED = Flag(
     "and scores with it as such a pass does.",
 )
 GIVES: frozenset[Readable] = frozenset({"log_probability", "entropy", "best", "row", "logits"})
-"""What a logits processor sees of a step."""
+"""The kinds of data that a logits processor sees of a step."""
 
 
 class Recorder(LogitsProcessor):  # type: ignore[misc]
@@ -302,7 +302,7 @@ class _Generation:
         self._kept: torch.Tensor | None = None
         """The copy of the newest logits; the next ones are written over it."""
         self._scored: set[Distribution] = set()
-        """What the logits of the steps were."""
+        """The kinds of logits of the steps."""
         self._masked = False
         self._model = None if step is None else _ModelSeen(step)
 
@@ -409,7 +409,7 @@ class _Generation:
 
 
 class _ModelSeen:
-    """What the first step of a generation shows of the model that writes."""
+    """The model that writes, as the first step of a generation shows it."""
 
     def __init__(self, step: LoopStep) -> None:
         self._step = replace(step, logits=None, first=None)  # a whole prompt of logits would be kept with the first
@@ -417,7 +417,7 @@ class _ModelSeen:
         self._padded, self._padded_behind = step.padded, step.padded_behind
 
     def flags(self, vocabulary: Vocabulary) -> list[Flag]:
-        """What makes the numbers of this generation doubtful. Where a batch was padded, the model is tried."""
+        """Flags for what makes numbers of this generation doubtful. Where a batch was padded, the model is tried."""
         if self._training:
             return [TRAINING, *([PADDED_BEHIND] if self._padded_behind else [])]
         step = self._step

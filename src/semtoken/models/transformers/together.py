@@ -40,7 +40,7 @@ class Together:
     logits: torch.Tensor
     """[B, columns] of the next token; none once it is chosen and the rows have joined others."""
     inside: Mapping[str, Any] = field(default_factory=dict)
-    """What observers read from inside the model: fields of the `Step` that chooses the next token."""
+    """The readings of observers from inside the model: fields of the `Step` that chooses the next token."""
 
     def repeated(self, rows: list[list[BatchRow]]) -> Together:
         """The same prompts for several answers each, of which there are as many to every prompt."""

@@ -21,7 +21,7 @@ from semtoken.support.arrays import BoolArray, IdArray
 MOST_NODES = 512
 """The most tokens of a tree besides what all its prompts begin with. Its mask is as large as their square."""
 CHUNK = 512
-"""How many tokens of a shared beginning are read at one time, if nobody says otherwise."""
+"""The number of tokens of a shared beginning that are read at one time, if nobody says otherwise."""
 
 
 class TokenTree:

@@ -33,7 +33,7 @@ class BatchRow:
     """The answer's number among all answers of the call."""
     max_new_tokens: int
     choices: AnswerChoices
-    """How its tokens are chosen."""
+    """The way in which its tokens are chosen."""
     stop_ids: frozenset[int]
     """Tokens that end the answer."""
     stop_strings: tuple[str, ...]

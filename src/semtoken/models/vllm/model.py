@@ -113,7 +113,7 @@ class VLLMBackend(OwnTokens):
 
     @property
     def max_length(self) -> int | None:
-        """How many tokens of prompt and answer the engine can read together, as it was started."""
+        """The number of tokens of prompt and answer that the engine can read together, as it was started."""
         return int(self.model.model_config.max_model_len)
 
     @property
@@ -169,7 +169,7 @@ class VLLMBackend(OwnTokens):
         return completions
 
     def _best(self, observers: Sequence[Observer]) -> int | None:
-        """How many best tokens of each step to ask for; None for the whole vocabulary."""
+        """The number of best tokens of each step to ask for; None for the whole vocabulary."""
         require_readings(self, observers)
         wanted = readings(observers)
         if any(reading.what in ("row", "entropy", "logits") for reading in wanted):

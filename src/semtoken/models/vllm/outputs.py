@@ -1,4 +1,4 @@
-"""What vLLM is asked for, and what it returns, scored.
+"""Parameters for requests to vLLM, and scores of its outputs.
 
 Its lists of log-probabilities, flat or as dicts, become rows or top-k steps; prompts go in groups whose lists fit into
 memory.
@@ -23,7 +23,7 @@ from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.support.extras import require
 
 LogprobsMode: TypeAlias = str
-"""What vLLM calls `logprobs_mode`: which numbers it lists."""
+"""The kind of numbers that vLLM lists, which it calls `logprobs_mode`."""
 
 DISTRIBUTIONS: dict[LogprobsMode, Distribution] = {
     "raw_logprobs": "raw",

@@ -42,7 +42,7 @@ class WatchedRow:
     row: int
     watched: WatchedRequest
     chosen: int
-    """How many tokens of the answer have been chosen so far."""
+    """The number of tokens of the answer that have been chosen so far."""
     last: int
     """Id of the last of them; `PLACEHOLDER` if there is none or it is not known yet."""
 

@@ -55,7 +55,7 @@ DISCARDED = 8  # a body that is too long is read to its end, up to so many times
 
 @dataclass(frozen=True)
 class ServeLimits:
-    """How much clients may send and ask for at one time.
+    """Limits on what clients may send and ask for at one time.
 
     What a connection may do is limited by `semtoken.web.connections.ConnectionLimits`.
     """
@@ -63,17 +63,17 @@ class ServeLimits:
     request_bytes: int = 2 * MEBIBYTE
     """Requests of more bytes than this are rejected (413)."""
     together: int = MOST_TOGETHER
-    """How many answers are written at one time; further ones wait."""
+    """The most answers that are written at one time; further ones wait."""
     requests: int = 500
-    """How many requests may be under way at one time; further ones are rejected (503)."""
+    """The most requests under way at one time; further ones are rejected (503)."""
     body_timeout: float = 120.0
     """Seconds that a client has for the body of a request (408)."""
     prepared_inline_bytes: int = 2048
     """Requests of at most this many bytes are read and tokenized in the event loop, which takes a millisecond or so."""
     prepared_at_once: int = 2
-    """How many longer requests are read and tokenized at one time, in threads of their own."""
+    """The most longer requests that are read and tokenized at one time, in threads of their own."""
     prepared_later: int = 64
-    """How many requests may wait for such a thread; more are rejected (503)."""
+    """The most requests that wait for such a thread; more are rejected (503)."""
 
 
 class Intake:

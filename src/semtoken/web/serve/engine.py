@@ -48,7 +48,7 @@ class Engine:
 
     @cached_property
     def room(self) -> int | None:
-        """How many tokens of prompt and answer the model can read together; None if it does not say."""
+        """The number of tokens of prompt and answer that the model can read together; None if it does not say."""
         return self.stc.backend.max_length
 
     def run(self, orders: Sequence[AnyOrder], more: More = lambda running: ()) -> None:
@@ -84,13 +84,13 @@ class _Row:
 
     @property
     def question(self) -> str | None:
-        """What was asked, if it is known."""
+        """The question, if it is known."""
         questions = self.order.work.questions
         return questions[self.number] if questions else None
 
     def arrival(self, answer: int) -> Arrival:
-        """What joins the answers that are being written, under that number. Rows of one order draw different random
-        numbers, and `_Rows` looks for stop texts itself.
+        """The row as it joins the answers that are being written, under that number. Rows of one order draw different
+        random numbers, and `_Rows` looks for stop texts itself.
         """
         decoding, seed = self.order.work.decoding, None
         if decoding.seed is not None:
@@ -140,7 +140,7 @@ class _Rows(Observer):
                 self._new.append(answer)
 
     def arrivals(self) -> list[Arrival]:
-        """What joins before the next step; the model is free now."""
+        """The answers that join before the next step; the model is free now."""
         self.ask()
         self._take(self._more(len(self._rows)))
         self.decisions.advance(len(self._rows) - len(self._new))
@@ -161,7 +161,7 @@ class _Rows(Observer):
         for row, ended in waiting:
             ask, order = row.order.work.ask, row.order
             if ask is not None and not order.cancelled.is_set():
-                order.emit(replace(ended, told=ask(self._stc, row.prompt, ended.result)))
+                order.emit(replace(ended, probed=ask(self._stc, row.prompt, ended.result)))
             row.order.row_done()
 
     def observe(self, step: Step) -> Collection[int]:

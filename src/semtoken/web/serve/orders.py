@@ -1,4 +1,4 @@
-"""What the model's thread is asked for, and what it tells of it: plain records between the routes and the engine."""
+"""Orders to the model's thread, and the items that it sends of them: plain records between routes and engine."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class GenerationBatch:
 
     prompts: Sequence[Sequence[int]]
     decoding: Decoding
-    """How each answer is generated. Its stop strings, and the newline that ends an answer, are not shown."""
+    """The settings for each answer. Its stop strings, and the newline that ends an answer, are not shown."""
     log_probs: bool = False
     top: int = 0
     running: bool = True
     methods: tuple[str, ...] = ()
     """Further methods of one pass, besides those of the server, whose scores each answer gets."""
     questions: Sequence[str | None] = ()
-    """What was asked, of each prompt: its words are not new in an answer. None where it is not known, or not given."""
+    """The question of each prompt: its words are not new in an answer. None where it is not known, or not given."""
     ask: Ask | None = None
     """Asks the model about each finished answer; what it returns comes with the end of the row."""
 
@@ -62,12 +62,12 @@ class RowEnd:
     """The text that the shown answer gained at its end."""
     finish_reason: FinishReason
     result: ScoredAnswer
-    told: Any = None
-    """What `GenerationBatch.ask` returned for it."""
+    probed: Any = None
+    """The return value of `GenerationBatch.ask` for it."""
 
 
 Item: TypeAlias = RowToken | RowEnd | DecisionResponse | SemtokenError | None
-"""What is sent to the one who waits for an order. The last item is None, or what went wrong."""
+"""An item that is sent to the one who waits for an order. The last item is None, or what went wrong."""
 
 
 @dataclass(eq=False)

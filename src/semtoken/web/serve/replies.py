@@ -21,7 +21,7 @@ Block = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TokenSpelling:
-    """How tokens are written in log-probabilities: as texts or as ids."""
+    """The spelling of tokens in log-probabilities: as texts or as ids."""
 
     vocabulary: Vocabulary
     special: Mapping[int, str]

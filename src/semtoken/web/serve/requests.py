@@ -44,7 +44,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 
 
 def _form_of(value: Any) -> str:
-    """Which form a prompt is meant to have, so that an error speaks of that one."""
+    """The form that a prompt is meant to have, so that an error speaks of that one."""
     if not isinstance(value, list):
         return "text"
     first = value[0] if value else ""
@@ -77,7 +77,7 @@ class ChatText(BaseModel):
 
 
 class ImageAddress(BaseModel):
-    """Where an image is: a data URL, as nothing is fetched."""
+    """The address of an image: a data URL, as nothing is fetched."""
 
     url: str
 
@@ -165,7 +165,7 @@ class GenerationRequest(BaseModel):
         return self.max_tokens
 
     def question(self, choice: int) -> str | None:
-        """What was asked for a choice, where the form of the request shows it; otherwise None."""
+        """The question of a choice, where the form of the request shows it; otherwise None."""
         return question_of(self.model_dump(include={self.prompt_field, "n"}), choice)
 
     @property

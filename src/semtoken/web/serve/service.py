@@ -53,7 +53,7 @@ class Offer:
     decision_calibrator: DecisionCalibrator | CalibratorSlot[DecisionCalibrator] | None = None
     """Adds probability, decision and guarantee to the answers of the typed questions that it knows; in a slot, too."""
     part_seconds: float = MAX_SECONDS
-    """How long finding the parts of an answer may take; beyond that it has none, and says why."""
+    """The most seconds that finding the parts of an answer may take; beyond that it has none, and says why."""
 
     def check_name(self, model: str | None) -> None:
         """Raise an error if the request asks for a model with another name."""
@@ -243,7 +243,7 @@ class Service:
     async def _chunks(
         self, job: Job, row: Row, item: RowToken | RowEnd, held: dict[int, list[dict[str, Any]]]
     ) -> list[dict[str, Any]]:
-        """What may be shown now that a row has a new token or its end; `held` has what is held back of each row."""
+        """The chunks to show after a new token or the end of a row; `held` has those held back of each row."""
         row.take(item)
         if isinstance(item, RowToken):
             if job.holds_answers:
@@ -273,7 +273,7 @@ class Service:
             self._stc.scorer,
             request.block,
             applied,
-            ended.told,
+            ended.probed,
             part_seconds=self._offer.part_seconds,
         )
         if self._recorder is not None:
@@ -283,7 +283,7 @@ class Service:
 
 
 def _visible_row(row: Row, block: Mapping[str, Any], applied: CalibratorInUse | None) -> Row:
-    """What the client sees of a choice: all of it, or the text for answers that are not accepted."""
+    """A choice as the client sees it: all of it, or the text for answers that are not accepted."""
     if applied is None or applied.abstain_text is None or not applied.withholds(block):
         return row
     return Row(row.index, text=applied.abstain_text, ended=row.ended)
@@ -320,7 +320,7 @@ def probe(
 
 
 def sampling(request: AnyRequest) -> dict[str, Any]:
-    """How tokens are chosen, as fields of `Decoding`: greedily, unless the request asks for a temperature."""
+    """The choice of tokens, as fields of `Decoding`: greedily, unless the request asks for a temperature."""
     chosen = (request.top_p, request.top_k, request.min_p)
     # Greedy by default, unlike OpenAI: the numbers of greedy answers are those that were measured.
     if request.temperature == 0 or (request.temperature is None and all(value is None for value in chosen)):

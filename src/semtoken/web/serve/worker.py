@@ -103,7 +103,7 @@ class Worker:
         return answers
 
     async def _items(self, ordering: Callable[[Callable[[Item], None]], AnyOrder]) -> AsyncGenerator[list[Any], None]:
-        """What is emitted of an order, in batches as it comes. `SemtokenError` if the order failed."""
+        """The items that are emitted of an order, in batches as they come. `SemtokenError` if the order failed."""
         queue: asyncio.Queue[Item] = asyncio.Queue()
         post = self._post_to(asyncio.get_running_loop())
         order = ordering(lambda item: post.send(queue, item))
