@@ -106,6 +106,14 @@ def test_every_line_is_carried_through_and_scored(job: ScoringJob, engine: Drawn
     assert written[0]["response"] and written[1]["response"] == "Paris"
 
 
+def test_a_line_names_the_model_unless_it_does_already(tmp_path: Path, engine: Drawn) -> None:
+    """So that a calibrator of these answers knows whose they are."""
+    source = write(tmp_path / "in.jsonl", [{"prompt": "a"}, {"prompt": "b", "response": "c", "model": "another"}])
+    job = ScoringJob(source, tmp_path / "out.jsonl", {"model": "drawn"})
+    run(job, engine)
+    assert [line["model"] for line in read(job.target)] == ["drawn", "another"]
+
+
 def test_a_line_has_every_field_of_an_answer_that_is_a_column_of_csv(engine: Drawn) -> None:
     fields = engine.generate(["x"], 2)[0].to_dict()
     plain = [name for name, value in fields.items() if name in RESULT_FIELDS or not isinstance(value, list | dict)]

@@ -27,6 +27,11 @@ from tests.guarantees.made_up import put
 from tests.guarantees.test_calibrator import response
 
 SIGNATURE = ScoringRules().signature
+CAPITALS = (
+    *("France", "Japan", "Peru", "Chad", "Kenya", "Spain", "Cuba", "Iran", "Iraq", "Italy", "Ghana", "Gabon", "Qatar"),
+    *("Oman", "Nepal", "India", "China", "Norway", "Sweden", "Poland", "Turkey", "Greece", "Egypt", "Libya", "Mali"),
+    *("Niger", "Togo", "Benin", "Sudan", "Angola", "Brazil", "Chile", "Bolivia", "Canada", "Mexico", "Haiti", "Fiji"),
+)
 QUESTIONS = ("What is the capital of France?", "Which country is Kyoto in?", "Who wrote the third book of Xu?")
 
 
@@ -66,6 +71,20 @@ def test_ask_tells_chance_decision_and_guarantee_and_hides_answers_only_if_asked
     assert_told(semtoken("ask", "Who?", "--calibration.abstain-text", "No."), "--calibrator")
     (tmp_path / "semtoken.toml").write_text('[calibration]\nabstain_text = "No."\n')  # which servers read, too
     assert semtoken("ask", "Who?", "--config", tmp_path / "semtoken.toml").exit_code == 0
+
+
+def test_ask_tells_that_the_labeled_answers_are_of_another_model(semtoken: RunCommand, tmp_path: Path) -> None:
+    """A calibrator that `score` and `calibrate` made knows its model."""
+    write_lines(tmp_path / "in.jsonl", [{"question": f"What is the capital of {place}?"} for place in CAPITALS])
+    semtoken("score", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--max-tokens", 2)
+    scored = read_lines((tmp_path / "out.jsonl").read_text("utf-8"))
+    labeled = [{**line, "correct": number % 2} for number, line in enumerate(scored)]
+    write_lines(tmp_path / "labeled.jsonl", labeled)
+    write_lines(tmp_path / "others.jsonl", [{**line, "model": "another"} for line in labeled])
+    for file, told in (("labeled", False), ("others", True)):
+        semtoken("calibrate", tmp_path / f"{file}.jsonl", "-o", tmp_path / file)
+        shown = semtoken("ask", QUESTIONS[0], "--calibrator", tmp_path / file).stdout
+        assert ("! The calibrator may not fit: the model was 'another' and is 'almanac'." in shown) is told
 
 
 @pytest.mark.parametrize(

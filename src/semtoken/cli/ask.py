@@ -192,6 +192,8 @@ def _print(
     out().print(Text("  ").append(first, style="bold").append(f"{colon}{rest}", style="dim"), soft_wrap=True)
     if applied is not None:
         say(f"  {applied.sentence(result)}")
+        for flag in applied.calibrator.flags(result, applied.known):
+            say(f"  ! {flag.message}", "yellow")
     shown = Text(applied.shown(result)) if applied is not None and hidden else shaded_text(result)
     out().print(Text("  ").append_text(shown))
     if hidden:

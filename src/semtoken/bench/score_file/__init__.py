@@ -123,7 +123,8 @@ class ScoringJob:
     """The output: `.jsonl` (or `.ndjson`), written line by line; `.csv` or `.parquet`, written at the end from lines
     beside it."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever decides the numbers, as plain values: a later run must name the same."""
+    """Whatever decides the numbers, as plain values: a later run must name the same. A `model` is written with each
+    answer, too, unless its line names one already."""
     batch_size: int = 8
     """How many lines are scored together, and written at once."""
     tokens: bool = False
@@ -341,6 +342,8 @@ class ScoringJob:
         record = dict(item.record) | {"response": response}
         record |= {name: scores[name] for name in RESULT_FIELDS}
         record |= {f"score_{name}": value for name, value in scores.get("scores", {}).items()}
+        if isinstance(name := self.settings.get("model"), str):
+            record.setdefault("model", name)  # a calibrator of these answers knows then whose they are
         if self.annotate is not None:
             record |= self.annotate(outcome)
         # A calibrator put another text in place of the answer; explanation, tokens and parts would quote it.
