@@ -39,9 +39,8 @@ def later_records(
 def _marks(agreed: Agreeing, ids: Sequence[int]) -> list[TokenMark]:
     """What the records of the tokens say that costs little."""
     exact = not agreed.listed
-    columns = zip(
-        agreed.scorer.vocabulary.offsets(ids), agreed.steps.log_probs.tolist(), agreed.bounds.masses(), strict=True
-    )
+    log_probs = agreed.steps.log_probs.tolist() if exact else [step.log_prob for step in agreed.listed]
+    columns = zip(agreed.scorer.vocabulary.offsets(ids), log_probs, agreed.bounds.masses(), strict=True)
     return [
         TokenMark(*place, log_prob, mass.estimate, None if exact else (mass.lower, mass.upper))
         for place, log_prob, mass in columns

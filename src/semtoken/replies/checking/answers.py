@@ -27,6 +27,7 @@ from semtoken.replies.formats.within import Found
 from semtoken.replies.score import read_found, score_reply
 from semtoken.replies.segments import is_cut
 from semtoken.support.inputs import instance, listed, real, shown, text
+from semtoken.support.questions import question_of
 
 NOT_SAVED = "Which words are in doubt was not saved with the reply."
 
@@ -318,18 +319,21 @@ def _path(given: Any) -> Path:
 
 def _answers(reply: SavedReply, settings: CheckSettings) -> list[RankedAnswer | RefusedReply]:
     """The answer of each choice, or why it has none; `SemtokenError` if no choice has one."""
-    parsed_reply = reply.asked_in(_parsed(reply, settings))
+    parsed_reply = _parsed(reply, settings)
     outcomes: list[RankedAnswer | RefusedReply] = []
     failed: list[SemtokenError] = []
     for choice in parsed_reply.choices:
         name = reply.id if len(parsed_reply.choices) == 1 else f"{reply.id}/{choice.index}"
+        # The line may say what each choice was asked.
+        question = question_of(reply.line, choice.index) or reply.question or choice.question
+        alone = replace(parsed_reply, choices=(replace(choice, question=question),))
         try:
-            outcomes.append(_answer(reply, name, replace(parsed_reply, choices=(choice,)), settings))
+            outcomes.append(_answer(reply, name, alone, settings))
         except CalibratorMismatchError:
             raise
         except SemtokenError as error:
             failed.append(error)
-            outcomes.append(RefusedReply(reply.where, str(error), name, choice.question))
+            outcomes.append(RefusedReply(reply.where, str(error), name, question))
     if len(failed) == len(outcomes):
         raise failed[0]
     return outcomes

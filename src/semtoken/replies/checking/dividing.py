@@ -44,7 +44,7 @@ def replies_in(where: str, name: str, file: Any) -> Iterator[FoundReply]:
         return
     lines = bounded_lines(file)
     first = next(lines, b"")
-    if first.startswith(b"{") and is_utf8(first) and isinstance(json_value(first), Mapping):
+    if first.startswith(b"{") and is_utf8(first) and isinstance(value := json_value(first), Mapping):
         begin = [first]
         for line in lines:
             begin.append(line)
@@ -52,7 +52,7 @@ def replies_in(where: str, name: str, file: Any) -> Iterator[FoundReply]:
             if not line.isspace():
                 break
         else:
-            yield from _of_text(where, name, decoded(first))
+            yield from _of_value(where, name, value)
             return
         yield from _of_lines(where, name, chain(begin, lines))
         return
@@ -105,25 +105,33 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
             yield FoundReply(place, called, part, is_alone=len(streams) == 1)
         return
     whole = json_value(text)
-    opening = text.lstrip().partition("\n")[0]
-    inside = replies_inside(whole) if isinstance(whole, Mapping) else None
-    if inside and (side_by_side := branches(whole, inside)):
-        for number, (key, value) in enumerate(side_by_side, start=1):
-            called = key if isinstance(key, str) else f"{name}-{number}"
-            yield FoundReply(f"{where}[{number}]", called, value, is_alone=isinstance(key, str))
+    if whole is not None:
+        yield from _of_value(where, name, whole)
         return
-    listed = _parts_of(whole) if whole is not None else [] if json_value(opening) else _behind_each_other(text)
-    if listed:
-        several = len(listed) > 1
-        for number, value in enumerate(listed, start=1):
-            place, called = (f"{where}[{number}]", f"{name}-{number}") if several else (where, name)
-            yield FoundReply(place, called, value, is_alone=not several, inside=inside if value is whole else None)
+    opening = text.lstrip().partition("\n")[0]
+    if not json_value(opening) and len(values := _behind_each_other(text)) > 1:
+        for number, value in enumerate(values, start=1):
+            yield FoundReply(f"{where}[{number}]", f"{name}-{number}", value, is_alone=False)
         return
     lines = text.split("\n")  # `splitlines` would cut texts, such as at U+2028
     if any(line.lstrip().startswith("{") and isinstance(json_value(line), Mapping) for line in lines):
         yield from _of_lines(where, name, (line.encode() for line in lines))
     else:  # a note, or one reply that is broken
         yield FoundReply(where, name, fault=NO_JSON)
+
+
+def _of_value(where: str, name: str, whole: Any) -> Iterator[FoundReply]:
+    """The replies that stand side by side in a value, or the value as one."""
+    inside = replies_inside(whole) if isinstance(whole, Mapping) else None
+    if inside and (side_by_side := branches(whole, inside)):
+        for number, (key, value) in enumerate(side_by_side, start=1):
+            called = key if isinstance(key, str) else f"{name}-{number}"
+            yield FoundReply(f"{where}[{number}]", called, value, is_alone=isinstance(key, str))
+    elif len(parts := _parts_of(whole)) > 1:
+        for number, value in enumerate(parts, start=1):
+            yield FoundReply(f"{where}[{number}]", f"{name}-{number}", value, is_alone=False)
+    else:
+        yield FoundReply(where, name, parts[0], inside=inside if parts[0] is whole else None)
 
 
 def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundReply]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from semtoken.errors import InvalidInputError
-from semtoken.replies import Reply
 from semtoken.replies.checking.ids import IDS, identifiers, is_id_name, telling
 from semtoken.replies.formats.base import Shape
 from semtoken.replies.formats.registry import foreign
@@ -47,14 +46,6 @@ class SavedReply:
     """All that was saved, in which each choice of the reply may have a question of its own."""
     shape: type[Shape] | None = None
     """The shape of the reply, where it is known by now."""
-
-    def asked_in(self, parsed_reply: Reply) -> Reply:
-        """What was read of the reply, with the question of each choice, which its line may say."""
-        asked = [
-            question_of(self.line, choice.index) or self.question or choice.question for choice in parsed_reply.choices
-        ]
-        choices = (replace(choice, question=one) for choice, one in zip(parsed_reply.choices, asked, strict=True))
-        return replace(parsed_reply, choices=tuple(choices))
 
 
 @dataclass(frozen=True)
