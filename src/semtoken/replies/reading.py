@@ -177,19 +177,19 @@ class ReplyReading:
             # Where no text may end it, a token has.
             at_token |= known.finish_reason == shape.ends[0] and not shape.has_stop_texts(request)
         raw = RawChoice(
-            index,
-            texts,
-            steps,
-            known.finish_reason,
-            (*flags, *self._notes()),
-            {kind: StepList.chained(parts) for kind, parts in known.apart.items()},
-            shape.one_segment,
-            stops,
-            at_token,
-            counted,
-            known.broken or (SAID_AGAIN if _repeat(known.steps) else None),
-            prefill,
-            tuple(ToolCall(name, arguments) for name, arguments in known.calls.values()),
+            choice=index,
+            texts=texts,
+            steps=steps,
+            finish_reason=known.finish_reason,
+            flags=(*flags, *self._notes()),
+            apart={kind: StepList.chained(parts) for kind, parts in known.apart.items()},
+            one_segment=shape.one_segment,
+            stops=stops,
+            at_token=at_token,
+            counted=counted,
+            broken=known.broken or (SAID_AGAIN if _repeat(known.steps) else None),
+            prefill=prefill,
+            calls=tuple(ToolCall(name, arguments) for name, arguments in known.calls.values()),
         )
         # Nothing comes before the first token of a prompt, so that it has no log-probability: that is how an echo is
         # known.
