@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from semtoken.clustering.vocabulary import normalize
@@ -50,7 +50,22 @@ steps = st.one_of(
 )
 
 
+def named(text: str, number: float, token: int | None = None) -> TopToken:
+    return TopToken(number, token, text, text.encode())
+
+
+ALIKE = TopStep(named(" a", -0.5), [named(" a", -0.5), named("A", -2.0), named("b", -3.0)])
+UNKNOWN = TopStep(named(" a", -100.0), [named("b", -3.0)])
+NOT_ALL = TopStep(named(" a", -0.5), [named("b", NOT_GIVEN)])
+SOME_IDS = TopStep(named(" a", -0.5, 7), [named(" a", -2.0), named("b", -3.0, 8)])
+MARKUP = TopStep(named("<s>", -0.5), [named(" <S>", -2.0)])
+
+
 @given(st.lists(steps, min_size=1, max_size=4), st.booleans())
+@example([ALIKE, UNKNOWN], True)
+@example([NOT_ALL], True)
+@example([SOME_IDS, ALIKE], True)
+@example([MARKUP], True)
 def test_a_clear_list_is_read_as_any_list_is(answer: list[TopStep], same_spelling: bool) -> None:
     found = []
     for reader in (NameReader, LongWay):
@@ -74,6 +89,15 @@ def by_spelling(reader: NameReader, step: ListedStep) -> ListedStep:
         spelled=list(map(spelled, step.spelled)),
         ambiguous=[(list(map(spelled, tokens)), probability) for tokens, probability in step.ambiguous],
     )
+
+
+def test_another_spelling_in_a_clear_list_counts() -> None:
+    reader = NameReader(normalize)
+    reader.add([ALIKE])
+    [step] = reader.steps
+    assert step.others is not None, "the short way was taken"
+    assert [reader.names.spellings[number].text for number in step.spelled] == ["A"]
+    assert step.probabilities == [math.exp(-0.5), math.exp(-2.0)] and step.perhaps == 0.0
 
 
 def test_most_lists_are_clear() -> None:
