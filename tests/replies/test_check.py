@@ -210,7 +210,7 @@ def test_files_in_other_encodings_are_read(tmp_path: Path, encoding: str, indent
     one = reply([("Zürich ", -0.1), ("東京", -0.2)])
     text = json.dumps(one, ensure_ascii=False, indent=indent)
     path = tmp_path / "one.json"
-    for content, count in ((text, 1), (f"{text}\n", 1), *([(f"{text}\n{text}\n", 2)] if indent is None else [])):
+    for content, count in ((text, 1), (f"{text}\n", 1), (f"{text}\n{text}\n", 2), (f"[{text}, {text}]", 2)):
         path.write_bytes(content.encode(encoding))
         found = rank_replies([str(path)])
         assert [one.text for one in found.answers] == ["Zürich 東京"] * count and not found.refused
