@@ -21,7 +21,7 @@ import numpy as np
 
 from semtoken.core.columns import Columns, joined, no_steps
 from semtoken.core.engine_tokens import TopStep
-from semtoken.core.engine_tokens.checked_list import ListedStep, ListReader, check_numbers
+from semtoken.core.engine_tokens.checked_list import ListedStep, ListReader, check_number
 from semtoken.core.engine_tokens.listed_names import ListedNames, NameReader
 from semtoken.core.engine_tokens.passes import silent_zeros, without_copied_lists
 from semtoken.core.engine_tokens.precision import Precision, Rounding
@@ -60,12 +60,17 @@ class ReadLists:
         `InvalidLogits` if a number is no log-probability; other errors are those of the reader.
         """
         position, own_lists = len(self.reader.steps), without_copied_lists(steps, self._last)
-        check_numbers(own_lists, position)
+        numbers = list(chain.from_iterable([step.log_probs for step in own_lists]))
+        # Any sum with NaN is NaN, and a comparison with it false: one look at all numbers, where nothing is wrong.
+        if not (max(numbers) <= 0.0 and sum(numbers) <= 0.0):
+            for number, step in enumerate(own_lists, position):
+                for token in (step.chosen, *step.top):
+                    check_number(token, number)
         first = self.reader.add(own_lists)
         if own_lists != list(steps):
             pairs = enumerate(zip(own_lists, steps, strict=True), position)
             self.copied += [i for i, (own_list, step) in pairs if own_list != step]
-        self.precision.add(chain.from_iterable([step.log_probs for step in own_lists]))
+        self.precision.add(numbers)
         self._last = steps[-1]
         return first
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, NamedTuple
 
 from semtoken.clustering.vocabulary import Vocabulary
@@ -322,17 +321,6 @@ def overfull(total: float, position: int) -> InvalidLogits:
         f"The probabilities listed at step {position} add up to {total:.3g}: these are no log-probabilities of the "
         "next token (logits?)."
     )
-
-
-def check_numbers(steps: Sequence[TopStep], first: int) -> None:
-    """Raise `InvalidLogits` if a number is no log-probability; `first` is the number of the first step."""
-    # A comparison with NaN is false, and any sum with it is NaN; this is one look at steps where nothing is wrong.
-    numbers = list(chain.from_iterable([step.log_probs for step in steps]))
-    if max(numbers, default=0.0) <= 0.0 and sum(numbers) <= 0.0:
-        return
-    for position, step in enumerate(steps, first):
-        for token in (step.chosen, *step.top):
-            check_number(token, position)
 
 
 def check_number(token: TopToken, position: int) -> None:

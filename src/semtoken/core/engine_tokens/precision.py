@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -83,7 +83,7 @@ class Precision:
         self._waiting: list[float] = []
         """Numbers that came and have not been looked at."""
 
-    def add(self, log_probs: Iterable[float]) -> None:
+    def add(self, log_probs: Sequence[float]) -> None:
         """Take the log-probabilities of further steps into account."""
         if not self._in_full:
             self._waiting += log_probs
