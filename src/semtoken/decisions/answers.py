@@ -235,8 +235,7 @@ class AskedQuestion:
     def values(self) -> dict[str, Any]:
         """Plain values: all that the probabilities depend on besides the model."""
         # Without the question's name: renamed, it is the same question, and its calibrator still fits.
-        how = {"reading": self.options.reading, "orders": self.options.orders or "all"}
-        return {**question_values(self.question), **how}
+        return {**question_values(self.question), **self.options.values()}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -246,9 +245,7 @@ class AskedQuestion:
     @classmethod
     def read(cls, values: Any, name: str | None = None) -> AskedQuestion:
         """Make a question from plain values of a file; `InvalidInputError` if they do not describe one."""
-        question = question_from(values, name)
-        orders = values.get("orders")
-        return cls(question, ReadingOptions(values.get("reading"), None if orders == "all" else orders))
+        return cls(question_from(values, name), ReadingOptions.read(values))
 
 
 @dataclass(frozen=True)

@@ -166,6 +166,16 @@ class ReadingOptions:
         ):
             raise InvalidInputError(f"'orders' must be a whole number from 1 on, or all, got {shown(self.orders)}.")
 
+    def values(self) -> dict[str, Any]:
+        """Plain values, as requests and files have them."""
+        return {"reading": self.reading, "orders": self.orders or "all"}
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> ReadingOptions:
+        """From plain values; what they do not say is as usual. `InvalidInputError` if they say something else."""
+        orders = values.get("orders", 1)
+        return cls(values.get("reading", DEFAULT_READING), None if orders == "all" else orders)
+
 
 READ_AS_USUAL = ReadingOptions()
 

@@ -162,7 +162,7 @@ class _AskTyped:
     def __call__(self, state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, Answer]:
         body = self.shape.body(state, questions)
         if options != READ_AS_USUAL:  # other servers do not know the key of this package
-            body = {KEY: {"reading": options.reading, "orders": options.orders or "all"}, **body}
+            body = {KEY: options.values(), **body}
         reply = self.server.post(self.url, body, may_refuse=self.may_refuse)
         try:
             return dict(zip(questions, self.shape.answers(questions, reply), strict=True))

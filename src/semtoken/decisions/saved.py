@@ -257,11 +257,7 @@ def _read(reply: Mapping[str, Any], questions: Mapping[str, Question]) -> Iterat
         shape = SGLANG if kind == "yes_no" else OPENAI if listed else SYSTEM_ONE
         [answer] = answers_in([replace(question, name=name)], [("answers", key)], reply, shape.read_answer)
         own = given.get(KEY) if isinstance(given.get(KEY), Mapping) else {}
-        orders = own.get("orders", 1)
-        options = (
-            ReadingOptions(own["reading"], None if orders == "all" else orders) if "reading" in own else READ_AS_USUAL
-        )
-        yield answer, options
+        yield answer, ReadingOptions.read(own) if "reading" in own else READ_AS_USUAL
 
 
 def _labels_of(lines: Sequence[_SavedLine], path: Path | None) -> list[Mapping[str, Any]]:

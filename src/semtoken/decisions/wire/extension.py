@@ -137,10 +137,9 @@ def extension_of(value: Any) -> ReadingOptions | None:
     wrong = f'semtoken may hold "reading": "labels" or "words", and "orders": 1 to {MOST_ORDERS}, or "all".'
     if not isinstance(value, dict) or not set(value) <= {"reading", "orders"}:
         raise WireError(wrong, (KEY,))
-    given = {**value, **({"orders": None} if value.get("orders") == "all" else {})}
     try:
-        options = ReadingOptions(**given)
-    except (InvalidInputError, TypeError) as error:
+        options = ReadingOptions.read(value)
+    except InvalidInputError as error:
         raise WireError(wrong, (KEY,)) from error
     if options.orders is not None and options.orders > MOST_ORDERS:
         raise WireError(wrong, (KEY,))
@@ -248,8 +247,7 @@ def _own_block(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def block(answer: Answer, options: ReadingOptions | None, more: Mapping[str, Any]) -> dict[str, Any]:
     """The object under the key `semtoken` of an answer: how it was read, what limits its figures, and `more`."""
-    how = {} if options is None else {"reading": options.reading, "orders": options.orders or "all"}
-    return {**how, **plain(answer), **more}
+    return {**({} if options is None else options.values()), **plain(answer), **more}
 
 
 def option_keys(question: Question) -> list[str]:
