@@ -93,9 +93,11 @@ class TestLive:
         here, there = read_decisions(made / "here.jsonl"), read_decisions(target)
         for one, other in zip(here[:20], there, strict=False):
             assert one.fingerprint == other.fingerprint
-            assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)  # asked beside others
+            assert one.answer.probabilities == pytest.approx(
+                other.answer.probabilities, abs=1e-5
+            )  # asked beside others
         [direct] = stc.decide("Parcel 0", [Predicate("Is it late?")])
-        assert here[0].probabilities == pytest.approx(direct.probabilities, abs=1e-5)
+        assert here[0].answer.probabilities == pytest.approx(direct.probabilities, abs=1e-5)
 
     def test_chat_says_the_same(self, url: str, labeled: Path, asked: Path, made: Path, tmp_path: Path) -> None:
         """Its lists name every token here, so nothing is left open; with 20 of them each share is an interval."""
@@ -143,7 +145,7 @@ class TestLive:
         before = stc.decide(f"Parcel {N}", [Choice("What is the tone?", ["calm", "angry", "sad"])])[0]
         turned = stc.decide(f"Parcel {N}", [Choice("What is the tone?", ["sad", "calm", "angry"])])[0]
         told = read_decisions(tmp_path / "kept.order.jsonl")[0]
-        assert told.probabilities == pytest.approx(turned.probabilities, abs=1e-5)
+        assert told.answer.probabilities == pytest.approx(turned.probabilities, abs=1e-5)
         assert before.probabilities != pytest.approx(turned.probabilities, abs=1e-5)
         code, again, _ = semtoken(*words, "--rewordings", reworded, "--audit.variants=30", "-o", kept)
         assert (code, again) == (0, shown)

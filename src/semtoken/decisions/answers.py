@@ -401,19 +401,26 @@ def _read_answer(question: Question, given: Mapping[str, Any]) -> Answer:
     n, probabilities = len(question.options), tuple(map(float, given["probabilities"]))
     if len(probabilities) != n or not all(0 <= p <= 1 for p in probabilities) or not any(probabilities):
         raise ValueError(f"The probabilities of {question.name!r:.60} are none, or not as many as the options.")
-    mass, model, value = given.get("option_mass"), given.get("model"), given.get("value")
+    mass, model = given.get("option_mass"), given.get("model")
     bounds = intervals(given.get("bounds"), n)
     if bounds is None and given.get("bounds") is not None:
         raise ValueError(
             f"The bounds of {question.name!r:.60} are no intervals in [0, 1], or not as many as the options."
         )
+    choice = given.get("value")
+    try:
+        choice = None if choice is None else chosen_value(question, probabilities, choice)
+    except InvalidInputError as error:
+        raise ValueError(
+            f"The answer {choice!r:.60} to {question.name!r:.60} is none of the options that have any probability."
+        ) from error
     return Answer(
         question,
         probabilities,
         option_mass=None if mass is None else float(mass),
         order_spread=given.get("order_spread"),
         bounds=bounds,
-        choice=None if value is None else chosen_value(question, probabilities, value),
+        choice=choice,
         model=model if isinstance(model, str) else None,
     )
 
