@@ -38,23 +38,29 @@ class HelpRow(NamedTuple):
 
 def help_of(place: Sequence[str]) -> str:
     """The help of a command, such as ("journal", "show"); of none that of the program, of a group that of the group."""
-    if not place:
-        return _overview("COMMAND [OPTIONS]", HELP, GROUPS, COMMON, SETTINGS)
-    if len(place) == 1 and place[0] in SUBCOMMANDS:
-        summaries = {"Commands": SUBCOMMANDS[place[0]]}
-        return _overview(f"{place[0]} COMMAND [OPTIONS]", PLACES[place[0]].summary, summaries, (), "")
+    if not place or (len(place) == 1 and place[0] in SUBCOMMANDS):
+        return _overview(place)
     command = command_at(place)
     shown = list(rows(command))
-    arguments = [row for row in shown if row.is_argument]
-    options = [row for row in shown if not row.is_argument]
-    words = [*place, *(["[OPTIONS]"] if options else []), *(row.names for row in arguments)]
-    pieces = [f"Usage: semtoken {' '.join(words)}"]
+    arguments = [(row.names, row.help) for row in shown if row.is_argument]
+    options = [(row.names, row.help) for row in shown if not row.is_argument]
+    words = [*place, *(["[OPTIONS]"] if options else []), *(names for names, _ in arguments)]
     text, examples = text_and_examples(command)
-    pieces += [_filled(paragraph) for paragraph in text]
+    pieces = [f"Usage: semtoken {' '.join(words)}", *map(_filled, text)]
     pieces += [f"Example: {example}" for example in examples]
-    for title, some in (("Arguments", arguments), ("Options", options)):
-        if some:
-            pieces.append("\n".join([title, *(_line(row.names, row.help) for row in some)]))
+    pieces += [_table(title, some) for title, some in (("Arguments", arguments), ("Options", options)) if some]
+    return "\n\n".join(pieces)
+
+
+def _overview(place: Sequence[str]) -> str:
+    """All commands, or those of a group."""
+    groups = {"Commands": SUBCOMMANDS[place[0]]} if place else GROUPS
+    usage = " ".join(("semtoken", *place, "COMMAND [OPTIONS]"))
+    pieces = [f"Usage: {usage}", _filled(PLACES[place[0]].summary if place else HELP)]
+    for title, places in groups.items():
+        pieces.append(_table(title, [(name, one.summary) for name, one in places.items()], 13))
+    if not place:
+        pieces += [_table("Options of every command", COMMON), _filled(SETTINGS)]
     return "\n\n".join(pieces)
 
 
@@ -121,16 +127,12 @@ def _takes(hint: Any) -> str:
     return {bool: "", int: "N", float: "RATE", Path: "FILE"}.get(hint, "NAME")
 
 
-def _overview(usage: str, text: str, groups: Any, options: Iterable[tuple[str, str]], last: str) -> str:
-    pieces = [f"Usage: semtoken {usage}", _filled(text)]
-    for title, places in groups.items():
-        pieces.append("\n".join([title, *(_line(name, place.summary, 13) for name, place in places.items())]))
-    if options:
-        pieces.append("\n".join(["Options of every command", *(_line(*option) for option in options)]))
-    return "\n\n".join([*pieces, *([_filled(last)] if last else [])])
+def _table(title: str, entries: Iterable[tuple[str, str]], indent: int = INDENT) -> str:
+    """A title, and below it names with what is said of each."""
+    return "\n".join([title, *(_line(names, told, indent) for names, told in entries)])
 
 
-def _line(names: str, told: str, indent: int = INDENT) -> str:
+def _line(names: str, told: str, indent: int) -> str:
     """A row in two columns; names that are too long for the first stand on a line of their own."""
     start = f"  {names}"
     wrapped = textwrap.wrap(told, _width() - indent, break_long_words=False, break_on_hyphens=False) or [""]
