@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,26 +82,18 @@ def decide(
     if not job.lines_left():
         tell(f"{output} is complete.")
         return
-    choice = ModelOptions(model or ALMANAC, device).with_settings(in_use.settings)
     if server is not None:
         server.announce("the items", in_use)
-    asking = _ModelOrServer(choice, server)
+    load = partial(_asker, ModelOptions(model or ALMANAC, device).with_settings(in_use.settings), server)
     if (by_ray := load_executor(in_use.settings.executor)) is not None:
-        written = job.run_in_shards(asking.load, by_ray)
+        written = job.run_in_shards(load, by_ray)
     else:
-        written = job.run(asking.load(), 1 if server is None else AT_ONCE)
+        written = job.run(load(), 1 if server is None else AT_ONCE)
     tell(f"{written:,} lines written to {output}.")
 
 
-@dataclass(frozen=True)
-class _ModelOrServer:
-    """The model or the server that is asked: plain data, which can be sent to other processes."""
+def _asker(choice: ModelChoice, server: NamedServer | None) -> Asker:
+    """The function that asks the server, or the model once it is loaded; run in other processes, too."""
+    from semtoken.decisions.running import asker_of_model
 
-    choice: ModelChoice
-    server: NamedServer | None
-
-    def load(self) -> Asker:
-        """The function that asks the server, or the model once it is loaded."""
-        from semtoken.decisions.running import asker_of_model
-
-        return asker_of_model(self.choice.load().backend) if self.server is None else self.server.ask()
+    return asker_of_model(choice.load().backend) if server is None else server.ask()
