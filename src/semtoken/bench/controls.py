@@ -23,7 +23,7 @@ Relabel = Callable[[TokenClusters, np.random.Generator, npt.NDArray[np.int64]], 
 """Clusters, random numbers and a frequency bin for each token -> other labels for the same tokens."""
 
 PREFIX = "control:"
-"""What the names of artifacts that hold controls begin with."""
+"""The beginning of the names of artifacts that hold controls."""
 ROW_MEANS = "row_means"
 REPLACEMENT = "\ufffd"
 """Stands for a piece of a character."""
@@ -36,7 +36,7 @@ class Control:
     name: str
     title: str
     about: str
-    """What a difference between STC and this control is due to."""
+    """The cause of a difference between STC and this control."""
     rules: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `ScoringRules` that differ from those of the run."""
     relabel: Relabel | None = None

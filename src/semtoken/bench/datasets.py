@@ -34,9 +34,9 @@ class Dataset:
     questions: tuple[Question, ...]
     format: PromptFormat
     source: str
-    """Where it was read from: a hub id, a path, or the name of an embedded set."""
+    """The source that it was read from: a hub id, a path, or the name of an embedded set."""
     notes: tuple[str, ...] = ()
-    """What a reader of figures must know: repeated ids that were left out, a number of questions not the usual one."""
+    """Notes for readers of figures: repeated ids that were left out, an unusual number of questions."""
 
     def prompts(self) -> list[Prompt]:
         """One prompt for each question."""
@@ -61,7 +61,7 @@ def _hash(content: Any) -> str:
 
 @dataclass(frozen=True)
 class KnownSet:
-    """Where a question set that semtoken knows by name lies on the hub, and how its rows are read."""
+    """A question set that semtoken knows by name: its place on the hub, and the reader of its rows."""
 
     label: str
     prompt: str
@@ -69,7 +69,7 @@ class KnownSet:
     config: str | None
     split: str
     count: int
-    """How many questions the whole set has, each with an id of its own."""
+    """The number of questions of the whole set, each with an id of its own."""
     question_of: Callable[[int, Mapping[str, Any]], Question]
     """Makes a question of a row's number and the row."""
 

@@ -1,4 +1,4 @@
-"""What a run will take, from a trial on a few questions of every data set."""
+"""The time and space that a run will take, from a trial on a few questions of every data set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from semtoken.bench.run import require_all_done, run_benchmark
 from semtoken.bench.settings import RunSettings
 
 TRIAL = 8
-"""How many questions of every data set the trial asks."""
+"""The number of questions of every data set that the trial asks."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class RunEstimate:
     """The estimated duration of a whole run, and the space on disk that it takes."""
 
     questions: int
-    """How many questions are answered, over all models and data sets."""
+    """The number of questions that are answered, over all models and data sets."""
     seconds: float
     """Time for answering, recording and scoring; loading models and clustering are `setup_seconds`."""
     setup_seconds: float

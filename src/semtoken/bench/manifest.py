@@ -1,4 +1,4 @@
-"""Where a run comes from: versions, seeds, hardware, git state, times, and the fingerprints of its inputs."""
+"""The origin of a run: versions, seeds, hardware, git state, times, and the fingerprints of its inputs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def digest(content: Any) -> str:
 
 
 def model_identity(model: str | Path, revision: str | None = None) -> Mapping[str, str]:
-    """What identifies the content of a model: a hash of its files, or its hub id and commit.
+    """The identity of a model's content: a hash of its files, or its hub id and commit.
 
     `ModelError` if there is no such folder or file, a model of the catalog was not fetched, or the hub does not know
     the name or cannot be reached.

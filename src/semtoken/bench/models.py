@@ -73,7 +73,7 @@ class Models:
             torch.cuda.empty_cache()
 
     def _take(self, name: str, load: Callable[[], T]) -> T:
-        """What is held under this name, or what `load` gives; a model that failed once is not tried again."""
+        """The model that is held under this name, or else loaded by `load`; one that failed once is not tried again."""
         if name in self._failed:
             raise ModelError(self._failed[name])
         if self._held is None or self._held[0] != name:

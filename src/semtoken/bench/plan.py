@@ -48,9 +48,9 @@ class PlannedClustering:
     """A clustering of a model's vocabulary that a run uses, whether it exists already or has to be made."""
 
     name: str
-    """What the clustering is called: `MAIN`, or the setting that differs, such as "metric=euclidean"."""
+    """The name of the clustering: `MAIN`, or the setting that differs, such as "metric=euclidean"."""
     identity: Mapping[str, Any]
-    """What its labels depend on."""
+    """Everything that its labels depend on."""
     source: str | None
     """A directory or hub id of given clusters; None: made by `settings`."""
     settings: Mapping[str, Any]
@@ -73,13 +73,13 @@ class PlannedStep:
     name: str
     """The step's name, such as "greedy", "samples", "p_true", "stc:metric=euclidean" or "judge:exact"."""
     work: str
-    """What computes it. Steps of one work share a pass over the questions."""
+    """The work that makes it. Steps of one work share a pass over the questions."""
     key: str
     """A hash of all that its numbers depend on."""
     inputs: tuple[str, ...]
     """Names of the steps whose files it reads."""
     facts: Mapping[str, Any]
-    """What the key is a hash of, besides the keys of the inputs."""
+    """The content of which the key is a hash, besides the keys of the inputs."""
 
     @property
     def subject(self) -> str:
@@ -97,9 +97,9 @@ class OfCell:
     """The base of what is known about one model on one data set."""
 
     model: str
-    """What reports call the model, "Qwen2.5-7B" for example."""
+    """The name of the model in reports, such as "Qwen2.5-7B"."""
     dataset: str
-    """What reports call the data set: "NQ", "TQA", "WQ", "almanac" or the name of a file."""
+    """The name of the data set in reports: "NQ", "TQA", "WQ", "almanac" or the name of a file."""
 
     @property
     def title(self) -> str:
@@ -109,28 +109,28 @@ class OfCell:
 
 @dataclass(frozen=True)
 class CellPlan(OfCell):
-    """What a run does with one model and one data set: its steps, and how questions are divided into shards."""
+    """The part of a run with one model and one data set: its steps, and the shards into which questions are divided."""
 
     questions: str
     """Hash of the questions and their accepted answers."""
     n_questions: int
     shard_size: int
     format: PromptFormat
-    """How prompts are written."""
+    """The form in which prompts are written."""
     steps: Mapping[str, PlannedStep]
     """The steps by name, inputs first."""
     clusterings: tuple[PlannedClustering, ...]
     """The main one first, then those of the sensitivity study."""
     notes: tuple[str, ...] = ()
-    """What a reader of its figures must know."""
+    """Notes for readers of its figures."""
 
     @property
     def n_shards(self) -> int:
-        """How many files each step consists of."""
+        """The number of files of each step."""
         return math.ceil(self.n_questions / self.shard_size)
 
     def rows(self, shard: int) -> int:
-        """How many questions a shard holds."""
+        """The number of questions in a shard."""
         return min(self.shard_size, self.n_questions - shard * self.shard_size)
 
     def questions_folder(self, run: Path) -> Path:
@@ -200,7 +200,7 @@ def make_plan(settings: RunSettings, datasets: Sequence[Dataset]) -> Plan:
 
 
 def _helper(model: str, embedded: Callable[[], Path]) -> Mapping[str, str]:
-    """Identity of an NLI or similarity model; its name where it has none: loading it will tell why."""
+    """Identity of an NLI or similarity model; its name where it has none: the error of loading it will say why."""
     try:
         return model_identity(embedded() if model == ALMANAC else model)
     except SemtokenError:
@@ -214,7 +214,7 @@ class _Steps:
     settings: RunSettings
     dataset: Dataset
     identities: Mapping[str, Mapping[str, Any]]
-    """What identifies the model that answers ("model"), and those that methods need of "nli" and "similarity"."""
+    """The identity of the model that answers ("model"), and of those that methods need of "nli" and "similarity"."""
 
     def all(self, model: ModelSettings, clusterings: Sequence[PlannedClustering]) -> list[PlannedStep]:
         """The steps that methods and judges need, inputs first."""

@@ -91,7 +91,7 @@ def _manifest(run: Path) -> tuple[dict[str, Any], list[str]]:
 def model_shares(run: Path) -> dict[str, float]:
     """The share of the answers' time that the model itself took, in [0, 1], for "greedy" and "samples".
 
-    Only where the engine tells how long its passes took.
+    Only where the engine knows how long its passes took.
     """
     shares = {}
     plan = _plan(run)

@@ -88,7 +88,7 @@ def samples(context: Context) -> Recorder:
 
 
 def _passes(backend: Backend, timings: Timings) -> AbstractContextManager[None]:
-    """Charge passes of the model to `IN_MODEL`, where the backend can tell."""
+    """Charge passes of the model to `IN_MODEL`, where the backend can measure them."""
     timed = getattr(backend, "timed_passes", None)
     return nullcontext() if timed is None else timed(partial(timings.measure_too, IN_MODEL))
 

@@ -74,7 +74,7 @@ class RunResults:
     cells: tuple[Cell, ...]
     clusterings: tuple[ClusteringRecord, ...]
     notes: tuple[str, ...] = field(default=())
-    """What a reader of the tables must know: missing verdicts, incomplete cells."""
+    """Notes for readers of the tables: missing verdicts, incomplete cells."""
 
     def __repr__(self) -> str:
         cells = ", ".join(cell.title for cell in self.cells)

@@ -303,7 +303,7 @@ def _manifest(run: Path, settings: RunSettings, directory: Path) -> Iterator[dic
 
 
 def _former_sessions(path: Path) -> list[Any]:
-    """What the manifest says of sessions before this one. It holds facts only: a damaged one stops nothing."""
+    """The facts of earlier sessions from the manifest. It holds nothing else: a damaged one stops no run."""
     if not path.exists():
         return []
     try:
@@ -317,7 +317,7 @@ def _former_sessions(path: Path) -> list[Any]:
 
 @contextmanager
 def _logging(path: Path) -> Iterator[None]:
-    """What semtoken logs goes to a file of the run, and only there: some libraries print what reaches the root."""
+    """Send the log of semtoken to a file of the run, and only there: some libraries print what reaches the root."""
     logger = logging.getLogger("semtoken")
     with writing_errors(path):
         handler = _RunLog(path, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a run is asked to do: a small YAML or TOML file, or flags. Every default is the paper's."""
+"""The settings of a run: a small YAML or TOML file, or flags. Every default is the paper's."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ModelSettings(Strict):
     engine: dict[str, Any] = Field(default_factory=dict)
     """Further options of `vllm.LLM`, such as `tensor_parallel_size`. Numbers depend on them in the last bits only."""
     batch_size: PositiveInt = 32
-    """How many prompts are answered together, and sampled together. Numbers depend on it in the last bits only."""
+    """The number of prompts that are answered and sampled together. Numbers depend on it in the last bits only."""
     clusters: str | ClusteringSettings | None = None
     """A directory or hub id of clusters, or how to make them. By default those that ship for the model, else made the
     paper's way; none under a preset that counts none."""
@@ -107,8 +107,8 @@ class DatasetSettings(Strict):
     label: str | None = None
     """Its name in tables, instead of the usual one."""
     prompt: str | None = None
-    """How questions are asked: a built-in format, a text with {question}, or a file that holds one. By default the
-    set's own."""
+    """The form of a prompt: a built-in format, a text with {question}, or a file that holds such a text. By default
+    the set's own."""
     chat: bool = False
     """Whether a prompt of your own is sent as one message through the model's chat template."""
     stop_at_newline: bool = True
@@ -116,7 +116,7 @@ class DatasetSettings(Strict):
 
 
 class DecodingSettings(Strict):
-    """How answers are generated. Whether they end at a newline is said by the prompt of the data set."""
+    """The settings by which answers are generated. The prompt of the data set says whether they end at a newline."""
 
     max_new_tokens: PositiveInt = 256
     n_samples: PositiveInt = 5
@@ -124,7 +124,7 @@ class DecodingSettings(Strict):
     seed: int = Field(default=0, ge=0)
     """The seed of the sampled answers."""
     top_k: PositiveInt = 10
-    """How many best alternatives are kept of each greedy step, for CCP to read."""
+    """The number of best alternatives that are kept of each greedy step, for CCP to read."""
     share_prefix: bool = False
     """Whether what all prompts of a shard begin with is read only once for its greedy answers, with transformers. That
     is faster with few-shot prompts, but the report then has no overhead in percent, since the generation that it is a
@@ -149,11 +149,11 @@ class ControlsSettings(Strict):
     """Controls of STC next to the methods; see `semtoken.bench.controls`."""
 
     repeats: PositiveInt = 3
-    """How often the controls with random clusters are repeated."""
+    """The number of repetitions of the controls with random clusters."""
     seed: int = Field(default=0, ge=0)
     """The seed of the random clusters."""
     n_bins: PositiveInt = 20
-    """How many bins of token frequency there are, within which clusters are shuffled."""
+    """The number of bins of token frequency, within which clusters are shuffled."""
     token_counts: str | None = None
     """A .npy file with the count of every token in some text. By default a token's id stands for its rank."""
 
@@ -178,22 +178,22 @@ class RunSettings(Strict):
     decoding: DecodingSettings = DecodingSettings()
     preset: Preset = "paper"
     equality: Equality | None = None
-    """What counts as the same token, if not what the preset says."""
+    """The rule for which tokens count as the same, if not that of the preset."""
     function_words: FunctionWords | None = None
-    """Which function words are neutral, if not those of the preset."""
+    """The function words that are neutral, if not those of the preset."""
     p_true_spelling: PTrueSpelling = "bare"
     nli: str = DEFAULT_NLI
     """The NLI model; by default the embedded one where every model is the almanac."""
     similarity: str = DEFAULT_SIMILARITY
     """The similarity model; by default the embedded one where every model is the almanac."""
     pair_batch_size: PositiveInt = 64
-    """How many pairs of texts the NLI and similarity models read together."""
+    """The number of pairs of texts that the NLI and similarity models read together."""
     judges: tuple[JudgeChoice, ...] = Field(default=("exact",), min_length=1, validate_default=True)
     """The judges; see `semtoken.bench.judges`. The first is the primary one unless `primary_judge` names another."""
     primary_judge: str = ""
     """Name of the judge whose verdicts the main tables use."""
     limit: PositiveInt | None = None
-    """How many questions of every data set are asked: a random part, the same for the same seed. None: all."""
+    """The number of questions from every data set: a random part, the same for the same seed. None: all."""
     seed: int = Field(default=0, ge=0)
     """The seed by which that part is drawn."""
     sensitivity: SensitivitySettings = SensitivitySettings()
@@ -201,7 +201,7 @@ class RunSettings(Strict):
     """Controls of STC: `true` for the usual settings, or settings; None: no controls are scored. With controls, STC and
     sequence probability are among the methods."""
     shard_size: PositiveInt = 256
-    """How many questions one file of a stage holds, which is what a killed run loses at most."""
+    """The number of questions in one file of a stage, which is the most that a killed run loses."""
 
     @property
     def rules(self) -> ScoringRules:

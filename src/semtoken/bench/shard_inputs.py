@@ -106,7 +106,7 @@ class StepRecords:
     table: Any
     """A `pyarrow.Table` with a row for each question."""
     seconds: Mapping[str, float]
-    """How long the recording steps took, by name."""
+    """The seconds that the recording steps took, by name."""
     usage: Mapping[str, int] | None = None
     """Tokens that an endpoint counted, as in `Shard.usage`."""
 

@@ -50,7 +50,7 @@ class Shard:
     seconds: Mapping[str, float]
     """Seconds of the recording steps that made it."""
     usage: Mapping[str, int] = field(default_factory=dict)
-    """How many replies and tokens an endpoint gave for it: the fields of `Usage`. Empty where none was asked."""
+    """The replies and tokens that an endpoint counted for it: the fields of `Usage`. Empty where none was asked."""
 
 
 def shard_path(folder: Path, number: int) -> Path:

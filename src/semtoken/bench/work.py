@@ -1,4 +1,4 @@
-"""What computes the files of a run: one work for each pass over the questions of a model and a data set.
+"""The work that makes the files of a run: one for each pass over the questions of a model and a data set.
 
 A `CellWork` is plain data and can be sent to another process or machine that sees the run's folder. Opened there, it
 makes the files of one shard after another; an executor (`semtoken.support.executors`) decides where and in what order.
@@ -46,7 +46,7 @@ class CellWork:
 
     @property
     def units(self) -> int:
-        """How many questions these shards hold."""
+        """The number of questions in these shards."""
         return sum(map(self.cell.rows, self.shards))
 
     @property

@@ -60,9 +60,9 @@ class Verdict:
     correct: float
     """1 correct, 0 incorrect, NaN without a usable verdict."""
     quality: float | None = None
-    """How good the answer is, in [0, 1], from judges that measure it before they decide."""
+    """The quality of the answer, in [0, 1], from judges that measure it before they decide."""
     reply: str | None = None
-    """What a judge that answers in words said."""
+    """The words of a judge that answers in words."""
 
 
 class Judge(Protocol):
@@ -156,7 +156,7 @@ def tally(judgements: npt.ArrayLike) -> Tally:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far two judges agree on the same answers."""
+    """The agreement of two judges on the same answers."""
 
     first: str
     second: str
@@ -176,7 +176,7 @@ class Agreement:
 
     @property
     def n(self) -> int:
-        """How many answers both judges gave a verdict on."""
+        """The number of answers on which both judges gave a verdict."""
         return self.both_correct + self.only_first + self.only_second + self.both_incorrect
 
 

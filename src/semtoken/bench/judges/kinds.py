@@ -87,7 +87,7 @@ class RougeJudge(_JudgeOfOne):
 
 
 CHUNK = 256
-"""How many answers are compared between two reports of progress."""
+"""The number of answers that are compared between two reports of progress."""
 
 
 class SimilarityJudge(JudgeBase):
@@ -167,8 +167,8 @@ class ImportedJudge(JudgeBase):
     set."""
     column: str = "correct"
     others: Literal["refuse", "ignore"] = "refuse"
-    """What `check` does with an id of no judged question: refuse the file, which is of another set, or ignore the id,
-    as in a file of verdicts on more questions than are judged."""
+    """The treatment of an id of no judged question by `check`: the file is refused, as one of another set, or the id is
+    ignored, as in a file of verdicts on more questions than are judged."""
 
     @property
     def settings(self) -> Mapping[str, Any]:

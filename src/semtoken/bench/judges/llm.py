@@ -58,7 +58,7 @@ class Usage:
     replies: int = 0
     prompt_tokens: int = 0
     cached_prompt_tokens: int = 0
-    """How many of the prompt tokens the endpoint had cached; these cost less."""
+    """The number of prompt tokens that the endpoint had cached; these cost less."""
     completion_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
@@ -107,10 +107,10 @@ class LLMJudge(JudgeBase):
     requests_per_minute: Annotated[float, Field(gt=0)] | None = None
     """Most requests that are sent in a minute, evenly spread, retries included. None: no limit."""
     max_retries: Annotated[int, Field(ge=0)] = 10
-    """How often one request is repeated, after 408, 409, 429, 5xx and lost connections: half a second at first,
+    """The most repetitions of one request, after 408, 409, 429, 5xx and lost connections: half a second at first,
     doubling up to 8 seconds, or what the endpoint asks for (Retry-After)."""
     timeout: Annotated[float, Field(gt=0)] = 60.0
-    """How many seconds the endpoint may be silent."""
+    """The number of seconds for which the endpoint may be silent."""
     temperature: Annotated[float, Field(ge=0)] | None = 0.0
     """Temperature of the reply. None: not sent, for models that refuse it."""
     max_tokens: Annotated[int, Field(ge=1)] | None = 16
@@ -124,7 +124,7 @@ class LLMJudge(JudgeBase):
 
     @property
     def spent(self) -> Usage:
-        """What this judge asked for. Replies from disk are not in it."""
+        """The replies that this judge asked for, counted; those from disk are not in it."""
         return self._spent
 
     @property
@@ -144,9 +144,9 @@ class LLMJudge(JudgeBase):
 
     def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
         """Judge answers by a language model; each verdict holds the text of its reply. Errors are those of `ask`."""
-        told = on_judged or (lambda _: None)
-        replies = self.ask([self.request(item) for item in items], told)
-        told(len(items))
+        count = on_judged or (lambda _: None)
+        replies = self.ask([self.request(item) for item in items], count)
+        count(len(items))
         self._spent += replies.spent
         self._relied_on += replies.relied_on
         return [Verdict(verdict_of(reply.text), reply=reply.text) for reply in replies.replies]

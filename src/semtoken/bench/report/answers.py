@@ -71,7 +71,7 @@ def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tupl
 
 
 def _fingerprint_of(results: RunResults, cell: Cell) -> Fingerprint:
-    """What the run tells of where the scores of a cell come from."""
+    """The origin of a cell's scores, as far as the run knows it."""
     models = [choice for choice in results.settings.get("models", ()) if isinstance(choice, Mapping)]
     model: Mapping[str, Any] = next(
         (choice for choice in models if choice.get("label", choice.get("name")) == cell.model), {}

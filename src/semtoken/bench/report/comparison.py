@@ -51,7 +51,7 @@ VERDICT_RULE = (
     "of the difference lies above or below 0; not shown: it holds 0. They are not corrected for their number: of "
     "twenty differences that are none, one is called so."
 )
-"""What the verdicts of all tables mean."""
+"""The meaning of the verdicts in all tables."""
 UNDEFINED_SAID = "Undefined: answers for which the method has no value (NaN or infinite); they share the worst rank."
 MARKS = (
     "Best of each column in bold, second best underlined; what reads the same is marked together. "
@@ -366,7 +366,7 @@ def shown(value: str) -> str:
 
 
 def _variant_title(name: str) -> str:
-    """What a variant is called in tables: "Distance: euclidean" for "metric=euclidean"."""
+    """The name of a variant in tables: "Distance: euclidean" for "metric=euclidean"."""
     setting, _, value = name.partition("=")
     return f"{STUDIES.get(setting, setting).capitalize()}: {shown(value)}"
 

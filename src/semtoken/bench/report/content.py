@@ -82,7 +82,7 @@ class BenchReport:
     title: str
     subtitle: str
     opening: str
-    """What came out, in one sentence for somebody who is new to it."""
+    """The result in one sentence, for somebody who is new to it."""
     sections: tuple[Section, ...]
     settings: Mapping[str, Any]
     manifest: Mapping[str, Any]

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANELS = 3
-"""How many panels stand side by side."""
+"""The number of panels side by side."""
 LONGEST = 32
 """Characters of a name on an axis; longer ones are cut."""
 LEGEND = 1.9
 """Width of the legend in inches."""
 OURS, OTHERS = "#0072b2", "#b3b3b3"
 COLOURS = ("#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000", "#999999", "#0072b2")
-"""Okabe and Ito's, which most color-blind people tell apart."""
+"""The colors of Okabe and Ito, which most color-blind people can distinguish."""
 STYLE = PLAIN_STYLE | {"axes.titlesize": 10.0, "figure.facecolor": "white", "savefig.dpi": 150}
 
 

@@ -1,4 +1,4 @@
-"""What a report opens with: what the run is of, its judges, what came out, and what must be known of its figures."""
+"""The opening of a report: its run and judges, the main result, and notes on what limits the figures."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def _is_reference(made: Measured, cell: MeasuredCell, setting: str) -> bool:
 
 
 def _verdicts(made: Measured, held: list[MeasuredCell]) -> Iterator[str]:
-    """How many differences to the reference are lower, higher and not shown."""
+    """A sentence that counts the differences to the reference: lower, higher and not shown."""
     titles = [cell.title for cell in held]
     tests = select(made.tests, table="comparison", metric="AUROC", against=title_of(made.reference))
     verdicts = Counter(tests.verdict[(tests.model + " on " + tests.dataset).isin(titles)])

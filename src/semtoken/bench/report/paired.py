@@ -39,7 +39,7 @@ class PairedTest:
     p_adjusted: float
     """The p-value adjusted by Holm's procedure for the comparisons of its family; NaN without a value."""
     verdict: Verdict
-    """Where the interval of the difference lies: above 0, below it, or around it."""
+    """The side of 0 on which the interval of the difference lies, or that it holds 0."""
 
 
 class PairedTests:

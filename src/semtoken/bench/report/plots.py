@@ -197,7 +197,7 @@ def _study_panel(axis: Axes, figures: DataFrame, models: Sequence[str]) -> dict[
 
 
 def _lengths(rows: DataFrame) -> tuple[list[float], list[float]]:
-    """How long the error bars below and above the values are; 0 where an interval is undefined."""
+    """The lengths of the error bars below and above the values; 0 where an interval is undefined."""
     below, above = (rows.value - rows.low).fillna(0).clip(lower=0), (rows.high - rows.value).fillna(0).clip(lower=0)
     return below.tolist(), above.tolist()
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 MISSING = "–"
-"""What stands in a table where there is no number."""
+"""The text of an entry without a number."""
 NOT_RUN = f"{MISSING} not in this run"
 
 

@@ -100,12 +100,12 @@ def score_items(
 
 @dataclass(frozen=True)
 class Progress:
-    """How many lines a job has, and how many of them are done."""
+    """The number of lines of a job, and of those that are done."""
 
     total: int
-    """How many lines the input has, blank ones left out."""
+    """The number of lines of the input, blank ones left out."""
     done: int
-    """How many lines the output holds."""
+    """The number of lines in the output."""
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,10 @@ class ScoringJob:
     """The output: `.jsonl` (or `.ndjson`), written line by line; `.csv` or `.parquet`, written at the end from lines
     beside it."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever decides the numbers, as plain values: a later run must name the same. A `model` is written with each
-    answer, too, unless its line names one already."""
+    """Everything that decides the numbers, as plain values: a later run must name the same. A `model` is written with
+    each answer, too, unless its line names one already."""
     batch_size: int = 8
-    """How many lines are scored together, and written at once."""
+    """The number of lines that are scored together, and written at once."""
     tokens: bool = False
     """True writes the scored tokens, too."""
     parts: PartKind | None = None
@@ -140,7 +140,7 @@ class ScoringJob:
     images: Path | None = None
     """The folder to which paths of images are relative. None: that of the source."""
     name: str = ""
-    """What messages call the source; its path by default."""
+    """The name of the source in messages; its path by default."""
 
     def items(self) -> Iterator[Item | BadLine]:
         """The records of the source in order, bad lines among them; `InvalidInputError` if it cannot be read."""
@@ -363,8 +363,8 @@ class ScoringJob:
 
 def _part_record(part: Part) -> dict[str, Any]:
     """A part in columns of one type each, so that tables can hold it."""
-    told = part.to_dict()
-    return {name: told[name] for name in PART_FIELDS} | {"flags": [flag.code for flag in part.flags]}
+    fields = part.to_dict()
+    return {name: fields[name] for name in PART_FIELDS} | {"flags": [flag.code for flag in part.flags]}
 
 
 def _error_record(line: BadLine) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def placed(item: Item | BadLine, folder: Path, output: Path) -> Item | BadLine:
 
 
 def _content_hash(path: Path) -> str | None:
-    """What tells an image from another one in the same place; None where it cannot be read, which scoring says."""
+    """A hash that distinguishes an image from others in its place; None if it cannot be read, which scoring reports."""
     try:
         about = path.stat()
         return None if about.st_size > MOST_BYTES else _hash_of(path, about.st_mtime_ns, about.st_size)

@@ -222,7 +222,7 @@ def complete_lines(path: Path) -> Iterator[bytes]:
 
 
 def _fault(line: bytes, item: Item | BadLine) -> str:
-    """What is wrong with a line of output; empty if nothing is."""
+    """The fault of a line of output; empty if there is none."""
     try:
         record = parse_json(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What methods read of an answer, recorded once and shared: `record` runs each expensive step one time.
+"""The statistics that methods read, recorded once and shared: `record` runs each expensive step one time.
 
 ======================================== ============================================== ====================
 steps                                    what they record                               model

@@ -1,5 +1,5 @@
-"""What is asked about pairs of texts, and the two models that answer: whether one text entails the other (NLI), and how
-alike they are (a cross-encoder).
+"""Questions about pairs of texts, and the two models that answer them: whether one text entails the other (NLI), and
+how alike they are (a cross-encoder).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class UniquePairs:
 
     @property
     def asked(self) -> int:
-        """How many different pairs the model has compared so far."""
+        """The number of different pairs that the model has compared so far."""
         return len(self._known)
 
     def __call__(self, pairs: Iterable[Pair]) -> FloatArray:

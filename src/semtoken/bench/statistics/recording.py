@@ -58,22 +58,22 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class AnswerSettings:
-    """How the answers that are recorded are generated. The defaults are the paper's."""
+    """The settings by which the recorded answers are generated. The defaults are the paper's."""
 
     max_new_tokens: int = 256
     """The most tokens of an answer."""
     stop_at_newline: bool = True
     """End an answer at the first token with a newline, besides end-of-sequence tokens."""
     n_samples: int = 5
-    """How many answers to each prompt are sampled."""
+    """The number of samples for each prompt."""
     temperature: float = 0.5
     """The temperature of the samples; no top-k, no top-p. Their log-probabilities are recorded at temperature 1."""
     seed: int = 0
     """The seed of the samples. Each has its own stream, made from the seed, the prompt and the number of the sample."""
     batch_size: int = 32
-    """How many prompts are decoded together. All samples of a prompt are decoded in its batch."""
+    """The number of prompts that are decoded together. All samples of a prompt are decoded in its batch."""
     top_k: int = 10
-    """How many of the best tokens of each step of the greedy answer are recorded, the chosen one included."""
+    """The number of best tokens that are recorded of each step of the greedy answer, the chosen one included."""
     share_prefix: bool = False
     """Read what all prompts begin with once; see `semtoken.models.base.Decoding`. Leave it off where the time that a
     method takes is measured."""

@@ -36,12 +36,12 @@ from semtoken.support.text import did_you_mean
 Fields = dict[str, Any]
 """Field of `Generation` -> value."""
 AskedModel = Literal["generator", "nli", "similarity"]
-"""Which model a step needs: the one that answers, the NLI classifier, or the similarity cross-encoder."""
+"""The model that a step needs: the one that answers, the NLI classifier, or the similarity cross-encoder."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """How the answering model's ids become text without special tokens, and which ids these have."""
+    """The tokens of the answering model: the way from ids to text without special tokens, and the ids of these."""
 
     decode: Callable[[Sequence[int]], str]
     special_ids: Collection[int] = ()
@@ -63,7 +63,7 @@ class RecordingStep:
     file: str = ""
     """The artifact of a benchmark run that holds its records; by default one of its own name."""
     pairs: PairRecorder | None = None
-    """What computes the fields, for a step that asks a model about pairs of texts."""
+    """The function that computes the fields, for a step that asks a model about pairs of texts."""
     watch: type[Statistic] | None = None
     """The observer of the answering model that records the field, in the pass that gives the answer or in another."""
     rules: Mapping[str, Any] | None = None
