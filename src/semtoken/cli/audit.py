@@ -12,7 +12,7 @@ from semtoken.cli.console import json_line, print_json, say
 from semtoken.cli.journals import is_journal, open_journal
 from semtoken.cli.loading import by_kind, decision_answers
 from semtoken.cli.parameters import BaseUrl, Json, Labels, NameThere, Questions, ToFile
-from semtoken.cli.server import named_server
+from semtoken.cli.server import NamedServer, named_server
 from semtoken.cli.settings import AuditSection, Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless, verdict
 
@@ -80,9 +80,18 @@ def audit(
         return _audit_answers(of_answers, Path(source), settings.audit, as_json=as_json)
     assert for_decisions is not None
     from semtoken.decisions.calibrating import DecisionCalibrator
+    from semtoken.decisions.running import AskedAgain, are_items
 
     fitted = DecisionCalibrator.load(for_decisions)
-    again = _asked_again(fitted, for_decisions, Path(source), of_server, (labels, questions), in_use)
+    server = None
+    if base_url is not None or are_items(Path(source)):
+        server = named_server(base_url, model, in_use, variable=True)
+    if server is None:
+        refuse_useless(of_server, "with answers that are there, without --base-url")
+        again = AskedAgain(decision_answers(Path(source), labels, questions, in_use), {})
+    else:
+        refuse_useless({"--labels": labels, "--questions": questions}, "with items that are put to a server")
+        again = _asked_again(fitted, for_decisions, Path(source), server, rewordings, output, in_use)
     return _audit_decisions(fitted, again, in_use, as_json=as_json)
 
 
@@ -141,28 +150,20 @@ def _say(answer: str, style: str, remarks: Iterable[str]) -> None:
 def _asked_again(
     fitted: DecisionCalibrator,
     folder: Path,
-    source: Path,
-    of_server: Mapping[str, Any],
-    named: tuple[Path | None, Path | None],
+    items: Path,
+    server: NamedServer,
+    rewordings: Path | None,
+    output: Path | None,
     in_use: SettingsInUse,
 ) -> AskedAgain:
-    """The answers to audit: those that are there, or those of the server to which the items are put."""
-    from semtoken.decisions.running import AskedAgain, are_items, ask_again, kept_until_asked, read_questions
+    """The answers of a server to the labeled items, as the calibrator of a folder had them asked, and in other ways."""
+    from semtoken.decisions.running import ask_again, kept_until_asked, read_questions
 
-    labels, questions = named
-    server = None
-    if of_server["--base-url"] is not None or are_items(source):
-        server = named_server(of_server["--base-url"], of_server["--model"], in_use, variable=True)
-    if server is None:
-        refuse_useless(of_server, "with answers that are there, without --base-url")
-        return AskedAgain(decision_answers(source, labels, questions, in_use), {})
-    refuse_useless({"--labels": labels, "--questions": questions}, "with items that are put to a server")
     server.announce("the labeled items", in_use)
-    ask, output = server.ask(), of_server["--output"]
-    reworded = None if of_server["--rewordings"] is None else read_questions(of_server["--rewordings"])
-    most = in_use.settings.audit.variants
-    with nullcontext(output) if output else kept_until_asked(source, folder, server.url, server.model) as target:
-        return ask_again(fitted, source, ask, target, reworded=reworded, most=most)
+    ask, most = server.ask(), in_use.settings.audit.variants
+    reworded = None if rewordings is None else read_questions(rewordings)
+    with nullcontext(output) if output else kept_until_asked(items, folder, server.url, server.model) as target:
+        return ask_again(fitted, items, ask, target, reworded=reworded, most=most)
 
 
 def _audit_decisions(fitted: DecisionCalibrator, again: AskedAgain, in_use: SettingsInUse, *, as_json: bool) -> int:
