@@ -177,6 +177,12 @@ def test_what_is_drawn_where_nothing_is_said() -> None:
     )
 
 
+@pytest.mark.parametrize("questions", [0.5, "abcd", {1: 2}, ["a", "b"]])
+def test_questions_are_a_list_with_one_for_each_answer(questions: Any) -> None:
+    with pytest.raises(InvalidInputError, match="questions"):
+        metrics.bootstrap("auroc", [0.1, 0.2, 0.3, 0.4], [1, 0, 1, 0], questions=questions, n_resamples=2)
+
+
 def test_the_size_of_a_block_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     u, correct = np.random.default_rng(5).random(9), np.array([1, 0, 1, 1, 0, 0, 1, 0, 1])
     other = np.random.default_rng(6).random(9)

@@ -32,20 +32,26 @@ def known_methods(names: Iterable[str]) -> list[str]:
     """The names in `METHODS` of some methods; those from outside are loaded and tried first."""
     known = []
     for name in names:
-        if is_outside(name):
-            known.append(load_method(name))
-            continue
-        if name not in METHODS:
-            load_installed()
-        if name not in METHODS:
+        if (found := found_method(name)) is None:
             if name.endswith(".py"):
                 raise InvalidInputError(f"{name} is a file. Name the function in it, too: {name}:function.")
             raise InvalidInputError(
                 f"There is no method {name}{did_you_mean(name, METHODS)}; there are {', '.join(METHODS)}. "
                 "A function of your own is named by its file: path/to/file.py:function."
             )
-        known.append(name)
+        known.append(found)
     return known
+
+
+def found_method(name: Any) -> str | None:
+    """The name in `METHODS` of a method, which is loaded and tried if it is from outside; None where there is none."""
+    if not isinstance(name, str):
+        return None
+    if is_outside(name):
+        return load_method(name)
+    if name not in METHODS:
+        load_installed()
+    return name if name in METHODS else None
 
 
 def is_outside(name: str) -> bool:

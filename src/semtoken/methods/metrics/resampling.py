@@ -16,7 +16,7 @@ from semtoken.methods.metrics.inputs import MOST_DRAWS, PreparedMetric, name_of,
 from semtoken.methods.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
 from semtoken.methods.metrics.significance import ORDER_METRICS, permutation_test
 from semtoken.support.arrays import FloatArray
-from semtoken.support.inputs import instance, real, whole
+from semtoken.support.inputs import instance, listed, real, whole
 
 # Numbers in an array at a time: 8 MB each, however many answers and resamples there are.
 _CELLS_PER_BLOCK = 1_000_000
@@ -272,12 +272,12 @@ def _check(metric: str | Callable[..., float], n_resamples: int) -> str:
 
 def _groups(questions: Sequence[Any], correct: npt.ArrayLike) -> npt.NDArray[np.intp]:
     """The number of each judged answer's question, in the order in which questions first come."""
-    judged = ~np.isnan(vector(correct, "correct"))
-    if len(questions) != judged.size:
+    judged, asked = ~np.isnan(vector(correct, "correct")), listed(questions, "questions")
+    if len(asked) != judged.size:
         raise InvalidInputError(
-            f"There are {judged.size} answers and {len(questions)} questions; every answer needs its own."
+            f"There are {judged.size} answers and {len(asked)} questions; every answer needs its own."
         )
-    return numbered([question for question, is_judged in zip(questions, judged, strict=True) if is_judged])
+    return numbered([question for question, is_judged in zip(asked, judged, strict=True) if is_judged])
 
 
 def numbered(questions: Sequence[Any]) -> npt.NDArray[np.intp]:

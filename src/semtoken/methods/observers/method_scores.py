@@ -20,7 +20,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS, score
 from semtoken.methods.observers.steps import Observer, Step, readings
 from semtoken.methods.observers.table import STATISTICS, LastStates, Statistic
-from semtoken.methods.outside import is_outside, load_installed, load_method
+from semtoken.methods.outside import found_method
 from semtoken.support.inputs import listed, shown
 from semtoken.support.text import did_you_mean
 
@@ -116,15 +116,16 @@ def readable_with(names: Sequence[str]) -> frozenset[str]:
 def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
     """Check that all methods need one pass only; returns their names without repetitions."""
     names = (names,) if isinstance(names, str) else names
-    asked = [_name_in_table(name) for name in listed(names, "methods")]
+    asked = listed(names, "methods")
     if not asked:
         return ()
+    found = [found_method(name) for name in asked]
     possible = one_pass_methods()
-    for name in asked:
-        if not isinstance(name, str) or name not in METHODS:
-            hint = did_you_mean(str(name), possible)
+    for given, name in zip(asked, found, strict=True):
+        if name is None:
+            hint = did_you_mean(str(given), possible)
             raise InvalidInputError(
-                f"There is no method {shown(name)}{hint}; of one pass there are {', '.join(possible)}."
+                f"There is no method {shown(given)}{hint}; of one pass there are {', '.join(possible)}."
             )
         if name not in possible:
             missing = sorted(set(METHODS[name].needs) - OF_ANSWERS - STATISTICS.keys())
@@ -132,16 +133,7 @@ def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
                 f"The method {name} needs {', '.join(missing)}, which one generation does not give. "
                 f"`semtoken bench run` records it. Of one pass there are {', '.join(possible)}."
             )
-    return tuple(dict.fromkeys(asked))
-
-
-def _name_in_table(name: Any) -> Any:
-    """The name in `METHODS` of a method from outside, which is loaded and tried; any other name as it is."""
-    if isinstance(name, str) and (is_outside(name) or name not in METHODS):
-        if is_outside(name):
-            return load_method(name)
-        load_installed()
-    return name
+    return tuple(dict.fromkeys(filter(None, found)))
 
 
 class MethodScores(Observer):
