@@ -183,6 +183,7 @@ def test_a_character_whose_pieces_are_missing_is_told(data: st.DataObject) -> No
         (SAID, "part of a reply"),
         ([reply("Oslo.", SAID)] * 2, "several whole replies"),
         ({"id": "c", "choices": None}, "choices must be a list"),
+        ({"id": "r", "object": "response", "status": "completed"}, "output must be a list"),
         ({"text": "Oslo.", "token_ids": [1, 2], "logprobs": [{"1": -0.5}, {"2": -0.5}]}, "object of an engine"),
         ({"text": "Oslo.", "logprobs": [{"1": -0.5}, {"2": -0.5}]}, "names no token"),
         (str(reply("Oslo.", SAID)), "Python prints"),

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from semtoken.choices import SegmentKind
 from semtoken.core.engine_tokens.spellings import steps_from_items, steps_from_lists
-from semtoken.core.engine_tokens.top_steps import StepList
+from semtoken.core.engine_tokens.top_steps import StepList, as_list
 from semtoken.core.results import Distribution
 from semtoken.errors import InvalidInputError
 from semtoken.replies.formats.fields import (
@@ -181,6 +181,8 @@ class Shape:
 
     choices_at: ClassVar[Path] = ()
     """The list of choices; empty where the reply is one choice, and a list of replies a batch."""
+    required: ClassVar[str] = ""
+    """The list that a whole reply must have; empty where its marks say so."""
     marks: ClassVar[tuple[Path, ...]] = ()
     """What every reply has, and no reply of another shape."""
     chunk_marks: ClassVar[Sequence[Path]] = ()
@@ -407,7 +409,9 @@ class Shape:
     @classmethod
     def require_whole(cls, replies: Sequence[RawReply]) -> None:
         """Check what only a whole reply (several: a batch) must have, and no chunk of a stream."""
-        if cls.choices_at:
+        if cls.required:
+            as_list(only(replies).get(cls.required), cls.required)
+        elif cls.choices_at:
             only(replies)
 
     def deltas(self, reply: RawReply, position: int = 0) -> Iterable[Delta]:

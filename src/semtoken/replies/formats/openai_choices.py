@@ -52,6 +52,7 @@ class Choices(Shape):
         "suffix": ("",),
     }
     choices_at = ("choices",)
+    required = "choices"
     numbers_at = (("logprobs",),)
     nulls = True
 
@@ -98,11 +99,6 @@ class Choices(Shape):
     def notice(cls, last: RawReply, block: Mapping[str, Any]) -> dict[str, Any]:
         """A chunk without choices that carries the block."""
         return {**{name: last[name] for name in NOTICED if name in last}, "choices": [], "semtoken": block}
-
-    @classmethod
-    def require_whole(cls, replies: Sequence[RawReply]) -> None:
-        """One reply with a list `choices`."""
-        as_list(fields.only(replies).get("choices"), "choices")
 
     def note(self, reply: RawReply) -> None:
         """Notice fields that only some engines have."""

@@ -48,6 +48,7 @@ class OpenAIResponses(Shape):
     other_prompt: ClassVar[Mapping[str, tuple[Any, ...]]] = dict.fromkeys(
         ("previous_response_id", "conversation", "prompt", "tools", "reasoning", "context_management"), ("", [], {})
     )
+    required = "output"
     read_at = ("usage", "input_tokens")
     ends = ("completed", "max_output_tokens")
 
@@ -139,11 +140,6 @@ class OpenAIResponses(Shape):
         yield Replace(("output",), [message | {"role": "assistant", "content": [part]}])
         yield Replace(("output_text",), text)
         yield from (Replace((name,), None) for name in ("input_messages", "output_messages"))
-
-    @classmethod
-    def require_whole(cls, replies: Sequence[RawReply]) -> None:
-        """One reply with a list `output`."""
-        as_list(fields.only(replies).get("output"), "output")
 
     def deltas(self, reply: RawReply, position: int = 0) -> Iterator[Delta]:
         """The one choice of a reply, or what an event adds to it."""
