@@ -32,7 +32,7 @@ from semtoken.support.arrays import FloatArray
 from semtoken.support.files.strict_json import dump_json, read_json_lines
 
 LEAST_ALLOWED = 0.5
-"""Where all options together have less probability than this, the model wanted to say something else."""
+"""With less probability than this on all options together, the model wanted to say something else."""
 
 MASS_ELSEWHERE = "off_option_mass"
 
@@ -43,14 +43,14 @@ class Answer:
 
     question: Question
     probabilities: tuple[float, ...]
-    """How probable each option is, in the question's order; the sum is 1. Empty where the question was refused."""
+    """The probability of each option, in the question's order; the sum is 1. Empty if the question was refused."""
     option_mass: float | None = None
     """Share of the model's probability that fell on any option, in [0, 1], before it was divided among them. None
-    where the source does not tell."""
+    where the source does not say."""
     order_spread: float | None = None
     """Largest change of an option's probability with the order of the options, in [0, 1]. None: one order only."""
     bounds: tuple[tuple[float, float], ...] | None = None
-    """Where the probabilities are not known exactly: the least and the greatest that each can be."""
+    """The least and the greatest that each probability can be; None where all are known exactly."""
     refusal: str | None = None
     """Why the question has no answer; None where it has one."""
     choice: Value | None = None
@@ -67,7 +67,7 @@ class Answer:
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        """What speaks against the figures: that most of the probability fell on none of the options."""
+        """Doubts about the figures: that most of the probability fell on none of the options."""
         allowed = self.option_mass
         if allowed is None or allowed >= LEAST_ALLOWED:
             return ()
@@ -116,7 +116,7 @@ def expected_level(probabilities: Sequence[float]) -> float:
 
 
 def confidence_of(probabilities: Sequence[float], *, ordered: bool) -> float:
-    """How far the probabilities are from saying nothing, in [0, 1], as transformers defines it.
+    """The distance of the probabilities from saying nothing, in [0, 1], as transformers defines it.
 
     Without an order, max(0, (p - 1/n) / (1 - 1/n)) of the best. With one,
     max(0, 1 - sum p_k |k - best| / mean_k |k - (n-1)/2|). A single option has 1.
@@ -255,7 +255,7 @@ class DecisionRecord:
     answer: Answer
     """The answer; its question was not refused."""
     options: ReadingOptions = READ_AS_USUAL
-    """How its probabilities were read."""
+    """The way in which its probabilities were read."""
     label: int | None = None
     """The place of the right option; None where nobody gave a label."""
     state: str = ""

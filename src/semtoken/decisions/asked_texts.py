@@ -96,7 +96,7 @@ class AskedText:
         return {NAMED_TOKENS: reader.first_tokens.tolist(), **body, **ids}
 
     def reader(self, vocabulary: Vocabulary, tokenizer: Any) -> OptionReader | None:
-        """What to ask a server for that lists chosen tokens by id, so that the masses of the options are exact.
+        """The tokens to ask a server for that lists chosen ones by id, so that the masses of the options are exact.
 
         None where an option takes several tokens, or another one goes on from it: the best tokens say more of these.
         """

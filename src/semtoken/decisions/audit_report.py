@@ -10,7 +10,7 @@ from semtoken.decisions.comparing import Sensitivity
 
 
 def lines(found: Audit, broken: Mapping[str, Sequence[str]], changes: Sequence[Sensitivity]) -> Iterator[str]:
-    """What people read: the answer to each question first, then other levels, then the numbers behind the verdict."""
+    """The audit for people: the answers to the questions, then other levels, then the numbers behind the verdict."""
     for question in found.questions:
         yield question.answer
     for name in found.unknown:

@@ -21,9 +21,9 @@ class SideAudit:
     fired: Share
     """Accepted on this side, of all the answers to the question."""
     wrong: Share
-    """Of the labeled answers that the guarantee is about, those that count against it."""
+    """Answers that count against the guarantee, of the labeled ones that it is about."""
     drift: Drift | None
-    """How far the log-probabilities of what was chosen have moved, which needs no labels; None where this side is never
+    """The shift of the log-probabilities of the chosen options, which needs no labels; None where this side is never
     chosen, or has no calibrator."""
     order_spread: float | None
     """Mean of `order_spread` over the answers on this side, in [0, 1]; None where one order was read."""
@@ -102,7 +102,7 @@ class SetAudit:
 
 @dataclass(frozen=True)
 class LevelOutcome:
-    """What one level would mean: how many answers would run, by thresholds fitted to the audit's own labels."""
+    """The outcome of another level: how many answers would run, by thresholds fitted to the audit's own labels."""
 
     alpha: float
     run: Share
@@ -123,9 +123,9 @@ class QuestionAudit:
     nothing: str
     """Why nothing was measured; empty where something was."""
     remarks: tuple[str, ...] = ()
-    """What was left out, and why."""
+    """Answers that were left out, and why."""
     choices: tuple[LevelOutcome, ...] = ()
-    """What other levels would mean; empty where nothing was measured."""
+    """The outcome of other levels; empty where nothing was measured."""
     slices: Mapping[str, Share] = field(default_factory=dict)
     """By the value of a column: what counts against the guarantee, of the labeled answers that it is about."""
 
@@ -186,7 +186,7 @@ class QuestionAudit:
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit found."""
+    """The results of an audit."""
 
     questions: tuple[QuestionAudit, ...]
     unknown: tuple[str, ...] = ()
@@ -205,6 +205,6 @@ class Audit:
 
     @property
     def gaps(self) -> list[str]:
-        """What was not measured, each as a sentence."""
+        """Everything that was not measured, each as a sentence."""
         unknown = [f"{name}: the calibrator does not know this question as it was asked." for name in self.unknown]
         return [f"{question.name}: {question.nothing}" for question in self.questions if question.nothing] + unknown

@@ -152,7 +152,7 @@ def _counted_sets(fitted: CalibratedQuestion, usable: Sequence[DecisionRecord]) 
 def _choices(
     guaranteed: Sequence[DecisionSide], records: Sequence[DecisionRecord], usable: Sequence[DecisionRecord]
 ) -> tuple[LevelOutcome, ...]:
-    """What each level would mean, delta divided by the number of levels, since a person chooses one of them."""
+    """The outcome of each level, with delta divided by their number, since a person chooses one of them."""
     rows = []
     for alpha in ALPHAS:
         run = wrong = of = 0

@@ -33,7 +33,7 @@ from semtoken.support.inputs import instance, listed, place, text
 NAME = "decisions.json"
 FORMAT, FORMAT_VERSION = "semtoken.decisions", 2
 _OWN_NAME = re.compile(rf"{re.escape(NAME)}|\d{{3,}}-(true|false|answer)")
-"""What a saved calibrator's folder holds."""
+"""The names in a saved calibrator's folder."""
 
 OTHER_QUESTION = "Nothing: the calibrator knows no question with these words, options, reading and orders."
 NO_LABEL = 'No answer has a label. Say in each line what is right for each question: "labels": {"refund": false}.'
@@ -47,16 +47,16 @@ def short(state: str) -> str:
 
 @dataclass(frozen=True)
 class CalibratedQuestion:
-    """What was fitted to the labeled answers to one question."""
+    """The thresholds, scale and sets that were fitted to the labeled answers to one question."""
 
     asked: AskedQuestion
     """The question, and how it was read."""
     sides: tuple[DecisionSide, ...]
-    """What was fitted to each of its sides on which there are labeled answers."""
+    """The fit to each side of the question that has labeled answers."""
     scale: OptionScale | None = None
-    """What makes the probabilities of all options calibrated; None where labels are too few for that."""
+    """Makes the probabilities of all options calibrated; None where labels are too few for that."""
     sets: PredictionSets | None = None
-    """Which options belong to the set of an answer; None where labels are too few."""
+    """Chooses the options in the set of an answer; None where labels are too few."""
     states: frozenset[str] = frozenset()
     """The states that it was fitted on (`short`): an audit does not count them again."""
 
@@ -85,7 +85,7 @@ class CalibratedQuestion:
         return self.sides[0].name
 
     def side_of(self, record: DecisionRecord) -> DecisionSide | None:
-        """What was fitted to the side that an answer is on; None if no labeled answer was."""
+        """The fit to the side that an answer is on; None if no labeled answer was on it."""
         return next((side for side in self.sides if side.side == record.answer.side), None)
 
     def block(self, record: DecisionRecord) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class DecisionCalibrator:
     """
 
     questions: Mapping[str, CalibratedQuestion]
-    """What was fitted to each question, by its fingerprint."""
+    """The fit to each question, by its fingerprint."""
     model: str | None = None
     """The model that gave the labeled answers, as far as they name it: answers of another one get no probability."""
 
@@ -182,12 +182,12 @@ class DecisionCalibrator:
 
     @property
     def sides(self) -> list[DecisionSide]:
-        """What was fitted to each side of each question."""
+        """The fits to all sides of all questions."""
         return [side for question in self.questions.values() for side in question.sides]
 
     @property
     def n(self) -> int:
-        """How many labeled answers it was fitted on, over all questions."""
+        """The number of labeled answers that it was fitted on, over all questions."""
         return sum(side.n for side in self.sides)
 
     def without_guarantee(self, required: Sequence[str] = ()) -> list[str]:
@@ -336,7 +336,7 @@ class DecisionCalibrator:
 
 
 class _Saved(msgspec.Struct, omit_defaults=True):
-    """What `decisions.json` holds; see `DecisionCalibrator`."""
+    """The content of `decisions.json`; see `DecisionCalibrator`."""
 
     format: str
     format_version: int

@@ -21,7 +21,7 @@ from semtoken.support.extras import require
 
 @dataclass(frozen=True)
 class BothRight:
-    """How often two ways of asking were right about the same labeled items."""
+    """The shares of right answers of two ways of asking, about the same labeled items."""
 
     first: Share
     second: Share
@@ -68,7 +68,7 @@ class ServerComparison:
     shift_range: tuple[float, float]
     """Least and greatest shift that the bounds of these answers allow."""
     right: BothRight | None = None
-    """How often each was right; None without labels."""
+    """The share of right answers of each; None without labels."""
 
     @property
     def statement(self) -> str:
@@ -90,7 +90,7 @@ class ServerComparison:
 def compare(
     first: Sequence[DecisionRecord], second: Sequence[DecisionRecord], *, seed: int = 0
 ) -> list[ServerComparison]:
-    """How far two servers' answers to the same lines lie apart; `InvalidInputError` if their questions or numbers
+    """The differences of two servers' answers to the same lines; `InvalidInputError` if their questions or numbers
     differ.
     """
     if [(record.fingerprint, record.state) for record in first] != [
@@ -142,11 +142,11 @@ def _mean(values: FloatArray, seed: int) -> Interval:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How the answers to a question change when it is asked in other words, or with its options in another order."""
+    """The change of the answers to a question that is asked in other words, or with its options in another order."""
 
     name: str
     how: str
-    """What was different the second time, for example "in other words"."""
+    """The difference of the second way, for example "in other words"."""
     changed: Share
     """Pairs whose second answer chose another option."""
     decided_otherwise: Share
@@ -154,17 +154,17 @@ class Sensitivity:
     moved: Interval
     """Mean distance between the two probabilities of what was chosen first, in [0, 1]."""
     right: BothRight | None = None
-    """How often each way was right; None without labels."""
+    """The share of right answers of each way; None without labels."""
 
     @property
     def statement(self) -> str:
         """The figures as a sentence."""
         low, high = (f"{bound:.3f}" for bound in (self.moved.low, self.moved.high))
-        told = (
+        sentence = (
             f"{self.name}, asked {self.how}: another choice in {self.changed}, another decision in "
             f"{self.decided_otherwise}; its probability moves by {self.moved.value:.3f} on average ({low} to {high})."
         )
-        return told if self.right is None else f"{told} {self.right.statement}"
+        return sentence if self.right is None else f"{sentence} {self.right.statement}"
 
 
 def sensitivity(

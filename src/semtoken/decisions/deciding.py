@@ -43,7 +43,7 @@ Look: TypeAlias = Callable[..., Generator[int, int | None, list[LogMasses]]]
 their log-probabilities, place by place.
 """
 AT_ONCE = 32
-"""How many places are read together where an engine reads each as a reply."""
+"""The number of places that are read together where an engine reads each as a reply."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class PreparedPrompt:
     shown: OrderedQuestion
     ids: tuple[int, ...]
     spellings: tuple[OptionSpelling, ...]
-    """Those of the options, in the order in which they are shown."""
+    """The spellings of the options, in the order in which these are shown."""
 
 
 def option_masses(
@@ -192,7 +192,7 @@ T = TypeVar("T")
 
 
 class PromptSource(Protocol):
-    """What prompts are made with: a backend, or a copy of its tokenizer for another thread."""
+    """A maker of prompts: a backend, or a copy of its tokenizer for another thread."""
 
     @property
     def tokenizer(self) -> Any:
@@ -204,7 +204,7 @@ class PromptSource(Protocol):
 
     @property
     def max_length(self) -> int | None:
-        """How many tokens the model can read; None if it does not say."""
+        """The most tokens that the model can read; None if it does not say."""
 
 
 @dataclass(frozen=True)
@@ -212,11 +212,11 @@ class DecisionRequest:
     """One state, with the questions that are asked about it."""
 
     state: str
-    """What the questions are about, as text."""
+    """The state that the questions are about, as text."""
     questions: Sequence[Question]
     """The questions, all about this state."""
     options: ReadingOptions = READ_AS_USUAL
-    """How the probabilities of the options are read."""
+    """The way in which the probabilities of the options are read."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ class PreparedRequest:
 
     @property
     def input_tokens(self) -> int:
-        """How many tokens the model reads for the inquiry; beginnings that prompts share count once."""
+        """The number of tokens that the model reads for the inquiry; beginnings that prompts share count once."""
         return shared_size([prompt.ids for prompt in self.prompts])
 
 
@@ -408,7 +408,7 @@ def _prompt_ids(source: PromptSource, texts: Iterable[str]) -> list[tuple[int, .
 
 
 def shared_size(prompts: Sequence[Sequence[int]]) -> int:
-    """How many tokens the model reads of some prompts, where each shares its beginning with the one before.
+    """The number of tokens that the model reads of prompts, each of which shares its beginning with the one before.
 
     >>> shared_size([[1, 2, 3], [1, 2, 4, 5]])
     5
@@ -417,6 +417,6 @@ def shared_size(prompts: Sequence[Sequence[int]]) -> int:
 
 
 def _common_beginning(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two prompts have in common at their beginning."""
+    """The number of tokens that two prompts have in common at their beginning."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((k for k, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -13,7 +13,7 @@ from semtoken.guarantees.exact import labels_needed, percent
 
 
 def doubts_of_answers(records: Sequence[DecisionRecord]) -> list[str]:
-    """What speaks against a fit on these answers, a sentence for each question and doubt, before anything is fitted."""
+    """Doubts about a fit on these answers, before anything is fitted: a sentence for each question and doubt."""
     by_question: dict[str, list[DecisionRecord]] = {}
     for record in records:
         by_question.setdefault(record.fingerprint, []).append(record)
@@ -39,7 +39,7 @@ def doubts_of_answers(records: Sequence[DecisionRecord]) -> list[str]:
 
 
 def doubts_of_labels(records: Sequence[DecisionRecord], guarantee: Guarantee, alpha: float, delta: float) -> list[str]:
-    """What labels cannot support, each as a sentence, before anything is fitted to them."""
+    """Guarantees that the labels cannot support, each as a sentence, before anything is fitted to them."""
     labeled: dict[str, list[DecisionRecord]] = {}
     for record in records:
         if record.label is not None:
@@ -48,10 +48,10 @@ def doubts_of_labels(records: Sequence[DecisionRecord], guarantee: Guarantee, al
     for own in labeled.values():
         name, wrong, n = own[0].name, sum(not answer.correct for answer in own), len(own)
         least = labels_needed(0, alpha, delta)
-        if (tells := wrong if guarantee == "miss_rate" else n) < least:
+        if (usable := wrong if guarantee == "miss_rate" else n) < least:
             what = "wrong answers with a label" if guarantee == "miss_rate" else "labels"
             sentences.append(
-                f"{name}: a guarantee at alpha {alpha:g} takes at least {least} {what} on each side; here are {tells} "
+                f"{name}: a guarantee at alpha {alpha:g} takes at least {least} {what} on each side; here are {usable} "
                 "in all. Label more, or choose a larger alpha."
             )
         if (least_sets := labels_for_sets(alpha)) > n:

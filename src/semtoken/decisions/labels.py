@@ -45,7 +45,7 @@ def place_of(label: Any, question: Question) -> int:
 
 
 def _spelled(value: Any) -> frozenset[str]:
-    """How a value may be written."""
+    """The spellings of a value."""
     if isinstance(value, bool):
         return _TRUE if value else _FALSE
     text = str(value).strip().casefold()

@@ -33,9 +33,9 @@ class OptionScale:
     biases: tuple[float, ...]
     """b of the formula, one for each option; all 0 where labels were too few for them."""
     n: int
-    """How many labeled answers it was fitted on."""
+    """The number of labeled answers that it was fitted on."""
     missing: str = ""
-    """What biases would need, for people; empty where they were fitted."""
+    """The labels that biases would need, as a text for people; empty where biases were fitted."""
     zero: float = LEAST_LOG
     """The log-probability for which a probability of 0 counts, in [-50, 0]."""
 
@@ -57,10 +57,10 @@ class OptionScale:
     @property
     def statement(self) -> str:
         """The scale as a sentence."""
-        told = f"temperature {self.temperature:.3g}"
+        sentence = f"temperature {self.temperature:.3g}"
         if not self.missing and any(self.biases):
-            told += ", biases " + " ".join(f"{bias:+.2f}" for bias in self.biases)
-        return f"{told}, from {self.n:,} labels" + (f" ({self.missing})" if self.missing else "")
+            sentence += ", biases " + " ".join(f"{bias:+.2f}" for bias in self.biases)
+        return f"{sentence}, from {self.n:,} labels" + (f" ({self.missing})" if self.missing else "")
 
     @classmethod
     def fit(
@@ -135,7 +135,7 @@ def _log_softmax(z: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class PredictionSets:
-    """Which options of a question belong to the set of an answer: those that are probable enough, and the best one.
+    """Sets of the options that are probable enough, and the best one, for the answers to a question.
 
     Option k belongs to it if its probability is at least t_k, the floor(alpha (n_k + 1))-th smallest that the right
     option had in the n_k labeled answers where k was right. Options with too few labels share one threshold from all
@@ -149,9 +149,9 @@ class PredictionSets:
     thresholds: tuple[float, ...]
     """The least probability of each option that is in the set, in [0, 1]; 0: it always is."""
     labels: tuple[int, ...]
-    """How many labels each threshold of its own rests on; 0 for the options that share one."""
+    """The number of labels behind the threshold of each option; 0 for the options that share one."""
     shared: int
-    """How many labels the shared threshold rests on."""
+    """The number of labels behind the shared threshold."""
 
     def __post_init__(self) -> None:
         if not all(0 <= threshold <= 1 for threshold in self.thresholds):
@@ -165,7 +165,7 @@ class PredictionSets:
 
     @property
     def statement(self) -> str:
-        """What the sets guarantee, as a sentence."""
+        """The guarantee of the sets, as a sentence."""
         n = self.shared + sum(self.labels)
         if not any(self.thresholds):
             few = f"{n:,} labels are too few for {percent(self.alpha)}, {labels_for_sets(self.alpha):,} are needed"

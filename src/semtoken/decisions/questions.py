@@ -28,7 +28,7 @@ MOST_LEVELS = 10
 """Most levels of a score: the limit of OpenAI's API."""
 
 Value: TypeAlias = str | bool | int
-"""What an answer may be: the value of a choice, true or false, or the number of a level."""
+"""The value of an answer: that of a choice, true or false, or the number of a level."""
 QuestionKind = Literal["predicate", "choice", "score"]
 
 
@@ -63,13 +63,13 @@ class Predicate:
     """The kind of question, as requests and files name it."""
 
     instructions: str
-    """What may be true, such as "Is a refund requested?"."""
+    """The question, such as "Is a refund requested?"."""
     when_true: str = ""
     """When the answer is yes."""
     when_false: str = ""
     """When the answer is no."""
     name: str | None = None
-    """What to call the question in results; None: its number."""
+    """The name of the question in results; None: its number."""
 
     def __post_init__(self) -> None:
         _check_texts(self, "instructions", "when_true", "when_false")
@@ -91,11 +91,11 @@ class Choice:
     """The kind of question, as requests and files name it."""
 
     instructions: str
-    """What to choose, such as "Which team should get this message?"."""
+    """The question, such as "Which team should get this message?"."""
     choices: Sequence[Any]
     """The options: texts, true or false, or `Option` objects with a description; a tuple of `Option` once made."""
     name: str | None = None
-    """What to call the question in results; None: its number."""
+    """The name of the question in results; None: its number."""
 
     def __post_init__(self) -> None:
         _check_texts(self, "instructions")
@@ -122,11 +122,11 @@ class Score:
     """The kind of question, as requests and files name it."""
 
     instructions: str
-    """What to rate, such as "How urgent is this message?"."""
+    """The question, such as "How urgent is this message?"."""
     levels: Sequence[Any]
     """Texts or `Option` objects, least first. The value of each becomes the number of its level, from 0 on."""
     name: str | None = None
-    """What to call the question in results; None: its number."""
+    """The name of the question in results; None: its number."""
 
     def __post_init__(self) -> None:
         _check_texts(self, "instructions")
@@ -144,19 +144,19 @@ Question: TypeAlias = Predicate | Choice | Score
 
 
 DEFAULT_READING: Reading = "labels"
-"""How options are read unless a caller says otherwise; docs/decisions.md says what was measured."""
+"""The reading unless a caller says otherwise; docs/decisions.md says what was measured."""
 
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """How the probabilities of options are read: by labels or words, and in how many orders; else
+    """The way to read the probabilities of options: by labels or words, and in how many orders; else
     `InvalidInputError`.
     """
 
     reading: Reading = DEFAULT_READING
     """`labels`: the probability of each option's letter. `words`: that of its own words."""
     orders: int | None = 1
-    """How many orders of the options are read and averaged; None: all."""
+    """The number of orders of the options that are read and averaged; None: all."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.reading, str) or self.reading not in ("labels", "words"):
@@ -181,7 +181,7 @@ READ_AS_USUAL = ReadingOptions()
 
 
 def as_text(content: Any) -> str:
-    """What the model reads: a text as it is, "" for None, else JSON; `InvalidInputError` if it has none in UTF-8."""
+    """The text that the model reads: a text as it is, "" for None, else JSON; `InvalidInputError` without UTF-8."""
     if content is None:
         return ""
     try:

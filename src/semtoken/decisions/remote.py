@@ -120,7 +120,7 @@ class _Server:
         With `may_refuse`, every refusal of the request says so.
         """
         reply = self.client.post(url, {**({} if self.model is None else {"model": self.model}), **body})
-        # Servers name no error for this, so it is told by the status and by the words of their refusals.
+        # Servers name no error for this, so the status and the words of their refusals have to show it.
         if says_no_route(reply.status, reply.text) or wants_another_shape(reply.status, reply.text):
             raise _OtherShape(reply)
         if reply.status in REFUSALS:

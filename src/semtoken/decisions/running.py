@@ -80,14 +80,14 @@ class DecisionJob:
     options: ReadingOptions
     calibrator: DecisionCalibrator | None = None
     most: int | None = None
-    """How many items are asked about, the first ones; None: all."""
+    """The number of items, from the first on, that are asked about; None: all."""
 
     def items(self, first: int = 0) -> Iterator[JsonLine]:
         """The lines of the input from one on, counted from 0."""
         return islice(read_json_lines(self.source), first, self.most)
 
     def lines_left(self) -> int:
-        """How many lines of the input have no answer yet; a cut-off last line of the output does not count."""
+        """The number of lines of the input without an answer; a cut-off last line of the output does not count."""
         return max(0, sum(1 for _ in self.items()) - self._count_lines())
 
     def _count_lines(self) -> int:
@@ -212,7 +212,7 @@ R = TypeVar("R")
 
 @contextmanager
 def in_order(work: Callable[[T], R], items: Iterable[T], at_once: int) -> Iterator[Iterator[R]]:
-    """What `work` returns for some items, in their order, made `at_once` at a time; what it raises ends them all."""
+    """The results of `work` for some items, in their order, made `at_once` at a time; an error of one ends all."""
     if at_once == 1:
         yield map(work, items)
         return

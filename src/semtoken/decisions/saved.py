@@ -227,7 +227,7 @@ def _listed_question(name: str, question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _guessed(name: str, given: Mapping[str, Any]) -> Question:
-    """A question as far as its answer tells it: the name and the options."""
+    """A question as far as its answer shows it: the name and the options."""
     kind, listed = given["type"], given.get("probabilities")
     if kind in ("predicate", "noul", "yes_no", "refusal"):
         return Predicate(name, name=name)

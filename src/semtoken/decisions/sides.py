@@ -33,9 +33,9 @@ class DecisionSide:
     asked: int
     """Labeled answers of the question, on all sides."""
     n_accepted: int
-    """How many of them are accepted on this side. The threshold was chosen on them."""
+    """The number of those accepted on this side. The threshold was chosen on them."""
     n_wrong_accepted: int
-    """How many of the accepted ones are wrong."""
+    """The number of wrong answers among the accepted."""
     calibrator: Calibrator | None
     """Turns the log-probability of the chosen option into the probability that it is right, and holds the threshold."""
     refusal: str = ""
@@ -100,8 +100,9 @@ class DecisionSide:
 
     @property
     def wrong(self) -> Share:
-        """Of the labeled answers that the guarantee is about, those that counted against it (`judge.Kind`). They chose
-        the threshold, so the share flatters.
+        """Answers that counted against the guarantee, of the labeled ones that it is about (`judge.Kind`).
+
+        They chose the threshold, so the share flatters.
         """
         accepted = np.arange(self.n) < self.n_accepted
         n_wrong = self.n_wrong_accepted if self.threshold is None else self.threshold.n_wrong
@@ -148,7 +149,7 @@ class DecisionSide:
 
 
 def scores_of(records: Sequence[DecisionRecord]) -> list[float]:
-    """What thresholds and curves are fitted on: the log-probabilities of what was chosen."""
+    """The numbers that thresholds and curves are fitted on: the log-probabilities of the chosen options."""
     return [record.answer.log_confidence for record in records]
 
 

@@ -1,4 +1,4 @@
-"""How options are spelled in tokens, and the probability that a model says each of them.
+"""The spellings of options in tokens, and the probability that a model says each option.
 
 An option's mass is the sum over its spellings: tokens that are it (`surface` equality: "Yes", " yes", "YES"), and the
 tokenizer's own spellings of several tokens, each the product over its tokens. Where another option goes on from it
@@ -218,7 +218,7 @@ class OptionReader:
 
 
 BLANKS = str.maketrans(dict.fromkeys("\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}\N{LOWER ONE EIGHTH BLOCK}", " "))
-"""How some servers spell the blank that a token begins with."""
+"""The signs that some servers write for the blank before a word."""
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ def masses_from_named_tokens(reader: OptionReader, step: TopStep) -> tuple[Float
 
 
 class _ListReading:
-    """What is known after some steps."""
+    """The bounds that are known after some steps."""
 
     def __init__(self, texts: Sequence[str], exact: bool) -> None:
         self.surfaces = surfaces_of(texts, exact=exact)
@@ -397,7 +397,7 @@ def _best_tokens(step: TopStep, number: int, exact: bool) -> _BestTokens:
 
 
 def _spelled(token: TopToken) -> bytes | None:
-    """What a token adds to the text; nothing for one that ends it, None where the server does not say."""
+    """The bytes that a token adds to the text; none for one that ends it, None where the server does not say."""
     # Control tokens come with an empty text: they end an answer, and spell nothing.
     if token.bytes is None and token.text is not None:
         return spelling((None, token.text.translate(BLANKS), None)) if token.text else b""
@@ -412,6 +412,6 @@ def _is_same(chosen: TopToken, entry: TopToken) -> bool:
 
 
 def tokens_to_read(texts: Sequence[str], most: int) -> int:
-    """How many tokens of an answer to ask a server for: enough to spell the longest option, and `most` at most."""
+    """The number of tokens to ask a server for: enough to spell the longest option, and `most` at most."""
     # A token spells a character or more. Where a character takes several tokens, the probability stays an interval.
     return min(most, max(map(len, texts)))

@@ -35,7 +35,7 @@ END_UNKNOWN = "it is not known whether the answer was cut off"
 NO_OBJECT = "its arguments are no whole JSON object with each name once"
 UNCLEAR = "the answer is not whole tool calls as JSON, and nothing else"
 _MARKUP = re.compile(r"<[^<>]*>|\[/?[A-Z_]+\]|```\w*")
-"""What models write around a call: <tool_call>, [TOOL_CALLS], a fence."""
+"""The markup that models write around a call: <tool_call>, [TOOL_CALLS], a fence."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ProposedCall:
     parts: tuple[Part, ...]
     """Its name and the values of its arguments, with their confidences."""
     choice: int = 0
-    """Which of the answers in the reply holds it, from 0."""
+    """The number of the answer in the reply that holds it, from 0."""
     doubt: str | None = None
     """Why it may not run, whatever the numbers say; None if nothing is known."""
 

@@ -17,7 +17,7 @@ What they share:
 hosts.py          the hosts and their versions
 events.py         a final score as the attributes of an OpenTelemetry event
 local.py          a model in this process that answers requests in OpenAI's form
-selective.py      how well an uncertainty tells wrong answers from right ones, as flat figures
+selective.py      flat figures on how well an uncertainty separates wrong answers from right ones
 
 docs/integrations/ has a page for each.
 """

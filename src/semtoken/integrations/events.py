@@ -40,7 +40,7 @@ _NAMES = {
 _REPLY_NAMES = {"response_id": "gen_ai.response.id", "model": "gen_ai.response.model"}
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _NAME = re.compile(r"[\w.:/@+=~-]{1,200}", re.ASCII)
-"""How the name of a model or a reply may look: one word."""
+"""The form of the name of a model or a reply: one word."""
 ENDS = ("lower", "upper")
 MOST_FLAGS = 32
 MOST_CHOICES = 128
@@ -136,14 +136,14 @@ def _of_choice(
 
 
 def _text(choice: Mapping[str, Any]) -> str:
-    """What a choice says, in OpenAI's form, llama.cpp's or SGLang's."""
+    """The text of a choice in OpenAI's form, llama.cpp's or SGLang's."""
     said = as_mapping(choice.get("message") or choice.get("delta"))
     places = (said.get("content"), choice.get("text"), choice.get("content"), choice.get("delta"))
     return next((text for text in places if isinstance(text, str)), "") or _output_text(choice)
 
 
 def _output_text(response: Mapping[str, Any]) -> str:
-    """What an answer of the Responses API says."""
+    """The text of an answer of the Responses API."""
     parts = []
     for item in _mappings(response.get("output")):
         parts += [part.get("text") for part in _mappings(item.get("content")) if part.get("type") == "output_text"]
@@ -184,7 +184,7 @@ class ReplyWatch:
 
     @property
     def size(self) -> int:
-        """How many bytes `end` has to parse."""
+        """The number of bytes that `end` has to parse."""
         return len(self._body)
 
     def end(self) -> list[Attributes]:

@@ -18,7 +18,7 @@ class Host:
     """A tool that semtoken plugs into. You install it yourself; it is no extra of semtoken."""
 
     name: str
-    """Which module of `semtoken.integrations` works inside this tool."""
+    """The module of `semtoken.integrations` that works inside this tool."""
     module: str
     """The module of the tool that is imported."""
     distribution: str
@@ -30,7 +30,7 @@ class Host:
     tested: str
     """The version that the live tests last ran with."""
     also: tuple[str, ...] = ()
-    """What else the live test of this tool installs."""
+    """Further packages that the live test of this tool installs."""
 
     @property
     def requirement(self) -> str:

@@ -71,7 +71,7 @@ _COPIED = (
     "method",
     "question_known",
 )
-"""What a scorer copies from a block."""
+"""The fields that a scorer copies from a block."""
 AT_ONCE = 64
 """Requests to a server that are under way at a time; a model in this process answers them in batches."""
 
@@ -130,7 +130,7 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
         return False
 
     def max_connections(self) -> int:
-        """How many requests may be under way at one time; those of a model in this process are answered in batches."""
+        """The number of requests that may be under way; those of a model in this process are answered in batches."""
         return AT_ONCE
 
     async def aclose(self) -> None:
@@ -194,7 +194,7 @@ def output_of(reply: Mapping[str, Any]) -> ModelOutput:
 
 @metric(scores="unreduced")  # type: ignore[untyped-decorator]
 def auroc() -> Callable[[list[SampleScore]], dict[str, float]]:
-    """How well the confidence tells wrong answers from right ones, with its interval; right is a value of 1."""
+    """AUROC of the confidence with its interval: wrong answers against right ones, which have a value of 1."""
 
     def measure(scores: list[SampleScore]) -> dict[str, float]:
         return auroc_figures(*_pairs(scores))

@@ -179,7 +179,7 @@ class _Likelihoods(Observer):
 
 @dataclass(frozen=True)
 class TaskFigures:
-    """How well the uncertainty ranks the answers of one task, by one of its metrics."""
+    """Figures on how well the uncertainty ranks the answers of one task, by one of its metrics."""
 
     task: str
     metric: str

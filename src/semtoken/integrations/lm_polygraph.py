@@ -168,7 +168,7 @@ def stc_calculator(
 
 
 def load_stat_calculator(config: dict[str, Any], environment: Any) -> StcCalculator:
-    """What lm-polygraph calls to build the calculator."""
+    """The function that lm-polygraph calls to build the calculator."""
     return StcCalculator(config["clusters"], config["preset"], config["equality"])
 
 

@@ -1,4 +1,4 @@
-"""Tools that tell agents how sure a model is before they act: `semtoken serve --mcp` offers them over stdio."""
+"""Tools by which agents see how sure a model is before they act: `semtoken serve --mcp` offers them over stdio."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ logger = logging.getLogger("semtoken.otel")
 
 
 class EvaluationEvents:
-    """An ASGI application in front of a server: passes everything through, and tells of the scores in its replies.
+    """An ASGI application in front of a server: passes everything through, and reports the scores in its replies.
 
     `app` is that of the server, `provider` where events go (None: that of OpenTelemetry, or one made from its
     environment variables); `content` sends the texts of the answers, too, and the reasons, which may quote them.
@@ -119,7 +119,7 @@ class _WatchedReply:
 
 
 STATE_EVENT = "semtoken.guarantee"
-"""Name of the event that tells whether a guarantee is kept."""
+"""Name of the event that says whether a guarantee is kept."""
 
 
 def state_attributes(report: GuaranteeReport) -> Attributes:

@@ -1,4 +1,4 @@
-"""How well an uncertainty tells wrong answers from right ones, as the flat figures that evaluation tools list."""
+"""Flat figures, as evaluation tools list them, on how well an uncertainty separates wrong answers from right ones."""
 
 from __future__ import annotations
 

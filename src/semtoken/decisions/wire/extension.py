@@ -1,4 +1,4 @@
-"""What all formats share: the request as questions about a state, errors, others' answers, and semtoken's own key."""
+"""Everything that all formats share: requests as questions about a state, errors, others' answers, semtoken's key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pydantic_core import from_json  # noqa: E402
 KEY = "semtoken"
 MOST_ORDERS = 255
 ROUNDED = 0.01
-"""How far from each other two numbers of a server may be that rounds to two decimals."""
+"""The largest difference of two equal numbers of a server that rounds to two decimals."""
 PASSED_ON = ("reading", "orders", "flags")
 """Fields of another server's own block that are passed on unchanged."""
 DECLINED = "The server declined to answer."
@@ -94,13 +94,13 @@ class WireRequest:
     """The state as the model reads it."""
     questions: tuple[Question, ...]
     reading: ReadingOptions | None
-    """How the request wants probabilities to be read; None: as the server likes."""
+    """The way in which the request wants probabilities to be read; None: as the server likes."""
     body: Mapping[str, Any]
     """The request as it came, without semtoken's key."""
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """What the client calls each question; None where it gave no name."""
+        """The client's name for each question; None where it gave none."""
         return tuple(question.name for question in self.questions)
 
 
@@ -187,7 +187,7 @@ def answers_in(
 
 
 def rounded_bounds(probabilities: Sequence[float]) -> tuple[tuple[float, float], ...] | None:
-    """Where rounded probabilities may be: half of their last digit to both sides, in [0, 1].
+    """Intervals for rounded probabilities: half of their last digit to both sides, in [0, 1].
 
     None if they have more than four decimals. At least two are assumed, since 0.5 may be 0.50.
 
@@ -203,17 +203,17 @@ def rounded_bounds(probabilities: Sequence[float]) -> tuple[tuple[float, float],
 
 
 def _mass(own: Mapping[str, Any], given: Mapping[str, Any], reply: Mapping[str, Any], key: str | int) -> float | None:
-    """The allowed mass of an answer, where the server tells it: semtoken, SGLang with the answer, vLLM apart."""
+    """The allowed mass of an answer, if the server gives it: semtoken and SGLang with the answer, vLLM apart."""
     diagnostics = reply.get("diagnostics")
     apart = diagnostics.get(key) if isinstance(diagnostics, Mapping) else None
-    told = (own.get("option_mass"), given.get("label_mass"), given.get("option_mass"))
+    places = (own.get("option_mass"), given.get("label_mass"), given.get("option_mass"))
     last = apart.get("label_mass") if isinstance(apart, Mapping) else None
-    return next((mass for mass in map(share, (*told, last)) if mass is not None), None)
+    return next((mass for mass in map(share, (*places, last)) if mass is not None), None)
 
 
 def block_beside(given: Any, answer: Answer, more: Mapping[str, Any]) -> dict[str, Any]:
     """The block next to another server's answer: the fields of its own block that are passed on, what the answer says,
-    and `more`. If the server defines confidence in another way, both definitions are told.
+    and `more`. If the server defines confidence in another way, both definitions are given.
     """
     own = _own_block(given)
     passed = {name: own[name] for name in PASSED_ON if name in own}
@@ -222,8 +222,8 @@ def block_beside(given: Any, answer: Answer, more: Mapping[str, Any]) -> dict[st
 
 def _other_confidence(given: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
     """The confidence of this package, and what the server's is, where the two differ by more than rounding."""
-    told = share(given.get("confidence"))
-    if told is None or answer.refusal is not None or abs(told - answer.confidence) <= ROUNDED:
+    theirs = share(given.get("confidence"))
+    if theirs is None or answer.refusal is not None or abs(theirs - answer.confidence) <= ROUNDED:
         return {}
     best, n = max(answer.probabilities), len(answer.probabilities)
     entropy = -math.fsum(p * math.log(p) for p in answer.probabilities if p > 0)
@@ -232,7 +232,7 @@ def _other_confidence(given: Mapping[str, Any], answer: Answer) -> dict[str, Any
         "one minus the entropy of the options, divided by its maximum": 1 - entropy / math.log(n) if n > 1 else 1.0,
         "the chosen option's probability": best,
     }
-    meaning = next((what for what, value in known.items() if abs(told - value) <= ROUNDED), "not said by the server")
+    meaning = next((what for what, value in known.items() if abs(theirs - value) <= ROUNDED), "not said by the server")
     note = (
         f"The server's confidence is {meaning}. This one is how far the options are from equally probable, as "
         "transformers defines it. Neither is the probability of being right."

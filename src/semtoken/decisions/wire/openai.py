@@ -68,7 +68,7 @@ TextOrParts: TypeAlias = str | Annotated[list[Part], Field(max_length=MOST_ITEMS
 
 
 def _text(parts: str | list[Part]) -> str:
-    """What the model reads of a text, or of the parts of one; `InvalidInputError` if one is an image."""
+    """The text that the model reads, from a text or its parts; `InvalidInputError` if a part is an image."""
     if isinstance(parts, str):
         return parts
     texts = []
@@ -118,7 +118,7 @@ _ITEM: TypeAdapter[Item] = TypeAdapter(Annotated[Item, Field(discriminator="type
 
 
 def _as_read(item: Item) -> dict[str, Any]:
-    """What the model reads of an item."""
+    """The item as the model reads it."""
     if isinstance(item, InputMessage):
         return {"role": item.role, "content": _text(item.content)}
     if isinstance(item, ToolOutput):
@@ -272,13 +272,13 @@ def written_answer(answer: Answer) -> dict[str, Any]:
         return {"type": "predicate", "name": name, "probability": answer.probability}
     if answer.question.kind == "choice":
         listed = [{"value": o.value, "probability": p} for o, p in zip(options, probabilities, strict=True)]
-        told: dict[str, Any] = {"choice": answer.value}
+        chosen: dict[str, Any] = {"choice": answer.value}
     else:
         pairs = enumerate(zip(options, probabilities, strict=True))
         listed = [{"value": i, "label": option.name, "probability": p} for i, (option, p) in pairs]
-        told = {"score": answer.score}
+        chosen = {"score": answer.score}
     confidence = answer.confidence
-    return {"type": answer.question.kind, "name": name, **told, "confidence": confidence, "probabilities": listed}
+    return {"type": answer.question.kind, "name": name, **chosen, "confidence": confidence, "probabilities": listed}
 
 
 def read_answer(question: Question, given: Any) -> tuple[float, ...] | None:

@@ -32,7 +32,7 @@ class QuestionShape:
 
     name: str
     what: str
-    """What it is called in messages."""
+    """The name of the shape in messages."""
     path: str
     """The path below `/v1`."""
     parse: Callable[[Mapping[str, Any]], WireRequest]
@@ -69,7 +69,7 @@ class QuestionShape:
         return self.frame(model, by_name, input_tokens)
 
     def places(self, names: Iterable[str | None]) -> list[tuple[str, str | int]]:
-        """Where the answers to questions with these names stand in a reply."""
+        """The places of the answers to questions with these names in a reply."""
         return [("answers", str(name) if self.by_name else number) for number, name in enumerate(names)]
 
     def answers(self, questions: Mapping[str, Question], reply: Any) -> list[Answer]:
