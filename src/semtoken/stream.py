@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from semtoken.core.results import Running, ScoredAnswer
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.methods.observers.steps import Completion, Observer, Step
+from semtoken.models.answer_text import AnswerText
 from semtoken.models.base import Prompt
-from semtoken.models.prompt_ids import AnswerText, question_of_prompt
+from semtoken.models.prompt_ids import question_of_prompt
 from semtoken.models.scores import AnswerScores
 from semtoken.scored_model import ScoredModel
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken import Vocabulary
-from semtoken.models.prompt_ids import AnswerText
+from semtoken.models.answer_text import AnswerText
 from tests.tiny import TOKENIZERS
 
 

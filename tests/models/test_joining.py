@@ -142,7 +142,7 @@ def test_long_prompts_are_read_in_pieces_and_nobody_waits_for_more_than_one(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two of them begin in the same way, one fills the model's context, and one is not wanted any more half-way."""
-    from semtoken.models import prompt_ids as reading
+    from semtoken.models import pace as reading
 
     monkeypatch.setattr(reading, "WHOLE", 8)
     monkeypatch.setattr(reading, "FEWEST", 8)
@@ -188,7 +188,7 @@ def test_the_pace_grows_as_long_as_reading_takes_less_than_a_step_and_a_half(
     fixed: float, each: float, waiting: int
 ) -> None:
     """A step of three answers takes 4, and a pass over prompts so much and so much more for each token."""
-    from semtoken.models.prompt_ids import FEWEST, MOST, Pace
+    from semtoken.models.pace import FEWEST, MOST, Pace
 
     pace, share = Pace(), max(1, waiting / 3)
     assert pace.budget(waiting, 0) == MOST

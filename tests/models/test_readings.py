@@ -76,7 +76,7 @@ def joined(backend: Any, prompts: Sequence[list[int]]) -> AnyRoute:
 
 def joined_in_pieces(backend: Any, prompts: Sequence[list[int]]) -> AnyRoute:
     """The same, with few tokens of a prompt between two steps."""
-    from semtoken.models import prompt_ids as reading
+    from semtoken.models import pace as reading
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "WHOLE", 2)

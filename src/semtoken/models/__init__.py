@@ -7,8 +7,9 @@
 base.py          what semtoken asks of a model: `Backend`, `JoiningBackend`, `Decoding` (`Step` and `Observer` are in
                  `semtoken.methods.observers.steps`)
 prompts.py       from a bare question to a prompt: the paper's formats, chats, users' templates
-prompt_ids.py    text, chat messages or ids -> token ids; padding; batches of similar length; how much of a
-                 long prompt is read between two steps of others; the text of an answer as its tokens come
+prompt_ids.py    text, chat messages or ids -> token ids; padding; batches of similar length
+answer_text.py   the text of an answer as its tokens come
+pace.py          how much of a long prompt is read between two steps of other answers
 scores.py        the observer that scores answers (`semtoken.ScoredModel` is a backend with this observer)
 transformers/    model.py (the backend), loading.py, choosing.py (how tokens are chosen), together.py (answers that are
                  written together), joining.py (answers that begin one by one), generate_settings.py (what

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from semtoken.core.results import Distribution
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.methods.observers.steps import Completion, Observer, Readable, Step, finish, show
+from semtoken.models.answer_text import AnswerText
 from semtoken.models.base import Decoding, OwnTokens, Prompt, Response, require_readings
-from semtoken.models.prompt_ids import AnswerText, as_decodings, check_prompt_ids, encode_prompts, encode_responses
+from semtoken.models.prompt_ids import as_decodings, check_prompt_ids, encode_prompts, encode_responses
 from semtoken.support.arrays import FloatArray, log_normalizers
 
 if TYPE_CHECKING:

@@ -1,22 +1,15 @@
-"""Between texts and a model: prompts and responses as token ids, in batches, and an answer's text as its tokens come.
-
-`AnswerText` gives whole characters only, and nothing from a stop text on. `Pace` says how much of a long prompt is read
-between two steps of the answers that are being written.
-"""
+"""Between texts and a model: prompts and responses as token ids, in padded batches."""
 
 from __future__ import annotations
 
 import hashlib
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.clustering.tokenizers import REPLACEMENT
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.errors import InvalidInputError, VocabularyError
 from semtoken.models.base import Decoding, Message, Prompt, Response
@@ -275,121 +268,3 @@ def draw_key(seed: int, prompt_ids: Sequence[int], sample: int) -> list[int]:
     """The seed of one sample's random numbers. It depends on the prompt and not on the order of the questions."""
     digest = hashlib.sha256(np.asarray(prompt_ids, dtype="<i8").tobytes()).digest()
     return [seed, sample, *np.frombuffer(digest, dtype="<u4").tolist()]
-
-
-class AnswerText:
-    """Decodes one answer token by token, and holds back what may turn out to be the beginning of a text of `stops`."""
-
-    def __init__(self, vocabulary: Vocabulary, stops: Sequence[str] = ()) -> None:
-        self.stopped = False
-        """Whether a stop text has come."""
-        self._vocabulary = vocabulary
-        self._stops = tuple(stops)
-        self._ids: list[int] = []
-        self._context = 0  # tokens from here to `_read` are decoded again, as the look of a token depends on them
-        self._read = 0
-        self._held = ""
-
-    def add(self, token: int) -> str:
-        """Add the next token; returns the text that can be shown now and was not shown before."""
-        self._ids.append(token)
-        return self._show(self._decoded(complete=False), complete=False)
-
-    def finish(self) -> str:
-        """End the answer; returns the last text, which was not shown while a character might have been incomplete."""
-        return "" if self.stopped else self._show(self._decoded(complete=True), complete=True)
-
-    def _decoded(self, *, complete: bool) -> str:
-        before = self._vocabulary.decode(self._ids[self._context : self._read])
-        now = self._vocabulary.decode(self._ids[self._context :])
-        if not complete and (now.endswith(REPLACEMENT) or self._in_run()):  # perhaps a piece of a character
-            return ""
-        if len(now) > len(before):
-            self._context, self._read = self._read, len(self._ids)
-        return now[len(before) :]
-
-    def _in_run(self) -> bool:
-        """A later byte may break the run of byte tokens that the last one is in, and with it all of its text."""
-        if self._vocabulary.byte_errors != "run":
-            return False
-        parts = self._vocabulary.parts(self._ids[self._context :])
-        return bool(parts) and bool(self._vocabulary.byte_tokens[parts[-1]])
-
-    def _show(self, gained: str, *, complete: bool) -> str:
-        if self.stopped:
-            return ""
-        text = self._held + gained
-        stop_places = [text.find(stop) for stop in self._stops if stop in text]
-        self.stopped = bool(stop_places)
-        shown = min(stop_places) if stop_places else len(text) - (0 if complete else self._doubtful(text))
-        self._held = text[shown:]
-        return text[:shown]
-
-    def _doubtful(self, text: str) -> int:
-        """Characters at the end that may be the beginning of a stop text."""
-        longest = max(map(len, self._stops), default=1) - 1
-        ends = range(min(longest, len(text)), 0, -1)
-        return next((n for n in ends if any(stop.startswith(text[-n:]) for stop in self._stops)), 0)
-
-
-WHOLE = 64
-"""Prompts of which at most this many tokens are to be read are read whole and together: in pieces, many of them would
-take longer."""
-FEWEST = 4
-"""The fewest tokens of a longer prompt that are read before a step, however slow that is: whoever waits must get on."""
-MOST = 512
-"""The most tokens of prompts that are read in one pass: a pass over more is hardly faster for each of them, and whoever
-comes meanwhile waits for all of it."""
-SLOW, FAST = 1.5, 0.75
-"""Bounds of the time that reading takes, in units of a decoding step. Above the first, half as much is read before the
-next step; below the second, twice as much, which takes at most twice as long. So a token usually comes at most 2.5
-steps after the one before it, and within 3 if a piece takes a third longer than usual.
-"""
-STEPS = 9
-"""The number of decoding steps that are remembered; the median of their times is what a step takes."""
-
-
-class Pace:
-    """Limits how much of waiting prompts is read before a step, so that running answers usually wait no longer than the
-    time of a step and a half; where more answers wait than are being written, longer in the same proportion.
-    """
-
-    def __init__(self) -> None:
-        self._tokens = FEWEST
-        self._steps: deque[float] = deque(maxlen=STEPS)
-
-    def budget(self, waiting: int, running: int) -> int:
-        """The number of tokens of prompts to read before the next step, given the numbers of answers that wait and that
-        are being written.
-        """
-        return min(MOST, int(self._tokens * _share(waiting, running))) if running else MOST
-
-    def note_step(self, seconds: float) -> None:
-        """Record how many seconds a decoding step took in which nothing of a prompt was read."""
-        self._steps.append(seconds)
-
-    def note_reading(self, seconds: float, read: int, waiting: int, running: int) -> None:
-        """Record how many seconds it took to read this many tokens of prompts."""
-        if not read or not running or not self._steps:
-            return
-        share = _share(waiting, running)
-        ratio = seconds / median(self._steps) / share
-        if ratio > SLOW:
-            self._tokens = max(FEWEST, self._tokens // 2)
-        elif ratio < FAST and read >= self._tokens * share / 2:
-            self._tokens = min(MOST, self._tokens * 2)
-
-
-def _share(waiting: int, running: int) -> float:
-    """The number of waiting answers for each that is being written, at least 1."""
-    return max(1.0, waiting / running)
-
-
-def has_room(tokens: int, before: int, budget: int) -> bool:
-    """Whether a prompt of this many tokens is read whole before the next step, after `before` tokens of others."""
-    return before + tokens <= (MOST if tokens <= WHOLE else budget)
-
-
-def is_long(tokens: int, budget: int) -> bool:
-    """Whether a prompt of this many tokens is read in pieces, so that running answers do not have to wait."""
-    return tokens > max(WHOLE, budget)

@@ -19,7 +19,7 @@ import torch
 
 from semtoken.methods.observers.steps import Completion, finish
 from semtoken.models.base import Arrival
-from semtoken.models.prompt_ids import Pace, has_room, is_long
+from semtoken.models.pace import Pace, has_room, is_long
 from semtoken.models.transformers.caches import ReadBefore, SharedPrefix, read_prompt, shared_beginning
 from semtoken.models.transformers.passes import cache_of
 from semtoken.models.transformers.together import LEAST_KNOWN, RowWriter, Together, join_batches
@@ -116,7 +116,7 @@ class JoiningRows:
         """Read a piece of a long prompt; after its last piece its answer can begin."""
         ids, known = waiting.arrival.prompt_ids, self._read_before.prompt
         if waiting.cache is None and known is not None and (shared := len(ids) - waiting.unread(known)) >= LEAST_KNOWN:
-            waiting.cache, waiting.read = known.begun(np.ones((1, shared), dtype=np.int64)), shared
+            waiting.cache, waiting.read = known.cut(shared), shared
         piece = np.array([ids[waiting.read : waiting.read + most]], dtype=np.int64)
         waiting.read += piece.shape[1]
         mask = np.ones((1, waiting.read), dtype=np.int64)

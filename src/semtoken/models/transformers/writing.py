@@ -18,7 +18,7 @@ from transformers import StoppingCriteria
 
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.methods.observers.steps import Completion, Observer, Step, finish, show
-from semtoken.models.prompt_ids import AnswerText
+from semtoken.models.answer_text import AnswerText
 from semtoken.models.transformers.choosing import AnswerChoices
 from semtoken.models.transformers.inside import Inside, forward_hook, inner_model
 from semtoken.models.transformers.passes import cache_of

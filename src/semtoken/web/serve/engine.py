@@ -18,8 +18,8 @@ import numpy as np
 
 from semtoken.methods.observers.method_scores import MethodScores
 from semtoken.methods.observers.steps import Completion, Observer, Step
+from semtoken.models.answer_text import AnswerText
 from semtoken.models.base import Arrival, Decoding, JoiningBackend
-from semtoken.models.prompt_ids import AnswerText
 from semtoken.scored_model import ScoredModel
 from semtoken.web.serve.open_decisions import OpenDecisions
 from semtoken.web.serve.orders import (

@@ -11,7 +11,7 @@ from semtoken.decisions import DecisionResponse
 from semtoken.decisions.deciding import answer_prepared
 from semtoken.errors import SemtokenError
 from semtoken.models.base import Backend
-from semtoken.models.prompt_ids import FEWEST, Pace
+from semtoken.models.pace import FEWEST, Pace
 from semtoken.web.serve.orders import DecisionOrder
 
 
