@@ -132,3 +132,14 @@ def test_clusters_of_another_model() -> None:
         st.score_reply(recording("openai-chat").reply, other)
     with pytest.raises(VocabularyMismatch, match="belongs to another model"):
         st.score_reply(recording("sglang-no-text").reply, other)
+
+
+@pytest.mark.parametrize(
+    ("end", "cut"),
+    [("length", True), ("stop", False), ("FINISH_REASON_MAX_TOKENS", True), ("content", False), (None, None)],
+)
+def test_an_answer_says_whether_the_token_limit_cut_it_off(end: str | None, cut: bool | None) -> None:
+    items = [{"token": "Os", "logprob": -0.1, "top_logprobs": []}]
+    choice = {"message": {"content": "Os"}, "logprobs": {"content": items}, "finish_reason": end}
+    [answer] = st.score_reply({"choices": [choice]})
+    assert answer.truncated is cut

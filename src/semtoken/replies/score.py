@@ -24,7 +24,7 @@ from semtoken.replies.formats.fields import RawReply, raise_error
 from semtoken.replies.formats.registry import format_named, shape_of_reply
 from semtoken.replies.formats.within import Found, opened, replies_within
 from semtoken.replies.reading import ReplyContext, ReplyReading
-from semtoken.replies.segments import FORBIDDEN, Reply, ReplyChoice, Segment
+from semtoken.replies.segments import FORBIDDEN, Reply, ReplyChoice, Segment, is_cut
 from semtoken.replies.stream import ReplyStream
 from semtoken.support.files.safe_files import LARGEST_REPLIES, read_file
 from semtoken.support.inputs import one_of, real, text
@@ -290,9 +290,10 @@ def score_choice(
         question=choice.question,
         model=model,
     )
-    if segment == "answer":
-        _require_same_text(result, part, scorer)
-    return result
+    if segment != "answer":
+        return result
+    _require_same_text(result, part, scorer)
+    return result.with_fields(truncated=None if choice.finish_reason is None else is_cut(choice.finish_reason))
 
 
 def with_methods(

@@ -25,7 +25,6 @@ from semtoken.replies.checking.saved_blocks import NO_TOKENS, answer_of_block, b
 from semtoken.replies.checking.saved_reply import FoundReply, SavedReply
 from semtoken.replies.formats.within import Found
 from semtoken.replies.score import read_found, score_reply
-from semtoken.replies.segments import is_cut
 from semtoken.support.inputs import instance, listed, real, shown, text
 from semtoken.support.questions import question_of
 
@@ -361,13 +360,12 @@ def _answer(reply: SavedReply, name: str, parsed_reply: Reply, settings: CheckSe
         if not (blocks := blocks_of_reply(reply.reply)):
             raise
         return _own_answer(reply, name, choice, blocks.get(choice.index), settings, parsed_reply.model)
-    result = response.with_fields(truncated=_cut_off(choice.finish_reason))
-    block = None if calibrator is None or schema is not None else calibrator.block_or_refusal(result)
-    fields = () if schema is None else tuple(field_records(result, schema, calibrator))
+    block = None if calibrator is None or schema is not None else calibrator.block_or_refusal(response)
+    fields = () if schema is None else tuple(field_records(response, schema, calibrator))
     answer = choice.segment("answer")
-    doubts, shown_text = in_message(tuple(doubts_of(result)), result.text, "" if answer is None else answer.text)
-    said = sentence_of(result, worst_of(doubts))
-    return RankedAnswer(reply.where, name, choice.question, result, doubts, said, block, fields, shown_text)
+    doubts, shown_text = in_message(tuple(doubts_of(response)), response.text, "" if answer is None else answer.text)
+    said = sentence_of(response, worst_of(doubts))
+    return RankedAnswer(reply.where, name, choice.question, response, doubts, said, block, fields, shown_text)
 
 
 def _own_answer(
@@ -396,11 +394,6 @@ def _own_answer(
     return RankedAnswer(
         reply.where, name, choice.question, result, doubts, said, calibration, text=result.text, from_block=True
     )
-
-
-def _cut_off(finish_reason: str | None) -> bool | None:
-    """Whether the token limit ended an answer; None where the engine does not say how it ended."""
-    return None if finish_reason is None else is_cut(finish_reason)
 
 
 def _ranked(answers: Sequence[RankedAnswer]) -> tuple[RankedAnswer, ...]:
