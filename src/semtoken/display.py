@@ -118,7 +118,7 @@ def shaded_text(response: ScoredAnswer) -> Text:
 
 
 def _marks(uncertainty: float) -> str:
-    """What is seen without colors."""
+    """The marks that are seen without colors."""
     return "bold underline " if uncertainty >= WEAK else "underline " if uncertainty >= SOME_DOUBT else ""
 
 

@@ -80,7 +80,7 @@ class BackendError(SemtokenError, RuntimeError):
 
 
 def one_line_of(error: BaseException) -> str:
-    """What an error of another library says, on one line; the name of its type where it says nothing."""
+    """The message of another library's error, on one line; the name of its type where it has none."""
     return " ".join(str(error).split()) or type(error).__name__
 
 

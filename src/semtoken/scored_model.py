@@ -125,7 +125,7 @@ class ScoredModel:
 
     @cached_property
     def _weights(self) -> str | None:
-        """What tells this model from others, for states that are kept."""
+        """The identity of this model's weights, for states that are kept."""
         weights: str | None = getattr(self.backend, "weights", None)
         return weights
 
@@ -499,7 +499,7 @@ class ScoredModel:
         return answer.with_fields(state=state)
 
     def _read_before(self, prompt: Prompt) -> str:
-        """What the model reads of a prompt, its template and special tokens included."""
+        """The text that the model reads for a prompt, its template and special tokens included."""
         if not prompt:
             return ""
         ids = prompt if is_ids(prompt) else encode_prompt(self.tokenizer, prompt, 0)

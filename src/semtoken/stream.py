@@ -134,7 +134,7 @@ def stream_generate(
 
 @dataclass(eq=False)
 class _State:
-    """What the generating thread and the one that listens share."""
+    """The state that the generating thread and the listening one share."""
 
     queue: SimpleQueue[StreamedToken | BaseException | None] = field(default_factory=SimpleQueue)
     cancelled: Event = field(default_factory=Event)

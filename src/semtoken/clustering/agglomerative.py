@@ -70,7 +70,7 @@ class Distinct:
 
 @dataclass(frozen=True)
 class Course:
-    """How clusters were found, for the report: see `ClusteringReport`."""
+    """The engine and the passes that found the clusters, for `ClusteringReport`."""
 
     engine: str
     fallback: str | None = None
@@ -79,7 +79,7 @@ class Course:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """How the allowed memory is divided."""
+    """The division of the allowed memory."""
 
     tile: int
     """Rows in a block."""

@@ -125,7 +125,7 @@ class ExactGaps:
         return merge_gaps
 
     def _in_doubt(self, gaps: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which of some gaps may change places with others."""
+        """The gaps that may change places with others."""
         order = np.argsort(gaps, kind="stable")
         least, most = (gaps[order] + sign * self.error(gaps[order]) for sign in (-1, 1))
         doubt = np.zeros(len(gaps), np.bool_)

@@ -60,7 +60,7 @@ class Origin:
 
 
 def matrices_of(model_or_path: Any, revision: str | None) -> tuple[Origin, Callable[[Embedding], Pair]]:
-    """Where a model's matrices are read from, and what reads them."""
+    """The place of a model's matrices, and the function that reads them."""
     if not isinstance(model_or_path, str | Path):
         return _origin_of_model(model_or_path), partial(_matrices_of_model, model_or_path)
     source = resolve(model_or_path)

@@ -1,4 +1,4 @@
-"""How much memory there is, how much a job needs, and the refusal when the two do not agree."""
+"""The memory that there is, the memory that a job needs, and the refusal of a job that needs more."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def peak_rss() -> int:
 
 
 def budget(requested: int | None) -> int:
-    """How many bytes clustering may use in addition to the table itself."""
+    """The bytes that clustering may use in addition to the table itself."""
     return int(DEFAULT_SHARE * available()) if requested is None else whole(requested, "memory_budget")
 
 
@@ -61,7 +61,7 @@ def _meminfo() -> int | None:
 
 
 def _control_group() -> int | None:
-    """What a container's memory limit leaves (version 2 of control groups)."""
+    """The bytes that a container's memory limit leaves (version 2 of control groups)."""
     folder = Path("/sys/fs/cgroup")
     try:
         limit, used = ((folder / name).read_text().strip() for name in ("memory.max", "memory.current"))

@@ -43,7 +43,7 @@ class Level:
 
     @property
     def clusters(self) -> int:
-        """How many clusters there are at this level."""
+        """The number of clusters at this level."""
         return len(self.starts) - 1
 
 

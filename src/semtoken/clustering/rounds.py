@@ -90,7 +90,7 @@ class MeanRows:
         return [slice(b, b + self._tiles.size) for b in range(0, len(self._mean), self._tiles.size)]
 
     def cost(self, slots: IntArray) -> IntArray:
-        """How many rows each of these slots contributes to a matrix product."""
+        """The number of rows that each of these slots contributes to a matrix product."""
         return np.ones(len(slots), np.int64)
 
     def left(self, slots: IntArray) -> Any:

@@ -67,12 +67,12 @@ class Rows:
 
     @property
     def n(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.parts[0])
 
     @property
     def columns(self) -> int:
-        """How many numbers a row has."""
+        """The length of a row."""
         return len(self.centre)
 
     @property

@@ -124,7 +124,7 @@ def read_table(model_or_path: Any, kind: Embedding = "concatenated", *, revision
 
 
 def origin_of(model_or_path: Any, *, revision: str | None = None) -> Origin:
-    """Where a token table would be read from; for a hub id only its commit is looked up."""
+    """The place that a token table would be read from; for a hub id only its commit is looked up."""
     return matrices_of(model_or_path, revision)[0]
 
 

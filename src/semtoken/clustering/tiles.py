@@ -51,7 +51,7 @@ class Block:
 
     @property
     def clusters(self) -> int:
-        """How many clusters the rows belong to."""
+        """The number of clusters that the rows belong to."""
         return len(self.starts) - 1
 
     @property

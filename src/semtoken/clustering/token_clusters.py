@@ -42,7 +42,7 @@ CLUSTERS_SHOWN, MEMBERS_SHOWN = 10, 12
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """How clusters are made from a token table. The defaults are those of the paper; see `TokenClusters.from_model`."""
+    """Settings for making clusters from a token table. The defaults are the paper's; see `TokenClusters.from_model`."""
 
     n_clusters: int = 16_000
     """How many clusters there are to be, at most as many as tokens."""
@@ -281,7 +281,7 @@ class TokenClusters:
         )
 
     def _size_and_members(self, token: int) -> tuple[str, str]:
-        """How many tokens the cluster of a token holds, and some of them."""
+        """The number of tokens in the cluster of a token, and some of them."""
         members = self.members(token)
         texts = list(dict.fromkeys(stripped for text in members if (stripped := text.strip())))
         shown = " · ".join(texts[:MEMBERS_SHOWN]) or "(blank)"
@@ -304,7 +304,7 @@ class TokenClusters:
 
     @cached_property
     def _offsets(self) -> IdArray:
-        """Where each cluster begins in `_members` (one more entry than clusters)."""
+        """The place in `_members` where each cluster begins (one more entry than clusters)."""
         return np.concatenate([[0], np.cumsum(np.bincount(self._group))])
 
     @cached_property

@@ -206,7 +206,7 @@ class _Reading:
 
 
 def _length(piece: bytes) -> int | None:
-    """How many characters a token spells by itself; None if it begins or ends inside one."""
+    """The number of characters that a token spells by itself; None if it begins or ends inside one."""
     try:
         return len(piece.decode("utf-8"))
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""What a tokenizer's tokens say: their texts, their classes, and how ids turn back into text.
+"""The tokens of a tokenizer: their texts, their classes, and decoding of ids.
 
 A `Vocabulary` holds all that scoring needs of a tokenizer, so that an answer can be scored where no tokenizer
 is at hand. It knows nothing of probabilities or clusters.
@@ -309,7 +309,7 @@ def decode_run(run: bytes) -> str:
 
 
 def neutral_mask(texts: Sequence[str], stopwords: Collection[str]) -> BoolArray:
-    """Which texts are a stopword or empty once stripped (bool [V]); case counts.
+    """A mask of the texts that are a stopword or empty once stripped (bool [V]); case counts.
 
     `InvalidInputError` if `stopwords` is not a collection of words.
     """

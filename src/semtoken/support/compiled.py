@@ -14,7 +14,7 @@ WHOLE_WIDTH = "-prefer-256-bit"
 
 
 def usable_threads() -> int:
-    """How many processors this process may use, or fewer if OMP_NUM_THREADS says so."""
+    """The number of processors that this process may use, or fewer if OMP_NUM_THREADS says so."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return min(count, int(wanted)) if wanted.isdigit() and int(wanted) > 0 else count
@@ -63,7 +63,7 @@ def use_whole_registers() -> None:
 
 
 def kept_safely(dispatcher: Any) -> Any:
-    """What `numba.njit(cache=True)` gives, with its kept machine code made anew where numba cannot read it.
+    """Compile as `numba.njit(cache=True)` does; machine code on disk that numba cannot read is replaced.
     numba keeps the types that a function was compiled for, by their modules, and reads these before it looks whether
     the source is newer: where a class has moved since, every call would raise until somebody deletes the files.
     """

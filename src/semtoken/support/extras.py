@@ -76,7 +76,7 @@ def require_installed(module: str, *, extra: str) -> None:
 
 
 def all_that_is_missing(command: str | None, told: str) -> str:
-    """How to install everything that a command lacks, to add to a message; empty if the message says so already."""
+    """A sentence on how to install what a command lacks, for the end of a message; empty if that already says so."""
     lacking = [extra for extra in OF_COMMANDS.get(command or "", ()) if not all(map(_is_there, EXTRAS[extra]))]
     line = install_line(",".join(lacking))
     return f"\nAll that `semtoken {command}` needs here: {line}" if lacking and line not in told else ""

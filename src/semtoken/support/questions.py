@@ -88,7 +88,7 @@ def _of_choice(value: Any, choice: int, copies: Any) -> Any:
 
 
 def last_paragraph(prompt: str) -> str:
-    """What a person asks in a prompt that is a text: its last paragraph, which leaves out examples before it."""
+    """The question in a prompt that is a text: its last paragraph, which leaves out examples before it."""
     paragraphs = _PARAGRAPHS.split(prompt.strip().replace("\r\n", "\n"))
     while len(paragraphs) > 1 and _LABEL.fullmatch(paragraphs[-1]):
         del paragraphs[-1]

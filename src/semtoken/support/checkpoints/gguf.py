@@ -184,7 +184,7 @@ class GgufFile:
 
     @property
     def quantization(self) -> str:
-        """How the embeddings are stored, such as "Q8_0"; two types where input and output differ."""
+        """The quantization of the embeddings, such as "Q8_0"; two types where input and output differ."""
         kinds = [self._tensors[name].tensor_type.name for name in (INPUT, OUTPUT) if name in self._tensors]
         return "/".join(dict.fromkeys(kinds))
 

@@ -129,7 +129,7 @@ GGUF_NAME = "model.gguf"
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a model's weights, tokenizer and token table are."""
+    """The places of a model's weights, tokenizer and token table."""
 
     name: str
     """What the user called it."""
@@ -161,7 +161,7 @@ class ModelSource:
 
 
 def models_directory() -> Path:
-    """Where fetched models are kept; it need not exist."""
+    """The directory of fetched models, which need not exist."""
     return cache_root() / "models"
 
 
@@ -227,7 +227,7 @@ def check_folder(folder: Path) -> None:
 
 
 def quantization_of(folder: Path) -> str | None:
-    """How the weights of a fetched model were stored before they were converted; None for any other folder."""
+    """The quantization of a fetched model before it was converted; None for any other folder."""
     quantization = _object_in(folder / FACTS).get("quantization")
     return quantization if isinstance(quantization, str) else None
 
@@ -284,7 +284,7 @@ def _checksum(path: Path, state: tuple[int, ...]) -> str:
 
 
 def _state(path: Path) -> list[int] | None:
-    """What changes with every write to a file: its size, when it and its facts were changed, and where it is."""
+    """Facts that change with every write to a file: its size, its times of change, and its place on the disk."""
     try:
         status = path.stat()
     except OSError:

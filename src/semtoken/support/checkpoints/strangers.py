@@ -121,7 +121,7 @@ def check_normalizer(folder: Path) -> None:
 
 
 def growth(steps: Any) -> float:
-    """How many times longer a normalizer of tokenizers can make a text, from its JSON; 1 where it cannot.
+    """The factor by which a normalizer of tokenizers can lengthen a text, from its JSON; 1 where it cannot.
 
     Of a replacement it is the length of what is put in by the shortest text that it stands for. A pattern that can
     match nothing puts it in beside each character.
@@ -163,7 +163,7 @@ def check_template(folder: str, templates: Any) -> None:
 
 @lru_cache(maxsize=64)
 def _excess(template: str) -> str:
-    """What a template takes too much of, or nothing."""
+    """The resource that a template takes too much of; empty if it takes too much of none."""
     try:
         done = subprocess.run(  # noqa: S603 - a file of semtoken
             # Isolated: neither the environment nor the working folder can put other modules in its way.

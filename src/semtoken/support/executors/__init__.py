@@ -1,4 +1,4 @@
-"""What runs the shards of a work: here, one after another; elsewhere, many at a time.
+"""Executors run the shards of a work: here, one after another; elsewhere, many at a time.
 
 `LocalExecutor` runs them in this process, `RayExecutor` (ray.py) on the cores and GPUs of a machine or a cluster, and
 `LinesWork` makes a file of lines shard by shard with either. The benchmark and the scoring of files enter by

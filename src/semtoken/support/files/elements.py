@@ -63,7 +63,7 @@ class Elements:
                 return ""
 
     def _end(self) -> int | None:
-        """Where the element at hand ends; None if it is no JSON."""
+        """The end of the element at hand; None if it is no JSON."""
         while True:
             try:
                 _, end = DECODER.raw_decode(self._text, self._at)

@@ -84,7 +84,7 @@ def path_of(part: Mapping[str, Any]) -> str | None:
 
 
 def _given(part: Mapping[str, Any]) -> Any:
-    """What a part of a message says of its image: a PIL image, a path or an address."""
+    """The image that a part of a message gives: a PIL image, a path or an address."""
     source = next((part[name] for name in SOURCES if part.get(name) is not None), None)
     return source.get("url") if isinstance(source, Mapping) else source
 
@@ -179,9 +179,9 @@ def _pdf_page(content: bytes, page: int) -> Any:
 
 
 def page_count(path: Path) -> int:
-    """How many pages a TIFF or PDF file has; 1 for another image. `InvalidInputError` if it cannot be read, or has more
-    than
-    `MOST_PAGES`.
+    """The number of pages of a TIFF or PDF file; 1 for another image.
+
+    `InvalidInputError` if it cannot be read, or has more than `MOST_PAGES`.
     """
     suffix = path.suffix.lower()
     if suffix not in (PDF, ".tif", ".tiff"):

@@ -1,4 +1,4 @@
-"""What a command may write over: never what it reads, and only files that it has made itself.
+"""The rules for what a command may overwrite: nothing that it reads, and only files that it has made itself.
 
 A file counts by what it is, not by its name: links and hard links to an input are that input, and so is each file of a
 folder that is read. That a file was made by a command is known from its content, of which a digest is kept in the
@@ -61,7 +61,7 @@ def _paths(given: str | Path) -> list[Path]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from every other, whatever its names; None if there is none."""
+    """The device and number of a file, the same under all its names; None if there is none."""
     try:
         status = path.stat()
     except (OSError, ValueError):

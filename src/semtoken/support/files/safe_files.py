@@ -194,7 +194,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 
 def former_folder(path: Path) -> Path:
-    """Where a folder lies while it is being replaced on a system that cannot exchange two folders."""
+    """The place of a folder while it is being replaced on a system that cannot exchange two folders."""
     return path.with_name(f"{FORMER}{path.name}")
 
 
@@ -278,7 +278,7 @@ def read_folder(path: Path, names: Sequence[str]) -> dict[str, bytes]:
 
 
 def _identity(folder: Path) -> tuple[int, int, int] | None:
-    """What tells a folder from another one of the same name; None if there is none."""
+    """The device, number and time of a folder, which another of the same name does not share; None if there is none."""
     try:
         status = folder.stat()
     except FileNotFoundError:

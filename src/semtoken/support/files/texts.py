@@ -71,7 +71,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def _values(content: Any, known: dict[int, float]) -> float:
-    """How many values there are, infinite where one holds itself; `known` are those counted before."""
+    """Count the values, infinitely many where one holds itself; `known` are those counted before."""
     if not isinstance(content, dict | list):
         return 1
     if id(content) not in known:
