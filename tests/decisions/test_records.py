@@ -51,8 +51,9 @@ def test_bounds_of_a_line_are_intervals(first: tuple[float, float], taken: bool)
     with nullcontext() if taken else pytest.raises(ValueError, match="no intervals"):
         [record] = records_of(line([0.4, 0.6], bounds=bounds))
         assert record.answer.bounds == (first, (0.0, 0.6))
-    with pytest.raises(ValueError, match="no intervals"):
-        list(records_of(line([0.4, 0.6], bounds=bounds[:1])))
+    for odd in (bounds[:1], 5, "ab", [[0.5], [0.5]]):
+        with pytest.raises(ValueError, match="no intervals"):
+            list(records_of(line([0.4, 0.6], bounds=odd)))
 
 
 def test_bounds_and_shares_of_a_server_that_are_points_or_ends_count() -> None:

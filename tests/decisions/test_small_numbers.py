@@ -75,18 +75,11 @@ def test_what_replies_say_of_their_tokens() -> None:
     assert other["prompt_format_version"] == 1
 
 
-def test_shared_beginnings_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    prompts = [[1, 2, 3], [1, 2, 4, 5], [1, 2, 4, 5], [9]]
-    assert shared_size(prompts) == 3 + 2 + 0 + 1
+def test_shared_beginnings_count_once() -> None:
+    assert shared_size([[1, 2, 3], [1, 2, 4, 5], [1, 2, 4, 5], [9]]) == 3 + 2 + 0 + 1
     asked = DecisionRequest("A letter.", [Predicate("Is it late?"), Predicate("Is it so?")])
-    ids = [prompt.ids for prompt in prepare(tiny(), asked).prompts]
-    for limit, most in (("MOST_TOKENS", shared_size(ids)), ("MOST_SHARED_TOKENS", sum(map(len, ids)))):
-        with monkeypatch.context() as limits:
-            limits.setattr(f"semtoken.decisions.deciding.{limit}", most)
-            assert prepare(tiny(), asked).input_tokens == shared_size(ids)
-            limits.setattr(f"semtoken.decisions.deciding.{limit}", most - 1)
-            with pytest.raises(InvalidInputError, match=r"tokens together, or .* with the state"):
-                prepare(tiny(), asked)
+    prepared = prepare(tiny(), asked)
+    assert prepared.input_tokens == shared_size([prompt.ids for prompt in prepared.prompts])
 
 
 def test_settings_have_the_usual_levels() -> None:

@@ -313,6 +313,12 @@ def unwrapped(reply: Any) -> Any:
     return reply
 
 
+def first_line(path: Path) -> Mapping[str, Any] | None:
+    """The value of the first line of a file of JSON lines; None if there is none, or it is no JSON object."""
+    line = next(iter(read_json_lines(path)), None)
+    return line.value if line is not None and not line.fault and isinstance(line.value, Mapping) else None
+
+
 def read_decisions(path: Path) -> list[DecisionRecord]:
     """The answers in a file, unanswered questions left out; `InvalidInputError` if a line is bad or there are none."""
     records: list[DecisionRecord] = []

@@ -22,6 +22,7 @@ from semtoken.decisions.answers import (
     AskedQuestion,
     DecisionRecord,
     answer_values,
+    first_line,
     read_decisions,
 )
 from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
@@ -56,10 +57,8 @@ def _question(path: Path, name: str, record: Any) -> Question:
 
 def are_items(source: Path) -> bool:
     """Whether a file holds states that nobody has answered yet."""
-    first = next(iter(read_json_lines(source)), None) if source.is_file() and source.suffix != ".json" else None
-    return (
-        first is not None and isinstance(first.value, dict) and "state" in first.value and "answers" not in first.value
-    )
+    first = first_line(source) if source.is_file() and source.suffix != ".json" else None
+    return first is not None and "state" in first and "answers" not in first
 
 
 def asker_of_model(backend: Backend) -> Asker:

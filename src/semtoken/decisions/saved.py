@@ -10,6 +10,7 @@ from typing import Any
 from semtoken.decisions.answers import (
     Answer,
     DecisionRecord,
+    first_line,
     hash_of_state,
     place_of_label,
     read_decisions,
@@ -76,12 +77,12 @@ def holds_decisions(source: Path) -> bool:
         return True
     if source.suffix in (".csv", ".parquet") or not source.is_file():
         return False
-    line = next(iter(read_json_lines(source)), None)
-    if line is None or line.fault or not isinstance(line.value, Mapping):
+    first = first_line(source)
+    if first is None:
         return False
-    if any(isinstance(line.value.get(name), Mapping) for name in (*REPLIES, "answers")):
+    if any(isinstance(first.get(name), Mapping) for name in (*REPLIES, "answers")):
         return True
-    answers = line.value.get("answers")
+    answers = first.get("answers")
     return isinstance(answers, list) and bool(answers) and isinstance(answers[0], Mapping)
 
 
@@ -90,8 +91,8 @@ def decision_records(
 ) -> list[DecisionRecord]:
     """The answers in a file of `semtoken decide`, or in saved replies; see `saved_decisions`."""
     if labels is None and questions is None and source.is_file() and source.suffix != ".json":
-        first = next(iter(read_json_lines(source)), None)
-        if first is None or first.fault or not isinstance(first.value, Mapping) or _is_own(first.value):
+        first = first_line(source)
+        if first is None or _is_own(first):
             return read_decisions(source)
     replies = OpenedReplies([str(source)])
     return [decision.record for decision in saved_decisions(replies, labels=labels, questions=questions)]
