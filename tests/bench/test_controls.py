@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,9 +121,11 @@ def test_an_empty_answer_is_uncertain_and_a_numeral_alone(clusters: st.TokenClus
 
 
 def test_a_run_has_every_control_from_one_pass(tmp_path: Path) -> None:
-    content = tiny_settings(tmp_path) | {"controls": {"repeats": 2}, "methods": ["perplexity"], "sensitivity": {}}
+    parts = {"no_clusters": "stc_no_clustering", "no_prefixes": "stc_no_prefix"}
+    methods = ["perplexity", *parts.values()]
+    content = tiny_settings(tmp_path) | {"controls": {"repeats": 2}, "methods": methods, "sensitivity": {}}
     settings = check_settings(content, "the test")
-    assert settings.methods == ("stc", "sequence_probability", "perplexity")
+    assert set(settings.methods) == {"stc", "sequence_probability", *methods}
     assert run_benchmark(settings, tmp_path / "run") == []
     results = collect(tmp_path / "run")
     (found,) = results.cells
@@ -132,6 +135,8 @@ def test_a_run_has_every_control_from_one_pass(tmp_path: Path) -> None:
         name: 2 if control.random else 1 for name, control in CONTROLS.items()
     }
     assert [control_of(name)[0].name for name in artifact_names(1)] == list(CONTROLS)
+    for control, method in parts.items():
+        np.testing.assert_array_equal(found.controls[control], [found.uncertainty[method]])
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "stages").rglob("*.parquet")}
     other = check_settings({**content, "controls": {"repeats": 2, "seed": 1}}, "the test")
     assert run_benchmark(other, tmp_path / "run") == []
@@ -182,15 +187,20 @@ def test_the_report_says_which_part_earns_its_place() -> None:
     assert test.difference == pytest.approx(control - figure(found, "sequence_probability").value)
 
 
-def test_of_several_repetitions_the_mean_is_reported() -> None:
-    found = controlled(shuffled_by_frequency=0.6)
+def test_of_several_repetitions_the_mean_is_reported_and_the_middle_one_tested() -> None:
     one = cell(methods=NAMES, n=400)
-    correct, rng = one.judgements["exact"], np.random.default_rng(5)
-    [rng.normal(size=400) for _ in range(2)]
-    drawn = [one.uncertainty["stc"] + 0.6 * (correct + 0.2 * rng.normal(size=400)) for _ in range(3)]
-    expected = np.mean([metrics.auroc(values, correct) for values in drawn])
+    correct, stc = one.judgements["exact"], one.uncertainty["stc"]
+    drawn = list(stc + 0.15 * np.random.default_rng(5).normal(size=(3, 400)))
+    run = results(replace(one, controls={"shuffled_by_frequency": np.stack(drawn)}))
+    found = measure(run, "exact", n_resamples=500)
+    drawn.sort(key=lambda values: metrics.auroc(values, correct))
     (value,) = found.of(found.cells[0], setting="Shuffled within frequency bins").value
-    assert value == pytest.approx(expected)
+    assert value == pytest.approx(np.mean([metrics.auroc(values, correct) for values in drawn]))
+    low, middle, high = (
+        metrics.permutation_test("auroc", values, stc, correct, n_permutations=500, seed=0) for values in drawn
+    )
+    test = found.test(found.cells[0], "Shuffled within frequency bins", "STC")
+    assert low != test.p == middle != high
 
 
 def test_with_few_right_answers_there_is_no_verdict_and_a_warning() -> None:

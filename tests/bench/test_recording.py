@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken.bench.statistics import AnswerSettings, EntailmentModel, Timings, record
+from semtoken.bench.statistics import AnswerSettings, EntailmentModel, Timings, record, recording
 from semtoken.bench.statistics.steps import EVERYTHING, steps_for
 from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS, score
@@ -62,6 +62,19 @@ def test_a_second_run_records_the_same(helpers: dict[str, Any]) -> None:
     for one, two in zip(*runs, strict=True):
         assert one.recorded == two.recorded
         assert all(same(getattr(one, name), getattr(two, name)) for name in one.recorded)
+
+
+def test_questions_may_be_put_to_the_other_models_in_parts(
+    helpers: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stc, needs = models.answering(), METHODS["deg"].needs
+    whole = record(stc, models.QUESTIONS, needs=needs, **helpers)
+    monkeypatch.setattr(recording, "QUESTIONS_AT_ONCE", 2)
+    parts = record(stc, models.QUESTIONS, needs=needs, **helpers)
+    assert len(parts) == len(whole) > 2
+    for one, two in zip(parts, whole, strict=True):
+        assert one.question == two.question
+        np.testing.assert_allclose(one.nli_logits, two.nli_logits, atol=1e-5)
 
 
 @each("name", {METHODS[name].needs: name for name in METHODS}.values())  # some methods need the same

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from dataclasses import replace
 from functools import cache
 
@@ -14,7 +15,7 @@ from sklearn.metrics import cohen_kappa_score, roc_auc_score
 from semtoken import metrics
 from semtoken.bench.report.comparison import method_tests
 from semtoken.bench.report.content import build_report
-from semtoken.bench.report.measure import ABLATIONS, METRICS, Measured, chosen_judge, measure, title_of
+from semtoken.bench.report.measure import ABLATIONS, METRICS, Measured, chosen_judge, measure, select, title_of
 from semtoken.bench.report.overview import main_result, notes, overview
 from semtoken.bench.report.table import signed
 from semtoken.bench.results import Cell
@@ -61,6 +62,28 @@ def test_differences_are_paired_and_corrected_within_their_family() -> None:
             row = paired(found, name)
             assert equals(row, difference) and row.p_adjusted == p
     assert paired(found, "stc") is None
+
+
+def test_studies_and_controls_are_families_of_their_own_and_tables_stand_together() -> None:
+    both = ("stc", "sequence_probability", "stc_no_prefix")
+    noise = np.random.default_rng(3).normal(size=(2, 1, 120))
+    given = {"variants": ("metric=euclidean", "linkage=single")}
+    one = cell(methods=both, controls={"no_clusters": noise[0], "folded": noise[1]}, **given)
+    found = measure(results(one, replace(one, dataset="TQA"), clusterings=[clustering()]), "exact", n_resamples=100)
+    tests = select(found.tests, against="STC", dataset="NQ", metric="AUROC")
+    for tables in (["distance", "linkage"], ["control"]):
+        family = select(tests, table=tables)
+        assert len(family) == 2 and list(family.p_adjusted) == list(metrics.holm(list(family.p)))
+    order = [table for table, _ in itertools.groupby(found.figures.table) if table not in ("distance", "linkage")]
+    assert order == ["comparison", "ablation", "control", "pre-computation"]
+
+
+def test_of_methods_that_are_equally_good_the_reference_is_the_best() -> None:
+    one = cell(methods=("stc", "sequence_probability"))
+    same = dict.fromkeys(("sequence_probability", "stc"), one.uncertainty["stc"])
+    for reference, title in (("stc", "STC"), ("sequence_probability", "Sequence probability")):
+        found = measure(results(replace(one, uncertainty=same)), "exact", n_resamples=20, reference=reference)
+        assert {name for name in found.tests.against if name.startswith("best: ")} == {f"best: {title}"}
 
 
 def test_any_method_can_be_what_the_others_are_set_against() -> None:
