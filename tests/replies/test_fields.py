@@ -182,6 +182,7 @@ def test_a_model_extracts_and_a_second_run_changes_nothing(folder: Path) -> None
     found = {(row["document"], row["path"]): row for row in table(folder / "fields.csv")}
     assert set(found) == {("a", "/city"), ("a", "/open"), ("b", "/city"), ("b", "/open")}
     assert found["b", "/open"]["present"] == "false" and found["a", "/city"]["value"] == "Lima"
+    assert found["a", "/city"]["model"] == "almanac"  # so that a calibrator of these fields knows whose they are
     [answer] = st.ScoredModel.from_pretrained().score(["x"], [documents[0]["response"]])
     parts = {part.path: part.confidence for part in answer.parts("field", schema=schema)}
     for path, confidence in parts.items():

@@ -38,6 +38,7 @@ from semtoken.support.text import with_noun
 if TYPE_CHECKING:
     from semtoken import ScoredModel
     from semtoken.bench.score_file import Annotate, Progress, ScoreItems, ScoringJob
+    from semtoken.core.results import ScoredAnswer
     from semtoken.support.executors import Executor
 
 
@@ -214,7 +215,11 @@ class _Scoring:
             return score_batch, None if applied is None else applied.block
         from semtoken.replies.checking.fields import field_records
 
-        return score_batch, lambda answer: {"parts": field_records(answer, self.schema, applied)}
+        def fields(answer: ScoredAnswer) -> dict[str, Any]:
+            # As a reply names it: a calibrator of these fields is for this model.
+            return {"parts": field_records(answer.with_fields(model=self.choice.name), self.schema, applied)}
+
+        return score_batch, fields
 
 
 def _name_built_in(model: ModelChoice) -> None:
