@@ -10,7 +10,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -237,15 +237,21 @@ class AskedQuestion:
         # Without the question's name: renamed, it is the same question, and its calibrator still fits.
         return {**question_values(self.question), **self.options.values()}
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
         """A hash (SHA-256) of the question and how it is read: equal hashes mean that answers are comparable."""
-        return hashlib.sha256(dump_json(self.values())).hexdigest()
+        return _fingerprint(self)
 
     @classmethod
     def read(cls, values: Any, name: str | None = None) -> AskedQuestion:
         """Make a question from plain values of a file; `InvalidInputError` if they do not describe one."""
         return cls(question_from(values, name), ReadingOptions.read(values))
+
+
+@lru_cache(maxsize=1024)
+def _fingerprint(asked: AskedQuestion) -> str:
+    # Kept, since the lines of a file are answers to the same few questions.
+    return hashlib.sha256(dump_json(asked.values())).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -263,7 +269,7 @@ class DecisionRecord:
     columns: Mapping[str, str] = field(default_factory=dict)
     """Further short values of the line, by which answers can be grouped."""
 
-    @cached_property
+    @property
     def asked(self) -> AskedQuestion:
         """The question and how it was read."""
         return AskedQuestion(self.answer.question, self.options)
