@@ -1,15 +1,15 @@
 """Semantic Token Clustering: next-token probabilities + chosen tokens -> `ScoredAnswer`, for rows and for lists.
 
-prefixes.py        which tokens spell the beginning of the text that follows
-endings.py         how probable it was that a number, a string or an array ends where it does
-given_tokens.py    what a user gives to say which tokens there are -> a vocabulary, or clusters
+prefixes.py        the tokens that spell the beginning of the text that follows
+endings.py         the probability that a number, a string or an array ends where it does
+given_tokens.py    the tokens that a user gives, or names -> a vocabulary, or clusters
 scorer.py          a vocabulary, clusters, names in lists, and rules -> which tokens agree, and why
 columns.py         the one form of steps: the chosen tokens, and an entry for each token that may count
 rows.py            rows of logits -> columns; kernel.py reads them, compiled
-score.py           columns -> what agrees, at least and at most: the one interval
+score.py           columns -> the mass that agrees, at least and at most: the one interval
 growing.py         an answer in progress; batch.py: several together
 records.py         the records of the tokens of a scored answer
-flags.py           what a reader of the score should know
+flags.py           notes for a reader of the score
 api.py             the front functions
 published_rule.py  the rule of the paper on one page, for readers; default_rule.py is that of the preset `default`
 

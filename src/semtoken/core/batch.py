@@ -41,7 +41,7 @@ class AnswerBatch:
         self._rows: dict[int, WholeRow] = {}
         """Rows that some of these steps need, by their place among all of them."""
         self._n_waiting = 0
-        """How many steps of answers that is."""
+        """The number of steps of answers that wait."""
         self._last = np.full(64, -1)
         """The last token of each answer, -1 for none."""
         self._opens = np.ones(64, dtype=bool)

@@ -56,7 +56,7 @@ def spelling(text: str) -> str:
 
 
 Listed = tuple[str, float, Mapping[str, float]]
-"""What an engine lists of a step: the text of the chosen token, its log-probability, and those of the best tokens by
+"""The list of an engine for a step: the text of the chosen token, its log-probability, and those of the best tokens by
 their texts, the chosen one among them or not."""
 
 

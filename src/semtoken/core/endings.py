@@ -1,6 +1,6 @@
-"""Where values end: how probable it was, at the step after a number, a string or an array, that it ends there.
+"""The ends of values: the probability, at the step after a number, a string or an array, that it ends there.
 
-The digits of an amount may all be sure while its length is not. What tells is the step after the value: the mass of
+The digits of an amount may all be sure while its length is not. The step after the value shows it, by the mass of
 the tokens that do not go on with it. Few steps follow a value, and few tokens go on with one, so that this costs next
 to nothing; it cannot be computed later, when the row of logits is gone.
 """
@@ -33,7 +33,7 @@ KINDS = ("number", "digit", "quote", "closes", "goes_on")
 
 
 class Endings:
-    """Which tokens of a vocabulary end or continue a value, such as a number, that comes before them.
+    """The tokens of a vocabulary that end or continue a value, such as a number, that comes before them.
 
     Five masks (bool [V]) say how tokens begin: `digit` with a digit, `number` with a character of a JSON number,
     `quote` with a quotation mark, `closes` with the bracket that closes an array (or they are blanks, which may come
@@ -52,8 +52,8 @@ class Endings:
             closes_array[token] = b"]" in vocabulary.pieces[token]
             closes_line[token] = b"\n" in vocabulary.pieces[token]
         self.leaves = np.asarray(after_digit + 2 * after_value, dtype=np.int64)
-        """What each token leaves behind, [V + 1] sums of 1, if it ends in a digit, and 2, if it ends in a character
-        with which a JSON value may end. The last entry is for no token at all."""
+        """The class of each token's last character, [V + 1] sums of 1 for a digit and 2 for a character with which a
+        JSON value may end. The last entry is for no token at all."""
         self.asks = np.stack(
             [
                 (behind & 1) * ~self.digit + 2 * self.quote + 4 * (closes_array | (closes_line & (behind >= 2)))
@@ -61,12 +61,12 @@ class Endings:
             ],
             axis=1,
         )
-        """Which values may end at each token, by what the token before it left ([V, 4]), as sums like those of
-        `what_may_end`."""
+        """The values that may end at each token, by the entry in `leaves` of the token before it: [V, 4] sums, like
+        those of `what_may_end`."""
         self._ids: dict[int, IdArray] = {}
 
     def what_may_end(self, before: IdArray, tokens: IdArray) -> IdArray:
-        """Which kinds of values may end at each of n steps, [n] sums of 1 (a number), 2 (a string) and 4 (an array).
+        """The kinds of values that may end at each of n steps, [n] sums of 1 (a number), 2 (a string) and 4 (an array).
 
         `tokens` [n] were chosen there; `before` [n] are those before them, -1 for none.
         """
@@ -130,7 +130,7 @@ def endings_of(vocabulary: Vocabulary) -> Endings:
 
 
 def _begins(piece: bytes) -> int:
-    """How a token begins, as a sum of 1, 2, 4, 8 and 16 for the masks of `Endings` in their order."""
+    """The class of a token's beginning, as a sum of 1, 2, 4, 8 and 16 for the masks of `Endings` in their order."""
     if not piece or piece[0] not in _BEGINNINGS:
         return 0
     bits = (piece[0] in _DIGIT) + 2 * (piece[0] in _NUMBER) + 4 * (piece[0] in _QUOTE)

@@ -1,4 +1,4 @@
-"""What a reader of a score should know: what is wrong with its lists, and whether it rests on other tokens."""
+"""Flags for the reader of a score: faults of its lists, and whether it rests on tokens other than the answer's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user gives to say which tokens there are: a vocabulary, a tokenizer, clusters, or the name of any of them.
+"""Reading the tokens that a user gives: a vocabulary, a tokenizer, clusters, or the name of any of them.
 
 Rules that count clusters get clusters, and all others no more than a vocabulary: under these nothing is clustered or
 looked up in the cache of clusters.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from semtoken.clustering.token_clusters import TokenClusters
 
 Tokens: TypeAlias = "Vocabulary | TokenClusters"
-"""What scoring takes: a vocabulary, or clusters, which hold theirs."""
+"""The forms that scoring takes: a vocabulary, or clusters, which hold theirs."""
 
 
 def as_tokens(given: Any, *, clustering: bool = False) -> Tokens:

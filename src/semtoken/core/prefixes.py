@@ -1,4 +1,4 @@
-"""Which tokens spell the beginning of the text from a step on.
+"""The prefix sets of an answer: the tokens that spell the beginning of the text from a step on.
 
 The prefix set of step i holds every token whose normalized text is not empty and is a beginning of
 `norm(text(y_i..y_n))`. The published code decodes each suffix whole, which is quadratic in the length of the
@@ -30,7 +30,7 @@ NO_IDS: IdArray = np.empty(0, dtype=np.int64)
 
 
 def next_look(waited: int) -> int:
-    """How many tokens there have to be from a step on before its undecided suffix is looked at again.
+    """The number of tokens from a step on at which its undecided suffix is looked at again.
 
     It is looked at after each token at first, and later whenever their number has doubled.
     """
@@ -58,7 +58,7 @@ class PrefixIndex:
 
     @cached_property
     def _starts(self) -> IdArray:
-        """Where each string's ids begin in `_sorted_ids` (one more entry than strings)."""
+        """The place in `_sorted_ids` at which each string's ids begin (one more entry than strings)."""
         texts = [self.vocabulary.normalized[i] for i in self._sorted_ids]
         firsts = [k for k, text in enumerate(texts) if k == 0 or text != texts[k - 1]]
         return np.array([*firsts, len(texts)], dtype=np.int64)

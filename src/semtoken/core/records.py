@@ -37,7 +37,7 @@ def later_records(
 
 
 def _marks(agreed: Agreeing, ids: Sequence[int]) -> list[TokenMark]:
-    """What the records of the tokens say that costs little."""
+    """The fields of the tokens' records that cost little."""
     exact = not agreed.listed
     log_probs = agreed.steps.log_probs.tolist() if exact else [step.log_prob for step in agreed.listed]
     columns = zip(agreed.scorer.vocabulary.offsets(ids), log_probs, agreed.bounds.masses(), strict=True)
@@ -80,7 +80,7 @@ def token_records(agreed: Agreeing, ids: Sequence[int]) -> tuple[ScoredToken, ..
 
 
 def _value_ends(agreed: Agreeing) -> list[ValueEnds | None]:
-    """How probable it was at each step that a value ends there; None where none can."""
+    """The probability at each step that a value ends there; None where none can end."""
     endings, steps = agreed.scorer.endings, agreed.steps
     asked = endings.what_may_end(np.concatenate([[-1], steps.tokens[:-1]]).astype(np.int64), steps.tokens)
     value_ends: list[ValueEnds | None] = [None] * len(steps)

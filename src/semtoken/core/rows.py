@@ -51,7 +51,7 @@ COMPILED_FROM = 16_384
 
 
 class KernelRows(NamedTuple):
-    """What the kernel finds of n rows while it reads them, in the order of its arguments."""
+    """The results of the kernel for n rows, in the order of its arguments."""
 
     normalizers: FloatArray
     """[n] log-sum-exp of the vocabulary's columns; NaN for a row that holds no distribution."""
@@ -94,7 +94,7 @@ class NormalizedRows:
     readable: Any = None
     """The rows as an array that the compiled kernel reads; else None."""
     found: KernelRows | None = None
-    """What the kernel has found of them, if it has read them; else None."""
+    """The results of the kernel for them, if it has read them; else None."""
 
     def of(self, places: slice | IdArray) -> NormalizedRows:
         """The rows at these places, in this order."""
@@ -301,7 +301,7 @@ def _log_sums(logs: FloatArray) -> FloatArray:
 
 
 def _end_masses(scorer: Scorer, rows: NormalizedRows, taken: IdArray, asked: IdArray) -> FloatArray:
-    """What each kind of token has that ends a value or goes on with it [n, 5], where a value may end."""
+    """The mass of each kind of token that ends a value or goes on with it [n, 5], 0 where no value may end."""
     masses, endings = np.zeros((len(taken), len(KINDS))), scorer.endings
     for k in np.flatnonzero(asked).tolist():
         ids = endings.ids_asked(int(asked[k]))

@@ -1,4 +1,4 @@
-"""What counts as agreeing with a chosen token: three equalities, two presets, and switches to change them.
+"""The rules by which tokens agree with a chosen one: three equalities, two presets, and switches to change them.
 
 A token agrees with the chosen one
 
@@ -64,12 +64,12 @@ class CompanionTable(NamedTuple):
     ids: IdArray
     """[V] ids sorted by what they have."""
     places: IdArray
-    """[V, 2] where those that agree with each token begin and end in `ids`."""
+    """[V, 2] the range of `ids` that holds those that agree with each token."""
 
 
 @dataclass(frozen=True, eq=False)
 class Companions:
-    """Which of V tokens agree with which: one has what the other asks for (cluster, spelling), or they are the same."""
+    """The pairs of V tokens that agree: one has what the other asks for (cluster, spelling), or they are the same."""
 
     asks: IdArray
     """[V] what other tokens must have to agree with each token, a number; -1: none does."""
@@ -98,7 +98,7 @@ class Companions:
         return CompanionTable(self.asks, self.has, order, places)
 
     def agree(self, token: int | IdArray, ids: IdArray) -> BoolArray:
-        """Which of `ids` agree with a token, one for all or one for each."""
+        """Whether each of `ids` agrees with a token: one token for all of them, or one for each."""
         return np.asarray((self.has[ids] == self.asks[token]) | (ids == token))
 
     def listed(self, token: int) -> list[int]:
@@ -117,7 +117,7 @@ def numbered(texts: Sequence[str]) -> IdArray:
 
 @dataclass(frozen=True, init=False)
 class ScoringRules:
-    """Which tokens count as agreeing with the chosen one; pass it as the `preset` of any scoring function.
+    """Rules for which tokens agree with the chosen one; pass them as the `preset` of any scoring function.
 
     Rules that are not given come from the preset, or from the equality if there is one. The cluster, prefix and
     function-word rules are those of Cao et al. (EACL 2026); docs/method.md has the equations. `InvalidInputError` if a
@@ -141,8 +141,8 @@ class ScoringRules:
     """Whether the mass of tokens counts that spell the beginning of what follows. With this and `clustering` given as
     off, and no equality, the rules are those of `exact`."""
     members: Members
-    """Which members of the cluster count: `all`, or those whose `spelling` is related: the first three characters
-    are the same, case and spaces aside (all of them, where a token has fewer)."""
+    """The members of the cluster that count: `all`, or those whose `spelling` is related, so that the first three
+    characters are the same, case and spaces aside (all of them, where a token has fewer)."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class ScoringRules:
 
     @cached_property
     def spelling(self) -> Callable[[str], str] | None:
-        """What tells how a token is spelled, where tokens of the same spelling count whatever follows; else None."""
+        """A function from text to spelling, if tokens of the same spelling count whatever follows; else None."""
         return SPELLINGS.get(self.equality)
 
     @cached_property
@@ -244,7 +244,7 @@ class ScoringRules:
         return Companions.of(numbers, alone)
 
     def neutral_masks(self, vocabulary: Vocabulary) -> tuple[BoolArray, BoolArray]:
-        """Which tokens of a vocabulary are neutral where they open an answer, and elsewhere (two bool [V])."""
+        """Masks of the tokens that are neutral where they open an answer, and elsewhere (two bool [V])."""
         neutral = vocabulary.neutral
         match self.effective_function_words:
             case "paper":

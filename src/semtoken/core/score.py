@@ -1,4 +1,4 @@
-"""What agrees with the chosen tokens of some steps, at least and at most: the sums, and the one interval of all steps.
+"""The mass that agrees with the chosen tokens of some steps, at least and at most: sums, and one interval for all.
 
 The mass of the entries that agree is certain. What is not listed can add at most the mass that is missing from the
 list, and at most as many times the smallest listed probability as tokens agree that are not listed. Engines round their
@@ -83,7 +83,7 @@ def interval(mass: float, more: float, slack: float) -> tuple[float, float, floa
 
 @dataclass(eq=False)
 class Agreeing:
-    """Which tokens agree at some steps of an answer, and with what mass under any rules."""
+    """The tokens that agree at some steps of an answer, and their mass under any rules."""
 
     scorer: Scorer
     rows: Columns | None
@@ -94,9 +94,9 @@ class Agreeing:
     neutrality: bool
     """Whether neutral tokens count as consistent."""
     rounding: Rounding = IN_FULL
-    """How far each log-probability may be off. A complete list in full precision is taken as exact."""
+    """The error that each log-probability may have. A complete list in full precision is taken as exact."""
     listed: Sequence[ListedStep] = ()
-    """What the engine lists at each step; nothing where all logits are known."""
+    """The engine's list of each step; nothing where all logits are known."""
     opening: Sequence[bool] = ()
     """Whether only blanks come before each of these steps."""
 
@@ -118,13 +118,13 @@ class Agreeing:
 
     @cached_property
     def begins(self) -> BoolArray:
-        """Which entries are in the prefix sets of their steps."""
+        """Whether each entry is in the prefix set of its step, bool [m]."""
         owners, tokens = self.prefix_entries
         size = self.scorer.vocabulary.size
         return among(self.steps.owners * size + self.steps.ids, owners * size + tokens)
 
     def kinds(self, scorer: Scorer, *, neutrality: bool) -> IdArray:
-        """Why each entry counts, see `Scorer.kinds`; 0 for those that do not."""
+        """The reason why each entry counts, see `Scorer.kinds`; 0 for those that do not."""
         steps = self.steps
         tokens, opening = steps.tokens[steps.owners], steps.opening[steps.owners]
         begins = self.begins if scorer.rules.prefix_matching else NO_ENTRIES
@@ -256,8 +256,10 @@ def _sums(steps: Columns, kinds: IdArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _errors(agreed: Agreeing, kinds: Sequence[Sequence[int]]) -> Iterator[tuple[float, float, float]]:
-    """By how much rounding may have changed each step, where that depends on the size of a number: the log of the mass
-    that counts, that of the whole list, and the most that its smallest probability may have been.
+    """The effect that rounding may have had on each step, where it depends on the size of a number.
+
+    Of each step: by how much the log of the mass that counts may be higher, and that of the whole list, and the most
+    that its smallest probability may have been.
     """
     steps, rounding, n = agreed.steps, agreed.rounding, len(agreed.listed)
     probabilities, counted = np.exp(steps.logs), np.array(list(chain.from_iterable(kinds)), dtype=np.int64) > 0
@@ -285,7 +287,7 @@ def _as_if(step: ListedStep, token: int) -> ListedStep:
 
 
 def _highest(probabilities: FloatArray, rounding: Rounding) -> FloatArray:
-    """What probabilities may have been before their logs were rounded, beyond what all logs may be off."""
+    """The most that probabilities may have been before their logs were rounded, beyond the error that all logs have."""
     with np.errstate(divide="ignore"):
         return np.asarray(probabilities * np.exp(rounding.beyond(np.log(probabilities))))
 
@@ -299,11 +301,11 @@ def _shares_off(probabilities: FloatArray, higher: FloatArray, steps: IdArray, n
 
 NO_ENTRIES = np.zeros(0, dtype=bool)
 ANY_NUMBER = 2**53
-"""How many tokens may be spelled as a chosen one where the vocabulary is not known: more than any vocabulary has."""
+"""The number of tokens that may be spelled as a chosen one in an unknown vocabulary: more than any vocabulary has."""
 
 
 def _sizes(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> list[int]:
-    """How many tokens are consistent with the chosen one of each step: cluster, prefix set and neutral tokens."""
+    """The number of tokens that agree with the chosen one of each step: cluster, prefix set and neutral tokens."""
     if scorer.open_ended:
         return [ANY_NUMBER if scorer.by_spelling and step.many else 1 for step in agreed.listed]
     pairs = zip(agreed.listed, agreed.opening, strict=True)

@@ -1,6 +1,6 @@
 """The tokens of a scored answer: their probabilities, what counted as agreeing with them, what else was likely.
 
-A `Flag` is what the reader of a score should know about it.
+A `Flag` is a note for the reader of a score.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from semtoken.support.inputs import shown
 from semtoken.support.text import number
 
 Source = Literal["cluster", "prefix", "neutral", "other"]
-"""How an alternative is related to the chosen token, whether or not that counts; `other`: not at all."""
+"""The relation of an alternative to the chosen token, whether or not that counts; `other`: none."""
 NO_MEANING = (
     "This answer was scored without clusters, so what means the same was not summed. Give clusters when you score: "
     "preset='paper', or clusters with another preset."
@@ -48,7 +48,7 @@ class Alternative:
     probability: float
     """Its next-token probability, in [0, 1]."""
     source: Source
-    """What it is to the chosen token. `cluster`: it is in the same cluster. `prefix`: it is spelled alike, or spells
+    """Its relation to the chosen token. `cluster`: it is in the same cluster. `prefix`: it is spelled alike, or spells
     the beginning of the text from the chosen token on. `neutral`: it is a function word, white space or a special
     token. `other`: none of these."""
     counted: bool = True
@@ -57,7 +57,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class MassShares:
-    """How much of an agreeing probability, or of a confidence, comes from each of four sources. The four add up to it.
+    """The shares of an agreeing probability, or of a confidence, by source. The four add up to it.
 
     A token's agreeing probability is such a sum as it stands. The confidence of an answer is a product; what it gains
     over the plain sequence probability is shared out by how much each source raises the logs of the steps.
@@ -137,7 +137,7 @@ class ScoredToken:
     alternatives: tuple[Alternative, ...]
     """Up to eight other tokens of at least 1%, counted or not, most probable first."""
     value_ends: ValueEnds | None = None
-    """How probable it was that a number, a string or an array ends before this token; None where none can end."""
+    """The probability that a number, a string or an array ends before this token; None where none can end."""
     log_agreeing_bounds: tuple[float, float] | None = None
     """An interval around the exact `log_agreeing_probability`, where only the k best tokens of the step are known;
     else None."""
@@ -195,7 +195,7 @@ class ScoredToken:
 
     @property
     def borrowed(self) -> MassShares:
-        """How much of the agreeing probability is the token's own, and what the rest came from."""
+        """The sources of the agreeing probability: the token's own, and three from which the rest came."""
         own = self.probability
         if self.neutral:
             return MassShares(own, 0.0, 0.0, 1.0 - own)

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 SOURCES: tuple[Source, ...] = ("other", "cluster", "prefix", "neutral")
-"""Why a token counts, by the number that `Scorer.kinds` gives it; the first does not count."""
+"""The reasons why a token counts, by the number that `Scorer.kinds` gives it; the first does not count."""
 CLUSTER, PREFIX, NEUTRAL = 1, 2, 3
 TOKENS_KEPT = 4096
-"""For how many chosen tokens it is kept which others may agree, a few kilobytes each: answers choose few tokens often.
-"""
+"""The number of chosen tokens for which the tokens that may agree are kept, a few kilobytes each: answers choose few
+tokens often."""
 
 
 @lru_cache(maxsize=16)
@@ -87,7 +87,7 @@ class Scorer:
         self.signature = (
             rules.signature if clusters is None or not rules.clustering else (f"{clusters.signature}|{rules.signature}")
         )
-        """What decides the numbers, in one line: the rules, and the clusters that they read."""
+        """Everything that decides the numbers, in one line: the rules, and the clusters that they read."""
         self.open_ended = names is not None
         """Whether there are other tokens than those of `vocabulary`: it holds those that lists have named."""
         self.by_spelling = rules.spelling is not None
@@ -101,7 +101,7 @@ class Scorer:
 
     @cached_property
     def neutral_masks(self) -> BoolArray:
-        """Which tokens are neutral at a step that opens the answer, and at a later one (bool [2, V])."""
+        """Masks of the tokens that are neutral at a step that opens the answer, and at a later one (bool [2, V])."""
         return np.stack(self.rules.neutral_masks(self.vocabulary))
 
     @cached_property
@@ -141,7 +141,7 @@ class Scorer:
 
     @cached_property
     def companions(self) -> list[Companions]:
-        """What says which tokens may agree with one: under the rules, under the paper's, and by spelling."""
+        """The tables of tokens that may agree: under the rules, under the paper's, and by spelling; each once."""
         clusters = [self.cluster] if self.rules.clustering else []
         paper = [] if self.paper is None else [self.paper.cluster]
         spelled = [self.alike] if self.by_spelling else []
@@ -155,11 +155,11 @@ class Scorer:
         return np.flatnonzero(self.vocabulary.neutral) if asked else NO_IDS
 
     def neutral_mask(self, opening: bool) -> BoolArray:
-        """Which tokens are neutral at a step that opens the answer, or at a later one (bool [V])."""
+        """The mask of the tokens that are neutral at a step that opens the answer, or at a later one (bool [V])."""
         return np.asarray(self.neutral_masks[0 if opening else 1])
 
     def are_neutral(self, ids: IdArray, opening: BoolArray) -> BoolArray:
-        """Which of `ids` [n] are neutral (bool [n]); `opening`, bool [n], says which steps open the answer."""
+        """Whether each of `ids` [n] is neutral (bool [n]); `opening`, bool [n], says which steps open the answer."""
         if not self.knows_neutral:
             return np.zeros(len(ids), dtype=bool)
         return np.asarray(self.neutral_masks[np.where(opening, 0, 1), ids])
@@ -170,7 +170,7 @@ class Scorer:
         return endings_of(self.vocabulary)
 
     def in_prefix_set(self, prefixes: IdArray) -> BoolArray:
-        """Which of n ids of tokens that begin what was written count under the rules (bool [n])."""
+        """Whether each of n ids, of tokens that begin what was written, counts under the rules (bool [n])."""
         if not self.rules.prefix_matching:
             return np.zeros(len(prefixes), dtype=bool)
         return np.asarray(self.index.lengths[prefixes] >= self.rules.shortest_prefix)
@@ -219,7 +219,7 @@ class Scorer:
         neutrality: bool,
         spelled: BoolArray,
     ) -> IdArray:
-        """Why each of `ids` counts as agreeing with the chosen `token`: indices into `SOURCES`, 0 for not at all.
+        """The reason why each of `ids` agrees with the chosen `token`: indices into `SOURCES`, 0 for not at all.
 
         `token` was chosen in place of each; it counts as one of its cluster, even if it is neutral. `begins`: which
         spell the beginning of what follows (`PrefixIndex.beginnings`). `opening`: before which only blanks come.

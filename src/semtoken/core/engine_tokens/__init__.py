@@ -1,7 +1,7 @@
-"""How engines spell tokens and log-probabilities: the one reader of them, for replies and for `score_logprobs`.
+"""The one reader of tokens and log-probabilities as engines spell them, for replies and for `score_logprobs`.
 
 top_steps.py       TopToken, TopStep, StepList: plain records; untrusted values, checked
-precision.py       how many digits an engine writes, and how far off each log-probability may be
+precision.py       the digits that an engine writes, and the error that each log-probability may have
 spellings.py       items, lists, triples, dicts -> StepList
 passes.py          engines' quirks: steps -> steps, or a note
 token_names.py     id, bytes or text of a token -> the tokens of a vocabulary that may be meant; whether two

@@ -45,7 +45,7 @@ class ListedStep(NamedTuple):
     complete: bool
     """Whether every token of the vocabulary is listed."""
     listed: int
-    """How many entries beside the chosen token have a probability."""
+    """The number of entries with a probability beside the chosen token."""
     unmapped: float = 0.0
     """Sum of the probabilities of entries whose names fit no token."""
     alike: float = 0.0
@@ -58,9 +58,9 @@ class ListedStep(NamedTuple):
     many: bool = False
     """Whether any number of tokens may be spelled as the chosen one is, where no vocabulary tells."""
     with_blank: int = 0
-    """How many names begin with a blank."""
+    """The number of names that begin with a blank."""
     without_blank: int = 0
-    """How many names would be another token's, too, if the engine left out the blank that a token begins with."""
+    """The number of names that would be another token's, too, if the engine left out the blank at its beginning."""
     ambiguous: tuple[tuple[tuple[int, ...], float], ...] = ()
     """The entries whose names fit several tokens: the ids of these tokens, and the probability of the entry."""
     bare: bool = False
@@ -70,7 +70,7 @@ class ListedStep(NamedTuple):
     others: TopStep | None = None
     """The step, if `ids` are only the chosen token and those that may agree with it: the others have no numbers yet."""
     spelled: tuple[int, ...] = ()
-    """Those of `ids` that are surely spelled as the chosen token is, where no vocabulary tells."""
+    """The `ids` of tokens that are surely spelled as the chosen one is, where no vocabulary tells."""
 
 
 @dataclass
@@ -118,7 +118,7 @@ class Entries:
         return True
 
     def listed_step(self, position: int, *, whole: float = 1.0, **more: Any) -> ListedStep:
-        """What is known of the step, with clear probabilities as shares of a `whole`.
+        """The step as far as it is known, with clear probabilities as shares of a `whole`.
 
         `InvalidLogits` if all of them add up to more than 1.
         """
@@ -183,9 +183,9 @@ class ListReader:
         return bool(self._vocabulary.blank[token])
 
     def _clear(self, step: TopStep) -> ListedStep | None:
-        """A list of which every name and number is clear, as in nearly all; None for any other.
+        """Read a list of which every name and number is clear, as in nearly all; None for any other.
 
-        What `_any` says of it, in a tenth of the time.
+        The result is that of `_any`, in a tenth of the time.
         """
         log_probs = step.log_probs
         if len(log_probs) < 2 or not is_given(min(log_probs)) or max(log_probs) > 0:
@@ -295,7 +295,7 @@ def _lost_its_namesake(chosen: Name, entry: Name) -> bool:
 
 
 def _inside(step: TopStep, vocabulary: Vocabulary, position: int) -> tuple[TopStep, float]:
-    """The step without the rows that pad a model's head, and what the log-probabilities gain without them.
+    """The step without the rows that pad a model's head, and what has to be added to log-probabilities without them.
 
     `VocabularyMismatch` if more of the probability lies outside the vocabulary than padding gets.
     """

@@ -1,4 +1,4 @@
-"""What lists of the best tokens tell of a vocabulary that nobody has named: the tokens in them, by their spelling.
+"""The part of an unknown vocabulary that lists of the best tokens show: the tokens in them, by their spelling.
 
 Tokens are numbered as they come. A name without bytes may be spelled as the tokenizer's own files spell it ("ĠParis",
 "▁Paris", "<0x0A>"). Unless some name of the answer shows that this is not so, both readings are kept: two tokens surely
@@ -41,7 +41,7 @@ instead."""
 
 
 class Spelling(NamedTuple):
-    """What a name says of how its token is spelled."""
+    """The spelling of a token, as far as its name shows it."""
 
     text: str
     """The text as the engine spells it; U+FFFD for a piece of a character that it does not spell."""
@@ -49,7 +49,7 @@ class Spelling(NamedTuple):
     """The text if the engine spells it as the tokenizer's files do."""
     piece: bytes
     read: tuple[str, str]
-    """How `text` and `in_files` are spelled by the rules."""
+    """The spellings of `text` and of `in_files` under the rules."""
     blank: bool
     """Whether the text is white space or empty."""
     alone: bool
@@ -98,7 +98,7 @@ _UNKNOWN = Spelling.of(normalize, REPLACEMENT, REPLACEMENT, REPLACEMENT.encode()
 
 
 class Naming(NamedTuple):
-    """What the names that have come tell of how an engine names tokens; each is seen once and holds for all steps."""
+    """An engine's way of naming tokens, as the names so far show it. A field that is true stays true."""
 
     decoded: bool = False
     """Some name begins with a blank, as none does in a tokenizer's files."""
@@ -297,7 +297,7 @@ class NameReader:
         self.names = ListedNames(rule, naming)
         self.steps: list[ListedStep] = []
         self._naming = naming
-        """What was known of the names when the first step was read."""
+        """The naming that was known when the first step was read."""
         self._inside = False
         """The last step may end inside a character, so that the name of the next token may be a whole character's."""
 
@@ -346,8 +346,9 @@ class NameReader:
         return chosen
 
     def _clear(self, step: TopStep, chosen: int, position: int) -> ListedStep | None:
-        """What `_any` says of a list that is plain (`are_plain`) and names each token once, as nearly all do; None for
-        any other.
+        """Read a list that is plain (`are_plain`) and names each token once, as nearly all do; None for any other.
+
+        The result is that of `_any`.
         """
         names, log_probs, spelling = step.names, step.log_probs, self.names.spellings[chosen]
         if names[0] in names[1:]:

@@ -36,9 +36,9 @@ NAMELESS: Name = (None, REPLACEMENT, None)
 """A token of which its engine says nothing."""
 ASCII_END = 0x7F
 IN_FILES = re.compile(rf"[\u0120\u010a{SENTENCEPIECE_BLANK}]|{BYTE_TOKEN.pattern}\Z")
-"""How names begin that are spelled as in a tokenizer's files: a blank, a line end, a byte."""
+"""The beginning of names that are spelled as in a tokenizer's files: a blank, a line end, a byte."""
 BLANKS = ("\u0120", "\u010a", SENTENCEPIECE_BLANK)
-"""How tokenizers' files spell the blank or line end that a token begins with."""
+"""The blank or line end that a token begins with, as tokenizers' files spell it."""
 _SPELLED = itemgetter(2)
 
 
@@ -249,7 +249,7 @@ def _without_copied_list(step: TopStep, before: TopStep) -> TopStep:
 
 
 def merged_steps(steps: Sequence[TopStep]) -> int:
-    """How many steps stand for all pieces of a character and tell the number of the last piece alone.
+    """The number of steps that stand for all pieces of a character and give the probability of the last piece alone.
 
     llama-server names such an item by the whole character, and by its own piece in its list.
     """

@@ -1,4 +1,4 @@
-"""Where a text stands in a list of steps: the tokens' bytes laid against the text of a message.
+"""Placing a text in a list of steps, by laying the bytes of the tokens against the text of a message.
 
 Engines strip blanks, cut texts at stop strings, and name pieces of characters by nothing or by bytes.
 """
@@ -35,7 +35,7 @@ class SpelledText:
     text: str | None
     """The text; None where the engine does not say: an id alone, a piece of a character without its bytes."""
     at_most: float = 0
-    """How many characters an unknown piece may stand for."""
+    """The most characters that an unknown piece may stand for."""
     goes_on: bool = False
     """Whether it ends inside a character."""
     broken: bool = False
@@ -138,7 +138,7 @@ def _opens(pieces: Sequence[SpelledText], span: Span) -> bool:
 
 
 MOST_PLACES = 32
-"""How many places of a text are looked at. Of more, those in the middle are as good as each other."""
+"""The most places of a text that are looked at. Of more, those in the middle are as good as each other."""
 
 
 def _few(places: Sequence[K]) -> Sequence[K]:
@@ -199,7 +199,7 @@ class Matcher:
         return end
 
     def _fitting_places(self, text: str, fitting: int) -> int:
-        """Where a piece may stand: at a place from which the rest fits, or cut by the end of the text."""
+        """The places where a piece may stand: from which the rest fits, or where the end of the text cuts it."""
         return (self._places_of(text) & fitting) | self._cuts(text)
 
     def _places_of(self, text: str) -> int:
@@ -252,7 +252,7 @@ def _past_blanks(pieces: Sequence[SpelledText], end: int) -> int:
 
 
 class AnswerPlace(NamedTuple):
-    """Where the answer stands in a list of steps, and what speaks against it."""
+    """The place of the answer in a list of steps, from `start` to before `end`, with what casts doubt on it."""
 
     start: int = 0
     end: int = 0

@@ -1,4 +1,4 @@
-"""How exactly an engine writes its log-probabilities, and by how much each of them may be off for it."""
+"""The precision with which an engine writes log-probabilities, and the error that each may have as a result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from semtoken.core.engine_tokens.top_steps import NOT_GIVEN
 from semtoken.support.arrays import FloatArray
 
 ROUNDING = 1e-5
-"""How far any log-probability may be off: engines compute in float32."""
+"""The error that any log-probability may have: engines compute in float32."""
 ALL_DECIMALS, ALL_DIGITS = 7, 8
 """From this many decimals or digits on, a number is written in full."""
 BFLOAT16, FLOAT16 = 2.0**-7, 2.0**-10
@@ -37,12 +37,12 @@ class Rounding:
     """The largest error that rounding can have caused in a log-probability: the sum of three parts."""
 
     off: float = ROUNDING
-    """How far any log-probability may be off, whatever its size."""
+    """The error that any log-probability may have, whatever its size."""
     digits: int | None = None
     """The number of significant digits that log-probabilities are rounded to: each may be off by a unit of the last
     one. None if they are not."""
     relative: float = 0.0
-    """By what share of itself a log-probability may be off, where they are in half precision; else 0."""
+    """The error that a log-probability may have as a share of itself, where they are in half precision; else 0."""
 
     @cached_property
     def even(self) -> bool:
@@ -64,7 +64,7 @@ IN_FULL = Rounding()
 
 
 class Precision:
-    """How exactly the engine writes log-probabilities, judged by those of an answer that have come so far.
+    """The precision of an engine's log-probabilities, judged by those of an answer that have come so far.
 
     Numbers may be rounded, or cut off, to decimals, to significant digits, to bfloat16 or to float16. As long as all of
     them fit, that may have happened. A single number in full precision fits in one of some thousand cases: its
@@ -73,7 +73,7 @@ class Precision:
 
     def __init__(self) -> None:
         self._numbers = 0
-        """How many have been looked at: all, or as many as it took to see that they are written in full."""
+        """The count of those looked at: all, or as many as it took to see that they are written in full."""
         self._decimals = 0
         self._digits = 0
         self._largest = 0.0
@@ -128,8 +128,8 @@ class Precision:
 
 def is_in_full(number: float) -> bool:
     """Whether one number alone shows that numbers are written in full: it is no multiple of a decimal or a digit, and
-    of no half precision. What `written` and `fits_half` say of an array, in a tenth of the time; false for a number
-    that may be a stand-in, or too small for float16.
+    of no half precision. The answer is that of `written` and `fits_half` for arrays, in a tenth of the time; false for
+    a number that may be a stand-in, or too small for float16.
     """
     size = -number
     if not SMALLEST_HALF < size < -LEAST_GIVEN:
@@ -147,7 +147,7 @@ def is_in_full(number: float) -> bool:
 
 
 def written(log_probs: npt.ArrayLike) -> tuple[int, int]:
-    """How many decimals, and how many significant digits, all these numbers can be written with.
+    """The number of decimals, and that of significant digits, with which all these numbers can be written.
 
     `ALL_DECIMALS` for more than six decimals, `ALL_DIGITS` for more than seven digits; 0 of both for no numbers.
     """

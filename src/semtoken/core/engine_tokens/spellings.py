@@ -1,4 +1,4 @@
-"""How each engine spells its steps -> TopStep: OpenAI's items, legacy lists, SGLang's triples, vLLM's dicts.
+"""Steps as each engine spells them -> TopStep: OpenAI's items, legacy lists, SGLang's triples, vLLM's dicts.
 
 Every way in ends here, so that the same items mean the same tokens and fail with the same error whether they come in
 a reply, in a stream or as a list of steps.
@@ -172,13 +172,15 @@ _FIRST, _SECOND, _THIRD = map(itemgetter, range(3))
 
 
 class _WrittenNames:
-    """Names by what is written in JSON. Nearly all stand there as they did before: the last of each text is kept, and
-    whole lists are compared with it.
+    """Names of tokens, looked up by the JSON that spells them.
+
+    Nearly all are written as they were before: the last name of each text is kept, and whole lists are compared with
+    it.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Any, Name]] = {}
-        """What is written of a token beside its text, and its name."""
+        """The other fields of a token as written in JSON, and its name, by its text."""
 
     def of(self, texts: list[Any], written: list[Any]) -> tuple[Name, ...]:
         """The names of tokens by their texts, and bytes (or null) or pairs of bytes and id.

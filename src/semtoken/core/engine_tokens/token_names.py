@@ -1,8 +1,8 @@
-"""Which token of a vocabulary an engine means by the bytes or the string that it gives.
+"""Finding the token of a vocabulary that an engine means by the bytes or the string that it gives.
 
 Strings are no identities: byte pieces of characters decode alike, special tokens to nothing. A name that fits several
-tokens is answered with all of them. A name in markup that fits none ("<|im_end|>") is that of a special token, and the
-vocabulary does not know of which. The names in some replies also say whether two models have the same tokenizer.
+tokens is answered with all of them. A name in markup that fits none ("<|im_end|>") is that of a special token; the
+vocabulary does not say of which. The names in some replies also say whether two models have the same tokenizer.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class NameMatches:
     shared: bool
     """Whether the name is a text alone, without id and bytes, which several tokens share."""
     blanks: Literal["begins", "lacks", "left_out"] | None
-    """What the name shows about the blanks that tokens begin with; see `TokenNames.about_blanks`."""
+    """Evidence from the name on the blanks that tokens begin with; see `TokenNames.about_blanks`."""
     clear: int
     """The id of the token, if the name has one likely meaning, fits its id and is not shared; else -1."""
 
@@ -146,7 +146,7 @@ class TokenNames:
     def about_blanks(
         self, token: int | None, text: str | None, spelled: bytes | None
     ) -> Literal["begins", "lacks", "left_out"] | None:
-        """What a name shows about the blanks that tokens of this vocabulary begin with.
+        """Evidence from a name on whether its engine writes the blanks that tokens of this vocabulary begin with.
 
         `begins`: the name begins with a blank. `lacks`: it would also be the name of a token that begins with a blank,
         if the engine left blanks out. `left_out`: its id is that of such a token, so the engine does. None: it shows
@@ -262,14 +262,14 @@ LONG = 5  # bytes from which on a token says something about a tokenizer
 
 @dataclass(frozen=True)
 class SharedVocabulary:
-    """How many tokens of some replies were found in a vocabulary, by their bytes."""
+    """A count of the tokens of some replies that were looked for in a vocabulary by their bytes, and of those found."""
 
     n_tokens: int
     """Distinct tokens whose bytes (or clear strings) are known; special ones, and characters that the vocabulary spells
     with several tokens, apart.
     """
     n_fitting: int
-    """How many of them the vocabulary has."""
+    """The number of them that the vocabulary has."""
     n_long: int
     """Tokens of five bytes and more among the fitting ones: those that other tokenizers often lack."""
     misfits: tuple[str, ...]

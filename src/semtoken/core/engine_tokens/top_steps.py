@@ -16,7 +16,7 @@ from semtoken.errors import InvalidInputError, InvalidLogits
 NOT_GIVEN = -9999.0
 """Stands for a log-probability that the engine did not give; vLLM and SGLang write it themselves."""
 ABOVE_ZERO = 1e-3
-"""How far above 0 rounding may lift a log-probability."""
+"""The most by which rounding may lift a log-probability above 0."""
 
 
 def is_given(log_prob: float) -> bool:
@@ -25,7 +25,7 @@ def is_given(log_prob: float) -> bool:
 
 
 STAND_INS = frozenset({-100.0, -999.0, -1000.0})
-"""What some engines write for a chosen token whose log-probability they do not know or have clipped."""
+"""The numbers that some engines write for a chosen token whose log-probability they do not know or have clipped."""
 
 
 def is_own(log_prob: float) -> bool:
@@ -34,7 +34,7 @@ def is_own(log_prob: float) -> bool:
 
 
 Name: TypeAlias = tuple[int | None, str | None, bytes | None]
-"""What an engine calls a token: its id, text and bytes, as far as it gives them."""
+"""The name that an engine gives a token: its id, text and bytes, as far as it gives them."""
 
 
 def is_unnamed(name: Name) -> bool:
@@ -186,7 +186,7 @@ class StepList(NamedTuple):
     missing: tuple[int, ...] = ()
     """Positions of the steps without a log-probability."""
     fault: str | None = None
-    """Why there are no steps although the engine sent some."""
+    """The reason why there are no steps although the engine sent some."""
 
     @property
     def problem(self) -> str | None:

@@ -1,4 +1,4 @@
-"""From a scored answer to what parts are computed from, and from the log masses of tokens to a part's confidence.
+"""From a scored answer to the log masses of its tokens, and from those to the confidence of a part.
 
 For the n tokens of a part with log masses q_i <= 0: product = exp(sum q), weakest = exp(min q), mean = exp(sum q / n).
 """
@@ -193,7 +193,7 @@ def _tokens(answer: AnswerTokens, found_part: FoundPart) -> list[int]:
 def _masses(
     answer: AnswerTokens, equality: PartEquality, tokens: Sequence[int], side: int | None = None
 ) -> list[float]:
-    """Log masses of some tokens: the values told, or one side of the intervals around them."""
+    """Log masses of some tokens: the values themselves, or one side of the intervals around them."""
     if equality == "mixed":
         exact, surface = (_masses(answer, name, tokens, side) for name in ("exact", "surface"))
         return [exact[i] if answer.digits[token] else surface[i] for i, token in enumerate(tokens)]

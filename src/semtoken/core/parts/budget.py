@@ -1,7 +1,7 @@
-"""How much work and time the parts of one text may take, so that no text, whoever wrote it, holds up anybody else.
+"""A limit on the work and time that the parts of one text may take, so that no text holds up anybody else.
 
-Every finder reads a text once, so that its work grows as the text does. What they give may still grow faster: each
-field carries its path, and an object within a hundred others is part of all of them.
+Every finder reads a text once, so that its work grows as the text does. Its results may still grow faster: each field
+carries its path, and an object within a hundred others is part of all of them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ MAX_SECONDS = 10.0
 MAX_PARTS = 100_000
 """The most parts of one kind that a text may have by default."""
 STEPS, STEPS_PER_CHARACTER = 1_000_000, 50
-"""How many steps of work any text may take, and how many more for each of its characters. A step is about a hundred
-bytes or a microsecond."""
+"""The steps of work that any text may take, and those for each of its characters in addition. A step is about a
+hundred bytes or a microsecond."""
 
 
 class Budget:

@@ -20,7 +20,7 @@ NEARLY_JSON = Flag("nearly_json", "This is not written as JSON; the value is sho
 SHORT = 3
 """A string of at most so many words is taken for a name or a label, which is spelled in one way."""
 STEPS_A_MEMBER = 10
-"""How many steps of the budget each value in an object or array takes, at any depth."""
+"""The steps of the budget that each value in an object or array takes, at any depth."""
 LONGEST_INDEX = 10
 """The number of an item with this many digits or more is not looked for in `prefixItems`."""
 _EXACT_KEYWORDS = ("const", "format", "pattern")
@@ -195,9 +195,9 @@ def allowed_values(schema: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 ARGUMENTS = ("arguments", "parameters", "input")
-"""What models call the arguments of a call."""
+"""The names that models give to the arguments of a call."""
 CHARACTERS_A_STEP = 100
-"""How many characters are searched in the time of one step of the budget."""
+"""The number of characters that are searched in the time of one step of the budget."""
 RESPELLED = Flag("respelled", "The server wrote the arguments in its own way; they were found by their values.")
 UNALIGNED = Flag("unaligned", "This cannot be found in the answer's tokens, so it has no confidence.")
 
@@ -292,7 +292,7 @@ def find_given_calls(text: str, calls: Sequence[ToolCall], budget: Budget | None
 
 
 def _value_in(text: str, written: str, found_part: FoundPart, position: int, budget: Budget) -> tuple[int, int] | None:
-    """Where the value of a field stands after a place: as written, or spelled with other escapes."""
+    """The range of a field's value behind a place, as written or with other escapes; None if it is not there."""
     quoted = found_part.kind == "string"
     spellings = [written]
     if quoted:
@@ -322,7 +322,7 @@ class CallConfidence:
     """The confidence of one tool call, from the parts of its answer."""
 
     call: int
-    """Which call of the answer it is, from 0."""
+    """The number of the call in the answer, from 0."""
     name: str
     """The name of the function to call."""
     confidence: float | None

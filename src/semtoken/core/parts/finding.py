@@ -1,4 +1,4 @@
-"""`parts_of`: an answer, and what to look for in it -> its parts with their confidence."""
+"""`parts_of`: an answer and a kind of parts -> the parts of that kind in it, with their confidence."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from semtoken.support.inputs import text as text_option
 Finder: TypeAlias = Callable[[str], Iterable[tuple[Any, ...]]]
 """text -> (start, end) or (start, end, label) of each part, in characters."""
 STEPS_A_PART = 10
-"""How many steps of the budget each part takes."""
+"""The steps of the budget that each part takes."""
 
 
 def parts_of(
@@ -178,7 +178,7 @@ def _find_kind(
     language: str | None,
     calls: Sequence[ToolCall | tuple[str, str]] | None,
 ) -> tuple[Iterable[FoundPart], bool, list[str]]:
-    """What there is of a kind in a text; whether it is complete; which fields are missing."""
+    """The parts of a kind in a text, whether all of them are there, and the pointers of missing fields."""
     if callable(by):
         return _by_finder(by, text), True, []
     kind: object = by
@@ -255,7 +255,7 @@ def as_schema(schema: Any) -> Mapping[str, Any] | None:
 
 
 def _place_of(text: str | None, spelled: str) -> tuple[int, bool]:
-    """Where a text begins in what the tokens spell, and whether it is there."""
+    """The place at which a text begins in what the tokens spell, and whether it is there; 0 and true for None."""
     if text is None:
         return 0, True
     at = spelled.find(text)

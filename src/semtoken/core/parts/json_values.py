@@ -1,4 +1,4 @@
-"""Where the values of a JSON text stand: any value, in talk or fences, complete or cut off.
+"""The values of a JSON text and their places: any value, in talk or fences, complete or cut off.
 
 The standard library's own scanners find the ends of strings and numbers, so positions hold with escapes and
 surrogates. The walk keeps a stack instead of calling itself, and values keep their place as a chain of steps: any depth
@@ -23,7 +23,7 @@ JsonKind = Literal["string", "number", "boolean", "null", "object", "array", "ke
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
 _UNFINISHED = re.compile(r"(?:\.|(?:\.\d+)?[eE][-+]?)\Z", re.ASCII)
 _NEARLY = re.compile(r'[^"{}\[\]\r\n]*[^"{}\[\]\r\n\t ,](?=[ \t]*(?:,[ \t\r\n]*["}]|\r?\n|}))')
-"""What stands for the value of a member where no JSON value does, up to the next member or the end of the object."""
+"""The text in place of a member's value where no JSON value stands, up to the next member or the object's end."""
 _NEARLY_STRING = re.compile(
     r'"(?:[^"\\\r\n]|\\.|"(?![ \t]*(?:,[ \t\r\n]*"|}|\r?\n)))*"(?=[ \t]*(?:,[ \t\r\n]*"|}|\r?\n))'
 )
@@ -52,7 +52,7 @@ class JsonPlace:
     """A place in a JSON value: a name or number, and the place that contains it."""
 
     before: JsonPlace | None = None
-    """The place that it lies in; None for the whole value."""
+    """The place that contains it; None for the whole value."""
     name: str = ""
     """A key, or the number of an item."""
 
@@ -83,7 +83,7 @@ class JsonValue:
     value: Any
     """The decoded value; None for objects and arrays."""
     last_item_end: int | None = None
-    """Where the last item of an array ends, if it has one: one past it, quotation mark included."""
+    """The end of an array's last item, if it has one: one past it, quotation mark included."""
     nearly: bool = False
     """Whether the value is not written as JSON, such as 6,826.94; `value` is then what is written."""
 
@@ -154,8 +154,10 @@ def all_json(text: str, budget: Budget | None = None) -> Iterator[JsonText]:
 
 
 def _try_brackets(text: str, starts: Iterable[int], budget: Budget) -> Iterator[tuple[JsonText, bool]]:
-    """What begins at each of some brackets, and whether it is no JSON from some character on. Brackets inside what was
-    found are left out, and those that were open where an object broke, since they break at the same character.
+    """Read what begins at each of some brackets, and say whether it stops being JSON at some character.
+
+    Brackets inside a value that was found are left out, and so are those that were open where an object broke, since
+    they break at the same character.
     """
     hopeless: set[int] = set()
     failures = end = 0

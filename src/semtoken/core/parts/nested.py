@@ -1,4 +1,4 @@
-"""What is known of the fields of a JSON answer, in the shape of its JSON: `{"day": 0.1, "lines": [{"sum": 0.9}]}`."""
+"""Facts about the fields of a JSON answer, in the shape of its JSON: `{"day": 0.1, "lines": [{"sum": 0.9}]}`."""
 
 from __future__ import annotations
 

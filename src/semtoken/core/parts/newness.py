@@ -1,4 +1,4 @@
-"""What an answer adds to its question: its new words, the phrases that hold one, and how sure the model was of them.
+"""The words that an answer adds to its question, the phrases that hold one, and how sure the model was of them.
 
 A word of the question in another form (possessive, plural, case, accents) is not new. "Yes", "no", "true" and their
 like are where they open an answer, and so is a number that is all of it.
@@ -37,7 +37,7 @@ _ASKS = re.compile("[?？؟]")
 _ENDS_SENTENCE = re.compile(r"[\"'”’)\]]*+\s*+(?:[.!?]|\Z)")
 _LABEL = re.compile(r"(?:(?<!\s)\s+)?(?:question|q|user|human)\s*:\s*", re.IGNORECASE)
 _ANSWER = re.compile(r"(?:(?<!\s)\s+)?\b(?:answer|a|assistant)\s*:\s*\Z", re.IGNORECASE)
-"""How texts for models without a chat form mark questions and answers."""
+"""The marks of questions and answers in texts for models without a chat form."""
 _PLURALS = (
     ("ies", "y"),
     ("ses", "s"),
@@ -48,7 +48,7 @@ _PLURALS = (
     ("oes", "o"),
     ("s", ""),
 )
-"""Endings of plurals, and what stands there in the singular."""
+"""Endings of plurals, and the endings of their singulars."""
 _SHORTEST = 3  # letters that are left of a plural: "as" is none of "a"
 
 
@@ -164,7 +164,7 @@ def _bare_words(said: str) -> list[tuple[int, int, str]]:
 
 
 def _forms(bare: str) -> set[str]:
-    """What a word may be a form of: itself, without accents, and as a singular."""
+    """The words of which a word may be a form: itself without accents, and possible singulars."""
     decomposed = unicodedata.normalize("NFKD", bare.casefold())
     letters = "".join(c for c in decomposed if not "\u0300" <= c <= "\u036f")  # marks of other scripts are letters
     singular = {letters.removesuffix(end) + ending for end, ending in _PLURALS if letters.endswith(end)}

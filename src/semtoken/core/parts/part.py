@@ -1,4 +1,4 @@
-"""The plain records of this package: what is known of an answer's tokens, what a finder finds, what a user gets."""
+"""The plain records of this package: the tokens of an answer, a part as a finder finds it, and as a user gets it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from semtoken.core.scored_token import Flag
 from semtoken.support.text import card, element, note, number, shortened, table, with_bounds, with_noun
 
 PartEquality = Literal["exact", "surface", "meaning", "mixed"]
-"""What counts as the same token: itself only; any token of the same spelling up to case and spaces; any token that
+"""The tokens that count as the same: itself only; any token of the same spelling up to case and spaces; any token that
 means the same by the paper's rules. `mixed`: digits exactly, the other tokens of the part by their spelling."""
 Aggregate = Literal["product", "weakest"]
 Ending = Literal["number", "digits", "quote", "array", "literal"]
-"""What ends: a JSON number, a number in prose, a JSON string or a JSON array (these are the fields of `ValueEnds`), or
-a `literal`, which is true, false or null and has no recorded probability of its end."""
+"""The kind of a value that ends: a JSON number, a number in prose, a JSON string or a JSON array (these are the fields
+of `ValueEnds`), or a `literal`, which is true, false or null and has no recorded probability of its end."""
 
 WEAK, SOME_DOUBT = 0.5, 0.85
 """Parts of less confidence than the first are marked as weak, others of less than the second as of some doubt."""
@@ -35,7 +35,7 @@ class FoundPart:
     path: str | None = None
     value: Any = None
     ending: Ending | None = None
-    """Which kind of value ends here, if the probability that it does is to be looked up; else None."""
+    """The kind of value that ends here, if the probability that it does is to be looked up; else None."""
     closing_in_confidence: bool = False
     """Whether the probability that it ends here is a factor of its confidence."""
     members: tuple[tuple[int, int], ...] | None = None
@@ -112,7 +112,7 @@ class Part:
     """The aggregate that is the default for this kind, in [0, 1]; for figures `closing` counts, too. None where nothing
     can be said: `flags` say why, or `present` is false."""
     aggregate: Aggregate = "product"
-    """Which aggregate the confidence is, `product` or `weakest`."""
+    """The aggregate that is the confidence, `product` or `weakest`."""
     product: float | None = None
     """Product over its tokens, without `closing`: the probability of the whole part."""
     weakest: float | None = None
@@ -127,7 +127,7 @@ class Part:
     closing_token: int | None = None
     """Index of the token after the value, at which it is seen whether the value ends; None where there is none."""
     equality: PartEquality = "exact"
-    """What counted as the same token; see `PartEquality`."""
+    """The equality under which tokens counted as the same."""
     tokens: tuple[int, ...] = ()
     """Indexes of its tokens in the answer's tokens, forced ones included."""
     neutral_share: float = 0.0
@@ -135,7 +135,7 @@ class Part:
     bounds: tuple[float, float] | None = None
     """An interval (low, high) around `confidence`, with equal ends where that is exact; None without a confidence."""
     flags: tuple[Flag, ...] = ()
-    """What a reader of the confidence should know."""
+    """Notes for a reader of the confidence."""
     value: Any = None
     """The decoded value of a JSON field."""
     present: bool = True
@@ -143,9 +143,9 @@ class Part:
     complete: bool = True
     """False for the fields of an object that was cut off."""
     forced: int = 0
-    """How many of its tokens a grammar left no choice for; they are left out of the aggregates."""
+    """The number of its tokens for which a grammar left no choice; they are left out of the aggregates."""
     call: int | None = None
-    """Which tool call it belongs to, from 0."""
+    """The number of the tool call that it belongs to, from 0."""
     negation: tuple[tuple[str, float], ...] = ()
     """Words of a sentence that turn it round ("not"), each with its own probability. As function words they may count
     as certain in the confidence."""
@@ -221,7 +221,7 @@ def confidence_text(part: Part) -> str:
 
 
 def level_of(confidence: float | None) -> Literal["", "weak", "some doubt"]:
-    """How doubtful a confidence is: `weak`, `some doubt`, or empty. The web page uses the same levels."""
+    """The level of doubt of a confidence: `weak`, `some doubt`, or empty. The web page uses the same levels."""
     if confidence is None or confidence >= SOME_DOUBT:
         return ""
     return "weak" if confidence < WEAK else "some doubt"

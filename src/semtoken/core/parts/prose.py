@@ -19,7 +19,7 @@ from semtoken.support.extras import require
 from semtoken.support.text import thinking_end
 
 Ranges = list[tuple[int, int]]
-"""Where stretches of a text begin and end, in characters."""
+"""The beginning and end of stretches of a text, in characters."""
 NEGATIONS = frozenset(
     (
         *("no", "not", "never", "none", "nothing", "nobody", "neither", "nor", "without", "cannot", "can't", "won't"),

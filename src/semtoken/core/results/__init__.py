@@ -1,4 +1,4 @@
-"""What scoring returns: frozen records of a scored answer and its tokens.
+"""The results of scoring: frozen records of a scored answer and its tokens.
 
 They know no model and no file format; in a notebook they show themselves.
 
@@ -9,7 +9,7 @@ running.py      the score of an answer in progress
 frames.py       scored answers as a data frame
 cards.py        pieces of the card that an answer shows in a notebook
 blocks.py       the `semtoken` blocks that our own servers have put into a reply
-generation.py   everything recorded of one answer for the methods; what a model held inside at its end
+generation.py   everything recorded of one answer for the methods; the hidden state at its end
 """
 
 from __future__ import annotations

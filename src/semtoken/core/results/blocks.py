@@ -13,7 +13,7 @@ KEY = "semtoken"
 VERSION = 1
 """The version of the block's form."""
 _OTHER_FIELDS = ("provider_specific_fields", "model_extra", "additional_kwargs")
-"""Where clients keep fields that they do not know."""
+"""Fields in which clients keep those that they do not know."""
 
 
 def numbers_of(answer: ScoredAnswer) -> dict[str, Any]:

@@ -21,17 +21,17 @@ from semtoken.core.scored_token import ScoredToken, TokenMark
 from semtoken.support.text import percent, shortened, thinking_end, with_bounds
 
 RANKS = "Confidence ranks answers; it is not a probability of being right."
-"""What a reader has to know where there is no calibrator; a page or an output of a command says it once."""
+"""A sentence for readers where there is no calibrator; a page or an output of a command says it once."""
 SHORT_SAID = "Probability of an answer that agrees with this one."
 EMPTY_SAID = "There is no answer."
 LEAST_SURE = "Its least sure part is \u201c{part}\u201d{share}."
 FIELD_SAID = "Its least sure field is {path}, \u201c{text}\u201d."
 HELD_BACK = "Its least sure part is held back with it."
 ECHO_SAID = "It only repeats the question."
-"""What is said of the confidence of a short answer, of none, of a sentence, of JSON, of either of these that is not
+"""Explanations of the confidence of a short answer, of none, of a sentence, of JSON, of either of these that is not
 shown, and of a sentence that adds nothing to its question."""
 UNASKED = " What was asked is not known."
-"""What is said besides where words of the question could not be told from those that the answer adds."""
+"""A sentence to add where words of the question could not be set apart from those that the answer adds."""
 NEW_PHRASES = "new_phrases"
 UNNAMED_PIECES = "unnamed_pieces"
 """The flag of an answer with pieces of characters that its engine does not name, so that its phrases are not known."""
@@ -40,7 +40,7 @@ LONGEST_PART = 60
 
 @dataclass(frozen=True)
 class Confidence:
-    """How sure the model was of an answer, and how that was found. `ScoredAnswer` shows these fields as its own."""
+    """The confidence of a model in an answer, and how it was found. `ScoredAnswer` shows these fields as its own."""
 
     value: float
     """The confidence in [0, 1]: higher is surer, and short and long answers can be sorted by it together. It is not a
@@ -50,7 +50,7 @@ class Confidence:
     method: str
     """A key of `semtoken.methods.METHODS`: `stc` or `new_phrases`, which of JSON reads only one field."""
     explanation: str
-    """What the confidence is, in one sentence for people."""
+    """The meaning of the confidence, in one sentence for people."""
 
     @property
     def summary(self) -> str:

@@ -1,8 +1,8 @@
-"""What was recorded of one answer, for the methods to read: one frozen record, filled in step by step.
+"""The record of one answer that methods read. It is frozen, and filled in step by step.
 
 Recording steps return a fuller copy (`dataclasses.replace`); nothing writes to a record. Log-probabilities
-are natural logs of the raw distribution, terminators (end of sequence, newline) included. A `HiddenState` is what a
-model held inside at the end of an answer, and has fields of its own in a file.
+are natural logs of the raw distribution, terminators (end of sequence, newline) included. A `HiddenState` comes
+from inside a model at the end of an answer, and has fields of its own in a file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class HiddenState:
     depth: float
     """Depth of the layer in (0, 1]: 0.5 is the middle layer, 1 the last one."""
     prompt: str = ""
-    """What the model read before the answer, its template and special tokens included."""
+    """The text that the model read before the answer, its template and special tokens included."""
     weights: str | None = None
     """Hash of samples of the model's weights; None where it is not known."""
     vocabulary: str | None = None
@@ -88,8 +88,8 @@ class Layout:
     kind: str
     """Type of one value, as pyarrow names it."""
     depth: int = 0
-    """How many lists a value lies in: 0 for one value an answer, 1 for a list, such as one value a token, 2 for a list
-    of lists, and so on."""
+    """The depth of nested lists: 0 for one value an answer, 1 for a list, such as one value a token, 2 for a list of
+    lists, and so on."""
     per: Unit = ""
     """`token` or `sample` for a field with one entry for each token of the answer, or for each sample; "" for any
     other field."""
@@ -128,9 +128,9 @@ class Generation:
     question: str | None = None
     """The question alone, without instructions or examples."""
     prompt: str | None = None
-    """What the model was given, examples included."""
+    """The text that the model was given, examples included."""
     distribution: str = "unknown"
-    """What the log-probabilities are of: "raw", "processed" or "unknown". Published figures need "raw"."""
+    """The distribution of the log-probabilities: "raw", "processed" or "unknown". Published figures need "raw"."""
 
     token_texts: Sequence[str] | None = field(default=None, metadata=_layout("string", 1, "token"))
     """[n] each token decoded by itself."""
@@ -164,7 +164,7 @@ class Generation:
     sample_token_similarity: Sequence[AnyFloats] | None = field(
         default=None, metadata=_layout("float64", 2, "sample", "arrays")
     )
-    """[M] arrays: what `token_similarity` is, for every sample."""
+    """[M] arrays: the `token_similarity` of every sample."""
     nli_chosen_to_alternative: Sequence[AnyIntegers] | None = field(
         default=None, metadata=_layout("int8", 2, "token", "arrays")
     )

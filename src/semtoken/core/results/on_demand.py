@@ -16,7 +16,7 @@ class TokensLater:
     """The tokens of an answer, made only when somebody asks for them."""
 
     n_tokens: int
-    """How many tokens there are."""
+    """The number of tokens."""
     make: Callable[[], tuple[ScoredToken, ...]]
     """Makes the records of the tokens."""
     marks: Callable[[], Sequence[TokenMark]] | None = None

@@ -1,4 +1,4 @@
-"""A scored answer, what scoring returns: a frozen record, and its forms for files and frames."""
+"""A scored answer, the result of scoring: a frozen record, and its forms for files and frames."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ OF_PROSE = ("word", "phrase", "sentence", "reference", "identifier")
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do with one answer."""
+    """The decision whether to give an answer or to withhold it, with its reason and guarantee."""
 
     action: Literal["answer", "abstain"]
     """`answer` to give the answer, `abstain` to withhold it."""
     reason: str
-    """Why: `accepted`, `uncertain`, `empty`, or `no_threshold` where nothing can be guaranteed."""
+    """The reason: `accepted`, `uncertain`, `empty`, or `no_threshold` where nothing can be guaranteed."""
     probability_correct: float | None
     """Calibrated probability of being right, in [0, 1]; None without a calibrator or for an empty answer."""
     guarantee: str
-    """What holds of the answers that are accepted in this way, in one sentence, or why nothing is guaranteed."""
+    """A sentence that holds of all answers accepted in this way, or the reason why nothing is guaranteed."""
 
     @property
     def accepted(self) -> bool:
@@ -90,7 +90,7 @@ class ScoredAnswer:
     preset: str
     """`paper` or `default`; settings that were changed are in `signature`."""
     distribution: Distribution
-    """Which distribution the probabilities come from. Published figures need `raw`."""
+    """The distribution that the probabilities come from. Published figures need `raw`."""
     neutral_only: bool
     """Whether the answer is not blank and all its tokens are neutral under the rules, as function words may be. Under
     the preset `default` they do not count as certain then."""
@@ -100,8 +100,8 @@ class ScoredAnswer:
     log_confidence_interval: tuple[float, float] | None = None
     """An interval around the exact `log_confidence`, where only the k best tokens of each step are known; else None."""
     flags: tuple[Flag, ...] = ()
-    """What a reader of the score should know: what is doubtful about its log-probabilities, and whether it rests on
-    tokens other than the chosen ones."""
+    """Notes for a reader of the score: on doubts about its log-probabilities, and on tokens other than the chosen ones
+    that it rests on."""
     proxy_for: str | None = None
     """Name of the model that answered, where the vocabulary or the clusters are those of another model with the same
     tokenizer; else None."""
@@ -112,7 +112,7 @@ class ScoredAnswer:
     probability_correct: float | None = None
     """Calibrated probability of being right, in [0, 1]; None without a calibrator and for an empty answer."""
     probability_correct_interval: tuple[float, float] | None = None
-    """What the probability would be with one more label like this answer, wrong or right; see
+    """The probability with this answer counted as one more label, as wrong and as right; see
     `Calibrator.predict_proba_interval`."""
     decision: Decision | None = None
     """Whether to give the answer, with the guarantee; None without a threshold."""
@@ -123,7 +123,7 @@ class ScoredAnswer:
     """Name of a method -> an interval around its exact score. Only scores that are not exact are here, since only the k
     best tokens of each step are known."""
     question: str | None = field(default=None, compare=False)
-    """What was asked, None where that is not known. Words of the question do not count as new in the answer."""
+    """The question, None where it is not known. Words of it do not count as new in the answer."""
     state: HiddenState | None = field(default=None, compare=False)
     """The model's hidden state at the end of the answer, if it was asked for (`ScoredModel(..., states=True)`); else
     None."""
@@ -167,7 +167,7 @@ class ScoredAnswer:
 
     @property
     def _verdict(self) -> str:
-        """What the threshold says; nothing without one."""
+        """The verdict of the threshold in words; empty without one."""
         if self.decision is None:
             return ""
         return cards.ACCEPTED if self.decision.action == "answer" else cards.CHECK
@@ -224,7 +224,7 @@ class ScoredAnswer:
 
     @property
     def confidence(self) -> float:
-        """How sure the model was, in [0, 1]: the number to rank answers by, short and long ones together.
+        """The confidence of the model in its answer, in [0, 1]: rank answers by it, short and long ones together.
 
         Higher is surer; an empty answer has 0. It is not a probability of being right, which a calibrator gives, and
         not the complement of `sequence_uncertainty`, which is of the product over all tokens.
@@ -238,7 +238,7 @@ class ScoredAnswer:
 
     @property
     def explanation(self) -> str:
-        """What the confidence is, in one sentence for people."""
+        """The meaning of the confidence, in one sentence for people."""
         return self._confidence.explanation
 
     @property
@@ -320,8 +320,9 @@ class ScoredAnswer:
 
     @property
     def borrowed(self) -> MassShares:
-        """How much of 1 - `uncertainty`, the product over all tokens, is their own probability, and what the rest came
-        from.
+        """The sources of 1 - `sequence_uncertainty`, the product over all tokens.
+
+        They are the tokens' own probability, and three from which the rest came.
         """
         return share_confidence(self.tokens, math.exp(self.log_confidence))
 
@@ -392,7 +393,7 @@ class ScoredAnswer:
         return [self.tokens[place].alternatives for place in places]
 
     def new_word_confidence(self, question: str | Sequence[Mapping[str, Any]] | None = None) -> float | None:
-        """How sure the model was of a typical word that this answer adds to the question, in [0, 1].
+        """The confidence of a typical word that this answer adds to the question, in [0, 1].
 
         Look at this number in answers of a sentence or more: there the product says little more than the length
         (docs/results.md). Higher is surer.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SLACK = 1e-6
-"""How far above a limit the uncertainty of an unfinished answer has to be to count as exceeding it, since sums over
+"""The least by which the uncertainty of an unfinished answer must exceed a limit to count as above it, since sums over
 steps are rounded."""
 
 
@@ -22,7 +22,7 @@ class Running:
     n_settled: int
     """Steps in a row, from the first, whose agreeing probability no later token can change."""
     n_tokens: int
-    """How many tokens there are so far."""
+    """The number of tokens so far."""
     log_confidence_interval: tuple[float, float]
     """The same interval for the log score, which still tells long answers apart when their uncertainty rounds to 1.
     The upper end never rises as the answer goes on."""
