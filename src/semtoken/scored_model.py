@@ -422,6 +422,8 @@ class ScoredModel:
             raise InvalidInputError(
                 f"max_new_tokens and batch_size must be positive, got {max_new_tokens} and {batch_size}."
             )
+        if "" in stops:
+            raise InvalidInputError("An empty text in stop_strings would end every answer at once: leave it out.")
         own = dict(options)
         samples = own.pop("num_return_sequences", None)
         return Decoding(

@@ -245,6 +245,9 @@ def test_span_uncertainty() -> None:
     assert SCORED.span_uncertainty(start + 5, start + 6) == pytest.approx(1 - 0.93)
     assert SCORED.span_uncertainty(0, len(SCORED.text)) == pytest.approx(SCORED.sequence_uncertainty)
     assert SCORED.span_uncertainty(3, 3) == 0
+    for ends in ((2, 1), (-1, 1)):  # which would be another span than Python's text[-1:1]
+        with pytest.raises(InvalidInputError):
+            SCORED.span_uncertainty(*ends)
 
 
 def test_length_normalized_uncertainty_is_of_the_geometric_mean() -> None:

@@ -243,3 +243,13 @@ def test_a_text_that_is_too_long_with_its_response(almanac: TransformersBackend)
     """The prompt itself is short: the message says that both count."""
     with pytest.raises(InvalidInputError, match=r"Prompt 0 and its response have [\d,]+ tokens; the model reads 512"):
         st.ScoredModel(almanac).score("Which city is it?", " Oslo" * 600)
+
+
+def test_an_empty_stop_text_and_no_chunk_are_refused(almanac: TransformersBackend) -> None:
+    """The one would end every answer at its first token, the other reads no token at a time."""
+    scored = st.ScoredModel(almanac)
+    with pytest.raises(InvalidInputError, match="empty text in stop_strings"):
+        scored.generate("Which city is it?", 2, stop_strings=["x", ""])
+    for size in (0, -3, 1.5):
+        with pytest.raises(InvalidInputError, match="chunk_size"):
+            scored.score("Which city is it?", "Oslo", chunk_size=size)

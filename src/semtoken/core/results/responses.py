@@ -335,9 +335,10 @@ class ScoredAnswer:
         """1 - product of the agreeing probabilities of the tokens that touch `text[start:end]`, in [0, 1].
 
         0 for a span that no token touches. It is not the paper's score, which takes the whole answer.
-        `InvalidInputError` if an end is not a whole number.
+        `InvalidInputError` unless the ends are whole numbers with 0 <= start <= end.
         """
-        start, end = whole(start, "start"), whole(end, "end")
+        start = whole(start, "start", low=0)
+        end = whole(end, "end", low=start)
         touched = (t.log_agreeing_probability for t in self.tokens if t.start < end and t.end > start)
         return -math.expm1(math.fsum(touched)) + 0.0
 

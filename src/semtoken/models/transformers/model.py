@@ -63,7 +63,7 @@ from semtoken.models.transformers.trees import GrowingTree, read_trunk
 from semtoken.models.transformers.writing import BatchRow, StepWatch
 from semtoken.support.arrays import FloatArray
 from semtoken.support.files.images import has_images
-from semtoken.support.inputs import listed
+from semtoken.support.inputs import listed, whole
 
 _Asked: TypeAlias = tuple[list[int], list[BatchRow]]
 """The token ids of a prompt, and the answers that it gets."""
@@ -409,6 +409,8 @@ class TransformersBackend(OwnTokens):
         `MOST_LOGITS` numbers.
         """
         require_readings(self, observers)
+        if chunk_size is not None:
+            whole(chunk_size, "chunk_size", low=1)
         encoded = self.encode(prompts)
         asked = [  # the ids of messages by a processor are not those of the tokenizer
             ids if self.processor is not None and not isinstance(prompt, str) else prompt
