@@ -107,8 +107,10 @@ def test_a_prompt_is_read_once_for_all_its_samples() -> None:
     sampled(stc, ids=prompts(stc)[:2])
     handle.remove()
     longest = max(map(len, prompts(stc)[:2]))
-    assert rows[0] == (2, longest - 1)
-    assert set(rows[1:]) == {(2 * DECODING.n_samples, 1)}
+    assert rows[0] == (2, longest)
+    further = [count for count, width in rows[1:] if width == 1]
+    assert len(further) == len(rows) - 1 > 0
+    assert 2 * DECODING.n_samples >= further[0] and further == sorted(further, reverse=True)  # ended samples leave
 
 
 def test_what_is_recorded_does_not_depend_on_the_batch() -> None:

@@ -101,7 +101,7 @@ def server_for(
     Running answers have `grace` seconds to end after the signal to stop. `ready` is called once requests are taken. For
     `strict` see `limited_protocol`.
     """
-    return _Server(_Config(lambda: app, limits or ConnectionLimits(), grace, strict=strict), ready)
+    return _AnnouncingServer(_Config(lambda: app, limits or ConnectionLimits(), grace, strict=strict), ready)
 
 
 class _Config(uvicorn.Config):
@@ -212,7 +212,7 @@ def tell_the_others() -> None:
         os.kill(os.getppid(), signal.SIGHUP)
 
 
-class _Server(uvicorn.Server):
+class _AnnouncingServer(uvicorn.Server):
     """Uvicorn's server, which calls `ready` once it takes requests."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
