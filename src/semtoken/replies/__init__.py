@@ -1,7 +1,7 @@
 """Replies of engines and APIs, read into one shape: JSON, client objects, streams.
 
-formats/       one class for each shape, and the registry that knows which one a reply has
-reading.py     what a shape finds in a reply, or in one chunk after the other, added up for each choice
+formats/       one class for each shape, and the registry that finds the shape of a reply
+reading.py     the content that a shape finds in a reply, or chunk by chunk, added up for each choice
 segments.py    `Reply` and its parts; the steps of a choice -> reasoning, answer, tool calls
 score.py       a reply -> `Reply`, or its answers with their uncertainty; stream.py: a reply chunk by chunk
 

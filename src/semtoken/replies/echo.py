@@ -1,4 +1,4 @@
-"""Where the answer begins in a reply that repeats its prompt (`echo`): by what the reply counts."""
+"""The beginning of the answer in a reply that repeats its prompt (`echo`), found by the counts in the reply."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOTHING_WRITTEN = "The reply only repeats the prompt: it counts 0 tokens of an a
 
 
 class Counts(NamedTuple):
-    """What a reply counts in all its choices together."""
+    """The counts of tokens in a reply, for all its choices together."""
 
     read: int | None
     """Tokens of its prompts; that of several choices may be counted once. None if it does not say."""
@@ -34,7 +34,7 @@ class Counts(NamedTuple):
 
 
 def prompt_length(listed: Sequence[int], choice: int, counts: Counts, *, at_limit: bool) -> int | None:
-    """How many of the tokens that a choice lists belong to the prompt; None if it does not repeat the prompt.
+    """The number of listed tokens of a choice that belong to the prompt; None if it does not repeat the prompt.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def prompt_length(listed: Sequence[int], choice: int, counts: Counts, *, at_limi
     choice
         The place of the choice among them.
     counts
-        What the reply counts.
+        The counts in the reply.
     at_limit
         Whether all answers were cut off at the token limit, so that they are equally long and have no terminator.
 

@@ -1,4 +1,4 @@
-"""`ReplyReading`: one reply, whole or chunk by chunk, as the sum of what its shape finds in it -> Reply.
+"""`ReplyReading`: one reply, whole or chunk by chunk, as the sum of the deltas that its shape finds -> Reply.
 
 A shape gives a `Delta` for each choice of a reply or of a chunk; `ChoiceSum.add` adds them up. A whole reply has one
 delta for each choice, a stream has many, and everything else is the same for both.
@@ -31,7 +31,7 @@ AFTER_THE_END = "More of the answer came after the server had said that it is co
 
 
 class ReplyContext(NamedTuple):
-    """What is known of a reply besides what it says itself."""
+    """Facts about a reply that it does not state itself."""
 
     request: RawReply = NOTHING
     temperature: float | None = None
@@ -39,7 +39,7 @@ class ReplyContext(NamedTuple):
     engine: Engine | None = None
     """The engine that sent it; recognized by its fields by default."""
     line: Any = None
-    """What the reply was saved in, where its question may be found."""
+    """The value that the reply was saved in, where its question may be found."""
 
 
 class ChoiceSum:
@@ -59,7 +59,7 @@ class ChoiceSum:
         self._ended = False
 
     def add(self, delta: Delta) -> None:
-        """Add what a reply or a chunk has for the choice."""
+        """Add the content that a reply or a chunk has for the choice."""
         if delta.repeats:
             self.texts, self.calls, self._ended, self.broken = {}, {}, False, None
             # The last event of some streams repeats the texts without the numbers, which came before.
@@ -86,7 +86,7 @@ class ChoiceSum:
 
     @property
     def n_listed(self) -> int:
-        """How many steps the engine has listed."""
+        """The number of steps that the engine has listed."""
         return sum(len(part.steps) for part in chain(self.steps, *self.apart.values()))
 
 
@@ -145,7 +145,7 @@ class ReplyReading:
         return self.shape.formats[self.engine]
 
     def distribution_of(self, choice: ReplyChoice) -> Distribution:
-        """Which distribution the log-probabilities of a choice come from."""
+        """The distribution that the log-probabilities of a choice come from."""
         return self._distribution((choice,), self.engine)
 
     def _distribution(self, choices: Sequence[ReplyChoice], engine: Engine) -> Distribution:
@@ -196,7 +196,7 @@ class ReplyReading:
         return self._behind_prompt(raw) if shape.echoes and steps.missing[:1] == (0,) else raw
 
     def _notes(self) -> list[str]:
-        """What a reader should know of all choices."""
+        """Notes for a reader that hold for all choices."""
         shape, choices = self.shape, self.sums.values()
         flags = [MIXED] if len(shape.ids) > 1 and max(shape.ids.values()) > 1 else []
         if shape.counted is not None and len(choices) > 1:  # perhaps that of one choice, as llama-server counts

@@ -31,10 +31,10 @@ from semtoken.support.inputs import one_of, real, text
 from semtoken.support.splice import parse_reply, plain
 
 UNFINISHED = ('"done":false', '"done": false')
-"""What the first line of a stream of Ollama's holds."""
+"""The mark of the first line of a stream of Ollama's."""
 UNFINISHED_BYTES = tuple(mark.encode() for mark in UNFINISHED)
 FILE_ENDINGS = (".json", ".jsonl", ".ndjson", ".sse", ".txt")
-"""What a text that is the path of a reply ends with; no reply of an API ends so."""
+"""Endings of texts that are the path of a reply; no reply of an API ends so."""
 STREAM_STARTS = ("data:", "event:", "id:", "retry:", ":")
 
 

@@ -1,4 +1,4 @@
-"""What every engine's reply becomes, plain records; one list of steps for all that a model wrote -> its segments.
+"""The plain records of any engine's reply; one list of steps for all that a model wrote -> its segments.
 
 Engines give one list of log-probabilities and cut the text into reasoning, answer and tool calls apart from it. The
 steps that spell the answer are found by laying the tokens' bytes against the text of the message. What comes before
@@ -48,7 +48,7 @@ class Segment:
     steps: tuple[TopStep, ...]
     """The decoding steps, each with its best tokens; empty where the engine gives no log-probabilities for it."""
     problem: str | None = None
-    """Why its steps cannot be scored, and what to do; None if they can."""
+    """The reason why its steps cannot be scored, and what to do; None if they can."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,15 @@ class ReplyChoice:
     segments: tuple[Segment, ...]
     """Segments in the order in which the model wrote them, at most one of each kind."""
     finish_reason: str | None = None
-    """Why the engine ended it, in the engine's words; None if it does not say."""
+    """The reason why the engine ended it, in the engine's words; None if it does not say."""
     flags: tuple[str, ...] = ()
-    """What a reader of the score should know, one sentence each."""
+    """Notes for a reader of the score, one sentence each."""
     broken: str | None = None
-    """Why the choice is not whole, so that it cannot be scored: its stream broke off, or went on after its end."""
+    """The reason why the choice is not whole and cannot be scored: its stream broke off, or went on after its end."""
     calls: tuple[ToolCall, ...] = ()
     """The tool calls that the engine read out of what the model wrote, with arguments as the engine gives them."""
     question: str | None = field(default=None, compare=False)
-    """What was asked, as the request or the saved line around the reply has it; None if that is not known."""
+    """The question, as the request or the saved line around the reply has it; None if it is not known."""
 
     def segment(self, kind: SegmentKind) -> Segment | None:
         """The part of this kind; None if the choice has none."""
@@ -84,7 +84,7 @@ class Reply:
     model: str | None
     """The model's name in the reply, if it has one."""
     distribution: Distribution
-    """What the log-probabilities are: `raw`, `processed` or `unknown`."""
+    """The distribution of the log-probabilities: `raw`, `processed` or `unknown`."""
     choices: tuple[ReplyChoice, ...]
     """The choices in the order of their index."""
 
@@ -104,7 +104,7 @@ class ReplyEvent:
 
 
 CUT_ENDS = ("length", "limit", "max_tokens", "max_output_tokens", "model_length")
-"""What engines say of an answer that the token limit ended, in small letters."""
+"""The reasons that engines give for an answer that the token limit ended, in small letters."""
 
 
 def is_cut(finish_reason: str | None) -> bool:
@@ -136,9 +136,9 @@ class RawChoice(NamedTuple):
     at_token: bool
     """Whether a token is known to have ended the choice, whatever it spells."""
     counted: int | None
-    """How many tokens the model wrote, as the reply counts them; None if it does not say."""
+    """The number of tokens that the model wrote, as the reply counts them; None if it does not say."""
     broken: str | None
-    """Why the choice is not whole."""
+    """The reason why the choice is not whole."""
     prefill: str
     """The beginning of the answer that the request gave to the model; some engines repeat it in the message."""
     calls: tuple[ToolCall, ...]
@@ -146,12 +146,12 @@ class RawChoice(NamedTuple):
 
 
 class Division(NamedTuple):
-    """How the steps of a choice are divided among its segments."""
+    """The steps of a choice, divided among its segments, and doubts about this division."""
 
     steps: Mapping[SegmentKind, tuple[TopStep, ...]]
     flags: tuple[str, ...] = ()
     problem: str | None = None
-    """Why the steps of the answer cannot be trusted."""
+    """The reason why the steps of the answer cannot be trusted."""
     unsure: bool = False
     """Whether a step after the answer is not known to end it."""
 
@@ -271,7 +271,7 @@ def is_whole(reason: str | None) -> bool:
 
 
 def end_notes(reason: str | None) -> list[str]:
-    """What a reader should know of an end that is none of the model's own."""
+    """Notes for a reader on an end that is none of the model's own."""
     said = (reason or "stop").casefold()
     if NORMAL_END.fullmatch(said) or BROKEN_END.fullmatch(said):
         return []
@@ -279,14 +279,14 @@ def end_notes(reason: str | None) -> list[str]:
 
 
 def broken_end(reason: str | None) -> str | None:
-    """Why an answer with this reason of its end is not whole; None if it is."""
+    """A sentence on why an answer with this reason of its end is not whole; None if it is."""
     if reason is None or not BROKEN_END.fullmatch(reason.casefold()):
         return None
     return f"The server broke the answer off (its reason: {reason!r}), so steps may be missing. Ask again."
 
 
 class Lacking(NamedTuple):
-    """What the list of steps lacks: a reason not to score it, or a note."""
+    """A gap in the list of steps: a reason not to score it, or a note."""
 
     problem: str | None = None
     note: str | None = None
@@ -331,7 +331,7 @@ def lacking_steps(raw: RawChoice, division: Division) -> Lacking:
 
 
 def _step_notes(steps: Sequence[TopStep]) -> Iterator[str]:
-    """What a reader of a score should know of the steps, under names of their own."""
+    """Notes for a reader of the score on the steps, under names of their own."""
     if has_twice(steps):
         yield "Some items of the list are there twice, with the same numbers: a chunk may have come twice."
     if any(min(others, default=0.0) <= NOT_GIVEN for others in [step.log_probs[1:] for step in steps]):
@@ -339,7 +339,7 @@ def _step_notes(steps: Sequence[TopStep]) -> Iterator[str]:
 
 
 def _silence(kind: SegmentKind, steps: Sequence[TopStep], raw: RawChoice, ask: str) -> str | None:
-    """Why a part has no steps."""
+    """The reason why a part has no steps; None if it has some."""
     if steps:
         return None
     if not any(raw.texts.values()):
@@ -437,7 +437,7 @@ def _around_answer(
 
 
 def _behind_note(dropped: int) -> str:
-    """What is said of tokens after the answer that are not known to end it; all may count, as pieces of characters."""
+    """A note on tokens after the answer that are not known to end it; all may count, as pieces of characters."""
     if not dropped:
         return "The last tokens are not in the message: pieces of characters, which it has lost."
     return (

@@ -1,4 +1,4 @@
-"""`ReplyStream`: the chunks of a reply one by one -> what each adds, and the Reply of the whole."""
+"""`ReplyStream`: the chunks of a reply one by one -> the content that each adds, and the Reply of the whole."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ReplyStream:
         known = None if format is None else format_named(format)
         self._context = ReplyContext(asked, temperature, None if known is None else known.engine)
         self._reading = None if known is None else ReplyReading(known.shape, self._context)
-        """What has been read; None before the first chunk that tells its shape."""
+        """Everything read so far; None before the first chunk that shows its shape."""
         self._events = EventReader()
         self._keepers: dict[int, SegmentKeeper] = {}
         self._failed: SemtokenError | None = None
@@ -202,7 +202,7 @@ class SegmentKeeper:
         self._last: TopStep | None = None
 
     def add(self, delta: Delta) -> list[ReplyEvent]:
-        """Add a delta; returns what it adds to each segment."""
+        """Add a delta; returns the text and steps that it adds to each segment."""
         written = NOTHING if delta.repeats else delta.written
         steps = self._waiting if delta.repeats else self._waiting + delta.steps.steps
         self.ended = self.ended or delta.ended

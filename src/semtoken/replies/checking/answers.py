@@ -40,13 +40,13 @@ class RankedAnswer:
     id: str
     """Identifier of the reply; of several choices with the number of the choice."""
     question: str | None
-    """What was asked; None where that is not known."""
+    """The question; None where it is not known."""
     response: ScoredAnswer
     """The answer with its numbers."""
     doubts: tuple[Doubt, ...]
     """The stretches of the answer, the most doubtful first."""
     explanation: str
-    """What is doubtful, and what the model would have said instead."""
+    """A sentence or two on the most doubtful stretch and the model's alternatives to it."""
     calibration: Mapping[str, Any] | None = None
     """Probability, decision and guarantee, as `CalibratorInUse.block` gives them; None without a calibrator."""
     fields: tuple[Mapping[str, Any], ...] = ()
@@ -58,11 +58,11 @@ class RankedAnswer:
     rank: int = 0
     """The answer's place by doubt, from 1, the most doubtful of the answers at hand."""
     place: int = 0
-    """How many answers had been read by then, this one included: it says in which order they were read."""
+    """The answer's place in the order of reading, from 1."""
 
     @property
     def confidence(self) -> float:
-        """How sure the model was, in [0, 1]: the number by which answers are ranked."""
+        """The confidence of the model, in [0, 1]: the number by which answers are ranked."""
         return self.response.confidence
 
     @property
@@ -78,11 +78,11 @@ class RefusedReply:
     where: str
     """File and line of the reply."""
     reason: str
-    """Why it could not be scored, and what to do, in a sentence."""
+    """The reason why it could not be scored, and what to do, in a sentence."""
     id: str
     """Identifier of the reply, or the name that its place gives it."""
     question: str | None = None
-    """What was asked; None where that is not known."""
+    """The question; None where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class RankedReplies(Sequence[RankedAnswer]):
     answers: tuple[RankedAnswer, ...]
     """The most doubtful first."""
     refused: tuple[RefusedReply, ...]
-    """Those that could not be scored, in the order of reading."""
+    """The replies that could not be scored, in the order of reading."""
     joined: str = ""
     """A sentence on how replies and questions were joined; empty where no file of questions was given."""
     passed_over: tuple[str, ...] = ()
@@ -112,11 +112,11 @@ class RankedReplies(Sequence[RankedAnswer]):
 
     @property
     def n_from_block(self) -> int:
-        """How many answers have their numbers from the semtoken block of the reply, for lack of log-probabilities."""
+        """The number of answers with numbers from the semtoken block of the reply, for lack of log-probabilities."""
         return sum(answer.from_block for answer in self.answers)
 
     def reasons(self) -> list[tuple[int, RefusedReply]]:
-        """Why replies could not be scored: the number of each kind of reason, and its first reply; commonest first.
+        """The kinds of reasons why replies were not scored, the commonest first: number of each, and its first reply.
 
         Reasons are of one kind if they differ only in numbers and in what stands between quotation marks.
         """
@@ -131,7 +131,7 @@ _PARTICULARS = re.compile(r"(, )?'[^']*'|\"[^\"]*\"|\d+")
 
 @dataclass(frozen=True)
 class CheckSettings:
-    """What decides how a reply is checked: all that other processes need to know, too; see `rank_replies`."""
+    """The settings by which a reply is checked, which other processes need, too; see `rank_replies`."""
 
     format: str | None = None
     """Shape of the replies; recognized by their fields by default."""
@@ -146,7 +146,7 @@ class CheckSettings:
     methods: tuple[str, ...] = ()
     """Further methods, whose scores every answer gets."""
     temperature: float | None = None
-    """Of the requests, for SGLang, whose log-probabilities follow it."""
+    """The temperature of the requests, for SGLang, whose log-probabilities follow it."""
     answering_model: str | None = None
     """The model that answered, if the vocabulary is another model's with the same tokenizer."""
 
@@ -265,7 +265,7 @@ NO_REPLY = "'sources' names no reply: give a file, a folder or a glob."
 def check_found(
     found_reply: FoundReply, asked: JoinedQuestion | None, settings: CheckSettings
 ) -> Sequence[RankedAnswer | RefusedReply]:
-    """The answers of one reply, and why choices have none; `asked` is its question in a file, with its id."""
+    """The answers of one reply, or the reason why a choice has none; `asked` is its question in a file, with its id."""
     try:
         reply = found_reply.read()
     except SemtokenError as error:
@@ -317,7 +317,7 @@ def _path(given: Any) -> Path:
 
 
 def _answers(reply: SavedReply, settings: CheckSettings) -> list[RankedAnswer | RefusedReply]:
-    """The answer of each choice, or why it has none; `SemtokenError` if no choice has one."""
+    """The answer of each choice, or the reason why it has none; `SemtokenError` if no choice has an answer."""
     parsed_reply = _parsed(reply, settings)
     outcomes: list[RankedAnswer | RefusedReply] = []
     failed: list[SemtokenError] = []

@@ -21,7 +21,7 @@ from semtoken.support.files.texts import decoded, is_utf8
 
 GZIPPED = b"\x1f\x8b"
 PACKED = {"zip": b"PK\x03\x04", "zstd": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh", "xz": b"\xfd7zXZ"}
-"""How compressed files begin that are not read."""
+"""The first bytes of compressed files that are not read."""
 _END_OF_STREAM = re.compile(r"(?<=data: \[DONE\])\s*(?=\S)|(?<=data:\[DONE\])\s*(?=\S)")
 
 
@@ -179,7 +179,7 @@ def _chunk(line: bytes) -> Mapping[str, Any] | None:
 
 
 def _stream_of(value: Mapping[str, Any]) -> tuple[str, Any] | None:
-    """What the chunks of one stream share: OpenAI's their id, Ollama's their model; None for what is no chunk."""
+    """The field that all chunks of a stream share: OpenAI's their id, Ollama's their model; None for no chunk."""
     if str(value.get("object")).endswith(".chunk"):
         return "id", value.get("id")
     return ("model", value.get("model")) if isinstance(value.get("done"), bool) else None

@@ -1,4 +1,4 @@
-"""The most doubtful stretch of an answer, what the model would have said instead, and one sentence that says so."""
+"""The most doubtful stretch of an answer, the model's alternatives to it, and a sentence that names them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BLANK = f" \t\r\n{REPLACEMENT}"
 
 @dataclass(frozen=True)
 class Doubt:
-    """A stretch of an answer with its confidence and what else the model might have said there."""
+    """A stretch of an answer with its confidence and the model's alternatives to it."""
 
     text: str
     """The stretch as the answer has it."""
@@ -34,10 +34,10 @@ class Doubt:
     end: int
     """The number of its last character, plus one."""
     confidence: float
-    """How sure the model was of it, in [0, 1]."""
+    """The confidence of the model in it, in [0, 1]."""
     alternatives: tuple[tuple[str, float], ...]
-    """What else was likely at its least certain token, with probabilities: the stretch up to there and the other token.
-    The other token may be the beginning of a longer word."""
+    """Likely alternatives at its least certain token, with probabilities: the stretch up to there and the other token,
+    which may be the beginning of a longer word."""
     path: str | None = None
     """JSON Pointer of the field, for answers that are JSON."""
 
@@ -67,7 +67,7 @@ def worst_of(doubts: Sequence[Doubt]) -> Doubt | None:
 
 
 def sentence_of(response: ScoredAnswer, doubt: Doubt | None) -> str:
-    """One sentence or two for people: what is doubtful, and what the model would have said instead."""
+    """One sentence or two for people: the doubtful stretch, and the model's alternatives to it."""
     if response.empty:
         return "The answer is empty."
     cut = " It was cut off." if response.truncated else ""
@@ -82,7 +82,7 @@ def sentence_of(response: ScoredAnswer, doubt: Doubt | None) -> str:
 
 
 def _without_doubt(response: ScoredAnswer) -> str:
-    """What there is to say of an answer none of whose parts is in doubt: its tokens between them may be."""
+    """A sentence on an answer of which no part is in doubt, although its tokens between them may be."""
     if not level_of(response.confidence):
         return "No part stands out: the model was fairly sure of each."
     marks = [mark for mark in response.marks if response.text[mark.start : mark.end].strip()]
@@ -95,8 +95,10 @@ def _without_doubt(response: ScoredAnswer) -> str:
 
 
 def in_message(doubts: tuple[Doubt, ...], spelled: str, said: str) -> tuple[tuple[Doubt, ...], str]:
-    """Stretches of what tokens spell, moved to what the message says where tokens spell pieces of characters (U+FFFD),
-    and that text. Where the two texts do not fit, everything stays as it was.
+    """Move stretches from the text that the tokens spell to that of the message, and return them with their text.
+
+    That is for tokens that spell pieces of characters (U+FFFD). Of any others, and where the two texts do not fit, the
+    stretches and the text stay as they were.
     """
     places = _places_in(said, spelled) if REPLACEMENT in spelled and said else None
     if places is None:
@@ -106,7 +108,7 @@ def in_message(doubts: tuple[Doubt, ...], spelled: str, said: str) -> tuple[tupl
 
 
 def _places_in(said: str, spelled: str) -> list[int] | None:
-    """Where each character of a text, and its end, stands in another that has characters in place of U+FFFD."""
+    """The places of each spelled character, and of the end, in a text that has characters in place of U+FFFD."""
     places: list[int] = []
     at = 0
     for piece in re.findall(f"{REPLACEMENT}+|[^{REPLACEMENT}]+", spelled):
@@ -132,7 +134,7 @@ def parts_to_check(response: ScoredAnswer) -> list[Part]:
 
 
 def rivals_of(response: ScoredAnswer, parts: Sequence[Part]) -> list[tuple[tuple[str, float], ...]]:
-    """What else was likely at the least certain token of each part, with probabilities; see `Doubt.alternatives`."""
+    """Likely alternatives at the least certain token of each part, with probabilities; see `Doubt.alternatives`."""
     weakest = [part.weakest_token for part in parts if part.weakest_token is not None]
     listed = iter(response.alternatives_at(weakest))
     return [() if part.weakest_token is None else _rivals(response, part, next(listed)) for part in parts]

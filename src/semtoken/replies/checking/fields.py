@@ -1,4 +1,4 @@
-"""The fields of extracted JSON: value, confidence, what else was likely, and whether a person should look."""
+"""The fields of extracted JSON: value, confidence, likely alternatives, and whether a person should look."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read_schema(path: Path) -> dict[str, Any]:
 
 
 EXTRACT = "Give what stands in this document as one JSON object that follows this JSON Schema, and nothing else."
-"""How a model is asked for the fields of a scan."""
+"""The request to a model for the fields of a scan."""
 
 
 def scan_records(scans: Scans, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -65,8 +65,7 @@ def field_records(
 
     A calibrator that was fitted on labeled fields gives probabilities, and decisions with a guarantee;
     `CalibratorMismatchError` if they were not scored alike. Without one a field is to be checked where its confidence
-    is under
-    `semtoken.core.parts.part.SOME_DOUBT`, where it does not fit the schema, or where it is missing.
+    is under `semtoken.core.parts.part.SOME_DOUBT`, where it does not fit the schema, or where it is missing.
     """
     try:
         parts = response.parts("field", schema=schema)
@@ -85,7 +84,7 @@ def _nothing(reason: str) -> dict[str, Any]:
 
 
 FACTS = ("path", "kind", "start", "end", "text", "confidence", "closing", "equality", "present", "complete")
-"""What is written of a part; the names are those of `semtoken.core.parts.Part`."""
+"""The attributes of a part that are written; the names are those of `semtoken.core.parts.Part`."""
 
 
 def _record(
@@ -136,7 +135,7 @@ def _log(confidence: float | None) -> float | None:
 
 
 def _rivals(response: ScoredAnswer, part: Part) -> Iterable[tuple[str, float]]:
-    """What else the value could have been: other tokens at its weakest place, or where it ends if that is weaker."""
+    """Alternatives to the value: other tokens at its weakest place, or where it ends if that is weaker."""
     ends = part.closing is not None and part.closing_token is not None and part.closing < (part.weakest or 0.0)
     if not ends or part.closing_token is None:
         return rivals_of(response, [part])[0]
@@ -146,7 +145,7 @@ def _rivals(response: ScoredAnswer, part: Part) -> Iterable[tuple[str, float]]:
 
 
 def _notes(part: Part, whole: Mapping[str, Any] | None, before: str, truncated: bool | None) -> Iterable[str]:
-    """What a reader should know of a field besides its confidence."""
+    """Notes on a field for a reader, besides its confidence."""
     if not part.present:
         yield MISSING
         return
@@ -179,8 +178,9 @@ def _is_whole(value: Any) -> bool:
 
 
 def _other_above(schema: Mapping[str, Any], path: str, before: str) -> str | None:
-    """What is wrong where a value stands in an object or a list in whose place the schema has another type; `before`
-    is the text in front of the value, which holds the keys that lead to it.
+    """The fault of a value in an object or a list for which the schema has another type; None if there is no fault.
+
+    `before` is the text in front of the value, which holds the keys that lead to it.
     """
     names = path.split("/")[1:]
     for depth, name in enumerate(names):
@@ -252,7 +252,7 @@ LATER = (
 
 
 def sentence_of_field(row: Mapping[str, Any]) -> str:
-    """A line on how sure a field's value is, and what else it might have been."""
+    """A line on the confidence in a field's value, and its alternatives."""
     told = [] if row["confidence"] is None else [f"confidence {number(row['confidence'], 2)}"]
     if row["rival"] is not None:
         told.append(f"also likely: “{row['rival']}” {percent(row['rival_probability'])}")

@@ -1,4 +1,4 @@
-"""What may identify a saved line, a reply or a question: every short value in it, under the name of its field."""
+"""Values that may identify a saved line, a reply or a question: every short one in it, by the name of its field."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 IDS = ("custom_id", "question_id", "id")
 """Usual names of the identifier of a line, of a reply or of a question, the most telling first."""
 DEEPEST = 3
-"""How many objects deep values are looked for, as in `metadata.document.id`."""
+"""The depth of objects in which values are looked for, as in `metadata.document.id`."""
 LONGEST = 200
 """Characters of an identifier; a longer text is content."""
 MOST = 100
@@ -21,7 +21,7 @@ _OF_A_GROUP = re.compile(
     r"run|session|trace|user|model|org|organization|project|batch|job|thread|conversation|parent|group|experiment|"
     r"tenant|account|previous|system"
 )
-"""What has an id that several lines share."""
+"""Names of things with an id that several lines share."""
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _CODE = re.compile(r"(?=\D*\d)(?=[\d.,:%+-]*[^\d.,:%+\s-])\S{2,64}")
 """A value that is made to identify: without blanks, with a digit, and neither a number nor a time."""
@@ -54,7 +54,7 @@ def _is_value(value: Any) -> bool:
 
 
 def own_name(name: str) -> str:
-    """The name of a field without those that it lies in, as it compares: `metadata.recordId` is `record id`."""
+    """The name of a field without those around it, as it is compared: `metadata.recordId` is `record id`."""
     return " ".join(_words(name))
 
 

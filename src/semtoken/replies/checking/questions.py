@@ -41,7 +41,8 @@ class Column(NamedTuple):
     name: str
     values: Sequence[str]
     source: int = 0
-    """Where a reply has it: 0 in its line, 1 in itself, 2 as the name of its file, 3 in its line or as this name."""
+    """The place where replies have it: 0 for their line, 1 for themselves, 2 for the name of their file, 3 for their
+    line or this name."""
 
     @property
     def is_single(self) -> bool:

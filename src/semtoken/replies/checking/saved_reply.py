@@ -1,4 +1,4 @@
-"""A reply that was saved, with its question, its request and what it goes by; before and after it is parsed."""
+"""A reply that was saved, with its question, its request and its identifiers; before and after it is parsed."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class SavedReply:
     where: str
     """File and line, for messages."""
     reply: Any
-    """What `semtoken.replies.read_reply` reads: text of a stream, or plain values."""
+    """The input of `semtoken.replies.read_reply`: text of a stream, or plain values."""
     id: str
-    """What it goes by: the identifier of its line, that of the reply in a file of several, or the name of its file."""
+    """The identifier of its line, that of the reply in a file of several, or the name of its file."""
     question: str | None = None
-    """What was asked, where it was saved beside the reply."""
+    """The question, where it was saved beside the reply."""
     name: str = ""
     """The name of its file without the ending, and its place in a file of several."""
     ids: Mapping[str, str] = field(default_factory=dict)
-    """What may identify its line; see `semtoken.replies.checking.ids`."""
+    """Values that may identify its line; see `semtoken.replies.checking.ids`."""
     own_ids: Mapping[str, str] = field(default_factory=dict)
-    """What may identify the reply itself, which the server made up."""
+    """Values that may identify the reply itself, which the server made up."""
     request: Mapping[str, Any] | None = None
-    """What was sent, where it was saved beside the reply."""
+    """The request, where it was saved beside the reply."""
     line: Any = None
     """All that was saved, in which each choice of the reply may have a question of its own."""
     shape: type[Shape] | None = None
@@ -66,7 +66,7 @@ class FoundReply:
     inside: Sequence[Found] | None = None
     """The replies within `value`; None where they have not been looked for."""
     fault: str = ""
-    """Why it cannot be read, if it cannot."""
+    """The reason why it cannot be read; empty if it can."""
 
     def parsed(self) -> Any:
         """The plain values of the line; raises `InvalidInputError` if it is no JSON, or its file cannot be read."""
@@ -86,7 +86,7 @@ class FoundReply:
         return replace(reply, question=question_of(self.request), request=self.request, line=self.request)
 
     def named(self) -> SavedReply | None:
-        """What the reply is called, without its content, which takes memory; None if it cannot be read."""
+        """The reply with its names and question, without its content, which takes memory; None if it cannot be read."""
         try:
             return replace(self.read(), reply=None, line=None)
         except InvalidInputError:
@@ -152,14 +152,14 @@ def _is_of_server(name: str) -> bool:
 
 
 def _own_ids(reply: Any) -> dict[str, str]:
-    """What may identify a reply itself, or the chunks of a stream by the first of them."""
+    """Values that may identify a reply itself, or the chunks of a stream by the first of them."""
     first = reply[0] if isinstance(reply, list) and reply else reply
     own = identifiers(first) if isinstance(first, Mapping) else {}
     return {name: said for name, said in own.items() if is_id_name(name) and name.partition(".")[0] not in CONTENT}
 
 
 def _leading(value: Mapping[str, Any]) -> Any:
-    """What a line without a known reply keeps in place of one, so that messages speak of it; else the line itself."""
+    """The value that a line without a known reply keeps in place of one, for messages; else the line itself."""
     if value.get("error") or foreign(value):
         return value
     kept = next((value[name] for name in REPLY_FIELDS if isinstance(value.get(name), Mapping)), value)

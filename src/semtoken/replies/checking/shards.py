@@ -1,6 +1,6 @@
 """Replies checked by several processes or machines, in shards; they are ranked here.
 
-What a process found of a reply comes back as a line of JSON, without the tokens: their doubts are known by then.
+The result of a process for a reply comes back as a line of JSON, without the tokens: their doubts are known by then.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def rows_of(checked: RankedReplies) -> list[dict[str, Any]]:
 
 
 def _refused_row(refused: RefusedReply) -> dict[str, Any]:
-    """A reply without a score: where it is and why; everything else is null."""
+    """The row of a reply without a score: its place and the reason; everything else is null."""
     return _valid({"id": refused.id, "question": refused.question, "where": refused.where, "error": refused.reason})
 
 
@@ -151,7 +151,7 @@ def _stretches(answer: RankedAnswer) -> dict[str, Any]:
 
 
 OF_THE_ANSWER = ("signature", "distribution", "model", "kind", "equality", "complete")
-"""What is the same for all fields of an answer, or is not shown of a field."""
+"""Columns that are the same for all fields of an answer, or that are not shown of a field."""
 
 
 def _slim(row: Mapping[str, Any]) -> dict[str, Any]:

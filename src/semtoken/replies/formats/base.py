@@ -1,4 +1,4 @@
-"""What a reply shape is: one class that asks one API for log-probabilities and knows its replies.
+"""`Shape`, the base of all reply shapes: a class that asks one API for log-probabilities and knows its replies.
 
 It says what a request asked for and how it asks for more; it reads replies, whole and in chunks; and it says where in
 them choices, texts and numbers stand, for those who pass replies on with something added (`semtoken proxy`).
@@ -55,7 +55,7 @@ class ProbeQuestion:
     max_tokens: int = 1
     """The most tokens of the answer."""
     top: int | None = None
-    """How many log-probabilities to ask for at each token; None: none are asked for."""
+    """The number of log-probabilities to ask for at each token; None: none are asked for."""
     temperature: float | None = None
     """The temperature to ask for; None: the server's own."""
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -69,8 +69,8 @@ class HiddenFields:
     """The fields of a reply that the proxy asked for and the client did not, so that they are taken out again."""
 
     kept: int | None
-    """How many log-probabilities of other tokens the client sees at each step besides the chosen token's; None: it sees
-    none at all."""
+    """The number of log-probabilities of other tokens that the client sees at each step, besides the chosen token's;
+    None: it sees none at all."""
     ids: bool = False
     """Whether the proxy asked for token ids, too."""
     request: RawReply = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Delta(NamedTuple):
     choice: int
     """The index of the choice."""
     texts: Mapping[SegmentKind, str] = NOTHING
-    """What was written, by the kind of segment that it belongs to."""
+    """The texts that were written, by the kind of segment that they belong to."""
     steps: StepList = StepList()
     """The steps of whatever was written; not yet given to a segment."""
     apart: Mapping[SegmentKind, StepList] = NOTHING
@@ -112,7 +112,7 @@ class Delta(NamedTuple):
     stop: str | int | None = None
     """The text at which the engine stopped, or the id of the token, if it says so."""
     counted: int | None = None
-    """How many tokens the engine counts in the choice so far."""
+    """The number of tokens that the engine counts in the choice so far."""
     repeats: bool = False
     """Whether it is all of the choice once more, as the last chunk of some streams has it. It takes the place of what
     came before, but for steps that it lacks."""
@@ -167,11 +167,11 @@ class Shape:
     temperature_at: ClassVar[Path] = ("temperature",)
     """The temperature of sampling."""
     top_at: ClassVar[Path] = ()
-    """How many log-probabilities of other tokens to give."""
+    """The number of log-probabilities of other tokens to give."""
     switch_at: ClassVar[Path] = ()
     """Whether to give any; empty where the number tells."""
     copies_at: ClassVar[Path] = ()
-    """How many choices in a row belong to each prompt; empty where it is always one."""
+    """The number of choices in a row that belong to each prompt; empty where it is always one."""
     stops_at: ClassVar[Sequence[Path]] = (("stop",),)
     """Texts that end the answer, and what else ends it."""
     other_prompt: ClassVar[Mapping[str, tuple[Any, ...]]] = NOTHING
@@ -184,9 +184,9 @@ class Shape:
     required: ClassVar[str] = ""
     """The list that a whole reply must have; empty where its marks say so."""
     marks: ClassVar[tuple[Path, ...]] = ()
-    """What every reply has, and no reply of another shape."""
+    """Places that every reply has, and no reply of another shape."""
     chunk_marks: ClassVar[Sequence[Path]] = ()
-    """What every chunk of a stream has; as `marks` if empty."""
+    """Places that every chunk of a stream has; as `marks` if empty."""
     texts: ClassVar[Mapping[SegmentKind, tuple[Path, ...]]] = MappingProxyType({})
     """The texts of a choice in a reply or a chunk; of several places the first that holds one."""
     numbers_at: ClassVar[Sequence[Path]] = ()
@@ -196,31 +196,31 @@ class Shape:
     tops_in: ClassVar[Sequence[str]] = ("top_logprobs",)
     """The field of an item that holds the best tokens of its step."""
     showing: ClassVar[tuple[Path, ...]] = ()
-    """What else shows the answer."""
+    """Other places that show the answer."""
     nulls: ClassVar[bool] = False
     """Whether what is taken out of an answer becomes null; otherwise it vanishes."""
     end_at: ClassVar[Sequence[Path]] = (("finish_reason",),)
-    """Why the choice ended; null while it goes on. Of several places the first that is there."""
+    """The reason why the choice ended; null while it goes on. Of several places the first that is there."""
     done_at: ClassVar[Path] = ()
-    """What says that the choice is complete: true, or the whole text; empty where the reason of its end does."""
+    """The sign that the choice is complete: true, or the whole text; empty where the reason of its end shows it."""
     numbered: ClassVar[bool] = True
     """Whether a choice that names no index has that of its place."""
     echoes: ClassVar[bool] = False
     """Whether a choice may repeat its prompt."""
     count_at: ClassVar[Path] = ()
-    """How many tokens were written."""
+    """The number of tokens that were written."""
     read_at: ClassVar[Path] = ()
-    """How many tokens the model read, in a reply."""
+    """The number of tokens that the model read, in a reply."""
 
     def __init__(self) -> None:
         self.model: str | None = None
         """The model's name, if the reply gives it."""
         self.counted: int | None = None
-        """How many tokens the reply counts in all its choices, hidden reasoning apart; None if it does not say."""
+        """The reply's count of tokens in all its choices, hidden reasoning apart; None if it does not say."""
         self.read: int | None = None
-        """How many tokens the reply counts in its prompts; None if it does not say."""
+        """The reply's count of tokens in its prompts; None if it does not say."""
         self.ids: Counter[str] = Counter()
-        """How many chunks name each reply, where shapes name them."""
+        """The number of chunks that name each reply, where shapes name them."""
         self.fields: set[str] = set()
         """The fields that the reply has, as far as its shape looks at them to tell the engine."""
         self.post_sampling = False
@@ -242,7 +242,7 @@ class Shape:
 
     @classmethod
     def requested(cls, body: RawReply) -> int | None:
-        """How many log-probabilities of other tokens a request asks for at each step; None if it asks for none at all.
+        """The number of log-probabilities of other tokens that a request wants at each step; None if it wants none.
 
         `InvalidInputError` if the body is no request of this shape; what a request means is for the server to judge.
         """
@@ -389,7 +389,7 @@ class Shape:
 
     @classmethod
     def prompt_tokens(cls, reply: Any) -> int | None:
-        """How many tokens the model read, if the reply says so."""
+        """The number of tokens that the model read; None if the reply does not say."""
         return count_at(reply, *cls.read_at) if cls.read_at else None
 
     # --- detect
@@ -415,7 +415,7 @@ class Shape:
             only(replies)
 
     def deltas(self, reply: RawReply, position: int = 0) -> Iterable[Delta]:
-        """What a reply has for each of its choices, or what a chunk of a stream adds to them.
+        """The deltas of a reply or of a chunk of a stream, one for each of its choices.
 
         `position` is the place of the reply in a batch. A shape whose chunks repeat what came before, or are events,
         has its own way.
@@ -432,7 +432,7 @@ class Shape:
         return deltas
 
     def delta(self, choice: RawReply, number: int) -> Delta:
-        """What one choice has; `number` is its index where it names none."""
+        """The delta of one choice; `number` is its index where it names none."""
         end = self.end_of(choice)
         return Delta(
             index_of(choice, number),
@@ -524,7 +524,7 @@ class Shape:
         return next(iter(self.formats))
 
     def distribution(self, engine: Engine, temperature: float | None, *, masked: bool) -> Distribution:
-        """Which distribution the log-probabilities come from, if the engine runs with its default settings.
+        """The distribution that the log-probabilities come from, if the engine runs with its default settings.
 
         SGLang divides by the temperature, and takes 1 for the greedy 0. `masked`: some tokens have no probability.
         """

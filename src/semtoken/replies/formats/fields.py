@@ -177,7 +177,7 @@ USAGES: Mapping[str, Sequence[Path]] = {
     "candidatesTokenCount": [],
     "candidates_token_count": [],
 }
-"""Where engines and clients count the written tokens, and those of them that belong to a hidden reasoning."""
+"""Places at which engines and clients count the written tokens, and those of a hidden reasoning among them."""
 
 
 def ids_of(choice: RawReply) -> tuple[int, ...] | None:
@@ -202,7 +202,7 @@ def end_in_words(reason: Any) -> str | None:
 
 
 def written_tokens(usage: Any) -> int | None:
-    """How many tokens a reply counts in its answers, without those of a hidden reasoning; None if it does not say."""
+    """The number of tokens that a reply counts in its answers, hidden reasoning apart; None if it does not say."""
     for name, hidden in USAGES.items():
         if (count := count_at(usage, name)) is not None:
             return max(count - max((count_at(usage, *path) or 0 for path in hidden), default=0), 0)

@@ -1,4 +1,4 @@
-"""OpenAI's two shapes with `choices`, and which engine sent them.
+"""OpenAI's two shapes with `choices`, and the signs of the engine that sent them.
 
 Chat completions have `choices[].message` with `choices[].logprobs.content`, in chunks `choices[].delta`; legacy
 completions have `choices[].text` with the lists `choices[].logprobs.{tokens, token_logprobs, top_logprobs}`.
@@ -221,7 +221,7 @@ class OpenAIChat(Choices):
         return steps_from_items([token] if delta.get("content") else [], "logprobs")
 
     def apart(self, choice: RawReply) -> Mapping[SegmentKind, StepList]:
-        """Those of a refusal and of the reasoning, which have lists of their own."""
+        """The steps of a refusal and of the reasoning, which have lists of their own."""
         logprobs = choice.get("logprobs")
         named = logprobs.items() if isinstance(logprobs, Mapping) else ()
         return {
@@ -278,7 +278,7 @@ class OpenAICompletions(Choices):
 
     @classmethod
     def requested(cls, body: RawReply) -> int | None:
-        """The number in `logprobs`: how many log-probabilities for each token the client asked for."""
+        """The number in `logprobs`, of the log-probabilities for each token that the client asked for."""
         return fields.count_of(body.get("logprobs"), "logprobs")
 
     @classmethod

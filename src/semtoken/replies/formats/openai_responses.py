@@ -81,7 +81,7 @@ class OpenAIResponses(Shape):
 
     @classmethod
     def asking(cls, body: RawReply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
-        """The fields that include log-probabilities, and how many."""
+        """The fields that include log-probabilities, and set their number."""
         included = body.get("include") or []
         more = [] if LOG_PROBS in included else [LOG_PROBS]
         return {
@@ -142,7 +142,7 @@ class OpenAIResponses(Shape):
         yield from (Replace((name,), None) for name in ("input_messages", "output_messages"))
 
     def deltas(self, reply: RawReply, position: int = 0) -> Iterator[Delta]:
-        """The one choice of a reply, or what an event adds to it."""
+        """The one choice of a reply, or the content that an event adds to it."""
         if "output" in reply and not self.starts(reply):
             yield self._whole(reply)
             return

@@ -1,4 +1,4 @@
-"""Which shapes there are, and which one a reply or a chunk has."""
+"""The registry of shapes, and finding the shape of a reply or a chunk."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ FOREIGN: Mapping[Path, str] = {
     "`result.generations[0][0].message`.",
     ("detail",): "This is a server's report of an error, not a reply: see its 'detail'.",
 }
-"""What is no reply that can be read, by a place that it has: what it is, and what to ask for instead."""
+"""Advice on values that are no replies, by a place that they have: their nature, and what to ask for instead."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def known_shapes() -> tuple[type[Shape], ...]:
 
 @cache
 def served_shapes() -> tuple[type[Shape], ...]:
-    """Those in which servers answer at a path; the others are forms in which replies are saved."""
+    """The shapes in which servers answer at a path; the others are forms in which replies are saved."""
     return tuple(shape for shape in known_shapes() if shape.path)
 
 
@@ -160,7 +160,7 @@ def is_whole(value: RawReply) -> bool:
 
 
 def foreign(value: RawReply) -> str:
-    """What a value is that is no reply, and what to ask for instead; empty if it is not known."""
+    """Advice on a value that is no reply: its nature, and what to ask for instead; empty if it is not known."""
     return next((advice for path, advice in FOREIGN.items() if value_at(value, path, MISSING) is not MISSING), "")
 
 

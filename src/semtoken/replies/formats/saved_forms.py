@@ -182,7 +182,7 @@ class Transcription(Shape):
         return str(chunk.get("type", "")).startswith(EVENTS)
 
     def deltas(self, reply: RawReply, position: int = 0) -> Iterator[Delta]:
-        """What an event adds; the last one repeats the whole."""
+        """The content that an event adds; the last event repeats the whole."""
         event = str(reply.get("type", ""))
         if not event.startswith(EVENTS):
             yield from super().deltas(reply, position)

@@ -84,7 +84,7 @@ def _begins(now: RawReply, before: RawReply) -> bool:
 
 
 def _behind(now: RawReply, before: RawReply) -> RawReply:
-    """What a chunk adds to the one before, which it repeats."""
+    """The content that a chunk adds to the chunk before, which it repeats."""
     added = {**now, "text": text_or_empty(now.get("text"), "text")[len(before.get("text") or "") :]}
     for name, a, b in zip(LISTS, _lists(now), _lists(before), strict=True):
         added = added if a is None else merged(added, (META, name), a[len(b or ()) :])

@@ -23,14 +23,14 @@ from semtoken.support.questions import question_of
 from semtoken.support.splice import Path, load_json
 
 DEEPEST = 16
-"""How many members, elements and texts of JSON deep a reply is looked for. A log of agents holds one at 10."""
+"""The depth of members, elements and texts of JSON to which a reply is looked for. A log of agents has one at 10."""
 NUMBERS = frozenset((*NUMBER, *CHOSEN, "output_token_logprobs", "prob", "top_probs"))
 """Fields that hold log-probabilities, in any shape."""
 SAID = ("content", "text", "output_text", "generated_text", "completion", "answer", "response", "output")
 """Fields whose text may be what the first of the tokens spell, since engines cut an answer at a stop string."""
 ENDS = ("finish_reason", "finishReason", "stop_reason")
 AROUND = 4
-"""How many objects around a list of tokens are searched for its text."""
+"""The number of objects around a list of tokens that are searched for its text."""
 
 
 class Found(NamedTuple):
@@ -42,7 +42,7 @@ class Found(NamedTuple):
     shape: type[Shape] | None
     """The shape of a whole reply; None for a stream."""
     around: tuple[Any, ...] = ()
-    """What it stands in, from the outside in."""
+    """The values around it, from the outside in."""
 
     @property
     def said(self) -> str:
@@ -102,7 +102,7 @@ def _resolved(value: Any, found: list[Found], begin: int) -> list[Found]:
 
 
 def _shared(found: Sequence[Found], begin: int) -> int | None:
-    """How many parts of their paths the replies share; None if they stand at one place."""
+    """The number of parts of their paths that the replies share; None if they stand at one place."""
     at = begin
     while len({one.path[: at + 1] for one in found}) == 1:
         if at >= max(len(one.path) for one in found):
