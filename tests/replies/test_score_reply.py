@@ -71,6 +71,12 @@ def test_other_segments() -> None:
         st.score_reply(recording("openai-chat-refusal").reply, clusters())
 
 
+@each("reply", [recording("openai-chat-refusal").reply, "no JSON", "missing.json"])
+def test_a_segment_that_does_not_exist_is_refused_before_the_reply_is_read(reply: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"'segment' must be one of .*, got 'anwser'"):
+        st.score_reply(reply, segment="anwser")  # type: ignore[arg-type]
+
+
 def test_flags_of_the_reply_are_in_the_result() -> None:
     [result] = st.score_reply(recording("hidden-reasoning-chat").reply, clusters())
     [flag] = [flag for flag in result.flags if flag.code == "reply"]

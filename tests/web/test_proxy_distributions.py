@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -13,6 +14,11 @@ import httpx
 import pytest
 
 from semtoken import TokenClusters
+from semtoken.replies.formats.openai_choices import OpenAIChat
+from semtoken.web.proxy.asking import read_request
+from semtoken.web.proxy.distributions import LearnedDistributions
+from semtoken.web.proxy.settings import ProxySettings
+from semtoken.web.proxy.upstream import Request, Upstream
 from tests.web.conftest import proxy_of
 from tests.web.servers import running
 from tests.web.sick_server import Faults, sick_app
@@ -100,3 +106,22 @@ def test_what_failed_is_asked_again_after_a_while_and_what_is_known_never(
             time.sleep(0.2)
         own = [asked for asked in httpx.get(f"{server}/asked").json() if asked["messages"] != CHAT["messages"]]
     assert len(own) == 2  # one that fails, again; or two that are answered, once
+
+
+def test_a_model_whose_distribution_was_found_counts_once(almanac: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semtoken.web.proxy.distributions.MOST_MODELS", 2)
+    request = Request("POST", b"/v1/chat/completions", [(b"content-type", b"application/json")], b"")
+    asked = read_request(OpenAIChat, json.dumps(CHAT).encode())
+    assert asked is not None
+
+    async def found(server: str) -> list[str]:
+        upstream = Upstream(ProxySettings(server))
+        learned = LearnedDistributions(upstream, None)
+        for model in "abc":
+            await learned.settle(model, "vllm-chat", request, asked, 5)
+        await learned.aclose()
+        await upstream.aclose()
+        return list(learned.known)
+
+    with running(sick_app(almanac, Faults(vllm=True)), wait=False) as server:
+        assert asyncio.run(found(server)) == ["a", "b"]

@@ -117,8 +117,7 @@ def read_found(found: Found, temperature: float | None = None, request: RawReply
     """Read a reply that was found in what it was saved in; arguments and errors as in `read_reply`."""
     reply, asked = found.reply, {} if request is None else request
     if isinstance(reply, Mapping):
-        line = found.line if found.around else reply
-        return _read_replies([reply], None, temperature, asked, found.shape, line)
+        return _read_replies([reply], None, temperature, asked, found.shape, found.line)
     return _read_stream(reply if isinstance(reply, list) else [reply], None, temperature, asked)
 
 
@@ -228,6 +227,7 @@ def score_reply(
     """
     rules = as_rules(preset, equality)
     scorer = scorer_for(tokens_or_none(tokenizer, rules, proxy_for), rules)
+    one_of("segment", segment, get_args(SegmentKind))
     if distribution is not None:
         one_of("distribution", distribution, get_args(Distribution))
     if proxy_for is not None:
@@ -244,7 +244,6 @@ def score_reply(
     scored = Answers()
     for choice in parsed_reply.choices:
         if choice.segment(segment) is None:
-            one_of("segment", segment, get_args(SegmentKind))
             raise InvalidInputError(f"Choice {choice.index} {_lacking(choice, segment)}")
         try:
             asked = choice if question is None else replace(choice, question=question)

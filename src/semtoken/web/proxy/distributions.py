@@ -73,7 +73,7 @@ class LearnedDistributions:
             return
         task = self._asking.get(name)
         if task is None:
-            if len(self._asking) + len(self.known) >= MOST_MODELS:
+            if len({*self._asking, *self.known}) >= MOST_MODELS:
                 return
             task = asyncio.create_task(self._ask(name, without_compression(request), asked, top))
             self._asking[name] = task
