@@ -190,7 +190,7 @@ def score_logprobs(
     proxy_for
         Name of the model that answered, where the vocabulary is another model's with the same tokenizer: the result
         is labeled with it. A token that the vocabulary lacks shows that the tokenizers differ, and is rejected;
-        `check_shared_vocabulary` tells more.
+        `check_shared_vocabulary` says more.
     text
         The answer as the engine gives it, if it is at hand: steps that do not spell it (missing or merged ones) are
         flagged.

@@ -35,9 +35,9 @@ class Columns:
     unmapped: FloatArray
     """[n] mass of names that fit no token."""
     neutrals: FloatArray
-    """[n, 2] log of the mass of all neutral tokens under the rules, and under the paper's; NaN if the entries tell."""
+    """[n, 2] log of the mass of all neutral tokens by the rules, and by the paper's; NaN if the entries show it."""
     ends: FloatArray
-    """[n, 5] mass of the tokens of each of `endings.KINDS`; NaN if the entries tell."""
+    """[n, 5] mass of the tokens of each of `endings.KINDS`; NaN if the entries show it."""
     owners: IdArray
     """[m] the step of each entry, ascending."""
     ids: IdArray
@@ -45,7 +45,7 @@ class Columns:
     logs: FloatArray
     """[m] its log-probability."""
     spelled: BoolArray
-    """[m] whether it is known to be spelled as the chosen token is, where no vocabulary tells."""
+    """[m] whether it is known to be spelled as the chosen token is, where no vocabulary shows it."""
     open: BoolArray
     """[m] whether it can count in a prefix set alone that is not decided yet."""
 

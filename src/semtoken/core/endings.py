@@ -29,7 +29,7 @@ _VALUE_END = frozenset(b'"0123456789el]}')
 
 
 KINDS = ("number", "digit", "quote", "closes", "goes_on")
-"""The classes of tokens that `Endings` tells apart, in the order of the masses that `Endings.from_masses` takes."""
+"""The classes of tokens that `Endings` distinguishes, in the order of the masses that `Endings.from_masses` takes."""
 
 
 class Endings:

@@ -169,7 +169,7 @@ class Agreeing:
         return replace(self, listed=listed, prefixes=prefixes, opening=opening)
 
     def without_numbers(self, positions: Sequence[int]) -> Agreeing:
-        """The same steps, some of which do not tell the probability of their token."""
+        """The same steps, some of which do not give the probability of their token."""
         listed = list(self.listed)
         for i in positions:
             listed[i] = listed[i]._replace(log_prob=-math.inf, ids=[], probabilities=[], total=0.0)

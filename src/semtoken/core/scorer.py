@@ -38,7 +38,7 @@ def scorer_for(tokens: Vocabulary | TokenClusters | None, rules: ScoringRules) -
     """The (cached) scorer of a vocabulary, or of clusters and their vocabulary, under some rules.
 
     None stands for the unknown vocabulary of lists that name their tokens; see `semtoken.core.growing`.
-    `InvalidInputError` if the rules count what the vocabulary alone, or the lists alone, do not tell.
+    `InvalidInputError` if the rules count what the vocabulary alone, or the lists alone, do not show.
     """
     if tokens is None:
         return Scorer(NO_VOCABULARY, rules, names=ListedNames(rules.spelling))
@@ -57,7 +57,7 @@ NO_VOCABULARY = Vocabulary((), (), np.zeros(0, dtype=bool), np.zeros(0, dtype=bo
 
 
 class Scorer:
-    """A vocabulary and rules in the tables that scoring reads, shared by all answers: it tells which tokens agree.
+    """A vocabulary and rules in the tables that scoring reads, shared by all answers: it says which tokens agree.
 
     Get one from `scorer_for`. Clusters that are given although the rules do not read them ask for the masses of
     `meaning` beside the score.
@@ -196,8 +196,8 @@ class Scorer:
 
     @cached_property
     def may_begin(self) -> Callable[[int], tuple[IdArray, bool]]:
-        """A function (cached) from a chosen token that tells what the text from it on begins with to the tokens that
-        may be in its prefix set, and whether no later token can change that set.
+        """A function (cached) from a chosen token to the tokens that may be in its prefix set, and whether no later
+        token can change that set. That is for a token that alone decides what the text from it on begins with.
         """
 
         @lru_cache(maxsize=TOKENS_KEPT)
@@ -223,7 +223,7 @@ class Scorer:
 
         `token` was chosen in place of each; it counts as one of its cluster, even if it is neutral. `begins`: which
         spell the beginning of what follows (`PrefixIndex.beginnings`). `opening`: before which only blanks come.
-        `neutrality`: whether neutral tokens count. `spelled`: which are spelled alike, where no vocabulary tells.
+        `neutrality`: whether neutral tokens count. `spelled`: which are spelled alike, where no vocabulary shows it.
         """
         # A later line takes a token over from an earlier one, so that each has one source: its cluster goes before the
         # prefix set, and neutral tokens are summed apart, since rows bring the sum of all of them.

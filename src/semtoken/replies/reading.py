@@ -95,7 +95,7 @@ class ReplyReading:
 
     def __init__(self, shape: type[Shape], context: ReplyContext) -> None:
         self.shape = shape()
-        """The shape, with what the reply tells of itself."""
+        """The shape, with the facts that the reply gives about itself."""
         self.context = context
         self.sums: dict[int, ChoiceSum] = {}
 
@@ -136,7 +136,7 @@ class ReplyReading:
 
     @property
     def engine(self) -> Engine:
-        """The engine that sent the reply: the one that is known, or that its fields tell."""
+        """The engine that sent the reply, as it is known or as the fields of the reply show it."""
         return self.context.engine or self.shape.engine
 
     @property
@@ -156,7 +156,7 @@ class ReplyReading:
         return self.shape.distribution(engine, temperature, masked=masked)
 
     def _raw_choice(self, index: int) -> RawChoice:
-        """The sum of a choice, with what the shape, the request and the whole reply tell of it."""
+        """The sum of a choice, with the facts about it from the shape, the request and the whole reply."""
         shape, request, known = self.shape, self.context.request, self.sums[index]
         texts: dict[SegmentKind, str] = {kind: "".join(parts) for kind, parts in known.texts.items() if any(parts)}
         if known.calls:

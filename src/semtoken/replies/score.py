@@ -58,7 +58,7 @@ def read_reply(
         The temperature of the request. SGLang's log-probabilities follow it; unless it is known to be 1 (or 0, greedy)
         they are `processed`.
     request : dict, optional
-        The request, as it was sent: it names the temperature, and the stop strings that tell where an answer ends.
+        The request, as it was sent: it names the temperature, and the stop strings that show where an answer ends.
 
     Returns
     -------
@@ -198,7 +198,7 @@ def score_reply(
     preset, equality
         As in `score_logprobs`.
     proxy_for
-        As in `score_logprobs`; tokens of all parts of a choice tell whether the tokenizers are the same.
+        As in `score_logprobs`; tokens of all parts of a choice show whether the tokenizers are the same.
     methods
         Further methods of one pass, whose scores each answer gets; see `ScoredAnswer.scores`.
     question
@@ -209,7 +209,7 @@ def score_reply(
     segment : {"answer", "reasoning", "refusal", "tool_call"}
         The part to score.
     distribution : {"raw", "processed", "unknown"}, optional
-        What the log-probabilities are, if you know it better than the reply tells.
+        What the log-probabilities are, if you know it better than the reply says.
 
     Returns
     -------

@@ -219,9 +219,9 @@ PREFILLED = (
 
 
 def _behind_prefill(raw: RawChoice) -> RawChoice | None:
-    """The choice without the beginning of its answer that the model was given; None if it is not known to be one.
+    """The choice without the beginning of its answer that the model was given; None if none is known.
 
-    The request tells. Without it the answer's end must be what all steps spell, of which the reply counts as many.
+    The request shows it. Without it all steps must spell the end of the answer, and the reply must count as many.
     """
     answer, given = raw.texts.get("answer", "").lstrip(), raw.prefill.strip()
     if given and answer.startswith(given):
@@ -395,7 +395,7 @@ def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
 
 
 def _are_the_answer(steps: Sequence[TopStep], texts: Mapping[SegmentKind, str]) -> bool:
-    """Whether the steps spell the answer and nothing else was written, as mostly: the pieces would tell the same."""
+    """Whether the steps spell the answer and nothing else was written, as mostly: the pieces would show the same."""
     answer = texts.get("answer", "")
     if len(texts) > 1 or not answer.strip() or REPLACEMENT in answer:
         return False

@@ -145,7 +145,7 @@ class ReplyStream:
 
     @property
     def format(self) -> str | None:
-        """The name of the format, as far as the chunks tell; None before the first that holds a choice."""
+        """The name of the format, as far as the chunks show it; None before the first that holds a choice."""
         return None if self._reading is None else self._reading.format
 
     def _mark_as_cut(self, choice: ReplyChoice) -> ReplyChoice:

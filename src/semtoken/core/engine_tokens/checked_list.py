@@ -37,11 +37,11 @@ class ListedStep(NamedTuple):
     probabilities: Sequence[float]
     """The probabilities of these tokens, in the same order."""
     log_prob: float
-    """Its log-probability, <= 0; -inf where the engine does not tell it."""
+    """Its log-probability, <= 0; -inf where the engine does not give it."""
     total: float
     """Sum of the listed probabilities, those of unclear entries included."""
     smallest: float
-    """The highest probability that a token outside the list can have; 1 where the list does not tell."""
+    """The highest probability that a token outside the list can have; 1 where the list does not show it."""
     complete: bool
     """Whether every token of the vocabulary is listed."""
     listed: int
@@ -54,9 +54,9 @@ class ListedStep(NamedTuple):
     """Sum of the probabilities of entries that seem to be the chosen token and have another number than its own: they
     count for the upper end only, and not in `total`."""
     perhaps: float = 0.0
-    """Sum of the probabilities of entries that may be spelled as the chosen token is, where no vocabulary tells."""
+    """Sum of the probabilities of entries that may be spelled as the chosen token is, where no vocabulary shows it."""
     many: bool = False
-    """Whether any number of tokens may be spelled as the chosen one is, where no vocabulary tells."""
+    """Whether any number of tokens may be spelled as the chosen token is, where no vocabulary shows it."""
     with_blank: int = 0
     """The number of names that begin with a blank."""
     without_blank: int = 0
@@ -70,7 +70,7 @@ class ListedStep(NamedTuple):
     others: TopStep | None = None
     """The step, if `ids` are only the chosen token and those that may agree with it: the others have no numbers yet."""
     spelled: tuple[int, ...] = ()
-    """The `ids` of tokens that are surely spelled as the chosen one is, where no vocabulary tells."""
+    """The `ids` of tokens that are surely spelled as the chosen token is, where no vocabulary shows it."""
 
 
 @dataclass
@@ -297,7 +297,7 @@ def _lost_its_namesake(chosen: Name, entry: Name) -> bool:
 def _inside(step: TopStep, vocabulary: Vocabulary, position: int) -> tuple[TopStep, float]:
     """The step without the rows that pad a model's head, and what has to be added to log-probabilities without them.
 
-    `VocabularyMismatch` if more of the probability lies outside the vocabulary than padding gets.
+    `VocabularyMismatch` if more of the probability is outside the vocabulary than padding gets.
     """
     top = step.top
     outside = [token for token in top if token.id is not None and token.id >= vocabulary.size]
@@ -350,7 +350,7 @@ def _misnamed(token: TopToken, names: TokenNames, position: int) -> SemtokenErro
 
 
 def _chosen_ids(step: TopStep, meant: NameMatches, position: int) -> tuple[int, ...]:
-    """The chosen token's id; those of all special tokens where its name tells no more."""
+    """The chosen token's id; those of all special tokens where its name says no more."""
     token, candidates = step.chosen, meant.candidates
     if len(meant.likely) == 1:
         return meant.likely

@@ -109,7 +109,7 @@ class Naming(NamedTuple):
 class ListedNames:
     """A vocabulary made of the tokens that the lists of one answer name, numbered from 1.
 
-    `rule` tells how a token is spelled (`ScoringRules.spelling`); None if tokens of the same spelling do not count.
+    `rule` gives the spelling of a token (`ScoringRules.spelling`); None if tokens of the same spelling do not count.
     `naming` is what is known of the names before the first one comes.
     """
 
@@ -196,7 +196,7 @@ class ListedNames:
     def vocabulary(self, said: str | None, ids: Sequence[int]) -> Vocabulary:
         """The tokens named so far as a `Vocabulary`; `ids` are the chosen ones.
 
-        `said`, the answer as the engine gives it, tells whether markup at its end is text.
+        `said`, the answer as the engine gives it, shows whether markup at its end is text.
         """
         texts, pieces = [spelling.text for spelling in self.spellings], [spelling.piece for spelling in self.spellings]
         if not self.naming.decoded and any(text.startswith(BLANKS) for text in texts):
@@ -239,7 +239,7 @@ class ListedNames:
 
 
 def _pieces_of_characters(texts: Sequence[str], ids: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    """The bytes of the chosen tokens that spell one character together, of which the last one's name tells which.
+    """The bytes of the chosen tokens that spell one character together, as the name of the last of them gives it.
 
     How many of them each token has is not known, but all touch the same character: one each, and the last one the rest.
     """
@@ -304,7 +304,7 @@ class NameReader:
     def add(self, steps: Sequence[TopStep]) -> int:
         """Read the next steps, whose numbers are log-probabilities; returns the number of the first one that was read.
 
-        That is 0 where they tell how all names are to be read: then all steps are read once more, so that their order
+        That is 0 where they show how all names are to be read: then all steps are read once more, so that their order
         does not matter. `InvalidInputError` if a chosen token has an id and no text, `InvalidLogits` if the
         probabilities add up to more than 1.
         """

@@ -315,7 +315,7 @@ def silent_zeros(steps: Sequence[ListedStep], certain: Callable[[], BoolArray]) 
     """The steps with a log-probability of 0 and no list in an answer whose other steps have lists.
 
     Engines write such zeros for tokens that they have not computed a distribution for, as under speculative decoding.
-    `certain` tells which steps count as certain whatever their number is. `BackendError` if the engine gives nothing
+    `certain` says which steps count as certain whatever their number is. `BackendError` if the engine gives nothing
     but zeros.
     """
     zeros = [i for i, step in enumerate(steps) if step.log_prob == 0.0 and not (step.listed or step.complete)]

@@ -44,7 +44,7 @@ def is_unnamed(name: Name) -> bool:
 
 
 def ends_inside(name: Name) -> bool:
-    """Whether a token may end inside a character, as far as its name tells; see `without_borrowed_names`."""
+    """Whether a token may end inside a character, as far as its name shows; see `without_borrowed_names`."""
     _, text, spelled = name
     return not spelled and (text is None or text.endswith(REPLACEMENT))
 
@@ -59,7 +59,7 @@ def spelling(name: Name) -> bytes | None:
 
 
 def may_be_one(chosen: Name, entry: Name) -> bool | None:
-    """Whether an entry of a list is the chosen token; None where only the ids, which are not given, would tell."""
+    """Whether an entry of a list is the chosen token; None where only the ids, which are not given, would show it."""
     if chosen[0] is not None and entry[0] is not None:
         return chosen[0] == entry[0]
     # All pieces of characters without bytes are called U+FFFD, whichever they are.
@@ -157,7 +157,7 @@ class Entry(NamedTuple):
     may_be_own: bool
     """Whether its number says something where it is that of the chosen token (`is_own`)."""
     is_chosen: bool | None
-    """Whether it is the chosen token; None where only the ids, which are not given, would tell."""
+    """Whether it is the chosen token; None where only the ids, which are not given, would show it."""
     close: bool
     """Whether it has the chosen token's number, to the digits that the shorter one is written with."""
     named_alike: bool

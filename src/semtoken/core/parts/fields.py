@@ -39,7 +39,7 @@ def find_fields(
 ) -> Iterator[FoundPart]:
     """Find the values to score among the JSON values of a text, if asked for also keys, and whole objects and arrays.
 
-    The JSON Schema, of the whole value, tells types and enums. `call` is the number of the tool call that the values
+    The JSON Schema, of the whole value, gives types and enums. `call` is the number of the tool call that the values
     belong to, and paths begin at `below`. `BudgetExceededError` if paths or members are too many to be listed.
     """
     budget = budget or Budget(text)

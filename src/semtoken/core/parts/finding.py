@@ -74,7 +74,8 @@ def parts_of(
     equality : {"exact", "surface", "meaning", "mixed"}, optional
         What counts as the same token. Default: what fits the kind of part.
     schema
-        For fields: a JSON Schema as a dict, or a Pydantic model. Tells types and enums, and which fields are missing.
+        For fields: a JSON Schema as a dict, or a Pydantic model. It gives types and enums, and shows which fields are
+        missing.
     keys, containers
         For fields: give keys too; objects and arrays too, and how sure the model was that an array ends (`length`).
     language

@@ -24,7 +24,7 @@ class Running:
     n_tokens: int
     """The number of tokens so far."""
     log_confidence_interval: tuple[float, float]
-    """The same interval for the log score, which still tells long answers apart when their uncertainty rounds to 1.
+    """The same interval for the log score, which still distinguishes long answers when their uncertainty rounds to 1.
     The upper end never rises as the answer goes on."""
 
     def exceeds(self, limit: float) -> bool:

@@ -188,7 +188,7 @@ def rank_replies(
         Whether answers keep the records of their tokens, some 1.5 kB for each token. Without them 10,000 answers of 100
         tokens fit into 100 MB; doubts, fields and numbers are the same.
     distribution
-        What the log-probabilities are, if you know it better than the replies tell; see `score_reply`.
+        What the log-probabilities are, if you know it better than the replies say; see `score_reply`.
     vocabulary
         The tokens of the model that answered, for narrower intervals, and for tokens that come only as ids.
     rules

@@ -20,7 +20,7 @@ from semtoken.support.files.texts import decoded
 
 STANDARD_INPUT = "-"
 REQUEST = ".request.json"
-"""Ends the name of the request that lies beside a reply: `a.request.json` beside `a.json` or `a.response.json`."""
+"""Ends the name of the request beside a reply: `a.request.json` beside `a.json` or `a.response.json`."""
 
 
 def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:
@@ -94,7 +94,7 @@ def _may_hold_replies(path: Path) -> bool:
 
 
 def _request_beside(path: Path) -> Mapping[str, Any] | None:
-    """The request that lies beside a reply, if there is one."""
+    """The request beside a reply, if there is one."""
     try:
         request = json_value(decoded(read_file(path))) if path.is_file() else None
     except (OSError, ValueError):

@@ -78,7 +78,7 @@ def join_questions(
     A field joins them if all of its values are different on both sides, and each reply has that of a question. Of
     several, one with the same name on both sides comes first; otherwise both must be identifiers by their names. The
     order joins them where nothing could be an identifier and there are as many of the one as of the other. A reply that
-    cannot be read is None, gets no question and counts for the order. `InvalidInputError` if nothing tells which
+    cannot be read is None, gets no question and counts for the order. `InvalidInputError` if nothing shows which
     question belongs to which reply.
     """
     read = [reply for reply in replies if reply is not None]
@@ -140,7 +140,7 @@ def _fitting(replies: Sequence[Column], questions: Sequence[Column]) -> Iterator
 
 
 def _rank(pair: tuple[Column, Column]) -> tuple[int, ...]:
-    """Small for a pair that tells more: the same name, of the line rather than of the reply, a usual name."""
+    """A rank, small for a pair of better evidence: the same name, in the line rather than the reply, a usual name."""
     own, asked = pair
     usual = min((IDS.index(one.name) for one in pair if one.name in IDS), default=len(IDS))
     other_name = own_name(own.name) != own_name(asked.name)

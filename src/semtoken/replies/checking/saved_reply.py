@@ -60,7 +60,7 @@ class FoundReply:
     is_line: bool = False
     """Whether `value` is a line of JSON that has not been parsed yet."""
     request: Mapping[str, Any] | None = None
-    """The request that lies beside its file."""
+    """The request beside its file."""
     is_alone: bool = True
     """Whether its file holds nothing else."""
     inside: Sequence[Found] | None = None

@@ -131,7 +131,7 @@ RAW = ("vllm", "llama-cpp", "llama-cpp-python")
 
 
 class Shape:
-    """One shape of replies. An instance keeps what one reply tells of itself, such as its model and its engine.
+    """One shape of replies. An instance keeps facts about one reply, such as its model and its engine.
 
     A new shape is a subclass in a file of its own and a line in `registry.SHAPES`: mostly a table of where things
     stand, as paths from a choice (or from a request). What differs is a method to override.
@@ -142,7 +142,7 @@ class Shape:
     path: ClassVar[str] = ""
     """The end of the path at which servers answer in this shape, such as `/chat/completions`; none for a saved form."""
     below_v1: ClassVar[bool] = True
-    """Whether the path lies below `/v1`; otherwise it is one of an engine's own, at the root."""
+    """Whether the path is below `/v1`; otherwise it is one of an engine's own, at the root."""
     formats: ClassVar[Mapping[Engine, str]]
     """The name of the format in which each engine uses this shape."""
     ask: ClassVar[str]
@@ -152,7 +152,7 @@ class Shape:
     is_chat: ClassVar[bool] = False
     """Whether the server renders the prompt as a message of a chat; otherwise it continues the prompt."""
     is_telling: ClassVar[bool] = True
-    """Whether the marks tell it from everything else that exports hold; otherwise it is known at the top only."""
+    """Whether the marks set it apart from everything else that exports hold; otherwise it is known at the top only."""
     divided: ClassVar[bool] = False
     """Whether the engine divides what the model wrote into reasoning, answer and tool calls."""
     ends: ClassVar[tuple[str, str]] = ("stop", "length")
@@ -169,7 +169,7 @@ class Shape:
     top_at: ClassVar[Path] = ()
     """The number of log-probabilities of other tokens to give."""
     switch_at: ClassVar[Path] = ()
-    """Whether to give any; empty where the number tells."""
+    """Whether to give any; empty where the number says so."""
     copies_at: ClassVar[Path] = ()
     """The number of choices in a row that belong to each prompt; empty where it is always one."""
     stops_at: ClassVar[Sequence[Path]] = (("stop",),)
@@ -222,7 +222,7 @@ class Shape:
         self.ids: Counter[str] = Counter()
         """The number of chunks that name each reply, where shapes name them."""
         self.fields: set[str] = set()
-        """The fields that the reply has, as far as its shape looks at them to tell the engine."""
+        """The fields that the reply has, as far as its shape looks at them to recognize the engine."""
         self.post_sampling = False
         """The probabilities are those after the samplers (llama.cpp's `post_sampling_probs`)."""
 
@@ -520,7 +520,7 @@ class Shape:
 
     @property
     def engine(self) -> Engine:
-        """The engine that sent the reply, as far as its fields tell."""
+        """The engine that sent the reply, as far as its fields show it."""
         return next(iter(self.formats))
 
     def distribution(self, engine: Engine, temperature: float | None, *, masked: bool) -> Distribution:
@@ -536,7 +536,7 @@ class Shape:
 
 
 def _has_all(reply: RawReply, marks: Sequence[Path]) -> bool:
-    """Whether a reply has something at each of some places; mostly the first name tells."""
+    """Whether a reply has something at each of some places; mostly the first name decides."""
     return all(path[0] in reply and (len(path) == 1 or value_at(reply, path, MISSING) is not MISSING) for path in marks)
 
 

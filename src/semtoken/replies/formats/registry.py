@@ -131,7 +131,7 @@ def shape_at(path: str) -> type[Shape] | None:
 
 
 def shapes_at(path: str) -> list[type[Shape]]:
-    """The shapes in which servers answer at a path; where there are several, the request tells."""
+    """The shapes in which servers answer at a path; where there are several, the request decides."""
     shapes = [shape for shape in served_shapes() if text(path, "path").endswith(shape.path)]
     longest = max((len(shape.path) for shape in shapes), default=0)
     return [shape for shape in shapes if len(shape.path) == longest]
