@@ -319,12 +319,13 @@ class GrowingAnswer:
         notes: Sequence[Flag] = (),
         question: str | None = None,
         model: str | None = None,
+        truncated: bool | None = None,
     ) -> ScoredAnswer:
         """The scored answer, once it is complete.
 
         `distribution` is `raw` for rows of logits and `unknown` for lists, if it is not given. `said` is the text that
         the engine gives, if it is known, which is used where there is no vocabulary. `notes` are further flags.
-        `proxy_for`, `question` and `model` are recorded in the answer.
+        `proxy_for`, `question`, `model` and `truncated` are recorded in the answer.
         """
         self.advance(complete=True)
         agreed, ids = self.agreeing(0, len(self.ids)), list(self.ids)
@@ -353,6 +354,7 @@ class GrowingAnswer:
             proxy_for=proxy_for,
             model=model,
             question=question,
+            truncated=truncated,
         )
         more = borrowed_flags(response, rivals=any_rival(agreed)) if self.scorer.rules.lending else ()
         return response.with_fields(flags=(*flags, *more, *notes)) if more else response

@@ -24,7 +24,7 @@ from semtoken.replies.formats.fields import RawReply, raise_error
 from semtoken.replies.formats.registry import format_named, shape_of_reply
 from semtoken.replies.formats.within import Found, opened, replies_within
 from semtoken.replies.reading import ReplyContext, ReplyReading
-from semtoken.replies.segments import FORBIDDEN, Reply, ReplyChoice, Segment, is_cut
+from semtoken.replies.segments import FORBIDDEN, Reply, ReplyChoice, Segment
 from semtoken.replies.stream import ReplyStream
 from semtoken.support.files.safe_files import LARGEST_REPLIES, read_file
 from semtoken.support.inputs import one_of, real, text
@@ -288,11 +288,11 @@ def score_choice(
         notes=[Flag("constrained" if flag == FORBIDDEN else "reply", flag) for flag in choice.flags],
         question=choice.question,
         model=model,
+        truncated=choice.cut if segment == "answer" else None,
     )
-    if segment != "answer":
-        return result
-    _require_same_text(result, part, scorer)
-    return result.with_fields(truncated=None if choice.finish_reason is None else is_cut(choice.finish_reason))
+    if segment == "answer":
+        _require_same_text(result, part, scorer)
+    return result
 
 
 def with_methods(

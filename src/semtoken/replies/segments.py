@@ -69,6 +69,8 @@ class ReplyChoice:
     """The tool calls that the engine read out of what the model wrote, with arguments as the engine gives them."""
     question: str | None = field(default=None, compare=False)
     """The question, as the request or the saved line around the reply has it; None if it is not known."""
+    cut: bool | None = None
+    """Whether the token limit ended it; None if the engine does not say why it ended."""
 
     def segment(self, kind: SegmentKind) -> Segment | None:
         """The part of this kind; None if the choice has none."""
@@ -186,7 +188,8 @@ def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoi
     if not segments:
         segments.append(Segment("answer", "", (), _silence("answer", (), raw, ask)))
     broken = raw.broken or broken_end(raw.finish_reason)
-    return ReplyChoice(raw.choice, tuple(segments), raw.finish_reason, tuple(flags), broken, raw.calls, question)
+    cut = None if raw.finish_reason is None else is_cut(raw.finish_reason)
+    return ReplyChoice(raw.choice, tuple(segments), raw.finish_reason, tuple(flags), broken, raw.calls, question, cut)
 
 
 def _divided(raw: RawChoice, named: tuple[TopStep, ...]) -> Division:
