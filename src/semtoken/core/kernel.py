@@ -129,7 +129,7 @@ def _glance(values, reference):
 
 @compiled
 def _add_block(part, state):
-    """Take a part of a row into its running sums; returns what no number of this part is beyond.
+    """Take a part of a row into its running sums; returns an upper bound of the numbers in this part.
 
     `state` is a reference, the sum of exp(value - reference), that of the same times value - reference, and whether NaN
     or +inf was seen.
@@ -177,7 +177,10 @@ def _insert(ids, values, token, value):
 
 @compiled
 def _find_likely(row, size, least, peaks, ids, values):
-    """The most probable columns of a row that hold at least so much; only parts that may hold one are looked at."""
+    """Find the most probable columns of a row, of at least the value `least`.
+
+    Only parts that may hold such a column, by their `peaks`, are looked at.
+    """
     ids[:] = -1
     values[:] = -np.inf
     for b in range(len(peaks)):

@@ -78,19 +78,19 @@ class Companions:
 
     @classmethod
     def of(cls, has: npt.NDArray[np.integer[Any]], alone: BoolArray) -> Companions:
-        """Tokens agree that have the same number; with those that are `alone` no other does."""
+        """Companions by number: tokens of the same number agree. No other token agrees with an `alone` one."""
         wide = has.astype(np.int64)
         return cls(np.where(alone, -1, wide), wide)
 
     @classmethod
     def none(cls, size: int) -> Companions:
-        """No token agrees with another."""
+        """Companions of a vocabulary in which no token agrees with another."""
         zeros = np.zeros(size, dtype=np.int64)
         return cls(zeros - 1, zeros)
 
     @cached_property
     def table(self) -> CompanionTable:
-        """The same with lists."""
+        """The same, with the list of tokens that agree with each."""
         order = np.argsort(self.has, kind="stable")
         ordered, places = self.has[order], np.empty((len(order), 2), dtype=np.int64)
         places[:, 0] = np.searchsorted(ordered, self.asks)

@@ -271,13 +271,13 @@ def _errors(agreed: Agreeing, kinds: Sequence[Sequence[int]]) -> Iterator[tuple[
 
 
 def _one_a_cluster(scorer: Scorer, step: ListedStep) -> list[int]:
-    """Tokens that it may be and that differ in what they count: one a cluster, and one of all that are alone in it."""
+    """Tokens that the chosen one may be: one for each cluster, and one for all tokens that are alone in theirs."""
     members = ((token, scorer.cluster.listed(token)) for token in step.stands_for)
     return list({ids[0] if len(ids) > 1 else None: token for token, ids in members}.values())
 
 
 def _as_if(step: ListedStep, token: int) -> ListedStep:
-    """The step if `token` were the chosen one, which has no id of its own in it, and the stand-in another."""
+    """The step as if `token` were the chosen one; the stand-in takes its place among the candidates of other names."""
     swap = {step.token: token, token: step.token}
     return step._replace(
         token=token,

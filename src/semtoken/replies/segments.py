@@ -193,7 +193,10 @@ def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoi
 
 
 def _divided(raw: RawChoice, named: tuple[TopStep, ...]) -> Division:
-    """The steps among the parts of the message; read as in the tokenizer's file, or once each, where that fits."""
+    """Divide the steps among the parts of the message.
+
+    Names are read as in the tokenizer's files where that fits, and equal steps count once where only that fits.
+    """
     in_files = steps_in_files(raw.steps.steps)
     # First as in the tokenizer's files; such a name is text in its own right where that does not fit the message.
     if in_files is not None:
@@ -238,7 +241,7 @@ def _behind_prefill(raw: RawChoice) -> RawChoice | None:
 
 
 def _thinking_apart(raw: RawChoice) -> RawChoice:
-    """The choice with what its text marks as thinking as reasoning: servers without a parser for it leave it there."""
+    """The choice with the marked thinking of its text as reasoning: servers without a parser leave it in the answer."""
     answer = raw.texts.get("answer", "")
     if not may_hold_marks(answer):
         return raw

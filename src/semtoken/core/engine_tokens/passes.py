@@ -1,4 +1,4 @@
-"""Engines' quirks: what their lists say that is not so. Each is a function from steps to those steps, or to a note.
+"""Passes over engines' quirks, in which lists say what is not so: functions from steps to those steps, or to a note.
 
 A quirk that a step shows by itself goes into `ON_READING`, and one that shows beside the step before into `ON_SCORING`:
 every list of every engine goes through both tables. The other functions are notes, and passes for steps that do not fit
@@ -67,9 +67,10 @@ def as_scored(steps: Iterable[TopStep], before: TopStep | None = None) -> tuple[
 def with_listed_names(steps: Sequence[TopStep]) -> tuple[TopStep, ...]:
     """The steps with the chosen tokens' names as their lists have them, under the same ids.
 
-    llama-server calls the chosen token by the text that it sends with it: by nothing, or a part of it, while that may
-    begin a stop string, and the next one by all that was held back. The list names the tokens. Not taken from there are
-    names without the blanks before a word, which the start of an answer loses, and those of pieces of characters.
+    llama-server names the chosen token by the text that it sends with it. While that may begin a stop string, the name
+    is empty or a part of the token's, and the next token has the name of all that was held back. The list has their own
+    names. A listed name is not taken if it adds only the blank that the start of an answer loses, or is that of a piece
+    of a character.
     """
     return tuple([step if step.names[0][0] is None else _with_listed_name(step) for step in steps])
 
@@ -117,7 +118,7 @@ def without_borrowed_names(steps: Sequence[TopStep], before: TopStep | None = No
     """The steps without the name of a whole character for the last of the tokens that spell pieces of it.
 
     vLLM calls the token that completes a character by the whole of it, and the pieces before it by nothing. Taken by
-    their names they would be other tokens. That of the chosen one is kept behind a U+FFFD: with it the character is
+    their names they would be other tokens. The name of the chosen one is kept behind a U+FFFD: with it the character is
     complete, so that the names of the next step are its own.
     """
     passed: list[TopStep] = []

@@ -266,7 +266,7 @@ class AnswerPlace(NamedTuple):
 def end_of_answer(
     pieces: Sequence[SpelledText], end: int, answer: str, *, at_token: bool = False, called: bool = False
 ) -> int:
-    """One past the last step that counts: those that the message holds, and the terminator behind them.
+    """One past the last step that counts: the steps that the message holds count, and the terminator behind them.
 
     `end` is one past the step that ends the text of the message, its blanks aside. Special tokens are terminators, and
     steps without names, which may also be pieces of a character that the message lost. Without them, the next step is

@@ -167,7 +167,7 @@ class Entry(NamedTuple):
 def entries_of(step: TopStep, shift: float = 0.0) -> list[Entry]:
     """The chosen token of a step, and the entries of its list.
 
-    `shift` is what log-probabilities gain, since some of the probability is of no token.
+    `shift` is added to log-probabilities, since some of the probability belongs to no token.
     """
     chosen, own = step.names[0], step.log_probs[0]
     entries = []

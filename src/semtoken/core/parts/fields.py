@@ -95,7 +95,7 @@ def equality_of(value: JsonValue, schema: Mapping[str, Any]) -> PartEquality:
 def _container(
     scalars: Sequence[JsonValue], value: JsonValue, pointer: str, call: int | None, budget: Budget
 ) -> Iterator[FoundPart]:
-    """An object or array over its scalars' tokens; of an array also how sure it was to end there."""
+    """The part of an object or array, over the tokens of its scalars; for an array also a part for its end."""
     first, last = (bisect_left(scalars, place, key=lambda member: member.start) for place in (value.start, value.end))
     budget.spend(value.end - value.start + STEPS_A_MEMBER * (last - first))
     inside = tuple((scalar.start, scalar.end) for scalar in scalars[first:last])

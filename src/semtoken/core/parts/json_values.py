@@ -221,7 +221,7 @@ def _walk(text: str, begin: int, stack: list[_OpenContainer], values: list[JsonV
 
 
 def _value(text: str, position: int, stack: list[_OpenContainer], values: list[JsonValue]) -> int:
-    """Read a key if one is due, and a value. Negative: the place inside what the value opened."""
+    """Read a key if one is due, and a value; returns the place after it, or minus that inside an object or array."""
     position = _blank(text, position)
     place = JsonPlace()
     if stack and stack[-1].is_object:
@@ -265,7 +265,7 @@ def _key(text: str, position: int, parent: _OpenContainer, values: list[JsonValu
 
 
 def _close(text: str, position: int, stack: list[_OpenContainer], values: list[JsonValue]) -> int:
-    """After a value: close what ends here. Where the next value begins, or the end of everything."""
+    """Close what ends after a value; returns the place where the next value begins, or the end of everything."""
     while stack:
         parent = stack[-1]
         parent.last_end = position
@@ -295,7 +295,7 @@ def _kind(opened: _OpenContainer) -> Literal["object", "array"]:
 
 
 def _member(text: str, position: int, place: JsonPlace, values: list[JsonValue]) -> int:
-    """Read a member's value, also one that is nearly JSON; the place after it."""
+    """Read a member's value, also one that is nearly JSON; returns the place after it."""
     known, number, quoted = len(values), False, text[position] == '"'
     try:
         end = _scalar(text, position, place, values)
@@ -320,7 +320,7 @@ def _member(text: str, position: int, place: JsonPlace, values: list[JsonValue])
 
 
 def _scalar(text: str, position: int, place: JsonPlace, values: list[JsonValue]) -> int:
-    """Read a string, number or literal; the place after it."""
+    """Read a string, number or literal; returns the place after it."""
     if text[position : position + 1] == '"':
         value, end = _string(text, position)
         values.append(JsonValue(place, "string", position + 1, end - 1, value))

@@ -117,7 +117,7 @@ def find_phrases(text: str, budget: Budget | None = None) -> list[FoundPart]:
 
 @lru_cache(maxsize=8)
 def _phrases_of_short(text: str) -> Sequence[tuple[int, int]]:
-    """The phrases of a text that is short; its number on top and its doubts ask for them one after the other."""
+    """The phrases of a short text, kept, since its confidence and its doubts ask for them one after the other."""
     return _phrases(text, Budget(text))
 
 

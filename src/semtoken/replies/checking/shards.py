@@ -53,8 +53,8 @@ def check_in_shards(
 
     Standard input is no source here, and files must lie under the same paths wherever replies are checked; so must
     `folder`, a new one for the files of shards, which is deleted at the end. With `questions` all replies are read here
-    first, to be joined with them. `size` is how many replies a shard has. What another process raised is
-    `BackendError`.
+    first, to be joined with them. `size` is how many replies a shard has. An error of
+    another process is raised as `BackendError`.
     """
     if STANDARD_INPUT in sources:
         raise InvalidInputError("Several processes cannot read standard input: name files.")

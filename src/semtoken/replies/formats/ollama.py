@@ -52,7 +52,7 @@ class OllamaGenerate(Shape):
 
     @classmethod
     def require_whole(cls, replies: Sequence[RawReply]) -> None:
-        """Replies that are done."""
+        """Check that replies are done; `BackendError` if one is not."""
         if not all(map(cls.is_ended, replies)):
             raise BackendError(UNFINISHED)
 

@@ -70,7 +70,7 @@ class TGIGenerate(Shape):
 
 
 class TGIStream(TGIGenerate):
-    """The same at the path of its streams."""
+    """The shape of Text Generation Inference at the path of its streams."""
 
     name = "tgi-stream"
     path = "/generate_stream"
@@ -78,5 +78,5 @@ class TGIStream(TGIGenerate):
 
     @classmethod
     def streams(cls, body: RawReply) -> bool:
-        """Always."""
+        """Whether a request asks for a stream: at this path always."""
         return True

@@ -240,7 +240,7 @@ def _reply_of(items: Sequence[Any], around: tuple[Any, ...]) -> RawReply | None:
 
 
 def _objects(value: Any, items: Any, deepest: int = AROUND) -> Iterator[RawReply]:
-    """The objects in a value, those outside of the list of tokens."""
+    """The objects in a value that are outside of the list of tokens."""
     if value is items or not deepest:
         return
     if isinstance(value, Mapping):
