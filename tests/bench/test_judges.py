@@ -301,6 +301,14 @@ def run(*arguments: Any) -> Any:
     return invoke(["bench", "judge", *arguments])
 
 
+def test_an_address_that_cannot_be_used_is_refused_before_other_judges_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ExactJudge, "_verdict", lambda judge, item: pytest.fail("An answer was judged."))
+    result = run(answers(tmp_path / "in.jsonl", *ROWS), "-j", "exact", "--base-url", "localhost:8000")
+    assert result.exit_code == 1 and "address of the endpoint" in result.output
+
+
 def test_the_command_judges_writes_and_compares(tmp_path: Path) -> None:
     source = answers(tmp_path / "in.jsonl", *ROWS)
     people = tmp_path / "people.csv"

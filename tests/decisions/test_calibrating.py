@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from semtoken.decisions.calibrating import NO_LABELS, OTHER_QUESTION, Calibrated
 from semtoken.decisions.sides import DecisionSide
 from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.guarantees.auditing import AuditLimits
+from semtoken.support.files.strict_json import dump_json, seal
 from tests.decisions.made_up import changed, side_of, world
 
 N = 1000
@@ -192,6 +194,17 @@ def test_saving_replaces_a_calibrator_and_loses_nothing_else(fitted: DecisionCal
     (tmp_path / "file").touch()
     with pytest.raises(InvalidInputError, match="cannot be written"):
         fitted.save(tmp_path / "file")
+
+
+def test_a_calibrator_of_answers_without_their_questions_is_refused_by_name(
+    fitted: DecisionCalibrator, tmp_path: Path
+) -> None:
+    fitted.save(tmp_path / "made")
+    file = tmp_path / "made" / "decisions.json"
+    content = {**json.loads(file.read_bytes()), "questions": {}}
+    file.write_bytes(dump_json(seal({name: value for name, value in content.items() if name != "checksum"})))
+    with pytest.raises(ArtifactError, match=r"does not say how 'late' was asked.*Fit it again"):
+        DecisionCalibrator.load(tmp_path / "made")
 
 
 def test_a_saved_calibrator_says_the_same_and_a_changed_one_nothing(fitted: DecisionCalibrator, tmp_path: Path) -> None:

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
-from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord, records_of
+from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord, read_decisions, records_of
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.saved import saved_decisions
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError, answers_in
 from semtoken.errors import InvalidInputError
-from tests.decisions.made_up import ASKED, side_of, world
+from semtoken.replies.checking.finding import OpenedReplies
+from tests.decisions.made_up import ASKED, lines, side_of, world
 from tests.decisions.server_replies import MASSES, PROBABILITIES, QUESTIONS, SERVERS
 
 
@@ -40,6 +42,17 @@ def test_probabilities_of_a_line_are_from_0_to_1(probabilities: list[float], tak
     with nullcontext() if taken else pytest.raises(ValueError, match="are none, or not as many"):
         [record] = records_of(line(probabilities))
         assert record.answer.probabilities == tuple(probabilities) and record.answer.log_confidence == 0.0
+
+
+def test_an_answer_without_its_question_is_refused_by_name(tmp_path: Path) -> None:
+    whole, lacking = (line([0.4, 0.6], options=["a", "b"]) for _ in range(2))
+    del lacking["answers"]["q"]["asked"]
+    source = lines(tmp_path / "answers.jsonl", [whole, lacking])
+    named = "2: The answer to 'q' lacks the field `asked`"
+    with pytest.raises(InvalidInputError, match=f"line {named}"):
+        read_decisions(source)
+    with pytest.raises(InvalidInputError, match=f":{named}"):
+        saved_decisions(OpenedReplies([str(source)]))
 
 
 @pytest.mark.parametrize(

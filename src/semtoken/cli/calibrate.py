@@ -295,7 +295,6 @@ def _to_place(path: Path, field: str, answers: Sequence[AnswerRecord], guarantee
 
 
 def _show(calibrator: Calibrator, report: Report) -> None:
-
     from semtoken.guarantees.labels import PRODUCT
 
     say(f"Calibrated by {calibrator.fingerprint.method or PRODUCT}.")

@@ -89,7 +89,6 @@ def _ask_all(
 
 
 def _show(answer: AnswerRecord) -> None:
-
     out().print()
     if answer.extracted_from:
         say(answer.extracted_from, "dim")

@@ -350,6 +350,10 @@ def records_of(line: Mapping[str, Any]) -> Iterator[DecisionRecord]:
     for name, given in line["answers"].items():
         if "refusal" in given:
             continue
+        if "asked" not in given:
+            raise ValueError(
+                f"The answer to {name!r:.60} lacks the field `asked`, with which `semtoken decide` writes it."
+            )
         asked = AskedQuestion.read(given["asked"], name)
         # The hash was written with the answer, so an edit of the words shows here.
         if asked.fingerprint != given["question"]:

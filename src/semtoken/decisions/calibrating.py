@@ -317,6 +317,11 @@ class DecisionCalibrator:
             saved = msgspec.convert(content, _Saved)
             sides: dict[str, list[DecisionSide]] = {}
             for side in saved.sides:
+                if side.question not in saved.questions:
+                    raise ArtifactError(
+                        f"{path} does not say how {side.name!r:.60} was asked: it was fitted on answers without the "
+                        "field `asked`. Fit it again, on lines as `semtoken decide` writes them."
+                    )
                 sides.setdefault(side.question, []).append(side.loaded(path))
             questions = {
                 key: CalibratedQuestion(
@@ -328,6 +333,8 @@ class DecisionCalibrator:
                 )
                 for key, own in sides.items()
             }
+        except ArtifactError:
+            raise
         except (AttributeError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
             raise ArtifactError(
                 f"{path} holds no calibrator of decisions that this version reads: {error!r}."

@@ -259,7 +259,7 @@ def judge_from(
 
     `model` and `dataset` are what `{model}` and `{dataset}` stand for in the path of an imported file, which is checked
     at once against the ids of all questions that will be judged. `InvalidInputError` if the kind or a key is unknown,
-    or a value or a file cannot be used.
+    or a value, a file or an address cannot be used.
     """
     # A copy, so that what one judge has loaded goes with it.
     judge = settings.model_copy() if isinstance(settings, BaseModel) else _checked(settings)
@@ -269,6 +269,8 @@ def judge_from(
         judge = judge.model_copy(update={"path": path})
         if ids is not None:
             judge.check(ids)
+    if isinstance(judge, LLMJudge):
+        _ = judge.url  # an address that cannot be used is refused before other judges have worked
     return judge
 
 
