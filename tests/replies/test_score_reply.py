@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 
 import semtoken as st
@@ -75,6 +76,23 @@ def test_other_segments() -> None:
 def test_a_segment_that_does_not_exist_is_refused_before_the_reply_is_read(reply: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"'segment' must be one of .*, got 'anwser'"):
         st.score_reply(reply, segment="anwser")  # type: ignore[arg-type]
+
+
+@each("names", [["perplexity"], "perplexity", np.array(["perplexity"])])
+def test_methods_are_named_by_whatever_holds_names(names: Any) -> None:
+    [answer] = st.score_reply(recording("vllm-chat").reply, methods=names)
+    logs = [token.log_probability for token in answer.tokens]
+    assert answer.scores["perplexity"] == pytest.approx(-math.fsum(logs) / len(logs))
+    [plain] = st.score_reply(recording("vllm-chat").reply, methods=np.array([], dtype=str))
+    assert plain.scores == {}
+
+
+@each("items", [np.array([]), np.array([1.0, 2.0])])
+def test_an_array_in_place_of_the_list_of_tokens_is_named(items: Any) -> None:
+    reply = reply_of("India", ["India"])
+    reply["choices"][0]["logprobs"]["content"] = items
+    with pytest.raises(InvalidInputError, match=r"choices\[0\]\.logprobs\.content must be a list\. Got ndarray"):
+        st.score_reply(reply)
 
 
 def test_flags_of_the_reply_are_in_the_result() -> None:

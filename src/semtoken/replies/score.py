@@ -234,7 +234,7 @@ def score_reply(
         text(proxy_for, "proxy_for")
     if question is not None:
         text(question, "question")
-    wanted = require_one_pass(methods) if methods != () else ()
+    wanted = require_one_pass(methods)
     parsed_reply = (
         reply
         if isinstance(reply, Reply)

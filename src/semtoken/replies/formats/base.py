@@ -515,7 +515,7 @@ class Shape:
 
     def note_probabilities(self, items: Any) -> None:
         """Notice probabilities in place of log-probabilities: llama.cpp gives them after its samplers."""
-        first = items[0] if items and isinstance(items, list | tuple) else None  # the others are like it
+        first = items[0] if isinstance(items, list | tuple) and items else None  # the others are like it
         self.post_sampling |= isinstance(first, Mapping) and ("prob" in first or "probs" in first)
 
     @property
