@@ -17,7 +17,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 SPINS = "10000"
-"""How often a thread of torch looks whether the others are done before it sleeps (libgomp's own setting: 300,000)."""
+"""The number of looks of a torch thread for the others before it sleeps (libgomp's own setting: 300,000)."""
 
 
 def main() -> None:

@@ -138,7 +138,7 @@ def _run(words: Words) -> int:
 
 
 def _usage(error: Any, words: Words) -> str:
-    """What to say of words that do not fit a command: what it needs, and where its help is."""
+    """The message about words that do not fit a command: what it needs, and where its help is."""
     from cyclopts import MissingArgumentError, UnusedCliTokensError
 
     said = one_line_of(error)
@@ -161,7 +161,7 @@ def _tell(message: str) -> None:
 
 
 def _message(error: Exception, command: str) -> str | None:
-    """What to say of an error; None for one whose traceback is wanted."""
+    """The message about an error; None for one whose traceback is wanted."""
     if isinstance(error, MissingExtra | ModuleNotFoundError):
         from semtoken.support.extras import all_that_is_missing, missing_extra
 

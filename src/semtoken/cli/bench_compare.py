@@ -143,7 +143,7 @@ def kept_run(
 
 
 def _show(made: BenchReport) -> None:
-    """What came out in sentences, and the table of the methods where there are answers enough for one."""
+    """Print the result in sentences, and the table of the methods where there are answers enough for one."""
     from semtoken.bench.report.one_cell import summary, with_seconds
 
     (cell,) = made.measured.cells

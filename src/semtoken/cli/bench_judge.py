@@ -146,7 +146,7 @@ def _agreement_table(pairs: Sequence[Agreement]) -> Table:
 
 
 def _tell_spent(judges: Sequence[Judge]) -> None:
-    """What a language model took, new replies only."""
+    """Say what a language model took, new replies only."""
     from semtoken.bench.judges.llm import LLMJudge
 
     for used_judge in judges:

@@ -192,7 +192,7 @@ def _write(fitted: FittedGroup, target: _Target) -> None:
 
 
 def _summary(fitted: FittedGroup) -> dict[str, Any]:
-    """What was fitted, as plain values."""
+    """The fit as plain values."""
     calibrator, report = fitted.calibrator, fitted.report
     statement = None if calibrator.threshold is None else calibrator.threshold.statement
     values: dict[str, Any] = {"labels": calibrator.n, "guarantees": calibrator.guarantees, "statement": statement}

@@ -182,7 +182,7 @@ def _settings(
     *,
     keep_tokens: bool,
 ) -> CheckSettings:
-    """How replies are read and scored, as options and settings say."""
+    """The way to read and score replies, as options and settings say."""
     from semtoken.core.given_tokens import as_tokens
     from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.replies.checking.answers import CheckSettings
@@ -344,7 +344,7 @@ def _decided(block: Mapping[str, Any]) -> str:
 
 
 def _conclude(checked: RankedReplies) -> None:
-    """How questions were joined, and what could not be scored."""
+    """Say how questions were joined, and what could not be scored."""
     if checked.joined:
         tell(checked.joined)
     if checked.n_from_block:
@@ -361,7 +361,7 @@ def _conclude(checked: RankedReplies) -> None:
 
 
 def _not_scored(checked: RankedReplies) -> str:
-    """What could not be scored: how many for each reason, with the place of the first."""
+    """A text on the replies that could not be scored: their number for each reason, with the place of the first."""
     from semtoken.support.text import shortened
 
     reasons = checked.reasons()

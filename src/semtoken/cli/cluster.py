@@ -113,7 +113,7 @@ def parse_bytes(text: str) -> int:
 
 
 def _report(clusters: TokenClusters) -> None:
-    """What came out, and what it took."""
+    """Print the clusters that were made, and the time and memory that they took."""
     if least := clusters.provenance.get("least_cosine"):
         out().print(
             "Input and output embeddings are one matrix that was quantized twice (the cosine of every row is at least "
@@ -139,7 +139,7 @@ def _report(clusters: TokenClusters) -> None:
 
 
 def _sizes(cut: Mapping[str, Any]) -> Table:
-    """How many clusters have which size, with bars."""
+    """A table of the number of clusters of each size, with bars."""
     table = plain_table("tokens in a cluster", "clusters", "", numbers=("tokens in a cluster", "clusters"))
     most = max(cut["sizes"].values())
     for name, count in cut["sizes"].items():

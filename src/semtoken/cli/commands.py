@@ -1,4 +1,4 @@
-"""Which commands there are, by what somebody wants; each is imported when it is run or asked for help.
+"""The commands, by what somebody wants; each is imported when it is run or asked for help.
 
 A command is a function: its parameters are its arguments and options, its docstring is its help and describes those
 that no other command has (parameters.py has the others), what it returns is its exit status (None: 0).
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CommandPlace(NamedTuple):
-    """Where a command is defined, and what it is for."""
+    """The place where a command is defined, and its purpose."""
 
     function: str
     """Its module in `semtoken.cli` and its name there, such as "proxy:proxy"; empty for a group of commands."""

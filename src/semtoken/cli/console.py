@@ -1,4 +1,4 @@
-"""What the commands write on: results on stdout, everything else on stderr; progress only where a person looks."""
+"""The consoles of the commands: results on stdout, everything else on stderr; progress only where a person looks."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def print_scores(answer: ScoredAnswer) -> None:
 
 
 def dispute_line(dispute: Dispute) -> str:
-    """What competed at a step: at "Istanbul" the model also considered "Ankara" (9%)."""
+    """A line on the tokens that competed at a step: at "Istanbul" the model also considered "Ankara" (9%)."""
     others = [c for c in dispute.competitors if not c.chosen and c.continuation and round(100 * c.probability) >= 1]
     named = ", ".join(f"“{visible(c.continuation or '')}” ({c.probability:.0%})" for c in others[:3])
     part = visible(dispute.part.text.strip())

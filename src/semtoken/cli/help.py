@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cyclopts import App, Argument, ArgumentCollection
 
 INDENT = 26
-"""Where the second column begins."""
+"""The place at which the second column begins."""
 COMMON = (
     ("--config FILE", "Settings file. Default: semtoken.toml in this folder or one above it."),
     ("--verbose, -v", "Show the messages of libraries."),
@@ -117,7 +117,7 @@ def takes(argument: Argument) -> str:
 
 
 def _takes(hint: Any) -> str:
-    """What an option takes, by its type; nothing for a flag."""
+    """The word for an option's value, by its type; empty for a flag."""
     if get_origin(hint) is Union or type(hint).__name__ == "UnionType":
         return next((_takes(part) for part in get_args(hint) if part is not type(None)), "")
     if get_origin(hint) in (list, tuple):

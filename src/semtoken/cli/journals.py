@@ -73,7 +73,7 @@ def open_to_record(
 
 @contextmanager
 def kept_answers(url: str | None, rules: JournalSection, source: str) -> Iterator[AnswerKeeper | None]:
-    """What puts the answers of a command into the journal that `open_to_record` gives; None without one."""
+    """The keeper that puts the answers of a command into the journal that `open_to_record` gives; None without one."""
     opened = open_to_record(url, rules, source)
     if opened is None:
         yield None
@@ -101,7 +101,7 @@ def kept_answers(url: str | None, rules: JournalSection, source: str) -> Iterato
 
 
 def recorder_for(url: str | None, rules: JournalSection, source: str, **about: Any) -> AnswerRecorder | None:
-    """What puts the answers of a server into the journal that `open_to_record` gives; None without one."""
+    """The recorder that puts the answers of a server into the journal that `open_to_record` gives; None without one."""
     opened = open_to_record(url, rules, source, **about)
     if opened is None:
         return None

@@ -1,4 +1,4 @@
-"""What the commands that listen on a port have in common: calibrators, events, a gate, a warning."""
+"""Parts that the commands which listen on a port have in common: calibrators, events, a gate, a warning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several commands load: a calibrator, what runs shards; methods and rules by their names."""
+"""Things that several commands load: a calibrator, an executor of shards; methods and rules by their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command writes: where that goes by default, and what it must not replace, found out before any work."""
+"""The outputs of a command: their default places, and files that they must not replace, found before any work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OUTPUT, FORCE = "output", "force"
 
 
 def beside(source: Path, ending: str) -> Path:
-    """Where the output for a file goes by default, such as answers.labeled.jsonl; standard output for "-"."""
+    """The default place of the output for a file, such as answers.labeled.jsonl; standard output for "-"."""
     return source if str(source) == "-" else source.with_suffix(ending)
 
 
@@ -51,7 +51,7 @@ def check_outputs(values: dict[str, Any], command: str) -> list[Path]:
 
 
 def _texts(value: Any) -> Iterator[str | Path]:
-    """Whatever in a parameter may name a file: itself, and the parts of `nq=FOLDER`, `one,two` and `mine.py:score`."""
+    """Texts of a parameter that may name a file: itself, and the parts of `nq=FOLDER`, `a,b` and `mine.py:score`."""
     if isinstance(value, Path):
         yield value
     elif isinstance(value, str):

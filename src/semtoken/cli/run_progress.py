@@ -1,4 +1,4 @@
-"""How far a run of the benchmark has come: two bars where a person looks, a line now and then in files and logs."""
+"""The progress of a run of the benchmark: two bars where a person looks, a line now and then in files and logs."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def _lines_of(source: Path, schema: dict[str, Any] | None) -> Iterator[Path]:
 
 
 def _lines_beside(target: Path, source: Path, parts: str | None, *, overwrite: bool) -> Path:
-    """Where the scored lines of a table of fields go; the target itself where that is no table."""
+    """The place of the scored lines of a table of fields; the target itself if that is no table."""
     from semtoken.support.files.record_files import LINES, STANDARD, format_of
 
     if parts not in (None, "field"):
@@ -176,7 +176,7 @@ def _conclude_fields(lines: Path, target: Path) -> None:
 
 @dataclass(frozen=True)
 class _Scoring:
-    """How lines are scored: plain data, which can be sent to other processes."""
+    """The way to score lines: plain data, which can be sent to other processes."""
 
     choice: ModelChoice
     generation: dict[str, Any]
@@ -187,7 +187,7 @@ class _Scoring:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Whatever decides what is written of an answer: a run with other settings is not continued."""
+        """Everything that decides what is written of an answer: a run with other settings is not continued."""
         settings = self.choice.settings | self.generation | {"no_chat_template": self.raw, "calibrator": None}
         if self.choice.scoring.states:
             settings["states"] = True
@@ -198,7 +198,7 @@ class _Scoring:
         return settings if self.schema is None else settings | {"schema": self.schema}
 
     def load(self) -> tuple[ScoreItems, Annotate | None]:
-        """What scores a batch, and what it adds to a line."""
+        """The function that scores a batch, and the one that adds fields to a line."""
         return self.of(self.model())
 
     def model(self) -> ScoredModel:

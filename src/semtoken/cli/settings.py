@@ -76,19 +76,19 @@ class ModelSection:
 
 @dataclass(frozen=True)
 class ScoringSection:
-    """What is computed of every answer."""
+    """The scores that are computed of every answer."""
 
     methods: tuple[str, ...] = ()
     """Further scores."""
     states: bool = False
     """Whether `score` also writes the hidden state at the end of every answer, to train on."""
     equality: Literal[Equality, ""] = ""
-    """What counts as the same token: exact (JSON, numbers, code) or surface; empty: what the preset says."""
+    """The rule for equal tokens: exact (JSON, numbers, code) or surface; empty: that of the preset."""
 
 
 @dataclass(frozen=True)
 class CalibrationSection:
-    """What is made of the decisions of a calibrator."""
+    """The use of a calibrator's decisions."""
 
     abstain_text: str = ""
     """Shown instead of answers that are not accepted; empty: nothing is hidden."""
@@ -98,7 +98,7 @@ class CalibrationSection:
 
 @dataclass(frozen=True)
 class JournalSection:
-    """Where answers are recorded, and what of them."""
+    """The journal in which answers are recorded, and the parts of them that it keeps."""
 
     url: str = ""
     texts: bool = False
@@ -116,7 +116,7 @@ class JournalSection:
 
 @dataclass(frozen=True)
 class ServerSection:
-    """Who may use the servers `proxy` and `serve`."""
+    """The clients that may use the servers `proxy` and `serve`."""
 
     allowed_hosts: tuple[str, ...] = ()
     """Names under which clients reach it, besides those of this machine; "*": any."""
@@ -128,7 +128,7 @@ class ServerSection:
 
 @dataclass(frozen=True)
 class ServeSection:
-    """What only `serve` offers."""
+    """Settings of `serve` alone."""
 
     max_logprobs: NotNegative[int] = 20
     """Most log-probabilities of a token that a request may ask for."""
@@ -136,10 +136,10 @@ class ServeSection:
 
 @dataclass(frozen=True)
 class ProxySection:
-    """What only `proxy` does."""
+    """Settings of `proxy` alone."""
 
     hold_seconds: NotNegative[float] = 0.25
-    """How long the last piece of a stream is held back, so that it carries the final score."""
+    """The seconds for which the last piece of a stream is held back, so that it carries the final score."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class DecisionsSection:
     questions: str = ""
     labeled: str = ""
     require: tuple[str, ...] = ()
-    """What `calibrate --require` has to guarantee."""
+    """The guarantees that `calibrate --require` demands."""
     route: Literal["auto", "pass", "chat", "completions"] = "auto"
     concurrency: Count = 8
     request_fields: str = "{}"
@@ -172,10 +172,10 @@ class GuaranteeSection:
 
 @dataclass(frozen=True)
 class AuditSection:
-    """What `audit` calls a guarantee that does not hold."""
+    """The limits beyond which `audit` says that a guarantee does not hold."""
 
     level: Level = 0.05
-    """How likely a guarantee that holds may ever be called broken, over all looks."""
+    """The largest probability that a guarantee that holds is ever called broken, over all looks."""
     max_distance: Share = 0.0
     """Largest distance of the scores; 0: no limit."""
     min_accepted: Share = 0.0
@@ -193,7 +193,7 @@ class AuditSection:
 
 @dataclass(frozen=True)
 class LimitsSection:
-    """What a server takes on, and how long it waits."""
+    """The amount of work that a server accepts, and the time that it waits."""
 
     connections: Count = 1000
     request_mb: Positive = 32
@@ -218,7 +218,7 @@ class TelemetrySection:
 
 @dataclass(frozen=True)
 class ExecutorSection:
-    """What runs the shards of large jobs: this process, or the workers of Ray."""
+    """The executor of the shards of large jobs: this process, or the workers of Ray."""
 
     kind: Literal["local", "ray"] = "local"
     workers: Count = 1
@@ -338,7 +338,7 @@ def _file(config: Path | None) -> tuple[Path | None, bool]:
 
 
 def _content(file: Path) -> dict[str, dict[str, Any]]:
-    """What a settings file says; names of files in it are taken from its folder on."""
+    """The content of a settings file; names of files in it are taken from its folder on."""
     import tomllib
 
     from semtoken.support.files.safe_files import read_file

@@ -17,7 +17,7 @@ from semtoken.errors import InvalidInputError
 
 
 class Status(IntEnum):
-    """What the exit status of a checking command says."""
+    """The meanings of the exit status of a checking command."""
 
     HOLDS = 0
     DOES_NOT_HOLD = 1

@@ -89,7 +89,7 @@ class CalibratorInUse:
 
     @property
     def n(self) -> int:
-        """How many labeled answers the calibrator was fitted on."""
+        """The number of labeled answers that the calibrator was fitted on."""
         return self.calibrator.n
 
     def save(self, directory: Path) -> None:

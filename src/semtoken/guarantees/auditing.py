@@ -1,4 +1,4 @@
-"""What newer answers say of a calibrator: whether its guarantee still holds, and how far the scores have moved."""
+"""Audits of a calibrator by newer answers: whether its guarantee still holds, and how far the scores have moved."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ NO_LIMITS = AuditLimits()
 
 @dataclass(frozen=True)
 class AnswersAudit:
-    """What an audit of a calibrator of answers found."""
+    """The results of an audit of a calibrator of answers."""
 
     calibrator: Calibrator
     verdict: Verdict
     n_labeled: int
     n_accepted: int
-    """How many of the labeled answers the threshold accepts; 0 without one."""
+    """The number of labeled answers that the threshold accepts; 0 without one."""
     seen: Share | None
     """The share that the guarantee bounds, as these labels have it; None without a threshold or labels."""
     drift: Drift
     models: Mapping[str, int]
-    """How many answers each model gave, as far as they name it."""
+    """The number of answers of each model, as far as they name it."""
 
     @property
     def is_measured(self) -> bool:
@@ -81,7 +81,7 @@ class AnswersAudit:
 
     @property
     def models_sentence(self) -> str:
-        """Which models answered, where they are others than the calibrator's; else empty."""
+        """A sentence on the models that answered, if they are others than the calibrator's; else empty."""
         return models_sentence(self.calibrator.fingerprint.model, self.models, "answers")
 
     def remarks(self) -> Iterator[str]:

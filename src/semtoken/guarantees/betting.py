@@ -34,7 +34,7 @@ RATIOS: FloatArray = np.array([1.25, 1.5, 2.0, 3.0, 5.0, 8.0])
 that is less.
 """
 LEVEL = 0.05
-"""How likely an interval may ever miss the truth, and how likely a kept guarantee may ever be called broken."""
+"""The largest probability that an interval ever misses the truth, or that a kept guarantee is ever called broken."""
 BLOCK = 10
 """New bets begin each time so many labels more have come."""
 _BISECTIONS = 50

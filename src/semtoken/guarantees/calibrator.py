@@ -77,13 +77,13 @@ class Calibrator:
     venn_abers: VennAbers
     """The Venn-Abers map, which is fitted whatever the method, since it gives the bounds."""
     n: int
-    """How many labeled answers it was fitted on, blank ones left out."""
+    """The number of labeled answers that it was fitted on, blank ones left out."""
     n_correct: int
-    """How many of them are right."""
+    """The number of right answers among them."""
     scores: tuple[float, ...]
     """The log scores of the labeled answers, ascending, with which recent scores are compared."""
     fingerprint: Fingerprint = NOTHING_KNOWN
-    """Where the labeled answers came from."""
+    """The origin of the labeled answers."""
     threshold: Threshold | None = None
     """The threshold that decides which answers are accepted; None: nothing is decided."""
     created: str = ""
@@ -292,7 +292,7 @@ class Calibrator:
     def report(
         self, scored: Any, correct: Any, *, prompts: Sequence[Any] | None = None, seed: int = 0
     ) -> measures.Report:
-        """How good the probabilities are on labeled answers, against always giving the base rate.
+        """Measure the probabilities on labeled answers, against always giving the base rate.
 
         On the answers that it was fitted on, probabilities come from ten-fold cross-validation. It knows them by
         question and text (by text and tokens without questions), not by their scores, which change with precision and
@@ -351,7 +351,7 @@ class Calibrator:
         return scores.size == self.n and bool(np.allclose(scores, self.scores, rtol=ALIKE, atol=ALIKE))
 
     def drift(self, scores: Any, *, seed: int = 0) -> Drift:
-        """How far recent scores are from those of the fit: a distance with an interval, without a verdict.
+        """Compare recent scores with those of the fit: a distance with an interval, without a verdict.
 
         Parameters
         ----------

@@ -21,7 +21,7 @@ from semtoken.support.extras import require
 LOWEST, HIGHEST = -50.0, -1e-6
 """Log scores are clipped to this range."""
 ROUNDING = 1e-12
-"""What two isotonic fits may differ by that are the same."""
+"""The largest difference of two isotonic fits that count as the same."""
 
 
 def clipped(log_confidence: npt.ArrayLike) -> FloatArray:

@@ -21,9 +21,9 @@ from semtoken.support.extras import require
 from semtoken.support.inputs import real
 
 GRID_POINTS = 31
-"""How many thresholds a fixed sequence has from its last start on."""
+"""The number of thresholds in a fixed sequence from its last start on."""
 EARLY_POINTS = 8
-"""How many it has from each earlier start to the next."""
+"""The number of thresholds from each earlier start to the next."""
 EARLY_STARTS = ((0.05, 0.15), (0.1, 0.55))
 """Shares of answers that the earlier starts accept, each with the part of delta that it may spend. The last start has
 the rest. `research/experiments/calibration/judge.py` compares them with other choices.
@@ -43,9 +43,9 @@ class Test:
     threshold: float
     """The threshold in units of -log_confidence."""
     accepted: int
-    """How many labeled answers it accepts."""
+    """The number of labeled answers that it accepts."""
     wrong: int
-    """How many of the accepted ones are wrong."""
+    """The number of wrong answers among the accepted."""
     p_value: float
     """p-value of the hypothesis that more than alpha of the accepted answers are wrong."""
 
@@ -198,7 +198,7 @@ def fixed_sequence(
 
 
 def most_wrong(n: int, alpha: float, delta: float | None) -> int:
-    """How many wrong answers of n a threshold may let through if at most alpha of all may be, -1 if none may be.
+    """The most wrong answers of n that a threshold may let through if at most alpha of all may be, -1 if none may be.
 
     With confidence 1 - delta over the labels: the largest k with P(Bin(n, alpha) <= k) <= delta. The share of all
     answers below the (k + 1)-th smallest of n uncertainties is then above alpha with probability at most delta,
@@ -269,7 +269,7 @@ def shortage(n: int, alpha: float, delta: float) -> str:
 
 
 SETS = 100
-"""How many sets of labels are drawn for each number of them in a forecast."""
+"""The number of sets of labels that are drawn for each number of them in a forecast."""
 TIMES = (1, 2, 4, 10)
 """A forecast is for so many times the labels at hand."""
 

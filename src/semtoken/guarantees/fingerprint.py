@@ -1,4 +1,4 @@
-"""Where labeled answers came from: what decides whether a calibrator belongs to other answers."""
+"""The origin of labeled answers, which decides whether a calibrator belongs to other answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Fingerprint:
     scores: Literal["exact", "top-k"] | None = None
     """Whether all probabilities of a step were seen or only the k best."""
     k: int | None = None
-    """How many tokens of each step were seen, if only the best were."""
+    """The number of tokens that were seen of each step, if only the best were."""
     model: str | None = None
     """The model's id or directory name, with its revision if that is known."""
     dtype: str | None = None
@@ -44,7 +44,7 @@ class Fingerprint:
     template: str | None = None
     """Hash of the prompt template."""
     judge: str | None = None
-    """Who or what judged which answers are right, such as the name of a judge."""
+    """The person or the judge that said which answers are right."""
     task: str | None = None
     """A label that you choose, such as the kind of question."""
 

@@ -1,4 +1,4 @@
-"""How each kind of guarantee is fitted to labels: the loosest threshold that it allows, or why there is none.
+"""The fit of each kind of guarantee to labels: the loosest threshold that it allows, or why there is none.
 
 `selective_risk` and `discarded` walk from strict to loose and test each threshold (`exact.fixed_sequence`), begun at
 several places, so that it also finds a threshold where few answers deserve to pass. `miss_rate` and `joint_risk` need
@@ -168,7 +168,7 @@ def _advice(claim: Claim, answers: LabeledScores, start: float | None) -> list[s
 
 
 def _more_labels(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float, start: float | None) -> str:
-    """How many labels would let a start pass if the same share of the surest stays wrong."""
+    """A sentence on how many labels would let a start pass if the same share of the surest stays wrong."""
     n = correct.size
     seen: dict[float, tuple[float, float]] = {}  # by share of a start: what its threshold accepts, and is wrong of that
     more = n

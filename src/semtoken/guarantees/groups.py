@@ -57,7 +57,7 @@ class FittedGroup:
     calibrator: Calibrator
     """The calibrator with its threshold."""
     report: Report
-    """How good its probabilities are on the labeled answers, cross-validated."""
+    """The quality of its probabilities on the labeled answers, cross-validated."""
     scores: LabeledScores = field(repr=False)
     """The scores and labels that it was fitted on, [n]."""
 

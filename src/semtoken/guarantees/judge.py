@@ -71,7 +71,7 @@ class Kind:
         return self.about(passed, correct), against
 
     def count(self, accepted: npt.ArrayLike, right: npt.ArrayLike) -> Share:
-        """How many of the answers that the guarantee is about count against it."""
+        """The share that counts against the guarantee, of the answers that it is about."""
         about, against = self.counted(accepted, right)
         return Share(int(against.sum()), int(about.sum()))
 
@@ -139,7 +139,7 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True)
 class Share:
-    """How many of some answers, with the exact (Clopper-Pearson) 95% interval of the share."""
+    """A count out of a number of answers, with the exact (Clopper-Pearson) 95% interval of the share."""
 
     count: int
     of: int
@@ -206,7 +206,7 @@ class AverageClaim:
     alpha: float
     """The share that is not to be exceeded on average, in (0, 1)."""
     labels: int
-    """How many labels it was fitted on."""
+    """The number of labels that it was fitted on."""
 
     def against(self, seen: Share) -> float:
         """p-value as in `Claim`, beta-binomial: alpha (n + 1) of n + 1 places are drawn by a fit on n labels."""
@@ -265,7 +265,7 @@ class Watched:
     bounds: tuple[float, float]
     """Bounds on the share, averaged over the answers so far, valid at all times together."""
     change: Change | None
-    """Where the guarantee was found broken, and since when; None where it was not."""
+    """The place at which the guarantee was found broken, and since when; None if it was not."""
 
 
 def watched(claim: Claim, against: Sequence[bool], level: float = LEVEL) -> Watched:

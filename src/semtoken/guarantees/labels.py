@@ -36,7 +36,7 @@ class LabeledScores:
     correct: FloatArray
     """[n] of 1 (right) and 0 (wrong)."""
     n_blank: int
-    """How many empty answers were left out; they are never accepted."""
+    """The number of empty answers that were left out; they are never accepted."""
 
     @property
     def uncertainty(self) -> FloatArray:
@@ -50,12 +50,12 @@ class LabeledScores:
 
     @property
     def n(self) -> int:
-        """How many labeled answers are not blank."""
+        """The number of labeled answers that are not blank."""
         return self.correct.size
 
     @property
     def n_correct(self) -> int:
-        """How many of the labeled answers are right."""
+        """The number of labeled answers that are right."""
         return int(self.correct.sum())
 
 
@@ -216,7 +216,7 @@ def _refuse_duplicates(scored: Any, prompts: Sequence[Any] | None, n: int) -> No
 
 
 def _keys(scored: Any, prompts: Sequence[Any] | None, n: int) -> list[Hashable]:
-    """What makes an answer itself; nothing can be said of bare log scores."""
+    """The keys by which repeated answers are found; empty for bare log scores without prompts."""
     answers = list(scored) if isinstance(scored, Sequence) else []
     texts = [getattr(answer, "text", None) for answer in answers] or [None] * n
     if prompts is not None:
@@ -240,7 +240,7 @@ def one_for_each(prompts: Sequence[Any], n: int) -> list[Any]:
 
 
 def identities(scored: Any, prompts: Sequence[Any] | None = None) -> tuple[str, ...]:
-    """What tells labeled answers that are not blank from others, whatever their scores: a hash of question and text,
+    """The identity of labeled answers that are not blank, whatever their scores: a hash of question and text,
     or of text and tokens where no question is known; empty for bare scores and for answers without any text.
     """
     answers = list(scored) if isinstance(scored, Sequence) else []

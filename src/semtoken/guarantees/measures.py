@@ -1,4 +1,4 @@
-"""How good probabilities are: Brier score, log loss and reliability, against always giving the base rate."""
+"""The quality of probabilities: Brier score, log loss and reliability, against always giving the base rate."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Bin:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """How good probabilities are on labeled answers. Losses: lower is better. Gain: negative is better than the base
+    """The quality of probabilities on labeled answers. Losses: lower is better. Gain: negative is better than the base
     rate.
     """
 
     n: int
-    """How many answers were measured."""
+    """The number of answers that were measured."""
     cross_validated: bool
     """Whether the probabilities come from calibrators that did not see the answers they are for."""
     base_rate: float
@@ -221,9 +221,9 @@ class Drift:
     high: float
     """The upper end of the 95% interval."""
     n_fitted: int
-    """How many labeled answers were compared."""
+    """The number of labeled answers that were compared."""
     n_recent: int
-    """How many recent answers were compared."""
+    """The number of recent answers that were compared."""
 
     def is_beyond(self, limit: float | None) -> bool:
         """Whether the distance is shown to exceed a limit; never without one, or from too few recent scores."""

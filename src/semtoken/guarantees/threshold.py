@@ -46,13 +46,13 @@ class Threshold:
     alpha: Level
     """The share that is guaranteed not to be exceeded."""
     delta: Level
-    """How likely the labeled answers may mislead."""
+    """The largest probability that the labeled answers mislead."""
     statement: str
     """The guarantee in one sentence with its numbers, or why nothing can be guaranteed."""
     n: int
-    """How many labeled answers it was fitted on."""
+    """The number of labeled answers that it was fitted on."""
     n_wrong: Annotated[int, Meta(ge=0)]
-    """How many of them are wrong."""
+    """The number of wrong answers among them."""
     strict: bool = False
     """Whether answers are accepted only below the threshold, and not at it."""
     start: float | None = None
@@ -61,7 +61,7 @@ class Threshold:
     tests: tuple[Test, ...] = ()
     """The tests of the fixed sequence, in order."""
     fingerprint: Fingerprint = NOTHING_KNOWN
-    """Where the labeled answers came from."""
+    """The origin of the labeled answers."""
 
     def __post_init__(self) -> None:
         if self.n_wrong > self.n:
@@ -431,7 +431,7 @@ class Bands:
     discard_statement: str
     """The guarantee on how many of the discarded are right, or why nothing can be guaranteed."""
     fingerprint: Fingerprint = field(default=NOTHING_KNOWN)
-    """Where the labeled answers came from."""
+    """The origin of the labeled answers."""
 
     @classmethod
     def fit(

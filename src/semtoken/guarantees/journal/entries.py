@@ -138,7 +138,7 @@ class AnswerOrigin:
     model: str | None = None
     engine: str | None = None
     k: int | None = None
-    """How many best tokens were asked for at each step; None where all were seen, or the number is not known."""
+    """The number of best tokens that were asked for at each step; None if all were seen, or it is not known."""
 
 
 class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):

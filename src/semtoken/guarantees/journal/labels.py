@@ -23,7 +23,7 @@ QueueName: TypeAlias = Literal["sample", "doubtful", "disagreement"]
 """`sample`: the random sample, which alone tells whether a guarantee is kept; `doubtful`: the least sure of the last
 answers; `disagreement`: those of the last answers on which models disagree, or the last two calibrators."""
 RECENT = 2_000
-"""How many of the newest entries are searched for doubtful answers and disagreements."""
+"""The number of newest entries that are searched for doubtful answers and disagreements."""
 MOST_IN_QUEUE = 200
 """Most answers that a queue of doubtful answers or of disagreements gives at one time."""
 OLDEST = 100
@@ -36,7 +36,7 @@ MOST_UNLABELED = 5_000
 
 @dataclass(frozen=True)
 class LabelAgreement:
-    """How often people agree who labeled the same answers."""
+    """The agreement of people who labeled the same answers."""
 
     twice: int
     """Answers that two people or more labeled right or wrong."""
@@ -132,7 +132,7 @@ def queue(journal: Journal, reviewer: str, name: QueueName = "sample", *, limit:
 
 
 def _turn(person: str, entry: str) -> bytes:
-    """Where an answer comes in a person's order."""
+    """The place of an answer in a person's order."""
     return hashlib.blake2b(f"{person}:{entry}".encode(), digest_size=8).digest()
 
 
@@ -205,7 +205,7 @@ def labeled_sample(journal: Journal, calibrator: str | None = None, columns: Seq
 
 
 def open_before(journal: Journal, calibrator: str, last: int, *, accepted: bool) -> int:
-    """How many decided answers of the random sample before entry `last`, or `accepted` ones, nobody labeled."""
+    """The number of decided, or `accepted`, answers of the random sample before entry `last` that nobody labeled."""
     seen = sa.exists().where(labels.c.entry == entries.c.n)
     query = sa.select(sa.func.count()).select_from(entries).where(entries.c.sampled, entries.c.n < last, ~seen)
     query = query.where(entries.c.calibrator + "" == calibrator)

@@ -49,7 +49,7 @@ class Spool:
 
     @property
     def waiting_bytes(self) -> int:
-        """How many bytes of entries are not yet in the database."""
+        """The number of bytes of entries that are not yet in the database."""
         return self._waiting
 
     def append(self, line: bytes) -> str | None:
@@ -125,7 +125,7 @@ def check_spool(folder: Path) -> None:
 
 
 def set_aside_beside(file: Path) -> Path:
-    """Where the entries of a spool's file go that can never be written."""
+    """The file for entries of a spool's file that can never be written."""
     return file.parent.parent / SET_ASIDE
 
 

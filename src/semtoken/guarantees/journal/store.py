@@ -35,7 +35,7 @@ from semtoken.guarantees.journal.entries import COLUMNS, SamplingRule, kept_name
 from semtoken.guarantees.journal.spool import SUFFIX, forget_set_aside, lines_of, spool_folder
 
 SECONDS_FOR_SPOOLS = 10.0
-"""How long to wait until running processes have written the entries in their spools to the database."""
+"""The seconds to wait until running processes have written the entries in their spools to the database."""
 TABLES = "entries, labels"
 
 
@@ -103,13 +103,13 @@ BYTES = {
 }
 """The size of the tables with their indexes, in SQL, by the kind of database."""
 AT_ONCE = 5_000
-"""How many rows are read or deleted at one time."""
+"""The number of rows that are read or deleted at one time."""
 DEFAULT_RATE = 0.05
 
 
 @dataclass(frozen=True)
 class Size:
-    """How many entries and labels a journal holds, and how many bytes they take."""
+    """The numbers of entries and labels in a journal, and of the bytes that they take."""
 
     entries: int
     sampled: int

@@ -24,7 +24,7 @@ from semtoken.guarantees.measures import FEWEST_RECENT, Drift
 
 State: TypeAlias = Literal["kept", "unknown", "broken", "no_guarantee"]
 RECENT_SCORES = 2_000
-"""How many of the newest answers have their scores compared with those of the labeled ones."""
+"""The number of newest answers whose scores are compared with those of the labeled ones."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class GuaranteeReport:
     alpha: float | None = None
     """The share that is guaranteed not to be exceeded; None where nothing is guaranteed."""
     level: float = LEVEL
-    """How likely a kept guarantee is ever called broken."""
+    """The largest probability that a kept guarantee is ever called broken."""
     n: int = 0
     """Labeled answers that the guarantee is about."""
     wrong: int = 0
-    """How many of them count against the guarantee."""
+    """The number of them that count against the guarantee."""
     low: float = 0.0
     """Lower bound on the share, averaged over these answers, valid however often one looks."""
     high: float = 1.0
@@ -58,11 +58,11 @@ class GuaranteeReport:
     undecided: int = 0
     """Answers that nobody could tell right from wrong, though people tried."""
     moved: Drift | None = None
-    """How far the newest scores are from those of the labeled answers."""
+    """The distance of the newest scores from those of the labeled answers."""
     moved_sentence: str = ""
     """The meaning of that in words; "" if it means nothing."""
     models: Mapping[str, int] = field(default_factory=dict)
-    """How many of the newest answers since the calibrator came into use each model gave, by its name in replies."""
+    """The number of answers of each model, by its name in replies, of the newest since the calibrator came into use."""
     models_sentence: str = ""
     """A sentence on models that should not be among them; "" if all are right."""
 
@@ -198,7 +198,7 @@ def _one_of_each_question(rows: Sequence[Row]) -> list[Row]:
 
 
 def _compared(calibrator: Calibrator, answers: Sequence[AnswerRecord]) -> tuple[Drift | None, str]:
-    """How far scores are from those of the fit, or None if they cannot be compared, and a sentence about it."""
+    """The distance of scores from those of the fit, or None if they cannot be compared, and a sentence about it."""
     try:
         moved = calibrator.drift(answers)
     except SemtokenError as error:

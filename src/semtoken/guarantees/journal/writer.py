@@ -267,7 +267,7 @@ class JournalWriter:
 
     @property
     def set_aside_file(self) -> Path:
-        """Where entries go that no database would take."""
+        """The file for entries that no database would take."""
         return self._folder / SET_ASIDE
 
     def flush(self, seconds: float = GRACE) -> bool:

@@ -40,15 +40,15 @@ class Estimate:
     high: float
     """Upper end of the percentile interval."""
     n: int
-    """How many answers counted."""
+    """The number of answers that counted."""
     n_left_out: int
-    """How many answers were not judged."""
+    """The number of answers that were not judged."""
     n_non_finite: int
-    """How many uncertainties are NaN or +inf; they shared the worst rank."""
+    """The number of uncertainties that are NaN or +inf; they shared the worst rank."""
     n_resamples: int
-    """How many resamples were drawn."""
+    """The number of resamples that were drawn."""
     n_undefined: int
-    """How many resamples have no value (only right or only wrong answers, say); they are not in the interval."""
+    """The number of resamples without a value (only right or only wrong answers, say); they are not in the interval."""
     confidence_level: float
     """The share of the resampled values that lies inside the interval, in (0, 1)."""
     reason: str
@@ -75,13 +75,13 @@ class ResampledMetric:
     values: FloatArray
     """The metric on every resample, [n_resamples], NaN where undefined; empty if `value` is undefined."""
     n: int
-    """How many answers counted."""
+    """The number of answers that counted."""
     n_left_out: int
-    """How many answers were not judged."""
+    """The number of answers that were not judged."""
     n_non_finite: int
-    """How many uncertainties are NaN or +inf; they shared the worst rank."""
+    """The number of uncertainties that are NaN or +inf; they shared the worst rank."""
     n_resamples: int
-    """How many resamples were asked for."""
+    """The number of resamples that were asked for."""
     reason: str
     """Why there is no value; empty if there is one."""
     drawn: str = ""
@@ -287,7 +287,7 @@ def numbered(questions: Sequence[Any]) -> npt.NDArray[np.intp]:
 
 
 def multiplicities(groups: npt.NDArray[np.intp], n_resamples: int, seed: int) -> Iterator[FloatArray]:
-    """How often each answer is drawn with its group, [b, n] blocks that stay within bounded memory.
+    """The number of times that each answer is drawn with its group, [b, n] blocks that stay within bounded memory.
 
     `groups` [n] has the number of each answer's group, from 0 on; groups are drawn with replacement, as many as there
     are. Equal groups and seeds give equal draws.
