@@ -183,8 +183,7 @@ class CalibratorInUse:
         return f"{words} · {block['decision']}" if "decision" in block else words
 
     def check(self, scores: npt.ArrayLike, correct: npt.ArrayLike) -> str:
-        """How well probabilities and threshold did on labeled answers that the calibrator did not see, in a sentence or
-        two.
+        """A sentence or two on how probabilities and threshold did on labeled answers that the calibrator did not see.
 
         `scores` [n] are log scores; `correct` [n] is 1 right, 0 wrong, NaN not judged (left out).
         """

@@ -65,7 +65,7 @@ class Kind:
     """A function that finds the answers it is about, by whether they were accepted and whether they are right."""
 
     def counted(self, accepted: npt.ArrayLike, right: npt.ArrayLike) -> tuple[Mask, Mask]:
-        """Which of n labeled answers the guarantee is about, and which of them count against it, bool [n] each."""
+        """Two masks bool [n] of labeled answers: those that the guarantee is about, and those that count against it."""
         passed, correct = np.asarray(accepted, dtype=bool), np.asarray(right, dtype=bool)
         against = passed & (correct if self.name == "discarded" else ~correct)
         return self.about(passed, correct), against
@@ -258,7 +258,7 @@ def judge(tested: Sequence[tuple[Claim | AverageClaim, Share]], level: float = L
 
 @dataclass(frozen=True)
 class Watched:
-    """What labels that come one by one say of a guarantee, however often one looks."""
+    """The state of a guarantee by labels that come one by one, valid however often one looks."""
 
     state: Literal["kept", "unknown", "broken"]
     seen: Share

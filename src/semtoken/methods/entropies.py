@@ -22,7 +22,7 @@ from semtoken.support.inputs import listed, real, whole
 from semtoken.support.inputs import text as text_of
 
 WINDOW, GROUP = 4, 8
-"""How many steps a window of TRACE and a group of DeepConf have."""
+"""The number of steps of a window of TRACE and of a group of DeepConf."""
 CONTENT_BEST, GROUP_BEST, EPR_BEST = 20, 20, 15
 """How many of the best tokens of each step the published methods read: first content entropy, DeepConf and EPR."""
 ROUNDING, NEGLIGIBLE = 1e-9, 1e-6

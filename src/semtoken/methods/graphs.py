@@ -27,7 +27,7 @@ def affinity_matrix(
     temperature: float = 1.0,
     affinity: str = "entailment",
 ) -> FloatArray:
-    """How much any two samples agree: the symmetric matrix W, (M, M), that `ecc`, `eigv` and `deg` read.
+    """The agreement of every two samples: the symmetric matrix W, (M, M), that `ecc`, `eigv` and `deg` read.
 
     Give either probabilities, used as they are with their diagonal, or NLI logits; from logits the affinity
     of a text with itself is exactly 1.
@@ -117,7 +117,7 @@ def eigv(
     temperature: float = 1.0,
     affinity: str = "entailment",
 ) -> float:
-    """How many meanings the samples have, as a real number: U = sum_k max(0, 1 - lambda_k).
+    """The number of meanings of the samples, as a real number: U = sum_k max(0, 1 - lambda_k).
 
     lambda_k are the eigenvalues of the normalized Laplacian L = I - D^(-1/2) W D^(-1/2).
 

@@ -227,7 +227,7 @@ def _entropy(probabilities: FloatArray) -> float:
 
 
 def _rules(labels: IntArray) -> dict[str, tuple[Callable[[Sequence[int], BoolArray], list[int]], BoolArray]]:
-    """How each published implementation walks over the texts, and which pairs of them it calls the same [U, U]."""
+    """The walk of each published implementation over the texts, and the pairs that it calls the same [U, U]."""
     entails, contradicts, neutral = (labels == label for label in (ENTAILMENT, CONTRADICTION, NEUTRAL))
     both_entail, no_contradiction = entails & entails.T, ~(contradicts | contradicts.T)
     return {

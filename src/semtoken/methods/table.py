@@ -48,7 +48,7 @@ class Method:
     range: tuple[float, float]
     """The smallest and the largest value that the function can give."""
     reference: str
-    """Where it was published."""
+    """The publication that it comes from."""
     semantic_aware: bool
     """Whether it knows that different words can mean the same."""
     single_sample: bool

@@ -172,7 +172,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     distribution: Annotated[str, Meta(max_length=20)] | None = None
     signature: str | None = None
     confidence: float | None = None
-    """How sure the model was, in [0, 1]; higher is surer."""
+    """The confidence of the model, in [0, 1]; higher is surer."""
     confidence_lower: float | None = None
     confidence_upper: float | None = None
     confidence_method: Annotated[str, Meta(max_length=100)] | None = None

@@ -199,7 +199,7 @@ def longer_pause(pause: float) -> float:
 
 @dataclass(frozen=True)
 class Figures:
-    """How many entries of this process were acknowledged, written, dropped and set aside, and how many bytes wait."""
+    """Counts of the entries of this process by their fate, and the bytes of those that wait."""
 
     acknowledged: int
     written: int

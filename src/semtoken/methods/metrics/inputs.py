@@ -33,9 +33,9 @@ class JudgedAnswers:
     target: FloatArray
     """`correct` or `quality`, [n], finite."""
     n_left_out: int
-    """How many answers have no judgement."""
+    """The number of answers without a judgement."""
     n_non_finite: int
-    """How many uncertainties are NaN or +inf; they share the worst rank."""
+    """The number of uncertainties that are NaN or +inf; they share the worst rank."""
 
 
 @dataclass(frozen=True)

@@ -49,9 +49,9 @@ class Reading:
 
     what: Readable
     k: int = 0
-    """How many of the best tokens, for `best`."""
+    """The number of best tokens, for `best`."""
     depth: float = 0.0
-    """How deep in the model the layer lies, for `states`, in (0, 1]; 0.5 is the middle layer, 1 the last one."""
+    """The depth of the layer in the model, for `states`, in (0, 1]; 0.5 is the middle layer, 1 the last one."""
 
 
 LOG_PROBABILITY = Reading("log_probability")
@@ -232,7 +232,7 @@ class Observer:
 
 
 def listed_best(token: int, ids: IdArray, size: int) -> int:
-    """How many tokens at the front of a step's list are its best ones; the chosen one may follow after them.
+    """The number of tokens at the front of a step's list that are its best; the chosen token may follow after them.
 
     All are where the list holds the whole vocabulary of `size` tokens.
     """
