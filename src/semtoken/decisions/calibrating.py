@@ -68,14 +68,14 @@ class CalibratedQuestion:
             # By side, since a wrong yes and a wrong no seldom cost the same, and are seldom equally frequent.
             by_side.setdefault(record.answer.side, []).append(record)
         sides = tuple(DecisionSide.fit(own, len(records), alpha=alpha, **levels) for own in by_side.values())
-        scale = sets = None
         probabilities = [record.answer.probabilities for record in records]
         labels = [record.label for record in records if record.label is not None]
         asked = records[0].asked
+        scale = sets = None
         with suppress(InvalidInputError):  # too few labels
             scale = OptionScale.fit(probabilities, labels, [str(option.value) for option in asked.question.options])
-            if len(records) >= labels_for_sets(alpha):
-                sets = PredictionSets.fit(probabilities, labels, alpha)
+        if scale is not None and len(records) >= labels_for_sets(alpha):
+            sets = PredictionSets.fit(probabilities, labels, alpha)
         states = frozenset(short(record.state) for record in records if record.state)
         return cls(asked, sides, scale, sets, states)
 
