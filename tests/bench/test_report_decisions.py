@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,7 @@ from semtoken.bench.read_results import collect
 from semtoken.bench.report.answers import check_cells
 from semtoken.bench.report.content import BenchReport, build_report
 from semtoken.bench.report.measure import ABLATIONS
-from semtoken.bench.report.probabilities import CellProbabilities, cell_probabilities, ranks
+from semtoken.bench.report.probabilities import CellProbabilities, cell_probabilities, probability_table, ranks
 from semtoken.bench.report.table import as_html
 from semtoken.bench.report.writing import html_page, markdown_text
 from semtoken.bench.results import METADATA_KEY, Cell
@@ -134,6 +135,18 @@ def test_an_order_that_knows_something_beats_the_base_rate_and_noise_does_not() 
     assert noise.log_loss_gain.high > 0
     assert found.methods["perplexity"].minus_reference is not None
     assert found.methods["perplexity"].minus_reference.verdict == "higher"
+
+
+def test_the_table_of_probabilities_has_each_loss_before_its_interval() -> None:
+    found = probabilities(scored(200), 200)
+    report = found.methods["stc"].report
+    table = probability_table([found])
+    assert report is not None and table is not None
+    [row] = table.frame.to_numpy().tolist()
+    losses = (report.log_loss, report.log_loss_gain, report.brier, report.brier_gain)
+    for shown, loss in zip(row[1:5], losses, strict=True):
+        numbers = [float(number) for number in re.findall(r"[+-]?\d+\.\d+", shown)]
+        assert numbers == pytest.approx([loss.value, loss.low, loss.high], abs=6e-4)
 
 
 def test_a_probability_that_is_off_is_told() -> None:

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
 
 from semtoken.clustering.function_words import english_stopwords
 from semtoken.clustering.vocabulary import Vocabulary, clean_up_spaces, normalize
@@ -215,6 +217,11 @@ def test_ids_out_of_range_are_refused() -> None:
 def test_what_is_not_a_tokenizer_is_refused() -> None:
     with pytest.raises(VocabularyError, match="tokenizer"):
         Vocabulary.from_tokenizer({"a": 0})
+
+
+def test_a_tokenizer_without_tokens_is_refused() -> None:
+    with pytest.raises(VocabularyError, match="The tokenizer has no tokens"):
+        Vocabulary.from_tokenizer(Tokenizer(BPE()))
 
 
 def test_a_mismatch_names_the_first_difference() -> None:
