@@ -220,7 +220,7 @@ class GrowingAnswer:
         for k, token in enumerate(tokens):
             ids, decided = (NO_IDS, False) if k in rows else scorer.may_begin(token) if scorer.looks_ahead else NOTHING
             self._prefixes.append(ids if decided else NO_IDS)
-            if not decided:  # what tells by itself is known up to the next token
+            if not decided:  # what a token alone decides is known up to the next token
                 self._open.append(OpenStep(first + k, first + k + (1 if k in rows else 2), rows.get(k)))
         self.advance()
         kept = [step.position for step in self._open if step.row is not None][:MAX_WAITING_ROWS]

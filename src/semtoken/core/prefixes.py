@@ -84,7 +84,7 @@ class PrefixIndex:
         return parents, places, np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(places[-1]))
 
     @cached_property
-    def tells(self) -> BoolArray:
+    def decides(self) -> BoolArray:
         """Whether a token alone decides what the normalized text from there on begins with (bool [V]).
 
         Blanks, pieces of characters and texts whose end a later token may still change do not, and no token does where

@@ -85,7 +85,7 @@ def _value_ends(agreed: Agreeing) -> list[ValueEnds | None]:
     asked = endings.what_may_end(np.concatenate([[-1], steps.tokens[:-1]]).astype(np.int64), steps.tokens)
     value_ends: list[ValueEnds | None] = [None] * len(steps)
     for i in np.flatnonzero(asked).tolist():
-        # Rows of logits bring exact masses; of lists the entries tell.
+        # Rows of logits bring exact masses; lists bound them by their entries.
         if not math.isnan(steps.ends[i, 0]):
             value_ends[i] = endings.from_masses(int(asked[i]), steps.ends[i].tolist())
             continue

@@ -206,7 +206,7 @@ def reduce_rows(
 
     `rows` have finite normalizers; `taken` [n] are places among them. `tokens` [n] were chosen, those `before` them are
     -1 for none, and `opening` [n] says that only blanks come before. Also returns, by place, a copy of the row of each
-    step whose token alone does not decide what the text from there on begins with (`PrefixIndex.tells`).
+    step whose token alone does not decide what the text from there on begins with (`PrefixIndex.decides`).
     """
     n, size, normalizers = len(tokens), scorer.vocabulary.size, rows.log_normalizers[taken]
     row_ids = rows.row_ids[taken]
@@ -217,10 +217,10 @@ def reduce_rows(
     undecided = np.zeros(n, dtype=bool)
     lists.append(_likely(rows, taken, tokens, own, size))
     if scorer.looks_ahead:
-        tells = scorer.index.tells[tokens]
-        waiting = np.flatnonzero(~tells).tolist()
-        clear = zip(tokens.tolist(), tells.tolist(), strict=True)
-        begins = [scorer.may_begin(token) if tell else (NO_COLUMNS, True) for token, tell in clear]
+        decides = scorer.index.decides[tokens]
+        waiting = np.flatnonzero(~decides).tolist()
+        clear = zip(tokens.tolist(), decides.tolist(), strict=True)
+        begins = [scorer.may_begin(token) if alone else (NO_COLUMNS, True) for token, alone in clear]
         sets = np.repeat(np.arange(n), [len(ids) for ids, _ in begins]), np.concatenate([ids for ids, _ in begins])
         undecided = np.array([not decided for _, decided in begins], dtype=bool)
         lists.append(sets)

@@ -132,7 +132,7 @@ class Agreeing:
 
     def kinds_by_step(self, scorer: Scorer, *, neutrality: bool) -> list[list[int]]:
         """The same for the tokens of each list, in their order."""
-        if scorer.open_ended:  # the lists themselves tell
+        if scorer.open_ended:  # the lists themselves decide
             alike = scorer.by_spelling
             return [
                 [CLUSTER if token == step.token else PREFIX * (alike and token in step.spelled) for token in step.ids]

@@ -238,15 +238,15 @@ class ListReader:
         others = self._sort(entries, zip(listed, meant[1:], strict=True))
         entries.listed = sum(is_given(other.log_prob) for other in others)
         complete = len(entries.found) == self._vocabulary.size
-        # Engines append the chosen token where it is not among the best, so only the others tell what an unlisted token
+        # Engines append the chosen token where it is not among the best, so only the others show what an unlisted token
         # has at most. A list keyed by strings has lost all but one of the tokens that are spelled alike.
-        tells = entries.listed == len(others) > 0 and not any(match.shared for match in meant[1:])
+        bounded = entries.listed == len(others) > 0 and not any(match.shared for match in meant[1:])
         blanks = [match.blanks for match in meant]
         return entries.listed_step(
             position,
             # where every token is listed, the padding of a model's head had its share
             whole=math.fsum(entries.found.values()) if complete and step is not given else 1.0,
-            smallest=min(other.probability for other in others) if tells else 1.0,
+            smallest=min(other.probability for other in others) if bounded else 1.0,
             complete=complete,
             with_blank=blanks.count("begins"),
             without_blank=0 if self._blanks_left_out else blanks.count("lacks"),

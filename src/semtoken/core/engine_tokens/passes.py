@@ -331,6 +331,6 @@ def silent_zeros(steps: Sequence[ListedStep], certain: Callable[[], BoolArray]) 
             "Every token has the log-probability 0 and no alternatives: the engine does not report log-probabilities "
             "(some do so under speculative decoding). Ask the engine without it, and for alternatives."
         )
-    # An engine that gives no lists at all may have been sure: only beside steps with lists does a zero without one
-    # tell.
+    # An engine that gives no lists at all may have been sure: a zero without a list means something only beside steps
+    # that have one.
     return bare if any(not step.bare for step in steps) else []

@@ -23,7 +23,7 @@ MANY_NUMBERS = 10  # fewer numbers of one digit each were written by hand rather
 FEW_DECIMALS = 2  # unless there are more decimals than this: -0.0001 was rounded
 CLOSE = 2e-7  # relative error of a number that was computed in float32
 PRINTED = 5e-9  # the same of a float32 that is printed with nine digits
-FEW = 3  # numbers that are looked at one by one; mostly the first tells
+FEW = 3  # numbers that are looked at one by one; mostly the first decides
 LEAST_GIVEN = NOT_GIVEN + 1
 DECIMALS = np.power(10.0, -np.arange(ALL_DECIMALS, dtype=np.float64))[:, None]
 """The value of each decimal."""
@@ -177,7 +177,7 @@ def _are_multiples(numbers: FloatArray, units: FloatArray) -> npt.NDArray[np.boo
     error, close = np.abs(numbers - np.round(numbers / units) * units), CLOSE * np.abs(numbers)
     # Printed from float32, 0.1 is 0.10000000149: no multiple of a tenth in double precision, and one all the same.
     single = np.abs(numbers - numbers.astype(np.float32)) <= PRINTED * np.abs(numbers)
-    # where float32 is as coarse as the unit, it tells nothing
+    # where float32 is as coarse as the unit, it proves nothing
     return np.asarray((error <= 1e-6 * units) | ((error <= close) & (close <= units / 4) & single))
 
 

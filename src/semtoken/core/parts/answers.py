@@ -91,8 +91,8 @@ def _has_digit(text: str) -> bool:
 
 def _bounds(pairs: Sequence[tuple[float, float] | None], points: Sequence[float]) -> tuple[list[float], list[float]]:
     """Lower and upper ends of intervals around masses, where only the best tokens are known; else the masses."""
-    told = [pair or (point, point) for pair, point in zip(pairs, points, strict=True)]
-    return [low for low, _ in told], [high for _, high in told]
+    intervals = [pair or (point, point) for pair, point in zip(pairs, points, strict=True)]
+    return [low for low, _ in intervals], [high for _, high in intervals]
 
 
 def tokens_touching(

@@ -271,10 +271,10 @@ def _shift_part(found_part: FoundPart, shift: int) -> FoundPart:
 def _with_negations(tokens: AnswerTokens, part: Part, budget: Budget) -> Part:
     """A sentence with the words that turn it round, and their own probabilities."""
     words = negations(tokens.text, part.start, part.end, budget)
-    told = tuple(
+    negation = tuple(
         (tokens.text[a:b], math.exp(math.fsum(tokens.exact[i] for i in tokens.touching(a, b)))) for a, b in words
     )
-    return replace(part, negation=told)
+    return replace(part, negation=negation)
 
 
 def _without_confidence(found_part: FoundPart, text: str, equality: PartEquality) -> Part:
