@@ -280,8 +280,8 @@ def check_found(
     except SemtokenError as error:
         return [RefusedReply(reply.where, str(error), reply.id, reply.question)]
     except Exception as error:  # a fault of ours; it shall not cost the scores of all other replies
-        told = f"This release fails on it, please report it: {type(error).__name__}: {error}"
-        return [RefusedReply(reply.where, told, reply.id, reply.question)]
+        reason = f"This release fails on it, please report it: {type(error).__name__}: {error}"
+        return [RefusedReply(reply.where, reason, reply.id, reply.question)]
     if settings.keep_tokens:
         return answers
     return [
@@ -302,8 +302,8 @@ def ranked(
     refused = [one for checked in outcomes for one in checked if isinstance(one, RefusedReply)]
     result = RankedReplies(_ranked(answers), tuple(refused), joined, tuple(passed_over))
     if not answers:
-        told = " ".join(f"{count:,} x {first.where}: {first.reason}" for count, first in result.reasons()[:3])
-        raise InvalidInputError(f"None of {len(outcomes):,} replies can be scored. {told}")
+        reasons = " ".join(f"{count:,} x {first.where}: {first.reason}" for count, first in result.reasons()[:3])
+        raise InvalidInputError(f"None of {len(outcomes):,} replies can be scored. {reasons}")
     return result
 
 
@@ -387,8 +387,8 @@ def _own_answer(
         raise InvalidInputError(f"Its fields cannot be scored: {NO_TOKENS}.")
     if calibrator is not None and calibrator.calibrator.fingerprint.method != CONFIDENCE:
         raise InvalidInputError(f"The calibrator reads more than the confidence, and {NO_TOKENS}.")
-    told = {key: block[key] for key in ("probability_correct", "decision", "guarantee") if key in block}
-    calibration = told or None if calibrator is None else calibrator.block_or_refusal(result)
+    reported = {key: block[key] for key in ("probability_correct", "decision", "guarantee") if key in block}
+    calibration = reported or None if calibrator is None else calibrator.block_or_refusal(result)
     doubts = doubts_of_block(block)
     said = sentence_of(result, worst_of(doubts)) if doubts or result.empty else NOT_SAVED
     return RankedAnswer(

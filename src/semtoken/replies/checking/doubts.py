@@ -143,9 +143,9 @@ def rivals_of(response: ScoredAnswer, parts: Sequence[Part]) -> list[tuple[tuple
 def _rivals(response: ScoredAnswer, part: Part, others: Sequence[Alternative]) -> tuple[tuple[str, float], ...]:
     start = response.marks[part.weakest_token or 0].start
     before = response.text[part.start : start] if start > part.start else ""
-    told = (
+    likely = (
         ((before + other.text).strip(), other.probability)
         for other in others
         if not other.counted and other.probability >= LEAST_RIVAL and other.text.strip(BLANK)
     )
-    return tuple(told)[:MOST_RIVALS]
+    return tuple(likely)[:MOST_RIVALS]

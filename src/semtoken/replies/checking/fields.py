@@ -100,8 +100,8 @@ def _record(
     low, high = (None, None) if exact else part.bounds or (None, None)
     notes = [*([REPEATED] if repeated else []), *_notes(part, schema, response.text[: part.start], response.truncated)]
     note = " ".join(notes)
-    told = {name: getattr(part, name) for name in FACTS}
-    record = told | {
+    facts = {name: getattr(part, name) for name in FACTS}
+    record = facts | {
         "confidence_lower": low,
         "confidence_upper": high,
         "rival": rival,
@@ -253,7 +253,7 @@ LATER = (
 
 def sentence_of_field(row: Mapping[str, Any]) -> str:
     """A line on the confidence in a field's value, and its alternatives."""
-    told = [] if row["confidence"] is None else [f"confidence {number(row['confidence'], 2)}"]
+    phrases = [] if row["confidence"] is None else [f"confidence {number(row['confidence'], 2)}"]
     if row["rival"] is not None:
-        told.append(f"also likely: “{row['rival']}” {percent(row['rival_probability'])}")
-    return " · ".join([*told, *([row["note"]] if row["note"] else [])])
+        phrases.append(f"also likely: “{row['rival']}” {percent(row['rival_probability'])}")
+    return " · ".join([*phrases, *([row["note"]] if row["note"] else [])])

@@ -115,7 +115,7 @@ def _joining(replies: Sequence[Column], questions: Sequence[Column]) -> tuple[Co
     pairs = sorted(_fitting(replies, questions), key=_rank)
     for i, (own, asked) in enumerate(pairs):
         for other, other_asked in pairs[i + 1 :] if own.source == 0 and own.name not in IDS else ():
-            # Two fields that tell as much and join other questions: to take one of them would be a guess.
+            # Two fields that rank alike and join other questions: to take one of them would be a guess.
             same_rank = _rank((other, other_asked))[:5] == _rank((own, asked))[:5]
             if same_rank and _order(other, other_asked) != _order(own, asked):
                 raise InvalidInputError(

@@ -500,7 +500,7 @@ class Shape:
         """The tool calls of a choice in a reply or a chunk, as in `Delta`."""
         return NOTHING
 
-    # --- what the reply tells of itself
+    # --- what the reply says of itself
 
     def note(self, reply: RawReply) -> None:
         """Notice the model of a reply or a chunk, and how many tokens it counts."""

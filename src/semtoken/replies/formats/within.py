@@ -92,13 +92,13 @@ def _resolved(value: Any, found: list[Found], begin: int) -> list[Found]:
         return [
             one._replace(around=one.around[shared + 1 :]) for group in groups for one in _resolved(value, group, shared)
         ]
-    told = _once([one for one in found if _is_telling(one)] or found)
-    if len(told) > 1:
-        listed = ", ".join(one.said for one in told[:4])
+    meant = _once([one for one in found if _is_telling(one)] or found)
+    if len(meant) > 1:
+        listed = ", ".join(one.said for one in meant[:4])
         raise InvalidInputError(
             f"It holds several replies, {listed}, and nothing says which is meant: save one of them."
         )
-    return told
+    return meant
 
 
 def _shared(found: Sequence[Found], begin: int) -> int | None:
