@@ -217,11 +217,11 @@ def _dispute(dispute: Dispute, result: ScoredAnswer) -> dict[str, Any]:
 
 
 def _competing(token: ScoredToken, step: int, meanings: Sequence[Competitor]) -> dict[str, Any]:
-    told = [
+    described = [
         {"probability": competitor.probability, "tokens": competitor.tokens, "chosen": competitor.chosen}
         for competitor in meanings
     ]
-    return {"step": step, "start": token.start, "end": token.end, "meanings": told}
+    return {"step": step, "start": token.start, "end": token.end, "meanings": described}
 
 
 def running_block(running: Running) -> dict[str, Any]:

@@ -112,10 +112,10 @@ class CalibratorSlot(Generic[Kind]):
             former = self._former if self._shared is None else self._shared.get(FORMER)
             if former is None:
                 raise InvalidInputError("There was no other calibrator since this server started.")
-            told = self._exchange(former)
+            message = self._exchange(former)
             if self._shared is not None:
                 self._shared.put(former, TURNED_TO)
-            return told
+            return message
 
     def reload_or_log(self) -> None:
         """Load the calibrator again on a signal, logging what happened; all processes of a server do so."""
@@ -131,8 +131,8 @@ class CalibratorSlot(Generic[Kind]):
         self._former, self.current = before, calibrator
         if self._shared is not None and before is not None:
             self._shared.put(before, FORMER)
-        told = "" if before is None else f" in place of {before.checksum[:12]}"
-        return f"The calibrator {calibrator.checksum[:12]} ({calibrator.n} labels) decides from now on{told}."
+        replaced = "" if before is None else f" in place of {before.checksum[:12]}"
+        return f"The calibrator {calibrator.checksum[:12]} ({calibrator.n} labels) decides from now on{replaced}."
 
 
 def slot_of(calibrator: Kind | CalibratorSlot[Kind] | None) -> CalibratorSlot[Kind]:
@@ -163,10 +163,10 @@ def add_exchange(app: Any, path: str, calibrators: CalibratorSlot[Any], gate: Ga
         action = body.get("action")
         if not isinstance(action, str) or action not in actions:
             raise ApiError(400, 'Send {"action": "reload"} or {"action": "back"}.', param="action")
-        told = actions[action]()
+        message = actions[action]()
         tell_the_others()
         current = calibrators.current
-        return {"told": told, "calibrator": None if current is None else current.checksum}
+        return {"told": message, "calibrator": None if current is None else current.checksum}
 
     async def exchange(request: Request) -> Response:
         return await answer_guarded(request, gate, work, needs_token=True)

@@ -114,7 +114,7 @@ class Gate:
         kind, _, given = authorization.partition(" ")
         if self.token is None or kind.lower() != "bearer":
             return False
-        # In constant time: how long a comparison takes must not tell how much of a token is right.
+        # In constant time: how long a comparison takes must not reveal how much of a token is right.
         return hmac.compare_digest(given.strip().encode(), self.token.encode())
 
 

@@ -132,14 +132,14 @@ class JournalFigures:
             multiprocess_mode="livesum",
         )
 
-        told = "1 for the state of the guarantee: kept, unknown, broken or no_guarantee."
-        self.state = _newest("semtoken_guarantee_state", told, "state", registry)
-        told = "Bounds on the share that the guarantee limits, and the share that was guaranteed."
-        self.share = _newest("semtoken_guarantee_wrong_share", told, "bound", registry)
-        told = "Labels that tell of the guarantee, and those of them that count against it."
-        self.labels = _newest("semtoken_guarantee_labels", told, "kind", registry)
-        told = "Distance of the newest scores from those that the calibrator was fitted on."
-        self.distance = _newest("semtoken_drift_distance", told, "of", registry)
+        help_text = "1 for the state of the guarantee: kept, unknown, broken or no_guarantee."
+        self.state = _newest("semtoken_guarantee_state", help_text, "state", registry)
+        help_text = "Bounds on the share that the guarantee limits, and the share that was guaranteed."
+        self.share = _newest("semtoken_guarantee_wrong_share", help_text, "bound", registry)
+        help_text = "Labels that tell of the guarantee, and those of them that count against it."
+        self.labels = _newest("semtoken_guarantee_labels", help_text, "kind", registry)
+        help_text = "Distance of the newest scores from those that the calibrator was fitted on."
+        self.distance = _newest("semtoken_drift_distance", help_text, "of", registry)
 
     def show(self, report: GuaranteeReport) -> None:
         """Update the figures from a report on the guarantee."""
@@ -159,6 +159,6 @@ class JournalFigures:
         self.waiting.set(waiting)
 
 
-def _newest(name: str, told: str, label: str, registry: CollectorRegistry) -> Gauge:
+def _newest(name: str, help_text: str, label: str, registry: CollectorRegistry) -> Gauge:
     """A gauge of which several processes show what the last one set."""
-    return Gauge(name, told, [label], registry=registry, multiprocess_mode="mostrecent")
+    return Gauge(name, help_text, [label], registry=registry, multiprocess_mode="mostrecent")

@@ -214,8 +214,8 @@ def examine(
     timeout
         Seconds that the server may be silent.
     quick
-        Whether to send two requests alone (four where these tell nothing), for 20 log-probabilities a token (5, where
-        20 are rejected) at temperatures 1 and 0.5, to the first of the endpoints that answers: they tell what the
+        Whether to send two requests alone (four where these show nothing), for 20 log-probabilities a token (5, where
+        20 are rejected) at temperatures 1 and 0.5, to the first of the endpoints that answers: they show what the
         numbers are, not how many there may be.
     progress
         Called with what is being looked at.

@@ -48,9 +48,10 @@ def judge(at_1: Sequence[TopStep], at_half: Sequence[TopStep]) -> Numbers:
     steps = (*at_1, *at_half)
     shared = [(_by_name(a), _by_name(b)) for a, b in _while_alike(at_1, at_half)]
     verdicts = [compare_temperatures(a, b) for a, b in shared]
-    told = [verdict for verdict in verdicts if verdict[0] != "unknown"] or verdicts or [("unknown", "no tokens came")]
-    kinds = {kind for kind, _ in told}
-    distribution, reason = told[0] if len(kinds) == 1 else ("unknown", "some tokens follow the temperature, others not")
+    known = [verdict for verdict in verdicts if verdict[0] != "unknown"]
+    counted = known or verdicts or [("unknown", "no tokens came")]
+    mixed: tuple[Distribution, str] = ("unknown", "some tokens follow the temperature, others not")
+    distribution, reason = counted[0] if len({kind for kind, _ in counted}) == 1 else mixed
     gaps = [abs(a[name] - b[name]) for a, b in shared for name in a.keys() & b.keys()]
     return Numbers(
         distribution,

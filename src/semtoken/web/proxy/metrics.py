@@ -28,25 +28,25 @@ class ProxyMetrics:
         self.failures = self._counter("failures", "Requests that did not end well.", "reason")
         self.scored = self._counter("scored_answers", "Choices with an uncertainty.", "endpoint")
         self.unscored = self._counter("unscored_answers", "Choices without one.", "reason")
-        told = "Time spent in the proxy itself for a scored answer."
-        self.added_seconds = self._histogram("added_seconds", told, _SECONDS)
+        help_text = "Time spent in the proxy itself for a scored answer."
+        self.added_seconds = self._histogram("added_seconds", help_text, _SECONDS)
         self.widths = self._histogram("interval_width", "Width of the uncertainty interval of scored choices.", _WIDTHS)
-        told = "Refusals of log-probabilities by the upstream; given: what it was asked for then."
-        self.refusals = self._counter("refusals", told, "endpoint", "given")
-        told = "Shapes of requests for which the upstream is asked for fewer log-probabilities, or none."
-        self.refusals_remembered = self._gauge("refusals_remembered", told)
+        help_text = "Refusals of log-probabilities by the upstream; given: what it was asked for then."
+        self.refusals = self._counter("refusals", help_text, "endpoint", "given")
+        help_text = "Shapes of requests for which the upstream is asked for fewer log-probabilities, or none."
+        self.refusals_remembered = self._gauge("refusals_remembered", help_text)
         self.journal = JournalFigures(self._registry)
         self.scoring = self._gauge("scoring_work", "Pieces of scoring work that run or wait.")
         self.in_flight = self._gauge("requests_in_flight", "Requests being answered.")
 
-    def _counter(self, name: str, told: str, *labels: str) -> Counter:
-        return Counter(f"semtoken_proxy_{name}", told, labels, registry=self._registry)
+    def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
+        return Counter(f"semtoken_proxy_{name}", help_text, labels, registry=self._registry)
 
-    def _histogram(self, name: str, told: str, buckets: Sequence[float]) -> Histogram:
-        return Histogram(f"semtoken_proxy_{name}", told, registry=self._registry, buckets=buckets)
+    def _histogram(self, name: str, help_text: str, buckets: Sequence[float]) -> Histogram:
+        return Histogram(f"semtoken_proxy_{name}", help_text, registry=self._registry, buckets=buckets)
 
-    def _gauge(self, name: str, told: str) -> Gauge:
-        return Gauge(f"semtoken_proxy_{name}", told, registry=self._registry, multiprocess_mode="livesum")
+    def _gauge(self, name: str, help_text: str) -> Gauge:
+        return Gauge(f"semtoken_proxy_{name}", help_text, registry=self._registry, multiprocess_mode="livesum")
 
     def text(self) -> bytes:
         """All figures in Prometheus' text format: those of all processes of this proxy."""

@@ -17,7 +17,7 @@ SHORT_REPLY = 2**16
 """Bytes of a whole reply from which on it is read in a thread.
 
 A thread that reads a shorter one would not spare the others that time, since both hold the interpreter's lock, and
-handing the work over costs a tenth of it. How long scoring takes, its tokens tell.
+handing the work over costs a tenth of it. How long scoring takes depends on the tokens of the reply.
 """
 
 

@@ -6,7 +6,7 @@ app.py         the ASGI application: requests read within limits, answered or re
 requests.py    requests in OpenAI's two forms, checked field by field
 service.py     a checked request -> prompts and sampling -> its answer
 replies.py     answers in these forms, whole or as chunks of a stream
-orders.py      what the model's thread is asked for, and what it tells of it: plain records
+orders.py      what the model's thread is asked for, and what it reports of it: plain records
 worker.py      the model's thread, and the queues between it and the server
 engine.py      generations, answered together as they come, watched step by step
 open_decisions.py  typed questions, read between the steps of the answers

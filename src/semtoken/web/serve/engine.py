@@ -101,7 +101,7 @@ class _Row:
 
 
 class _Rows(Observer):
-    """The answers that are being written: tells those who wait of every step, right after its tokens were chosen, and
+    """The answers that are being written: hands every step to those who wait, right after its tokens were chosen, and
     ends answers at their stop texts.
     """
 
@@ -155,7 +155,7 @@ class _Rows(Observer):
         return [self._rows[answer].arrival(answer) for answer in new]
 
     def ask(self) -> None:
-        """Tell of complete answers, and ask the model about them."""
+        """Report complete answers, and ask the model about them."""
         self.settle()
         waiting, self._to_ask = self._to_ask, []
         for row, ended in waiting:
@@ -210,7 +210,7 @@ class _Rows(Observer):
         self._complete[answer] = completion
 
     def settle(self) -> None:
-        """Tell of the rows that are complete."""
+        """Report the rows that are complete."""
         complete, self._complete = self._complete, {}
         wanted = {a: completed for a, completed in complete.items() if not self._rows[a].order.cancelled.is_set()}
         questions = {answer: self._rows[answer].question for answer in wanted}

@@ -109,7 +109,7 @@ class Service:
             form, asked = CompletionReply, request.prompts
         work = self._work(request, self._encoded(asked, request.prompt_field))
         job = Job(work, form(self._offer.name, self._names(request), request), request, self._calibrators.current)
-        # Values so far would tell of an answer that is not shown yet.
+        # Values so far would betray an answer that is not shown yet.
         return replace(job, work=replace(job.work, running=False)) if job.holds_answers else job
 
     def _names(self, request: AnyRequest) -> TokenSpelling:

@@ -133,8 +133,8 @@ function Verdict({ answer, compared, guaranteed }) {
   }
   const [lead, rest] = S.probability_correct(calibration.probability_correct, calibration.probability_correct_interval, calibration.n_labels);
   const decided = calibration.decision;
-  const told = [guaranteed ? "" : calibration.guarantee ?? "", calibration.guarantee && decided === "answer" ? S.acceptedNote : ""];
-  const said = told.filter(Boolean).join(" ");
+  const sentences = [guaranteed ? "" : calibration.guarantee ?? "", calibration.guarantee && decided === "answer" ? S.acceptedNote : ""];
+  const said = sentences.filter(Boolean).join(" ");
   return html`<p>
       ${decided && html`<span class=${`badge ${decided === "answer" ? "accepted" : "check"}`}>${decided === "answer" ? S.accepted : S.check}</span>`}
       <strong>${lead}</strong><span class="dim">${rest}</span>

@@ -73,12 +73,12 @@ export function Review() {
     look();
     load().then(() => panel.current?.focus());
   };
-  const change = async (body, told) => {
+  const change = async (body, notice) => {
     if (busy.current) return;
     busy.current = true;
     try {
       const done = await asked("./semtoken/review", token, { reviewer: name, ...body });
-      setLast(done.undone === null ? REVIEW.nothingToUndo : told);
+      setLast(done.undone === null ? REVIEW.nothingToUndo : notice);
       setProblem("");
       if (body.undo || facts.items.length <= FEW) await load();
       else setFacts({ ...facts, items: facts.items.slice(1), labels: facts.labels + 1 });
