@@ -191,22 +191,22 @@ class CalibratorInUse:
         logs, labels = logs[~np.isnan(labels)], labels[~np.isnan(labels)]
         report = self.calibrator.report(logs, labels)
         gain = report.log_loss_gain
-        told = (
+        sentence = (
             f"Probabilities by the calibrator: log loss {report.log_loss.value:.3f}, {gain.value:+.3f} "
             f"[{gain.low:+.3f}, "
             f"{gain.high:+.3f}] against always giving its base rate; ECE {report.calibration_error:.3f}."
         )
         threshold = self.calibrator.threshold
         if threshold is None:
-            return told
+            return sentence
         accepted = threshold.accepts(logs)
         if not accepted.any():
-            return f"{told} It accepts none of the {labels.size:,} answers."
+            return f"{sentence} It accepts none of the {labels.size:,} answers."
         claim = threshold.claim
         seen = claim.kind.count(accepted, labels == 1)
         [verdict] = judge([(claim, seen)])
         return (
-            f"{told} It accepts {int(accepted.sum()):,} of {labels.size:,} answers. {claim.kind.among} {seen}; "
+            f"{sentence} It accepts {int(accepted.sum()):,} of {labels.size:,} answers. {claim.kind.among} {seen}; "
             f"guaranteed: at most {percent(claim.alpha)}: {verdict}."
         )
 

@@ -280,14 +280,14 @@ def forecast(
     """A sentence on how often a guarantee at alpha would come from more labels like these, by drawing sets from
     them.
     """
-    generator, told = np.random.default_rng(seed), []
+    generator, counts = np.random.default_rng(seed), []
     for n in (times * uncertainty.size for times in TIMES):
         sets = (generator.integers(uncertainty.size, size=n) for _ in range(SETS))
         came = sum(comes(uncertainty[drawn], correct[drawn], alpha, delta, start) for drawn in sets)
-        told.append(f"{came} with {n:,}")
+        counts.append(f"{came} with {n:,}")
     return (
         f"Of {SETS} sets of labels drawn from these, a guarantee of at most {percent(alpha)} wrong came from "
-        f"{', '.join(told)} labels."
+        f"{', '.join(counts)} labels."
     )
 
 

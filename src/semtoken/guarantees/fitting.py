@@ -70,10 +70,10 @@ def _sequence(claim: Claim, answers: LabeledScores, placing: FloatArray | None, 
     grid, parts = plan.placed(placed)
     kept, tests = exact.fixed_sequence(uncertainty, answers.correct, grid, claim.alpha, claim.delta, parts)
     if kept is None:
-        told = _refused(claim, answers, tests)
+        refusal = _refused(claim, answers, tests)
         # Advice that was tried on the labeled answers would say nothing of thresholds that others place.
         advice = _advice(claim, answers, start) if placing is None and any(test.accepted for test in tests) else []
-        return Fit(None, " ".join([told, *advice]), start=plan.shares[0], tests=tests)
+        return Fit(None, " ".join([refusal, *advice]), start=plan.shares[0], tests=tests)
     last = next(test for test in tests if test.threshold == kept)
     done, bad = ("discarded", "right") if claim.kind.name == "discarded" else ("accepted", "wrong")
     counts = f"{last.accepted} {done}, {last.wrong} of them {bad}"

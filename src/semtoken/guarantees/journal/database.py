@@ -211,15 +211,15 @@ def database_errors(url: sa.URL) -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        told = cause(error)
-        hint = next((hint for said, hint in HINTS.items() if said in told), "")
-        raise JournalError(f"The journal {without_password(url)} cannot be used: {told}{hint}") from error
+        message = cause(error)
+        hint = next((hint for said, hint in HINTS.items() if said in message), "")
+        raise JournalError(f"The journal {without_password(url)} cannot be used: {message}{hint}") from error
 
 
 def cause(error: Exception) -> str:
     """The message of a database driver's error on one line of at most 300 characters, without statement and values."""
-    told = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    return " ".join(str(told).split())[:300]
+    original = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return " ".join(str(original).split())[:300]
 
 
 def upgrade(engine: sa.Engine) -> None:

@@ -317,10 +317,10 @@ def _doubts(result: ScoredAnswer, *, with_texts: bool) -> tuple[Mapping[str, Any
 def fingerprint_of_prompt(prompt: Any, salt: bytes) -> str:
     """A keyed hash of a prompt, sixteen hex digits: equal prompts of one journal can be found without their texts."""
     try:
-        told = _SORTED.encode(prompt)
+        encoded = _SORTED.encode(prompt)
     except (TypeError, ValueError, RecursionError):  # half characters, and whatever else is no JSON
-        told = _CANONICAL.encode(prompt).encode()
-    return hashlib.blake2b(told, digest_size=8, key=salt).hexdigest()
+        encoded = _CANONICAL.encode(prompt).encode()
+    return hashlib.blake2b(encoded, digest_size=8, key=salt).hexdigest()
 
 
 def _numbers(result: ScoredAnswer) -> dict[str, Any]:
@@ -349,8 +349,8 @@ Record = dict[str, Any]
 
 def verdict(given: Iterable[bool | None]) -> bool | None:
     """The verdict of several people's labels: False if anybody says so, None if nobody can tell."""
-    told = [label for label in given if label is not None]
-    return all(told) if told else None
+    decided = [label for label in given if label is not None]
+    return all(decided) if decided else None
 
 
 def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Record:

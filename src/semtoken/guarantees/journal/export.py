@@ -85,7 +85,7 @@ def _arrow(pyarrow: Any, kind: Any) -> Any:
 
 def _further_scores(journal: Journal, *conditions: Any) -> list[str]:
     names: dict[str, None] = {}
-    for page in journal.pages([entries.c.n, sa.cast(entries.c.numbers, sa.Text).label("told")], *conditions):
+    for page in journal.pages([entries.c.n, sa.cast(entries.c.numbers, sa.Text).label("numbers_text")], *conditions):
         for row in page:
-            names |= dict.fromkeys(_decoded(row.told or "null")[0] or ())
+            names |= dict.fromkeys(_decoded(row.numbers_text or "null")[0] or ())
     return list(names)

@@ -48,6 +48,6 @@ class AnswerKeeper:
         self._writer.put(entry)
 
 
-def _identifier(*told: object) -> str:
+def _identifier(*parts: object) -> str:
     """The same for the same answer, whenever it is kept."""
-    return hashlib.sha256("\n".join(map(str, told)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return hashlib.sha256("\n".join(map(str, parts)).encode("utf-8", "surrogatepass")).hexdigest()[:32]

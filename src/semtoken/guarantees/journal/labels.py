@@ -48,15 +48,15 @@ class LabelAgreement:
         if not self.twice:
             return "No answer has labels of two people yet, so nobody knows how far they agree."
         low, high = wilson(self.disagreed, self.twice)
-        told = (
+        sentence = (
             f"People disagree on {self.disagreed} of {self.twice} answers that two of them labeled "
             f"({100 * self.disagreed / self.twice:.0f}%; 95% interval {100 * low:.0f} to {100 * high:.0f}%)."
         )
         if not self.disagreed:
-            return told
+            return sentence
         return (
-            f"{told} Such an answer counts as wrong. A guarantee stays on the safe side by that, but fewer answers can "
-            "be accepted: with 5% of wrong labels a guarantee of 10% accepts as if it were one of 6%, and with 10% "
+            f"{sentence} Such an answer counts as wrong. A guarantee stays on the safe side by that, but fewer answers "
+            "can be accepted: with 5% of wrong labels a guarantee of 10% accepts as if it were one of 6%, and with 10% "
             "it accepts none. Agree on what is right before you label more."
         )
 
@@ -241,8 +241,8 @@ def sampled_answers(journal: Journal) -> list[AnswerRecord]:
 
 def agreement(journal: Journal) -> LabelAgreement:
     """Compute how often people agree, over all answers that two or more have labeled."""
-    told = sa.case((labels.c.correct, 1), else_=0)
-    each = sa.select(sa.func.min(told).label("low"), sa.func.max(told).label("high"))
+    as_number = sa.case((labels.c.correct, 1), else_=0)
+    each = sa.select(sa.func.min(as_number).label("low"), sa.func.max(as_number).label("high"))
     each = each.where(labels.c.correct.is_not(None)).group_by(labels.c.entry).having(sa.func.count() > 1)
     both = each.subquery()
     query = sa.select(

@@ -71,13 +71,13 @@ def _sqlite(engine: sa.Engine) -> str | None:
 
 def _postgresql(engine: sa.Engine) -> str | None:
     """Write the tables to new files without the deleted rows; rows that an open transaction may see are copied."""
-    told: list[tuple[str, str]] = []
+    notices: list[tuple[str, str]] = []
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         driver = connection.connection.driver_connection
         assert driver is not None
 
         def keep(notice: Any) -> None:
-            told.append((notice.severity_nonlocalized, notice.message_detail))
+            notices.append((notice.severity_nonlocalized, notice.message_detail))
 
         driver.add_notice_handler(keep)
         try:
@@ -89,7 +89,7 @@ def _postgresql(engine: sa.Engine) -> str | None:
             driver.remove_notice_handler(keep)
             with suppress(sa.exc.DBAPIError):
                 connection.execute(sa.text("RESET lock_timeout"))
-    left = [re.match(r"\d+", detail or "") for severity, detail in told if severity == "INFO"]
+    left = [re.match(r"\d+", detail or "") for severity, detail in notices if severity == "INFO"]
     counts = [int(match[0]) for match in left if match]
     if len(counts) < len(TABLES.split(", ")):
         return f"{engine.url.username or 'this user'} does not own the tables, so PostgreSQL did not vacuum them"
@@ -252,10 +252,10 @@ class Journal:
         with database_errors(self.engine.url):
             n = self._delete(*conditions)
             stored = why_still_stored(self.engine)
-        if told := " and ".join(filter(None, (waiting, stored))):
+        if reasons := " and ".join(filter(None, (waiting, stored))):
             raise NotYetGone(
                 f"{n:,} entries are deleted from {self.name}, but texts of deleted entries are still in its files: "
-                f"{told}. Delete again when that has ended."
+                f"{reasons}. Delete again when that has ended."
             )
         return n
 

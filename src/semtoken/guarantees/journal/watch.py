@@ -108,14 +108,14 @@ def watch(journal: Journal, *, level: float = LEVEL) -> GuaranteeReport:
     # With every label in place the order is that of the random draw, in which nobody's choice of what to label counts.
     if not missing:
         labeled = sorted(labeled, key=lambda entry: int(entry.row["n"]))
-    told = [entry for entry in labeled if entry.correct is not None]
+    judged = [entry for entry in labeled if entry.correct is not None]
     about_it, against = threshold.claim.kind.counted(
-        [entry.row["decision"] == "answer" for entry in told], [bool(entry.correct) for entry in told]
+        [entry.row["decision"] == "answer" for entry in judged], [bool(entry.correct) for entry in judged]
     )
-    times = [float(entry.row["at"]) for entry, counts in zip(told, about_it, strict=True) if counts]
+    times = [float(entry.row["at"]) for entry, counts in zip(judged, about_it, strict=True) if counts]
     report = guarantee_report(against[about_it].tolist(), times, threshold.claim, level, without_label=missing)
     order: Literal["draw", "labels"] = "labels" if missing else "draw"
-    return replace(report, order=order, undecided=len(labeled) - len(told), **about)
+    return replace(report, order=order, undecided=len(labeled) - len(judged), **about)
 
 
 def guarantee_report(
@@ -129,22 +129,22 @@ def guarantee_report(
     """
     looked, n = watched(claim, bad, level), len(bad)
     low, high = looked.bounds
-    told = (
+    figures = (
         f"{looked.seen.count} of {n} {claim.kind.answers} {claim.kind.limited} (between {percent(low)} and "
         f"{percent(high)}); guaranteed: at most {percent(claim.alpha)}."
     )
     since = None if looked.change is None else times[looked.change.since]
     if since is not None:
-        sentence = f"Broken since about {day(since)}: take the threshold back. {told}"
+        sentence = f"Broken since about {day(since)}: take the threshold back. {figures}"
         if without_label:
             sentence += (
                 f" This takes that wrong answers are not labeled sooner than right ones: {without_label} older answers "
                 "of the sample have no label. Label them, and the order of the answers decides."
             )
     elif looked.state == "kept":
-        sentence = f"Kept so far: {told}"
+        sentence = f"Kept so far: {figures}"
     elif n:
-        sentence = f"Too few labels to tell ({n}). {told}"
+        sentence = f"Too few labels to tell ({n}). {figures}"
     else:
         sentence = f"Too few labels to tell (0). Guaranteed: at most {percent(claim.alpha)}."
     return GuaranteeReport(
@@ -170,8 +170,8 @@ def _models(journal: Journal, used: InUse) -> dict[str, Any]:
     names = newest.subquery().c.model
     query = sa.select(names, count).group_by(names).order_by(count.desc(), names)
     models = {str(name): int(n) for name, n in journal.read(query)}
-    told = models_sentence(used.calibrator.fingerprint.model, models, "newest answers")
-    return {"models": models, "models_sentence": told}
+    sentence = models_sentence(used.calibrator.fingerprint.model, models, "newest answers")
+    return {"models": models, "models_sentence": sentence}
 
 
 def _moved(journal: Journal, used: InUse) -> dict[str, Any]:
@@ -182,8 +182,10 @@ def _moved(journal: Journal, used: InUse) -> dict[str, Any]:
         return {"moved_sentence": "No answer has been decided by it yet."}
     rows = _one_of_each_question(rows)
     if len(rows) < FEWEST_RECENT:
-        told = f"The newest answers are to {len(rows)} different questions: too few to tell whether scores have moved."
-        return {"moved_sentence": told}
+        too_few = (
+            f"The newest answers are to {len(rows)} different questions: too few to tell whether scores have moved."
+        )
+        return {"moved_sentence": too_few}
     answers, calibrator = [answer_of(row) for row in rows], used.calibrator
     moved, sentence = _compared(calibrator, answers)
     return {"moved": moved, "moved_sentence": sentence}
@@ -204,13 +206,13 @@ def _compared(calibrator: Calibrator, answers: Sequence[AnswerRecord]) -> tuple[
     except SemtokenError as error:
         return None, f"The scores cannot be compared: {error}"
     between = f"{moved.distance:.2f} (95% interval {moved.low:.2f} to {moved.high:.2f})"
-    told = (
+    finding = (
         f"The newest scores, of {moved.n_recent:,} different questions, are at a distance of {between} from the "
         f"{moved.n_fitted:,} labeled ones"
     )
     if moved.low == 0:
-        return moved, f"{told}: no difference is shown."
-    return moved, f"{told}: questions or model have changed. Labels tell what that does to the guarantee."
+        return moved, f"{finding}: no difference is shown."
+    return moved, f"{finding}: questions or model have changed. Labels tell what that does to the guarantee."
 
 
 def percent(share: float) -> str:

@@ -308,10 +308,10 @@ class JournalWriter:
                 self._drain(stopping)
                 pause, self._problem = PAUSE, None
             except (SQLAlchemyError, OSError) as error:
-                told = cause(error)
-                if told != self._problem:
-                    logger.warning("The journal cannot be written, entries wait: %s", told)
-                pause, self._problem = longer_pause(pause), told
+                problem = cause(error)
+                if problem != self._problem:
+                    logger.warning("The journal cannot be written, entries wait: %s", problem)
+                pause, self._problem = longer_pause(pause), problem
             if stopping:
                 break
             self._stop.wait(pause)
