@@ -200,8 +200,8 @@ def _print(
         tokens, parts, disputes = False, None, None
     print_scores(result)
     if disputes is not None:
-        told = [dispute_line(dispute) for dispute in disputes if dispute.disagreement >= LEAST_DISAGREEMENT]
-        for line in told or ["what else the model considered says the same"]:
+        lines = [dispute_line(dispute) for dispute in disputes if dispute.disagreement >= LEAST_DISAGREEMENT]
+        for line in lines or ["what else the model considered says the same"]:
             say(f"  {line}")
     if tokens:
         out().print(Padding(token_table(result), (0, 0, 0, 2)))

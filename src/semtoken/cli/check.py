@@ -395,10 +395,10 @@ def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: boo
         say(f"     {sentence_of_field(row)}", "yellow")
     documents = {row["document"] for row in rows}
     doubtful = [row for row in rows if row["decision"] == CHECK]
-    told = (
+    tell(
         f"{min(top, len(listed)):,} of {len(rows):,} fields in {len(documents):,} documents, the most doubtful first; "
+        f"{len(doubtful):,} are to be checked. {NOTE}"
     )
-    tell(f"{told}{len(doubtful):,} are to be checked. {NOTE}")
     if not calibrated:
         tell(
             f"{RANKS} To be checked are fields under {SOME_DOUBT} and those that do not fit the schema. That "

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from semtoken.models.probing import Dispute
 
 SETTLED, FEWEST_PIECES = 10.0, 3
-"""No time left is told before so many seconds and pieces: until then it is no estimate."""
+"""No time left is shown before so many seconds and pieces: until then it is no estimate."""
 
 
 @cache
@@ -138,8 +138,8 @@ def counting(description: str, total: int | None, done: int = 0) -> Iterator[Cal
 
         def show(completed: int, total: int | None = None) -> None:
             remaining, elapsed = bar.tasks[0].time_remaining, bar.tasks[0].elapsed
-            told = remaining is not None and (elapsed or 0.0) >= SETTLED and completed - done >= FEWEST_PIECES
-            left = f"{_time(remaining)} left" if told and remaining else ""
+            is_estimate = remaining is not None and (elapsed or 0.0) >= SETTLED and completed - done >= FEWEST_PIECES
+            left = f"{_time(remaining)} left" if is_estimate and remaining else ""
             bar.update(task, completed=completed, total=total, left=left)
 
         yield show

@@ -102,12 +102,12 @@ def rows(command: App) -> Iterator[HelpRow]:
 
 def help_text(argument: Argument) -> str:
     """The help of an argument or an option, with its default where it does not say that itself."""
-    told = " ".join((argument.parameter.help or "").split())  # the docstring may have it on several lines
+    description = " ".join((argument.parameter.help or "").split())  # the docstring may have it on several lines
     default = argument.field_info.default
     silent = default is None or isinstance(default, bool) or default is inspect.Parameter.empty or default in ("", ())
-    if silent or "Default:" in told:
-        return told
-    return f"{told} Default: {default}."
+    if silent or "Default:" in description:
+        return description
+    return f"{description} Default: {default}."
 
 
 def takes(argument: Argument) -> str:
@@ -129,13 +129,13 @@ def _takes(hint: Any) -> str:
 
 def _table(title: str, entries: Iterable[tuple[str, str]], indent: int = INDENT) -> str:
     """A title, and below it names with what is said of each."""
-    return "\n".join([title, *(_line(names, told, indent) for names, told in entries)])
+    return "\n".join([title, *(_line(names, description, indent) for names, description in entries)])
 
 
-def _line(names: str, told: str, indent: int) -> str:
+def _line(names: str, description: str, indent: int) -> str:
     """A row in two columns; names that are too long for the first stand on a line of their own."""
     start = f"  {names}"
-    wrapped = textwrap.wrap(told, _width() - indent, break_long_words=False, break_on_hyphens=False) or [""]
+    wrapped = textwrap.wrap(description, _width() - indent, break_long_words=False, break_on_hyphens=False) or [""]
     first = [f"{start:<{indent}}{wrapped[0]}"] if len(start) < indent else [start, " " * indent + wrapped[0]]
     return "\n".join(line.rstrip() for line in (*first, *(" " * indent + line for line in wrapped[1:])))
 

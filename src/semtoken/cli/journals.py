@@ -92,11 +92,17 @@ def kept_answers(url: str | None, rules: JournalSection, source: str) -> Iterato
         if figures.dropped:
             tell(f"{figures.dropped:,} answers could not be kept in {journal.name}.", style="yellow")
         if figures.set_aside:
-            told = f"{figures.set_aside:,} answers can never be written to {journal.name}: they are in "
-            tell(f"{told}{writer.set_aside_file}.", style="yellow")
+            tell(
+                f"{figures.set_aside:,} answers can never be written to {journal.name}: they are in "
+                f"{writer.set_aside_file}.",
+                style="yellow",
+            )
         if figures.problem is not None:
-            told = f"{journal.name} takes nothing now ({figures.problem}): the next command that opens it brings "
-            tell(f"{told}the answers in.", style="yellow")
+            tell(
+                f"{journal.name} takes nothing now ({figures.problem}): the next command that opens it brings "
+                "the answers in.",
+                style="yellow",
+            )
         journal.close()
 
 

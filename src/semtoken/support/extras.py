@@ -75,11 +75,11 @@ def require_installed(module: str, *, extra: str) -> None:
         raise _missing(module, extra)
 
 
-def all_that_is_missing(command: str | None, told: str) -> str:
+def all_that_is_missing(command: str | None, message: str) -> str:
     """A sentence on how to install what a command lacks, for the end of a message; empty if that already says so."""
     lacking = [extra for extra in OF_COMMANDS.get(command or "", ()) if not all(map(_is_there, EXTRAS[extra]))]
     line = install_line(",".join(lacking))
-    return f"\nAll that `semtoken {command}` needs here: {line}" if lacking and line not in told else ""
+    return f"\nAll that `semtoken {command}` needs here: {line}" if lacking and line not in message else ""
 
 
 def _is_there(module: str) -> bool:
