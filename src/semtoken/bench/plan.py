@@ -62,7 +62,7 @@ class PlannedClustering:
         return digest(self.identity)
 
     def folder(self, run: Path) -> Path:
-        """The folder of a run in which this clustering lies; variants with the same clustering share it."""
+        """The folder of a run that holds this clustering; variants with the same clustering share it."""
         return run / "clusterings" / self.key[:16]
 
 
@@ -87,7 +87,7 @@ class PlannedStep:
         return self.name.partition(":")[2]
 
     def folder(self, run: Path) -> Path:
-        """The folder of a run in which the files of this step lie."""
+        """The folder of a run that holds the files of this step."""
         kind = f"score-{self.subject}" if self.work == "scores" else self.name.partition(":")[0]
         return run / "stages" / f"{kind}-{self.key[:16]}"
 
@@ -134,7 +134,7 @@ class CellPlan(OfCell):
         return min(self.shard_size, self.n_questions - shard * self.shard_size)
 
     def questions_folder(self, run: Path) -> Path:
-        """The folder in which the questions of this data set lie."""
+        """The folder that holds the questions of this data set."""
         return run / "questions" / f"{self.questions[:16]}-{self.shard_size}"
 
     def steps_of(self, work: str) -> tuple[PlannedStep, ...]:

@@ -397,7 +397,7 @@ def chain(state, steps, graph, clusters, members, made, stack, slack, refined, w
     given, m + t is the result of merge t, whose lowest rows, height and parts are in `made`. Every list that a step
     looks at is tidied first.
 
-    Where the errors of the gaps do not tell which cluster is nearest to the last one of the chain, that one becomes
+    Where the errors of the gaps leave open which cluster is nearest to the last one of the chain, that one becomes
     the question (else -1), and the call ends; the next call finds the nearest one as the answer. Gaps that
     are not `within` reach are left alone: a pair that is not in the lists may be nearer.
     """

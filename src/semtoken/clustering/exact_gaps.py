@@ -1,7 +1,7 @@
 """Decisions that the error of a float32 product leaves open, made by distances in float64.
 
 The gaps of tiles differ from exact ones in their last digits, by an amount that depends on the order of summation.
-Which of two clusters is nearer, and which of two merges comes first, is asked here where that difference could tell.
+Which of two clusters is nearer, and which of two merges comes first, is asked here where that difference could decide.
 """
 
 from __future__ import annotations

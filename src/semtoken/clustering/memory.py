@@ -20,7 +20,7 @@ def available() -> int:
 
 
 def peak_rss() -> int:
-    """Highest resident memory of this process so far, in bytes (0 where the system does not tell)."""
+    """Highest resident memory of this process so far, in bytes (0 where the system does not say)."""
     try:
         import resource
     except ImportError:  # Windows

@@ -39,24 +39,24 @@ class Monitor:
         self._lock = threading.Lock()
         self._phase = ""
         self._began = 0.0
-        self._told = 0.0
+        self._reported = 0.0
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Count the time inside the block as this phase; a phase may occur several times."""
         self._phase, self._began = name, time.perf_counter()
-        self._tell(0.0)
+        self._report(0.0)
         try:
             yield
         finally:
             spent = time.perf_counter() - self._began
             self.seconds[name] = self.seconds.get(name, 0.0) + spent
-        self._tell(1.0)
+        self._report(1.0)
 
     def advance(self, fraction: float) -> None:
         """Report that this fraction of the current phase is done."""
-        if time.perf_counter() - self._told >= INTERVAL:
-            self._tell(fraction)
+        if time.perf_counter() - self._reported >= INTERVAL:
+            self._report(fraction)
 
     def add_gemm(self, seconds: float, flops: float) -> None:
         """Add the time and operations of a matrix product to the report; any thread may call this."""
@@ -64,20 +64,21 @@ class Monitor:
             self.gemm_seconds += seconds
             self.gemm_flops += flops
 
-    def _tell(self, fraction: float) -> None:
-        self._told = time.perf_counter()
+    def _report(self, fraction: float) -> None:
+        self._reported = time.perf_counter()
         if self._progress is None:
             return
-        spent = self._told - self._began
+        spent = self._reported - self._began
         left = spent * (1 - fraction) / fraction if spent >= SETTLED and fraction >= ENOUGH else None
         self._progress(self._phase, fraction, left)
 
 
-def run_all(jobs: Iterable[Job], threads: int, tell: Callable[[float], None]) -> None:
+def run_all(jobs: Iterable[Job], threads: int, report: Callable[[float], None]) -> None:
     """Run jobs in threads; on Ctrl-C or an error in one of them, stop the others and pass it on.
 
     A job is a pair (amount of work, function). The function is called with `did`, and calls that after each piece
-    of its work with the amount of it; `did` raises `RunStopped` when the run is to end. `tell` hears of the share done.
+    of its work with the amount of it; `did` raises `RunStopped` when the run is to end. `report` is called with the
+    share of the work that is done.
     """
     jobs = list(jobs)
     total = sum(amount for amount, _ in jobs)
@@ -100,7 +101,7 @@ def run_all(jobs: Iterable[Job], threads: int, tell: Callable[[float], None]) ->
                 finished, pending = wait(pending, timeout=INTERVAL, return_when=FIRST_EXCEPTION)
                 for future in finished:
                     future.result()
-                tell(done / total if total else 1.0)
+                report(done / total if total else 1.0)
         except BaseException:  # KeyboardInterrupt too: leave no thread at work
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)

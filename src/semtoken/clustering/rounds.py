@@ -216,7 +216,7 @@ class Rounds:
         """Slots that hold a cluster."""
         return np.flatnonzero(self.name >= 0)
 
-    def look(self, slots: IntArray, fresh: NDArray[np.bool_], threads: int, tell: Callable[[float], None]) -> None:
+    def look(self, slots: IntArray, fresh: NDArray[np.bool_], threads: int, report: Callable[[float], None]) -> None:
         """Search the nearest clusters of some slots, and update the lists of all others with the fresh ones."""
         self.lists.forget(slots)
         scanned = self.name < 0
@@ -228,7 +228,7 @@ class Rounds:
         for some in _runs(cost, size):
             look = partial(self._look, slots[some], fresh[some], scanned, lock)
             jobs.append((float(some.stop - some.start), look))
-        run_all(jobs, threads, tell)
+        run_all(jobs, threads, report)
 
     def _look(
         self, slots: IntArray, fresh: NDArray[np.bool_], scanned: NDArray[np.bool_], lock: threading.Lock, did: Did

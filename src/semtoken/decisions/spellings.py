@@ -63,7 +63,7 @@ class OptionSpelling:
 def spellings_of(texts: Sequence[str], tokenizer: Any, vocabulary: Vocabulary, *, exact: bool) -> list[OptionSpelling]:
     """The token sequences that spell each option; unless `exact`, also in upper or lower case and after a space.
 
-    `InvalidInputError` if two options cannot be told apart, or one cannot be written with this tokenizer.
+    `InvalidInputError` if two options are spelled alike, or one cannot be written with this tokenizer.
     """
     surfaces = surfaces_of(texts, exact=exact)
     return [
@@ -242,7 +242,7 @@ def masses_from_top_tokens(
     """Lower and upper bound of the probability of each of n options, [n] each in [0, 1], from lists of best tokens.
 
     Unless `exact`, an option counts also in upper or lower case and after a space. `InvalidInputError` if two options
-    cannot be told apart or one has no text, `InvalidLogits` if a number is no log-probability.
+    are spelled alike or one has no text, `InvalidLogits` if a number is no log-probability.
     """
     reading = _ListReading(texts, exact)
     for number, step in enumerate(steps):

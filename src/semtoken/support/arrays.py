@@ -1,4 +1,4 @@
-"""Numpy or torch, told apart without importing torch: rows of logits and the few numbers taken from them."""
+"""Numpy or torch, distinguished without importing torch: rows of logits and the few numbers taken from them."""
 
 from __future__ import annotations
 
@@ -157,8 +157,8 @@ def levelled(rows: Rows, size: int) -> FloatArray:
 
 
 def looks_like_probabilities(rows: Rows, normalizers: FloatArray, size: int) -> bool:
-    """Whether all rows lie in [0, 1] and sum to 1 (within 0.001), as only softmax gives, and are not all a single 1 and
-    zeros. Normalizers of probabilities lie in a narrow range, so that most other rows are told by them alone.
+    """Whether all rows are within [0, 1] and sum to 1 (within 0.001), as only softmax gives, and are not all a single
+    1 and zeros. Normalizers of probabilities keep to a narrow range, so that they alone rule out most other rows.
     """
     if ((normalizers <= math.log(size)) | (normalizers > math.log(size - 1 + math.e) + 1e-6)).any():
         return False

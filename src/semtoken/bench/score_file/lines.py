@@ -63,7 +63,7 @@ PART_FIELDS = (
 REPLACED = frozenset(
     {*RESULT_FIELDS, *CALIBRATOR_FIELDS} | {"tokens", "parts", "parts_refused", "error", "line", *STATE_FIELDS}
 )
-"""Fields that an earlier command wrote; they are not carried through, since they are written anew."""
+"""Fields that an earlier command wrote; they are not carried through, since they are written again."""
 
 
 @dataclass(frozen=True)

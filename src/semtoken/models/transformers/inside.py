@@ -69,7 +69,7 @@ def layers_of(model: Any) -> Any:
     """The decoder layers of a model, first to last; `ModelError` if it keeps them where they cannot be found."""
     count = model.config.get_text_config().num_hidden_layers
     for module in inner_model(model).modules():
-        # Models call the list of their layers differently (`layers`, `h`, `blocks`), so that its length tells.
+        # Models call the list of their layers differently (`layers`, `h`, `blocks`), so that it is found by its length.
         if isinstance(module, torch.nn.ModuleList) and len(module) == count:
             return module
     raise ModelError(f"No list of {count} layers was found in {type(model).__name__}.")

@@ -134,7 +134,7 @@ class ScoringProcessor(FirstRunnerProcessor, SecondRunnerProcessor):  # type: ig
             if other is not None and how == MoveDirectionality.SWAP:
                 self._places[first] = other
 
-    # The second runner: slots that a request keeps; nothing tells when it leaves.
+    # The second runner: slots that a request keeps; nothing says when it leaves.
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
         """Note a request that enters the batch at a slot; returns whether it is to be scored."""

@@ -82,7 +82,7 @@ def fetch(
     entry = catalogue_entry(name)
     report = report or (lambda sentence: None)
     if (there := fetched_path(name)) is not None and not force:
-        if not damaged_files(there, anew=True):
+        if not damaged_files(there, reread=True):
             report(f"{name} is already here.")
             return there
         report(f"{name} was changed since it was fetched.")
@@ -103,7 +103,7 @@ def fetch(
 
 
 def hub_is_reachable(hub_id: str) -> bool:
-    """Whether the Hugging Face hub tells of a model within a few seconds; False, too, if it has no such model."""
+    """Whether the Hugging Face hub describes a model within a few seconds; False, too, if it has no such model."""
     from huggingface_hub import HfApi
 
     try:

@@ -3,8 +3,8 @@
 Only the tensors that are asked for are read and dequantized, so a token table of a large quantized model needs no more
 memory than the table itself.
 
-Readers of such files believe all counts in the header. A reader that is told of 2^40 elements looks for them one by
-one, and never ends. So every count is held against the bytes that are left before anything is read for it. The format:
+Readers of such files believe all counts in the header. Where one names 2^40 elements, they are looked for one by
+one, without end. So every count is held against the bytes that are left before anything is read for it. The format:
 https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 

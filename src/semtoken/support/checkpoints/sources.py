@@ -232,13 +232,13 @@ def quantization_of(folder: Path) -> str | None:
     return quantization if isinstance(quantization, str) else None
 
 
-def damaged_files(folder: Path, *, anew: bool = False) -> list[str]:
+def damaged_files(folder: Path, *, reread: bool = False) -> list[str]:
     """The names of files of a fetched model that have changed since they were fetched.
 
     Each file is read once for every state of it (size, times, place on the disk): what was found whole is noted in the
     cache, so that the next process need not read half a gigabyte. Whatever writes to a file changes its state. A folder
-    whose facts name no checksums counts as whole. `anew` reads every file, whatever was noted, and so also finds a disk
-    that gives back other bits than were written.
+    whose facts name no checksums counts as whole. `reread` reads every file, whatever was noted, and so also finds a
+    disk that gives back other bits than were written.
     """
     facts = _object_in(folder / FACTS)
     if not facts and (folder / FACTS).is_file():
@@ -249,7 +249,7 @@ def damaged_files(folder: Path, *, anew: bool = False) -> list[str]:
     if not is_sealed(facts):
         return [FACTS]
     states = {name: _state(folder / name) for name in files}
-    noted = {} if anew else _checks_so_far(folder)
+    noted = {} if reread else _checks_so_far(folder)
     whole, damaged = {}, []
     for name, expected in files.items():
         known = [states[name], expected]

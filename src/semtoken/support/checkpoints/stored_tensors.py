@@ -34,7 +34,7 @@ class StoredTensor:
         return DTYPES.get(self.kind)
 
     def mapped(self) -> npt.NDArray[Any]:
-        """The numbers where they lie in the file, read-only; `KeyError` if they are no plain floats."""
+        """The numbers as a read-only view of the file; `KeyError` if they are no plain floats."""
         mapped = np.memmap(self.path, dtype=DTYPES[self.kind], mode="r", offset=self.start, shape=self.shape)
         return np.require(np.asarray(mapped), requirements="A")
 
@@ -43,7 +43,7 @@ def stored_tensors(path: Path) -> dict[str, StoredTensor]:
     """The tensors in a safetensors file by name; `ModelError` if it is damaged or incomplete."""
     check_header(path)
     try:
-        # The library checks offsets and sizes; the header alone is read here for what it does not tell.
+        # The library checks offsets and sizes; the header alone is read here for what it does not give.
         with safe_open(path, framework="numpy"):
             pass
         with path.open("rb") as file:

@@ -138,7 +138,7 @@ class ShardMaker:
         self._failure = ""
 
     def open(self, work: Work) -> str:
-        """Get ready for the shards of a work; returns "", since a failure is told where a shard is to be made.
+        """Get ready for the shards of a work; returns "", since a failure is reported where a shard is to be made.
 
         The object that loads the models stays from the first work on, so that a model which the next work needs is not
         loaded again.

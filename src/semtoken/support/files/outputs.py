@@ -42,7 +42,7 @@ def check_not_read(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> Non
 
 
 def check_not_inside(folder: Path, inputs: Iterable[Path]) -> None:
-    """Refuse (`InvalidInputError`) to replace a folder as a whole if something that is read lies in it."""
+    """Refuse (`InvalidInputError`) to replace a folder as a whole if something that is read is inside it."""
     for path in inputs:
         if path.exists() and folder.exists() and path.resolve().is_relative_to(folder.resolve()):
             raise InvalidInputError(
@@ -70,7 +70,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _is_read_in(folder: Path, output: Path, there: tuple[int, int] | None) -> bool:
-    """Whether a file lies in a folder, or is one of its files under another name, and has an ending that is read."""
+    """Whether a file is inside a folder, or is one of its files under another name, and has an ending that is read."""
     if output.suffix in REPLY_SUFFIXES and output.parent.resolve().is_relative_to(folder.resolve()):
         return True
     if there is None or output.is_dir():
