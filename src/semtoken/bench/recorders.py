@@ -23,11 +23,7 @@ from semtoken.bench.statistics.decoding import NORMALIZERS, clustered_scores, re
 from semtoken.bench.statistics.pairs import special_token_ids
 from semtoken.bench.statistics.recording import p_true_fields
 from semtoken.bench.statistics.steps import IN_MODEL, STEP, Fields, RecordingStep, Tokens, watch_steps
-from semtoken.bench.storage import (
-    columns_of,
-    load_clustering,
-    table_of,
-)
+from semtoken.bench.storage import columns_of, load_clustering, table_of
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.results.generation import Generation

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from semtoken.choices import Preset
 from semtoken.cli.console import tell
 from semtoken.cli.settings import ExecutorSection, ScoringSection, SettingsInUse, path_of
 from semtoken.cli.statuses import UsageError
@@ -43,11 +44,11 @@ def one_pass(names: Sequence[str], *, of_replies: bool = False) -> tuple[str, ..
     return require_one_pass(asked)
 
 
-def rules_of(scoring: ScoringSection) -> ScoringRules:
-    """The rules that `[scoring]` makes, without clusters."""
+def rules_of(scoring: ScoringSection, preset: Preset = "default") -> ScoringRules:
+    """The rules that a preset and the equality of `[scoring]` make; those of `default` need no clusters."""
     from semtoken.core.rules import ScoringRules
 
-    return ScoringRules("default", equality=scoring.equality or None)
+    return ScoringRules(preset, equality=scoring.equality or None)
 
 
 def check_executor(named: ExecutorSection, journal: str | None, *, files: bool = True) -> None:

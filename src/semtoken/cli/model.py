@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from semtoken.choices import Preset
 from semtoken.cli.console import phases
-from semtoken.cli.loading import calibrator_of_rules, one_pass
+from semtoken.cli.loading import calibrator_of_rules, one_pass, rules_of
 from semtoken.cli.parameters import ClustersNamed, ModelNamed
 from semtoken.cli.settings import ModelSection, ScoringSection, Settings
 from semtoken.cli.statuses import UsageError
@@ -69,7 +69,7 @@ class ModelChoice:
     device: str | None
     preset: Preset
     clusters: str | None
-    """With the preset paper; without them those made before for this model, or new ones."""
+    """The clusters for the preset paper; None: those made before for this model, or new ones."""
     section: ModelSection
     scoring: ScoringSection
 
@@ -100,9 +100,7 @@ class ModelChoice:
     @property
     def rules(self) -> ScoringRules:
         """The rules that preset and equality make."""
-        from semtoken.core.rules import ScoringRules
-
-        return ScoringRules(self.preset, equality=self.scoring.equality or None)
+        return rules_of(self.scoring, self.preset)
 
     def load(self, *, states: bool = False, calibrator: Path | None = None) -> ScoredModel:
         """The model with its tokenizer and clusters; with `states` it keeps the hidden state of every answer's end.

@@ -362,7 +362,7 @@ def _tests(cell: Cell, columns: Mapping[str, _Column], reference: str, paired: P
 
 
 def _families(columns: Mapping[str, _Column], reference: str) -> Iterator[tuple[str, str, list[str], str]]:
-    """The families of tests: the metric, whom the others are set against, these others, and its name."""
+    """The families of tests: the metric, the reference as the table names it, the members, and the reference itself."""
 
     def of(*tables: str) -> list[str]:
         return [name for name, own in columns.items() if own.table in tables]

@@ -37,7 +37,7 @@ def export(journal: Journal, target: Path, *, labeled: bool = False) -> None:
     if str(target) == STANDARD or format_of(target) != PARQUET:
         write_records(target, records(journal, *conditions))
         return
-    [(newest,)] = journal.read(sa.select(sa.func.coalesce(sa.func.max(entries.c.n), 0)))
+    newest = journal.newest()
     there = (entries.c.n <= newest, *conditions)  # what comes while this runs may have other scores
     write_table(target, records(journal, *there), schema(journal, *there))
 

@@ -122,7 +122,7 @@ def queue(journal: Journal, reviewer: str, name: QueueName = "sample", *, limit:
         wanted = sa.or_(others == 0, sa.and_(entries.c.seen_twice, others < 2))
         oldest = journal.entries(entries.c.sampled, *open_to_me, wanted, limit=OLDEST)
         return sorted(oldest, key=lambda row: _turn(person, row["id"]))[:limit]
-    [(newest,)] = journal.read(sa.select(sa.func.coalesce(sa.func.max(entries.c.n), 0)))
+    newest = journal.newest()
     # Answers that were chosen for their doubt are no fair sample, so none of them may be of the random one.
     recent = [entries.c.n > newest - RECENT, ~entries.c.sampled, *open_to_me, ~said.exists()]
     if name == "disagreement":

@@ -181,6 +181,11 @@ class Journal:
 
     # ---- entries ----------------------------------------------------------------------------------------------------
 
+    def newest(self) -> int:
+        """The number `n` of the newest entry; 0 if there is none."""
+        [(n,)] = self.read(sa.select(sa.func.coalesce(sa.func.max(entries.c.n), 0)))
+        return int(n)
+
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write entries as rows of column -> value, all or none (`SQLAlchemyError`).
 
