@@ -20,7 +20,7 @@ from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core import score_logits
 from semtoken.core.results import ScoredAnswer
-from semtoken.errors import InvalidInputError, VocabularyError
+from semtoken.errors import InvalidInputError, VocabularyError, VocabularyMismatch
 from semtoken.support.files.record_files import read_records, write_records
 from tests import tiny
 from tests.rows import each
@@ -180,6 +180,20 @@ def test_other_settings_are_refused_by_name(job: ScoringJob, engine: Drawn) -> N
     assert job.target.read_bytes() == before
     run(replace(job, settings={"model": "other"}, overwrite=True), engine)
     assert len(read(job.target)) == len(RECORDS)
+
+
+def test_a_run_that_fails_before_its_first_batch_replaces_nothing(job: ScoringJob, engine: Drawn) -> None:
+    run(job, engine)
+    kept = {path: path.read_bytes() for path in (job.target, job.lines.settings_path)}
+
+    def failing(items: Sequence[Item]) -> list[ScoredAnswer]:
+        raise VocabularyMismatch("The model and its clusters do not fit.")
+
+    with pytest.raises(VocabularyMismatch):
+        replace(job, settings={"model": "other"}, overwrite=True).run(failing)
+    assert {path: path.read_bytes() for path in kept} == kept
+    run(job, engine)  # and the former run is still complete
+    assert job.target.read_bytes() == kept[job.target]
 
 
 def test_another_input_is_refused(job: ScoringJob, engine: Drawn) -> None:

@@ -144,6 +144,53 @@ def test_shards_give_the_lines_of_one_process(tmp_path: Path, size: int) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.jsonl", "items.jsonl", "shared.jsonl"]
 
 
+def test_force_replaces_an_output_once_the_first_answer_is_there(tmp_path: Path) -> None:
+    items = lines(tmp_path / "items.jsonl", [{"state": "a"}])
+    questions, output = tmp_path / "questions.yaml", tmp_path / "out.jsonl"
+    command = ["decide", questions, items, "-o", output, "--force"]
+    output.write_text("what cost an hour\n")
+    for mistaken in ("late: {instructions: Late}", "late: ["):
+        questions.write_text(mistaken)
+        assert semtoken(*command)[0] == 1
+    questions.write_text("late: {type: predicate, instructions: Late}")
+    for further in (["--model", "no-such-model"], ["--base-url", "http://127.0.0.1:9/v1", "--model", "m"]):
+        assert semtoken(*command, *further)[0] == 1
+    assert output.read_text() == "what cost an hour\n"
+    assert semtoken(*command)[0] == 0
+    assert [line["state"] for line in values_in(output)] == ["a"]
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_forced_run_begins_with_the_first_item(sharded: bool, tmp_path: Path) -> None:
+    items = lines(tmp_path / "items.jsonl", [{"state": "a"}, {"state": "b"}])
+    job = DecisionJob(items, tmp_path / "out.jsonl", {"late": ASKED}, ReadingOptions(), overwrite=True)
+    job.target.write_text(3 * "notes\n" + "and more")
+    job.check()
+    assert job.lines_left() == 2
+
+    def load() -> _Interrupted:
+        return _Interrupted(None)
+
+    assert (job.run_in_shards(load, Backwards(load), 1) if sharded else job.run(load())) == 2
+    assert [line["state"] for line in values_in(job.target)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ("{kind: choice}", "needs the field 'type'"),
+        ("{type: multiple}", "'type' is 'multiple', and should be one of 'predicate', 'choice', 'score'"),
+        ("{type: choice, instructions: Which, choices: [a, b]}", "choices.0: Input should be an object"),
+    ],
+)
+def test_a_mistaken_question_is_named_in_plain_words(question: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "questions.yaml").write_text(f"which: {question}")
+    items = lines(tmp_path / "items.jsonl", [{"state": "a"}])
+    status, _, said = semtoken("decide", tmp_path / "questions.yaml", items, "-o", tmp_path / "out.jsonl")
+    assert status == 1
+    assert "questions.yaml, question 'which'" in said and message in said
+
+
 @pytest.mark.slow
 def test_ray_answers_the_same_questions(tmp_path: Path) -> None:
     """`semtoken decide --executor.kind ray`, in a network namespace that has only loopback."""

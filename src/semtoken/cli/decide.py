@@ -75,9 +75,8 @@ def decide(
             f"{calibrator} is no calibrator of typed questions. `semtoken calibrate` makes one of answers."
         )
     fitted = None if calibrator is None else DecisionCalibrator.load(calibrator)
-    if overwrite:
-        output.unlink(missing_ok=True)
-    job = DecisionJob(items, output, read_questions(questions), ReadingOptions(reading, orders or None), fitted)
+    how = ReadingOptions(reading, orders or None)
+    job = DecisionJob(items, output, read_questions(questions), how, fitted, overwrite=overwrite)
     job.check()
     if not job.lines_left():
         tell(f"{output} is complete.")

@@ -16,7 +16,7 @@ from functools import partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from semtoken.decisions.answers import (
     AskedQuestion,
@@ -80,6 +80,8 @@ class DecisionJob:
     calibrator: DecisionCalibrator | None = None
     most: int | None = None
     """The number of items, from the first on, that are asked about; None: all."""
+    overwrite: bool = False
+    """Whether to begin with the first item, whatever the output holds: the first new line takes the place of that."""
 
     def items(self, first: int = 0) -> Iterator[JsonLine]:
         """The lines of the input from one on, counted from 0."""
@@ -90,7 +92,7 @@ class DecisionJob:
         return max(0, sum(1 for _ in self.items()) - self._count_lines())
 
     def _count_lines(self) -> int:
-        if not self.target.exists():
+        if self.overwrite or not self.target.exists():
             return 0
         with reading_errors(self.target):
             return self.target.read_bytes().count(b"\n")
@@ -99,7 +101,7 @@ class DecisionJob:
         """Remove a cut-off last line; `InvalidInputError` if the output belongs to another job, or another run writes
         it.
         """
-        if self.target.exists():
+        if self.target.exists() and not self.overwrite:
             with self._alone():
                 self._settled()
 
@@ -108,9 +110,26 @@ class DecisionJob:
 
     def _settled(self) -> int:
         done = self._count_lines()
-        self._check_beginning(done)
-        self._drop_unfinished(done)
+        if not self.overwrite:
+            self._check_beginning(done)
+            self._drop_unfinished(done)
         return done
+
+    @contextmanager
+    def _appending(self) -> Iterator[Callable[[Iterable[bytes]], None]]:
+        """Open the output, and yield what appends lines to it that are kept whatever happens next."""
+        with self.target.open("ab") as file:
+            replaced = self.overwrite
+
+            def append(lines: Iterable[bytes]) -> None:
+                nonlocal replaced
+                if replaced:  # not earlier: what fails before its first answer loses nothing
+                    file.truncate(0)
+                    replaced = False
+                file.writelines(lines)
+                file.flush()
+
+            yield append
 
     def run(self, ask: Asker, at_once: int = 1) -> int:
         """Answer the remaining lines, `at_once` at a time, writing each one at once and in order; returns how many.
@@ -122,11 +141,11 @@ class DecisionJob:
         with self._alone():
             done = self._settled()
             with (
-                self.target.open("ab") as file,
+                self._appending() as append,
                 in_order(partial(self.answered, ask), self.items(done), at_once) as lines,
             ):
                 for line in lines:
-                    _append(file, [line])
+                    append([line])
                     written += 1
         return written
 
@@ -138,9 +157,9 @@ class DecisionJob:
         with self._alone():
             done = self._settled()
             total = done + self.lines_left()
-            with self.target.open("ab") as file:
+            with self._appending() as append:
                 work = DecisionWork(self.target.with_name(self.target.name + ".shards"), size, load, self)
-                append_in_order(work, executor, done, total, partial(_append, file))
+                append_in_order(work, executor, done, total, append)
         return total - done
 
     def answered(self, ask: Asker, line: JsonLine) -> bytes:
@@ -337,9 +356,3 @@ class DecisionWork(LinesWork):
             replace_text(self.file(shard), b"".join(lines).decode())
 
         return make
-
-
-def _append(file: IO[bytes], lines: list[bytes]) -> None:
-    """Write lines that are kept whatever happens next."""
-    file.writelines(lines)
-    file.flush()

@@ -173,6 +173,7 @@ class OutputFile:
     def appending(self, settings: Mapping[str, Any], *, overwrite: bool) -> Iterator[WriteLines]:
         """The file open for appending whole lines, a half-written last one cut off; one writer at a time.
 
+        With `overwrite` the first lines that are written take the place of all that was there.
         `InvalidInputError` if another run is writing to it, or it cannot be written.
         """
         busy = f"Another run is writing to {self.path}. Wait for it, or choose another output."
@@ -180,20 +181,29 @@ class OutputFile:
             locked(self.path.with_name(f".{self.path.name}.lock"), busy, remove=True),
             _open_to_append(self.path) as file,
         ):
-            kept = [] if overwrite else [(len(line), checksum(line)) for line in complete_lines(self.path)]
-            with writing_errors(self.path):
-                file.truncate(sum(length for length, _ in kept))
-                checksums = [dump_json([digest for _, digest in kept]).decode()] if kept else []
-                header = json.dumps(dict(settings), ensure_ascii=False)
-                replace_text(self.settings_path, "".join(f"{line}\n" for line in [header, *checksums]))
-            with _open_to_append(self.settings_path) as noted:
+            begun = not overwrite
+            if begun:
+                self._keep([(len(line), checksum(line)) for line in complete_lines(self.path)], file, settings)
 
-                def write(lines: Sequence[bytes]) -> None:
-                    # The checksums first: after a kill between the two, lines without a checksum would be refused.
+            def write(lines: Sequence[bytes]) -> None:
+                nonlocal begun
+                if not begun:  # not earlier: a run that fails before its first batch loses nothing
+                    self._keep([], file, settings)
+                    begun = True
+                # The checksums first: after a kill between the two, lines without a checksum would be refused.
+                with _open_to_append(self.settings_path) as noted:
                     append(noted, [dump_json([checksum(line) for line in lines]) + b"\n"], self.path)
-                    append(file, lines, self.path)
+                append(file, lines, self.path)
 
-                yield write
+            yield write
+
+    def _keep(self, lines: Sequence[tuple[int, str]], file: IO[bytes], settings: Mapping[str, Any]) -> None:
+        """Cut the open file behind its first lines, whose lengths and checksums these are, and note the settings."""
+        with writing_errors(self.path):
+            file.truncate(sum(length for length, _ in lines))
+            checksums = [dump_json([digest for _, digest in lines]).decode()] if lines else []
+            header = json.dumps(dict(settings), ensure_ascii=False)
+            replace_text(self.settings_path, "".join(f"{line}\n" for line in [header, *checksums]))
 
     def remove(self) -> None:
         """Delete the file of lines, with the settings and checksums next to it."""

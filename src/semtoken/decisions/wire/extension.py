@@ -80,8 +80,22 @@ def validated(validate: Callable[[Any], Any], value: Any, place: Sequence[str | 
     try:
         return validate(value)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise WireError(first["msg"], (*place, *first["loc"]), first["type"]) from error
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise WireError(_message(first), (*place, *first["loc"]), first["type"]) from error
+
+
+def _message(fault: Any) -> str:
+    """The message about a fault that pydantic found, without the words that only its users know."""
+    facts = fault.get("ctx", {})
+    match fault["type"]:
+        case "model_type":
+            return "Input should be an object"
+        case "union_tag_not_found":
+            return f"Input needs the field {facts['discriminator']}"
+        case "union_tag_invalid":
+            return f"{facts['discriminator']} is {facts['tag']!r:.60}, and should be one of {facts['expected_tags']}"
+        case _:
+            return str(fault["msg"])
 
 
 @dataclass(frozen=True)
