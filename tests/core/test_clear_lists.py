@@ -1,107 +1,93 @@
-"""Lists read without a vocabulary: the short way for clear lists against the long one for any."""
+"""Clear lists are read in a shorter way: one that has every entry twice is read in full, and says the same."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from hypothesis import example, given
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from semtoken.clustering.vocabulary import normalize
-from semtoken.core.engine_tokens.checked_list import ListedStep
-from semtoken.core.engine_tokens.listed_names import NameReader
+from semtoken import Vocabulary, score_logprobs
+from semtoken.core import ScoringRules
 from semtoken.core.engine_tokens.top_steps import NOT_GIVEN, TopStep, TopToken
 from semtoken.errors import SemtokenError
+from tests import tiny
+from tests.core.test_scoring import small_kind
 
-TEXTS = ["a", "A", " a", "Ġa", "▁a", "b", " b", "B ", "é", "Ã©", "<s>", "\n", " ", "\N{REPLACEMENT CHARACTER}"]
-
-
-class LongWay(NameReader):
-    """Takes no list for clear."""
-
-    def _clear(self, step: TopStep, chosen: int, position: int) -> None:
-        return None
-
-
-NUMBERS = [-1.5, -2.0, -2.0004, -3.0, -4.5, -5.0, -6.0]
-WITH_BYTES = st.builds(
-    TopToken,
-    st.sampled_from(NUMBERS),
-    st.none(),
-    st.sampled_from(TEXTS),
-    st.sampled_from([*(text.encode() for text in TEXTS), b"\xc3"]),
-)
-ANY = st.builds(
-    TopToken,
-    st.sampled_from([*NUMBERS, 0.0, -math.inf, NOT_GIVEN]),
-    st.sampled_from([None, None, 7, 8]),
-    st.sampled_from(TEXTS),
-    st.sampled_from([None, b"\xc3", b"a"]),
-)
-
-
-def step_of(chosen: TopToken, top: list[TopToken], *, lists_itself: bool) -> TopStep:
-    return TopStep(chosen, [*top, chosen] if lists_itself else top)
-
-
-steps = st.one_of(
-    st.builds(step_of, tokens, st.lists(tokens, max_size=5), lists_itself=st.booleans())
-    for tokens in (WITH_BYTES, WITH_BYTES | ANY)
-)
+FULL = 0.1234567
+"""Makes a number one that was not rounded: of few decimals, the count of the numbers shows whether it was."""
+NUMBERS = [-number - FULL for number in (1.5, 2.0, 2.0004, 3.0, 4.5, 5.0, 6.0, 20.0)]
+ODD_NUMBERS = [*NUMBERS, 0.0, 5e-4, -0.2, -100.0, -math.inf, NOT_GIVEN]
+TEXTS = ["a", "A", " a", "Ġa", "▁a", "b", " b", "B ", "é", "Ã©", "<s>", " <S>", "\n", " ", "\N{REPLACEMENT CHARACTER}"]
+RULES = [ScoringRules(), ScoringRules(equality="exact")]
 
 
 def named(text: str, number: float, token: int | None = None) -> TopToken:
     return TopToken(number, token, text, text.encode())
 
 
-ALIKE = TopStep(named(" a", -0.5), [named(" a", -0.5), named("A", -2.0), named("b", -3.0)])
-UNKNOWN = TopStep(named(" a", -100.0), [named("b", -3.0)])
-NOT_ALL = TopStep(named(" a", -0.5), [named("b", NOT_GIVEN)])
-SOME_IDS = TopStep(named(" a", -0.5, 7), [named(" a", -2.0), named("b", -3.0, 8)])
-MARKUP = TopStep(named("<s>", -0.5), [named(" <S>", -2.0)])
+@st.composite
+def any_token(draw: st.DrawFn, vocabulary: Vocabulary | None) -> TopToken:
+    """An entry of a list under a name that engines might give its token: most have bytes and a number."""
+    if vocabulary is None:
+        text, token = draw(st.sampled_from(TEXTS)), draw(st.sampled_from([7, 8]))
+        spelled = draw(st.sampled_from([text.encode(), text.encode(), b"\xc3"]))
+    else:
+        token = draw(st.integers(0, vocabulary.size - 1))
+        text, spelled = vocabulary.texts[token], vocabulary.pieces[token]
+    clear = TopToken(draw(st.sampled_from(NUMBERS)), None, text, spelled)
+    number = draw(st.sampled_from(ODD_NUMBERS))
+    odd = [
+        clear._replace(id=token),
+        TopToken(number, None, text),
+        TopToken(number, token, text.strip()),
+        TopToken(number, None, "<|end|>"),
+        clear._replace(log_prob=number),
+    ]
+    return draw(st.sampled_from([*[clear] * 6, *odd]))
 
 
-@given(st.lists(steps, min_size=1, max_size=4), st.booleans())
-@example([ALIKE, UNKNOWN], True)
-@example([NOT_ALL], True)
-@example([SOME_IDS, ALIKE], True)
-@example([MARKUP], True)
-def test_a_clear_list_is_read_as_any_list_is(answer: list[TopStep], same_spelling: bool) -> None:
-    found = []
-    for reader in (NameReader, LongWay):
-        one = reader(normalize if same_spelling else None)
-        try:
-            for step in answer:
-                one.add([step])
-        except SemtokenError as error:
-            found.append(str(error))
-            continue
-        found.append([by_spelling(one, step) for step in one.steps])
-    assert found[0] == found[1]
+@st.composite
+def any_step(draw: st.DrawFn, vocabulary: Vocabulary | None) -> TopStep:
+    top = draw(st.lists(any_token(vocabulary), min_size=1, max_size=5))
+    chosen = draw(st.one_of(st.sampled_from(top), any_token(vocabulary)))
+    chosen = chosen._replace(log_prob=draw(st.sampled_from([*[chosen.log_prob] * 10, *ODD_NUMBERS])))
+    return TopStep(chosen, [*top, chosen] if draw(st.booleans()) else top)
 
 
-def by_spelling(reader: NameReader, step: ListedStep) -> ListedStep:
-    """The step with the spellings of its tokens for their numbers, which the two ways give in another order."""
-    step, spelled = reader.names.with_others(step, 0.0), reader.names.spellings.__getitem__
-    return step._replace(
-        token=spelled(step.token),
-        ids=list(map(spelled, step.ids)),
-        spelled=list(map(spelled, step.spelled)),
-        ambiguous=[(list(map(spelled, tokens)), probability) for tokens, probability in step.ambiguous],
-    )
+def outcome(steps: list[TopStep], vocabulary: Vocabulary | None, rules: ScoringRules) -> Any:
+    try:
+        return score_logprobs(steps, vocabulary, rules)
+    except SemtokenError as error:
+        return str(error)
 
 
-def test_another_spelling_in_a_clear_list_counts() -> None:
-    reader = NameReader(normalize)
-    reader.add([ALIKE])
-    [step] = reader.steps
-    assert step.others is not None, "the short way was taken"
-    assert [reader.names.spellings[number].text for number in step.spelled] == ["A"]
-    assert step.probabilities == [math.exp(-0.5), math.exp(-2.0)] and step.perhaps == 0.0
+def check(steps: list[TopStep], vocabulary: Vocabulary | None) -> None:
+    twice = [TopStep(step.chosen, [token for token in step.top for _ in range(2)]) for step in steps]
+    for rules in RULES:
+        assert outcome(steps, vocabulary, rules) == outcome(twice, vocabulary, rules)
 
 
-def test_most_lists_are_clear() -> None:
-    reader = NameReader(normalize)
-    for own in (" Lima", " Quito"):
-        top = [TopToken(-0.2, None, own, own.encode()), TopToken(-2.0, None, " Paris", b" Paris")]
-        assert reader._clear(TopStep(top[0], top), reader.names.number(TopStep(top[0], top).names[0]), 0) is not None
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+@settings(max_examples=2 * settings.default.max_examples)
+@given(data=st.data())
+def test_a_list_says_the_same_with_every_entry_twice(name: str, data: st.DataObject) -> None:
+    vocabulary = small_kind(name).clusters.vocabulary
+    check(data.draw(st.lists(any_step(vocabulary), min_size=1, max_size=3)), vocabulary)
+
+
+OWN = named(" a", -FULL)
+ALIKE = TopStep(OWN, [OWN, named("A", -2.0), named("b", -3.0)])
+
+
+@settings(max_examples=4 * settings.default.max_examples)
+@given(st.lists(any_step(None), min_size=1, max_size=4))
+@example([ALIKE, TopStep(named(" a", -100.0), [named("b", -3.0)])])
+@example([TopStep(OWN, [named("b", NOT_GIVEN)])])
+@example([TopStep(OWN, [named(" a", -2.0), named("b", -3.0)])])
+@example([TopStep(OWN._replace(id=7), [named(" a", -2.0), named("b", -3.0, 8)]), ALIKE])
+@example([TopStep(named("<s>", -FULL), [named(" <S>", -2.0)])])
+def test_a_list_says_the_same_with_every_entry_twice_where_no_vocabulary_is_known(steps: list[TopStep]) -> None:
+    check(steps, None)

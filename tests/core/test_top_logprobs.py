@@ -18,7 +18,6 @@ import semtoken
 from semtoken import ScoredAnswer, TokenClusters, Vocabulary, score_logits, score_logprobs
 from semtoken.core import GrowingAnswer, ScoringRules, scorer_for
 from semtoken.core.engine_tokens import TopStep, TopToken, as_top_steps, check_shared_vocabulary
-from semtoken.core.engine_tokens.checked_list import ListReader
 from semtoken.core.engine_tokens.precision import (
     BFLOAT16,
     FEW_DECIMALS,
@@ -790,45 +789,3 @@ def test_strings_count_where_they_are_clear() -> None:
     assert check_shared_vocabulary(steps, clusters().vocabulary).n_tokens == 0
     for special in (TopToken(-1.0, text="<|end|>"), TopToken(-1.0, text="[PAD]", bytes=b"[PAD]")):
         assert check_shared_vocabulary([TopStep(special, ())], clusters().vocabulary).n_tokens == 0
-
-
-def any_item(vocabulary: Vocabulary, data: st.DataObject, token: int, value: float) -> dict[str, Any]:
-    """An entry of a list under a name that engines might give its token."""
-    names: dict[str, Any] = {"token": vocabulary.texts[token], "bytes": list(vocabulary.pieces[token])}
-    match data.draw(st.sampled_from(["both", "both", "text", "stripped", "id", "markup"])):
-        case "text":
-            names["bytes"] = None
-        case "stripped":
-            names = {"token": vocabulary.texts[token].strip(), "bytes": None, "id": token}
-        case "id":
-            names["id"] = token
-        case "markup":
-            names = {"token": "<|end|>", "bytes": None}
-    return names | {"logprob": value}
-
-
-@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@given(data=st.data())
-def test_a_clear_list_is_read_as_any_list(name: str, data: st.DataObject) -> None:
-    """The shortcut for lists in which everything is clear, beside the reading that takes every list."""
-    vocabulary = small_kind(name).clusters.vocabulary
-    tokens = data.draw(st.lists(st.integers(0, vocabulary.size - 1), min_size=1, max_size=6))
-    numbers = st.one_of(st.floats(-20, -3), st.sampled_from([-9999.0, -math.inf, 0.0, 5e-4, -1.7, -0.2]))
-    items = [any_item(vocabulary, data, token, data.draw(numbers)) for token in tokens]
-    chosen = data.draw(st.sampled_from(items))
-    try:
-        [step] = as_top_steps([chosen | {"top_logprobs": items[data.draw(st.integers(0, 1)) :]}])
-    except semtoken.errors.SemtokenError:
-        return
-    reader = ListReader(vocabulary)
-    clear = reader._clear(step)
-    if clear is None:
-        return
-    full = reader._any(step, 0)
-    assert dict(zip(clear.ids, clear.probabilities, strict=True)) == dict(
-        zip(full.ids, full.probabilities, strict=True)
-    )
-    told = (clear.token, clear.log_prob, clear.total, clear.smallest, clear.complete, clear.listed)
-    assert told == (full.token, full.log_prob, full.total, full.smallest, full.complete, full.listed)
-    assert (clear.with_blank, clear.without_blank) == (full.with_blank, full.without_blank)
-    assert not (full.ambiguous or full.unmapped or full.stands_for)
