@@ -251,6 +251,22 @@ def test_a_table_named_like_its_input_keeps_its_lines_under_another_name(tmp_pat
     assert _lines_beside(tmp_path / "out.csv", source, None, overwrite=False) == tmp_path / "out.jsonl"
 
 
+def test_a_table_of_fields_that_somebody_corrected_is_not_written_over(semtoken: RunCommand, tmp_path: Path) -> None:
+    source, schema, table = (tmp_path / name for name in ("in.jsonl", "schema.json", "fields.csv"))
+    write_lines(source, [{"question": "Where?", "response": '{"city": "Oslo"}'}])
+    schema.write_text('{"type": "object", "properties": {"city": {"type": "string"}}}')
+    command = ["score", source, "--schema", schema, "-o", table]
+    assert semtoken(*command).exit_code == 0
+    written = table.read_bytes()
+    assert semtoken(*command).exit_code == 0  # the same lines once more
+    assert table.read_bytes() == written
+    table.write_bytes(written.replace(b"Oslo", b"Bergen"))
+    assert_told(semtoken(*command), "fields.csv", "it was changed since", "--force")
+    assert b"Bergen" in table.read_bytes()
+    assert semtoken(*command, "--force").exit_code == 0
+    assert table.read_bytes() == written
+
+
 @pytest.mark.parametrize(("wanted", "threads"), [("", 1), ("2", 2)])
 def test_a_small_model_is_computed_by_one_thread_unless_somebody_wants_more(
     monkeypatch: pytest.MonkeyPatch, wanted: str, threads: int

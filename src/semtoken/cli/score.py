@@ -17,7 +17,7 @@ from cyclopts import Parameter
 from semtoken.cli.console import counting, tell
 from semtoken.cli.loading import check_executor, load_calibrator_for, load_executor
 from semtoken.cli.model import ModelChoice, ModelOptions
-from semtoken.cli.outputs import beside, refuse_existing
+from semtoken.cli.outputs import beside
 from semtoken.cli.parameters import (
     Calibrator,
     MaxTokens,
@@ -144,6 +144,7 @@ def _lines_of(source: Path, schema: dict[str, Any] | None) -> Iterator[Path]:
 
 def _lines_beside(target: Path, source: Path, parts: str | None, *, overwrite: bool) -> Path:
     """The place of the scored lines of a table of fields; the target itself if that is no table."""
+    from semtoken.support.files.outputs import check_own
     from semtoken.support.files.record_files import LINES, STANDARD, format_of
 
     if parts not in (None, "field"):
@@ -154,8 +155,8 @@ def _lines_beside(target: Path, source: Path, parts: str | None, *, overwrite: b
     # The lines would overwrite the questions that they are made from.
     if lines.absolute() == source.absolute():
         lines = target.with_suffix(".scored.jsonl")
-    if not lines.exists():
-        refuse_existing(target, overwrite=overwrite)
+    if not overwrite:  # the table is written whole each time, and somebody may have corrected it
+        check_own(target, "score")
     return lines
 
 
