@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from semtoken.bench.report.measure import Measured, MeasuredCell, title_of
+from semtoken.bench.report.content import BenchReport
+from semtoken.bench.report.measure import Measured, MeasuredCell, measure, title_of
 from semtoken.bench.report.table import Table
 from semtoken.bench.results import Cell, ClusteringRecord, RunResults
 from semtoken.methods import METHODS
@@ -85,6 +88,23 @@ def results(
         "clusterings": tuple(clusterings),
     }
     return RunResults(**(content | changes))
+
+
+def measured(
+    *cells: Cell, judge: str = "exact", n_resamples: int = 20, reference: str | None = None, **changes: Any
+) -> Measured:
+    """The figures of a run of these cells."""
+    return measure(results(*cells, **changes), judge, n_resamples=n_resamples, reference=reference)
+
+
+def rows_of(made: BenchReport, file: str) -> list[dict[str, str]]:
+    """The rows of a CSV file of a report."""
+    return list(csv.DictReader(io.StringIO(made.csv[file])))
+
+
+def tables_of(made: BenchReport) -> dict[str, Table]:
+    """The tables of a report by their names."""
+    return {table.name: table for table in made.tables}
 
 
 def texts(table: Table | None) -> dict[str, dict[str, list[str]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import re
@@ -28,7 +27,7 @@ from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees import Calibrator, Threshold
 from semtoken.guarantees.fingerprint import Fingerprint
 from semtoken.methods import METHODS
-from tests.bench.report_runs import cell, results, texts
+from tests.bench.report_runs import cell, results, rows_of, tables_of, texts
 
 SIGNATURE = "k:4|preset:default|words:off"
 HOSTILE = "<script>alert(1)</script> | $x$ \x1b[31m"
@@ -73,7 +72,11 @@ def calibrator(**origin: str) -> Calibrator:
 
 
 def lines(made: BenchReport, section: str) -> tuple[str, ...]:
-    return next((one.lines for one in made.sections if one.name == section), ())
+    return next(one.lines for one in made.sections if one.name == section)
+
+
+def reported(*cells: Cell, **options: Any) -> BenchReport:
+    return build_report(results(*cells), n_resamples=20, **options)
 
 
 # --- figures ---------------------------------------------------------------------------------------------------------
@@ -159,9 +162,9 @@ def test_a_probability_that_is_off_is_told() -> None:
 
 
 def test_one_kind_of_answers_gives_no_probabilities() -> None:
-    found = probabilities(scored(40, judgements={"exact": np.ones(40)}))
-    assert found.reason == "0 wrong answers are too few, 5 are needed"
-    made = build_report(results(scored(40, judgements={"exact": np.ones(40)})), n_resamples=20)
+    right = scored(40, judgements={"exact": np.ones(40)})
+    assert probabilities(right).reason == "0 wrong answers are too few, 5 are needed"
+    made = reported(right)
     assert any("no probabilities" in line for line in lines(made, "probabilities"))
 
 
@@ -170,8 +173,8 @@ def test_one_kind_of_answers_gives_no_probabilities() -> None:
 
 @pytest.mark.slow
 def test_every_method_has_its_curve_and_its_reliability() -> None:
-    made = build_report(results(cell(n=80), cell("B", n=80, seed=1)), n_resamples=20)
-    tables = {table.name: table for table in made.tables}
+    made = reported(cell(n=80), cell("B", n=80, seed=1))
+    tables = tables_of(made)
     names = [name for name in made.measured.cells[0].seconds if name not in ABLATIONS]
     for name in ("risk_coverage", "probabilities"):
         for rows in texts(tables[name]).values():
@@ -185,10 +188,10 @@ def test_every_method_has_its_curve_and_its_reliability() -> None:
 
 def test_the_answers_furthest_off_are_shown() -> None:
     one = scored(50)
-    made = build_report(results(one), n_resamples=20)
+    made = reported(one)
     stc, correct = one.uncertainty["stc"], one.judgements["exact"]
     for name, label, sign in (("surest_wrong", 0, 1), ("doubtful_right", 1, -1)):
-        table = next(table for table in made.tables if table.name == name)
+        table = tables_of(made)[name]
         wanted = sorted((i for i in range(50) if correct[i] == label), key=lambda i: sign * stc[i])[:5]
         assert list(table.frame["Question"]) == [f"question {i}?" for i in wanted]
         assert list(table.frame["Answer"]) == [f"answer {i}" for i in wanted]
@@ -197,9 +200,9 @@ def test_the_answers_furthest_off_are_shown() -> None:
 
 def test_files_of_risks_and_probabilities_are_those_by_hand() -> None:
     one = scored(50, noise=True)
-    files = build_report(results(one), n_resamples=20).csv
+    made = reported(one)
     correct = one.judgements["exact"]
-    found = {row["method"]: row for row in csv.DictReader(io.StringIO(files["probabilities"]))}
+    found = {row["method"]: row for row in rows_of(made, "probabilities")}
     for name, uncertainty in one.uncertainty.items():
         row = {
             key: float(value or "nan")
@@ -216,9 +219,9 @@ def test_files_of_risks_and_probabilities_are_those_by_hand() -> None:
         assert row["log_loss"] == pytest.approx(-np.log(np.where(correct == 1, chances, 1 - chances)).mean())
         assert row["brier"] == pytest.approx(np.mean((chances - correct) ** 2))
         assert row["log_loss_gain_low"] <= row["log_loss_gain"] <= row["log_loss_gain_high"]
-        own = [row for row in csv.DictReader(io.StringIO(files["reliability"])) if row["method"] == name]
+        own = [row for row in rows_of(made, "reliability") if row["method"] == name]
         assert sum(int(row["n"]) * float(row["right"]) for row in own) == pytest.approx(correct.sum())
-        curve = [row for row in csv.DictReader(io.StringIO(files["risk_coverage"])) if row["method"] == name]
+        curve = [row for row in rows_of(made, "risk_coverage") if row["method"] == name]
         for i, point in enumerate(curve):
             assert float(point["coverage"]) == pytest.approx((i + 1) / 50)
             assert float(point["risk"]) == pytest.approx(1 - surest[: i + 1].mean())
@@ -227,12 +230,12 @@ def test_files_of_risks_and_probabilities_are_those_by_hand() -> None:
 
 def test_texts_of_others_are_shown_as_they_are_and_only_if_wanted() -> None:
     one = scored(40, texts=((HOSTILE + "q" * 500, HOSTILE),) * 40)
-    made = build_report(results(one), n_resamples=20)
+    made = reported(one)
     undrawn = replace(made, sections=tuple(replace(section, plots=()) for section in made.sections))
     for text in (html_page(undrawn), markdown_text(made)):
         assert "<script" not in text.split("</style>")[-1] and "&lt;script" in text and "\x1b" not in text
         assert "q" * 200 not in text
-    without = build_report(results(one), n_resamples=20, texts=False)
+    without = reported(one, texts=False)
     shown = markdown_text(without) + "".join(map(as_html, without.tables)) + "".join(without.csv.values())
     assert "alert" not in shown
 
@@ -243,7 +246,7 @@ def test_texts_of_others_are_shown_as_they_are_and_only_if_wanted() -> None:
 def test_a_calibrator_is_held_against_the_answers() -> None:
     given, fresh = calibrator(), scored(300, seed=5)
     assert given.threshold is not None and given.threshold.uncertainty is not None
-    made = build_report(results(fresh), n_resamples=20, calibrator=given)
+    made = reported(fresh, calibrator=given)
     accepted = -fresh.log_confidence <= given.threshold.uncertainty  # type: ignore[operator]
     wrong = int((1 - fresh.judgements["exact"])[accepted].sum())
     first, second = lines(made, "calibrator")[:2]
@@ -252,7 +255,7 @@ def test_a_calibrator_is_held_against_the_answers() -> None:
         f"It accepts {accepted.sum()} of 300 answers. Wrong among the accepted {wrong} of {accepted.sum()} (" in second
     )
     assert not any("Beware" in line for line in lines(made, "calibrator"))
-    table = next(table for table in made.tables if table.name == "surest_wrong")
+    table = tables_of(made)["surest_wrong"]
     assert table.header[-1] == "Decision" and set(table.frame["Decision"]) <= {"answer", "abstain"}
     best = int(np.argmax(np.where(fresh.judgements["exact"] == 0, fresh.log_confidence, -99)))
     assert fresh.log_confidence is not None
@@ -270,12 +273,12 @@ def test_answers_of_the_fit_prove_nothing() -> None:
 def test_a_calibrator_that_does_not_belong_is_refused(origin: dict[str, str]) -> None:
     given = calibrator(**origin)
     with pytest.raises(CalibratorMismatchError, match=next(iter(origin.values())).split("|")[0]):
-        build_report(results(scored(100, seed=2)), n_resamples=20, calibrator=given)
+        reported(scored(100, seed=2), calibrator=given)
 
 
 def test_a_calibrator_of_one_of_two_models_is_shown_there() -> None:
     other = scored(30, seed=2, model="B", signature="k:9|preset:default|words:off")
-    made = build_report(results(scored(30, seed=1), other), n_resamples=20, calibrator=calibrator())
+    made = reported(scored(30, seed=1), other, calibrator=calibrator())
     said = lines(made, "calibrator")
     assert any(line.startswith("Qwen2.5-7B on NQ: Probabilities") for line in said)
     assert any(line.startswith("B on NQ: not shown") and "k:9" in line for line in said)
@@ -283,13 +286,13 @@ def test_a_calibrator_of_one_of_two_models_is_shown_there() -> None:
 
 def test_a_run_without_log_scores_is_told_so() -> None:
     with pytest.raises(InvalidInputError, match="no log scores"):
-        build_report(results(scored(100, log_confidence=None)), n_resamples=20, calibrator=calibrator())
+        reported(scored(100, log_confidence=None), calibrator=calibrator())
 
 
 def test_the_kept_table_carries_what_a_calibrator_needs(tmp_path: Path) -> None:
     one = scored(100)
     one.log_confidence[3] = -np.inf  # type: ignore[index]
-    first = build_report(results(one), n_resamples=20)
+    first = reported(one)
     path = tmp_path / "answers.parquet"
     path.write_bytes(first.answers)
     (back,) = collect(path).cells
@@ -301,12 +304,3 @@ def test_the_kept_table_carries_what_a_calibrator_needs(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(table.replace_schema_metadata({METADATA_KEY: json.dumps(facts).encode()}), path)
     with pytest.raises(InvalidInputError, match="version 1 of its format"):
         collect(path)
-
-
-def test_public_figures_agree_with_the_library() -> None:
-    """The area of the table is that of `st.metrics.risk_coverage`."""
-    one = scored(120)
-    found = probabilities(one).methods["stc"]
-    assert found.aurc.value == pytest.approx(
-        st.metrics.risk_coverage(one.uncertainty["stc"], one.judgements["exact"]).aurc
-    )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,20 +21,43 @@ from semtoken.bench.report.table import signed
 from semtoken.bench.results import Cell
 from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS
-from tests.bench.report_runs import cell, clustering, equals, figure, paired, results, texts
+from tests.bench.report_runs import (
+    cell,
+    clustering,
+    equals,
+    figure,
+    measured,
+    paired,
+    results,
+    rows_of,
+    tables_of,
+    texts,
+)
 
-NAMES = ("stc", "stc_no_prefix", "sequence_probability", "perplexity", "sar", "ccp")
-
-
-def measured(one, judge: str = "exact", n_resamples: int = 200, **changes) -> Measured:
-    return measure(results(one, **changes), judge, n_resamples=n_resamples)
+RIVALS = ("sequence_probability", "perplexity", "sar", "ccp")
+NAMES = ("stc", "stc_no_prefix", *RIVALS)
 
 
 @cache
 def usual() -> tuple[Cell, Measured]:
     """A cell that nothing changes, and its figures."""
     one = cell(methods=NAMES)
-    return one, measured(one)
+    return one, measured(one, n_resamples=200)
+
+
+def difference(one: Cell, name: str, against: str = "stc", metric: str = "auroc") -> Any:
+    """The difference of two methods as the metrics of the library have it."""
+    scores = one.uncertainty | one.variants
+    return metrics.paired_difference(metric, scores[name], scores[against], one.judgements["exact"], n_resamples=200)
+
+
+def assert_a_family(found: Measured, one: Cell, names: Sequence[str], against: str, metric: str) -> None:
+    """The tests of these methods are paired, and corrected together."""
+    differences = [difference(one, name, against, metric.lower()) for name in names]
+    adjusted = metrics.holm([one.p_value for one in differences])
+    for name, expected, p in zip(names, differences, adjusted, strict=True):
+        row = paired(found, name, against, metric)
+        assert equals(row, expected) and row.p_adjusted == p
 
 
 def test_values_are_those_of_scikit_learn_and_of_the_metrics() -> None:
@@ -50,17 +73,8 @@ def test_values_are_those_of_scikit_learn_and_of_the_metrics() -> None:
 
 def test_differences_are_paired_and_corrected_within_their_family() -> None:
     one, found = usual()
-    correct = one.judgements["exact"]
-    for family in (("sequence_probability", "perplexity", "sar", "ccp"), ("stc_no_prefix",)):
-        differences = [
-            metrics.paired_difference("auroc", one.uncertainty[name], one.uncertainty["stc"], correct, n_resamples=200)
-            for name in family
-        ]
-        for name, difference, p in zip(
-            family, differences, metrics.holm([d.p_value for d in differences]), strict=True
-        ):
-            row = paired(found, name)
-            assert equals(row, difference) and row.p_adjusted == p
+    for family in (RIVALS, ("stc_no_prefix",)):
+        assert_a_family(found, one, family, "stc", "AUROC")
     assert paired(found, "stc") is None
 
 
@@ -69,7 +83,7 @@ def test_studies_and_controls_are_families_of_their_own_and_tables_stand_togethe
     noise = np.random.default_rng(3).normal(size=(2, 1, 120))
     given = {"variants": ("metric=euclidean", "linkage=single")}
     one = cell(methods=both, controls={"no_clusters": noise[0], "folded": noise[1]}, **given)
-    found = measure(results(one, replace(one, dataset="TQA"), clusterings=[clustering()]), "exact", n_resamples=100)
+    found = measured(one, replace(one, dataset="TQA"), clusterings=[clustering()], n_resamples=100)
     tests = select(found.tests, against="STC", dataset="NQ", metric="AUROC")
     for tables in (["distance", "linkage"], ["control"]):
         family = select(tests, table=tables)
@@ -78,28 +92,20 @@ def test_studies_and_controls_are_families_of_their_own_and_tables_stand_togethe
     assert order == ["comparison", "ablation", "control", "pre-computation"]
 
 
-def test_of_methods_that_are_equally_good_the_reference_is_the_best() -> None:
-    one = cell(methods=("stc", "sequence_probability"))
+@pytest.mark.parametrize("reference", ["stc", "sequence_probability"])
+def test_of_methods_that_are_equally_good_the_reference_is_the_best(reference: str) -> None:
+    one = cell(methods=("stc",))
     same = dict.fromkeys(("sequence_probability", "stc"), one.uncertainty["stc"])
-    for reference, title in (("stc", "STC"), ("sequence_probability", "Sequence probability")):
-        found = measure(results(replace(one, uncertainty=same)), "exact", n_resamples=20, reference=reference)
-        assert {name for name in found.tests.against if name.startswith("best: ")} == {f"best: {title}"}
+    found = measured(replace(one, uncertainty=same), reference=reference)
+    best = {name for name in found.tests.against if name.startswith("best: ")}
+    assert best == {f"best: {title_of(reference)}"}
 
 
 def test_any_method_can_be_what_the_others_are_set_against() -> None:
     one = cell(methods=NAMES)
-    found = measure(results(one), "exact", n_resamples=200, reference="sar")
+    found = measured(one, n_resamples=200, reference="sar")
     others = ("stc", "sequence_probability", "perplexity", "ccp")
-    differences = [
-        metrics.paired_difference(
-            "prr", one.uncertainty[name], one.uncertainty["sar"], one.judgements["exact"], n_resamples=200
-        )
-        for name in others
-    ]
-    adjusted = metrics.holm([difference.p_value for difference in differences])
-    for name, difference, p in zip(others, differences, adjusted, strict=True):
-        row = paired(found, name, "sar", "PRR")
-        assert equals(row, difference) and row.p_adjusted == p
+    assert_a_family(found, one, others, "sar", "PRR")
     (rows,) = texts(method_tests(found, "PRR", "sar")).values()
     assert list(rows) == list(found.ranked(found.cells[0], "PRR").setting)
     against = found.tests[found.tests.against == "SAR"]
@@ -108,7 +114,7 @@ def test_any_method_can_be_what_the_others_are_set_against() -> None:
     }
     words = r"no scores of 'sra' \(did you mean 'sar'\?\); there are those of stc, stc_no_prefix"
     with pytest.raises(InvalidInputError, match=words):
-        measure(results(one), "exact", n_resamples=50, reference="sra")
+        measured(one, reference="sra")
 
 
 def test_sequence_probability_competes_and_ablations_do_not() -> None:
@@ -155,18 +161,14 @@ def test_judges_are_compared() -> None:
 
 def test_clusterings_of_the_study_are_tested_against_the_main_one() -> None:
     one = cell(methods=("stc",), variants=("metric=euclidean", "linkage=single", "linkage=complete"))
-    found = measure(results(one, clusterings=[clustering()]), "exact", n_resamples=200)
-    expected = metrics.paired_difference(
-        "auroc", one.variants["linkage=single"], one.uncertainty["stc"], one.judgements["exact"], n_resamples=200
-    )
-    assert equals(found.test(found.cells[0], "single", "STC"), expected)
+    found = measured(one, clusterings=[clustering()], n_resamples=200)
+    assert equals(found.test(found.cells[0], "single", "STC"), difference(one, "linkage=single"))
     places = {(row.table, row.setting, row.metric): row.value for row in found.figures.itertuples()}
     assert places["linkage", "complete", "AUROC"] == places["distance", "cosine", "AUROC"]  # what the methods use
     assert places["distance", "cosine", "AUROC"] == places["comparison", "STC", "AUROC"]
     wrong = 1 - one.judgements["exact"]
-    assert places["distance", "euclidean", "AUROC"] == pytest.approx(
-        roc_auc_score(wrong, one.variants["metric=euclidean"])
-    )
+    euclidean = roc_auc_score(wrong, one.variants["metric=euclidean"])
+    assert places["distance", "euclidean", "AUROC"] == pytest.approx(euclidean)
     assert places["pre-computation", "agglomerative clustering", "seconds"] == 80.0
     tests = set(zip(found.tests.table, found.tests.setting, strict=True))
     assert tests == {("distance", "euclidean"), ("linkage", "single")}
@@ -185,26 +187,29 @@ def test_the_judge_is_the_primary_one_unless_another_is_asked_for() -> None:
 @pytest.mark.parametrize(
     "cells", [(), (cell(methods=()),), (cell(judgements={}),)], ids=["none", "no method", "no judge"]
 )
-def test_a_run_with_nothing_complete_says_what_to_do(cells) -> None:
+def test_a_run_with_nothing_complete_says_what_to_do(cells: tuple[Cell, ...]) -> None:
     run = results(*cells)
     with pytest.raises(InvalidInputError, match=r"nothing complete.*semtoken bench run"):
         measure(run, chosen_judge(run, None))
 
 
-def test_cells_without_verdicts_of_the_judge_are_left_out_and_named() -> None:
-    run = results(cell(methods=NAMES), cell(dataset="TQA", judgements={"llm": np.ones(120)}), notes=("Beware.",))
+def test_notes_name_what_is_missing_and_how_many_were_asked() -> None:
+    """A cell without verdicts of the judge is left out, and so is a method that one cell lacks."""
+    run = results(
+        cell(methods=NAMES),
+        cell(dataset="TQA", judgements={"llm": np.ones(120)}),
+        cell(dataset="WQ", methods=NAMES[:-1]),
+        notes=("Beware.",),
+        settings={"limit": 120},
+    )
     found = measure(run, "exact", n_resamples=20)
-    assert [one.dataset for one in found.cells] == ["NQ"]
-    said = list(notes(run, found, "exact", 20))
-    assert "Beware." in said
-    assert "Qwen2.5-7B on TQA is left out: no verdicts of exact." in said
-
-
-def test_missing_methods_are_named() -> None:
-    run = results(cell(methods=NAMES), cell(dataset="TQA", methods=NAMES[:-1]), settings={"limit": 120})
-    said = list(notes(run, measure(run, "exact", n_resamples=20), "exact", 20))
-    assert "Qwen2.5-7B on TQA: not there are ccp." in said
-    assert "Of each data set a random part was asked, 120 questions at most." in said
+    assert [one.dataset for one in found.cells] == ["NQ", "WQ"]
+    assert {
+        "Beware.",
+        "Qwen2.5-7B on TQA is left out: no verdicts of exact.",
+        "Qwen2.5-7B on WQ: not there are ccp.",
+        "Of each data set a random part was asked, 120 questions at most.",
+    } <= set(notes(run, found, "exact", 20))
 
 
 def test_one_class_has_no_auroc_and_the_main_result_says_so() -> None:
@@ -218,104 +223,80 @@ def test_one_class_has_no_auroc_and_the_main_result_says_so() -> None:
 
 
 def test_the_main_result_counts_what_the_tables_show() -> None:
-    found = measure(
-        results(cell(methods=NAMES, n=400), cell(dataset="TQA", methods=NAMES, n=400, seed=1)), "exact", n_resamples=200
-    )
+    cells = (cell(methods=NAMES, n=400), cell(dataset="TQA", methods=NAMES, n=400, seed=1))
+    found = measured(*cells, n_resamples=200)
     lines = list(main_result(found))
     assert lines[0] == "STC has the highest AUROC on 2 of 2 pairs of a model and a data set."
-    tests = found.tests[(found.tests.metric == "AUROC") & (found.tests.against == "STC")]
-    tests = tests[tests.table == "comparison"]
+    tests = select(found.tests, metric="AUROC", against="STC", table="comparison")
     lower = int((tests.high < 0).sum())
     assert 0 < lower < len(tests) == 8
     verb = "is" if lower == 1 else "are"
     assert lines[1].startswith(
         f"Of {len(tests)} differences to STC, {lower} {verb} lower, 0 higher and {len(tests) - lower} not shown"
     )
-    means = {
-        name: np.mean([figure(found, name, cell=one).value for one in found.cells])
-        for name in ("stc", "sequence_probability", "perplexity", "sar", "ccp")
-    }
-    best = max(means, key=lambda name: -1 if name == "stc" else means[name])
+    means = {name: np.mean([figure(found, name, cell=one).value for one in found.cells]) for name in ("stc", *RIVALS)}
+    best = max(RIVALS, key=means.__getitem__)
     assert f"STC {means['stc']:.3f}, the best other method, {METHODS[best].title}, {means[best]:.3f}" in lines[2]
     assert lines[-1] == "STC adds 0.250% to the time of the greedy generation (median)."  # 0.5 of 200 seconds
 
 
 def test_one_rule_and_one_sign_in_sentences_tables_and_files() -> None:
-    """What lies above 0 is called higher wherever it is told."""
+    """What is above 0 is called higher wherever it is said."""
     one = cell(methods=NAMES[:3], n=400)
     run = results(replace(one, uncertainty={**one.uncertainty, "confidence": one.uncertainty["stc"]}))
     report = build_report(run, n_resamples=200)
     found = report.measured
-    difference = metrics.paired_difference(
-        "auroc",
-        one.uncertainty["sequence_probability"],
-        one.uncertainty["stc"],
-        one.judgements["exact"],
-        n_resamples=200,
-    )
-    rule = "higher" if difference.low > 0 else "lower" if difference.high < 0 else "not shown"
-    [line] = [one for one in main_result(found) if "sequence probability minus the confidence" in one]
-    assert f"is {signed(difference.value)} [" in line and line.endswith(f", {rule}.")
-    (rows,) = texts(next(one for one in report.tables if one.name == "tests_auroc")).values()
+    expected = difference(one, "sequence_probability")
+    rule = "higher" if expected.low > 0 else "lower" if expected.high < 0 else "not shown"
+    said = list(main_result(found))
+    [line] = [one for one in said if "sequence probability minus the confidence" in one]
+    assert f"is {signed(expected.value)} [" in line and line.endswith(f", {rule}.")
+    (rows,) = texts(tables_of(report)["tests_auroc"]).values()
     row = rows["Sequence probability"]
-    assert (row[1].split(" [")[0], row[2]) == (signed(difference.value), rule)
-    lines = list(csv.DictReader(io.StringIO(report.csv["tests"])))
-    for line_ in lines:
-        low, high = float(line_["low"] or "nan"), float(line_["high"] or "nan")
-        assert line_["verdict"] == ("higher" if low > 0 else "lower" if high < 0 else "not shown")
+    assert (row[1].split(" [")[0], row[2]) == (signed(expected.value), rule)
+    for written in rows_of(report, "tests"):
+        low, high = float(written["low"] or "nan"), float(written["high"] or "nan")
+        assert written["verdict"] == ("higher" if low > 0 else "lower" if high < 0 else "not shown")
     [kept] = [
-        one for one in lines
+        one
+        for one in rows_of(report, "tests")
         if (one["setting"], one["against"], one["metric"]) == ("Sequence probability", "STC", "AUROC")
-    ]  # fmt: skip
-    assert float(kept["difference"]) == pytest.approx(difference.value)
+    ]
+    assert float(kept["difference"]) == pytest.approx(expected.value)
     assert found.reference == "confidence"
     first = overview(found, "exact")
     assert first.header.index("AUROC of the confidence") + 1 == first.header.index("AUROC of STC")
-    said = list(main_result(found))
-    assert (
-        said[0] == "The confidence has the highest AUROC on 1 of 1 pair of a model and a data set."
-    )  # STC is its equal
+    assert said[0] == "The confidence has the highest AUROC on 1 of 1 pair of a model and a data set."  # as STC has
     assert said[1].endswith("On 1 of 1 it ranks as STC does.") and "minus the confidence" in said[3]
 
 
-def test_any_method_can_be_what_the_report_is_about() -> None:
+@pytest.mark.parametrize(("name", "title"), [("stc", "STC"), (None, "the confidence")])
+def test_any_method_can_be_what_the_report_is_about(name: str | None, title: str) -> None:
     run = results(cell(methods=("confidence", "stc"), n=60, texts=tuple((f"q{i}", f"a{i}") for i in range(60))))
-    for name, title in (("stc", "STC"), (None, "the confidence")):
-        made = build_report(run, n_resamples=20, reference=name)
-        assert f"{title} calls the wrong one more uncertain" in made.opening
-        tables = {table.name: table for table in made.tables}
-        assert f"AUROC of {title}" in tables["overview"].header
-        assert f"minus {title}" in tables["risk_coverage"].header
-        assert f"By the uncertainty of {title}." in tables["surest_wrong"].note
-        assert ("reference_auroc" in tables) == (name != "stc")
-        assert paired(made.measured, name or "confidence", name or "confidence") is None
-        assert (paired(made.measured, name or "confidence") is None) == (name == "stc")
+    made = build_report(run, n_resamples=20, reference=name)
+    assert f"{title} calls the wrong one more uncertain" in made.opening
+    tables = tables_of(made)
+    assert f"AUROC of {title}" in tables["overview"].header
+    assert f"minus {title}" in tables["risk_coverage"].header
+    assert f"By the uncertainty of {title}." in tables["surest_wrong"].note
+    assert ("reference_auroc" in tables) == (name != "stc")
+    assert paired(made.measured, name or "confidence", name or "confidence") is None
+    assert (paired(made.measured, name or "confidence") is None) == (name == "stc")
 
 
-def test_a_run_some_of_whose_cells_lack_the_confidence_is_about_stc() -> None:
-    found = measure(
-        results(cell(methods=(*NAMES, "confidence")), cell(dataset="TQA", methods=NAMES)), "exact", n_resamples=20
-    )
-    assert found.reference == "stc"
-
-
-def test_a_run_without_stc_is_about_its_first_method() -> None:
+def test_a_run_without_the_confidence_is_about_stc_and_without_that_about_its_first_method() -> None:
+    cells = (cell(methods=(*NAMES, "confidence")), cell(dataset="TQA", methods=NAMES))
+    assert measured(*cells).reference == "stc"  # one of whose cells has the confidence
     made = build_report(results(cell(methods=("perplexity", "sar"), n=40)), n_resamples=20)
     assert made.measured.reference == "perplexity"
-    header = {table.name: table for table in made.tables}["overview"].header
+    header = tables_of(made)["overview"].header
     assert [name for name in header if name.startswith("AUROC of")] == ["AUROC of Perplexity"]
 
 
-def test_methods_of_ones_own_are_compared_too() -> None:
+def test_methods_of_ones_own_are_compared_too_beside_the_titles_that_they_are_named_like() -> None:
     one = cell(methods=("stc",))
-    own = replace(one, uncertainty={**one.uncertainty, "mine": -one.uncertainty["stc"]})
-    found = measured(own)
-    values = [figure(found, name).value for name in ("stc", "mine")]
-    assert sum(values) == pytest.approx(1.0)
-
-
-def test_a_method_named_like_a_title_stands_beside_that_one() -> None:
-    one = cell(methods=("stc",))
-    found = measured(replace(one, uncertainty={**one.uncertainty, "STC": -one.uncertainty["stc"]}))
-    assert set(found.figures.setting) == {"STC", "STC (own)"}
-    assert list(texts(method_tests(found, "AUROC"))["Qwen2.5-7B on NQ"]) == ["STC", "STC (own)"]
+    for name, title in (("mine", "mine"), ("STC", "STC (own)")):
+        found = measured(replace(one, uncertainty={**one.uncertainty, name: -one.uncertainty["stc"]}))
+        values = found.of(found.cells[0], metric="AUROC").set_index("setting").value
+        assert values["STC"] + values[title] == pytest.approx(1.0)
+        assert list(texts(method_tests(found, "AUROC"))["Qwen2.5-7B on NQ"]) == ["STC", title]

@@ -24,7 +24,7 @@ from semtoken.bench.report.comparison import (
     sensitivity_tests,
 )
 from semtoken.bench.report.content import build_report
-from semtoken.bench.report.measure import Measured, measure
+from semtoken.bench.report.measure import Measured
 from semtoken.bench.report.overview import judges, overview, properties
 from semtoken.bench.report.table import (
     Table,
@@ -45,32 +45,28 @@ from semtoken.bench.report.table import (
 from semtoken.bench.results import Cell
 from semtoken.methods import METHODS
 from semtoken.support.text import one_line
-from tests.bench.report_runs import cell, clustering, paired, results, texts
+from tests.bench.report_runs import cell, clustering, measured, paired, results, rows_of, texts
+from tests.rows import each
 
 HOSTILE = r"50% <script>alert('x')</script> a_b & #1 {c} \d | `e` *f* ~ ^ $2$ [g](h)"
 
 
-def marks(*values: float, smallest: bool = False) -> list[str]:
-    made = frame([[metric(value)] for value in values], ["value"])
-    return list(best_marks(frame([[value] for value in values], ["value"]), made, smallest=smallest)["value"])
-
-
-def test_best_and_second_are_marked() -> None:
-    assert marks(0.7, 0.9, 0.8) == ["", "best", "second"]
-    assert marks(0.7, 0.9, 0.8, smallest=True) == ["best", "", "second"]
-    assert marks(0.7) == ["best"]
-    assert marks() == []
-
-
-def test_what_reads_the_same_shares_its_mark() -> None:
-    assert marks(0.9001, 0.9004, 0.8) == ["best", "best", ""]  # both read 0.900: there is no second place
-    assert marks(0.9, 0.8001, 0.8004, 0.7) == ["best", "second", "second", ""]
-    assert marks(0.5, 0.5) == ["best", "best"]
-
-
-def test_no_number_is_never_marked() -> None:
-    assert marks(math.nan, 0.8, math.nan, 0.7) == ["", "best", "", "second"]
-    assert marks(math.nan, math.nan) == ["", ""]
+@each(
+    ("values", "smallest", "marks"),
+    [
+        ([0.7, 0.9, 0.8], False, ["", "best", "second"]),
+        ([0.7, 0.9, 0.8], True, ["best", "", "second"]),
+        ([0.9001, 0.9004, 0.8], False, ["best", "best", ""]),  # both read 0.900: there is no second place
+        ([0.9, 0.8001, 0.8004, 0.7], False, ["best", "second", "second", ""]),
+        ([math.nan, 0.8, math.nan, 0.7], False, ["", "best", "", "second"]),
+        ([math.nan, math.nan], False, ["", ""]),
+        ([], False, []),
+    ],
+)
+def test_best_and_second_are_marked_as_they_read(values: list[float], smallest: bool, marks: list[str]) -> None:
+    shown = frame([[metric(value)] for value in values], ["value"])
+    found = best_marks(frame([[value] for value in values], ["value"]), shown, smallest=smallest)
+    assert list(found["value"]) == marks
 
 
 def test_numbers_have_sensible_digits() -> None:
@@ -92,7 +88,7 @@ def test_no_interval_reads_as_if_it_had_no_width() -> None:
     assert signed_interval(0.0, 0.0) == ""
     scores = cell(methods=["stc"]).uncertainty["stc"]
     same = cell(uncertainty={"stc": scores, "perplexity": 2 * scores})
-    found = texts(method_tests(measure(results(same), "exact", n_resamples=50), "AUROC"))["Qwen2.5-7B on NQ"]
+    found = texts(method_tests(measured(same), "AUROC"))["Qwen2.5-7B on NQ"]
     assert found[METHODS["perplexity"].title][1] == "0.000 no interval"
 
 
@@ -104,7 +100,7 @@ def two_models() -> tuple[list[Cell], Measured]:
         cell("B", "NQ", methods=names[:-1], seed=1),
         cell("A", "TQA", methods=names, seed=2),
     ]
-    return cells, measure(results(*cells), "exact", n_resamples=100)
+    return cells, measured(*cells, n_resamples=100)
 
 
 def test_the_comparison_holds_scikit_learns_numbers_where_they_belong() -> None:
@@ -165,14 +161,14 @@ def test_overview_properties_and_judges() -> None:
     verdicts, agreement = judges(found)
     assert verdicts.frame.iloc[1].tolist()[:3] == ["A", "NQ", "llm"]
     assert agreement.frame["Judges"].iloc[0] == "exact, llm"
-    alone = measure(results(cell(judgements={"exact": cells[0].judgements["exact"]})), "exact", n_resamples=5)
-    assert len(judges(alone)) == 1
+    alone = cell(methods=("stc",), judgements={"exact": cells[0].judgements["exact"]})
+    assert len(judges(measured(alone))) == 1
 
 
 def test_sensitivity_clusters_and_their_time() -> None:
     one = cell(methods=("stc",), variants=("n_clusters=8000", "n_clusters=12000", "linkage=single"))
     made = [clustering(), clustering(variant="linkage=single", linkage="single", seconds=None)]
-    found = measure(results(one, clusterings=made), "exact", n_resamples=50)
+    found = measured(one, clusterings=made)
     rows = texts(sensitivity(found, made))
     assert list(rows) == ["NQ: number of clusters", "NQ: linkage"]
     assert list(rows["NQ: number of clusters"]) == ["8,000", "12,000", "16,000"]
@@ -182,7 +178,7 @@ def test_sensitivity_clusters_and_their_time() -> None:
     times = precomputation(made)
     assert times is not None
     assert list(times.frame["Seconds"]) == ["80.0", "– not told"]
-    without = measure(results(cell(methods=("stc",))), "exact", n_resamples=5)
+    without = measured(cell(methods=("stc",)))
     assert (sensitivity(without, []), sensitivity_tests(without), examples([]), precomputation([])) == (None,) * 4
 
 
@@ -229,11 +225,9 @@ def test_latex_goes_over_several_pages_where_it_must() -> None:
     assert text.count(r"\endhead") == 1
 
 
-def test_latex_of_a_report_has_every_table() -> None:
+def test_latex_of_a_report_has_what_its_tables_need_and_an_escaped_title() -> None:
     text = latex_document([hostile_table()], HOSTILE)
-    assert r"\input{t_1}" in text
-    assert r"\usepackage{booktabs,longtable}" in text
-    assert "<script>" not in text
+    assert r"\usepackage{booktabs,longtable}" in text and "<script>" not in text
 
 
 def test_markdown_shows_hostile_names_as_they_are() -> None:
@@ -247,29 +241,29 @@ def test_markdown_shows_hostile_names_as_they_are() -> None:
 
 def test_csv_files_hold_plain_numbers() -> None:
     cells, _ = two_models()
-    files = build_report(results(cells[0], clusterings=[clustering("A", seconds=7.5)]), n_resamples=20).csv
-    rows = list(csv.DictReader(io.StringIO(files["figures"])))
+    report = build_report(results(cells[0], clusterings=[clustering("A", seconds=7.5)]), n_resamples=20)
+    rows = rows_of(report, "figures")
     by_place = {tuple(row[k] for k in ("table", "dataset", "setting", "model", "metric")): row for row in rows}
     assert list(rows[0])[:6] == ["table", "dataset", "setting", "model", "metric", "value"]
     value = float(by_place["comparison", "NQ", "SAR", "A", "AUROC"]["value"])
     assert value == pytest.approx(roc_auc_score(1 - cells[0].judgements["exact"], cells[0].uncertainty["sar"]))
     assert by_place["pre-computation", "", "agglomerative clustering", "A", "seconds"]["value"] == "7.5"
     assert by_place["comparison", "NQ", "SAR", "A", "seconds"]["low"] == ""
-    (first, *_) = csv.DictReader(io.StringIO(files["cells"]))
+    (first, *_) = rows_of(report, "cells")
     assert (first["questions"], first["method"], first["undefined"]) == ("120", "stc", "0")
     right, second = cells[0].judgements["exact"], cells[0].judgements["llm"]
     assert [first[name] for name in ("correct", "incorrect", "no_verdict", "greedy_seconds")] == [
         *(str(int((right == value).sum())) for value in (1, 0)), "0", "200.0"
     ]  # fmt: skip
-    (pair,) = csv.DictReader(io.StringIO(files["judges"]))
+    (pair,) = rows_of(report, "judges")
     counted = {"both_correct": (1, 1), "both_incorrect": (0, 0), "only_first": (1, 0), "only_second": (0, 1)}
     for name, (one, two) in counted.items():
         assert int(pair[name]) == ((right == one) & (second == two)).sum()
-    (made,) = csv.DictReader(io.StringIO(files["clusterings"]))
+    (made,) = rows_of(report, "clusterings")
     assert (made["tokens"], made["n_clusters"], made["linkage"], made["seconds"]) == (
         *("151665", "16000", "complete", "7.5"),
     )
-    tokens = [(row["cluster"], row["token"]) for row in csv.DictReader(io.StringIO(files["clusters"]))]
+    tokens = [(row["cluster"], row["token"]) for row in rows_of(report, "clusters")]
     assert tokens[:4] == [("1", "TV"), ("1", " tv"), ("1", " Television"), ("2", "Cold")]
 
 
@@ -292,13 +286,13 @@ def test_no_cell_of_a_report_is_a_formula() -> None:
 def test_an_undefined_figure_is_empty_in_csv_and_a_word_in_tables() -> None:
     run = results(cell(methods=("stc", "sar"), judgements={"exact": np.zeros(120)}))
     made = build_report(run, n_resamples=5)
-    (row, *_) = csv.DictReader(io.StringIO(made.csv["figures"]))
+    (row, *_) = rows_of(made, "figures")
     assert (row["metric"], row["value"], row["low"]) == ("AUROC", "", "")
     assert {row[0] for row in texts(comparison(made.measured, "PRR"))["NQ"].values()} == {"undefined"}
     assert "nan" not in made.csv["figures"].lower()
 
 
 def test_every_method_of_the_library_has_a_row() -> None:
-    found = measure(results(cell()), "exact", n_resamples=5)
+    found = measured(cell(), n_resamples=5)
     shown = {*texts(comparison(found, "AUROC"))["NQ"], *texts(ablation(found, "AUROC"))["NQ"]}
     assert shown == {method.title for method in METHODS.values()}

@@ -1,11 +1,9 @@
-"""Ray makes the same files as the local executor. Ray listens on every interface, so it runs where there is only one:
-in a network namespace that has nothing but loopback."""
+"""Ray makes the same files as the local executor."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 from semtoken.bench.storage import COORDINATES
+from tests.ray_runs import TWO_WORKERS, in_a_namespace
 
 pytestmark = [
     pytest.mark.slow,
@@ -29,7 +28,6 @@ SETTINGS = {
     "methods": ["stc", "perplexity", "semantic_entropy", "eigenscore"],
     "judges": ["exact"],
 }
-ALONE = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "alone")
 
 
 def test_the_network_namespace_has_loopback_only() -> None:
@@ -38,24 +36,12 @@ def test_the_network_namespace_has_loopback_only() -> None:
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["lo"]
 
 
-def in_a_namespace(*command: str) -> subprocess.CompletedProcess[str]:
-    """A command that can reach nothing but loopback; skips where that cannot be had."""
-    if not shutil.which("unshare") or not shutil.which("ip"):
-        pytest.skip("Ray is not tested here: unshare and ip, which make a network namespace, are not both installed")
-    probe = subprocess.run([*ALONE, "true"], capture_output=True, text=True, check=False)
-    if probe.returncode:
-        pytest.skip(f"Ray is not tested here: no network namespace can be made ({probe.stderr.strip()})")
-    environment = os.environ | {"RAY_worker_niceness": "0"}  # a busy machine would leave its workers no time
-    return subprocess.run([*ALONE, *command], capture_output=True, text=True, check=False, timeout=900, env=environment)
-
-
 def ray_run(folder: Path, settings: dict[str, object]) -> subprocess.CompletedProcess[str]:
     """`semtoken bench run --executor.kind ray`."""
     file = folder.with_suffix(".yaml")
     file.write_text(json.dumps(settings))  # JSON is YAML
     semtoken = Path(sys.executable).with_name("semtoken")
-    options = ("--output", str(folder), "--executor.kind=ray", "--executor.workers", "2")
-    return in_a_namespace(str(semtoken), "bench", "run", str(file), *options)
+    return in_a_namespace(str(semtoken), "bench", "run", str(file), "--output", str(folder), *TWO_WORKERS)
 
 
 def records(run: Path) -> dict[str, object]:

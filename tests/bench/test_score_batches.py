@@ -13,7 +13,7 @@ from semtoken.bench.score_file.batches import batch_scorer, facts_of
 from semtoken.bench.score_file.lines import item_of
 from semtoken.support.almanac import load_questions
 from semtoken.support.files.record_files import Record
-from tests.cli.conftest import read_lines, write_lines
+from tests.json_lines import read_lines, write_lines
 
 ASKED = load_questions("test")[:3]
 LINES = [
@@ -78,5 +78,5 @@ def test_a_job_keeps_the_facts_of_its_model(model: st.ScoredModel, tmp_path: Pat
     source = write_lines(tmp_path / "in.jsonl", LINES)
     job = ScoringJob(source, tmp_path / "out.jsonl", facts, batch_size=4)
     job.run(batch_scorer(model, "almanac", max_new_tokens=3))
-    assert [line["response"] for line in read_lines((tmp_path / "out.jsonl").read_text("utf-8"))][3] == "Oslo"
+    assert [line["response"] for line in read_lines(tmp_path / "out.jsonl")][3] == "Oslo"
     assert job.is_finished(job.check())

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -62,12 +60,3 @@ def assert_told(result: Result, *words: str, status: int = 1) -> None:
     assert len(lines) == 1, result.stderr
     for word in words:
         assert word in lines[0], lines[0]
-
-
-def write_lines(path: Path, records: Sequence[Any]) -> Path:
-    path.write_text("".join(r if isinstance(r, str) else json.dumps(r) + "\n" for r in records))
-    return path
-
-
-def read_lines(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]

@@ -16,7 +16,8 @@ from semtoken.models.prompts import PROMPTS, how_to_ask, template_of
 from semtoken.support.almanac import PROMPT
 from semtoken.support.text import number
 from tests import tiny
-from tests.cli.conftest import RunCommand, assert_told, read_lines
+from tests.cli.conftest import RunCommand, assert_told
+from tests.json_lines import read_lines
 
 SHORT = ("--max-tokens", 4)
 

@@ -20,8 +20,9 @@ from semtoken.guarantees.answer_records import answer_record
 from semtoken.guarantees.labeling import label_order
 from semtoken.support.almanac import is_correct, load_questions
 from semtoken.support.files.safe_files import locked
-from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
+from tests.cli.conftest import RunCommand, assert_told
 from tests.guarantees.worlds import WORLDS
+from tests.json_lines import read_lines, write_lines
 
 
 def answers(n: int, *, labeled: int | None = None, seed: int = 0, **changes: Any) -> list[dict[str, Any]]:
@@ -287,7 +288,7 @@ def test_labels_are_kept_and_labeling_goes_on(semtoken: RunCommand, tmp_path: Pa
     first = semtoken("label", source, stdin="y\nn\nq\n")
     assert first.exit_code == 0, first.output
     assert "2 of 10 answers have a label (1 right, 1 wrong)" in first.stderr
-    rows = read_lines(target.read_text())
+    rows = read_lines(target)
     assert [row["correct"] for row in rows].count(None) == 8
     assert {k: v for k, v in rows[3].items() if k != "correct"} == {
         k: v for k, v in answers(10)[3].items() if k != "correct"
@@ -306,7 +307,7 @@ def test_the_file_is_there_if_nobody_labels(semtoken: RunCommand, tmp_path: Path
     done = semtoken("label", write_lines(tmp_path / "answers.jsonl", given), stdin=stdin)
     assert done.exit_code == 0 and "3 of 6 answers have a label" in done.stderr
     assert f"Saved in {tmp_path / 'answers.labeled.jsonl'}." in done.stderr
-    assert read_lines((tmp_path / "answers.labeled.jsonl").read_text()) == given
+    assert read_lines(tmp_path / "answers.labeled.jsonl") == given
 
 
 def test_the_score_is_not_shown_while_labeling(semtoken: RunCommand, tmp_path: Path) -> None:
@@ -320,7 +321,7 @@ def test_blank_answers_are_not_asked_for(semtoken: RunCommand, tmp_path: Path) -
     rows = [*answers(3, correct=None), {"question": "Blank?", "response": " ", "log_confidence": None}]
     result = semtoken("label", write_lines(tmp_path / "answers.jsonl", rows), stdin="y\ny\nn\n")
     assert "Blank?" not in result.stdout and "3 of 3" in result.stderr
-    assert read_lines((tmp_path / "answers.labeled.jsonl").read_text())[3]["correct"] is None
+    assert read_lines(tmp_path / "answers.labeled.jsonl")[3]["correct"] is None
 
 
 def test_labels_of_other_answers_are_not_overwritten(semtoken: RunCommand, tmp_path: Path) -> None:

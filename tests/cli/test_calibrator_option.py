@@ -22,9 +22,10 @@ from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
-from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
+from tests.cli.conftest import RunCommand, assert_told
 from tests.guarantees.made_up import put
 from tests.guarantees.test_calibrator import response
+from tests.json_lines import read_lines, write_lines
 
 SIGNATURE = ScoringRules().signature
 CAPITALS = (
@@ -77,7 +78,7 @@ def test_ask_tells_that_the_labeled_answers_are_of_another_model(semtoken: RunCo
     """A calibrator that `score` and `calibrate` made knows its model."""
     write_lines(tmp_path / "in.jsonl", [{"question": f"What is the capital of {place}?"} for place in CAPITALS])
     semtoken("score", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--max-tokens", 2)
-    scored = read_lines((tmp_path / "out.jsonl").read_text("utf-8"))
+    scored = read_lines(tmp_path / "out.jsonl")
     labeled = [{**line, "correct": number % 2} for number, line in enumerate(scored)]
     write_lines(tmp_path / "labeled.jsonl", labeled)
     write_lines(tmp_path / "others.jsonl", [{**line, "model": "another"} for line in labeled])
@@ -130,7 +131,7 @@ def test_score_writes_the_block_and_reads_it_again(semtoken: RunCommand, tmp_pat
     source = write_lines(tmp_path / "in.jsonl", [{"question": question} for question in QUESTIONS])
     result = semtoken("score", source, "-o", tmp_path / "out.jsonl", "--calibrator", tmp_path / "cal")
     assert result.exit_code == 0, result.output
-    rows = read_lines((tmp_path / "out.jsonl").read_text())
+    rows = read_lines(tmp_path / "out.jsonl")
     assert [row["probability_correct"] for row in rows] == [
         calibrator.predict_proba(row["log_confidence"]) for row in rows
     ]

@@ -11,7 +11,8 @@ import pytest
 
 from semtoken.support.almanac import is_correct, load_questions
 from semtoken.support.files.record_files import read_rows, write_records
-from tests.cli.conftest import RunCommand, read_lines
+from tests.cli.conftest import RunCommand
+from tests.json_lines import read_lines
 
 pytest.importorskip("pyarrow")
 QUESTIONS = list(islice(load_questions("dev"), 12))

@@ -8,7 +8,8 @@ from semtoken import TokenClusters
 from semtoken.cli.cluster import parse_bytes
 from semtoken.clustering.cache import list_cached, remove
 from semtoken.errors import InvalidInputError
-from tests.cli.conftest import RunCommand, assert_told, read_lines
+from tests.cli.conftest import RunCommand, assert_told
+from tests.json_lines import read_lines
 
 
 def test_made_kept_and_shown(semtoken: RunCommand, model: str) -> None:

@@ -20,9 +20,9 @@ import pytest
 
 from semtoken.cli.commands import leaves, program
 from semtoken.cli.help import COMMON, command_at, rows
-from tests.cli.conftest import write_lines
 from tests.cli.run import invoke
 from tests.guarantees.worlds import WORLDS
+from tests.json_lines import write_lines
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))

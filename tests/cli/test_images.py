@@ -16,7 +16,8 @@ import pytest
 from PIL import Image
 
 from semtoken import ScoredModel
-from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
+from tests.cli.conftest import RunCommand, assert_told
+from tests.json_lines import read_lines, write_lines
 from tests.models.image_models import that_writes
 
 WRITTEN = '{"total": 12.5, "seller": "Paris"}'
@@ -67,7 +68,7 @@ def test_score_reads_images_beside_its_file(semtoken: RunCommand, reader: str, s
     (tmp_path / "out").mkdir()
     command = ("score", source, "-o", tmp_path / "out" / "scored.jsonl", "--model", reader)
     assert semtoken(*command).exit_code == 0
-    written = read_lines((tmp_path / "out" / "scored.jsonl").read_text())
+    written = read_lines(tmp_path / "out" / "scored.jsonl")
     stc = ScoredModel.from_pretrained(reader)
     [first] = stc.generate([asked(scans / "a.png")], 256)
     [second] = stc.score([asked(scans / "b.JPG")], [WRITTEN])
@@ -99,7 +100,7 @@ def test_images_that_are_refused(semtoken: RunCommand, reader: str, scans: Path,
     source = write_lines(tmp_path / "in.jsonl", rows)
     result = semtoken("score", source, "--model", reader, "-o", tmp_path / "skipped.jsonl")
     assert result.exit_code == 0
-    good, *bad = read_lines((tmp_path / "skipped.jsonl").read_text())
+    good, *bad = read_lines(tmp_path / "skipped.jsonl")
     assert "error" not in good
     for told, line in zip(said.values(), bad, strict=True):
         assert told in line["error"]
@@ -148,7 +149,7 @@ def test_a_folder_of_scans_to_a_table_and_a_page(
     pages = {"a.png": None, "b.JPG": None, "sub/one.pdf": None, "two.tif#1": 1, "two.tif#2": 2}
     rows = (tmp_path / "fields.csv").read_text()
     assert all(f"{name},{path}" in rows for name in pages for path in ("/total", "/seller", "/paid"))
-    lines = read_lines((tmp_path / "fields.jsonl").read_text())
+    lines = read_lines(tmp_path / "fields.jsonl")
     assert [line["id"] for line in lines] == list(pages)
     images = [line["messages"][0]["content"][0] for line in lines]
     assert [(one["path"], one.get("page")) for one in images] == [
@@ -179,7 +180,7 @@ def test_pages_of_saved_replies_show_the_images_of_their_questions(
     semtoken: RunCommand, scans: Path, tmp_path: Path
 ) -> None:
     examples = Path(__file__).parents[2] / "examples" / "extraction"
-    replies = read_lines((examples / "replies.jsonl").read_text())[:2]
+    replies = read_lines(examples / "replies.jsonl")[:2]
     names = [str(reply["id"]) for reply in replies]
     saved = write_lines(tmp_path / "replies.jsonl", replies)
     rows = [{"id": names[0], "messages": asked("scans/a.png")}, {"id": names[1], "question": "And here?"}]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from semtoken import score_reply
-from tests.cli.conftest import RunCommand, assert_told, read_lines
+from tests.cli.conftest import RunCommand, assert_told
+from tests.json_lines import read_lines
 from tests.replies.recorded import recording
 
 COMMAND = ("check", "--tokenizer", "almanac")
@@ -42,7 +43,7 @@ def test_what_the_numbers_are_is_what_the_user_says_and_a_calibrator_of_others_i
     assert {line["distribution"] for line in lines} == {"processed"}
     ranked = saved.with_name("ranked.jsonl")
     semtoken("check", saved, "--endpoint.distribution", "processed", "-o", ranked)
-    assert {line["distribution"] for line in read_lines(ranked.read_text())} == {"processed"}
+    assert {line["distribution"] for line in read_lines(ranked)} == {"processed"}
     assert semtoken("check", saved, "--endpoint.distribution", "cooked").exit_code == 2
 
 
@@ -72,7 +73,7 @@ def test_narrow_intervals_are_in_tables_too(semtoken: RunCommand, saved: Path, t
     for name, options in (("bare", ()), ("named", ("--tokenizer", "almanac"))):
         done = semtoken("check", saved, *options, "-o", tmp_path / f"{name}.jsonl", "--methods", "perplexity")
         assert done.exit_code == 0, done.output
-        rows = read_lines((tmp_path / f"{name}.jsonl").read_text())
+        rows = read_lines(tmp_path / f"{name}.jsonl")
         widths[name] = sum(row["sequence_uncertainty_upper"] - row["sequence_uncertainty_lower"] for row in rows)
         assert all(row["score_perplexity"] >= 0 for row in rows)
     assert widths["named"] < widths["bare"]

@@ -20,7 +20,8 @@ from semtoken.cli.score import _lines_beside
 from semtoken.cli.settings import Settings
 from semtoken.models.prompts import PROMPTS
 from tests import tiny
-from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
+from tests.cli.conftest import RunCommand, assert_told
+from tests.json_lines import read_lines, write_lines
 
 RECORDS = [{"prompt": f"The capital {i} of", "id": i} | ({} if i % 3 else {"response": " Paris ."}) for i in range(6)]
 SHORT = ("--max-tokens", 4, "--model.batch-size", 4)
@@ -35,7 +36,7 @@ def test_scores_are_those_of_the_library(semtoken: RunCommand, source: Path, mod
     result = semtoken("score", source, "--model", model, "--tokens", *SHORT)
     assert result.exit_code == 0, result.output
     assert result.stdout == "" and "built-in" not in result.stderr
-    written = read_lines(source.with_name("in.scored.jsonl").read_text())
+    written = read_lines(source.with_name("in.scored.jsonl"))
     assert [line["id"] for line in written] == list(range(len(RECORDS)))
     for record, line in zip(RECORDS, written, strict=True):
         if "response" in record:
@@ -53,7 +54,7 @@ def test_questions_are_put_into_the_prompt(semtoken: RunCommand, source: Path, m
     write_lines(source, [{"question": "who is it"}])
     result = semtoken("score", source, "--model", model, *SHORT)
     assert result.exit_code == 0, result.output
-    [line] = read_lines(source.with_name("in.scored.jsonl").read_text())
+    [line] = read_lines(source.with_name("in.scored.jsonl"))
     asked = PROMPTS["tqa"].prompt("who is it")
     [expected] = stc.generate(asked, 4, stop_at_newline=True)
     assert line["question"] == "who is it"
@@ -79,7 +80,7 @@ def test_messages_go_through_the_chat_template(
     )
     result = semtoken("score", source, "--model", folder)
     assert result.exit_code == 0, result.output
-    chat, text = read_lines(source.with_name("in.scored.jsonl").read_text())
+    chat, text = read_lines(source.with_name("in.scored.jsonl"))
     assert chat["log_confidence"] == pytest.approx(text["log_confidence"], abs=1e-5)
 
 
@@ -152,7 +153,7 @@ class TestErrors:
         write_lines(source, [*RECORDS[:4], {"prompt": "x", "response": [3, 999_999]}])
         result = semtoken("score", source, "--model", model, "--strict", *SHORT)
         assert_told(result, "Line 5", "999999", "out of range")
-        assert len(read_lines(source.with_name("in.scored.jsonl").read_text())) == 4
+        assert len(read_lines(source.with_name("in.scored.jsonl"))) == 4
 
 
 CHILD = "from semtoken.cli import main; main()"
@@ -174,7 +175,7 @@ def assert_gone_on(semtoken: RunCommand, command: list[str], cut: Path, number: 
     assert semtoken(*command, whole).exit_code == 0
     assert cut.read_bytes() == whole.read_bytes()
     assert cut.read_bytes().startswith(left)
-    assert [line["id"] for line in read_lines(cut.read_text())] == list(range(number))
+    assert [line["id"] for line in read_lines(cut)] == list(range(number))
 
 
 def test_an_output_that_was_cut_is_gone_on_with(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,10 @@ from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.comparing import compare
 from semtoken.decisions.running import DecisionJob, in_order
 from semtoken.errors import BackendError, InvalidInputError
-from semtoken.support.executors import LocalExecutor, Work
 from tests.cli.run import invoke
 from tests.decisions.made_up import ASKED, answers, lines, values_in
+from tests.executors import Backwards
+from tests.ray_runs import here_and_by_ray
 
 
 def semtoken(*words: object) -> tuple[int, str, str]:
@@ -109,21 +109,6 @@ def test_an_interrupted_run_goes_on(kept: int, tmp_path: Path) -> None:
     assert job.lines_left() == 0  # never fewer
 
 
-class Backwards(LocalExecutor):
-    """Makes the last shard first, and is lost after some."""
-
-    def __init__(self, load: Callable[[], Any], most: int = 1000) -> None:
-        super().__init__(load)
-        self._most = most
-
-    def run(
-        self, work: Work, shards: Sequence[int], done: Callable[[int], None], answered: Any = lambda count: None
-    ) -> None:
-        super().run(work, list(shards)[::-1][: self._most], done)
-        if len(shards) > self._most:
-            raise BackendError("a worker was lost")
-
-
 @pytest.mark.parametrize("size", [1, 2, 100])
 def test_shards_give_the_lines_of_one_process(tmp_path: Path, size: int) -> None:
     items = lines(tmp_path / "items.jsonl", [{"state": f"state {i}"} for i in range(7)])
@@ -196,26 +181,17 @@ def test_ray_answers_the_same_questions(tmp_path: Path) -> None:
     """`semtoken decide --executor.kind ray`, in a network namespace that has only loopback."""
     pytest.importorskip("ray")
     pytest.importorskip("torch")
-    from tests.bench.test_run_ray import in_a_namespace
-
     items = lines(tmp_path / "items.jsonl", [{"state": f"Parcel {i} is {i % 5} days late."} for i in range(600)])
-    (tmp_path / "q.json").write_text('{"late": {"type": "noul", "instructions": "Is the parcel late?"}}')
-    command = [str(Path(sys.executable).with_name("semtoken")), "decide", str(tmp_path / "q.json"), str(items)]
-    here = in_a_namespace(*command, "-o", str(tmp_path / "here.jsonl"))
-    assert here.returncode == 0, here.stderr
-    by_ray = [*command, "-o", str(tmp_path / "ray.jsonl"), "--executor.kind=ray", "--executor.workers", "2"]
-    done = in_a_namespace(*by_ray)
-    assert done.returncode == 0, done.stderr
-    one, other = (
-        [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
-        for name in ("here.jsonl", "ray.jsonl")
-    )
+    asked = tmp_path / "q.json"
+    asked.write_text('{"late": {"type": "noul", "instructions": "Is the parcel late?"}}')
+    here, ray = tmp_path / "here.jsonl", tmp_path / "ray.jsonl"
+    here_and_by_ray("decide", asked, items, here=here, by_ray=ray)
+    assert "is complete" in semtoken("decide", asked, items, "-o", ray)[2]
+    one, other = values_in(here), values_in(ray)
     assert [line["state"] for line in other] == [line["state"] for line in one]
     assert [line["answers"]["late"]["probabilities"][0] for line in other] == pytest.approx(
         [line["answers"]["late"]["probabilities"][0] for line in one], abs=1e-5
     )
-    again = in_a_namespace(*by_ray)
-    assert again.returncode == 0 and "is complete" in again.stderr
 
 
 @pytest.mark.parametrize(

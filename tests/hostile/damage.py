@@ -119,13 +119,14 @@ def clusters(seed: int, every: int, folder: Path) -> Outcome:
 
 def lines(seed: int, every: int, folder: Path) -> Outcome:
     """A half-finished output of `score`, which is continued."""
-    from tests.bench.test_score_file import RECORDS, Drawn, write
+    from tests.bench.test_score_file import RECORDS, Drawn
     from tests.bench.test_score_file import run as finish
+    from tests.json_lines import write_lines
 
     outcome = Outcome("damage", "damaged half-scored lines: refused, or finished as without it")
     place = folder / "lines"
     place.mkdir(parents=True)
-    source, engine = write(place / "in.jsonl", RECORDS), Drawn()
+    source, engine = write_lines(place / "in.jsonl", RECORDS), Drawn()
     whole = ScoringJob(source, place / "whole.jsonl", {"model": "drawn"}, batch_size=4)
     finish(whole, engine)
     expected = whole.target.read_bytes()

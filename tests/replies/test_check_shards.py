@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,26 +18,14 @@ from semtoken.replies.checking import RankedReplies, rank_replies
 from semtoken.replies.checking.answers import CheckSettings
 from semtoken.replies.checking.shards import check_in_shards, checker
 from semtoken.replies.checking.tables import field_table, markdown, page_rows, rows_of
-from semtoken.support.executors import LocalExecutor, Work
 from tests.cli.run import invoke
+from tests.executors import Backwards
 from tests.guarantees.made_up import put
 from tests.replies.test_check import CUT, RECORDED, SURE, TORN, reply
 
 BLANK = reply([(" ", -0.5)])
 INVOICE = reply([('{"total": ', -0.01), ("12", -1.2), (', "city": "', -0.1), ("Lima", -0.3), ('"}', -0.01)])
 SCHEMA = {"properties": {"total": {"type": "number"}, "city": {"type": "string"}, "due": {"type": "string"}}}
-
-
-class Backwards(LocalExecutor):
-    """Makes the last shard first, with absolute paths, as other processes do."""
-
-    def __init__(self, load: Callable[[], Any]) -> None:
-        super().__init__(load)
-
-    def run(
-        self, work: Work, shards: Sequence[int], done: Callable[[int], None], answered: Any = lambda count: None
-    ) -> None:
-        super().run(work.resolved(), list(shards)[::-1], done)
 
 
 def tables(found: RankedReplies) -> dict[str, Any]:
@@ -136,13 +123,10 @@ def test_what_processes_cannot_do_is_refused(tmp_path: Path) -> None:
 def test_two_ray_workers_write_the_same_table(tmp_path: Path) -> None:
     """`semtoken check --executor.kind ray`, in a network namespace that has only loopback."""
     pytest.importorskip("ray")
-    from tests.bench.test_run_ray import in_a_namespace
+    from tests.ray_runs import here_and_by_ray
 
     lines = [{"id": f"{i}", "response": one} for i, one in enumerate([SURE, TORN, CUT, INVOICE] * 200)]
     source = tmp_path / "lines.jsonl"
     source.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    semtoken = str(Path(sys.executable).with_name("semtoken"))
-    for name, more in {"ray": ("--executor.kind=ray", "--executor.workers", "2"), "here": ()}.items():
-        done = in_a_namespace(semtoken, "check", str(source), "-o", str(tmp_path / f"{name}.csv"), *more)
-        assert done.returncode == 0, done.stderr
+    here_and_by_ray("check", source, here=tmp_path / "here.csv", by_ray=tmp_path / "ray.csv")
     assert (tmp_path / "ray.csv").read_bytes() == (tmp_path / "here.csv").read_bytes()

@@ -26,8 +26,8 @@ from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
 from tests.browsers import needed
-from tests.cli.conftest import read_lines, write_lines
 from tests.cli.run import invoke
+from tests.json_lines import read_lines, write_lines
 from tests.web.conftest import proxy_of
 from tests.web.servers import running
 
@@ -504,7 +504,7 @@ def test_small_rows_say_what_is_doubtful_beside_the_list(browser: Any, tmp_path:
 def test_the_page_shows_the_scan_beside_a_field_and_asks_for_nothing(browser: Any, tmp_path: Path) -> None:
     """As `semtoken check` writes it of saved replies about scans, of which one has a hostile name."""
     names = ("a.png", "<img src=x onerror=alert(1)>.png")
-    recorded = read_lines((EXTRACTION / "replies.jsonl").read_text())
+    recorded = read_lines(EXTRACTION / "replies.jsonl")
     replies = [reply | {"id": name} for reply, name in zip(recorded, names, strict=False)]
     rows = []
     for name in names:
