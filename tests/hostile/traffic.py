@@ -26,9 +26,9 @@ import aiohttp
 from semtoken import TokenClusters
 from tests.hostile.apis import APIS, ASKING, Api, Item, text_of
 from tests.hostile.outcomes import Outcome, case_random
+from tests.web.asking import without_block
 from tests.web.servers import LAST_CHUNK, chunk, response, stream_head
 from tests.web.test_proxy_load import open_files, proxy_process
-from tests.web.test_proxy_transport import without_block
 
 T = TypeVar("T")
 AT_ONCE = 40

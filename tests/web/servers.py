@@ -7,11 +7,13 @@ import json
 import signal
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
+from urllib.parse import urlsplit
 
 from semtoken.web.running import address_of, listen, server_for
 
@@ -25,15 +27,17 @@ _stopping: list[tuple[threading.Thread, socket.socket]] = []
 
 @contextmanager
 def running(
-    app: Any, grace: float = 1.0, *, strict: bool = True, wait: bool = True, listener: socket.socket | None = None
+    app: Any, grace: float = 1.0, *, wait: bool = True, listener: socket.socket | None = None, **options: Any
 ) -> Iterator[str]:
     """An ASGI application on a free port, or where somebody listens already; yields its address.
+
+    `options` are those of `server_for`.
 
     To stop takes uvicorn a sixth of a second, in which it sleeps. Without `wait` that time is spent on the next tests,
     where nothing is asked of the end of a server; `all_stopped` waits for those that are left.
     """
     listener = listener or listen("127.0.0.1", 0)
-    server = server_for(app, grace=grace, strict=strict)
+    server = server_for(app, grace=grace, **options)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
@@ -127,8 +131,10 @@ async def _read(reader: asyncio.StreamReader) -> Received:
 
 
 @contextmanager
-def raw_upstream(behaviour: Behaviour) -> Iterator[Upstream]:
-    """A server that reads a request and lets `behaviour` write whatever it wants; one request a connection."""
+def raw_upstream(behaviour: Behaviour | bytes) -> Iterator[Upstream]:
+    """A server that reads a request and lets `behaviour` write whatever it wants, or answers with the same bytes; one
+    request a connection."""
+    behave = answering(behaviour) if isinstance(behaviour, bytes) else behaviour
     seen = Upstream()
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
@@ -139,7 +145,7 @@ def raw_upstream(behaviour: Behaviour) -> Iterator[Upstream]:
         try:
             received = await _read(reader)
             seen.requests.append(received)
-            writing = asyncio.ensure_future(behaviour(received, writer))
+            writing = asyncio.ensure_future(behave(received, writer))
             leaving = asyncio.ensure_future(reader.read(1))
             done, _ = await asyncio.wait({writing, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if writing not in done:
@@ -204,11 +210,66 @@ def streamed(body: bytes, *headers: bytes, size: int = 5000) -> bytes:
     return head + b"".join(chunk(body[at : at + size]) for at in range(0, len(body), size)) + LAST_CHUNK
 
 
-def answering(data: bytes) -> Behaviour:
-    """Write the same bytes to everyone."""
+def answering(data: bytes | Callable[[Received], bytes]) -> Behaviour:
+    """Write the same bytes to everyone, or those that a request is to get."""
+
+    async def behave(received: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(data if isinstance(data, bytes) else data(received))
+        await writer.drain()
+
+    return behave
+
+
+async def silent(_: Received, writer: asyncio.StreamWriter) -> None:
+    """Read the request, and write nothing."""
+    await asyncio.sleep(300)
+
+
+async def ticking(_: Received, writer: asyncio.StreamWriter) -> None:
+    """Begin a stream of comments, which never ends."""
+    writer.write(stream_head())
+    while True:
+        writer.write(chunk(b": tick\n\n"))
+        await writer.drain()
+        await asyncio.sleep(0.02)
+
+
+def holding(release: threading.Event, data: bytes, begun: bytes = b"") -> Behaviour:
+    """Write the beginning of an answer at once, and the rest when it is released."""
 
     async def behave(_: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(begun)
+        await writer.drain()
+        while not release.is_set():
+            await asyncio.sleep(0.01)
         writer.write(data)
         await writer.drain()
 
     return behave
+
+
+def events(*values: Any, done: bool = True) -> bytes:
+    """A stream of server-sent events that hold these values as JSON, and the mark of its end."""
+    ended = [b"data: [DONE]\n\n"] if done else []
+    return b"".join([b"data: " + json.dumps(value).encode() + b"\n\n" for value in values] + ended)
+
+
+def connected(url: str) -> socket.socket:
+    """A client's end of a connection."""
+    address = urlsplit(url)
+    return socket.create_connection((address.hostname, address.port or 80), timeout=20)
+
+
+def posted(path: str, body: bytes, *lines: str, length: int | None = None, version: str = "1.1") -> bytes:
+    """The bytes of a POST with further lines in its head, which may promise another length than it has."""
+    n = len(body) if length is None else length
+    head = [f"POST {path} HTTP/{version}", "Host: localhost", f"Content-Length: {n}", *lines, "", ""]
+    return "\r\n".join(head).encode() + body
+
+
+def wait_until(true: Callable[[], object], seconds: float = 10) -> None:
+    """Wait for what is to come true, and fail if it does not."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come true"
+        time.sleep(0.01)

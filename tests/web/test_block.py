@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from typing import Any
@@ -19,17 +18,14 @@ from semtoken.support.almanac import load_questions
 from semtoken.web import block
 from semtoken.web.block import BlockOptions, parts_wanted, score_block
 from semtoken.web.serve.service import probe
+from tests.web.asking import block_of, blocks_in, events_in, post, user
 from tests.web.conftest import proxy_of
 
 DOUBTFUL, AGREED = 0.9, 0.85
 
 
 def asked(url: str, question: str, **options: Any) -> dict[str, Any]:
-    body = {"messages": [{"role": "user", "content": question}], "semtoken": options}
-    reply = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60)
-    assert reply.status_code == 200, reply.text
-    block: dict[str, Any] = reply.json()["choices"][0]["semtoken"]
-    return block
+    return block_of(post(url, json={"messages": user(question), "semtoken": options}))
 
 
 def test_disputes_are_those_of_the_library_and_doubts_of_form_are_marked(served: str, almanac: Any) -> None:
@@ -68,10 +64,8 @@ def test_every_number_that_the_page_offers_can_be_asked_for(served: str, almanac
 
 def test_a_stream_ends_with_the_disputes_too(served: str) -> None:
     question = load_questions("dev")[0].question
-    body = {"messages": [{"role": "user", "content": question}], "stream": True, "semtoken": {"disputes": 4}}
-    text = httpx.post(f"{served}/v1/chat/completions", json=body, timeout=60).text
-    chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
-    blocks = [choice["semtoken"] for chunk in chunks for choice in chunk["choices"] if "semtoken" in choice]
+    body = {"messages": user(question), "stream": True, "semtoken": {"disputes": 4}}
+    blocks = blocks_in(events_in(post(served, json=body).text))
     assert all(("disputes" in block) == block["final"] for block in blocks)
     assert blocks[-1]["disputes"] == asked(served, question, disputes=4)["disputes"]
 

@@ -17,6 +17,7 @@ from semtoken.replies import ReplyStream
 from semtoken.support.almanac import almanac_path, load_questions
 from semtoken.web.doctor.examination import examine
 from tests.gguf_model import write_gguf
+from tests.web.asking import CHAT, assert_holds, events_in, figure, post
 from tests.web.conftest import proxy_of
 
 xllamacpp = pytest.importorskip("xllamacpp", reason="xllamacpp, which brings llama.cpp's server, has no wheel here")
@@ -60,19 +61,19 @@ def asked(stc: ScoredModel, prompt: str, **changes: Any) -> dict[str, Any]:
     return {"prompt": ids, "max_tokens": 8, "temperature": 0, "logprobs": 20} | changes
 
 
-def post(url: str, request: dict[str, Any]) -> dict[str, Any]:
-    return httpx.post(f"{url}/v1/completions", json=request, timeout=60).raise_for_status().json()
+def completed(url: str, request: dict[str, Any]) -> dict[str, Any]:
+    return post(url, "/v1/completions", json=request).raise_for_status().json()
 
 
 @pytest.mark.parametrize("prompt", [PROMPTS[0], pytest.param(PROMPTS[1], marks=pytest.mark.slow)])
 def test_its_replies_have_the_numbers_of_transformers(llama_server: str, almanac: ScoredModel, prompt: str) -> None:
-    (scored,) = score_reply(post(llama_server, asked(almanac, prompt)))
+    (scored,) = score_reply(completed(llama_server, asked(almanac, prompt)))
     (greedy,) = almanac.generate(prompt, 8)
     assert scored.text == greedy.text
     (twin,) = almanac.score([prompt], [scored.token_ids])  # the server lists the end of the answer, too
     assert scored.log_probability == pytest.approx(twin.log_probability, abs=CLOSE * len(scored.token_ids))
+    assert_holds(scored.sequence_uncertainty_interval, twin.sequence_uncertainty, CLOSE)
     lower, upper = scored.sequence_uncertainty_interval
-    assert lower - CLOSE <= twin.sequence_uncertainty <= upper + CLOSE
     assert upper - lower < 0.5
 
 
@@ -80,51 +81,31 @@ def test_a_proxy_in_front_of_it_adds_the_score(
     llama_server: str, almanac: ScoredModel, almanac_clusters: TokenClusters
 ) -> None:
     with proxy_of(llama_server, almanac_clusters) as url:
-        choice = post(url, asked(almanac, PROMPTS[0], logprobs=None))["choices"][0]
+        choice = completed(url, asked(almanac, PROMPTS[0], logprobs=None))["choices"][0]
     (twin,) = almanac.generate(PROMPTS[0], 8)
     assert choice["text"] == twin.text
     assert not choice.get("logprobs")
-    block = choice["semtoken"]
-    assert (
-        block["sequence_uncertainty_interval"][0] - CLOSE
-        <= twin.sequence_uncertainty
-        <= block["sequence_uncertainty_interval"][1] + CLOSE
-    )
+    assert_holds(choice["semtoken"]["sequence_uncertainty_interval"], twin.sequence_uncertainty, CLOSE)
 
 
 def test_a_stream_with_tools_has_a_number_too(llama_server: str, almanac_clusters: TokenClusters) -> None:
     """It refuses `logprobs` there, and gives them by its own name, `n_probs`."""
     function = {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
-    body = {
-        "messages": [{"role": "user", "content": "What is the capital of Peru?"}],
-        "max_tokens": 6,
-        "temperature": 0,
-    }
-    tools = {"tools": [{"type": "function", "function": function}]}
-
-    def final(url: str, **more: Any) -> dict[str, Any]:
-        text = httpx.post(f"{url}/v1/chat/completions", json=body | tools | {"stream": True} | more, timeout=60).text
-        said = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
-        if "choices" not in said[0]:
-            return said[0]
-        assert more or not any(choice.get("logprobs") for one in said for choice in one["choices"])
-        return [choice for one in said for choice in one["choices"]][-1]
-
-    assert httpx.post(
-        f"{llama_server}/v1/chat/completions", json=body | tools | {"stream": True, "logprobs": True}
-    ).is_error
-    whole = httpx.post(f"{llama_server}/v1/chat/completions", json=body | tools | {"n_probs": 20}, timeout=60).json()
-    (scored,) = score_reply(whole)
+    body = CHAT | {"max_tokens": 6, "temperature": 0, "tools": [{"type": "function", "function": function}]}
+    assert post(llama_server, json=body | {"stream": True, "logprobs": True}).is_error
+    (scored,) = score_reply(post(llama_server, json=body | {"n_probs": 20}).json())
     with proxy_of(llama_server, almanac_clusters) as url:
         for _ in range(2):
-            block = final(url)["semtoken"]
+            choices = [
+                choice for one in events_in(post(url, json=body | {"stream": True}).text) for choice in one["choices"]
+            ]
+            assert not any(choice.get("logprobs") for choice in choices)
+            block = choices[-1]["semtoken"]
             assert block["n_tokens"] == len(scored.tokens)
-            assert (
-                block["sequence_uncertainty_interval"][0] - CLOSE <= scored.sequence_uncertainty_interval[1]
-                and block["sequence_uncertainty_interval"][1] + CLOSE >= scored.sequence_uncertainty_interval[0]
-            )
-        figures = httpx.get(f"{url}/metrics").text
-    assert 'refusals_total{endpoint="chat",given="n_probs"} 1.0' in figures
+            low, high = block["sequence_uncertainty_interval"]
+            assert low - CLOSE <= scored.sequence_uncertainty_interval[1]
+            assert high + CLOSE >= scored.sequence_uncertainty_interval[0]
+        assert figure(url, 'refusals_total{endpoint="chat",given="n_probs"}') == 1
 
 
 def test_a_streamed_tool_call_has_no_number_since_its_name_has_none(tmp_path: Path, almanac: ScoredModel) -> None:
@@ -132,8 +113,7 @@ def test_a_streamed_tool_call_has_no_number_since_its_name_has_none(tmp_path: Pa
     cities = {"type": "string", "enum": ["Lima", "Quito"]}
     schema = {"type": "object", "properties": {"city": cities}, "required": ["city"]}
     ids = {name: almanac.tokenizer.convert_tokens_to_ids(name) for name in (RENAMED, "Ċ", "Ġ")}
-    body = {
-        "messages": [{"role": "user", "content": "What is the capital of Peru?"}],
+    body = CHAT | {
         "tools": [{"type": "function", "function": {"name": "show", "parameters": schema}}],
         "tool_choice": "required",
         "max_tokens": 40,
@@ -145,7 +125,7 @@ def test_a_streamed_tool_call_has_no_number_since_its_name_has_none(tmp_path: Pa
     server = started(tmp_path, TEMPLATE, {RENAMED: CALL.replace("\n", "Ċ")})
 
     def sent(**more: Any) -> httpx.Response:
-        return httpx.post(f"{server.listening_address}/v1/chat/completions", json=body | more, timeout=60)
+        return post(server.listening_address, json=body | more)
 
     (whole,) = score_reply(sent().json(), segment="tool_call")
     assert whole.text.startswith(CALL + '{"name":"show","arguments":{"city":"')
@@ -168,7 +148,7 @@ def test_the_doctor_finds_what_it_gives(llama_server: str, almanac_clusters: Tok
 def streamed(url: str, request: dict[str, Any]) -> ScoredAnswer:
     """The scores of the stream that answers a request."""
     stream = ReplyStream(request=request)
-    stream.feed(httpx.post(f"{url}/v1/completions", json=request | {"stream": True}, timeout=60).content)
+    stream.feed(post(url, "/v1/completions", json=request | {"stream": True}).content)
     (scored,) = score_reply(stream.finish())
     return scored
 
@@ -182,7 +162,7 @@ def test_text_held_back_for_a_stop_string_leaves_each_token_its_own_name(
 ) -> None:
     """It calls a token by what it sends with it: by nothing while it waits, and the next one by all that waited."""
     request = asked(almanac, PROMPTS[0], **LONG)
-    (free,) = score_reply(post(llama_server, request))
+    (free,) = score_reply(completed(llama_server, request))
     texts = [token.text for token in free.tokens]
     for first in (1, 4):
         for cut, more in ((0, 1), (1, 1), (0, 2), (len(texts[first]) - 1, 2)):
@@ -192,7 +172,7 @@ def test_text_held_back_for_a_stop_string_leaves_each_token_its_own_name(
                 continue  # it stops before
             found = streamed(llama_server, request | {"stop": [stop]})
             if not matches:
-                whole = score_reply(post(llama_server, request | {"stop": [stop]}))[0]
+                whole = score_reply(completed(llama_server, request | {"stop": [stop]}))[0]
                 assert whole.token_ids == found.token_ids == free.token_ids
                 assert [token.text for token in whole.tokens] == texts
             n = len(found.token_ids)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,18 @@ from semtoken.errors import InvalidInputError
 from semtoken.replies.checking import rank_replies
 from semtoken.support.almanac import load_questions
 from tests.cli.run import invoke
+from tests.rows import each
+from tests.web.asking import blocks_in, post, user
 
 QUESTIONS = [question.question for question in load_questions("dev")[:4]]
 
 
+GONE = object()
+"""In place of the value of a field that is missing."""
+
+
 def replied(url: str, question: str, **body: Any) -> httpx.Response:
-    asked = {"messages": [{"role": "user", "content": question}], **body}
-    return httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=60)
+    return post(url, json={"messages": user(question), **body})
 
 
 def saved(folder: Path, **replies: Any) -> str:
@@ -62,45 +66,41 @@ def test_log_probabilities_come_before_the_block(served: str, tmp_path: Path) ->
 
 def test_parts_of_the_block_are_the_doubts(replies: list[dict[str, Any]], tmp_path: Path) -> None:
     answers = rank_replies([saved(tmp_path, **{str(i): reply for i, reply in enumerate(replies)})]).answers
-    assert [one.response.confidence for one in answers] == sorted(
-        reply["choices"][0]["semtoken"]["confidence"] for reply in replies
-    )
-    worst = min(
-        (part["confidence"], part["text"]) for reply in replies for part in reply["choices"][0]["semtoken"]["parts"]
-    )
+    blocks = blocks_in(replies)
+    assert [one.response.confidence for one in answers] == sorted(block["confidence"] for block in blocks)
+    worst = min((part["confidence"], part["text"]) for block in blocks for part in block["parts"])
     assert f"In doubt: “{worst[1]}”" in answers[0].explanation
 
 
-@pytest.mark.parametrize(
-    ("damage", "told"),
+@each(
+    ("damage", "said"),
     [
-        (lambda block: block.update(version=2), "has the version 2, and this release reads 1"),
-        (lambda block: block.pop("version"), "has the version None"),
-        (lambda block: block.pop("confidence"), "damaged: it has no 'confidence'"),
-        (
-            lambda block: block.update(sequence_uncertainty=1.5),
-            "'sequence_uncertainty' must be a finite number from 0 to 1",
-        ),
-        (lambda block: block.update(sequence_uncertainty="0.5"), "damaged: 'sequence_uncertainty' must be a number"),
-        (lambda block: block.update(sequence_uncertainty_interval=[1.0, 1.0]), "lies outside its interval"),
-        (
-            lambda block: block.update(confidence=0.123456, interval=[0, 1]),
-            "does not belong to the sequence uncertainty",
-        ),
-        (lambda block: block.update(interval=[0.1]), "damaged"),
-        (lambda block: block.update(explanation=[1]), "damaged: 'explanation'"),
-        (lambda block: block.update(flags=[1]), "damaged: 'flags' must be a list of mappings"),
-        (lambda block: block["parts"][0].update(start="0"), "damaged: 'start' must be a whole number"),
-        (lambda block: block["parts"][0].pop("text"), "damaged: a part has no 'text'"),
-        (lambda block: (block.clear(), block.update(version=1, reason="No log-probabilities.")), "gave the answer no"),
+        ({"version": 2}, "has the version 2, and this release reads 1"),
+        ({"version": GONE}, "has the version None"),
+        ({"confidence": GONE}, "damaged: it has no 'confidence'"),
+        ({"sequence_uncertainty": 1.5}, "'sequence_uncertainty' must be a finite number from 0 to 1"),
+        ({"sequence_uncertainty": "0.5"}, "damaged: 'sequence_uncertainty' must be a number"),
+        ({"sequence_uncertainty_interval": [1.0, 1.0]}, "lies outside its interval"),
+        ({"confidence": 0.123456, "interval": [0, 1]}, "does not belong to the sequence uncertainty"),
+        ({"interval": [0.1]}, "damaged"),
+        ({"explanation": [1]}, "damaged: 'explanation'"),
+        ({"flags": [1]}, "damaged: 'flags' must be a list of mappings"),
+        ({"parts": {"start": "0"}}, "damaged: 'start' must be a whole number"),
+        ({"parts": {"text": GONE}}, "damaged: a part has no 'text'"),
+        ({"confidence": GONE, "sequence_uncertainty": GONE, "reason": "No log-probabilities."}, "gave the answer no"),
     ],
 )
 def test_a_damaged_block_is_refused(
-    replies: list[dict[str, Any]], tmp_path: Path, damage: Callable[[dict[str, Any]], Any], told: str
+    replies: list[dict[str, Any]], tmp_path: Path, damage: dict[str, Any], said: str
 ) -> None:
     reply = copy.deepcopy(replies[0])
-    damage(reply["choices"][0]["semtoken"])
-    with pytest.raises(InvalidInputError, match=told):
+    block = reply["choices"][0]["semtoken"]
+    if "parts" in damage:
+        block, damage = block["parts"][0], damage["parts"]
+    block |= damage
+    for name in [name for name, value in block.items() if value is GONE]:
+        del block[name]
+    with pytest.raises(InvalidInputError, match=said):
         rank_replies([saved(tmp_path, a=reply)])
 
 

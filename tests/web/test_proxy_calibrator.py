@@ -29,9 +29,11 @@ from semtoken.web.recorder import AnswerRecorder
 from semtoken.web.review import GuaranteeWatch
 from tests.cli.run import invoke
 from tests.guarantees.made_up import put
-from tests.web.servers import answering, raw_upstream, response, running
-
-CHAT = {"model": "almanac", "messages": [{"role": "user", "content": "What is the capital of Peru?"}]}
+from tests.rows import each
+from tests.web import lima
+from tests.web.asking import CHAT, assert_error, block_of, blocks_in, events_in, post
+from tests.web.conftest import proxy_of
+from tests.web.servers import events, raw_upstream, response, running
 
 
 def made(folder: Path, **origin: Any) -> st.Calibrator:
@@ -42,18 +44,14 @@ def made(folder: Path, **origin: Any) -> st.Calibrator:
 
 def test_final_blocks_carry_chance_and_decision(served: str, almanac_clusters: TokenClusters, tmp_path: Path) -> None:
     calibrator = made(tmp_path)
-    app = proxy_app(ProxySettings(served, hold=30.0), almanac_clusters, calibrator=CalibratorInUse(calibrator))
-    with running(app) as url:
-        block = httpx.post(f"{url}/v1/chat/completions", json=CHAT, timeout=60).json()["choices"][0]["semtoken"]
-        text = httpx.post(f"{url}/v1/chat/completions", json=CHAT | {"stream": True}, timeout=60).text
-    assert block["probability_correct"] == pytest.approx(
-        calibrator.predict_proba(np.log1p(-block["sequence_uncertainty"])), abs=1e-6
-    )
+    with proxy_of(served, almanac_clusters, calibrator=CalibratorInUse(calibrator), hold=30.0) as url:
+        block = block_of(post(url))
+        blocks = blocks_in(events_in(post(url, json=CHAT | {"stream": True}).text))
+    score = np.log1p(-block["sequence_uncertainty"])
+    assert block["probability_correct"] == pytest.approx(calibrator.predict_proba(score), abs=1e-6)
     assert calibrator.threshold is not None
     assert (block["n_labels"], block["guarantee"]) == (300, calibrator.threshold.statement)
     assert block["decision"] in ("answer", "abstain")
-    chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
-    blocks = [c["semtoken"] for found in chunks for c in found["choices"] if "semtoken" in c]
     assert blocks[-1]["probability_correct"] == block["probability_correct"]
     assert all(("probability_correct" in one) == bool(one.get("final")) for one in blocks)
 
@@ -71,6 +69,12 @@ def test_the_proxy_does_not_start_with_a_calibrator_of_other_scores(
     assert "This calibrator was fitted on scores with" in result.stderr and named in result.stderr
 
 
+WITHHELD = 'I do not know. "Ask" me <again>.'
+FOR_ALL = CHAT | {"logprobs": True, "top_logprobs": 2, "return_token_ids": True}
+FOR_ALL |= {"semtoken": {"tokens": True, "parts": "word", "competing": 2}}
+COMPLETION = {"model": "almanac", "prompt": "Paris is"}
+
+
 @pytest.fixture
 def strict(served: str, almanac_clusters: TokenClusters, tmp_path: Path) -> Iterator[Callable[[float], Any]]:
     """A proxy that shows what is accepted up to an uncertainty, and another text in place of all else."""
@@ -80,40 +84,26 @@ def strict(served: str, almanac_clusters: TokenClusters, tmp_path: Path) -> Iter
     @contextmanager
     def proxy(limit: float, upstream: str = served, **changes: Any) -> Iterator[str]:
         threshold = replace(calibrator.threshold, uncertainty=limit)  # type: ignore[type-var]
-        applied = CalibratorInUse(
-            replace(calibrator, threshold=threshold), abstain_text='I do not know. "Ask" me <again>.'
-        )
-        settings = ProxySettings(upstream, **changes)
-        with running(proxy_app(settings, almanac_clusters, calibrator=applied), wait=False) as url:
+        applied = CalibratorInUse(replace(calibrator, threshold=threshold), abstain_text=WITHHELD)
+        with proxy_of(upstream, almanac_clusters, calibrator=applied, **changes) as url:
             yield url
 
     yield proxy
 
 
-ASKED_FOR_ALL = {
-    "logprobs": True,
-    "top_logprobs": 2,
-    "return_token_ids": True,
-    "semtoken": {"tokens": True, "parts": "word", "competing": 2},
-}
-
-
 def test_answers_that_are_not_accepted_are_replaced_if_wanted(served: str, strict: Any) -> None:
-    plain = httpx.post(f"{served}/v1/chat/completions", json=CHAT, timeout=60).json()["choices"][0]
-    answer = plain["message"]["content"].strip()
+    answer = post(served).json()["choices"][0]["message"]["content"].strip()
     assert answer
     with strict(0.0) as url:
-        reply = httpx.post(f"{url}/v1/chat/completions", json=CHAT | ASKED_FOR_ALL, timeout=60)
-        legacy = httpx.post(
-            f"{url}/v1/completions", json={"model": "almanac", "prompt": "Paris is", "logprobs": 2}, timeout=60
-        ).json()["choices"][0]
+        reply = post(url, json=FOR_ALL)
+        [legacy] = post(url, "/v1/completions", json=COMPLETION | {"logprobs": 2}).json()["choices"]
     [choice] = reply.json()["choices"]
-    assert choice["message"]["content"] == legacy["text"] == 'I do not know. "Ask" me <again>.'
+    assert choice["message"]["content"] == legacy["text"] == WITHHELD
     assert choice["semtoken"]["decision"] == "abstain" and choice["semtoken"]["probability_correct"] > 0
     assert choice["logprobs"] is None and legacy["logprobs"] is None and choice.get("token_ids") is None
     assert answer not in reply.text and "tokens" not in choice["semtoken"] and "parts" not in choice["semtoken"]
     with strict(1e9) as url:
-        accepted = httpx.post(f"{url}/v1/chat/completions", json=CHAT | ASKED_FOR_ALL, timeout=60).json()["choices"][0]
+        [accepted] = post(url, json=FOR_ALL).json()["choices"]
     assert accepted["message"]["content"].strip() == answer and accepted["logprobs"]["content"]
     assert accepted["semtoken"]["decision"] == "answer" and accepted["semtoken"]["parts"]
 
@@ -143,62 +133,51 @@ SPELLINGS = (
 
 def test_no_spelling_of_the_path_shows_what_was_not_decided(strict: Any) -> None:
     reply = json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", "content": "the secret"}}]}).encode()
-    with raw_upstream(answering(response(reply))) as upstream, strict(1e9, upstream.url) as url:
+    with raw_upstream(response(reply)) as upstream, strict(1e9, upstream.url) as url:
         tried = [("POST", path) for path in SPELLINGS]
         tried += [(method, "/v1/chat/completions") for method in ("PUT", "PATCH", "GET", "DELETE", "OPTIONS")]
         for method, path in tried:
             said = httpx.request(method, url + path, json=CHAT, timeout=30)
             assert "secret" not in said.text and said.status_code in (400, 403), (method, path, said.text)
         assert not upstream.requests
-        assert "secret" not in httpx.post(f"{url}/v1/chat/completions", json=CHAT, timeout=30).text
-        other = httpx.post(f"{url}/v1/embeddings", json={"input": "x"}, timeout=30)
+        assert "secret" not in post(url).text
+        other = post(url, "/v1/embeddings", json={"input": "x"})
         model = httpx.get(f"{url}/v1/models/Qwen2.5-Chat", timeout=30)
     assert other.content == model.content == reply
 
 
-@pytest.mark.parametrize("changed", [{}, {"reasoning_content": "the secret", "refusal": "the secret"}])
+@each("changed", [{}, {"reasoning_content": "the secret", "refusal": "the secret"}])
 def test_why_an_answer_has_no_score_does_not_quote_one_that_is_withheld(strict: Any, changed: dict[str, str]) -> None:
     token = {"token": "the secret", "logprob": -2.0, "bytes": list(b"the secret")}
     message = {"role": "assistant", "content": "the secret", **changed}
-    choice = {"index": 0, "message": message, "logprobs": {"content": [{**token, "top_logprobs": [token]}]}}
-    reply = json.dumps({"object": "chat.completion", "choices": [choice]}).encode()
-    with raw_upstream(answering(response(reply))) as upstream, strict(1e9, upstream.url) as url:
-        said = httpx.post(f"{url}/v1/chat/completions", json=CHAT, timeout=30)
-    assert said.json()["choices"][0]["message"]["content"].startswith("I do not know.")
-    assert "secret" not in said.text and "could not be scored" in said.json()["choices"][0]["semtoken"]["reason"]
+    reply = lima.reply(lima.choice(0, message, {"content": [{**token, "top_logprobs": [token]}]}))
+    with raw_upstream(response(reply)) as upstream, strict(1e9, upstream.url) as url:
+        said = post(url)
+    assert said.json()["choices"][0]["message"]["content"] == WITHHELD
+    assert "secret" not in said.text and "could not be scored" in block_of(said)["reason"]
 
 
 def test_what_cannot_be_decided_is_not_shown(strict: Any) -> None:
     with strict(1e9) as url:
-        stream = httpx.post(f"{url}/v1/chat/completions", json=CHAT | {"stream": True}, timeout=60)
-        broken = httpx.post(f"{url}/v1/chat/completions", content=b"{", timeout=60)
-        echo = httpx.post(
-            f"{url}/v1/completions", json={"model": "almanac", "prompt": "Paris is", "echo": True}, timeout=60
-        )
-    assert stream.status_code == 400 and "abstain_text" in stream.json()["error"]["message"]
-    assert broken.status_code == 400 and "abstain_text" in broken.json()["error"]["message"]
-    assert echo.status_code >= 400 or echo.json()["choices"][0]["text"].startswith("I do not know.")
+        for refused in (post(url, json=CHAT | {"stream": True}), post(url, content=b"{")):
+            assert refused.status_code == 400 and "abstain_text" in refused.json()["error"]["message"]
+        echo = post(url, "/v1/completions", json=COMPLETION | {"echo": True})
+    assert echo.status_code >= 400 or echo.json()["choices"][0]["text"].startswith(WITHHELD)
     with strict(1e9, max_scored_bytes=50) as url:
-        large = httpx.post(f"{url}/v1/chat/completions", json=CHAT, timeout=60)
-    assert large.status_code == 502 and large.json()["error"]["code"] == "held_back"
+        assert_error(post(url), 502, "held_back")
 
 
 def named_reply(model: str, *, stream: bool = False) -> bytes:
-    """A reply, whole or streamed, in which a model says "Lima"."""
-    token = {"token": "Lima", "logprob": -0.1, "bytes": list(b"Lima")}
+    """A reply, whole or streamed, in which a model says "Lima" and ends its turn."""
     end = {"token": "<|im_end|>", "logprob": -0.1, "bytes": list(b"<|im_end|>")}
-    numbers = [{**one, "top_logprobs": [one]} for one in (token, end)]
-    body = {"id": "c1", "created": 0, "model": model}
+    ended = {"content": [end | {"top_logprobs": [end]}]}
     if not stream:
-        choice = {"index": 0, "message": {"role": "assistant", "content": "Lima"}, "finish_reason": "stop"}
-        choice["logprobs"] = {"content": numbers}
-        return response(json.dumps({**body, "object": "chat.completion", "choices": [choice]}).encode())
-    chunks = [
-        {"index": 0, "delta": {"role": "assistant", "content": "Lima"}, "logprobs": {"content": numbers[:1]}},
-        {"index": 0, "delta": {}, "logprobs": {"content": numbers[1:]}, "finish_reason": "stop"},
-    ]
-    lines = [json.dumps({**body, "object": "chat.completion.chunk", "choices": [chunk]}) for chunk in chunks]
-    return response("".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]).encode(), kind=b"text/event-stream")
+        both = {"content": lima.LIMA["content"] + ended["content"]}
+        return response(lima.reply(lima.choice(0, {"role": "assistant", "content": "Lima"}, both), model=model))
+    parts = [lima.event(), lima.event("", "stop")]
+    parts[1]["choices"][0]["logprobs"] = ended
+    named = [part | {"object": "chat.completion.chunk", "model": model} for part in parts]
+    return response(events(*named), kind=b"text/event-stream")
 
 
 @pytest.mark.parametrize(
@@ -212,15 +191,11 @@ def test_a_model_that_was_exchanged_behind_the_proxy_gets_no_probability(
     rule, salt = journal.sampling()
     writer = JournalWriter(journal)
     recorder = AnswerRecorder(Recording(AnswerOrigin("proxy"), rule, salt), writer, GuaranteeWatch(journal))
-    with raw_upstream(answering(named_reply(answered, stream=stream))) as upstream:
+    with raw_upstream(named_reply(answered, stream=stream)) as upstream:
         app = proxy_app(ProxySettings(upstream.url), calibrator=calibrator, recorder=recorder)
         with running(app) as url:
-            asked = CHAT | {"model": "prod", "stream": stream}
-            said = httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=60).text
+            block = block_of(post(url, json=CHAT | {"model": "prod", "stream": stream}))
             assert writer.flush(30)
-    lines = [line[6:] for line in said.splitlines() if line.startswith("data: {")] if stream else [said]
-    blocks = [choice["semtoken"] for line in lines for choice in json.loads(line)["choices"] if "semtoken" in choice]
-    block = next(block for block in reversed(blocks) if "confidence" in block)
     assert ("probability_correct" in block, "decision" in block) == (fits, fits)
     [entry] = journal.entries()
     assert entry["model"] == answered and (entry["probability_correct"] is not None) == fits

@@ -6,8 +6,9 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -19,99 +20,96 @@ from semtoken.web.proxy.asking import read_request
 from semtoken.web.proxy.distributions import LearnedDistributions
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.proxy.upstream import Request, Upstream
+from tests.rows import each
+from tests.web.asking import CHAT, block_of, post
 from tests.web.conftest import proxy_of
 from tests.web.servers import running
 from tests.web.sick_server import Faults, sick_app
 
-CHAT = {"model": "almanac", "messages": [{"role": "user", "content": "What is the capital of Peru?"}], "max_tokens": 8}
+Started = Callable[..., tuple[str, str]]
+ASKED = CHAT | {"max_tokens": 8}
+NEW_NAMES = CHAT | {"max_completion_tokens": 8}
+"""A request in the words of reasoning models."""
 
 
-@contextmanager
-def in_front(almanac: Any, clusters: TokenClusters, faults: Faults, **settings: Any) -> Iterator[tuple[str, str]]:
-    """The addresses of a proxy and of the server behind it."""
-    with running(sick_app(almanac, faults), wait=False) as server, proxy_of(server, clusters, **settings) as url:
-        yield url, server
+@pytest.fixture
+def started(almanac: Any, almanac_clusters: TokenClusters) -> Iterator[Callable[..., tuple[str, str]]]:
+    """Starts a server with some faults, and a proxy in front of it: the addresses of both."""
+    with ExitStack() as stack:
+
+        def start(settings: Mapping[str, Any] = MappingProxyType({}), **faults: Any) -> tuple[str, str]:
+            server = stack.enter_context(running(sick_app(almanac, Faults(**faults)), wait=False))
+            return stack.enter_context(proxy_of(server, almanac_clusters, **settings)), server
+
+        yield start
 
 
 def distribution(url: str, **changes: Any) -> str:
     """The distribution behind its numbers as the block of an answer names it."""
-    answer = httpx.post(f"{url}/v1/chat/completions", json=CHAT | {"temperature": 0.5} | changes, timeout=60)
-    if "stream" not in changes:
-        return answer.json()["choices"][0]["semtoken"]["distribution"]
-    events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
-    blocks = [choice["semtoken"] for event in events for choice in event["choices"] if "semtoken" in choice]
-    return blocks[-1]["distribution"]
+    return str(block_of(post(url, json=ASKED | {"temperature": 0.5} | changes))["distribution"])
+
+
+def questions_of_its_own(server: str) -> list[Any]:
+    return [asked for asked in httpx.get(f"{server}/asked").json() if asked["messages"] != CHAT["messages"]]
 
 
 @pytest.mark.parametrize("scaled", [True, False])
 def test_it_asks_once_and_names_the_distribution_rightly(
-    almanac: Any, almanac_clusters: TokenClusters, scaled: bool, caplog: pytest.LogCaptureFixture
+    started: Started, scaled: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     expected = "processed" if scaled else "raw"
-    with (
-        caplog.at_level(logging.INFO, "semtoken.proxy"),
-        in_front(almanac, almanac_clusters, Faults(vllm=True, scaled=scaled)) as (url, server),
-    ):
-        assert [distribution(url) for _ in range(3)] == [expected] * 3
-        assert distribution(url, stream=True) == expected
-        assert httpx.get(f"{url}/health").json()["distributions"] == {"almanac": expected}
-        asked = httpx.get(f"{server}/asked").json()
-    assert len(asked) == 6  # four of the client, two of the proxy
-    assert sorted(body["temperature"] for body in asked if body["messages"] != CHAT["messages"]) == [0.5, 1.0]
+    caplog.set_level(logging.INFO, "semtoken.proxy")
+    url, server = started(vllm=True, scaled=scaled)
+    assert [distribution(url) for _ in range(3)] == [expected] * 3
+    assert distribution(url, stream=True) == expected
+    assert httpx.get(f"{url}/health").json()["distributions"] == {"almanac": expected}
+    assert len(httpx.get(f"{server}/asked").json()) == 6  # four of the client, two of the proxy
+    assert sorted(body["temperature"] for body in questions_of_its_own(server)) == [0.5, 1.0]
     assert ("--logprobs-mode raw_logprobs" in caplog.text) == scaled
 
 
-def test_a_stream_alone_makes_it_ask(almanac: Any, almanac_clusters: TokenClusters) -> None:
-    with in_front(almanac, almanac_clusters, Faults(vllm=True, scaled=True)) as (url, _):
-        assert distribution(url, stream=True) == "processed"
+def test_a_stream_alone_makes_it_ask(started: Started) -> None:
+    url, _ = started(vllm=True, scaled=True)
+    assert distribution(url, stream=True) == "processed"
 
 
-@pytest.mark.parametrize(("faults", "settings"), [(Faults(), {}), (Faults(vllm=True), {"distribution": "raw"})])
-def test_it_asks_nothing_where_the_reply_or_the_user_tells(
-    almanac: Any, almanac_clusters: TokenClusters, faults: Faults, settings: Any
-) -> None:
-    with in_front(almanac, almanac_clusters, faults, **settings) as (url, server):
-        assert distribution(url) == (settings.get("distribution") or "unknown")
-        time.sleep(0.3)
-        assert len(httpx.get(f"{server}/asked").json()) == 1
+@each(("vllm", "settings"), [(False, {}), (True, {"distribution": "raw"})])
+def test_it_asks_nothing_where_the_reply_or_the_user_says_it(started: Started, vllm: bool, settings: Any) -> None:
+    url, server = started(settings, vllm=vllm)
+    assert distribution(url) == (settings.get("distribution") or "unknown")
+    time.sleep(0.3)
+    assert len(httpx.get(f"{server}/asked").json()) == 1
 
 
-def test_it_asks_for_as_many_numbers_as_the_server_gives(almanac: Any, almanac_clusters: TokenClusters) -> None:
-    with in_front(almanac, almanac_clusters, Faults(vllm=True, most=5)) as (url, _):
-        assert distribution(url) == "raw"
-        assert httpx.get(f"{url}/health").json()["distributions"] == {"almanac": "raw"}
+def test_it_asks_for_as_many_numbers_as_the_server_gives(started: Started) -> None:
+    url, _ = started(vllm=True, most=5)
+    assert distribution(url) == "raw"
+    assert httpx.get(f"{url}/health").json()["distributions"] == {"almanac": "raw"}
 
 
-def test_questions_that_are_refused_are_not_asked_with_each_answer(
-    almanac: Any, almanac_clusters: TokenClusters
-) -> None:
-    body = {"model": "almanac", "messages": CHAT["messages"], "max_completion_tokens": 8}
-    with in_front(almanac, almanac_clusters, Faults(vllm=True, new_names=True)) as (url, server):
-        for _ in range(4):
-            answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).json()
-            assert answer["choices"][0]["semtoken"]["distribution"] == "raw"  # as vLLM is by default
-        own = [asked for asked in httpx.get(f"{server}/asked").json() if asked["messages"] != CHAT["messages"]]
-    assert len(own) == 1
+def test_questions_that_are_refused_are_not_asked_with_each_answer(started: Started) -> None:
+    url, server = started(vllm=True, new_names=True)
+    for _ in range(4):
+        assert block_of(post(url, json=NEW_NAMES))["distribution"] == "raw"  # as vLLM is by default
+    assert len(questions_of_its_own(server)) == 1
 
 
-@pytest.mark.parametrize("refused", [True, False])
+@each("refused", [True, False])
 def test_what_failed_is_asked_again_after_a_while_and_what_is_known_never(
-    almanac: Any, almanac_clusters: TokenClusters, refused: bool, monkeypatch: pytest.MonkeyPatch
+    started: Started, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("semtoken.web.proxy.distributions.PAUSE", 0.1)
-    body = {"model": "almanac", "messages": CHAT["messages"], "max_completion_tokens": 8}
-    with in_front(almanac, almanac_clusters, Faults(vllm=True, new_names=refused)) as (url, server):
-        for _ in range(2):
-            httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60)
-            time.sleep(0.2)
-        own = [asked for asked in httpx.get(f"{server}/asked").json() if asked["messages"] != CHAT["messages"]]
-    assert len(own) == 2  # one that fails, again; or two that are answered, once
+    url, server = started(vllm=True, new_names=refused)
+    for _ in range(2):
+        post(url, json=NEW_NAMES)
+        time.sleep(0.2)
+    assert len(questions_of_its_own(server)) == 2  # one that fails, again; or two that are answered, once
 
 
 def test_a_model_whose_distribution_was_found_counts_once(almanac: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("semtoken.web.proxy.distributions.MOST_MODELS", 2)
     request = Request("POST", b"/v1/chat/completions", [(b"content-type", b"application/json")], b"")
-    asked = read_request(OpenAIChat, json.dumps(CHAT).encode())
+    asked = read_request(OpenAIChat, json.dumps(ASKED).encode())
     assert asked is not None
 
     async def found(server: str) -> list[str]:

@@ -22,8 +22,8 @@ import httpx
 import pytest
 
 from semtoken import TokenClusters
+from tests.web.asking import figure, final_figure, without_block
 from tests.web.servers import LAST_CHUNK, Received, answering, chunk, raw_upstream, response, stream_head
-from tests.web.test_proxy_transport import figure, final_figure, without_block
 
 SEMTOKEN = (sys.executable, "-c", "from semtoken.cli import main; main()")
 
@@ -166,11 +166,11 @@ def test_hundreds_of_streams(almanac_clusters: TokenClusters) -> None:
         assert upstream.open == 0
         assert open_files(process.pid) <= before + 3
         assert process.poll() is None
-        assert figure(url, "semtoken_proxy_requests_in_flight") == 0
+        assert figure(url, "requests_in_flight") == 0
         count = Counter(how for how, *_ in answers)
         well = sum(count[how] for how in ("well", "drips", "closes"))
-        assert final_figure(url, "semtoken_proxy_scored_answers_total") == 2 * well
-        assert final_figure(url, 'semtoken_proxy_failures_total{reason="upstream_stalled"}') == 2 * count["stalls"]
+        assert final_figure(url, "scored_answers_total") == 2 * well
+        assert final_figure(url, 'failures_total{reason="upstream_stalled"}') == 2 * count["stalls"]
 
 
 def open_files(pid: int) -> int:

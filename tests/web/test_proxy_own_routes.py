@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
 
 from semtoken.replies import score_reply
-from semtoken.web.proxy.app import proxy_app
-from semtoken.web.proxy.settings import ProxySettings
 from tests.replies.test_more_shapes import TOP, lines, ollama, tgi, token
-from tests.web.servers import Received, Upstream, raw_upstream, response, running, streamed
+from tests.web.asking import events_in, post
+from tests.web.conftest import proxy_of
+from tests.web.servers import Received, Upstream, answering, raw_upstream, response, streamed
 
 CLOSE = b"Connection: close"
 WHOLE = ollama("Oslo", done=True, done_reason="stop", logprobs=[token("Oslo", -0.2, top_logprobs=TOP)])
@@ -26,22 +24,20 @@ ASKED = {"model": "m", "messages": [{"role": "user", "content": "Where?"}]}
 
 @pytest.fixture(scope="module")
 def upstream() -> Iterator[Upstream]:
-    async def answer(received: Received, writer: asyncio.StreamWriter) -> None:
+    def answer(received: Received) -> bytes:
         if received.json().get("stream") is False:
-            writer.write(response(json.dumps(WHOLE).encode(), CLOSE))
-        else:
-            writer.write(streamed(STREAM.encode(), CLOSE).replace(b"text/event-stream", b"application/x-ndjson"))
-        await writer.drain()
+            return response(json.dumps(WHOLE).encode(), CLOSE)
+        return streamed(STREAM.encode(), CLOSE).replace(b"text/event-stream", b"application/x-ndjson")
 
-    with raw_upstream(answer) as server:
+    with raw_upstream(answering(answer)) as server:
         yield server
 
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_answer_is_scored_and_what_nobody_asked_for_is_gone(upstream: Upstream, stream: bool) -> None:
     body: dict[str, Any] = ASKED if stream else ASKED | {"stream": False}
-    with running(proxy_app(ProxySettings(upstream.url, hold=30.0), None, page=False)) as url:
-        answer = httpx.post(f"{url}/api/chat", json=body, timeout=30)
+    with proxy_of(upstream.url, None, page=False, hold=30.0) as url:
+        answer = post(url, "/api/chat", json=body)
     assert upstream.requests[-1].json()["logprobs"] is True
     parts = [json.loads(line) for line in answer.text.splitlines()]
     assert "".join(part["message"]["content"] for part in parts) == "Oslo"
@@ -78,14 +74,12 @@ def tgi_stream(asked: dict[str, Any]) -> bytes:
 
 @pytest.fixture(scope="module")
 def tgi_server() -> Iterator[Upstream]:
-    async def answer(received: Received, writer: asyncio.StreamWriter) -> None:
+    def answer(received: Received) -> bytes:
         if b"/generate_stream " in received.line:
-            writer.write(streamed(tgi_stream(received.json()), CLOSE))
-        else:
-            writer.write(response(json.dumps(tgi_answer(received.json())).encode(), CLOSE))
-        await writer.drain()
+            return streamed(tgi_stream(received.json()), CLOSE)
+        return response(json.dumps(tgi_answer(received.json())).encode(), CLOSE)
 
-    with raw_upstream(answer) as server:
+    with raw_upstream(answering(answer)) as server:
         yield server
 
 
@@ -96,19 +90,19 @@ def test_an_answer_of_tgi_is_scored_and_shown_as_it_was_asked_for(
 ) -> None:
     own = {"details": True, "top_n_tokens": 1} if asks else {"max_new_tokens": 5}
     body = {"inputs": "The capital of Norway is", "parameters": own}
-    with running(proxy_app(ProxySettings(tgi_server.url, hold=30.0), None, page=False)) as url:
-        answer = httpx.post(f"{url}{path}", json=body, timeout=30)
+    with proxy_of(tgi_server.url, None, page=False, hold=30.0) as url:
+        answer = post(url, path, json=body)
     sent = tgi_server.requests[-1].json()
     assert sent["parameters"].items() >= {**own, "details": True}.items() - {("top_n_tokens", 1)}
     assert sent["parameters"]["top_n_tokens"] > 1
-    streamed = path.endswith("stream")
-    parts = [json.loads(line[5:]) for line in answer.text.splitlines() if line] if streamed else [answer.json()]
+    as_events = path.endswith("stream")
+    parts = events_in(answer.text) if as_events else [answer.json()]
     assert parts[-1]["generated_text"] == "Oslo"
-    [scored] = score_reply(tgi_stream(sent) if streamed else tgi_answer(sent))
+    [scored] = score_reply(tgi_stream(sent) if as_events else tgi_answer(sent))
     assert scored.log_confidence == pytest.approx(-0.8, abs=1e-6)  # the sum of the three tokens
     block = parts[-1]["semtoken"]
     assert block["sequence_uncertainty"] == pytest.approx(scored.sequence_uncertainty, abs=1e-6)
-    if streamed:
+    if as_events:
         assert [len(part.get("top_tokens") or []) for part in parts] == [int(asks)] * 3
     elif asks:
         assert [len(step) for step in parts[0]["details"]["top_tokens"]] == [1, 1, 1]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import httpx
 import pytest
 
 from semtoken import score_reply
 from tests.replies.test_saved_streams import PINGS, chunks, events
 from tests.rows import each
+from tests.web.asking import CHAT, blocks_in, events_in, post
 from tests.web.conftest import Replaying
 from tests.web.servers import streamed
 
@@ -21,11 +20,8 @@ UNCERTAINTY = score_reply(PLAIN)[0].sequence_uncertainty
 def final_blocks(replaying: Replaying, text: str, size: int) -> tuple[list[dict[str, Any]], str]:
     """The final blocks of a stream that comes in pieces of a size, and all that the client gets."""
     url = replaying(streamed(text.encode(), size=size))
-    body = {"model": "m", "messages": [{"role": "user", "content": "Where?"}], "stream": True}
-    answer = httpx.post(url + "/v1/chat/completions", json=body, timeout=60).text
-    found = [json.loads(line.partition(": ")[2]) for line in answer.splitlines() if line.startswith("data: {")]
-    blocks = [choice["semtoken"] for one in found for choice in one.get("choices", ()) if "semtoken" in choice]
-    return [block for block in blocks if block.get("final")], answer
+    answer = post(url, json=CHAT | {"stream": True}).text
+    return [block for block in blocks_in(events_in(answer)) if block.get("final")], answer
 
 
 def uncertainties(blocks: list[dict[str, Any]]) -> list[float]:

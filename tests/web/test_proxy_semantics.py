@@ -6,11 +6,12 @@ import asyncio
 import gzip
 import json
 import logging
-import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
@@ -23,74 +24,66 @@ from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.replies import score_reply
 from semtoken.web.callers import hosts_for
 from semtoken.web.connections import ConnectionLimits
-from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.paths import check_target
 from semtoken.web.proxy.settings import ProxySettings
-from semtoken.web.running import FewOfAKind, address_of, listen, server_for
+from semtoken.web.running import FewOfAKind
 from semtoken.web.wire import ApiError
 from tests.replies import recorded
 from tests.replies.test_honest_streams import DAMAGE, by_the_standard, events_of
 from tests.rows import each
-from tests.web.conftest import Replaying, proxy_of
+from tests.web import lima
+from tests.web.asking import CHAT, assert_error, blocks_in, figure, final_figure, post, without_block
+from tests.web.conftest import Replaying, Start, proxy_of
 from tests.web.servers import (
     LAST_CHUNK,
     Received,
     Upstream,
     answering,
     chunk,
+    connected,
+    events,
+    holding,
+    posted,
     raw_upstream,
     response,
     stream_head,
     streamed,
+    ticking,
+    wait_until,
 )
-from tests.web.test_proxy_scores import LIMA, reply
-from tests.web.test_proxy_transport import CHAT, figure, final_figure, post, wait_until, without_block
 
-Start = Callable[..., tuple[str, Upstream]]
+STREAM = CHAT | {"stream": True}
 
 
 @contextmanager
 def keeping_alive(answers: list[bytes | None]) -> Iterator[tuple[str, list[tuple[int, bytes]]]]:
     """A server that keeps connections open and answers from a list; None: it reads the request and closes.
 
-    Yields its address, and the number of the connection and the body of every request.
+    Yields its address, and the client's port and the body of every request.
     """
     got: list[tuple[int, bytes]] = []
     left = list(answers)
-    listener = socket.create_server(("127.0.0.1", 0))
 
-    def converse(connection: socket.socket, number: int) -> None:
-        with connection, connection.makefile("rb") as lines:
-            while True:
-                length = 0
-                while (line := lines.readline()) not in (b"\r\n", b""):
-                    if line.lower().startswith(b"content-length:"):
-                        length = int(line[15:])
-                if not line:
-                    return
-                got.append((number, lines.read(length)))
-                answer = left.pop(0) if left else None
-                if answer is None:
-                    return
-                connection.sendall(answer)
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
 
-    def serve() -> None:
-        for number in range(100):
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=converse, args=(connection, number), daemon=True).start()
+        def do_POST(self) -> None:
+            got.append((self.client_address[1], self.rfile.read(int(self.headers["Content-Length"]))))
+            answer = left.pop(0)
+            self.wfile.write(answer or b"")
+            self.close_connection = answer is None
 
-    threading.Thread(target=serve, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}", got
-    finally:
-        listener.close()
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", got
+        server.shutdown()
 
 
 class TestDeliveries:
-    @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
+    @each("path", ["/v1/chat/completions", "/v1/embeddings"])
     def test_a_request_is_delivered_once(self, almanac_clusters: TokenClusters, path: str) -> None:
         """The upstream reads it in full on a connection that it had answered on, and closes: it may have acted."""
         fine = response(b'{"choices": []}')
@@ -98,8 +91,8 @@ class TestDeliveries:
             with httpx.Client() as client:
                 first = client.post(url + path, json=CHAT | {"user": "first"})
                 second = client.post(url + path, json=CHAT | {"user": "second"})
-            assert (first.status_code, second.status_code) == (200, 502)
-            assert second.json()["error"]["code"] == "upstream_broken"
+            assert first.status_code == 200
+            assert_error(second, 502, "upstream_broken")
             assert [json.loads(body)["user"] for _, body in got] == ["first", "second"]
             assert got[0][0] == got[1][0], "the connection was not used again, so nothing was tested"
 
@@ -108,7 +101,7 @@ class TestDeliveries:
             assert post(url).status_code == 502
             assert len(got) == 1
 
-    @pytest.mark.parametrize(
+    @each(
         "words",
         [
             "logprobs is not supported with tools + stream (codes 19 18 17 16 15 14 13 12 11 10 9 8)",
@@ -117,8 +110,7 @@ class TestDeliveries:
         ],
     )
     def test_a_refusal_is_answered_with_one_more_request(self, proxied: Start, words: str) -> None:
-        error = json.dumps({"error": {"message": words}}).encode()
-        url, upstream = proxied(answering(response(error, status=b"400 Bad Request")))
+        url, upstream = proxied(refusal(words))
         assert post(url).status_code == 400
         assert len(upstream.requests) == 2
 
@@ -127,8 +119,12 @@ LAST = b"Connection: close"
 """Says that the upstream closes the connection, which a proxy on a busy machine may see too late."""
 
 
+def refusal(words: str) -> bytes:
+    return response(json.dumps({"error": {"message": words}}).encode(), LAST, status=b"400 Bad Request")
+
+
 class TestRefusals:
-    @pytest.mark.parametrize(
+    @each(
         ("words", "given"),
         [
             ("logprobs is not supported with tools + stream", "n_probs"),  # llama-server's, which has a name of its own
@@ -138,16 +134,13 @@ class TestRefusals:
     def test_they_are_remembered_by_the_shape_of_the_request(self, proxied: Start, words: str, given: str) -> None:
         """An upstream may refuse log-probabilities with tools and a stream; all other requests are to be scored."""
 
-        async def behave(received: Received, writer: asyncio.StreamWriter) -> None:
+        def answer(received: Received) -> bytes:
             asked = received.json()
-            if asked.get("tools") and asked.get("stream") and asked.get("logprobs"):
-                error = json.dumps({"error": {"message": words}}).encode()
-                writer.write(response(error, LAST, status=b"400 Bad Request"))
-            else:
-                writer.write(response(reply({"content": "Lima"}, LIMA), LAST))
+            refused = asked.get("tools") and asked.get("stream") and asked.get("logprobs")
+            return refusal(words) if refused else response(lima.reply(), LAST)
 
-        url, upstream = proxied(behave)
-        with_tools = CHAT | {"tools": [{"type": "function"}], "stream": True}
+        url, upstream = proxied(answering(answer))
+        with_tools = STREAM | {"tools": [{"type": "function"}]}
         for _ in range(2):
             assert post(url, json=with_tools).status_code == 200
         assert [bool(r.json().get("logprobs")) for r in upstream.requests] == [True, False, False]
@@ -155,8 +148,8 @@ class TestRefusals:
         assert [bool(r.json().get("n_probs")) for r in upstream.requests] == [False, named, named]
         for body in (CHAT, with_tools | {"stream": False}):
             assert "sequence_uncertainty" in post(url, json=body).json()["choices"][0]["semtoken"]
-        assert final_figure(url, "semtoken_proxy_refusals_remembered") == 1
-        assert final_figure(url, f'semtoken_proxy_refusals_total{{endpoint="chat",given="{given}"}}') == 1
+        assert final_figure(url, "refusals_remembered") == 1
+        assert final_figure(url, f'refusals_total{{endpoint="chat",given="{given}"}}') == 1
 
 
 class TestPaths:
@@ -183,23 +176,13 @@ class TestPaths:
     def test_dots_elsewhere_are_fine(self, path: str) -> None:
         check_target(path.encode())
 
-
-@pytest.mark.parametrize("status", [b"600 Odd", b"999 Odd", b"000 Odd", b"101 Switching Protocols"])
-def test_a_status_that_no_answer_has(proxied: Start, status: bytes) -> None:
-    url, upstream = proxied(answering(response(b"{}", status=status)))
-    for path in ("/v1/chat/completions", "/v1/other"):
-        answer = httpx.post(url + path, json=CHAT)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_broken")
-    assert len(upstream.requests) == 2
-
-
-def test_what_is_no_path(proxied: Start) -> None:
-    url, upstream = proxied(answering(response(b"{}")))
-    for target in ("http://127.0.0.1:1/secret", "@evil.example/", "*", "/v1/x#y", "%2Fsecret", "/v1/../../admin"):
-        with connected(url) as sock:
-            sock.sendall(b"GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % target.encode())
-            assert sock.recv(4096).startswith(b"HTTP/1.1 400"), target
-    assert not upstream.requests
+    def test_what_is_no_path(self, proxied: Start) -> None:
+        url, upstream = proxied(response(b"{}"))
+        for target in ("http://127.0.0.1:1/secret", "@evil.example/", "*", "/v1/x#y", "%2Fsecret", "/v1/../../admin"):
+            with connected(url) as sock:
+                sock.sendall(posted(target, b"", "Connection: close"))
+                assert sock.recv(4096).startswith(b"HTTP/1.1 400"), target
+        assert not upstream.requests
 
 
 def test_a_failure_of_the_proxy_itself_is_an_answer(
@@ -209,7 +192,7 @@ def test_a_failure_of_the_proxy_itself_is_an_answer(
         raise RuntimeError("in the middle")
 
     monkeypatch.setattr("semtoken.web.proxy.app.read_request", fail)
-    url, _ = proxied(answering(response(b"{}")))
+    url, _ = proxied(response(b"{}"))
     answer = post(url)
     assert (answer.status_code, answer.json()["error"]["type"]) == (500, "server_error")
     assert "in the middle" not in answer.text and "in the middle" in caplog.text
@@ -220,7 +203,7 @@ def named(almanac_clusters: TokenClusters) -> Iterator[tuple[str, Upstream]]:
     """A proxy that knows one more host and one more origin, and its upstream."""
     known: Any = {"allowed_hosts": hosts_for("127.0.0.1", ["models.lan"])}
     known |= {"allowed_origins": ("https://chat.example",)}
-    with raw_upstream(answering(response(b"{}"))) as up, proxy_of(up.url, almanac_clusters, **known) as url:
+    with raw_upstream(response(b"{}")) as up, proxy_of(up.url, almanac_clusters, **known) as url:
         yield url, up
 
 
@@ -259,7 +242,7 @@ class TestNames:
         url, upstream = named
         before = len(upstream.requests)
         given = {name: value.encode("latin-1") for name, value in headers.items()}
-        sent = httpx.post(url + "/v1/x", content=b"{}", headers={"content-type": b"text/plain", **given})
+        sent = post(url, "/v1/x", content=b"{}", headers={"content-type": b"text/plain", **given})
         assert sent.status_code == status
         assert len(upstream.requests) - before == (status == 200)
 
@@ -272,42 +255,22 @@ class TestNames:
             monkeypatch.setenv(name, "http://127.0.0.1:9")
         monkeypatch.setenv("NO_PROXY", "")
         monkeypatch.setenv("no_proxy", "")
-        url, upstream = proxied(answering(response(b"{}")))
+        url, upstream = proxied(response(b"{}"))
         with httpx.Client(trust_env=False) as client:
             assert client.get(url + "/v1/models").status_code == 200
         assert len(upstream.requests) == 1
 
 
-@contextmanager
-def limited(url: str, clusters: TokenClusters, limits: ConnectionLimits, **more: Any) -> Iterator[str]:
-    """A proxy whose clients' connections are limited."""
-    listener = listen("127.0.0.1", 0)
-    server = server_for(proxy_app(ProxySettings(url, **more), clusters), grace=1.0, limits=limits)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    try:
-        yield address_of(listener).url
-    finally:
-        server.should_exit = True
-        thread.join(20)
-        listener.close()
-
-
-def connected(url: str) -> socket.socket:
-    host, port = url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+GET_MODELS = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class TestDeadlines:
-    @pytest.mark.parametrize("sent", [b"", b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nX-A: ", b"GET /v1/mod"])
-    def test_a_head_that_does_not_come(self, almanac_clusters: TokenClusters, sent: bytes) -> None:
-        with (
-            raw_upstream(answering(response(b"{}"))) as upstream,
-            limited(upstream.url, almanac_clusters, ConnectionLimits(header_timeout=0.3)) as url,
-            connected(url) as sock,
-        ):
+    @each("sent", [b"", b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nX-A: ", b"GET /v1/mod"])
+    def test_a_head_that_does_not_come(self, proxied: Start, sent: bytes) -> None:
+        url, _ = proxied(response(b"{}"), limits=ConnectionLimits(header_timeout=0.3))
+        with connected(url) as sock:
             if sent.startswith(b"GET"):  # the second one on a connection
-                sock.sendall(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                sock.sendall(GET_MODELS)
                 assert sock.recv(4096).startswith(b"HTTP/1.1 200")
             sock.sendall(sent)
             start = time.monotonic()
@@ -317,126 +280,86 @@ class TestDeadlines:
             assert time.monotonic() - start < 5
 
     def test_a_body_that_does_not_come(self, proxied: Start) -> None:
-        url, upstream = proxied(answering(response(b"{}")), body_timeout=0.3)
+        url, upstream = proxied(response(b"{}"), body_timeout=0.3)
         with connected(url) as sock:
-            sock.sendall(b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab")
+            sock.sendall(posted("/v1/x", b"ab", length=5))
             assert sock.recv(4096).startswith(b"HTTP/1.1 408")
         assert not upstream.requests
-        assert final_figure(url, 'semtoken_proxy_failures_total{reason="body_timeout"}') == 1
+        assert final_figure(url, 'failures_total{reason="body_timeout"}') == 1
 
-    def test_a_client_that_reads_nothing(self, almanac_clusters: TokenClusters) -> None:
-        body = b"x" * 50_000_000
-        with raw_upstream(answering(response(body, kind=b"text/plain"))) as upstream:
-            limits = ConnectionLimits(write_timeout=0.3)
-            with limited(upstream.url, almanac_clusters, limits) as url, connected(url) as sock:
-                sock.sendall(b"GET /v1/x HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                sock.recv(100)
-                wait_until(lambda: upstream.open == 0)
-                wait_until(lambda: figure(url, "semtoken_proxy_requests_in_flight") == 0)
+    def test_a_client_that_reads_nothing(self, proxied: Start) -> None:
+        sent = response(b"x" * 50_000_000, kind=b"text/plain")
+        url, upstream = proxied(sent, limits=ConnectionLimits(write_timeout=0.3))
+        with connected(url) as sock:
+            sock.sendall(GET_MODELS)
+            sock.recv(100)
+            wait_until(lambda: upstream.open == 0)
+            wait_until(lambda: figure(url, "requests_in_flight") == 0)
 
     def test_a_request_that_takes_too_long(self, proxied: Start) -> None:
-        async def drip(_: Received, writer: asyncio.StreamWriter) -> None:
-            writer.write(stream_head())
-            while True:
-                writer.write(chunk(b": tick\n\n"))
-                await writer.drain()
-                await asyncio.sleep(0.05)
-
-        url, upstream = proxied(drip, request_timeout=0.5)
+        url, upstream = proxied(ticking, request_timeout=0.5)
         with pytest.raises(httpx.RemoteProtocolError):
             post(url)
         wait_until(lambda: upstream.open == 0)
-        assert final_figure(url, 'semtoken_proxy_failures_total{reason="request_timeout"}') == 1
-
-    def test_a_request_whose_answer_does_not_begin_in_time(self, proxied: Start) -> None:
-        url, _ = proxied(lambda *_: asyncio.sleep(60), request_timeout=0.3)
-        answer = post(url)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (504, "request_timeout")
+        assert final_figure(url, 'failures_total{reason="request_timeout"}') == 1
 
 
 class TestLimits:
-    @pytest.mark.parametrize(
-        ("most", "status"), [({"max_connections": 2}, 503), ({"max_connections_per_client": 2}, 429)]
-    )
+    @each(("most", "status"), [({"max_connections": 2}, 503), ({"max_connections_per_client": 2}, 429)])
     def test_requests_at_one_time(self, proxied: Start, most: dict[str, int], status: int) -> None:
         release = threading.Event()
-
-        async def wait(_: Received, writer: asyncio.StreamWriter) -> None:
-            while not release.is_set():
-                await asyncio.sleep(0.01)
-            writer.write(response(b"{}"))
-
-        url, upstream = proxied(wait, **most)
-        found: list[int] = []
-        threads = [threading.Thread(target=lambda: found.append(post(url).status_code)) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        wait_until(lambda: len(upstream.requests) == 2)
-        refused = post(url)
-        assert refused.status_code == status and refused.headers["retry-after"] == "1"
-        release.set()
-        for thread in threads:
-            thread.join(10)
-        assert found == [200, 200]
+        url, upstream = proxied(holding(release, response(b"{}")), **most)
+        with ThreadPoolExecutor(2) as pool:
+            held = [pool.submit(post, url) for _ in range(2)]
+            wait_until(lambda: len(upstream.requests) == 2)
+            refused = post(url)
+            assert refused.status_code == status and refused.headers["retry-after"] == "1"
+            release.set()
+            assert [one.result().status_code for one in held] == [200, 200]
         assert post(url).status_code == 200
 
-    def test_connections(self, almanac_clusters: TokenClusters) -> None:
+    def test_connections(self, proxied: Start) -> None:
         """One more than allowed takes the place of the one that is idle for longest, and of none that is at work."""
         release = threading.Event()
+        url, upstream = proxied(holding(release, response(b"{}")), limits=ConnectionLimits(connections=3))
+        held = [connected(url) for _ in range(3)]
+        time.sleep(0.2)
+        with connected(url), suppress(ConnectionResetError):
+            assert held[0].recv(10) == b""
+        at_work = [connected(url) for _ in range(3)]
+        for sock in at_work:
+            sock.sendall(GET_MODELS)
+        wait_until(lambda: len(upstream.requests) == 3)
+        with connected(url) as refused, suppress(ConnectionResetError):
+            assert refused.recv(10) == b""
+        release.set()
+        for sock in at_work:
+            assert sock.recv(1000).startswith(b"HTTP/1.1 200")
+        for sock in (*held, *at_work):
+            sock.close()
+        wait_until(lambda: reachable(url))
 
-        async def wait(_: Received, writer: asyncio.StreamWriter) -> None:
-            while not release.is_set():
-                await asyncio.sleep(0.01)
-            writer.write(response(b"{}"))
-
-        with (
-            raw_upstream(wait) as upstream,
-            limited(upstream.url, almanac_clusters, ConnectionLimits(connections=3)) as url,
-        ):
-            held = [connected(url) for _ in range(3)]
-            time.sleep(0.2)
-            with connected(url), suppress(ConnectionResetError):
-                assert held[0].recv(10) == b""
-            at_work = [connected(url) for _ in range(3)]
-            for sock in at_work:
-                sock.sendall(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            wait_until(lambda: len(upstream.requests) == 3)
-            with connected(url) as refused, suppress(ConnectionResetError):
-                assert refused.recv(10) == b""
-            release.set()
-            for sock in at_work:
-                assert sock.recv(1000).startswith(b"HTTP/1.1 200")
-            for sock in (*held, *at_work):
-                sock.close()
-            wait_until(lambda: reachable(url))
-
-    def test_a_long_event_does_not_keep_others_waiting(self, almanac_clusters: TokenClusters, proxied: Start) -> None:
+    def test_a_long_event_does_not_keep_others_waiting(self, proxied: Start) -> None:
         """One event of 1,500 tokens takes a second to score; a request for another page meanwhile does not."""
-        item = LIMA["content"][0]
-        items = [{**item, "top_logprobs": [item] * 20}] * 1500
-        choice = {"index": 0, "delta": {"content": "Lima" * 1500}, "logprobs": {"content": items}}
-        events = [{"choices": [choice | {"finish_reason": "stop"}]}]
-        stream = b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events)
+        long = lima.event("Lima" * 1500, "stop")
+        long["choices"][0]["logprobs"] = {"content": [lima.TOKEN | {"top_logprobs": [lima.TOKEN] * 20}] * 1500}
         begun = threading.Event()
 
-        async def behave(received: Received, writer: asyncio.StreamWriter) -> None:
-            if b"completions" in received.line:
-                begun.set()
-                writer.write(stream_head() + chunk(stream) + LAST_CHUNK)
-            else:
-                writer.write(response(b"{}"))
-            await writer.drain()
+        def answer(received: Received) -> bytes:
+            if b"completions" not in received.line:
+                return response(b"{}")
+            begun.set()
+            return streamed(events(long, done=False), size=10**9)
 
-        url, _ = proxied(behave)
+        url, _ = proxied(answering(answer))
         took: list[float] = []
 
-        def long() -> None:
+        def ask() -> None:
             start = time.monotonic()
-            answer = httpx.post(url + "/v1/chat/completions", json=CHAT | {"stream": True}, timeout=60)
-            assert b'"final":true' in answer.content.replace(b" ", b"")
+            assert b'"final":true' in post(url, json=STREAM).content.replace(b" ", b"")
             took.append(time.monotonic() - start)
 
-        thread = threading.Thread(target=long)
+        thread = threading.Thread(target=ask)
         thread.start()
         assert begun.wait(60)  # else it may be sent on the connection of another page, which this upstream closes
         waits = []
@@ -449,27 +372,22 @@ class TestLimits:
         thread.join()
         assert max(waits) < max(took[0] / 2, 0.5), (waits, took)
 
-    @pytest.mark.parametrize(
-        ("most", "words"),
-        [({"max_scored_tokens": 3}, "more tokens"), ({"max_scoring_seconds": 1e-9}, "too long")],
+    @each(
+        ("most", "stream", "words"),
+        [
+            ({"max_scored_tokens": 3}, True, "more tokens"),
+            ({"max_scoring_seconds": 1e-9}, True, "too long"),
+            ({"max_scoring_seconds": 1e-9}, False, "too long"),
+        ],
     )
-    def test_budgets(self, proxied: Start, most: dict[str, Any], words: str) -> None:
-        chunks = [
-            {"choices": [{"index": 0, "delta": {"content": "Lima"}, "logprobs": LIMA, "finish_reason": None}]}
-        ] * 5
-        last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-        sent = b"".join(b"data: " + json.dumps(c).encode() + b"\n\n" for c in [*chunks, last])
-        url, _ = proxied(answering(response(sent, kind=b"text/event-stream")), **most)
-        block = final_blocks(post(url, json=CHAT | {"stream": True}).content)[0]
-        assert words in block["reason"] and "sequence_uncertainty" not in block
-
-    def test_the_budget_of_a_whole_reply(self, proxied: Start) -> None:
-        message = {"role": "assistant", "content": "Lima"}
-        choices = [{"index": i, "message": message, "logprobs": LIMA, "finish_reason": "stop"} for i in range(2)]
-        body = json.dumps({"object": "chat.completion", "choices": choices}).encode()
-        url, _ = proxied(answering(response(body)), max_scoring_seconds=1e-9)
-        for choice in post(url).json()["choices"]:
-            assert "too long" in choice["semtoken"]["reason"] and "sequence_uncertainty" not in choice["semtoken"]
+    def test_budgets(self, proxied: Start, most: dict[str, Any], stream: bool, words: str) -> None:
+        said = events(*[lima.event()] * 5, lima.event("", "stop"))
+        whole = lima.reply(lima.choice(0), lima.choice(1))
+        url, _ = proxied(streamed(said) if stream else response(whole), **most)
+        answer = post(url, json=CHAT | {"stream": stream})
+        blocks = list(final_blocks(answer.content).values()) if stream else blocks_in(answer.json())
+        assert len(blocks) == (1 if stream else 2)
+        assert all(words in block["reason"] and "sequence_uncertainty" not in block for block in blocks)
 
 
 def reachable(url: str) -> bool:
@@ -487,15 +405,9 @@ def chunks_in(body: bytes) -> list[dict[str, Any]]:
 
 
 def final_blocks(body: bytes) -> dict[int, Any]:
-    """The last final block of each choice; under -1 that of the whole stream."""
-    found: dict[int, Any] = {}
-    for one in chunks_in(body):
-        if one.get("semtoken", {}).get("final"):
-            found[-1] = one["semtoken"]
-        for choice in one.get("choices", []):
-            if choice.get("semtoken", {}).get("final"):
-                found[choice["index"]] = choice["semtoken"]
-    return found
+    """The last final block of each choice."""
+    choices = [choice for one in chunks_in(body) for choice in one.get("choices", [])]
+    return {one["index"]: one["semtoken"] for one in choices if one.get("semtoken", {}).get("final")}
 
 
 STREAMED = [name for name in recorded.STREAMED if "-chat" in name and "llama" not in name]
@@ -503,7 +415,11 @@ STREAMED = [name for name in recorded.STREAMED if "-chat" in name and "llama" no
 
 def through(replaying: Replaying, stream: bytes) -> bytes:
     headers = (b"Content-Encoding: gzip",) if stream.startswith(b"\x1f\x8b") else ()
-    return post(replaying(streamed(stream, *headers)), json=CHAT | {"stream": True}).content
+    return post(replaying(streamed(stream, *headers)), json=STREAM).content
+
+
+def recorded_stream(name: str) -> bytes:
+    return (recorded.recording(name).stream or "").encode()
 
 
 def expected(stream: bytes) -> list[tuple[float, float]] | None:
@@ -528,13 +444,13 @@ LOOKS: dict[str, Callable[[bytes], bytes]] = {
     [*(("vllm-chat-two", look) for look in LOOKS), *zip(STREAMED, list(LOOKS) * len(STREAMED), strict=False)],
 )
 def test_what_streams_may_look_like(replaying: Replaying, name: str, look: str) -> None:
-    plain = (recorded.recording(name).stream or "").encode()
+    plain = recorded_stream(name)
     body = through(replaying, LOOKS[look](plain))
     assert b'"top_logprobs"' not in body  # which the client did not ask for
     found = final_blocks(body)
     numbers = expected(plain)
     if numbers is None:
-        assert all("reason" in block for block in found.values())
+        assert all("reason" in block for block in blocks_in(chunks_in(body)) if block.get("final"))
     else:
         assert [tuple(found[i]["sequence_uncertainty_interval"]) for i in sorted(found)] == numbers
 
@@ -544,10 +460,10 @@ def test_what_streams_may_look_like(replaying: Replaying, name: str, look: str) 
 def test_a_damaged_stream_arrives_and_has_no_number(replaying: Replaying, data: st.DataObject) -> None:
     """The bytes of a damaged stream arrive; the blocks after it give a reason, or there are none."""
     name = data.draw(st.sampled_from(["vllm-chat", "openai-chat-awkward", "vllm-chat-two"]))
-    events = events_of(name)
-    at = data.draw(st.integers(0, len(events) - 1))
+    parts = events_of(name)
+    at = data.draw(st.integers(0, len(parts) - 1))
     how = data.draw(st.sampled_from(list(DAMAGE)))
-    body = through(replaying, b"".join([*events[:at], DAMAGE[how], *events[at:]]))
+    body = through(replaying, b"".join([*parts[:at], DAMAGE[how], *parts[at:]]))
     assert DAMAGE[how] in body
     damage = body.index(DAMAGE[how])
     after = body[damage + len(DAMAGE[how]) :]
@@ -558,37 +474,30 @@ def test_a_damaged_stream_arrives_and_has_no_number(replaying: Replaying, data: 
 
 
 def test_more_after_the_end_withdraws_the_score(replaying: Replaying) -> None:
-    def event(content: str, finish: str | None) -> bytes:
-        choice = {"index": 0, "delta": {"content": content}, "logprobs": LIMA, "finish_reason": finish}
-        return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
-
-    once = through(replaying, event("Lima", "stop") + b"data: [DONE]\n\n")
+    once = through(replaying, events(lima.event(finish="stop")))
     assert "sequence_uncertainty" in final_blocks(once)[0]
-    twice = through(replaying, event("Lima", "stop") + event("Lima", None) + b"data: [DONE]\n\n")
+    twice = through(replaying, events(lima.event(finish="stop"), lima.event()))
     assert "already" in final_blocks(twice)[0]["reason"] or "complete" in final_blocks(twice)[0]["reason"]
 
 
 def test_an_event_may_end_several_answers(replaying: Replaying) -> None:
-    choices = [{"index": i, "delta": {"content": "Lima"}, "logprobs": LIMA, "finish_reason": "stop"} for i in (0, 1)]
-    sent = b"data: " + json.dumps({"choices": choices}).encode() + b"\n\ndata: [DONE]\n\n"
-    found = final_blocks(through(replaying, sent))
+    both = [lima.event(finish="stop", index=i)["choices"][0] for i in (0, 1)]
+    found = final_blocks(through(replaying, events({"choices": both})))
     assert found[0] == found[1] and "sequence_uncertainty" in found[0]
 
 
 def test_a_stream_that_ends_no_answer_says_so(replaying: Replaying) -> None:
-    choice = {"index": 0, "delta": {"content": "Lima"}, "logprobs": LIMA, "finish_reason": None}
-    found = through(replaying, b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\ndata: [DONE]\n\n")
+    found = through(replaying, events(lima.event()))
     [last] = [one["semtoken"] for one in chunks_in(found) if "semtoken" in one]
     assert last["final"] and "finish_reason" in last["reason"] and b'"sequence_uncertainty"' not in found
 
 
 def test_values_so_far_are_for_those_who_ask(proxied: Start) -> None:
     def chunks(**ours: Any) -> list[Any]:
-        body = post(url, json=CHAT | {"stream": True} | ours).content
+        body = post(url, json=STREAM | ours).content
         return [choice.get("semtoken") for one in chunks_in(body) for choice in one["choices"]]
 
-    plain = (recorded.recording("vllm-chat-awkward-ids").stream or "").encode()
-    url, upstream = proxied(answering(response(plain, kind=b"text/event-stream")))
+    url, upstream = proxied(response(recorded_stream("vllm-chat-awkward-ids"), kind=b"text/event-stream"))
     everything, finals = chunks(semtoken={"running": True}), chunks(semtoken={"running": False})
     assert chunks(semtoken={}) == everything and chunks() == finals
     assert [block for block in everything if block and block.get("final")] == [block for block in finals if block]
@@ -604,23 +513,18 @@ class TestLastContent:
     def stream(self, wait: Callable[[], Awaitable[object]]) -> Any:
         """A token, and the end of the stream once `wait` is over."""
 
-        def event(content: str, finish: str | None) -> bytes:
-            choice = {"index": 0, "delta": {"content": content} if content else {}, "finish_reason": finish}
-            found = {"choices": [choice | {"logprobs": LIMA if content else None}]}
-            return chunk(b"data: " + json.dumps(found).encode() + b"\n\n")
-
         async def behave(_: Received, writer: asyncio.StreamWriter) -> None:
-            writer.write(stream_head() + event("Lima", None))
+            writer.write(stream_head() + chunk(events(lima.event(), done=False)))
             await writer.drain()
             await wait()
-            writer.write(event("", "stop") + LAST_CHUNK)
+            writer.write(chunk(events(lima.event("", "stop"), done=False)) + LAST_CHUNK)
             await writer.drain()
 
         return behave
 
     def test_it_carries_the_final_score(self, proxied: Start) -> None:
         url, _ = proxied(self.stream(lambda: asyncio.sleep(0.02)), hold=30.0)
-        content, last = chunks_in(post(url, json=CHAT | {"stream": True}).content)
+        content, last = chunks_in(post(url, json=STREAM).content)
         assert content["choices"][0]["semtoken"] == last["choices"][0]["semtoken"]
         assert content["choices"][0]["semtoken"]["final"] is True
         assert content["choices"][0]["delta"] == {"content": "Lima"}
@@ -634,7 +538,7 @@ class TestLastContent:
         arrived = threading.Event()
         url, _ = proxied(self.stream(lambda: asyncio.to_thread(arrived.wait, 20)), hold=hold)
         start = time.monotonic()
-        asked = CHAT | {"stream": True, "semtoken": {"running": True}}
+        asked = STREAM | {"semtoken": {"running": True}}
         with httpx.stream("POST", url + "/v1/chat/completions", json=asked, timeout=20) as answer:
             pieces = answer.iter_raw()
             first = next(pieces)
@@ -662,7 +566,7 @@ def test_without_block_knows_both_spellings() -> None:
     assert without_block(b'{"a":1,"semtoken":{"version": 1}}') == b'{"a":1}'
 
 
-@pytest.mark.parametrize("name", ["top_logprobs", "decision_requests", "max_connections", "scoring_threads"])
+@each("name", ["top_logprobs", "decision_requests", "max_connections", "scoring_threads"])
 def test_one_is_enough_of_what_a_proxy_may_do_and_none_is_refused(name: str) -> None:
     few: dict[str, Any] = {name: 1}
     assert getattr(ProxySettings("http://127.0.0.1:9", **few), name) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -20,14 +20,12 @@ from semtoken.errors import SemtokenError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.replies import read_reply, score_reply
 from semtoken.replies.formats import ProbeQuestion, Shape, known_formats
-from semtoken.web.proxy.app import proxy_app
-from semtoken.web.proxy.settings import ProxySettings
 from tests.replies.recorded import NAMES, STREAMED, recording
 from tests.rows import each
-from tests.web.conftest import in_front
-from tests.web.servers import Received, Upstream, raw_upstream, response, running, streamed
+from tests.web.asking import blocks_in, events_in, post, without_block
+from tests.web.conftest import in_front, proxy_of
+from tests.web.servers import Received, Upstream, answering, raw_upstream, response, streamed
 from tests.web.test_proxy_calibrator import made
-from tests.web.test_proxy_transport import without_block
 
 K = 5
 """Log-probabilities a token in the recordings."""
@@ -44,7 +42,6 @@ def path_of(shape: type[Shape]) -> str:
     return ("/v1" if shape.below_v1 else "") + shape.path
 
 
-CLIENT = httpx.Client(timeout=30)
 CLOSE = b"Connection: close"  # the server takes one request a connection; the proxy must not send another one on it
 
 
@@ -52,21 +49,19 @@ CLOSE = b"Connection: close"  # the server takes one request a connection; the p
 def upstream() -> Iterator[Upstream]:
     """A server that speaks every API: it sends the recording that a header names."""
 
-    async def replay(received: Received, writer: asyncio.StreamWriter) -> None:
+    def replay(received: Received) -> bytes:
         recorded = recording((received.header(b"x-recording") or b"").decode())
         if received.json().get("stream"):
-            writer.write(streamed((recorded.stream or "").encode(), CLOSE, size=1500))
-        else:
-            writer.write(response(json.dumps(recorded.reply, ensure_ascii=False).encode(), CLOSE))
-        await writer.drain()
+            return streamed((recorded.stream or "").encode(), CLOSE, size=1500)
+        return response(json.dumps(recorded.reply, ensure_ascii=False).encode(), CLOSE)
 
-    with raw_upstream(replay) as server:
+    with raw_upstream(answering(replay)) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def proxy(upstream: Upstream, almanac_clusters: TokenClusters) -> Iterator[str]:
-    with running(proxy_app(ProxySettings(upstream.url, hold=30.0), almanac_clusters, page=False)) as url:
+    with proxy_of(upstream.url, almanac_clusters, page=False, hold=30.0) as url:
         yield url
 
 
@@ -80,8 +75,10 @@ def asked_for(shape: type[Shape], top: int) -> dict[str, Any]:
     return shape.body(ProbeQuestion("Where?", top=top))
 
 
-def post(url: str, name: str, body: Mapping[str, Any]) -> httpx.Response:
-    return CLIENT.post(url + path_of(shape_of(name)), json=body, headers={"x-recording": name})
+def ask(url: str, name: str, body: Mapping[str, Any] = MappingProxyType({})) -> httpx.Response:
+    """The reply to a request that says nothing of log-probabilities but what is in the body."""
+    path = path_of(shape_of(name))
+    return post(url, path, json=plain(shape_of(name)) | body, headers={"x-recording": name})
 
 
 def expected(sent: Any, clusters: TokenClusters, request: Mapping[str, Any] | None = None) -> Any:
@@ -101,26 +98,12 @@ def check(block: Mapping[str, Any], found: Any, number: int) -> None:
         assert block["n_tokens"] == found[number].n_tokens
 
 
-def blocks_in(value: Any) -> list[dict[str, Any]]:
-    """All blocks of a reply or event, wherever they stand."""
-    if isinstance(value, list):
-        return [block for one in value for block in blocks_in(one)]
-    if not isinstance(value, dict):
-        return []
-    own = [value["semtoken"]] if "semtoken" in value else []
-    return own + [block for name, one in value.items() if name != "semtoken" for block in blocks_in(one)]
-
-
-def events_of(stream: str) -> list[Any]:
-    return [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: {")]
-
-
 class TestWholeReplies:
     @each("name", NAMES)
     def test_who_asked_for_nothing_gets_the_score_of_the_library_and_no_other_number(
         self, proxy: str, almanac_clusters: TokenClusters, name: str
     ) -> None:
-        answer = post(proxy, name, plain(shape_of(name)))
+        answer = ask(proxy, name)
         assert answer.status_code == 200, answer.text
         recorded = recording(name)
         found = expected(recorded.reply, almanac_clusters, plain(shape_of(name)))
@@ -134,12 +117,12 @@ class TestWholeReplies:
 
     @each("name", NAMES)
     def test_who_asked_for_numbers_gets_every_byte(self, proxy: str, name: str) -> None:
-        answer = post(proxy, name, asked_for(shape_of(name), K))
+        answer = ask(proxy, name, asked_for(shape_of(name), K))
         assert without_block(answer.content) == json.dumps(recording(name).reply, ensure_ascii=False).encode()
 
     @pytest.mark.parametrize("name", ["llama-cpp", "sglang", "vllm-responses"])
     def test_fewer_are_shown_if_fewer_were_asked_for(self, proxy: str, name: str) -> None:
-        answer = post(proxy, name, asked_for(shape_of(name), 2)).json()
+        answer = ask(proxy, name, asked_for(shape_of(name), 2)).json()
         steps = [step for choice in read_reply(answer).choices for part in choice.segments for step in part.steps]
         full = [s for c in read_reply(recording(name).reply).choices for part in c.segments for s in part.steps]
         assert [step.top for step in steps] == [step.top[:2] for step in full] and steps
@@ -151,15 +134,15 @@ class TestStreams:
     def test_who_asked_for_nothing_gets_the_score_of_the_library_and_no_other_number(
         self, proxy: str, almanac_clusters: TokenClusters, name: str
     ) -> None:
-        got = post(proxy, name, plain(shape_of(name)) | {"stream": True}).text
+        got = ask(proxy, name, {"stream": True}).text
         recorded = recording(name)
         stream = recorded.stream or ""
         ended = {
-            place.choice for event in events_of(stream) for place in shape_of(name).places(event) or () if place.ended
+            place.choice for event in events_in(stream) for place in shape_of(name).places(event) or () if place.ended
         }
         found = expected(stream, almanac_clusters)
         finals: dict[Any, Any] = {}
-        for event in events_of(got):
+        for event in events_in(got):
             for place, block in zip(shape_of(name).places(event) or (), blocks_in(event), strict=False):
                 assert block["final"] is True
                 finals[place.choice] = block
@@ -167,33 +150,28 @@ class TestStreams:
         if len(finals) == 1 or not isinstance(found, str):
             for number, index in enumerate(sorted(finals)):
                 check(finals[index], found, number)
-        shown = events_of(without_block(got.encode()).decode())
-        assert shown == recorded.expected.without_numbers(events_of(stream))
+        shown = events_in(without_block(got.encode()).decode())
+        assert shown == recorded.expected.without_numbers(events_in(stream))
 
     @each("name", STREAMED)
     def test_who_asked_for_numbers_gets_every_byte(self, proxy: str, name: str) -> None:
-        got = post(proxy, name, asked_for(shape_of(name), K) | {"stream": True, "semtoken": {}}).content
+        got = ask(proxy, name, asked_for(shape_of(name), K) | {"stream": True, "semtoken": {}}).content
         assert without_block(got) == (recording(name).stream or "").encode()
 
     @pytest.mark.parametrize("name", ["llama-cpp", "sglang", "vllm-chat-awkward-ids"])
     def test_values_so_far(self, proxy: str, name: str) -> None:
-        got = post(proxy, name, plain(shape_of(name)) | {"stream": True, "semtoken": {"running": True}}).text
-        blocks = [block for event in events_of(got) for block in blocks_in(event)]
+        got = ask(proxy, name, {"stream": True, "semtoken": {"running": True}}).text
+        blocks = [block for event in events_in(got) for block in blocks_in(event)]
         running = [block for block in blocks if not block["final"]]
         counts = [block["n_tokens"] for block in running]
         assert running and counts == sorted(counts)
-        assert all(
-            0
-            <= block["sequence_uncertainty_interval"][0]
-            <= block["sequence_uncertainty"]
-            <= block["sequence_uncertainty_interval"][1]
-            <= 1
-            for block in running
-        )
+        for block in running:
+            low, high = block["sequence_uncertainty_interval"]
+            assert 0 <= low <= block["sequence_uncertainty"] <= high <= 1
 
     @pytest.mark.parametrize("name", ["openai-responses", "vllm-responses"])
     def test_the_last_text_of_a_response_carries_the_final_block(self, proxy: str, name: str) -> None:
-        got = events_of(post(proxy, name, plain(shape_of(name)) | {"stream": True}).text)
+        got = events_in(ask(proxy, name, {"stream": True}).text)
         [text] = [event for event in got if event["type"] == "response.output_text.delta"]
         [end] = [event for event in got if event["type"] == "response.completed"]
         assert text["semtoken"] == end["response"]["semtoken"] and end["response"]["semtoken"]["final"] is True
@@ -215,15 +193,15 @@ class TestRequests:
         self, proxy: str, upstream: Upstream, name: str, fields: dict[str, Any]
     ) -> None:
         body = plain(shape_of(name))
-        post(proxy, name, body | {"semtoken": {}})
+        ask(proxy, name, body | {"semtoken": {}})
         assert upstream.requests[-1].json() == body | fields
 
     def test_what_the_client_asked_for_stays(self, proxy: str, upstream: Upstream) -> None:
         body = plain(shape_of("openai-responses"))
-        post(proxy, "openai-responses", body | {"include": ["reasoning.encrypted_content"], "top_logprobs": 2})
+        ask(proxy, "openai-responses", body | {"include": ["reasoning.encrypted_content"], "top_logprobs": 2})
         sent = upstream.requests[-1].json()
         assert sent["include"] == ["reasoning.encrypted_content", "message.output_text.logprobs"]
-        post(proxy, "sglang", asked_for(shape_of("sglang"), 30) | {"return_text_in_logprobs": False})
+        ask(proxy, "sglang", asked_for(shape_of("sglang"), 30) | {"return_text_in_logprobs": False})
         sent = upstream.requests[-1].json()
         assert (sent["top_logprobs_num"], sent["return_text_in_logprobs"]) == (30, False)
 
@@ -240,13 +218,13 @@ class TestRequests:
         ],
     )
     def test_other_requests_pass_as_they_are(self, proxy: str, upstream: Upstream, path: str, body: Any) -> None:
-        reply = CLIENT.post(proxy + path, json=body, headers={"x-recording": "llama-cpp"})
+        reply = post(proxy, path, json=body, headers={"x-recording": "llama-cpp"})
         assert upstream.requests[-1].json() == body
         assert reply.json() == recording("llama-cpp").reply
 
     def test_a_response_in_the_background_is_left_alone(self, proxy: str, upstream: Upstream) -> None:
         body = plain(shape_of("openai-responses")) | {"background": True}
-        reply = post(proxy, "openai-responses", body).json()
+        reply = ask(proxy, "openai-responses", body).json()
         assert upstream.requests[-1].json() == body and "background" in reply["semtoken"]["reason"]
 
     def test_a_failed_response_has_a_reason(self, almanac_clusters: TokenClusters) -> None:
@@ -255,7 +233,7 @@ class TestRequests:
 
         sent = streamed(f"event: response.failed\ndata: {json.dumps(event)}\n\n".encode())
         with in_front(sent, almanac_clusters) as (url, _):
-            [got] = events_of(httpx.post(f"{url}/v1/responses", json={"input": "x", "stream": True}).text)
+            [got] = events_in(post(url, "/v1/responses", json={"input": "x", "stream": True}).text)
         assert "out of memory" in got["response"].pop("semtoken")["reason"]
         assert got == event
 
@@ -266,9 +244,9 @@ class TestMethods:
     @each("stream", [False, True])
     @each("name", ["vllm-chat-awkward-ids", "llama-cpp", "sglang", "openai-responses"])
     def test_they_stand_beside_the_uncertainty(self, proxy: str, name: str, stream: bool) -> None:
-        body = plain(shape_of(name)) | {"semtoken": {"methods": ["perplexity", "sequence_probability"]}}
-        answer = post(proxy, name, body | ({"stream": True} if stream else {}))
-        events = events_of(answer.text) if stream else [answer.json()]
+        ours = {"semtoken": {"methods": ["perplexity", "sequence_probability"]}}
+        answer = ask(proxy, name, ours | ({"stream": True} if stream else {}))
+        events = events_in(answer.text) if stream else [answer.json()]
         *_, block = [one for event in events for one in blocks_in(event) if one.get("final", True)]
         [choice] = read_reply(recording(name).stream if stream else recording(name).reply).choices
         logs = [step.log_probs[0] for step in choice.segments[-1].steps]
@@ -276,20 +254,20 @@ class TestMethods:
         assert block["scores"]["sequence_probability"] == pytest.approx(-math.expm1(sum(logs)), abs=1e-6)
         assert "scores_refused" not in block
 
-    def test_what_lists_do_not_tell_is_refused_in_words(self, proxy: str) -> None:
-        body = plain(shape_of("llama-cpp")) | {"semtoken": {"methods": ["perplexity", "rauq"]}}
-        block = post(proxy, "llama-cpp", body).json()["semtoken"]
-        assert "rauq" in block["scores_refused"] and "sequence_uncertainty" in block and "scores" not in block
-
-    def test_so_is_a_method_of_the_proxy_itself(self, upstream: Upstream, almanac_clusters: TokenClusters) -> None:
-        settings = ProxySettings(upstream.url, methods=("perplexity", "rauq"))
-        with running(proxy_app(settings, almanac_clusters, page=False)) as url:
-            block = post(url, "llama-cpp", plain(shape_of("llama-cpp"))).json()["semtoken"]
+    @pytest.mark.parametrize("by_default", [False, True])
+    def test_what_lists_do_not_give_is_refused_in_words(
+        self, upstream: Upstream, almanac_clusters: TokenClusters, by_default: bool
+    ) -> None:
+        """Asked for by the client, or by the proxy itself."""
+        methods = ("perplexity", "rauq")
+        own, ours = ({"methods": methods}, {}) if by_default else ({}, {"semtoken": {"methods": methods}})
+        with proxy_of(upstream.url, almanac_clusters, page=False, **own) as url:
+            block = ask(url, "llama-cpp", ours).json()["semtoken"]
         assert "rauq" in block["scores_refused"] and "sequence_uncertainty" in block and "scores" not in block
 
     @pytest.mark.parametrize("methods", [["no_such"], ["semantic_entropy"], "perplexity", [1]])
     def test_what_is_no_method_of_one_pass_is_an_error(self, proxy: str, methods: Any) -> None:
-        refused = post(proxy, "llama-cpp", plain(shape_of("llama-cpp")) | {"semtoken": {"methods": methods}})
+        refused = ask(proxy, "llama-cpp", {"semtoken": {"methods": methods}})
         assert refused.status_code == 400 and refused.json()["error"]["param"] == "semtoken"
 
 
@@ -299,7 +277,7 @@ def withholding(upstream: Upstream, clusters: TokenClusters, folder: Path, limit
     calibrator = made(folder)
     threshold = replace(calibrator.threshold, uncertainty=limit)  # type: ignore[type-var]
     applied = CalibratorInUse(replace(calibrator, threshold=threshold), abstain_text='I do not "know".')
-    with running(proxy_app(ProxySettings(upstream.url), clusters, calibrator=applied, page=False), wait=False) as url:
+    with proxy_of(upstream.url, clusters, page=False, calibrator=applied) as url:
         yield url
 
 
@@ -311,14 +289,14 @@ def test_answers_that_are_not_accepted_are_not_shown(
     [said] = read_reply(sent).choices
     body = asked_for(shape, K) | {"semtoken": {"tokens": True}}
     with withholding(upstream, almanac_clusters, tmp_path, 0.0) as url:
-        reply = post(url, name, body)
-        stream = post(url, name, body | {"stream": True})
+        reply = ask(url, name, body)
+        stream = ask(url, name, body | {"stream": True})
     [choice] = read_reply(reply.json()).choices
     assert [(part.kind, part.text, part.steps) for part in choice.segments] == [("answer", 'I do not "know".', ())]
     assert said.segments[-1].text.strip() not in reply.text
     assert blocks_in(reply.json())[0]["decision"] == "abstain"
     assert stream.status_code == 400 and "abstain_text" in stream.json()["error"]["message"]
     with withholding(upstream, almanac_clusters, tmp_path / "again", 1e9) as url:
-        accepted = post(url, name, asked_for(shape, K))
+        accepted = ask(url, name, asked_for(shape, K))
     assert blocks_in(accepted.json())[0]["decision"] == "answer"
     assert json.loads(without_block(accepted.content)) == sent

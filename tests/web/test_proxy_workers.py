@@ -16,9 +16,9 @@ import pytest
 
 from semtoken import TokenClusters
 from semtoken.web.running import is_one_of_several, listen, tell_the_others
+from tests.web.asking import final_figure, without_block
 from tests.web.servers import LAST_CHUNK, Received, chunk, raw_upstream, stream_head
 from tests.web.test_proxy_load import proxy_process, stream_of, unasked
-from tests.web.test_proxy_transport import final_figure, without_block
 
 CHAT = {"model": "m", "stream": True, "messages": []}
 
@@ -50,7 +50,7 @@ def test_several_processes(almanac_clusters: TokenClusters) -> None:
     with raw_upstream(behave) as upstream, proxy_process(upstream.url, "--workers", "2") as (url, process):
         for _ in range(20):
             ask(url)
-        assert final_figure(url, 'semtoken_proxy_scored_answers_total{endpoint="chat"}') == 20
+        assert final_figure(url, 'scored_answers_total{endpoint="chat"}') == 20
         serving = {child for child in children_of(process.pid) if "spawn_main" in command_of(child)}
         assert len(serving) == 2
         os.kill(killed := serving.pop(), signal.SIGKILL)

@@ -2,55 +2,62 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import re
 import runpy
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
 import openai
 import pytest
 import torch
-from openai import AsyncOpenAI, OpenAI
+from openai import OpenAI
 
 from semtoken import Calibrator, ScoredModel, TokenClusters, Vocabulary
 from semtoken.cli.listening import warn_if_open
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.support.almanac import PROMPT
 from semtoken.web.calibrators import CalibratorSlot
-from semtoken.web.proxy.app import proxy_app
-from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.running import Address
-from semtoken.web.serve.app import ServeLimits, serve_app
+from semtoken.web.serve.app import ServeLimits
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.orders import RowEnd, RowToken
 from semtoken.web.serve.service import Offer
 from tests import tiny
 from tests.rows import each
-from tests.web.servers import running
+from tests.web.asking import (
+    ROUNDING,
+    assert_bad_request,
+    assert_error,
+    block_of,
+    blocks_in,
+    client_of,
+    events_in,
+    post,
+    user,
+)
+from tests.web.conftest import TINY, proxy_of, serving
+from tests.web.servers import connected, posted, wait_until
 
 QUESTION = "Which city is the capital of Peru?"
 ASKED: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": QUESTION}]
-ROUNDING = 1e-5
 
 
 @pytest.fixture(scope="module")
 def client(served: str) -> OpenAI:
-    return OpenAI(base_url=served + "/v1", api_key="none", max_retries=0)
+    return client_of(served)
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +93,8 @@ class TestChat:
         assert reply.usage.completion_tokens == len(expected.tokens)
 
     def test_a_stream_says_the_same(self, client: OpenAI, expected: Any) -> None:
-        chunks = list(
-            client.chat.completions.create(
-                model="almanac", messages=ASKED, stream=True, stream_options={"include_usage": True}
-            )
-        )
+        asked: Any = {"stream": True, "stream_options": {"include_usage": True}}
+        chunks = list(client.chat.completions.create(model="almanac", messages=ASKED, **asked))
         *said, last, usage = chunks
         assert len(said) == 1 + len(expected.tokens)
         blocks = [c.choices[0].semtoken for c in said[1:]]
@@ -132,8 +136,7 @@ class TestChat:
     def test_values_so_far_lead_to_the_final_ones(self, client: OpenAI, almanac: Any) -> None:
         question = "What is the capital of Mexico?"
         [scored] = almanac.generate(PROMPT.format(question=question), 24, stop_at_newline=True)
-        messages = [{"role": "user", "content": question}]
-        asked = client.chat.completions.create(model="almanac", messages=messages, stream=True)  # type: ignore[call-overload]
+        asked = client.chat.completions.create(model="almanac", messages=user(question), stream=True)
         blocks = [c.choices[0].semtoken for c in asked if hasattr(c.choices[0], "semtoken")]
         running = [block for block in blocks if not block["final"]]
         assert [block["n_tokens"] for block in running] == [1]  # "Mexico"; " City" is the last text
@@ -145,19 +148,14 @@ class TestChat:
         reply = client.chat.completions.create(
             model="almanac", messages=ASKED, logprobs=True, top_logprobs=7, temperature=0.7, seed=3
         )
-        content = reply.choices[0].logprobs.content  # type: ignore[union-attr]
-        assert content is not None
-        ids = [item.id for item in content]  # type: ignore[attr-defined]
-        [scored] = almanac.score(PROMPT.format(question=QUESTION), [ids])
-        assert [item.logprob for item in content] == pytest.approx(
-            [t.log_probability for t in scored.tokens], abs=ROUNDING
-        )
-        check_block(reply.choices[0].semtoken, scored)  # type: ignore[attr-defined]
-        assert (
-            b"".join(bytes(item.bytes or []) for item in content)
-            .decode()
-            .startswith(reply.choices[0].message.content or "?")
-        )
+        choice: Any = reply.choices[0]
+        content = choice.logprobs.content
+        [scored] = almanac.score(PROMPT.format(question=QUESTION), [[item.id for item in content]])
+        expected = [t.log_probability for t in scored.tokens]
+        assert [item.logprob for item in content] == pytest.approx(expected, abs=ROUNDING)
+        check_block(choice.semtoken, scored)
+        spelled = b"".join(bytes(item.bytes or []) for item in content).decode()
+        assert spelled.startswith(choice.message.content or "?")
         for item in content:
             best = [t.logprob for t in item.top_logprobs]
             assert len(best) == 7
@@ -168,11 +166,10 @@ class TestChat:
         asked = {"model": "almanac", "messages": ASKED, "extra_body": {"semtoken": {"tokens": True}}}
         reply = client.chat.completions.create(**asked)
         *_, last = client.chat.completions.create(**asked, stream=True)
+        agreeing = [t.agreeing_probability for t in expected.tokens]
         for block in (reply.choices[0].semtoken, last.choices[0].semtoken):
             assert [t["id"] for t in block["tokens"]] == expected.token_ids
-            assert [t["agreeing_probability"] for t in block["tokens"]] == pytest.approx(
-                [t.agreeing_probability for t in expected.tokens], abs=ROUNDING
-            )
+            assert [t["agreeing_probability"] for t in block["tokens"]] == pytest.approx(agreeing, abs=ROUNDING)
 
     def test_parts_and_competing_meanings_on_request(self, client: OpenAI, expected: Any, almanac: Any) -> None:
         wanted = {"parts": "word", "competing": 2}
@@ -180,20 +177,19 @@ class TestChat:
         block = reply.choices[0].semtoken
         parts = expected.parts("word")
         assert [part["text"] for part in block["parts"]] == [part.text for part in parts]
-        assert [part["confidence"] for part in block["parts"]] == pytest.approx(
-            [part.confidence for part in parts], abs=ROUNDING
-        )
+        confidences = [part.confidence for part in parts]
+        assert [part["confidence"] for part in block["parts"]] == pytest.approx(confidences, abs=ROUNDING)
         doubtful = {i for i, t in enumerate(expected.tokens) if t.probability < 0.9 and t.text.strip()}
         assert {step["step"] for step in block["competing"]} <= doubtful
         assert all(1 <= len(step["meanings"]) <= 2 for step in block["competing"])
         with pytest.raises(openai.BadRequestError, match="semtoken may hold"):
             client.chat.completions.create(model="almanac", messages=ASKED, extra_body={"semtoken": {"parts": "x"}})
 
-    @pytest.mark.parametrize("more", [{}, {"disputes": 2}])
+    @each("more", [{}, {"disputes": 2}])
     def test_parts_end_with_their_time(self, almanac: Any, more: Any) -> None:
         asked = {"messages": ASKED, "semtoken": {"parts": "word", **more}}
-        with running(serve_app(Engine(almanac), Offer("almanac", part_seconds=0.0)), strict=False) as url:
-            block = httpx.post(url + "/v1/chat/completions", json=asked, timeout=60).json()["choices"][0]["semtoken"]
+        with serving(almanac, Offer("almanac", part_seconds=0.0)) as url:
+            block = block_of(post(url, json=asked))
         assert 0 <= block["sequence_uncertainty"] <= 1
         assert "parts" not in block
         assert "0 seconds" in block["disputes_refused" if more else "parts_refused"]
@@ -209,13 +205,14 @@ class TestChat:
         assert len({c.message.content for c in narrow.choices}) == 1
 
     def test_temperatures_next_to_nothing(self, client: OpenAI, expected: Any) -> None:
-        for temperature in (1e-30, 1e-9, 0.01):
+        for temperature in (5e-324, 1e-300, 1e-30, 1e-9, 0.01):
             reply = client.chat.completions.create(model="almanac", messages=ASKED, temperature=temperature)
             assert reply.choices[0].message.content == text_of(expected)
 
-    def test_length(self, client: OpenAI, expected: Any) -> None:
+    def test_length(self, client: OpenAI) -> None:
         for name in ("max_tokens", "max_completion_tokens"):
-            reply = client.chat.completions.create(model="almanac", messages=ASKED, **{name: 1})  # type: ignore[call-overload]
+            limit: Any = {name: 1}
+            reply = client.chat.completions.create(model="almanac", messages=ASKED, **limit)
             assert reply.choices[0].finish_reason == "length"
             assert reply.usage.completion_tokens == 1
 
@@ -280,14 +277,10 @@ class TestOtherPages:
         assert health == {"status": "ok", "model": "almanac", "clusters": None}
 
     def test_many_at_once(self, served: str, expected: Any) -> None:
-        async def ask_all() -> list[Any]:
-            async with AsyncOpenAI(base_url=served + "/v1", api_key="none") as client:
-                return await asyncio.gather(
-                    *(client.chat.completions.create(model="almanac", messages=ASKED) for _ in range(12))
-                )
-
-        for reply in asyncio.run(ask_all()):
-            check_block(reply.choices[0].semtoken, expected)
+        with ThreadPoolExecutor(12) as pool:
+            asked = {"model": "almanac", "messages": ASKED}
+            for reply in pool.map(lambda _: post(served, json=asked), range(12)):
+                check_block(block_of(reply), expected)
 
 
 class TestErrors:
@@ -348,31 +341,28 @@ class TestErrors:
         ],
     )
     def test_a_prompt_is_refused_for_what_is_wrong_with_it(self, served: str, prompt: Any, words: str) -> None:
-        answer = httpx.post(served + "/v1/completions", json={"prompt": prompt})
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "prompt")
-        assert words in answer.json()["error"]["message"]
+        assert_bad_request(post(served, "/v1/completions", json={"prompt": prompt}), "prompt", words)
 
-    @each("field", ["messages", "model", "stop", "metadata"])
-    def test_half_a_character_is_refused_wherever_it_is(self, served: str, field: str) -> None:
-        half = "\ud800"
-        values = {"messages": [{"role": "user", "content": half}], "metadata": {half: half}}
-        body = json.dumps({"messages": ASKED, field: values.get(field, half)})
-        answer = httpx.post(served + "/v1/chat/completions", content=body)
+    HALF = "\ud800"
+
+    @each("field", [{"messages": user(HALF)}, {"model": HALF}, {"stop": HALF}, {"metadata": {HALF: HALF}}])
+    def test_half_a_character_is_refused_wherever_it_is(self, served: str, field: dict[str, Any]) -> None:
+        answer = post(served, content=json.dumps({"messages": ASKED, **field}))
         assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
 
-    @each("extreme", [{"seed": 2**70}, {"temperature": 1e-300}, {"temperature": 5e-324, "seed": -1}])
-    def test_extreme_numbers_are_numbers(self, served: str, extreme: Any) -> None:
-        answer = httpx.post(served + "/v1/chat/completions", json={"messages": ASKED, **extreme})
-        assert 0 <= answer.json()["choices"][0]["semtoken"]["sequence_uncertainty"] <= 1
+    @each("seed", [2**70, -1])
+    def test_extreme_seeds_are_seeds(self, served: str, seed: int) -> None:
+        block = block_of(post(served, json={"messages": ASKED, "seed": seed}))
+        assert 0 <= block["sequence_uncertainty"] <= 1
 
     @each("body", [b"", b"{", b"[]", b"[" * 100_000, b'"\xff"', b'{"seed": ' + b"9" * 5000 + b"}"])
     def test_what_is_no_json(self, served: str, body: bytes) -> None:
-        answer = httpx.post(served + "/v1/chat/completions", content=body)
+        answer = post(served, content=body)
         assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
 
     def test_a_body_that_is_too_long(self, served: str) -> None:
-        answer = httpx.post(served + "/v1/completions", content=b" " * (2**25 + 1))
-        assert answer.json()["error"]["code"] == "request_too_large"
+        answer = post(served, "/v1/completions", content=b" " * (2**25 + 1))
+        assert_error(answer, 413, "request_too_large")
 
     @pytest.mark.slow
     def test_a_long_prompt_keeps_nobody_waiting(self, almanac: Any) -> None:
@@ -380,36 +370,29 @@ class TestErrors:
             room = 10**6
 
         body = {"prompt": "hello wor \n" * 170_000}
-        codes: list[int] = []
-        with running(serve_app(Roomy(almanac), Offer("almanac")), strict=False) as url:
-            asking = threading.Thread(
-                target=lambda: codes.append(httpx.post(url + "/v1/completions", json=body, timeout=60).status_code)
-            )
-            asking.start()
-            waited = []
-            while asking.is_alive():
+        waited = []
+        with serving(Roomy(almanac), Offer("almanac")) as url, ThreadPoolExecutor(1) as pool:
+            asking = pool.submit(post, url, "/v1/completions", json=body)
+            while not asking.done():
                 start = time.monotonic()
                 assert httpx.get(url + "/health", timeout=60).status_code == 200
                 waited.append(time.monotonic() - start)
-            asking.join()
-        assert codes == [400]
+        assert asking.result().status_code == 400
         assert len(waited) > 3 and sorted(waited)[len(waited) // 2] < sum(waited) / 3
 
     def test_what_is_too_much_is_refused_at_once(self) -> None:
-        limits = ServeLimits(requests=2, body_timeout=0.5)
-        with running(serve_app(Engine(small()), Offer("tiny", "{question}"), limits=limits), strict=False) as url:
-            host, _, port = url.removeprefix("http://").partition(":")
-            held = [socket.create_connection((host, int(port))) for _ in range(2)]
+        with serving(small(), limits=ServeLimits(requests=2, body_timeout=0.5)) as url:
+            held = [connected(url) for _ in range(2)]
             for sock in held:
-                sock.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
+                sock.sendall(posted("/v1/completions", b"{", length=9))
             time.sleep(0.1)
-            refused = httpx.post(url + "/v1/completions", json={"prompt": "hi"})
+            refused = post(url, "/v1/completions", json={"prompt": "hi"})
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
             assert httpx.get(url + "/health").status_code == 200
             for sock in held:
                 assert sock.recv(100).startswith(b"HTTP/1.1 408")
                 sock.close()
-            assert httpx.post(url + "/v1/completions", json={"prompt": "hi"}, timeout=30).status_code == 200
+            assert post(url, "/v1/completions", json={"prompt": "hi"}).status_code == 200
 
     def test_too_much_to_read_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         limits = ServeLimits(prepared_inline_bytes=0, prepared_at_once=1, prepared_later=1)
@@ -428,22 +411,12 @@ class TestErrors:
                 return getattr(tokenizer, name)
 
         monkeypatch.setattr(stc.backend, "tokenizer", Slow())
-        with running(serve_app(Engine(stc), Offer("tiny", "{question}"), limits=limits), strict=False) as url:
-            answers: list[httpx.Response] = []
-
-            def ask() -> None:
-                answers.append(httpx.post(url + "/v1/completions", json={"prompt": "hi"}, timeout=30))
-
-            threads = [threading.Thread(target=ask) for _ in range(3)]
-            for thread in threads:
-                thread.start()
-            while not answers:
-                time.sleep(0.01)
-            assert (answers[0].status_code, answers[0].headers["retry-after"]) == (503, "1")
+        with serving(stc, limits=limits) as url, ThreadPoolExecutor(3) as pool:
+            asking = [pool.submit(post, url, "/v1/completions", json={"prompt": "hi"}) for _ in range(3)]
+            refused = next(as_completed(asking)).result()
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
             release.set()
-            for thread in threads:
-                thread.join()
-            assert sorted(answer.status_code for answer in answers) == [200, 200, 503]
+            assert sorted(one.result().status_code for one in asking) == [200, 200, 503]
 
     def test_unknown_pages(self, served: str) -> None:
         assert httpx.get(served + "/v2").json()["error"]["message"].startswith("There is no GET /v2")
@@ -465,29 +438,22 @@ def small(broken: bool = False) -> ScoredModel:
     return ScoredModel(model, tokenizer_without_end, clusters)
 
 
-def test_a_model_that_fails_says_so() -> None:
-    with running(serve_app(Engine(small(broken=True)), Offer("tiny", "{question}")), strict=False) as url:
-        client = OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
-        with pytest.raises(openai.InternalServerError, match="NaN"):
-            client.chat.completions.create(model="tiny", messages=ASKED)
-        with pytest.raises(openai.APIError, match="NaN"):
-            list(client.chat.completions.create(model="tiny", messages=ASKED, stream=True))
+class FailingEngine(Engine):
+    def run(self, orders: Any, more: Any = None) -> None:
+        more(1)  # what has joined fails, too
+        raise MemoryError("at address 0xsecret")
 
 
-def test_a_failure_underneath_is_told_without_its_details(caplog: pytest.LogCaptureFixture) -> None:
-    class Failing(Engine):
-        def run(self, orders: Any, more: Any = None) -> None:
-            more(1)  # what has joined fails, too
-            raise MemoryError("at address 0xsecret")
-
-    with running(serve_app(Failing(small()), Offer("tiny", "{question}")), strict=False) as url:
-        client = OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
-        with pytest.raises(openai.InternalServerError, match="MemoryError") as caught:
-            client.chat.completions.create(model="tiny", messages=ASKED)
-        assert "secret" not in str(caught.value)
-        with pytest.raises(openai.APIError, match="MemoryError"):
-            list(client.chat.completions.create(model="tiny", messages=ASKED, stream=True))
-    assert "secret" in caplog.text
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_failure_is_said_without_its_details(broken: bool, caplog: pytest.LogCaptureFixture) -> None:
+    said = "NaN" if broken else "MemoryError"
+    with serving(small(broken=True) if broken else FailingEngine(small())) as url:
+        asked: Any = {"model": "tiny", "messages": ASKED}
+        with pytest.raises(openai.InternalServerError, match=said) as caught:
+            client_of(url).chat.completions.create(**asked)
+        with pytest.raises(openai.APIError, match=said):
+            list(client_of(url).chat.completions.create(**asked, stream=True))
+    assert "secret" not in str(caught.value) and ("secret" in caplog.text) == (not broken)
 
 
 class CountingEngine(Engine):
@@ -512,56 +478,51 @@ class CountingEngine(Engine):
         self.finished += 1
 
 
+HI = {"messages": user("hi"), "max_tokens": 2}
+
+
 def test_pages_of_other_sites_cannot_use_the_server() -> None:
-    asked = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}
-    with running(serve_app(Engine(small()), Offer("tiny", "{question}")), strict=False) as url:
-        for headers, code in (
-            ({"Host": "rebound.example"}, "foreign_host"),
-            ({"Origin": "https://page.example"}, "foreign_origin"),
-            ({"Origin": "null"}, "foreign_origin"),
-        ):
-            refused = httpx.post(url + "/v1/chat/completions", json=asked, headers=headers, timeout=20)
-            assert (refused.status_code, refused.json()["error"]["code"]) == (403, code)
-        own = httpx.post(url + "/v1/chat/completions", json=asked, headers={"Origin": url}, timeout=20)
-        assert own.status_code == 200
+    with serving(small()) as url:
+        assert_error(post(url, json=HI, headers={"Host": "rebound.example"}), 403, "foreign_host")
+        for origin in ("https://page.example", "null"):
+            assert_error(post(url, json=HI, headers={"Origin": origin}), 403, "foreign_origin")
+        assert post(url, json=HI, headers={"Origin": url}).status_code == 200
 
 
-@pytest.mark.parametrize("strict", [True, False])
+@each("strict", [True, False])
 def test_a_head_without_an_end_is_not_kept(strict: bool) -> None:
-    with running(serve_app(Engine(small()), Offer("tiny", "{question}")), strict=strict) as url:
-        parts = urlsplit(url)
-        with socket.create_connection((parts.hostname, parts.port), timeout=10) as sock, suppress(ConnectionError):
-            sock.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 200_000)
-            reply = sock.recv(4096)
-            assert not reply or reply.startswith(b"HTTP/1.1 4")
+    with serving(small(), strict=strict) as url, connected(url) as sock, suppress(ConnectionError):
+        sock.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 200_000)
+        reply = sock.recv(4096)
+        assert not reply or reply.startswith(b"HTTP/1.1 4")
 
 
 def test_names_that_are_allowed_reach_the_server() -> None:
-    app = serve_app(Engine(small()), Offer("tiny", "{question}"), allowed_hosts=("models.example",))
-    with running(app, strict=False) as url:
+    with serving(small(), allowed_hosts=("models.example",)) as url:
         assert httpx.get(url + "/health", headers={"Host": "models.example:80"}).status_code == 200
         assert httpx.get(url + "/health").status_code == 403
+
+
+def streaming(url: str, **fields: Any) -> Any:
+    """An answer that is read as it comes."""
+    return httpx.stream("POST", url + "/v1/chat/completions", json=HI | {"stream": True} | fields, timeout=60)
 
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_leaves_ends_the_generation(stream: bool) -> None:
     engine = CountingEngine(small())
     Engine(engine.stc).warm_up()  # so that the seconds below are not those of a first answer
-    asked = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 200, "stream": stream}
-    with running(serve_app(engine, Offer("tiny", "{question}")), strict=False) as url:
+    with serving(engine) as url:
         if stream:
-            with httpx.stream("POST", url + "/v1/chat/completions", json=asked) as answer:
+            with streaming(url, max_tokens=200) as answer:
                 next(answer.iter_raw())
         else:
             with pytest.raises(httpx.ReadTimeout):
-                httpx.post(url + "/v1/chat/completions", json=asked, timeout=0.3)
-        deadline = time.monotonic() + 10
-        while not engine.finished and time.monotonic() < deadline:
-            time.sleep(0.02)
+                post(url, json=HI | {"max_tokens": 200}, timeout=0.3)
+        wait_until(lambda: engine.finished)
         assert engine.finished == 1
         assert engine.steps < 200
-        again = httpx.post(url + "/v1/chat/completions", json=asked | {"max_tokens": 2, "stream": False}, timeout=20)
-        assert again.json()["choices"][0]["semtoken"]["n_tokens"] == 2
+        assert block_of(post(url, json=HI))["n_tokens"] == 2
 
 
 def calibrated(share: float) -> CalibratorInUse:
@@ -572,24 +533,21 @@ def calibrated(share: float) -> CalibratorInUse:
 
 def test_an_answer_keeps_the_calibrator_that_it_began_with() -> None:
     """Also where another one comes into use before its end, and behind the proxy as well."""
-    asked = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 25, "stream": True}
     low, high = calibrated(0.2), calibrated(0.8)
     engine = CountingEngine(small())
     Engine(engine.stc).warm_up()
     slots = CalibratorSlot(low), CalibratorSlot(low)
     with ExitStack() as stack:
-        app = serve_app(engine, Offer("tiny", "{question}", calibrator=slots[0]))
-        served = stack.enter_context(running(app, strict=False))
-        app = proxy_app(ProxySettings(served), page=False, calibrator=slots[1])
-        for url, slot in zip((served, stack.enter_context(running(app))), slots, strict=True):
+        served = stack.enter_context(serving(engine, replace(TINY, calibrator=slots[0])))
+        proxied = stack.enter_context(proxy_of(served, None, page=False, calibrator=slots[1]))
+        for url, slot in zip((served, proxied), slots, strict=True):
             probabilities = []
             for _ in range(2):  # the second answer begins when the other calibrator is in use
-                with httpx.stream("POST", url + "/v1/chat/completions", json=asked, timeout=60) as reply:
-                    lines = (line.removeprefix("data: ") for line in reply.iter_lines() if line)
+                with streaming(url, max_tokens=25) as reply:
+                    lines = reply.iter_lines()
                     next(lines)
                     slot.current = high
-                    choices = [json.loads(line)["choices"] for line in lines if line != "[DONE]"]
-                blocks = [choice["semtoken"] for (choice,) in filter(None, choices) if "semtoken" in choice]
+                    blocks = blocks_in(events_in("\n".join(lines)))
                 probabilities.append(blocks[-1]["probability_correct"])
             assert probabilities[0] < 0.4 and probabilities[1] > 0.6
 
@@ -597,17 +555,15 @@ def test_an_answer_keeps_the_calibrator_that_it_began_with() -> None:
 def test_waiting_requests_whose_clients_left_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("semtoken.web.connections.LOOK_FIRST", 0.0)  # in half a second the tiny model is done
     engine = CountingEngine(small())
-    asked = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 60}
-    app = serve_app(engine, Offer("tiny", "{question}"), limits=ServeLimits(together=1))
-    with running(app, strict=False) as url, httpx.Client(base_url=url) as http:
-        with http.stream("POST", "/v1/chat/completions", json=asked | {"stream": True}) as first:
+    with serving(engine, limits=ServeLimits(together=1)) as url:
+        with streaming(url, max_tokens=60) as first:
             lines = first.iter_lines()
             next(lines)
             with pytest.raises(httpx.ReadTimeout):
-                httpx.post(url + "/v1/chat/completions", json=asked, timeout=0.1)
-            assert json.loads([line for line in lines if line][-2].removeprefix("data: "))["choices"]
+                post(url, json=HI | {"max_tokens": 60}, timeout=0.1)
+            assert events_in("\n".join(lines))[-1]["choices"]
         # Requests are taken in the order in which they came: once this one is answered, the one before had its turn.
-        assert http.post("/v1/chat/completions", json=asked | {"max_tokens": 2}, timeout=20).status_code == 200
+        assert post(url, json=HI).status_code == 200
         assert engine.steps == 61 + 3
 
 
@@ -623,8 +579,8 @@ def test_the_command_tells_what_to_try_and_stops_on_a_signal() -> None:
         assert f"curl {found.group()}/chat/completions" in told[1]
         asked = re.search(r"'(\{.*\})'", told[2])
         assert asked is not None
-        answer = httpx.post(found.group() + "/chat/completions", json=json.loads(asked.group(1)), timeout=30)
-        assert answer.json()["choices"][0]["semtoken"]["method"] == "exact"
+        answer = post(found.group(), "/chat/completions", json=json.loads(asked.group(1)))
+        assert block_of(answer)["method"] == "exact"
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
         assert process.stderr.read() == ""

@@ -15,11 +15,11 @@ from PIL import Image
 
 from semtoken import ScoredModel
 from semtoken.models.transformers import TransformersBackend
-from semtoken.web.serve.app import serve_app
-from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
 from tests.models.image_models import image_model
-from tests.web.servers import running
+from tests.rows import each
+from tests.web.asking import client_of, user
+from tests.web.conftest import serving
 
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 50, 3), dtype=np.uint8))
 
@@ -43,29 +43,24 @@ def stc() -> ScoredModel:
 
 @pytest.fixture(scope="module")
 def client(stc: ScoredModel) -> Iterator[OpenAI]:
-    with running(serve_app(Engine(stc), Offer("tiny")), strict=False) as url:
-        yield OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+    with serving(stc, Offer("tiny")) as url:
+        yield client_of(url)
 
 
+@pytest.mark.parametrize("image", [True, False])
 @pytest.mark.parametrize("stream", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_an_image_is_answered_as_in_python(client: OpenAI, stc: ScoredModel, stream: bool) -> None:
-    [expected] = stc.generate([asked(data_url(PICTURE))], max_new_tokens=5)
-    reply = client.chat.completions.create(model="tiny", messages=asked(data_url(PICTURE)), max_tokens=5, stream=stream)
+def test_an_image_or_a_text_is_answered_as_in_python(
+    client: OpenAI, stc: ScoredModel, image: bool, stream: bool
+) -> None:
+    messages = asked(data_url(PICTURE)) if image else user("who is it")
+    [expected] = stc.generate([messages], max_new_tokens=5)
+    reply = client.chat.completions.create(model="tiny", messages=messages, max_tokens=5, stream=stream)
     last = [chunk for chunk in reply if chunk.choices][-1] if stream else reply
     block = last.choices[0].model_extra["semtoken"]
     assert block["sequence_uncertainty"] == pytest.approx(expected.sequence_uncertainty, abs=1e-4)
 
 
-def test_texts_are_answered_too(client: OpenAI, stc: ScoredModel) -> None:
-    messages: Any = [{"role": "user", "content": "who is it"}]
-    [expected] = stc.generate([messages], max_new_tokens=5)
-    reply = client.chat.completions.create(model="tiny", messages=messages, max_tokens=5)
-    assert reply.choices[0].model_extra["semtoken"]["sequence_uncertainty"] == pytest.approx(
-        expected.sequence_uncertainty, abs=1e-4
-    )
-
-
-@pytest.mark.parametrize(
+@each(
     ("url", "why"),
     [
         ("http://127.0.0.1:9/a.png", "data URLs"),

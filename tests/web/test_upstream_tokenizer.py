@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,6 +20,7 @@ from semtoken.support.almanac import almanac_path
 from semtoken.web.proxy.upstream_tokenizer import root_of, tokenizer_here, vllm_model
 from tests.replies.recorded import DATA
 from tests.rows import each
+from tests.web.asking import assert_holds, post
 from tests.web.servers import commanded, running
 
 
@@ -49,7 +49,7 @@ def vllm(root: str, owner: str = "vllm") -> Iterator[tuple[str, list[dict[str, A
 
 def block_of(url: str) -> dict[str, Any]:
     body = {"model": "called", "messages": recorded("vllm-chat")["request"]["messages"], "temperature": 0}
-    choice = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).json()["choices"][0]
+    [choice] = post(url, json=body).json()["choices"]
     assert choice["logprobs"] is None and choice.get("token_ids") is None  # which nobody asked for
     block: dict[str, Any] = choice["semtoken"]
     return block
@@ -72,16 +72,12 @@ def test_vllm_is_asked_for_ids_if_its_tokenizer_is_here(exact: float) -> None:
         by_texts = block_of(url)
     assert "The upstream is vLLM with some-org/some-model, whose tokenizer was not found on this machine" in said
     assert "return_tokens_as_token_ids" not in asked[-1]
+    widths = []
     for block in (by_ids, by_texts):
-        assert (
-            block["sequence_uncertainty_interval"][0] - 1e-4
-            <= exact
-            <= block["sequence_uncertainty_interval"][1] + 1e-4
-        )
-    assert (
-        by_ids["sequence_uncertainty_interval"][1] - by_ids["sequence_uncertainty_interval"][0]
-        <= by_texts["sequence_uncertainty_interval"][1] - by_texts["sequence_uncertainty_interval"][0]
-    )
+        low, high = block["sequence_uncertainty_interval"]
+        assert_holds((low, high), exact, 1e-4)
+        widths.append(high - low)
+    assert widths[0] <= widths[1]
 
 
 def test_what_is_typed_is_taken() -> None:
@@ -97,9 +93,8 @@ def test_what_is_no_vllm_names_nothing() -> None:
     with vllm(str(almanac_path()), owner="llamacpp") as (upstream, _):
         assert vllm_model(upstream) is None
     with vllm(str(almanac_path())) as (upstream, _):
-        assert (
-            vllm_model(upstream) == vllm_model(f"{upstream}".replace("//", "//user:password@")) == str(almanac_path())
-        )
+        with_password = upstream.replace("//", "//user:password@")
+        assert vllm_model(upstream) == vllm_model(with_password) == str(almanac_path())
         assert vllm_model(f"{upstream}/elsewhere") is None
     assert vllm_model("http://127.0.0.1:9") is None
 
