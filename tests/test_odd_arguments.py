@@ -54,6 +54,7 @@ def stc() -> st.ScoredModel:
         lambda: st.Calibrator.load("\0"),
         lambda: st.Calibrator.load("\ud800"),
         lambda: is_correct(b"Lima", load_questions("dev")[0]),  # type: ignore[arg-type]
+        lambda: is_correct("Lima", {"answers": ["Lima"]}),  # type: ignore[arg-type]
         lambda: load_questions([]),  # type: ignore[arg-type]
     ],
 )

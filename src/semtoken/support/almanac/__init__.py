@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 from semtoken.errors import InvalidInputError, MissingExtra
-from semtoken.support.inputs import one_of, shown
+from semtoken.support.inputs import instance, one_of, shown
 
 __all__ = [
     "ALMANAC",
@@ -151,7 +151,9 @@ def normalize_answer(text: str) -> str:
 def is_correct(answer_text: str, question: Question) -> bool:
     """Whether an answer equals any accepted one after normalization (`normalize_answer`).
 
-    An answer that is empty after it, such as "the" or "", is wrong.
+    An answer that is empty after it, such as "the" or "", is wrong. `InvalidInputError` if it is not a text, or the
+    question no `Question`.
     """
+    answers = instance(question, Question, "question").answers
     answer = normalize_answer(answer_text)
-    return answer != "" and answer in {normalize_answer(accepted) for accepted in question.answers}
+    return answer != "" and answer in {normalize_answer(accepted) for accepted in answers}
