@@ -12,6 +12,7 @@ import pytest
 import semtoken as st
 from semtoken.errors import SemtokenError
 from semtoken.guarantees import Fingerprint
+from semtoken.replies.checking import rank_replies
 from semtoken.support.almanac import is_correct, load_questions
 from tests import tiny, worked
 
@@ -55,6 +56,9 @@ def stc() -> st.ScoredModel:
         lambda: st.Calibrator.load("\ud800"),
         lambda: is_correct(b"Lima", load_questions("dev")[0]),  # type: ignore[arg-type]
         lambda: is_correct("Lima", {"answers": ["Lima"]}),  # type: ignore[arg-type]
+        lambda: st.cluster_tokens(np.eye(4, dtype=np.float32), 2, device=False),  # type: ignore[arg-type]
+        lambda: st.methods.confidence(-0.3, [], [-0.1], 7),  # type: ignore[arg-type]
+        lambda: rank_replies("no file", methods=7),  # type: ignore[arg-type]
         lambda: load_questions([]),  # type: ignore[arg-type]
     ],
 )

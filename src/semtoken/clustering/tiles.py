@@ -25,6 +25,7 @@ from semtoken.clustering.rows import Rows, compiled_loops
 from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import IntArray
 from semtoken.support.extras import require
+from semtoken.support.inputs import text
 
 Gaps: TypeAlias = NDArray[np.float32]
 
@@ -209,7 +210,7 @@ def resolve(device: str | None) -> str:
     "auto" is CUDA if torch is installed and finds a device; None is the same, but only if torch has been imported
     already, since importing it takes seconds and hundreds of megabytes.
     """
-    if device == "cpu":
+    if device is not None and text(device, "device") == "cpu":
         return device
     if device is None:
         return "cuda" if "torch" in sys.modules and _cuda() else "cpu"

@@ -162,7 +162,8 @@ def confidence(
     """
     logs = log_probs(greedy_logprobs, "greedy_logprobs")
     score = float(log_probs([log_confidence], "log_confidence")[0])
-    has_fields = _any(new_phrase_log_probs) and is_json(without_thinking(checked_text(text, "text")))
+    text = checked_text(text, "text")
+    has_fields = _any(new_phrase_log_probs) and is_json(without_thinking(text))
     if not has_fields and (score == -math.inf or not is_sentence(text, len(logs))):
         return -score + 0.0
     return new_phrases(new_phrase_log_probs, logs)

@@ -228,7 +228,7 @@ def rank_replies(
         distribution,
         vocabulary,
         rules,
-        tuple(methods),
+        tuple(listed(methods, "methods")),
         temperature,
         answering_model,
     )
