@@ -11,9 +11,8 @@ import numpy as np
 from semtoken import TokenClusters
 from semtoken.bench.read_results import collect
 from semtoken.bench.score_file import ScoringJob
-from semtoken.errors import SemtokenError
 from tests import worked
-from tests.hostile.functions import Overdue, limited
+from tests.hostile.endings import fault_of
 from tests.hostile.outcomes import Outcome, case_random
 
 BITS = (0x01, 0x20, 0x80)
@@ -83,16 +82,7 @@ def each_damage(
         name = str(path.relative_to(folder))
         for what, damaged in damages(whole, seed, name, every):
             path.write_bytes(damaged)
-            try:
-                with limited():
-                    fault = judge()
-            except SemtokenError as error:
-                fault = None if str(error).strip() else "refused without a reason"
-            except Overdue:
-                fault = "took too long"
-            except Exception as error:
-                fault = f"{type(error).__name__}: {error!s:.100}"
-            outcome.count(None if fault is None else f"{name}, {what}: {fault}")
+            outcome.count(fault_of(judge), f"{name}, {what}")
         path.write_bytes(whole)
 
 

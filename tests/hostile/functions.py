@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import random
 import resource
-import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from semtoken.errors import SemtokenError
+from tests.hostile.endings import fault_of
 from tests.hostile.forms import ODD, REFUSED, SAME, Expected, odd_array
 from tests.hostile.outcomes import Outcome, case_random
 
-SECONDS = 5.0  # of processor time of one call: a busy machine makes nothing slow
-WAITING = 24  # times as long may it take, waiting included
 MEMORY = 2 * 2**30  # bytes that one call may ask for beyond what the process has
+
+
+OF_THE_CALLER = ("progress", "on_result", "on_checked", "timings")
+"""Arguments that are called or filled: what an odd one raises is the caller's own."""
 
 
 @dataclass(frozen=True)
 class Target:
     """A public function with a call that works."""
 
-    name: str
-    call: Callable[..., Any]
-    good: Mapping[str, Any]
-    """Arguments that work; those that are numpy arrays of float64 take any form of numbers."""
+    function: Callable[..., Any]
+    given: Mapping[str, Any]
+    """Arguments that work, beside the defaults of the others; those that are numpy arrays of float64 take any form of
+    numbers."""
     low: float = -math.inf
     high: float = math.inf
-    """Where its numbers lie."""
+    """Between which its numbers are."""
     nan: bool = False
     """NaN is an answer: undefined."""
     weight: float = 1.0
@@ -44,6 +48,28 @@ class Target:
     """Arguments of right and wrong, of which true and false are forms."""
     refuses: bool = False
     """Even the call that works ends with an error of ours, for want of a file or of more steps."""
+    read: Callable[[Any], Any] | None = None
+    """What is looked at of what it returns; None: the whole."""
+    named: str = ""
+    """Its name, where that of the function does not tell it from another."""
+
+    @property
+    def name(self) -> str:
+        """The name of the function, with its class."""
+        return self.named or getattr(self.function, "func", self.function).__qualname__
+
+    @cached_property
+    def good(self) -> Mapping[str, Any]:
+        """All arguments of the call that works."""
+        left_alone = {*OF_THE_CALLER, *getattr(self.function, "keywords", ())}  # those of a partial function
+        parameters = inspect.signature(self.function).parameters.values()
+        options = [one for one in parameters if one.default is not one.empty and one.name not in left_alone]
+        return {one.name: one.default for one in options} | dict(self.given)
+
+    def call(self, **arguments: Any) -> Any:
+        """What is looked at of an answer."""
+        found = self.function(**arguments)
+        return found if self.read is None else self.read(found)
 
 
 @dataclass(frozen=True)
@@ -54,10 +80,6 @@ class Case:
     arguments: Mapping[str, Any]
     expected: Expected
     how: str
-
-
-class Overdue(BaseException):
-    """A call took too long."""
 
 
 def make_case(rng: random.Random, targets: list[Target]) -> Case:
@@ -98,31 +120,22 @@ def shown(value: Any) -> str:
 
 
 def judge(case: Case, right: Mapping[str, Any]) -> str | None:
-    """Call; what is wrong with how it ended, None: nothing.
+    """Call; what is wrong with how it ended, None: nothing. `right` is what each function answers to good arguments."""
 
-    Parameters
-    ----------
-    case
-        The call.
-    right
-        What each function answers to its good arguments.
-    """
-    try:
-        with limited():
+    def work() -> str | None:
+        try:
             found = case.target.call(**case.arguments)
-    except SemtokenError as error:
-        if case.expected == "same":
-            return f"refused the same numbers: {error}"
-        return None if str(error).strip() else "refused without a reason"
-    except Overdue:
-        return "took too long"
-    except Exception as error:
-        return f"{type(error).__name__}: {error!s:.100}"
-    if case.expected == "refused":
-        return f"answered {shown(found)}"
-    if case.expected == "same" and not alike(found, right[case.target.name]):
-        return f"answered {shown(found)}, not {shown(right[case.target.name])}"
-    return next((f"answered {number}" for number in numbers_in(found) if not in_range(number, case.target)), None)
+        except SemtokenError as error:
+            if case.expected == "same":
+                return f"refused the same numbers: {error}"
+            raise
+        if case.expected == "refused":
+            return f"answered {shown(found)}"
+        if case.expected == "same" and not alike(found, right[case.target.name]):
+            return f"answered {shown(found)}, not {shown(right[case.target.name])}"
+        return next((f"answered {number}" for number in numbers_in(found) if not in_range(number, case.target)), None)
+
+    return fault_of(work)
 
 
 def answer_of(target: Target) -> Any:
@@ -165,28 +178,6 @@ def alike(one: Any, two: Any) -> bool:
 
 
 @contextlib.contextmanager
-def limited() -> Iterator[None]:
-    """A call that ends after `SECONDS` with `Overdue`."""
-
-    def ring(*_: Any) -> None:
-        raise Overdue
-
-    timers = (
-        (signal.ITIMER_PROF, signal.SIGPROF, SECONDS),
-        (signal.ITIMER_REAL, signal.SIGALRM, WAITING * SECONDS),
-    )
-    before = [signal.signal(sent, ring) for _, sent, _ in timers]
-    for timer, _, seconds in timers:
-        signal.setitimer(timer, seconds)
-    try:
-        yield
-    finally:
-        for (timer, sent, _), handler in zip(timers, before, strict=True):
-            signal.setitimer(timer, 0)
-            signal.signal(sent, handler)
-
-
-@contextlib.contextmanager
 def little_memory() -> Iterator[None]:
     """Calls that ask for much more memory than the process has get a MemoryError, which is not ours."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -225,12 +216,8 @@ def attack(seed: int, calls: int, first: int = 0, targets: list[Target] | None =
         with little_memory():
             for number in range(first, first + calls):
                 case = make_case(case_random(seed, "functions", number), chosen)
-                fault = judge(case, right)
-                outcome.count(
-                    None
-                    if fault is None
-                    else f"{case.target.name}({case.how}): {fault} [--seed {seed} --first {number} --calls 1]"
-                )
+                where = f"{case.target.name}({case.how}) [--seed {seed} --first {number} --calls 1]"
+                outcome.count(judge(case, right), where)
                 kinds[case.expected] = kinds.get(case.expected, 0) + 1
     counts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
     outcome.notes.append(f"{counts}; {time.monotonic() - start:.0f} s")

@@ -158,6 +158,6 @@ def attack(seed: int, tries: int) -> Outcome:
         except (InvalidInputError, InvalidLogits):
             refused += 1
             continue
-        outcome.count(None if fault is None else f"answer {number} of --seed {seed}: {fault}")
+        outcome.count(fault, f"answer {number} of --seed {seed}")
     outcome.notes.append(f"{refused:,} refused; tokenizers: {', '.join(real_clusters())}")
     return outcome

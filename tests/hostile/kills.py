@@ -9,10 +9,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from semtoken import Calibrator, TokenClusters, Vocabulary
+from semtoken.decisions import Answer, Predicate, ReadingOptions
+from semtoken.decisions.answers import answer_values
+from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.errors import SemtokenError
 from semtoken.guarantees.calibrator import NAME
 from tests import tiny
@@ -22,15 +26,7 @@ from tests.guarantees.worlds import WORLDS
 from tests.hostile.commands import bench_settings, run_command
 from tests.hostile.damage import numbers_of
 from tests.hostile.damaged_models import packaged
-from tests.hostile.fetching import (
-    ModelStays,
-    cache_at,
-    decision_calibrator_or_none,
-    fetch_command,
-    labeled_decisions,
-    same_decision_calibrators,
-    same_models,
-)
+from tests.hostile.fetching import ModelStays, cache_at, fetch_command, same_models
 from tests.hostile.outcomes import Outcome, case_random
 from tests.hostile.targets import REPLY
 
@@ -91,7 +87,7 @@ def commands(folder: Path) -> list[Killed]:
             "cluster",
             lambda place: ["cluster", "make", model, "-k", "60", "-o", str(place)],
             same_clusters,
-            loads_or_none,
+            loads_or_none(TokenClusters.from_pretrained),
         ),
         *of_labels(folder),
         of_decisions(folder),
@@ -116,14 +112,14 @@ def of_labels(folder: Path) -> list[Killed]:
             "calibrate",
             lambda place: ["calibrate", str(labeled), "-o", str(place), "--force"],
             same_calibrators,
-            calibrator_or_none,
+            loads_or_none(Calibrator.load, NAME),
         ),
         Killed("check", lambda place: ["check", str(replies), "-o", str(place)], same_bytes, suffix=".csv"),
         Killed(
             "decide fit",
             lambda place: ["calibrate", str(decided), "-o", str(place), "--alpha", "0.3", "--force"],
             same_decision_calibrators,
-            decision_calibrator_or_none,
+            loads_or_none(DecisionCalibrator.load),
         ),
     ]
 
@@ -152,15 +148,24 @@ def same_calibrators(one: Path, two: Path) -> bool:
     return first == second and Calibrator.load(one).n == Calibrator.load(two).n
 
 
-def calibrator_or_none(place: Path) -> str | None:
-    """A calibrator is there whole or not at all; its folder is there before."""
-    if not (place / NAME).exists():
-        return None
-    try:
-        Calibrator.load(place)
-    except SemtokenError as error:
-        return f"a calibrator that does not load: {error}"
-    return None
+def labeled_decisions(path: Path) -> Path:
+    """What `decide` writes of a predicate about many states, with labels."""
+    random, question = np.random.default_rng(0), Predicate("Is it late?")
+    lines = []
+    for number, probability_correct in enumerate(random.random(300).tolist()):
+        answer = Answer(question, (probability_correct, 1 - probability_correct))
+        right = bool(random.random() < probability_correct)
+        answers = {"late": answer_values(answer, ReadingOptions())}
+        lines.append({"state": number, "answers": answers, "labels": {"late": right}})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def same_decision_calibrators(one: Path, two: Path) -> bool:
+    """Both can be used, and say the same."""
+    first, second = DecisionCalibrator.load(one), DecisionCalibrator.load(two)
+    names = [sorted(str(path.relative_to(place)) for path in place.rglob("*")) for place in (one, two)]
+    return names[0] == names[1] and first == second
 
 
 def same_run(one: Path, two: Path) -> bool:
@@ -174,15 +179,19 @@ def same_clusters(one: Path, two: Path) -> bool:
     return first.signature == second.signature and np.array_equal(first.labels, second.labels)
 
 
-def loads_or_none(place: Path) -> str | None:
-    """A folder of clusters is there whole or not at all."""
-    if not place.exists():
+def loads_or_none(load: Callable[[Path], Any], name: str = "") -> Callable[[Path], str | None]:
+    """What is wrong with a place after a kill, where its file of this name, or the place, is whole or not there."""
+
+    def fault(place: Path) -> str | None:
+        if not (place / name).exists():
+            return None
+        try:
+            load(place)
+        except SemtokenError as error:
+            return f"it does not load: {error}"
         return None
-    try:
-        TokenClusters.from_pretrained(place)
-    except SemtokenError as error:
-        return f"a folder that does not load: {error}"
-    return None
+
+    return fault
 
 
 def _kill(command: Killed, seed: int, kills: int, folder: Path) -> Outcome:
@@ -214,7 +223,7 @@ def _kill(command: Killed, seed: int, kills: int, folder: Path) -> Outcome:
             except (AssertionError, SemtokenError) as error:
                 fault = str(error)
         for each in range(first, number):
-            outcome.count(None if fault is None else f"{command.name}, kill {each}: {fault[:300]}")
+            outcome.count(fault and fault[:300], f"{command.name}, kill {each}")
         shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
     outcome.notes.append(f"{command.name}: {seconds:.1f} s undisturbed; {too_late} times it had ended before its kill")
     return outcome

@@ -26,11 +26,11 @@ class Outcome:
         """Cases that ended as they must."""
         return self.tried - len(self.failures)
 
-    def count(self, failure: str | None) -> None:
-        """Count one case; `failure` says what went wrong, None: nothing."""
+    def count(self, fault: str | None, case: str = "") -> None:
+        """Count one case; `fault` is what went wrong, None: nothing."""
         self.tried += 1
-        if failure is not None:
-            self.failures.append(failure)
+        if fault is not None:
+            self.failures.append(f"{case}: {fault}" if case else fault)
 
 
 def case_random(seed: int, campaign: str, number: int) -> random.Random:

@@ -172,5 +172,5 @@ def attack(seed: int, texts: int, folder: Path) -> Outcome:
                 fault = way(text)
             except Exception as error:
                 fault = f"{type(error).__name__}: {error!s:.200}"
-            outcome.count(None if fault is None else f"{name}, text {number} {text!a:.100}: {fault}")
+            outcome.count(fault, f"{name}, text {number} {text!a:.100}")
     return outcome

@@ -33,8 +33,7 @@ def attack(seed: int, kills: int) -> Outcome:
 
     with raw_upstream(never) as upstream:
         for number in range(kills):
-            fault = _kill_one(upstream.url, seed, number)
-            outcome.count(None if fault is None else f"kill {number} of --seed {seed}: {fault}")
+            outcome.count(_kill_one(upstream.url, seed, number), f"kill {number} of --seed {seed}")
     return outcome
 
 

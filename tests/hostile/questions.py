@@ -631,8 +631,7 @@ def attack(seed: int, requests: int, first: int = 0) -> Outcome:
                 checked += reply.status == 200 and WAYS[plan.way(number)].answers in ASKED_AS_TEXTS
             else:
                 fault = reply
-            what = f"request {number} of --seed {seed} by {plan.way(number)}, {plan.how(number)}: {fault}"
-            outcome.count(None if fault is None else what)
+            outcome.count(fault, f"request {number} of --seed {seed} by {plan.way(number)}, {plan.how(number)}")
         time.sleep(0.5)
         for name, _, process in ways:
             left = open_files(process.pid)

@@ -215,8 +215,8 @@ def attack(seed: int, requests: int, place: Path) -> Outcome:
                         outcome.notes.append(repr(error))
                     statuses[status] = statuses.get(status, 0) + 1
                     bad = status >= 500 or status < 0 or (sent.whole and status == 0) or bool(logged.found)
-                    where = f"{server} {path} number {number} ({sent.kind})"
-                    outcome.count(f"{where}: {status} {logged.found[:1]} {sent.data[-200:]!r}" if bad else None)
+                    fault = f"{status} {logged.found[:1]} {sent.data[-200:]!r}" if bad else None
+                    outcome.count(fault, f"{server} {path} number {number} ({sent.kind})")
                     logged.found.clear()
     outcome.notes += [f"{route}: {dict(sorted(statuses.items()))}" for route, statuses in seen.items()]
     return outcome

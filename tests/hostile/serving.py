@@ -211,7 +211,7 @@ def attack(seed: int, requests: int) -> Outcome:
                 outcome.count(None)
                 continue
             fault, how = judge(asked, one, other)
-            outcome.count(None if fault is None else f"request {number} of --seed {seed}: {fault}")
+            outcome.count(fault, f"request {number} of --seed {seed}")
             compared += 1
             ties, draws, rows = ties + (how == "tie"), draws + (how == "draw"), rows + asked.draws
             if fault is None and not how:

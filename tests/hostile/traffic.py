@@ -312,7 +312,7 @@ def attack(seed: int, requests: int) -> Outcome:
             most = 2 if plan.how(number) == "refuses" else 1
             if not 1 <= faulty.deliveries[number] <= most:
                 fault = f"{fault or plan.how(number)}: delivered {faulty.deliveries[number]} times"
-            outcome.count(None if fault is None else f"request {number} of --seed {seed}: {fault}")
+            outcome.count(fault, f"request {number} of --seed {seed}")
         time.sleep(0.5)
         left = open_files(process.pid)
         if left > files + AT_ONCE or process.poll() is not None:
