@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,32 @@ def almanac() -> Any:
     from semtoken import ScoredModel
 
     return ScoredModel.from_pretrained()
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where semtoken keeps what it makes during a test, which is not there yet."""
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Gives the folder in which the hub's client keeps a repository, at `tests.artifacts.COMMIT`; no hub is asked."""
+    from huggingface_hub import constants
+
+    from tests.artifacts import COMMIT
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+
+    def snapshot(name: str) -> Path:
+        repository = tmp_path / f"models--{name.replace('/', '--')}"
+        (repository / "refs").mkdir(parents=True)
+        (repository / "refs" / "main").write_text(COMMIT)
+        return repository / "snapshots" / COMMIT
+
+    return snapshot
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,12 @@ from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.errors import InvalidInputError
 from tests import tiny
+from tests.artifacts import COMMIT
 
 K30 = ClusterSettings(n_clusters=30)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture
@@ -83,21 +82,11 @@ def test_settings_that_do_not_matter_are_not_compared(runs: list[int]) -> None:
     assert runs == [30]
 
 
-def test_a_hub_id_is_found_without_its_weights(
-    runs: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from huggingface_hub import constants
-
-    commit = "0123456789abcdef0123456789abcdef01234567"
-    repository = tmp_path / "models--someone--model"
-    snapshot = repository / "snapshots" / commit
+def test_a_hub_id_is_found_without_its_weights(runs: list[int], hub_cache: Callable[[str], Path]) -> None:
+    snapshot = hub_cache("someone/model")
     tiny.llama(size()).save_pretrained(snapshot)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text(commit)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     made = clusters_for_model("someone/model", tiny.byte_level_bpe(), settings=K30)
-    assert (made.provenance["hub_id"], made.provenance["commit"]) == ("someone/model", commit)
+    assert (made.provenance["hub_id"], made.provenance["commit"]) == ("someone/model", COMMIT)
     (snapshot / "model.safetensors").unlink()
     found = clusters_for_model("someone/model", tiny.byte_level_bpe(), settings=K30)
     np.testing.assert_array_equal(found.labels, made.labels)

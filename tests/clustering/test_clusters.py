@@ -19,7 +19,7 @@ from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.errors import ArtifactError, InvalidInputError, ModelError, VocabularyMismatch
 from tests import tiny
-from tests.artifacts import checksum
+from tests.artifacts import change_config
 
 
 @cache
@@ -195,14 +195,6 @@ def test_loading_checks_the_tokenizer(tmp_path: Path) -> None:
         VocabularyMismatch, match=r"made for {} tokens .* tokenizer has {} .*: token 2 is".format(*sizes)
     ):
         TokenClusters.from_pretrained(tmp_path / "clusters", tokenizer=tiny.sentencepiece_bpe())
-
-
-def change_config(folder: Path, change: Any) -> None:
-    file = folder / "config.json"
-    config = json.loads(file.read_text())
-    change(config)
-    file.write_text(json.dumps(config))
-    file.write_text(json.dumps({**config, "config_sha256": checksum(folder)}))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,8 @@ from semtoken.clustering.tables import origin_of, read_table, token_table
 from semtoken.errors import InvalidInputError, ModelError, VocabularyError
 from semtoken.models import load_backend
 from tests import tiny
+from tests.artifacts import COMMIT
+from tests.rows import each
 
 torch = pytest.importorskip("torch")
 gguf = pytest.importorskip("gguf")
@@ -33,18 +36,22 @@ def expected(model: Any, kind: str) -> np.ndarray[Any, Any]:
     return {"input": source, "output": head, "concatenated": np.concatenate([source, head], axis=1)}[kind]
 
 
-def checkpoint(folder: Path, tensors: dict[str, Any], config: dict[str, Any] | None = None) -> Path:
-    """A directory with one safetensors file of given tensors."""
+def checkpoint(folder: Path, tensors: dict[str, Any], **config: Any) -> Path:
+    """A directory with one safetensors file of given tensors, by default that of a model with an output head."""
     from safetensors.torch import save_file
 
     folder.mkdir(exist_ok=True)
     save_file({name: torch.as_tensor(t).contiguous() for name, t in tensors.items()}, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config or {"architectures": ["LlamaForCausalLM"]}))
+    (folder / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]} | config))
     return folder
 
 
 def matrix(seed: int, rows: int = 10, columns: int = 4) -> Any:
     return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+
+
+INPUT, HEAD = {"model.embed_tokens.weight": matrix(1)}, {"lm_head.weight": matrix(2)}
+"""The two matrices by the names of most models."""
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
@@ -180,52 +187,54 @@ def test_names_in_checkpoints(tmp_path: Path, source: str, head: str) -> None:
     np.testing.assert_allclose(table, np.concatenate([unit(matrix(1)), unit(matrix(2))], axis=1), atol=1e-6)
 
 
+NO_HEAD = r"has no output head.*embedding='input'"
+PACKED = torch.zeros(10, 2, dtype=torch.uint8)
+TYPES = {torch.int8: "I8", torch.uint8: "U8", torch.float8_e4m3fn: "F8_E4M3"}
+
+
+@each(
+    ("head", "config", "message"),
+    [
+        ({}, {"architectures": ["LlamaModel"]}, NO_HEAD),
+        ({}, {"tie_word_embeddings": False}, NO_HEAD),
+        ({}, {"architectures": ["BertForSequenceClassification"]}, NO_HEAD),
+        *(
+            ({f"lm_head.{end}": PACKED}, {}, r"quantized.*before quantization")
+            for end in ("qweight", "weight_packed", "weight.absmax", "weight_scale")
+        ),
+        *(
+            ({"lm_head.weight": torch.ones(10, 4).to(dtype)}, {}, f"stored as {name}: it is quantized")
+            for dtype, name in TYPES.items()
+        ),
+    ],
+)
+def test_a_checkpoint_whose_output_head_cannot_be_read_still_has_an_input(
+    tmp_path: Path, head: dict[str, Any], config: dict[str, Any], message: str
+) -> None:
+    folder = checkpoint(tmp_path / "m", INPUT | head, **config)
+    np.testing.assert_allclose(token_table(folder, "input"), unit(matrix(1)), atol=1e-6)
+    for kind in ("output", "concatenated"):
+        with pytest.raises(ModelError, match=message):
+            token_table(folder, kind)  # type: ignore[arg-type]
+
+
 def test_several_candidates_are_named(tmp_path: Path) -> None:
-    folder = checkpoint(
-        tmp_path / "m",
-        {
-            "thinker.model.embed_tokens.weight": matrix(1),
-            "talker.model.embed_tokens.weight": matrix(2),
-            "lm_head.weight": matrix(3),
-        },
-    )
+    several = {f"{part}.model.embed_tokens.weight": matrix(k) for k, part in enumerate(("thinker", "talker"))}
+    folder = checkpoint(tmp_path / "m", several | HEAD)
     with pytest.raises(ModelError, match=r"several .* talker\.model\.embed_tokens\.weight, thinker\.model"):
         token_table(folder, "input")
     assert token_table(folder, "output").shape == (10, 4)
 
 
-def test_an_untied_input_matrix_may_be_the_missing_one(tmp_path: Path) -> None:
-    folder = checkpoint(
-        tmp_path / "m",
-        {"lm_head.weight": matrix(1)},
-        {"tie_word_embeddings": True, "architectures": ["LlamaForCausalLM"]},
-    )
-    np.testing.assert_allclose(token_table(folder, "input"), unit(matrix(1)), atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"architectures": ["LlamaModel"]},
-        {"architectures": ["LlamaForCausalLM"], "tie_word_embeddings": False},
-        {"architectures": ["BertForSequenceClassification"]},
-    ],
-)
-def test_a_checkpoint_without_output_head(tmp_path: Path, config: dict[str, Any]) -> None:
-    folder = checkpoint(tmp_path / "m", {"model.embed_tokens.weight": matrix(1)}, config)
-    assert token_table(folder, "input").shape == (10, 4)
-    for kind in ("output", "concatenated"):
-        with pytest.raises(ModelError, match=r"has no output head.*embedding='input'"):
-            token_table(folder, kind)  # type: ignore[arg-type]
+def test_a_tied_input_matrix_may_be_the_missing_one(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "m", HEAD, tie_word_embeddings=True)
+    np.testing.assert_allclose(token_table(folder, "input"), unit(matrix(2)), atol=1e-6)
 
 
 def test_nested_settings_of_multimodal_models_tie(tmp_path: Path) -> None:
-    config = {
-        "architectures": ["Gemma3ForConditionalGeneration"],
-        "tie_word_embeddings": False,
-        "text_config": {"tie_word_embeddings": True},
-    }
-    folder = checkpoint(tmp_path / "m", {"language_model.model.embed_tokens.weight": matrix(1)}, config)
+    tensors = {"language_model.model.embed_tokens.weight": matrix(1)}
+    nested = {"tie_word_embeddings": False, "text_config": {"tie_word_embeddings": True}}
+    folder = checkpoint(tmp_path / "m", tensors, architectures=["Gemma3ForConditionalGeneration"], **nested)
     assert token_table(folder).shape == (10, 4)
     assert read_table(folder).tied
 
@@ -238,23 +247,6 @@ def test_a_model_in_memory_without_output_head() -> None:
     for kind in ("output", "concatenated"):
         with pytest.raises(ModelError, match="LlamaModel has no output head"):
             token_table(base, kind)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("suffix", ["qweight", "weight_packed", "weight.absmax", "weight_scale"])
-def test_a_quantised_head_in_a_checkpoint(tmp_path: Path, suffix: str) -> None:
-    packed = {f"lm_head.{suffix}": torch.zeros(10, 2, dtype=torch.uint8), "model.embed_tokens.weight": matrix(1)}
-    folder = checkpoint(tmp_path / "m", packed)
-    with pytest.raises(ModelError, match=r"quantized.*before quantization"):
-        token_table(folder)
-    assert token_table(folder, "input").shape == (10, 4)
-
-
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "float8_e4m3fn"])
-def test_a_quantised_head_by_its_type(tmp_path: Path, dtype: str) -> None:
-    head = torch.ones(10, 4).to(getattr(torch, dtype))
-    folder = checkpoint(tmp_path / "m", {"lm_head.weight": head, "model.embed_tokens.weight": matrix(1)})
-    with pytest.raises(ModelError, match=r"stored as (I8|U8|F8_E4M3): it is quantized"):
-        token_table(folder)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn"])
@@ -329,9 +321,9 @@ def test_a_checkpoint_without_known_names(tmp_path: Path) -> None:
 
 
 def test_rows_of_zeros_stay_zero_and_unequal_rows_are_cut(tmp_path: Path) -> None:
-    source, head = matrix(1, rows=12), matrix(2, rows=10)
+    source = matrix(1, rows=12)
     source[3] = 0
-    folder = checkpoint(tmp_path / "m", {"model.embed_tokens.weight": source, "lm_head.weight": head})
+    folder = checkpoint(tmp_path / "m", {"model.embed_tokens.weight": source} | HEAD)
     table = token_table(folder)
     assert table.shape == (10, 8)
     assert not table[3, :4].any() and table[3, 4:].any()
@@ -340,7 +332,7 @@ def test_rows_of_zeros_stay_zero_and_unequal_rows_are_cut(tmp_path: Path) -> Non
 def test_rows_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     broken = matrix(1)
     broken[7, 2] = float("nan")
-    folder = checkpoint(tmp_path / "m", {"model.embed_tokens.weight": broken, "lm_head.weight": matrix(2)})
+    folder = checkpoint(tmp_path / "m", {"model.embed_tokens.weight": broken} | HEAD)
     with pytest.raises(ModelError, match=r"Row 7 .* NaN"):
         token_table(folder)
 
@@ -364,20 +356,12 @@ def test_places_that_are_no_model(tmp_path: Path) -> None:
         token_table(tmp_path, "both")  # type: ignore[arg-type]
 
 
-def test_a_hub_id_is_read_from_the_local_hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from huggingface_hub import constants
-
-    commit = "0123456789abcdef0123456789abcdef01234567"
-    repository = tmp_path / "models--someone--model"
+def test_a_hub_id_is_read_from_the_local_hub_cache(hub_cache: Callable[[str], Path]) -> None:
     model = tiny.llama(40)
-    model.save_pretrained(repository / "snapshots" / commit)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text(commit)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    model.save_pretrained(hub_cache("someone/model"))
     np.testing.assert_allclose(token_table("someone/model"), expected(model, "concatenated"), atol=1e-6)
     origin = origin_of("someone/model")
-    assert (origin.model, origin.hub_id, origin.commit) == ("someone/model", "someone/model", commit)
+    assert (origin.model, origin.hub_id, origin.commit) == ("someone/model", "someone/model", COMMIT)
     with pytest.raises(ModelError, match="no directory 'someone/else' here, and the hub does not give it"):
         token_table("someone/else")
 

@@ -20,12 +20,9 @@ from tests import tiny
 from tests.models.image_models import KINDS, QUICK, image_model
 from tests.models.plain_pass import off, plain_passes, ways
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 50, 3), dtype=np.uint8))
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
 
 
 def asked(image: Any = PICTURE, text: str = "who is it") -> list[dict[str, Any]]:

@@ -25,13 +25,10 @@ from tests import tiny
 from tests.decisions.models import tokenizer as chat_tokenizer
 from tests.models.plain_pass import PROMPTS, SIZES, Written, tiny_model, with_wide_weights
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 STATE = "the capital of France is Paris , the capital of Japan is Tokyo , and a television set is a TV . " * 4
 QUESTION = Choice("Where is it?", ["Oslo", "Paris", "Tokyo"], "place")
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
 
 
 def new_weights(model: Any) -> None:

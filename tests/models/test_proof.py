@@ -24,6 +24,8 @@ from semtoken.models.transformers.proving import proof_of
 from tests import tiny
 from tests.models.plain_pass import PROMPTS, assert_right, tiny_model
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 KINDS: dict[str, dict[str, Any]] = {
     "Llama": {},
     "GPT2": {"n_embd": 32, "n_layer": 2, "n_head": 4},
@@ -32,11 +34,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "Rwkv": {"attention_hidden_size": 32},
 }
 GPT2 = KINDS["GPT2"]
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
 
 
 def backend_of(kind: str, **sizes: Any) -> TransformersBackend:

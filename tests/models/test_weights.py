@@ -18,10 +18,7 @@ from tests import tiny
 from tests.cli.run import invoke
 from tests.models.plain_pass import PROMPTS, assert_right, tiny_model
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def loaded(folder: Path, **options: Any) -> TransformersBackend:
