@@ -14,7 +14,9 @@ import pytest
 
 from semtoken.cli.commands import leaves
 from semtoken.cli.help import command_at
+from semtoken.guarantees.journal.store import Journal
 from tests.cli.conftest import RunCommand, assert_told
+from tests.json_lines import write_lines
 from tests.replies.test_check import reply
 
 FOLDERS = {("calibrate",), ("bench", "report"), ("bench", "run"), ("cluster", "make")}
@@ -79,6 +81,17 @@ def test_an_input_is_never_written_over(
     assert result.exit_code in (1, 2) and "Traceback" not in result.output, result.output
     assert "is the input" in result.stderr or place == ("bench", "run"), result.output  # whose settings are no folder
     assert (given / "kept.txt" if folder else given).read_text() == "kept"
+
+
+@pytest.mark.parametrize("place", [place for place in WRITING if place not in FOLDERS], ids=" ".join)
+def test_the_ending_of_an_output_is_its_format(place: tuple[str, ...], semtoken: RunCommand, tmp_path: Path) -> None:
+    given = tmp_path / "mine.jsonl"
+    write_lines(given, [{"question": "Where?", "response": "Oslo", "answers": ["Oslo"], "state": "Oslo", "id": "1"}])
+    Journal.open(f"sqlite:///{tmp_path / 'journal.db'}").close()
+    for name in ("it.xlsx", "it.jsonl.gz", "it"):  # no command writes these
+        result = semtoken(*words_of(place, given, **{"URL": tmp_path / "journal.db", "--output": tmp_path / name}))
+        assert_told(result, name, ".csv" if place == ("bench", "compare") else ".jsonl", status=result.exit_code)
+        assert result.exit_code in (1, 2) and not (tmp_path / name).exists()
 
 
 @pytest.mark.parametrize("place", WRITING, ids=" ".join)

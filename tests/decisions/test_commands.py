@@ -120,9 +120,10 @@ def test_shards_give_the_lines_of_one_process(tmp_path: Path, size: int) -> None
     if size < 7:
         with pytest.raises(BackendError, match="lost"):
             shared.run_in_shards(lambda: _Interrupted(None), Backwards(lambda: _Interrupted(None), most=1), size)
-        assert alone.target.read_bytes().startswith(shared.target.read_bytes())
+    there = shared.target.read_bytes() if shared.target.exists() else b""
+    assert alone.target.read_bytes().startswith(there)
     left = shared.lines_left()
-    assert 0 < left <= 7 and left == 7 - (shared.target.read_bytes().count(b"\n") if size < 7 else 0)
+    assert 0 < left <= 7 and left == 7 - there.count(b"\n")
     assert shared.run_in_shards(lambda: _Interrupted(None), Backwards(lambda: _Interrupted(None)), size) == left
     assert shared.lines_left() == 0
     assert shared.target.read_bytes() == alone.target.read_bytes()

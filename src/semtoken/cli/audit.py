@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from semtoken.cli.console import json_line, print_json, say
 from semtoken.cli.journals import is_journal, open_journal
 from semtoken.cli.loading import by_kind, decision_answers
-from semtoken.cli.parameters import BaseUrl, Json, Labels, NameThere, Questions, ToFile
+from semtoken.cli.parameters import BaseUrl, Json, Labels, NameThere, Questions, ToLines
 from semtoken.cli.server import NamedServer, named_server
 from semtoken.cli.settings import AuditSection, Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless, verdict
@@ -35,7 +35,7 @@ def audit(
     labels: Labels = None,
     questions: Questions = None,
     rewordings: Path | None = None,
-    output: ToFile[Path | None] = None,
+    output: ToLines[Path | None] = None,
     as_json: Json = False,
     in_use: Read[SettingsInUse],
 ) -> int:

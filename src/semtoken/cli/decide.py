@@ -10,7 +10,7 @@ from semtoken.choices import Reading
 from semtoken.cli.console import tell
 from semtoken.cli.loading import by_kind, load_executor
 from semtoken.cli.model import Device, ModelChoice, ModelOptions
-from semtoken.cli.parameters import BaseUrl, Calibrator, ModelNamed, Overwrite, ToFile
+from semtoken.cli.parameters import BaseUrl, Calibrator, ModelNamed, Overwrite, ToLines
 from semtoken.cli.server import NamedServer, named_server
 from semtoken.cli.settings import NotNegative, Read, SettingsInUse, path_of
 from semtoken.cli.statuses import UsageError
@@ -26,7 +26,7 @@ def decide(
     items: Path,
     /,
     *,
-    output: ToFile[Path],
+    output: ToLines[Path],
     model: ModelNamed[str | None] = None,
     device: Device = None,
     base_url: BaseUrl = None,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semtoken.cli.console import err, out, say, tell
-from semtoken.cli.parameters import Limit, ToFile
+from semtoken.cli.parameters import Limit, ToLines
 
 if TYPE_CHECKING:
     from semtoken.guarantees.answer_records import AnswerRecord
@@ -20,7 +20,7 @@ def label(
     file: Path,
     /,
     *,
-    output: ToFile[Path | None] = None,
+    output: ToLines[Path | None] = None,
     limit: Limit[int | None] = None,
 ) -> None:
     """Mark answers as right or wrong in the terminal.

@@ -11,8 +11,18 @@ from cyclopts.validators import Number
 from semtoken.choices import PartKind
 from semtoken.cli.settings import Count, Given
 
+
+def _check_lines(_: type, path: Path | None) -> None:
+    """Refuse an output whose ending says another format than JSON lines, which is all that a command writes."""
+    from semtoken.support.files.record_files import LINES_ENDINGS
+
+    if path is not None and path.suffix not in LINES_ENDINGS:
+        raise ValueError("It holds JSON lines: give a name that ends in .jsonl.")
+
+
 # One name and one short form for several commands, each of which says in its docstring what it means there.
 ToFile = Annotated[Given, Parameter(name=("--output", "-o"))]
+ToLines = Annotated[Given, Parameter(name=("--output", "-o"), validator=_check_lines)]
 ToFolder = Annotated[Given, Parameter(name=("--output", "-o"), metavar="DIR")]
 ModelNamed = Annotated[Given, Parameter(name=("--model", "-m"))]
 ClustersNamed = Annotated[Given, Parameter(name=("--clusters", "-c"))]

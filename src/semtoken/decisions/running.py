@@ -10,13 +10,13 @@ import glob
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from semtoken.decisions.answers import (
     AskedQuestion,
@@ -117,15 +117,17 @@ class DecisionJob:
 
     @contextmanager
     def _appending(self) -> Iterator[Callable[[Iterable[bytes]], None]]:
-        """Open the output, and yield what appends lines to it that are kept whatever happens next."""
-        with self.target.open("ab") as file:
-            replaced = self.overwrite
+        """Yield a function that appends lines to the output, which are kept whatever happens next.
+
+        The output is opened, or replaced, for the first of them: what fails before it changes nothing.
+        """
+        with ExitStack() as opened:
+            file: IO[bytes] | None = None
 
             def append(lines: Iterable[bytes]) -> None:
-                nonlocal replaced
-                if replaced:  # not earlier: what fails before its first answer loses nothing
-                    file.truncate(0)
-                    replaced = False
+                nonlocal file
+                if file is None:
+                    file = opened.enter_context(self.target.open("wb" if self.overwrite else "ab"))
                 file.writelines(lines)
                 file.flush()
 

@@ -192,8 +192,6 @@ class ScoringJob:
     def _check_names(self) -> None:
         if self.batch_size < 1:
             raise InvalidInputError(f"batch_size must be positive, got {self.batch_size}.")
-        if self.target.suffix == ".gz":
-            raise InvalidInputError(f"The output {self.target.name!r} cannot be compressed while it is written.")
         if format_of(self.target) == PARQUET:
             require("pyarrow", extra="frames")
         check_not_read([self.target, self.lines.path, self.lines.settings_path, facts_path(self.target)], [self.source])

@@ -47,6 +47,7 @@ LINES, CSV, PARQUET = "JSON lines", "CSV", "Parquet"
 _SUFFIXES = {".jsonl": LINES, ".ndjson": LINES, ".csv": CSV, ".parquet": PARQUET}
 SUFFIXES = tuple(_SUFFIXES)
 """Endings that say how a file is written."""
+LINES_ENDINGS = tuple(ending for ending, kind in _SUFFIXES.items() if kind == LINES)
 
 NUMBERS = (
     *(
@@ -103,12 +104,11 @@ class Record:
 
 
 def format_of(path: Path) -> str:
-    """`LINES`, `CSV` or `PARQUET`, by the ending of a name; `InvalidInputError`, naming those known, for another
-    ending.
+    """`LINES`, `CSV` or `PARQUET`, by the ending of an output's name; `InvalidInputError`, naming those known, for
+    another ending, such as .gz.
     """
-    name = path.name.removesuffix(".gz")
-    file_format = _SUFFIXES.get(Path(name).suffix)
-    if file_format is None or (name != path.name and file_format == PARQUET):
+    file_format = _SUFFIXES.get(path.suffix)
+    if file_format is None:
         raise InvalidInputError(
             f"{path.name!r} must end in .jsonl, .csv or .parquet, which says how the file is written."
         )
