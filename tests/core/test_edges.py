@@ -15,7 +15,7 @@ from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.engine_tokens.checked_list import check_number
 from semtoken.decisions.spellings import masses_from_top_tokens
 from semtoken.errors import InvalidLogits, VocabularyMismatch
-from tests.core.test_names_by_hand import words
+from tests.core.lists import words
 from tests.rows import each
 
 PIECES = [b"w" + bytes([letter]) for letter in b"abcdefghijklmnopqrst"]

@@ -11,7 +11,7 @@ from semtoken import score_logits, score_logprobs
 from semtoken.core import AnswerBatch, ScoringRules, normalized_rows, scorer_for
 from semtoken.core.endings import Endings
 from semtoken.core.results import ValueEnds
-from tests.core.test_names_by_hand import words
+from tests.core.lists import words
 from tests.rows import each
 
 PIECES = (b"7", b"x", b'"', b"]", b"\n", b",", b"true", b'"]')

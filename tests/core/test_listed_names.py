@@ -99,20 +99,6 @@ def test_the_interval_holds_the_exact_score(name: str, namer: Namer, data: st.Da
         assert twin.agreeing_probability <= math.exp(token.log_agreeing_bounds[1]) + 1e-9
 
 
-def test_a_name_after_a_piece_of_a_character_may_be_the_tokens_own() -> None:
-    """Or that of the character which the piece completes: then the token agrees with no other."""
-    piece = TopStep(TopToken(math.log(0.9), text="\ufffd"), ())
-    listed = [
-        TopToken(math.log(0.3), text=" \u00df"),
-        TopToken(math.log(0.4), text="\u00df"),
-        TopToken(math.log(0.2), text=" h"),
-    ]
-    [_, token] = score_logprobs([piece, TopStep(listed[0], listed)]).tokens
-    assert token.log_agreeing_bounds is not None
-    low, high = map(math.exp, token.log_agreeing_bounds)
-    assert low == pytest.approx(0.3, abs=1e-4) and high == pytest.approx(0.3 + 0.4 + 0.1, abs=1e-4)
-
-
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
 def test_a_vocabulary_makes_the_interval_narrower_and_moves_nothing(name: str, data: st.DataObject) -> None:
@@ -183,30 +169,6 @@ def test_spellings_are_read_from_the_list() -> None:
     assert exact.agreeing_bounds == pytest.approx((0.6, 0.6), abs=1e-4)
 
 
-def test_a_line_break_agrees_with_itself_alone() -> None:
-    scored = score_logprobs([item(" Paris", 0.9, (" Paris", 0.9)), item("\n", 0.5, ("\n", 0.5), ("\n\n", 0.3))])
-    assert scored.tokens[1].agreeing_bounds == pytest.approx((0.5, 0.5), abs=1e-4)
-
-
-def test_names_of_tokenizer_files_agree_as_far_as_it_is_clear() -> None:
-    """ "ĠParis" may be " Paris" or a word that begins with that letter: "Paris" counts in the upper end only."""
-    top = {"ĠParis": math.log(0.6), "Paris": math.log(0.3)}
-    [token] = score_logprobs([("ĠParis", top)]).tokens
-    assert token.text == " Paris"
-    assert token.agreeing_bounds == pytest.approx((0.6, 1.0), abs=1e-4)
-    top = {" Paris": math.log(0.6), "Paris": math.log(0.3), "ĠParis": math.log(0.1)}  # a name with a blank: no file's
-    [token] = score_logprobs([(" Paris", top)]).tokens
-    assert token.agreeing_bounds == pytest.approx((0.9, 0.9), abs=1e-4)
-
-
-def test_markup_may_be_text_or_the_end() -> None:
-    steps = [item("a", 0.9, ("a", 0.9)), item("</div>", 0.8, ("</div>", 0.8), ("</DIV>", 0.1))]
-    text, end = score_logprobs(steps, text="a</div>"), score_logprobs(steps, text="a")
-    assert (text.text, end.text) == ("a</div>", "a")
-    for scored in (text, end):
-        assert scored.tokens[1].agreeing_bounds == pytest.approx((0.8, 1.0), abs=1e-4)
-
-
 @pytest.mark.parametrize(
     ("rules", "what"),
     [
@@ -218,23 +180,6 @@ def test_markup_may_be_text_or_the_end() -> None:
 def test_rules_that_count_more_than_lists_show_are_refused(rules: dict[str, Any], what: str) -> None:
     with pytest.raises(InvalidInputError, match=what):
         score_logprobs([item("a", 0.9, ("a", 0.9))], preset=ScoringRules(**rules))
-
-
-def test_a_name_after_a_broken_character_may_be_any() -> None:
-    """vLLM calls the last piece of a character by the whole character, so "İst" here is that, or a token of its own."""
-    broken, asked = item("\ufffd", 0.9, ("\ufffd", 0.9)), item("İst", 0.6, ("İst", 0.6), (" İst", 0.1))
-    last = score_logprobs([item(" a", 0.9, (" a", 0.9)), broken, asked]).tokens[-1]
-    assert last.log_agreeing_bounds is not None
-    low, high = map(math.exp, last.log_agreeing_bounds)
-    assert low == pytest.approx(0.6, rel=1e-3) and high == pytest.approx(1)
-
-
-def test_ids_alone_give_an_interval_and_exact_numbers_under_exact() -> None:
-    steps = [{17: math.log(0.6), 4: math.log(0.3)}]
-    scored = score_logprobs(steps)
-    assert scored.sequence_uncertainty == pytest.approx(0.4) and scored.sequence_uncertainty_interval[0] < 0.1
-    exact = score_logprobs(steps, None, ScoringRules(equality="exact"))
-    assert exact.sequence_uncertainty_interval == pytest.approx((0.4, 0.4), abs=1e-4)
 
 
 def test_a_model_that_stands_for_another_has_a_vocabulary() -> None:

@@ -90,25 +90,10 @@ def test_a_numeral_and_a_beginning_of_it_with_the_same_label_are_no_cluster(n: i
     assert (token.cluster_probability, token.prefix_probability) == pytest.approx((0.5, 0.1))
 
 
-def test_names_of_more_than_everything_leave_nothing_open() -> None:
-    names = [TopToken(math.log(p), text=name, bytes=name.encode()) for name, p in ((" Rome", 0.6), (" Lima", 0.44))]
-    assert bounds(score_logprobs([TopStep(names[0], names)])) == pytest.approx((0.6, 0.6), abs=1e-4)
-
-
 def test_many_of_the_same_spelling_are_everything_at_most() -> None:
     vocabulary = worked.vocabulary(("a", "A", " a", "b"))
     [token] = score_logprobs([(0, {0: math.log(0.001), 1: math.log(0.6), 2: math.log(0.44)})], vocabulary).tokens
     assert (token.prefix_probability, token.agreeing_probability) == (1.0, 1.0)
-
-
-@pytest.mark.parametrize(("equality", "lower"), [("surface", 0.7), ("exact", 0.5)])
-def test_a_second_number_of_the_chosen_text_is_another_token_of_that_spelling(equality: Any, lower: float) -> None:
-    """A list keyed by texts has lost which token it is."""
-    one, other = TopToken(math.log(0.5), text="TV"), TopToken(math.log(0.2), text="TV")
-    steps = [TopStep(one, [one, other, TopToken(math.log(0.3), text=" radio")])]
-    scored = score_logprobs(steps, worked.vocabulary(), ScoringRules(equality=equality))
-    assert bounds(scored) == pytest.approx((lower, 0.7), abs=1e-4)
-    assert "two_numbers" in [flag.code for flag in scored.flags]
 
 
 @pytest.mark.parametrize("n", [1, MANY])
@@ -217,32 +202,6 @@ def test_zeros_of_all_tokens_but_function_words_are_no_log_probabilities() -> No
     zero, word = TopStep(TopToken(0.0, worked.ids("vision")[0]), ()), listed({" the": 0.5, " radio": 0.3}, " the")
     with pytest.raises(BackendError, match="does not report log-probabilities"):
         score_logprobs([zero, word, zero], worked.clusters(), "paper")
-
-
-def test_a_special_token_may_be_in_a_cluster_of_two_or_in_none() -> None:
-    """If it is the first one, the word agrees with it."""
-    clusters = TokenClusters(np.array([0, 0, 1, 2]), worked.vocabulary(("x", "", "", "y")))
-    end, word, other = TopToken(math.log(0.3), text="<|end|>"), TopToken(math.log(0.5), 0), TopToken(math.log(0.2), 3)
-    steps = [TopStep(other, [word, other]), TopStep(end, [word, end, other])]
-    scored = score_logprobs(steps, clusters, MEANING)
-    assert scored.tokens[1].agreeing_bounds == pytest.approx((0.3, 0.8), abs=1e-4)
-
-
-def test_the_only_special_token_there_is_needs_no_flag() -> None:
-    clusters, end = TokenClusters(np.arange(3), worked.vocabulary(("x", "", "y"))), TopToken(-0.5, text="<|end|>")
-    steps = [(0, {0: -0.5, 2: -2.0}), TopStep(end, [end, TopToken(-2.0, 2)])]
-    assert score_logprobs(steps, clusters, MEANING).flags == ()
-
-
-def test_a_special_token_that_may_be_either_of_two_is_told_where_it_matters() -> None:
-    clusters = TokenClusters(np.arange(3), worked.vocabulary(("x", "", "")))
-    end = TopToken(-0.5, text="<|end|>")
-    scored = score_logprobs([(0, {0: -0.5}), TopStep(end, [end])], clusters, MEANING)
-    assert "special_names" in [flag.code for flag in scored.flags]
-    beside = TopStep(TopToken(math.log(0.6), 0), [TopToken(math.log(0.6), 0), TopToken(math.log(0.3), text="<|end|>")])
-    assert [flag.code for flag in score_logprobs([beside], clusters, MEANING).flags] == []
-    chosen = TopStep(TopToken(math.log(0.6), 1), [TopToken(math.log(0.6), 1), TopToken(math.log(0.3), text="<|end|>")])
-    assert [flag.code for flag in score_logprobs([chosen], clusters, MEANING).flags] == ["ambiguous_names"]
 
 
 def test_text_that_the_steps_do_not_spell_is_told_from_both_sides() -> None:

@@ -6,51 +6,14 @@ import math
 from contextlib import nullcontext
 from typing import Any
 
-import numpy as np
 import pytest
 
-from semtoken import ScoredAnswer, Vocabulary, score_logprobs
-from semtoken.core import LogprobsStream, ScoringRules
+from semtoken import Vocabulary, score_logprobs
+from semtoken.core import ScoringRules
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError, InvalidInputError, VocabularyMismatch
+from tests.core.lists import CITIES, EXACT, HALVES, agreeing, codes, in_bytes, step, token, words
 from tests.rows import each
-
-EXACT = ScoringRules(equality="exact")
-
-
-def words(*pieces: str | bytes, byte_tokens: tuple[int, ...] = ()) -> Vocabulary:
-    """A vocabulary of these tokens."""
-    spelled = tuple(piece if isinstance(piece, bytes) else piece.encode() for piece in pieces)
-    nothing, one_byte = np.zeros(len(pieces), dtype=bool), np.isin(np.arange(len(pieces)), byte_tokens)
-    return Vocabulary(tuple(piece.decode("utf-8", "replace") for piece in spelled), spelled, nothing, one_byte)
-
-
-CITIES = words("Oslo", "Rome", " Oslo")
-HALVES = words("Oslo", "Rome", b"\xc3", b"\xa9", "Lima")
-
-
-def token(
-    probability: float, text: str | None = None, spelled: bytes | None = None, *, id: int | None = None
-) -> TopToken:
-    return TopToken(math.log(probability), id, text, spelled)
-
-
-def in_bytes(probability: float, text: str) -> TopToken:
-    return token(probability, text, text.encode())
-
-
-def step(*listed: TopToken) -> TopStep:
-    """The first of the listed tokens was chosen."""
-    return TopStep(listed[0], listed)
-
-
-def agreeing(scored: ScoredAnswer) -> tuple[float, float]:
-    """The least and the largest mass that may agree with an answer of one token."""
-    return 1 - scored.sequence_uncertainty_interval[1], 1 - scored.sequence_uncertainty_interval[0]
-
-
-def codes(scored: ScoredAnswer) -> list[str]:
-    return [flag.code for flag in scored.flags]
 
 
 @pytest.mark.parametrize(
@@ -70,26 +33,6 @@ def test_one_unclear_name_is_no_token_of_the_vocabulary(vocabulary: Vocabulary, 
     for listed in ((own, other), (half,)):
         with pytest.raises(InvalidInputError, match="may be any of 2 tokens"):
             score_logprobs([TopStep(half, listed)], vocabulary)
-
-
-def test_a_text_that_two_tokens_share_hides_what_one_of_them_has() -> None:
-    """In a list by texts the lost "oslo" may have all of the missing 0.65, whatever is the smallest in the list."""
-    vocabulary = words("Oslo", "oslo", "oslo", "Rome")
-    one = TopStep(token(0.2, id=0), (token(0.1, "oslo"), token(0.05, "Rome")))
-    assert agreeing(score_logprobs([one], vocabulary)) == pytest.approx((0.3, 0.95), abs=1e-4)
-    letters = words("x", "y", "x", "y", byte_tokens=(2, 3))
-    two = score_logprobs([step(token(0.1, "x"), token(0.05, "y"))], letters)
-    assert agreeing(two) == pytest.approx((0.1, 0.95), abs=1e-4)
-    by_bytes = score_logprobs([TopStep(token(0.1, "x"), (in_bytes(0.05, "y"),))], letters)
-    assert agreeing(by_bytes) == pytest.approx((0.1, 0.15), abs=1e-4)
-
-
-@pytest.mark.parametrize(("second", "counted"), [(0.1, 0.8), (0.2, 0.7)])
-def test_a_byte_token_is_told_from_a_letter_by_its_number(second: float, counted: float) -> None:
-    """Two tokens spell "x". The second entry of it is the other one, or the same if it has the same number."""
-    vocabulary = words(" x", "x", "x", "Rome", byte_tokens=(2,))
-    listed = [token(0.5, id=0), token(0.2, spelled=b"x", id=1), token(second, spelled=b"x")]
-    assert agreeing(score_logprobs([step(*listed)], vocabulary))[0] == pytest.approx(counted, abs=1e-4)
 
 
 @pytest.mark.parametrize("special", ["chosen", "last"])
@@ -149,22 +92,6 @@ def test_a_log_probability_may_be_off_by_a_hundred_thousandth() -> None:
     assert one.log_agreeing_bounds == pytest.approx((math.log(0.6) - 1e-5, math.log(0.6) + 1e-5), abs=1e-7)
 
 
-def test_older_servers_give_the_number_of_the_chosen_token_in_the_list_alone() -> None:
-    own = in_bytes(0.6, "Oslo")
-    one = TopStep(own._replace(log_prob=-9999.0), (own, in_bytes(0.3, "Rome")))
-    for vocabulary in (CITIES, None):
-        scored = score_logprobs([one], vocabulary, EXACT)
-        assert scored.sequence_uncertainty_interval == pytest.approx((0.4, 0.4), abs=1e-4)
-        assert scored.tokens[0].probability == pytest.approx(0.6)
-
-
-def test_a_text_without_a_number_may_be_another_token_than_the_same_text_in_the_list() -> None:
-    """Where nothing but the text is known."""
-    one = TopStep(TopToken(-9999.0, text="Oslo"), (token(0.6, "Oslo"), token(0.3, "Rome")))
-    assert agreeing(score_logprobs([one], CITIES)) == pytest.approx((0.6, 0.7), abs=1e-4)
-    assert agreeing(score_logprobs([one])) == pytest.approx((0.0, 0.7), abs=1e-4)
-
-
 @each("vocabulary", [CITIES, None])
 @each("spelled", [None, b"Oslo"])
 @each("preset", [ScoringRules(), EXACT])
@@ -180,30 +107,6 @@ def test_the_text_of_the_chosen_token_with_another_number(
         most = 0.8 if preset == EXACT or (counts and last == 3) else 1.0
         assert agreeing(scored) == pytest.approx((0.8 if counts else 0.6, most), abs=1e-4)
         assert "two_numbers" in codes(scored) and ("no_alternatives" not in codes(scored) or spelled is not None)
-
-
-@pytest.mark.parametrize("vocabulary", [CITIES, None])
-def test_an_entry_without_a_number_is_as_good_as_none(vocabulary: Vocabulary | None) -> None:
-    """Its token may have all of the missing 0.4."""
-    unknown = in_bytes(1.0, " Oslo")._replace(log_prob=-9999.0)
-    scored = score_logprobs([step(in_bytes(0.5, "Oslo"), in_bytes(0.1, "Rome"), unknown)], vocabulary)
-    assert agreeing(scored) == pytest.approx((0.5, 0.9), abs=1e-4)
-    assert codes(score_logprobs([step(in_bytes(0.5, "Oslo"), unknown)], vocabulary)) == ["no_alternatives"]
-
-
-def test_an_entry_of_probability_zero_is_known() -> None:
-    zero = token(1.0, id=2)._replace(log_prob=-math.inf)
-    scored = score_logprobs([step(token(0.5, id=0), token(0.1, id=1), zero)], CITIES)
-    assert agreeing(scored) == pytest.approx((0.5, 0.5), abs=1e-4)
-
-
-@pytest.mark.parametrize("vocabulary", [CITIES, None])
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_probability_too_small_for_a_float_is_zero(times: int, vocabulary: Vocabulary | None) -> None:
-    own = in_bytes(1.0, "Oslo")._replace(log_prob=-800.0)
-    scored = score_logprobs([TopStep(own, [in_bytes(0.6, "Rome"), *[own] * times])], vocabulary)
-    assert scored.tokens[0].log_probability == -math.inf
-    assert scored.sequence_uncertainty_interval == pytest.approx((0.6, 1.0), abs=1e-4)
 
 
 # --- without a vocabulary --------------------------------------------------------------------------------------------
@@ -233,42 +136,6 @@ def test_a_function_word_is_known_by_its_text() -> None:
 def test_an_id_alone_at_the_end_is_a_special_token_where_the_list_has_texts() -> None:
     listed = [step(token(0.6, "a", id=5), token(0.2, "b", id=6)), step(token(0.6, id=7), token(0.3, "b", id=8))]
     assert [score_logprobs(listed, text=said).text for said in ("a", None)] == ["a", "a"]
-
-
-def test_tokens_that_ids_alone_name_may_be_spelled_in_any_way() -> None:
-    """The chosen one is named, and the list has nothing but ids."""
-    steps = [TopStep(token(0.6, "Rome", id=5), (token(0.3, id=7),))]
-    scored = score_logprobs(steps)
-    assert agreeing(scored) == pytest.approx((0.6, 1.0), abs=1e-4)
-    assert (codes(scored), scored.tokens[0].unmapped_probability) == (["unmapped_names"], pytest.approx(0.3))
-    exact = score_logprobs(steps, None, EXACT)
-    assert agreeing(exact) == pytest.approx((0.6, 0.6), abs=1e-4)
-    assert [(one.id, one.probability) for one in exact.tokens[0].alternatives] == [(7, pytest.approx(0.3))]
-    assert score_logprobs([TopStep(token(0.6, id=5), (token(0.3, id=7),))] * 2).token_ids == [5, 5]
-
-
-def test_two_pieces_of_characters_without_names_are_other_tokens() -> None:
-    scored = score_logprobs([step(token(0.6, "Rome"), token(0.2, "\ufffd"), token(0.1, "\ufffd"))])
-    assert agreeing(scored) == pytest.approx((0.6, 0.7), abs=1e-4)
-    assert not scored.flags
-    assert agreeing(score_logprobs([step(token(0.6, "\ufffd"), token(0.3, "a"))])) == pytest.approx(
-        (0.6, 0.6), abs=1e-4
-    )
-
-
-def test_a_second_number_of_a_text_that_cannot_agree_is_no_fault() -> None:
-    """What no entry names, 0.2, may agree. With 0.1 of Rome, it is not known to be another token than the first."""
-    scored = score_logprobs([step(token(0.6, "Oslo"), token(0.2, "Rome"), token(0.1, "Rome"))])
-    assert agreeing(scored) == pytest.approx((0.6, 0.8), abs=1e-4)
-    assert not scored.flags
-
-
-@pytest.mark.parametrize("vocabulary", [CITIES, None])
-def test_another_token_that_is_listed_twice_counts_once(vocabulary: Vocabulary | None) -> None:
-    other = in_bytes(0.2, "Rome")
-    for listed in ([other, other], [in_bytes(0.6, "Oslo"), other, other]):
-        one = TopStep(in_bytes(0.6, "Oslo"), listed)
-        assert agreeing(score_logprobs([one], vocabulary)) == pytest.approx((0.6, 0.8), abs=1e-4)
 
 
 @each(
@@ -313,14 +180,6 @@ def test_a_list_of_the_chosen_token_alone_is_no_alternative_but_a_list(
     listed, alone = (score_logprobs([TopStep(zero, top), other], vocabulary) for top in ([zero], []))
     assert (listed.sequence_uncertainty, listed.tokens[0].log_probability) == (pytest.approx(0.4), 0.0)
     assert (alone.sequence_uncertainty, alone.tokens[0].log_probability) == (1.0, -math.inf)  # a zero that says nothing
-
-
-@pytest.mark.parametrize("steps", [[step(token(0.6, "ĠParis"), token(0.2, "Ġparis"))]])
-def test_names_that_are_spelled_alike_count_in_a_stream_as_in_the_end(steps: list[TopStep]) -> None:
-    stream = LogprobsStream()
-    for one in steps:
-        running = stream.add(one)
-    assert running.sequence_uncertainty == pytest.approx(0.2) == score_logprobs(steps).sequence_uncertainty
 
 
 @pytest.mark.parametrize("known", ["bytes", "texts", "ids"])

@@ -304,15 +304,6 @@ def test_steps_that_do_not_spell_the_answer_are_flagged(text: str, flagged: bool
     assert codes(scored) == ["other_text"] * flagged
 
 
-def test_an_appended_chosen_token_says_nothing_of_the_others() -> None:
-    """The engine lists the two best and the chosen one behind them: unlisted tokens may be more probable than it."""
-    steps = [(1, {6: math.log(0.6), 5: math.log(0.2), 1: math.log(0.001)})]
-    scored = score_logprobs(steps, clusters(), MEANING)
-    low, high = scored.sequence_uncertainty_interval
-    assert 1 - low == pytest.approx(0.001 + 0.199, abs=1e-4)  # all that is missing: 4 unlisted members, 0.2 each
-    assert 1 - high == pytest.approx(0.001, abs=1e-4)
-
-
 def test_halves_of_a_character_need_ids_or_bytes() -> None:
     by_text = TopStep(TopToken(-0.1, text="\ufffd"), ())
     with pytest.raises(InvalidInputError, match=r"step 0.*may be any of 2 tokens.*return_tokens_as_token_ids"):
@@ -723,15 +714,6 @@ def test_names_without_the_blanks_of_their_tokens() -> None:
     assert "ambiguous_names" in codes(scored) and "names_without_blanks" not in codes(scored)
     with_all = [TopStep(alone(t, known=True), tuple(alone(one, known=True) for one in words[5:10])) for t in ids]
     assert codes(score_logprobs(with_all, kind.clusters, MEANING)) == []
-
-
-def test_the_chosen_token_is_found_by_its_id_among_names() -> None:
-    """Appended behind the best and named by bytes only, it still says nothing of the others."""
-    top = (TopToken(math.log(0.6), bytes=b" Paris"), TopToken(math.log(0.001), bytes=b" TV"))
-    scored = score_logprobs([TopStep(TopToken(math.log(0.001), id=1), top)], clusters(), MEANING)
-    low, high = scored.sequence_uncertainty_interval
-    assert 1 - low == pytest.approx(0.001 + 0.399, abs=1e-4)
-    assert 1 - high == pytest.approx(0.001, abs=1e-4)
 
 
 def test_rows_that_pad_a_model_are_no_tokens() -> None:
