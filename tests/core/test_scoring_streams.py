@@ -33,42 +33,35 @@ def check_run(seen: list[Running], finals: list[tuple[float, float]]) -> None:
     assert least <= finals[-1][0] + SLACK
 
 
+@pytest.mark.parametrize("by", ["rows", "lists"])
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
 @settings(max_examples=6)
 @given(data=st.data())
-def test_with_all_logits(name: str, data: st.DataObject) -> None:
+def test_running_scores_hold_the_final_one_and_end_in_it(name: str, by: str, data: st.DataObject) -> None:
+    """Under the default rules no step waits for what follows it."""
     kind = small_kind(name)
     logits, ids = drawn(kind, data)
     rules = data.draw(st.sampled_from(RULES))
-    stream = LogitsStream(kind.clusters, **rules)
-    seen = [stream.add(row, token) for row, token in zip(logits, ids, strict=True)]
-    cut = [score_logits(logits[:n], ids[:n], kind.clusters, **rules) for n in range(1, len(ids) + 1)]
-    nonblank = [
-        scored.sequence_uncertainty_interval if scored.text.strip() else seen[n].sequence_uncertainty_interval
-        for n, scored in enumerate(cut)
-    ]
-    check_run(seen, nonblank)
-    assert stream.finish() == cut[-1]
-
-
-@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=6)
-@given(data=st.data())
-def test_with_the_best_tokens(name: str, data: st.DataObject) -> None:
-    kind = small_kind(name)
-    logits, ids = drawn(kind, data)
-    rules = data.draw(st.sampled_from(RULES))
-    k = data.draw(st.sampled_from([1, 5, 20]))
-    steps = best(log_probs(logits[:, : kind.clusters.vocabulary.size]), ids, k)
-    stream = LogprobsStream(kind.clusters, **rules)
-    seen = [stream.add(step) for step in steps]
-    cut = [score_logprobs(steps[:n], kind.clusters, **rules) for n in range(1, len(ids) + 1)]
-    nonblank = [
-        scored.sequence_uncertainty_interval if scored.text.strip() else seen[n].sequence_uncertainty_interval
-        for n, scored in enumerate(cut)
-    ]
-    check_run(seen, nonblank)
-    assert stream.finish() == cut[-1]
+    if by == "rows":
+        rows = LogitsStream(kind.clusters, **rules)
+        seen = [rows.add(row, token) for row, token in zip(logits, ids, strict=True)]
+        cut = [score_logits(logits[:n], ids[:n], kind.clusters, **rules) for n in range(1, len(ids) + 1)]
+        assert rows.finish() == cut[-1]
+    else:
+        k = data.draw(st.sampled_from([1, 5, 20]))
+        steps = best(log_probs(logits[:, : kind.clusters.vocabulary.size]), ids, k)
+        lists = LogprobsStream(kind.clusters, **rules)
+        seen = [lists.add(step) for step in steps]
+        cut = [score_logprobs(steps[:n], kind.clusters, **rules) for n in range(1, len(ids) + 1)]
+        assert lists.finish() == cut[-1]
+    check_run(
+        seen,
+        [
+            (scored if scored.text.strip() else running).sequence_uncertainty_interval
+            for scored, running in zip(cut, seen, strict=True)
+        ],
+    )
+    assert rules is not RULES[0] or all(running.n_settled == running.n_tokens for running in seen)
 
 
 def text_stream(name: str, text: str, seed: int = 0) -> tuple[np.ndarray[Any, Any], list[int]]:

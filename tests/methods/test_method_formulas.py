@@ -171,11 +171,6 @@ def test_graph_methods_at_their_ends(size: int) -> None:
     assert methods.ecc(differ) == pytest.approx(math.sqrt(size - 1), abs=1e-6)
 
 
-def test_two_perfect_pairs() -> None:
-    pairs = np.kron(np.eye(2), np.ones((2, 2)))
-    assert (methods.eigv(pairs), methods.deg(pairs), methods.ecc(pairs)) == (2.0, 0.5, 1.0)
-
-
 def test_jaccard_affinity_counts_lower_cased_words() -> None:
     overlap = methods.jaccard_affinity(["The red fox", "the fox", "dog", ""])
     np.testing.assert_allclose(overlap[0], [1, 2 / 3, 0, 0])
