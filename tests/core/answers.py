@@ -31,3 +31,9 @@ def answer_of(
         forced=[False] * len(pieces) if forced is None else forced,
         endings=endings or {},
     )
+
+
+def letters(text: str | bytes) -> AnswerTokens:
+    """An answer in which each byte is a token of its own."""
+    raw = text.encode() if isinstance(text, str) else text
+    return answer_of([bytes([byte]) for byte in raw], [-0.1] * len(raw))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from semtoken.core.parts import call_confidences, parts_of
 from semtoken.core.parts.fields import ToolCall, find_given_calls
 from semtoken.core.parts.part import FoundPart
-from tests.core.answers import answer_of
+from tests.core.answers import answer_of, letters
 from tests.rows import each
 
 
@@ -76,14 +76,13 @@ def test_arguments_that_are_not_found_as_written_move_nothing() -> None:
 
 def test_a_call_without_a_confidence_shows_the_argument_that_has_none() -> None:
     text = b'send {"to": "Ada"}'
-    answer = answer_of([bytes([byte]) for byte in text], [-0.01] * len(text))
-    [call] = call_confidences(parts_of(answer, "tool_call", calls=[("send", '{"to":"Bob"}')]))
+    [call] = call_confidences(parts_of(letters(text), "tool_call", calls=[("send", '{"to":"Bob"}')]))
     assert (call.name, call.confidence, call.weakest.path) == ("send", None, "/arguments/to")
 
 
 def test_the_arguments_of_a_call_that_was_cut_off_are_found_as_far_as_they_go() -> None:
     text = b'{"name": "f", "arguments": {"a": 1, "b": 2'
-    parts = parts_of(answer_of([bytes([byte]) for byte in text], [-0.01] * len(text)), "tool_call")
+    parts = parts_of(letters(text), "tool_call")
     assert [(part.path, part.text) for part in parts] == [("/name", "f"), ("/arguments/a", "1"), ("/arguments/b", "2")]
 
 

@@ -8,7 +8,7 @@ from semtoken.core.parts import parts_of
 from semtoken.core.parts.code import _of_code
 from semtoken.core.parts.prose import LONGEST_PIECE, _pieces, find_phrases
 from semtoken.errors import InvalidInputError
-from tests.core.answers import answer_of
+from tests.core.answers import answer_of, letters
 from tests.rows import each
 
 
@@ -202,7 +202,6 @@ def test_a_long_text_is_divided_at_the_last_end_of_a_sentence_that_fits() -> Non
 
 def test_a_field_that_is_not_there_has_no_place() -> None:
     schema = {"properties": {"a": {"type": "number"}, "b": {"type": "number"}}}
-    written = b'{"a": 7}'
-    parts = parts_of(answer_of([bytes([b]) for b in written], [-0.1] * len(written)), "field", schema=schema)
+    parts = parts_of(letters('{"a": 7}'), "field", schema=schema)
     [missing] = [part for part in parts if not part.present]
     assert (missing.path, missing.start, missing.end, missing.text) == ("/b", 0, 0, "")

@@ -14,10 +14,12 @@ from semtoken.core import LogprobsStream, ScoringRules
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError, InvalidInputError
 from tests import worked
+from tests.core.lists import codes, in_bytes, step, token
 from tests.rows import each
 
 MEANING = ScoringRules(equality="meaning", function_words="off")
 WHOLE_WORDS = ScoringRules(equality="meaning", function_words="whole-word")
+ROME = in_bytes(0.3, "Rome")
 MANY = 70
 """So many steps are summed in arrays, and fewer one by one."""
 
@@ -164,12 +166,12 @@ def test_a_name_that_may_agree_is_off_with_the_whole_list() -> None:
 @pytest.mark.parametrize("by", ["names", "a vocabulary"])
 def test_others_are_told_down_to_a_percent(by: str) -> None:
     names = [(" vision", 0.9), (" radio", 0.05), (" 17", 0.011), ("te", 0.009)]
-    tokens = [TopToken(math.log(p), text=name, bytes=name.encode()) for name, p in names]
+    tokens = [in_bytes(p, name) for name, p in names]
     vocabulary = None if by == "names" else worked.vocabulary([name for name, _ in names])
     scored = score_logprobs([TopStep(tokens[0], tokens)] * 6, vocabulary)
     assert [len(others) for others in scored.alternatives_at([5, 2])] == [2, 2]
-    for token in scored.tokens:
-        told = [(other.text, other.source, other.counted) for other in token.alternatives]
+    for one in scored.tokens:
+        told = [(other.text, other.source, other.counted) for other in one.alternatives]
         assert told == [(" radio", "other", False), (" 17", "other", False)]
 
 
@@ -177,8 +179,8 @@ def test_others_are_told_down_to_a_percent(by: str) -> None:
 @pytest.mark.parametrize(("text", "upper"), [(" Rome", 0.8), ("\n", 0.5)])
 def test_what_names_do_not_tell_may_be_spelled_alike_whatever_is_scored(equality: Any, text: str, upper: float) -> None:
     """Without a vocabulary, all of what is missing may be the word in capitals; a blank is spelled like no other."""
-    names = [TopToken(math.log(p), text=name, bytes=name.encode()) for name, p in ((text, 0.5), (" Lima", 0.2))]
-    scored = score_logprobs([TopStep(names[0], names)], None, ScoringRules(equality=equality))
+    steps = [step(in_bytes(0.5, text), in_bytes(0.2, " Lima"))]
+    scored = score_logprobs(steps, None, ScoringRules(equality=equality))
     assert bounds(scored) == pytest.approx((0.5, upper if equality == "surface" else 0.5), abs=1e-4)
     alike = scored.tokens[0].log_surface_bounds
     assert alike is not None
@@ -214,6 +216,18 @@ def test_text_that_the_steps_do_not_spell_is_told_from_both_sides() -> None:
         ),
         ("other_text", "The steps spell '' where the answer says 'set': some are missing."),
     ]
+
+
+def test_thirty_characters_of_what_differs_are_shown_from_both_sides() -> None:
+    """Blanks and pieces of characters without a name do not differ."""
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+    [flag] = score_logprobs([step(in_bytes(0.6, f"the same {letters}"), ROME)], text=f"the same X{letters}").flags
+    assert (
+        flag.message
+        == f"The steps spell {letters[:30]!r} where the answer says {'X' + letters[:29]!r}: some are missing."
+    )
+    blank = score_logprobs([step(token(0.6, "it is \ufffd here"), ROME)], text="it ishere")
+    assert "other_text" not in codes(blank)
 
 
 @pytest.mark.parametrize("name", ["proxy_for", "text"])

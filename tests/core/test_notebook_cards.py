@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -19,87 +18,14 @@ from hypothesis import strategies as hs
 
 import semtoken as st
 from semtoken.core.parts import Parts
-from semtoken.core.results import Alternative, Answers, Decision, Flag, ScoredAnswer, ScoredToken
+from semtoken.core.results import Answers, Decision, Flag
 from semtoken.core.results.cards import token_rows
 from semtoken.core.results.confidence import RANKS
 from semtoken.support.text import MOST_ROWS, element
 from tests import worked
 from tests.browsers import needed
+from tests.core.shown import NASTY, Seen, answer
 from tests.rows import each
-
-NASTY = "</p><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x1b[31m\u202e"
-ALLOWED = {
-    "div",
-    "p",
-    "b",
-    "mark",
-    "small",
-    "details",
-    "summary",
-    "table",
-    "caption",
-    "thead",
-    "tbody",
-    "tr",
-    "th",
-    "td",
-}
-
-
-class Seen(HTMLParser):
-    """What a browser makes of a fragment; every element is closed and does nothing but look."""
-
-    def __init__(self, fragment: str) -> None:
-        super().__init__()
-        self.text, self.marks, self.rows, self.open = "", list[str](), 0, list[str]()
-        self.feed(fragment)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag in ALLOWED
-        assert {name for name, _ in attrs} <= {
-            "class",
-            "style",
-            "title",
-            "dir",
-            "scope",
-            "tabindex",
-            "role",
-            "aria-label",
-        }
-        assert not any("url(" in (value or "") for name, value in attrs if name == "style")
-        self.open.append(tag)
-        self.rows += tag == "tr" and "tbody" in self.open
-        if tag == "mark":
-            self.marks.append(dict(attrs)["title"] or "")
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def answer(*words: tuple[str, float], **fields: Any) -> ScoredAnswer:
-    """An answer whose words are tokens of a given probability."""
-    tokens, position = [], 0
-    for word, p in words:
-        log = math.log(p)
-        others = (Alternative(9, NASTY, 0.2, "other", counted=False),)
-        end = position + len(word)
-        tokens.append(ScoredToken(1, word, position, end, log, log, log, log, False, p, 0.0, 0.0, others))
-        position = end
-    made = ScoredAnswer(
-        text="".join(word for word, _ in words),
-        tokens=tuple(tokens),
-        log_confidence=math.fsum(token.log_agreeing_probability for token in tokens),
-        preset="default",
-        distribution="raw",
-        neutral_only=False,
-        signature=NASTY,
-    )
-    return replace(made, **fields)
 
 
 @cache

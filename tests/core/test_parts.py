@@ -14,7 +14,7 @@ from semtoken.core.parts.fields import allowed_values
 from semtoken.core.parts.json_values import find_json
 from semtoken.core.parts.part import level_of
 from semtoken.core.scored_token import TokenMark
-from tests.core.answers import answer_of
+from tests.core.answers import answer_of, letters
 
 SCHEMA = {
     "type": "object",
@@ -38,7 +38,7 @@ def test_equality_by_type() -> None:
         b'{"total": 1, "unit": "kg", "due": "2024-05-01", "note": null, "city": "New York", "when": "3 May 2024", '
         b'"url": "https://a.org", "why": "it was far too late", "ok": true}'
     )
-    parts = by_path(parts_of(answer_of([bytes([b]) for b in text], [-0.1] * len(text)), "field", schema=SCHEMA))
+    parts = by_path(parts_of(letters(text), "field", schema=SCHEMA))
     assert {path: part.equality for path, part in parts.items() if part.present} == {
         "/total": "exact",
         "/unit": "surface",
@@ -54,7 +54,7 @@ def test_equality_by_type() -> None:
 
 def test_a_missing_field_is_not_null() -> None:
     text = b'{"total": 1, "note": null, "lines": [{"price": 2}, {"paid": false, "price": 3}]}'
-    parts = by_path(parts_of(answer_of([bytes([b]) for b in text], [-0.1] * len(text)), "field", schema=SCHEMA))
+    parts = by_path(parts_of(letters(text), "field", schema=SCHEMA))
     assert parts["/note"].present and parts["/note"].value is None and parts["/note"].confidence is not None
     missing = {path for path, part in parts.items() if not part.present}
     assert missing == {"/unit", "/due", "/lines/0/paid"}
@@ -185,7 +185,7 @@ CALLS = (
 
 
 def test_tool_calls_in_the_model_s_own_markup() -> None:
-    answer = answer_of([bytes([b]) for b in CALLS], [-0.01] * len(CALLS))
+    answer = letters(CALLS)
     assert [(p.call, p.path, p.text) for p in parts_of(answer, "tool_call")] == [
         (0, "/name", "get_weather"),
         (0, "/arguments/city", "Oslo"),
@@ -197,7 +197,7 @@ def test_tool_calls_in_the_model_s_own_markup() -> None:
 
 
 def test_tool_calls_as_a_server_gives_them() -> None:
-    answer = answer_of([bytes([b]) for b in CALLS], [-0.01] * len(CALLS))
+    answer = letters(CALLS)
     spelled = [("get_weather", '{"city": "Oslo", "days": 3}'), ToolCall("get_time", '{"zone":"CET"}')]
     parts = parts_of(answer, "tool_call", calls=spelled)
     own = parts_of(answer, "tool_call")
@@ -207,7 +207,7 @@ def test_tool_calls_as_a_server_gives_them() -> None:
 
 
 def test_tool_calls_that_the_tokens_do_not_spell() -> None:
-    answer = answer_of([bytes([b]) for b in CALLS], [-0.01] * len(CALLS))
+    answer = letters(CALLS)
     parts = parts_of(answer, "tool_call", calls=[("get_weather", '{"city":"Bergen","days":3}')])
     assert [(p.path, p.confidence is None, p.has("unaligned")) for p in parts] == [
         ("/name", False, False),
@@ -232,8 +232,7 @@ def test_levels_of_doubt_begin_at_a_half_and_at_85_percent() -> None:
 
 @pytest.mark.parametrize(("text", "equality"), [("of three words", "surface"), ("of four words now", "meaning")])
 def test_a_string_of_three_words_is_a_name_and_one_of_four_a_text(text: str, equality: str) -> None:
-    written = f'{{"why": "{text}"}}'.encode()
-    [part] = parts_of(answer_of([bytes([b]) for b in written], [-0.1] * len(written)), "field")
+    [part] = parts_of(letters(f'{{"why": "{text}"}}'), "field")
     assert part.equality == equality
 
 

@@ -202,28 +202,49 @@ def codes(scored: ScoredAnswer) -> list[str]:
     return [flag.code for flag in scored.flags]
 
 
-def one_step(token: str, step: dict[str, float], **switches: Any) -> ScoredAnswer:
-    return score_logits(worked.logits(step), worked.ids(token), worked.clusters(), preset=ScoringRules(**switches))
+PAPER = ScoringRules("paper")
+CLUSTER, WORDS, RIVALS = "carried_by_cluster", "carried_by_function_words", "rivals_counted"
 
 
-def test_flags_where_borrowed_mass_decides() -> None:
-    """Thresholds of the docstring: half of a confidence of at least 0.1; a rival of at least 0.1."""
-    lent = {"TV": 0.20, " television": 0.60, " radio": 0.20}
-    assert codes(one_step("TV", lent, preset="paper")) == ["carried_by_cluster", "rivals_counted"]
-    assert codes(one_step("TV", lent, equality="surface")) == []
-    few = {"TV": 0.85, " television": 0.09, " radio": 0.06}
-    assert codes(one_step("TV", few, preset="paper")) == []
-    words = {"TV": 0.20, "\n": 0.30, " the": 0.30, " radio": 0.20}
-    assert codes(one_step("TV", words, preset="paper")) == ["carried_by_function_words"]
-    assert codes(one_step("TV", words, equality="meaning", function_words="off")) == []
-    assert codes(one_step(" the", {" the": 0.08, " radio": 0.92}, preset="paper")) == ["carried_by_function_words"]
-    doubtful = {"TV": 0.02, "\n": 0.04, " radio": 0.94}
-    assert codes(one_step("TV", doubtful, preset="paper")) == []
+@each(
+    ("step", "rules", "flags"),
+    [
+        # Half of a confidence of a tenth and more is borrowed.
+        ({"TV": 0.25, " television": 0.25}, PAPER, [CLUSTER, RIVALS]),
+        ({"TV": 0.251, " television": 0.249}, PAPER, [RIVALS]),
+        ({"TV": 0.011, " television": 0.09}, PAPER, [CLUSTER]),
+        ({"TV": 0.009, " television": 0.09}, PAPER, []),
+        ({"TV": 0.5, " television": 0.5}, PAPER, [CLUSTER, RIVALS]),
+        ({"TV": 0.5, " television": 0.5}, ScoringRules(equality="surface"), []),
+        ({"TV": 0.25, "\n": 0.05, " the": 0.2}, PAPER, [WORDS]),
+        ({"TV": 0.251, "\n": 0.249}, PAPER, []),
+        ({"TV": 0.011, "\n": 0.09}, PAPER, [WORDS]),
+        ({"TV": 0.009, "\n": 0.09}, PAPER, []),
+        ({"TV": 0.25, "\n": 0.25}, ScoringRules(equality="meaning", function_words="off"), []),
+        ({" the": 0.08}, PAPER, [WORDS]),
+        ({" the": 0.6, " The": 0.4}, PAPER, []),
+        # Another word of a tenth is a rival if only its cluster counts it.
+        ({"TV": 0.5, " television": 0.1}, PAPER, [RIVALS]),
+        ({"TV": 0.5, " television": 0.099}, PAPER, []),
+        ({" tele": 0.5, " television": 0.4}, PAPER, []),  # the same word in another form
+        ({" tele": 0.6, "te": 0.4}, PAPER, []),
+    ],
+)
+def test_flags_where_borrowed_mass_decides(step: dict[str, float], rules: ScoringRules, flags: list[str]) -> None:
+    """The first token of the step was chosen, and nobody's has the rest of it."""
+    row = worked.logits({" radio": 1 - math.fsum(step.values())} | step)
+    assert codes(score_logits(row, worked.ids(next(iter(step))), worked.clusters(), rules)) == flags
 
 
-def test_the_same_word_in_another_form_is_no_rival() -> None:
-    step = {" tele": 0.30, " television": 0.60, " radio": 0.10}
-    assert codes(one_step(" tele", step, preset="paper")) == ["carried_by_cluster"]
+def test_the_likeliest_rival_of_all_steps_is_named_and_shares_two_letters_at_most() -> None:
+    clusters = TokenClusters(
+        np.array([0, 0, 0, 1, 1]), worked.vocabulary(("Canberra", "Caxton", "Candid", "Rome", "Lima"))
+    )
+    rows = np.log([[0.5, 0.1, 0.38, 0.01, 0.01], [0.01, 0.01, 0.01, 0.67, 0.3]])
+    [flag] = [flag for flag in score_logits(rows, [0, 3], clusters, PAPER).flags if flag.code == RIVALS]
+    assert flag.message.startswith("'Lima' (0.300) counted as agreeing with 'Rome'")
+    [flag] = [flag for flag in score_logits(rows[:1], [0], clusters, PAPER).flags if flag.code == RIVALS]
+    assert flag.message.startswith("'Caxton' (0.100) counted as agreeing with 'Canberra'")
 
 
 def test_truncation_is_not_known_unless_a_backend_says_so() -> None:

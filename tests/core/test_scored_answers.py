@@ -18,30 +18,8 @@ from semtoken.core.rules import ScoringRules
 from semtoken.core.scored_token import Flag
 
 WORDS = (
-    *("<end>", "January", "July", "july", "Jul", "J", "no", "yes", "No", "the", "not", "month", "\n"),
-    *(
-        '"',
-        '{"',
-        '":',
-        ' "',
-        '"}',
-        "}",
-        ",",
-        '",',
-        "]",
-        '"]',
-        " [",
-        " ",
-        "1",
-        "2",
-        "5",
-        "0",
-        "15",
-        ".",
-        "e",
-        "ok",
-        "rest",
-    ),
+    *("<end>", "January", "July", "july", "Jul", "J", "no", "yes", "No", "the", "not", "month", "\n", "ok", "rest"),
+    *('"', '{"', '":', ' "', '"}', "}", ",", '",', "]", '"]', " [", " ", "1", "2", "5", "0", "15", ".", "e"),
 )
 
 
@@ -76,8 +54,7 @@ def only(parts: list[Part]) -> Part:
 
 
 FIELD = ['{"', "month", '":', ' "', "July", '"}', "<end>"]
-JULY = {4: {"July": 0.03, "january": 0.0, "January": 0.45, "july": 0.02, "Jul": 0.1, "J": 0.2, "the": 0.1}}
-JULY[4].pop("january")
+JULY = {4: {"July": 0.03, "January": 0.45, "july": 0.02, "Jul": 0.1, "J": 0.2, "the": 0.1}}
 
 
 def test_january_does_not_count_for_july(clusters: Any) -> None:
@@ -143,27 +120,7 @@ def test_the_end_of_an_array(clusters: Any) -> None:
 
 def test_the_best_tokens_alone_give_bounds_around_the_exact_values(clusters: Any) -> None:
     random = np.random.default_rng(1)
-    spelled = [
-        '{"',
-        "month",
-        '":',
-        ' "',
-        "July",
-        '",',
-        ' "',
-        "ok",
-        '":',
-        "1",
-        "5",
-        ",",
-        ' "',
-        "no",
-        '":',
-        " [",
-        "2",
-        "]",
-        "}",
-    ]
+    spelled = [*FIELD[:5], '",', ' "', "ok", '":', "1", "5", ",", ' "', "no", '":', " [", "2", "]", "}"]
     rows = random.normal(scale=2.0, size=(len(spelled), len(WORDS)))
     ids = [WORDS.index(word) for word in spelled]
     log_probs = rows - np.log(np.exp(rows).sum(axis=1, keepdims=True))

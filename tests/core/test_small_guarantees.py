@@ -18,14 +18,8 @@ from semtoken.core.parts.part import Parts
 from semtoken.core.parts.prose import phrases
 from semtoken.core.scored_token import Flag
 from semtoken.errors import BudgetExceededError, InvalidInputError
-from tests.core.answers import answer_of
+from tests.core.answers import answer_of, letters
 from tests.rows import each
-
-
-def letters(text: str) -> Any:
-    """An answer in which each byte is a token of its own."""
-    raw = text.encode()
-    return answer_of([bytes([byte]) for byte in raw], [-0.1] * len(raw))
 
 
 def texts(text: str, by: str) -> list[str]:

@@ -13,6 +13,7 @@ from semtoken.core.results.confidence import confidence_of
 from semtoken.core.scored_token import TokenMark
 from semtoken.methods.observers.method_scores import phrase_log_probs
 from semtoken.support.text import thinking_end, unclear_mark
+from tests.core.shown import answer
 from tests.rows import each
 
 SHORT = [("Oslo", 0.8), (".", 0.9)]
@@ -80,8 +81,6 @@ def test_a_text_about_the_marks_is_no_thinking() -> None:
 
 
 def test_phrases_and_new_words_are_those_of_the_answer() -> None:
-    from tests.core.test_notebook_cards import answer
-
     scored: ScoredAnswer = answer(("<think>", 0.9), ("Bergen", 0.1), ("</think>", 0.9), ("Oslo", 0.8))
     assert [scored.text[a:b] for a, b in new_words(scored.text)] == ["Oslo"]
     assert phrase_log_probs(scored, "")[0].tolist() == pytest.approx([math.log(0.8)])
