@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from semtoken.bench.run import run_benchmark
-from semtoken.bench.settings import check_settings
-from tests.bench.runs import tiny_settings
+from tests.bench.runs import start, tiny_settings
 
 
 @cache
@@ -35,5 +33,5 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEMTOKEN_CACHE", str(folder / "cache"))
         settings = tiny_settings(folder)
-        assert run_benchmark(check_settings(settings, "the test"), folder / "run") == []
+        assert start(settings, folder / "run") == []
     return settings, folder / "run"

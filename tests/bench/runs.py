@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet
 
+from semtoken.bench.run import Failure, run_benchmark
+from semtoken.bench.settings import check_settings
 from tests import tiny
+from tests.json_lines import write_lines
 
 TINY_QUESTIONS = [
     ("who is it", ["the TV"]),
@@ -20,6 +23,11 @@ TINY_QUESTIONS = [
     ("what is the naïve café", ["Größe"]),
     ("a set of", ["42"]),
 ]
+
+
+def start(settings: Mapping[str, Any], run: Path, **options: Any) -> list[Failure]:
+    """Run a benchmark with these settings; returns what failed."""
+    return run_benchmark(check_settings(settings, "the test"), run, **options)
 
 
 def tiny_model(folder: Path) -> Path:
@@ -39,8 +47,7 @@ def tiny_model(folder: Path) -> Path:
 def tiny_questions(path: Path) -> Path:
     """A file of `TINY_QUESTIONS`."""
     rows = [{"id": f"q{i}", "question": q, "answers": a} for i, (q, a) in enumerate(TINY_QUESTIONS)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_lines(path, rows)
 
 
 def tiny_settings(folder: Path) -> dict[str, Any]:

@@ -14,11 +14,9 @@ from rich.progress import Progress
 
 from semtoken.bench.read_results import collect
 from semtoken.bench.report.content import build_report
-from semtoken.bench.run import run_benchmark
-from semtoken.bench.settings import check_settings
 from semtoken.cli.run_progress import RunProgress, duration
 from semtoken.methods.table import withdraw
-from tests.bench.runs import tiny_model, tiny_questions
+from tests.bench.runs import start, tiny_model, tiny_questions
 from tests.cli.run import Result, invoke
 
 METHODS = "sequence_probability,perplexity"
@@ -40,7 +38,7 @@ def test_the_figures_are_those_of_a_run_and_a_report(tmp_path: Path) -> None:
         "methods": ["confidence", "stc", *METHODS.split(",")],
         "limit": 60,
     }
-    assert run_benchmark(check_settings(settings, "the test"), tmp_path / "run") == []
+    assert start(settings, tmp_path / "run") == []
     report = build_report(collect(tmp_path / "run"))
 
     def untimed(text: str) -> list[dict[str, str]]:
@@ -146,7 +144,7 @@ def test_baselines_cluster_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "decoding": {"max_new_tokens": 4, "n_samples": 2},
         "methods": ["perplexity"],
     }
-    assert run_benchmark(check_settings(settings, "the test"), tmp_path / "run") == []
+    assert start(settings, tmp_path / "run") == []
     assert not list((tmp_path / "run").glob("clusterings/*"))
     assert set(collect(tmp_path / "run").cells[0].uncertainty) == {"perplexity"}
 

@@ -27,13 +27,12 @@ from semtoken.bench.report.comparison import comparison, controls, parts_in_word
 from semtoken.bench.report.measure import Measured, measure
 from semtoken.bench.report.overview import main_result
 from semtoken.bench.results import answers_table, read_answers
-from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings
 from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import almanac_clusters_path
 from tests import tiny
 from tests.bench.report_runs import cell, figure, paired, results, texts
-from tests.bench.runs import tiny_settings
+from tests.bench.runs import start, tiny_settings
 
 
 @pytest.fixture(scope="module")
@@ -124,9 +123,8 @@ def test_a_run_has_every_control_from_one_pass(tmp_path: Path) -> None:
     parts = {"no_clusters": "stc_no_clustering", "no_prefixes": "stc_no_prefix"}
     methods = ["perplexity", *parts.values()]
     content = tiny_settings(tmp_path) | {"controls": {"repeats": 2}, "methods": methods, "sensitivity": {}}
-    settings = check_settings(content, "the test")
-    assert set(settings.methods) == {"stc", "sequence_probability", *methods}
-    assert run_benchmark(settings, tmp_path / "run") == []
+    assert set(check_settings(content, "the test").methods) == {"stc", "sequence_probability", *methods}
+    assert start(content, tmp_path / "run") == []
     results = collect(tmp_path / "run")
     (found,) = results.cells
     (tmp_path / "answers.parquet").write_bytes(answers_table(results))
@@ -138,8 +136,7 @@ def test_a_run_has_every_control_from_one_pass(tmp_path: Path) -> None:
     for control, method in parts.items():
         np.testing.assert_array_equal(found.controls[control], [found.uncertainty[method]])
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "stages").rglob("*.parquet")}
-    other = check_settings({**content, "controls": {"repeats": 2, "seed": 1}}, "the test")
-    assert run_benchmark(other, tmp_path / "run") == []
+    assert start({**content, "controls": {"repeats": 2, "seed": 1}}, tmp_path / "run") == []
     made = {path for path in (tmp_path / "run" / "stages").rglob("*.parquet") if path not in before}
     shards = len({path.name for path in made})
     assert len(made) == 2 * shards * sum(control.random for control in CONTROLS.values())
@@ -153,7 +150,7 @@ def test_a_run_has_every_control_from_one_pass(tmp_path: Path) -> None:
 def test_counts_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     content = tiny_settings(tmp_path) | {"controls": {"token_counts": str(tmp_path / "none.npy")}}
     with pytest.raises(InvalidInputError, match=r"token counts cannot be read from .*none\.npy"):
-        run_benchmark(check_settings(content, "the test"), tmp_path / "run")
+        start(content, tmp_path / "run")
 
 
 NAMES = ("stc", "sequence_probability", "perplexity")

@@ -31,6 +31,8 @@ from semtoken.errors import InvalidInputError
 from semtoken.guarantees.answer_records import answer_record
 from semtoken.support.almanac import Question
 from tests.cli.run import invoke
+from tests.json_lines import read_lines, write_lines
+from tests.rows import each
 
 
 def item(answer: str, *accepted: str, id: str = "1") -> AnswerToJudge:
@@ -107,11 +109,19 @@ def test_similarity_is_the_largest_one_of_the_model() -> None:
 THREE = [item("Ann", "Ann", id="a"), item("Bob\n", "Ann", id="b"), item("", "Ann", id="c")]
 
 
-def test_a_file_that_is_missing_is_told_as_such(tmp_path: Path) -> None:
+def imported(folder: Path, text: str, name: str = "v.csv") -> ImportedJudge:
+    """A judge that reads a file with this text."""
+    (folder / name).write_text(text, encoding="utf-8")
+    return ImportedJudge(path=str(folder / name))
+
+
+def test_a_file_that_is_missing_is_reported_as_such(tmp_path: Path) -> None:
     for name in ("people.csv", "people.jsonl"):
-        with pytest.raises(InvalidInputError) as caught:
-            ImportedJudge(path=str(tmp_path / name)).check(["1"])
-        assert "No such file or directory" in str(caught.value) and "CSV" not in str(caught.value)
+        missing = ImportedJudge(path=str(tmp_path / name))
+        for ask in (lambda one=missing: one.check(["1"]), lambda one=missing: one.settings):
+            with pytest.raises(InvalidInputError, match=r"No such file or directory") as caught:
+                ask()
+            assert "CSV" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -124,10 +134,9 @@ def test_a_file_that_is_missing_is_told_as_such(tmp_path: Path) -> None:
     ],
 )
 def test_verdicts_from_elsewhere(tmp_path: Path, name: str, text: str) -> None:
-    path = tmp_path / name
-    path.write_text(text, encoding="utf-8")
     seen: list[int] = []
-    np.testing.assert_array_equal(said(ImportedJudge(path=str(path)).judge(THREE, seen.append)), [1, 0, math.nan])
+    found = imported(tmp_path, text, name).judge(THREE, seen.append)
+    np.testing.assert_array_equal(said(found), [1, 0, math.nan])
     assert seen == [3]
 
 
@@ -145,18 +154,14 @@ def test_verdicts_from_elsewhere(tmp_path: Path, name: str, text: str) -> None:
     ],
 )
 def test_verdicts_that_cannot_be_are_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
-    path = tmp_path / name
-    path.write_text(text, encoding="utf-8")
-    one = ImportedJudge(path=str(path))
+    one = imported(tmp_path, text, name)
     with pytest.raises(InvalidInputError, match=message):
         one.check(item.question.id for item in THREE)
         one.judge(THREE)
 
 
 def test_a_file_may_be_judged_in_parts_and_hold_more_if_that_is_said(tmp_path: Path) -> None:
-    path = tmp_path / "v.csv"
-    path.write_text("id,correct\na,1\nb,0\nz,1\n")
-    settings = {"kind": "imported", "path": str(path)}
+    settings = imported(tmp_path, "id,correct\na,1\nb,0\nz,1\n").model_dump()
     with pytest.raises(InvalidInputError, match="no question with the id 'z'"):
         judge_from(settings, ids="abc")
     one = judge_from(settings | {"others": "ignore"}, ids="abc")
@@ -164,14 +169,8 @@ def test_a_file_may_be_judged_in_parts_and_hold_more_if_that_is_said(tmp_path: P
 
 
 def test_a_changed_file_of_verdicts_has_other_settings(tmp_path: Path) -> None:
-    path = tmp_path / "v.csv"
-    found = []
-    for verdict in (0, 1):
-        path.write_text(f"id,correct\na,{verdict}\n")
-        found.append(ImportedJudge(path=str(path)).settings)
-    assert found[0] != found[1]
-    with pytest.raises(InvalidInputError, match=r"cannot be read from .*none"):
-        _ = ImportedJudge(path=str(tmp_path / "none.csv")).settings
+    one, other, again = (imported(tmp_path, f"id,correct\na,{verdict}\n").settings for verdict in (0, 1, 0))
+    assert one == again != other
 
 
 # --- agreement ------------------------------------------------------------------------------------------------------
@@ -233,8 +232,8 @@ def test_judges_from_settings(tmp_path: Path) -> None:
     assert judge_from({"kind": "rouge", "threshold": 0.5, "name": "strict"}) == RougeJudge(threshold=0.5, name="strict")
     assert judge_from({"kind": "similarity", "model": "almanac"}) == SimilarityJudge(model="almanac")
     path = str(tmp_path / "{model}-{dataset}.csv")
-    imported = judge_from({"kind": "imported", "path": path}, model="m", dataset="NQ")
-    assert imported == ImportedJudge(path=str(tmp_path / "m-NQ.csv"))
+    read = judge_from({"kind": "imported", "path": path}, model="m", dataset="NQ")
+    assert read == ImportedJudge(path=str(tmp_path / "m-NQ.csv"))
     one = judge_from({"kind": "llm", "base_url": "http://localhost:1/v1", "concurrency": 2, "requests_per_minute": 500})
     assert isinstance(one, LLMJudge)
     assert (one.model, one.name, one.key_env) == ("gpt-4.1-2025-04-14", "llm", "OPENAI_API_KEY")
@@ -252,7 +251,7 @@ def test_a_name_that_was_not_given_is_not_written_and_read_back_as_the_kind() ->
     assert [judge.name for judge in read.judges] == ["exact", "strict"] and read.primary_judge == "exact"
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "message"),
     [
         ("nope", "There is no judge 'nope'; there are exact, contains, rouge, similarity, llm, imported"),
@@ -280,11 +279,6 @@ def test_speed_and_folders_are_no_part_of_what_decides_verdicts(tmp_path: Path) 
 # --- files and the command ------------------------------------------------------------------------------------------
 
 
-def answers(path: Path, *rows: dict[str, Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 ROWS = (
     {"id": "a", "question": "who?", "answers": ["Ann"], "answer": "Ann\n"},
     {"id": "b", "question": "who?", "answers": "Ann", "answer": "it is Ann"},
@@ -305,19 +299,18 @@ def test_an_address_that_cannot_be_used_is_refused_before_other_judges_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ExactJudge, "_verdict", lambda judge, item: pytest.fail("An answer was judged."))
-    result = run(answers(tmp_path / "in.jsonl", *ROWS), "-j", "exact", "--base-url", "localhost:8000")
+    result = run(write_lines(tmp_path / "in.jsonl", ROWS), "-j", "exact", "--base-url", "localhost:8000")
     assert result.exit_code == 1 and "address of the endpoint" in result.output
 
 
 def test_the_command_judges_writes_and_compares(tmp_path: Path) -> None:
-    source = answers(tmp_path / "in.jsonl", *ROWS)
+    source = write_lines(tmp_path / "in.jsonl", ROWS)
     people = tmp_path / "people.csv"
     people.write_text("id,right\na,1\nb,1\n")
-    imported = json.dumps({"kind": "imported", "path": str(people), "column": "right"})
-    result = run(source, "-j", "exact", "-j", "contains", "-j", imported)
+    by_people = json.dumps({"kind": "imported", "path": str(people), "column": "right"})
+    result = run(source, "-j", "exact", "-j", "contains", "-j", by_people)
     assert result.exit_code == 0, result.output
-    written = [json.loads(line) for line in (tmp_path / "in.judged.jsonl").read_text().splitlines()]
-    assert written == [
+    assert read_lines(tmp_path / "in.judged.jsonl") == [
         {**asked(0), "response": "Ann\n", "correct": 1, "exact": 1, "contains": 1, "imported": 1},
         {**asked(1), "response": "it is Ann", "correct": 0, "exact": 0, "contains": 1, "imported": 1},
         {**asked(2), "response": "", "correct": 0, "exact": 0, "contains": 0, "imported": None},
@@ -329,7 +322,7 @@ def test_the_command_judges_writes_and_compares(tmp_path: Path) -> None:
 
 
 def test_what_the_command_writes_can_be_imported(tmp_path: Path) -> None:
-    source = answers(tmp_path / "in.jsonl", *ROWS)
+    source = write_lines(tmp_path / "in.jsonl", ROWS)
     for target in (tmp_path / "out.csv", tmp_path / "out.jsonl"):
         rouge = '{"kind": "rouge", "threshold": 0.9, "name": "strict"}'
         assert run(source, "-j", rouge, "-o", target).exit_code == 0
@@ -356,7 +349,7 @@ def test_the_command_refuses_and_leaves_everything_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    source = answers(Path("in.jsonl"), *ROWS)
+    source = write_lines(Path("in.jsonl"), ROWS)
     Path("there.csv").write_text("mine")
     result = run(source, *arguments)
     assert result.exit_code == 1
@@ -378,9 +371,12 @@ def test_the_command_refuses_and_leaves_everything_as_it_was(
 )
 def test_answers_that_cannot_be_judged_are_named(tmp_path: Path, row: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        read_answers(answers(tmp_path / "in.jsonl", *ROWS, row))
+        read_answers(write_lines(tmp_path / "in.jsonl", [*ROWS, row]))
+
+
+def test_a_file_without_answers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="holds no answer"):
-        read_answers(answers(tmp_path / "empty.jsonl"))
+        read_answers(write_lines(tmp_path / "empty.jsonl", []))
 
 
 def test_a_failed_write_keeps_the_former_file(tmp_path: Path) -> None:

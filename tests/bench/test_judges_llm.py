@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import os
 import signal
 import sqlite3
 import subprocess
@@ -26,6 +25,7 @@ for module in ("httpx", "diskcache", "fastapi", "uvicorn"):
     pytest.importorskip(module)
 
 from tests.bench.unreliable import KEY, Unreliable, completion, running  # noqa: E402
+from tests.json_lines import read_lines, write_lines  # noqa: E402
 from tests.rows import each  # noqa: E402
 
 SYSTEM = """# Task
@@ -277,63 +277,47 @@ def test_a_damaged_or_pickled_folder_is_told(server: Unreliable, tmp_path: Path)
         judge(server, tmp_path / "c").judge(items(1))
 
 
-def command(source: Path, server: Unreliable, cache: Path) -> list[str]:
+def command(server: Unreliable, folder: Path) -> list[str]:
+    """`semtoken bench judge` on a file of answers in a folder."""
     settings = {"kind": "llm", "model": "judge-1", "base_url": server.url, "key_env": "MY_KEY"}
-    judge = json.dumps(settings | {"cache": str(cache), "concurrency": 2})
+    judge = json.dumps(settings | {"cache": str(folder / "cache"), "concurrency": 2})
     # A shell starts background jobs with SIGINT ignored, and children inherit that.
     heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     program = (sys.executable, "-c", f"{heeding}; from semtoken.cli import main; main()")
-    return [*program, "bench", "judge", str(source), "-j", judge]
+    return [*program, "bench", "judge", str(folder / "answers.jsonl"), "-j", judge]
 
 
 @pytest.mark.slow
-def test_a_killed_run_asks_only_for_the_rest(server: Unreliable, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+def test_a_stopped_run_keeps_what_came_and_asks_only_for_the_rest(
+    server: Unreliable, tmp_path: Path, stop: signal.Signals
+) -> None:
     count, concurrency = 60, 2
     server.delay, server.fail_every = 0.02, 0
-    source, target, cache = tmp_path / "answers.jsonl", tmp_path / "answers.judged.jsonl", tmp_path / "cache"
-    lines = [
-        {"id": i.question.id, "question": i.question.question, "answers": i.question.answers, "answer": i.answer}
-        for i in items(count)
-    ]
-    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    started = subprocess.Popen(command(source, server, cache), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    write_lines(
+        tmp_path / "answers.jsonl",
+        (
+            {"id": i.question.id, "question": i.question.question, "answers": i.question.answers, "answer": i.answer}
+            for i in items(count)
+        ),
+    )
+    target = tmp_path / "answers.judged.jsonl"
+    started = subprocess.Popen(command(server, tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while len(server.answered) < 20:
         assert started.poll() is None, started.communicate()
         time.sleep(0.005)
-    os.kill(started.pid, signal.SIGKILL)
-    started.wait()
+    started.send_signal(stop)
+    assert started.wait(60) == (130 if stop is signal.SIGINT else -stop)
+    assert "Traceback" not in started.communicate()[1]
     assert not target.exists()
     time.sleep(0.1)  # requests that were under way end
     before = len(server.answered)
     assert before < count
-    done = subprocess.run(command(source, server, cache), capture_output=True, text=True, check=False)
+    done = subprocess.run(command(server, tmp_path), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert count - before <= len(server.answered) - before <= count - before + concurrency
     assert set(server.answered) == {user_message(item) for item in items(count)}
-    written = [json.loads(line) for line in target.read_text().splitlines()]
-    assert [w["llm"] for w in written] == [None if math.isnan(e) else int(e) for e in expected(count)]
+    assert [w["llm"] for w in read_lines(target)] == [None if math.isnan(e) else int(e) for e in expected(count)]
     for text in (done.stdout, done.stderr, target.read_text()):
         assert KEY not in text
     assert "15" in done.stdout  # odd answers are counted
-
-
-@pytest.mark.slow
-def test_interrupting_keeps_what_came(server: Unreliable, tmp_path: Path) -> None:
-    server.delay, server.fail_every = 0.02, 0
-    source, cache = tmp_path / "answers.jsonl", tmp_path / "cache"
-    source.write_text(
-        "".join(
-            json.dumps({"id": str(i), "question": f"number {i}?", "answers": ["Ann"], "answer": "Bob"}) + "\n"
-            for i in range(200)
-        )
-    )
-    started = subprocess.Popen(command(source, server, cache), stderr=subprocess.PIPE, text=True)
-    while len(server.answered) < 10:
-        assert started.poll() is None, started.communicate()
-        time.sleep(0.005)
-    started.send_signal(signal.SIGINT)
-    assert started.wait(60) == 130
-    assert "Traceback" not in started.communicate()[1]
-    before = len(server.answered)
-    done = subprocess.run(command(source, server, cache), capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and len(server.answered) <= 200 + 2 and before < 100

@@ -19,12 +19,10 @@ from semtoken.bench.read_results import collect
 from semtoken.bench.report.content import build_report
 from semtoken.bench.report.writing import markdown_text, write_report
 from semtoken.bench.results import answers_table
-from semtoken.bench.run import run_benchmark
-from semtoken.bench.settings import check_settings
 from semtoken.bench.storage import read_json
 from semtoken.errors import InvalidInputError
 from tests.bench.report_runs import cell, clustering, results
-from tests.bench.runs import TINY_QUESTIONS, same, tiny_settings
+from tests.bench.runs import TINY_QUESTIONS, same, start, tiny_settings
 from tests.bench.test_report_writing import contents
 from tests.cli.run import Result, invoke
 
@@ -48,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "judges": judges,
             "sensitivity": {"linkage": ["average"]},
         }
-        assert run_benchmark(check_settings(settings, "the test"), folder / "example") == []
+        assert start(settings, folder / "example") == []
     return folder / "example"
 
 
@@ -124,8 +122,7 @@ def test_facts_that_are_damaged_block_neither_the_report_nor_the_run(run: Path, 
     after = collect(run)
     assert after.cells[0].uncertainty.keys() == before.cells[0].uncertainty.keys()
     assert (b"sessions" in content) or any("are unknown" in note for note in after.notes)
-    settings = check_settings(read_json(run / "settings.json"), "the test")
-    assert run_benchmark(settings, run) == []
+    assert start(read_json(run / "settings.json"), run) == []
     assert read_json(run / "manifest.json")["status"] == "complete"
 
 
@@ -138,7 +135,7 @@ def test_a_plan_that_is_lost_is_made_again(run: Path, content: bytes | None) -> 
     else:
         (run / "plan.json").write_bytes(content)
     assert {name: numbers.tolist() for name, numbers in collect(run).cells[0].uncertainty.items()} == before
-    assert run_benchmark(check_settings(read_json(run / "settings.json"), "the test"), run) == []
+    assert start(read_json(run / "settings.json"), run) == []
     assert read_json(run / "plan.json") == plan
 
 

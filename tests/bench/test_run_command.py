@@ -15,8 +15,8 @@ from semtoken.bench.controls import CONTROLS
 from semtoken.bench.estimate import estimate
 from semtoken.bench.read_results import collect
 from semtoken.bench.run import run_benchmark
-from semtoken.bench.settings import check_settings, settings_with
-from tests.bench.runs import tiny_settings
+from semtoken.bench.settings import settings_with
+from tests.bench.runs import start, tiny_settings
 from tests.cli.run import Result
 from tests.cli.run import invoke as launched
 from tests.rows import each
@@ -42,6 +42,18 @@ def alone(settings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
 
 
+def written(settings: Path, name: str, **changes: Any) -> Path:
+    """The same settings with some changes, in a file of this folder."""
+    path = Path(name)
+    path.write_text(yaml.safe_dump(yaml.safe_load(settings.read_text()) | changes))
+    return path
+
+
+def model_of(settings: Path) -> dict[str, Any]:
+    [model] = yaml.safe_load(settings.read_text())["models"]
+    return dict(model)
+
+
 def test_a_plan_a_run_and_a_plan_again(settings: Path, tmp_path: Path) -> None:
     before = invoke(settings, "--dry-run")
     assert before.exit_code == 0
@@ -59,8 +71,7 @@ def test_a_plan_a_run_and_a_plan_again(settings: Path, tmp_path: Path) -> None:
 
 
 def test_controls_and_clusters_that_are_given(settings: Path, tmp_path: Path) -> None:
-    model = yaml.safe_load(settings.read_text())["models"][0]["name"]
-    TokenClusters.from_model(model, n_clusters=50).save_pretrained(tmp_path / "given")
+    TokenClusters.from_model(model_of(settings)["name"], n_clusters=50).save_pretrained(tmp_path / "given")
     result = invoke(
         *(settings, "--methods", "stc", "--judge", "exact", "-o", "x", "--limit", 2, "--device", "cpu"),
         *("--controls", "--clusters", tmp_path / "given"),
@@ -114,24 +125,16 @@ def test_a_backend_that_there_is_not_is_refused_as_an_option_and_in_a_file(setti
     option = invoke(*ALMANAC, "--model.backend", "luck")
     assert option.exit_code == 2
     assert option.stderr.startswith("Error: ") and '"luck"' in option.stderr and "Traceback" not in option.output
-    content = yaml.safe_load(settings.read_text())
-    content["models"][0]["backend"] = "luck"
-    Path("luck.yaml").write_text(yaml.safe_dump(content))
-    file = invoke("luck.yaml", "-o", "x")
+    luck = written(settings, "luck.yaml", models=[model_of(settings) | {"backend": "luck"}])
+    file = invoke(luck, "-o", "x")
     assert file.exit_code == 1
     assert "should be 'transformers', 'vllm' or 'llama-cpp'.\n" in file.stderr and file.stderr.startswith("Error: ")
     assert not Path("x").exists()
 
 
-def with_nli(settings: Path, nli: str) -> Path:
-    """The same settings, in a file of this folder, with an NLI model."""
-    path = Path(settings.name)
-    path.write_text(yaml.safe_dump(yaml.safe_load(settings.read_text()) | {"nli": nli}))
-    return path
-
-
 def test_a_model_that_several_steps_need_fails_with_one_message(settings: Path) -> None:
-    result = invoke(with_nli(settings, "/nowhere"), "--methods", "ccp,semantic_entropy", "-o", "x")
+    unknown = written(settings, "tiny.yaml", nli="/nowhere")
+    result = invoke(unknown, "--methods", "ccp,semantic_entropy", "-o", "x")
     assert result.exit_code == 1
     *progress, first, second = result.stderr.splitlines()
     assert all("whole run" in line for line in progress)
@@ -143,10 +146,7 @@ def test_a_model_that_several_steps_need_fails_with_one_message(settings: Path) 
 
 
 def test_failures_are_listed_and_change_the_exit_status(settings: Path, tmp_path: Path) -> None:
-    content = yaml.safe_load(settings.read_text())
-    content["models"].append(str(tmp_path / "gone"))
-    path = tmp_path / "two.yaml"
-    path.write_text(yaml.safe_dump(content))
+    path = written(settings, "two.yaml", models=[model_of(settings), str(tmp_path / "gone")])
     result = invoke(path, "--output", "x")
     assert result.exit_code == 1
     assert "Failed: gone, loading: There is no directory" in result.stderr
@@ -156,10 +156,9 @@ def test_failures_are_listed_and_change_the_exit_status(settings: Path, tmp_path
 
 
 def test_an_estimate_needs_no_folder_and_leaves_nothing(settings: Path, tmp_path: Path) -> None:
-    model = yaml.safe_load(settings.read_text())["models"][0]["name"]
     two = (settings.parent / "questions.jsonl").read_text().splitlines(keepends=True)[:2]
     (tmp_path / "two.jsonl").write_text("".join(two))
-    result = invoke("-m", model, "-d", "two.jsonl", "--methods", "perplexity", "--estimate")
+    result = invoke("-m", model_of(settings)["name"], "-d", "two.jsonl", "--methods", "perplexity", "--estimate")
     assert result.exit_code == 0, result.output
     assert "for 2 questions" in result.stdout and "from up to 8 questions of each data set" in result.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["two.jsonl"]
@@ -188,7 +187,7 @@ class _Counts:
 def test_progress_goes_on_inside_a_shard(settings: Path, tmp_path: Path) -> None:
     heard = _Counts()
     content = yaml.safe_load(settings.read_text()) | {"methods": ["stc", "predictive_entropy"], "shard_size": 7}
-    assert run_benchmark(check_settings(content, "the test"), tmp_path / "run", watcher=heard) == []
+    assert start(content, tmp_path / "run", watcher=heard) == []
     assert all(units == sum(parts) for units, *parts in heard.steps.values())
     assert sum(units for units, *_ in heard.steps.values()) == heard.total
     assert [len(heard.steps[name]) - 1 for name in ("greedy", "samples", "judge exact")] == [7, 7, 1]
@@ -207,6 +206,6 @@ def test_an_estimate_is_that_of_the_run_where_all_questions_are_tried(settings: 
 
 
 def test_an_estimate_whose_trial_fails_names_the_step(settings: Path) -> None:
-    result = invoke(with_nli(settings, "/nowhere"), "--methods", "ccp", "--estimate")
+    result = invoke(written(settings, "tiny.yaml", nli="/nowhere"), "--methods", "ccp", "--estimate")
     assert result.exit_code == 1
     assert "Alternative entailment failed: The NLI model cannot be loaded" in result.stderr

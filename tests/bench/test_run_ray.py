@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from semtoken.bench.storage import COORDINATES
+from tests.bench.runs import start
 from tests.ray_runs import TWO_WORKERS, in_a_namespace
 
 pytestmark = [
@@ -57,13 +58,10 @@ def records(run: Path) -> dict[str, object]:
 
 
 def test_the_same_files_as_the_local_executor(tmp_path: Path) -> None:
-    from semtoken.bench.run import run_benchmark
-    from semtoken.bench.settings import check_settings
-
     done = ray_run(tmp_path / "distributed", SETTINGS)
     assert done.returncode == 0, done.stderr
     assert "listens on every network interface" in done.stderr
-    assert run_benchmark(check_settings(SETTINGS, "the test"), tmp_path / "local") == []
+    assert start(SETTINGS, tmp_path / "local") == []
     by_ray, here = records(tmp_path / "distributed"), records(tmp_path / "local")
     assert sorted(by_ray) == sorted(here)
     assert any("score" in name for name in here)

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.bench.plan import PlannedClustering
+from semtoken.bench.run import LOG
 from semtoken.bench.statistics.steps import STEPS
 from semtoken.bench.storage import (
     columns_of,
@@ -37,7 +38,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.methods import eigenscore
 from semtoken.support.files.temporary import WORKING
 from tests import worked
-from tests.bench.runs import same
+from tests.bench.runs import same, start
 from tests.methods.method_records import scattered
 from tests.rows import each
 
@@ -236,11 +237,8 @@ def test_a_clustering_of_the_run_whose_config_is_damaged_is_made_again(tmp_path:
 def test_a_log_that_a_full_disk_does_not_take_stops_no_run_and_prints_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from semtoken.bench.run import LOG, run_benchmark
-    from semtoken.bench.settings import check_settings
-
     (run := tmp_path / "run").mkdir()
     (run / LOG).symlink_to("/dev/full")
     settings = {"models": ["almanac"], "datasets": ["almanac"], "methods": ["perplexity"], "limit": 2}
-    assert run_benchmark(check_settings(settings, "the test"), run) == []
+    assert start(settings, run) == []
     assert "Traceback" not in capfd.readouterr().err

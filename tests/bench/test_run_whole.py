@@ -17,8 +17,6 @@ import pytest
 import semtoken
 from semtoken.bench.read_results import collect
 from semtoken.bench.report.measure import PERCENT, measure
-from semtoken.bench.run import Failure, run_benchmark
-from semtoken.bench.settings import check_settings
 from semtoken.bench.statistics import AnswerSettings, record
 from semtoken.bench.statistics.steps import steps_for
 from semtoken.core.results.generation import Generation
@@ -28,16 +26,12 @@ from semtoken.methods.table import withdraw
 from semtoken.models.transformers import TransformersBackend
 from semtoken.support.files.temporary import WORKING
 from tests.bench.report_runs import figure
-from tests.bench.runs import TINY_QUESTIONS, same, shards
+from tests.bench.runs import TINY_QUESTIONS, same, shards, start
 from tests.bench.unreliable import Unreliable, running
 
 FURTHER = ("entropy", "attention", "words")
 OF_A_RUN = {name: one for name, one in METHODS.items() if one.family not in FURTHER or name == "confidence"}
 """The methods of a run that names none."""
-
-
-def start(settings: dict[str, Any], run: Path) -> list[Failure]:
-    return run_benchmark(check_settings(settings, "the test"), run)
 
 
 @pytest.fixture
@@ -209,11 +203,16 @@ def test_what_is_incomplete_is_told(copy: Any) -> None:
 # ---- failures ---------------------------------------------------------------------------------------------------
 
 
-def test_what_fails_is_reported_and_the_others_go_on(made: Any, tmp_path: Path) -> None:
+@pytest.fixture
+def broken(made: Any, tmp_path: Path) -> Path:
+    """The model of that run without its weights."""
+    folder = Path(shutil.copytree(made[0]["models"][0]["name"], tmp_path / "broken"))
+    (folder / "model.safetensors").write_bytes(b"no weights")
+    return folder
+
+
+def test_what_fails_is_reported_and_the_others_go_on(made: Any, broken: Path, tmp_path: Path) -> None:
     settings = deepcopy(made[0])
-    broken = tmp_path / "broken"
-    shutil.copytree(settings["models"][0]["name"], broken)
-    (broken / "model.safetensors").write_bytes(b"no weights")
     settings["models"].insert(0, {"name": str(broken), "clusters": settings["models"][0]["clusters"]})
     settings["models"].append(str(tmp_path / "gone"))
     settings |= {"similarity": str(tmp_path / "no-encoder"), "methods": ["stc", "perplexity", "sar", "conu"]}
@@ -229,11 +228,8 @@ def test_what_fails_is_reported_and_the_others_go_on(made: Any, tmp_path: Path) 
     assert json.loads((tmp_path / "run" / "manifest.json").read_text())["status"] == "incomplete"
 
 
-def test_what_depends_on_a_failure_is_left_out_and_not_told_again(made: Any, tmp_path: Path) -> None:
+def test_what_depends_on_a_failure_is_left_out_and_not_reported_again(made: Any, broken: Path, tmp_path: Path) -> None:
     settings = deepcopy(made[0])
-    broken = tmp_path / "broken"
-    shutil.copytree(settings["models"][0]["name"], broken)
-    (broken / "model.safetensors").write_bytes(b"no weights")
     clusters = next((made[1] / "clusterings").iterdir())  # given, so that the weights are read for the answers alone
     settings |= {"models": [{"name": str(broken), "clusters": str(clusters)}], "sensitivity": {}}
     failures = start(settings, tmp_path / "run")

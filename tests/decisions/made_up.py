@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +12,11 @@ from semtoken.decisions import Answer, Predicate, Question, ReadingOptions
 from semtoken.decisions.answers import DecisionRecord, answer_values
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.sides import DecisionSide
+from semtoken.decisions.wire import systemone
+from semtoken.decisions.wire.extension import answers_in
+from tests.json_lines import read_lines, write_lines
 
 ASKED = Predicate("Is it late?", name="late")
-
-
-def lines(path: Path, values: Iterable[Any]) -> Path:
-    path.write_text("".join(json.dumps(value) + "\n" for value in values), "utf-8")
-    return path
 
 
 def changed(record: DecisionRecord, **fields: Any) -> DecisionRecord:
@@ -35,8 +31,15 @@ def side_of(calibrator: DecisionCalibrator, record: DecisionRecord) -> DecisionS
     return side
 
 
-def values_in(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+def read_from(question: Question, **given: Any) -> Answer:
+    """The answer to a question in a server's reply that has these fields."""
+    [found] = answers_in([question], [("answers", "q")], {"answers": {"q": given}}, systemone.read_answer)
+    return found
+
+
+def verdicts_in(shown: str) -> dict[str, str]:
+    """The verdict on each side, and on the sets, in what `audit --json` prints."""
+    return {one["side"]: one["verdict"] for one in read_lines(shown) if "side" in one}
 
 
 def world(n: int, seed: int, sharpened: float = 1.0) -> list[DecisionRecord]:
@@ -55,7 +58,7 @@ def answers(
     path: Path, n: int, seed: int, sharpened: float = 1.0, name: str = "late", question: Question = ASKED
 ) -> Path:
     """What `decide` writes of such a world."""
-    return lines(
+    return write_lines(
         path,
         (
             {

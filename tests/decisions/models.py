@@ -1,9 +1,14 @@
-"""A small model with a chat template and one-token labels, for tests of decisions."""
+"""A small model with a chat template and one-token labels, for tests of decisions, and what it is asked."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from semtoken.decisions import Answer, Question, ReadingOptions
 
 TEMPLATE = (
     "{% for m in messages %}<|user|>{{ m['content'] }}<|end|>{% endfor %}"
@@ -33,3 +38,22 @@ def tiny() -> Any:
     model = llama(len(own) + 8, hidden=32)
     model.config.max_position_embeddings = 4096
     return TransformersBackend(model, own)
+
+
+def answer_to(question: Question, state: str = "x", options: ReadingOptions | None = None) -> Answer:
+    """The answer of that model to one question."""
+    from semtoken.decisions import DecisionRequest, decide
+
+    [found] = decide(tiny(), [DecisionRequest(state, [question], *([options] if options else []))])
+    return found.answers[0]
+
+
+@contextmanager
+def passes(of: Callable[[dict[str, Any]], int] = lambda given: given["input_ids"].shape[1]) -> Iterator[list[int]]:
+    """A number of each pass of that model, from what it is called with: the tokens that are read."""
+    seen: list[int] = []
+    hook = tiny().model.register_forward_pre_hook(lambda _m, _a, given: seen.append(of(given)), with_kwargs=True)
+    try:
+        yield seen
+    finally:
+        hook.remove()

@@ -15,8 +15,8 @@ from semtoken.decisions.answers import (
 )
 from semtoken.decisions.questions import as_text, question_from, question_values
 from semtoken.decisions.wire import systemone
-from semtoken.decisions.wire.extension import answers_in
 from semtoken.errors import InvalidInputError
+from tests.decisions.made_up import read_from
 
 
 def masses(*rows: list[float], high: list[list[float]] | None = None) -> OptionMasses:
@@ -131,9 +131,7 @@ def test_what_another_server_says_of_its_answer_is_kept_where_it_makes_sense() -
     question = Choice("Which?", ["a", "b"])
 
     def read(block: object) -> Answer:
-        given = {"probabilities": {"a": 0.7, "b": 0.3}, "semtoken": block}
-        [found] = answers_in([question], [("answers", "q")], {"answers": {"q": given}}, systemone.read_answer)
-        return found
+        return read_from(question, probabilities={"a": 0.7, "b": 0.3}, semtoken=block)
 
     full = read({"option_mass": 0.25, "order_spread": 0.1, "bounds": [[0.6, 0.8], [0.2, 0.4]]})
     assert (full.option_mass, full.order_spread, full.bounds) == (0.25, 0.1, ((0.6, 0.8), (0.2, 0.4)))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from semtoken.decisions.comparing import compare
 from semtoken.decisions.running import DecisionJob, in_order
 from semtoken.errors import BackendError, InvalidInputError
 from tests.cli.run import invoke
-from tests.decisions.made_up import ASKED, answers, lines, values_in
+from tests.decisions.made_up import ASKED, answers, verdicts_in
 from tests.executors import Backwards
+from tests.json_lines import read_lines, write_lines
 from tests.ray_runs import here_and_by_ray
 
 
@@ -26,11 +27,6 @@ def semtoken(*words: object) -> tuple[int, str, str]:
     done = invoke(words)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.stdout, done.stderr
-
-
-def verdicts_in(shown: str) -> dict[str, str]:
-    """The verdict on each side, and on the sets, in what `audit --json` prints."""
-    return {one["side"]: one["verdict"] for one in map(json.loads, shown.splitlines()) if "side" in one}
 
 
 def test_calibrate_audit_and_compare(tmp_path: Path) -> None:
@@ -43,7 +39,7 @@ def test_calibrate_audit_and_compare(tmp_path: Path) -> None:
     assert code == 1 and verdicts == {"true": "does not hold", "false": "does not hold", "set": verdicts["set"]}
     [found] = compare(read_decisions(again), read_decisions(there))
     assert "the same choice in 1,000 of 1,000" in found.statement and "rank correlation 1.00" in found.statement
-    turned = lines(tmp_path / "turned.jsonl", reversed(values_in(there)))
+    turned = write_lines(tmp_path / "turned.jsonl", reversed(read_lines(there)))
     for others in (read_decisions(turned), read_decisions(again)[1:]):
         with pytest.raises(InvalidInputError, match="not to the same states in one order"):
             compare(read_decisions(again), others)
@@ -51,12 +47,12 @@ def test_calibrate_audit_and_compare(tmp_path: Path) -> None:
 
 def test_answers_known_within_bounds_are_compared_as_such(tmp_path: Path) -> None:
     here = answers(tmp_path / "here.jsonl", 50, 1)
-    found = values_in(here)
+    found = read_lines(here)
     for line in found[:10]:  # a server that left out No
         given = line["answers"]["late"]
         yes = given["probabilities"][0]
         given["bounds"] = [[yes - 0.05 * yes, yes], [1 - yes, 1 - yes + 0.05 * yes]]
-    there = lines(tmp_path / "there.jsonl", found)
+    there = write_lines(tmp_path / "there.jsonl", found)
     [compared] = compare(read_decisions(here), read_decisions(there))
     lost = sum(0.05 * line["answers"]["late"]["probabilities"][0] for line in found[:10]) / 50
     said = " ".join(compared.statement.split())
@@ -65,13 +61,13 @@ def test_answers_known_within_bounds_are_compared_as_such(tmp_path: Path) -> Non
     assert "did not list" not in alike.statement
     found[0]["answers"]["late"]["bounds"] = [[0.5, 0.4], [0, 1]]
     with pytest.raises(InvalidInputError, match=r"line 1.*bounds"):
-        read_decisions(lines(there, found))
+        read_decisions(write_lines(there, found))
 
 
 def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     good, target = answers(tmp_path / "good.jsonl", 5, 1), tmp_path / "made"
     for content in ([1], [[]], [{"answers": []}], [{"answers": {"q": 1}}], [{"answers": {}, "labels": [1]}], []):
-        bad = lines(tmp_path / "bad.jsonl", content)  # type: ignore[arg-type]
+        bad = write_lines(tmp_path / "bad.jsonl", content)  # type: ignore[arg-type]
         code, _, said = semtoken("calibrate", bad, "-o", target)
         assert code == 2 and said.startswith("Error: ") and "Traceback" not in said, (content, said)
     code, _, said = semtoken("audit", good, "--calibrator", target)
@@ -91,47 +87,52 @@ class _Interrupted:
         return {name: Answer(one, (0.75, 0.25)) for name, one in questions.items()}
 
 
+def answering() -> _Interrupted:
+    """One that nobody stops."""
+    return _Interrupted(None)
+
+
+def job_of(folder: Path, n: int, target: str = "out.jsonl", **further: Any) -> DecisionJob:
+    """A job that asks one question about so many items."""
+    source = write_lines(folder / "items.jsonl", [{"state": f"{i}"} for i in range(n)])
+    return DecisionJob(source, folder / target, {"late": ASKED}, ReadingOptions(), **further)
+
+
 @pytest.mark.parametrize("kept", [1, 17, 30, -1])
 def test_an_interrupted_run_goes_on(kept: int, tmp_path: Path) -> None:
-    source = lines(tmp_path / "items.jsonl", [{"state": f"{i}"} for i in range(7)])
-    whole = DecisionJob(source, tmp_path / "whole.jsonl", {"late": ASKED}, ReadingOptions())
-    assert whole.run(_Interrupted(None)) == 7
-    job = DecisionJob(source, tmp_path / "parts.jsonl", {"late": ASKED}, ReadingOptions())
+    whole, job = job_of(tmp_path, 7, "whole.jsonl"), job_of(tmp_path, 7, "parts.jsonl")
+    assert whole.run(answering()) == 7
     with pytest.raises(KeyboardInterrupt):
         job.run(_Interrupted(3))
     with job.target.open("a") as file:
         file.write(whole.target.read_text().splitlines(keepends=True)[3][:kept])  # killed while it wrote
     assert job.lines_left() == 4
-    assert job.run(_Interrupted(None)) == 4
+    assert job.run(answering()) == 4
     assert job.target.read_bytes() == whole.target.read_bytes()
     assert len(read_decisions(job.target)) == 7
-    lines(source, [{"state": "0"}])
+    write_lines(job.source, [{"state": "0"}])
     assert job.lines_left() == 0  # never fewer
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])
 def test_shards_give_the_lines_of_one_process(tmp_path: Path, size: int) -> None:
-    items = lines(tmp_path / "items.jsonl", [{"state": f"state {i}"} for i in range(7)])
-    alone, shared = (
-        DecisionJob(items, tmp_path / name, {"late": Predicate("Is it late?")}, ReadingOptions())
-        for name in ("alone.jsonl", "shared.jsonl")
-    )
-    assert alone.run(_Interrupted(None)) == 7
+    alone, shared = job_of(tmp_path, 7, "alone.jsonl"), job_of(tmp_path, 7, "shared.jsonl")
+    assert alone.run(answering()) == 7
     if size < 7:
         with pytest.raises(BackendError, match="lost"):
-            shared.run_in_shards(lambda: _Interrupted(None), Backwards(lambda: _Interrupted(None), most=1), size)
+            shared.run_in_shards(answering, Backwards(answering, most=1), size)
     there = shared.target.read_bytes() if shared.target.exists() else b""
     assert alone.target.read_bytes().startswith(there)
     left = shared.lines_left()
     assert 0 < left <= 7 and left == 7 - there.count(b"\n")
-    assert shared.run_in_shards(lambda: _Interrupted(None), Backwards(lambda: _Interrupted(None)), size) == left
+    assert shared.run_in_shards(answering, Backwards(answering), size) == left
     assert shared.lines_left() == 0
     assert shared.target.read_bytes() == alone.target.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.jsonl", "items.jsonl", "shared.jsonl"]
 
 
 def test_force_replaces_an_output_once_the_first_answer_is_there(tmp_path: Path) -> None:
-    items = lines(tmp_path / "items.jsonl", [{"state": "a"}])
+    items = write_lines(tmp_path / "items.jsonl", [{"state": "a"}])
     questions, output = tmp_path / "questions.yaml", tmp_path / "out.jsonl"
     command = ["decide", questions, items, "-o", output, "--force"]
     output.write_text("what cost an hour\n")
@@ -143,22 +144,17 @@ def test_force_replaces_an_output_once_the_first_answer_is_there(tmp_path: Path)
         assert semtoken(*command, *further)[0] == 1
     assert output.read_text() == "what cost an hour\n"
     assert semtoken(*command)[0] == 0
-    assert [line["state"] for line in values_in(output)] == ["a"]
+    assert [line["state"] for line in read_lines(output)] == ["a"]
 
 
 @pytest.mark.parametrize("sharded", [False, True])
 def test_a_forced_run_begins_with_the_first_item(sharded: bool, tmp_path: Path) -> None:
-    items = lines(tmp_path / "items.jsonl", [{"state": "a"}, {"state": "b"}])
-    job = DecisionJob(items, tmp_path / "out.jsonl", {"late": ASKED}, ReadingOptions(), overwrite=True)
+    job = job_of(tmp_path, 2, overwrite=True)
     job.target.write_text(3 * "notes\n" + "and more")
     job.check()
     assert job.lines_left() == 2
-
-    def load() -> _Interrupted:
-        return _Interrupted(None)
-
-    assert (job.run_in_shards(load, Backwards(load), 1) if sharded else job.run(load())) == 2
-    assert [line["state"] for line in values_in(job.target)] == ["a", "b"]
+    assert (job.run_in_shards(answering, Backwards(answering), 1) if sharded else job.run(answering())) == 2
+    assert [line["state"] for line in read_lines(job.target)] == ["0", "1"]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +167,7 @@ def test_a_forced_run_begins_with_the_first_item(sharded: bool, tmp_path: Path) 
 )
 def test_a_mistaken_question_is_named_in_plain_words(question: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "questions.yaml").write_text(f"which: {question}")
-    items = lines(tmp_path / "items.jsonl", [{"state": "a"}])
+    items = write_lines(tmp_path / "items.jsonl", [{"state": "a"}])
     status, _, said = semtoken("decide", tmp_path / "questions.yaml", items, "-o", tmp_path / "out.jsonl")
     assert status == 1
     assert "questions.yaml, question 'which'" in said and message in said
@@ -182,13 +178,13 @@ def test_ray_answers_the_same_questions(tmp_path: Path) -> None:
     """`semtoken decide --executor.kind ray`, in a network namespace that has only loopback."""
     pytest.importorskip("ray")
     pytest.importorskip("torch")
-    items = lines(tmp_path / "items.jsonl", [{"state": f"Parcel {i} is {i % 5} days late."} for i in range(600)])
+    items = write_lines(tmp_path / "items.jsonl", [{"state": f"Parcel {i} is {i % 5} days late."} for i in range(600)])
     asked = tmp_path / "q.json"
     asked.write_text('{"late": {"type": "noul", "instructions": "Is the parcel late?"}}')
     here, ray = tmp_path / "here.jsonl", tmp_path / "ray.jsonl"
     here_and_by_ray("decide", asked, items, here=here, by_ray=ray)
     assert "is complete" in semtoken("decide", asked, items, "-o", ray)[2]
-    one, other = values_in(here), values_in(ray)
+    one, other = read_lines(here), read_lines(ray)
     assert [line["state"] for line in other] == [line["state"] for line in one]
     assert [line["answers"]["late"]["probabilities"][0] for line in other] == pytest.approx(
         [line["answers"]["late"]["probabilities"][0] for line in one], abs=1e-5
@@ -198,39 +194,40 @@ def test_ray_answers_the_same_questions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("question", "options"),
     [(ASKED, ReadingOptions("words")), (ASKED, ReadingOptions(orders=2)), (Predicate("Is it lost?"), ReadingOptions())],
+    ids=["reading", "orders", "question"],
 )
 def test_a_run_does_not_go_on_with_something_else(tmp_path: Path, question: Question, options: ReadingOptions) -> None:
-    source, target = lines(tmp_path / "items.jsonl", [{"state": f"{i}"} for i in range(4)]), tmp_path / "out.jsonl"
+    job = job_of(tmp_path, 4)
     with pytest.raises(KeyboardInterrupt):
-        DecisionJob(source, target, {"late": ASKED}, ReadingOptions()).run(_Interrupted(2))
-    before = target.read_bytes()
-    with pytest.raises(InvalidInputError, match="line 1: the answer is to another"):
-        DecisionJob(source, target, {"late": question}, options).run(_Interrupted(None))
-    with pytest.raises(InvalidInputError, match="line 1: the answer is to another"):
-        DecisionJob(source, target, {"late": question}, options).check()
-    assert target.read_bytes() == before
+        job.run(_Interrupted(2))
+    before = job.target.read_bytes()
+    other = replace(job, questions={"late": question}, options=options)
+    for go_on in (other.check, lambda: other.run(answering())):
+        with pytest.raises(InvalidInputError, match="line 1: the answer is to another"):
+            go_on()
+    assert job.target.read_bytes() == before
 
 
 @pytest.mark.parametrize("there", [b"my notes", b'{"state": "another", "answers', b"\xff\x00{["])
 def test_a_file_of_somebody_else_keeps_its_unfinished_line(there: bytes, tmp_path: Path) -> None:
-    source, target = tmp_path / "items.jsonl", tmp_path / "notes.txt"
-    source.write_text('{"state": "a"}\n')
-    target.write_bytes(there)
+    job = job_of(tmp_path, 1, "notes.txt")
+    job.target.write_bytes(there)
     with pytest.raises(InvalidInputError, match="ends in a line that is no answer of this job"):
-        DecisionJob(source, target, {"late": ASKED}, ReadingOptions()).check()
-    assert target.read_bytes() == there
+        job.check()
+    assert job.target.read_bytes() == there
 
 
 def test_a_side_or_a_set_alone_ends_an_audit_with_1(tmp_path: Path) -> None:
     def audited(made: Path, found: list[dict[str, Any]]) -> tuple[int, dict[str, str]]:
-        code, shown, said = semtoken("audit", lines(tmp_path / "audited.jsonl", found), "--calibrator", made, "--json")
+        audited = write_lines(tmp_path / "audited.jsonl", found)
+        code, shown, said = semtoken("audit", audited, "--calibrator", made, "--json")
         assert code in (0, 1, 3), said
         return code, verdicts_in(shown)
 
     few = answers(tmp_path / "few.jsonl", 60, 1)  # too few of a side to guarantee anything; enough for sets
     semtoken("calibrate", few, "-o", tmp_path / "sets", "--alpha", "0.06")
     nothing = dict.fromkeys(("true", "false"), "nothing was guaranteed")
-    alike = values_in(answers(tmp_path / "alike.jsonl", 60, 4))
+    alike = read_lines(answers(tmp_path / "alike.jsonl", 60, 4))
     assert audited(tmp_path / "sets", alike) == (3, nothing | {"set": "no difference is shown"})
     turned = [one | {"labels": {"late": not one["labels"]["late"]}} for one in alike]
     assert audited(tmp_path / "sets", turned) == (1, nothing | {"set": "does not hold"})
@@ -241,7 +238,7 @@ def test_a_side_or_a_set_alone_ends_an_audit_with_1(tmp_path: Path) -> None:
     again = answers(tmp_path / "again.jsonl", 2000, 2)
     accepted: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
     others = []
-    for line, one in zip(values_in(again), read_decisions(again), strict=True):
+    for line, one in zip(read_lines(again), read_decisions(again), strict=True):
         if one.answer.side == "true" and true.accepts(one):
             accepted[bool(one.correct)].append(line)
         elif one.answer.side == "false" and one.correct:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,6 +27,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.guarantees.judge import KINDS, Claim, Share
 from semtoken.guarantees.measures import Drift
 from tests.decisions.made_up import changed
+from tests.json_lines import write_lines
 
 PAIRS = [  # of the first server and of the second one, over the options a, b and c
     ((0.6, 0.3, 0.1), (0.5, 0.4, 0.1)),
@@ -251,8 +251,7 @@ def test_the_first_items_are_asked_about_in_other_ways(most: int | None, variant
         return {"q": Answer(one, (0.5, 0.2, 0.1, 0.1, 0.1))}
 
     items = [{"state": f"state {k}", "labels": {"q": "a"}} for k in range(101)]
-    source = tmp_path / "items.jsonl"
-    source.write_text("".join(json.dumps(item) + "\n" for item in items))
+    source = write_lines(tmp_path / "items.jsonl", items)
     further: dict[str, Any] = {} if most is None else {"most": most}
     other = Choice("What?", list("abcde"), "q")
     found = ask_again(calibrator, source, ask, tmp_path / "there.jsonl", reworded={"q": other}, **further)

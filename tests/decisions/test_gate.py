@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
@@ -12,17 +11,16 @@ from pathlib import Path
 
 import pytest
 import yaml
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
-from starlette.routing import Route
 
 from semtoken.decisions import Answer, ReadingOptions
 from semtoken.decisions.answers import answer_values
 from semtoken.decisions.running import read_questions
 from tests.cli.run import invoke_in
-from tests.decisions.made_up import lines
-from tests.web.servers import running
+from tests.decisions.made_up import verdicts_in
+from tests.decisions.servers import answering
+from tests.json_lines import write_lines
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gate"
 
@@ -37,7 +35,7 @@ def model(knows: bool, keys: list[str | None]) -> Iterator[str]:
         noul = min(max(p if knows else 0.9 + p / 10, 0.001), 0.999)
         return JSONResponse({"model": "m", "answers": {"may_run": {"type": "noul", "noul": noul}}, "usage": {}})
 
-    with running(Starlette(routes=[Route("/v1/systemone", answer, methods=["POST"])]), wait=False) as url:
+    with answering(answer, "/v1/systemone") as url:
         yield f"{url}/v1"
 
 
@@ -63,9 +61,9 @@ def folder(tmp_path: Path) -> Path:
         p = min(max(round(chance.betavariate(0.6, 0.4), 6), 0.001), 0.999)
         answer = answer_values(Answer(question, (p, 1 - p)), ReadingOptions())
         rows.append({"state": f"{p} {i}", "labels": {name: chance.random() < p}, "answers": {name: answer}})
-    lines(tmp_path / "answers.jsonl", rows[:320])
-    lines(tmp_path / "others.jsonl", rows[320:])
-    lines(tmp_path / "labeled.jsonl", ({"state": row["state"], "labels": row["labels"]} for row in rows[320:]))
+    write_lines(tmp_path / "answers.jsonl", rows[:320])
+    write_lines(tmp_path / "others.jsonl", rows[320:])
+    write_lines(tmp_path / "labeled.jsonl", ({"state": row["state"], "labels": row["labels"]} for row in rows[320:]))
     return tmp_path
 
 
@@ -78,13 +76,11 @@ def test_the_example_workflow_fails_when_the_model_is_exchanged(folder: Path) ->
         code, shown, said = semtoken(folder, "semtoken calibrate answers.jsonl -o may-run --require --json")
         assert code == 0, shown + said
         code, shown, said = semtoken(folder, step["run"], url)
-        verdicts = {one["side"]: one["verdict"] for one in map(json.loads, shown.splitlines()) if "side" in one}
-        assert (code, verdicts["true"]) == (0, "holds"), shown + said
+        assert (code, verdicts_in(shown)["true"]) == (0, "holds"), shown + said
     assert set(keys) == {"Bearer secret"}
     with model(knows=False, keys=[]) as url:
         code, shown, said = semtoken(folder, step["run"], url)
-    verdicts = {one["side"]: one["verdict"] for one in map(json.loads, shown.splitlines()) if "side" in one}
-    assert (code, verdicts["true"]) == (1, "does not hold"), shown + said
+    assert (code, verdicts_in(shown)["true"]) == (1, "does not hold"), shown + said
     settings = folder / "semtoken.toml"
     settings.write_text(settings.read_text("utf-8").replace("min_accepted = 0.05", "min_accepted = 0.95"), "utf-8")
     code, shown, _ = semtoken(folder, "semtoken audit others.jsonl --calibrator may-run")
@@ -94,8 +90,8 @@ def test_the_example_workflow_fails_when_the_model_is_exchanged(folder: Path) ->
 
 
 def test_what_is_required_and_missing_ends_with_1_and_writes_nothing(folder: Path) -> None:
-    lines(folder / "few.jsonl", ({"answers": {"may_run": {"type": "noul", "noul": n / 100}}} for n in range(80)))
-    lines(folder / "labels.jsonl", ({"labels": {"may_run": n % 2 == 0}} for n in range(80)))
+    write_lines(folder / "few.jsonl", ({"answers": {"may_run": {"type": "noul", "noul": n / 100}}} for n in range(80)))
+    write_lines(folder / "labels.jsonl", ({"labels": {"may_run": n % 2 == 0}} for n in range(80)))
     code, shown, said = semtoken(folder, "semtoken calibrate few.jsonl --labels labels.jsonl -o may-run --require")
     assert code == 1 and "Nothing was written" in said and not (folder / "may-run").exists(), shown + said
     code, shown, said = semtoken(folder, "semtoken calibrate few.jsonl --labels labels.jsonl -o may-run")

@@ -12,6 +12,7 @@ from semtoken.decisions import Choice, Predicate, Question, Score
 from semtoken.decisions.labels import place_of
 from semtoken.decisions.saved import decision_records
 from semtoken.errors import InvalidInputError
+from tests.json_lines import write_lines
 from tests.rows import each
 
 LISTED = [{"value": 0, "label": "calm", "probability": 0.4}, {"value": 1, "label": "angry", "probability": 0.6}]
@@ -57,10 +58,7 @@ def replies(tmp_path: Path) -> Path:
         {"type": "predicate", "name": "refund", "probability": 0.9},
         {"type": "score", "name": "tone", "score": 0.6, "probabilities": LISTED},
     ]
-    path = tmp_path / "replies.jsonl"
-    lines = [{"id": f"r{n}", "reply": {"answers": answers}} for n in range(3)]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    return path
+    return write_lines(tmp_path / "replies.jsonl", ({"id": f"r{n}", "reply": {"answers": answers}} for n in range(3)))
 
 
 def labeled(replies: Path, text: str | bytes, name: str = "labels.csv") -> list[int | None]:

@@ -13,9 +13,10 @@ from semtoken.decisions import Choice, Predicate, ReadingOptions, Score, decidin
 from semtoken.decisions.answers import Answer, DecisionRecord, OptionMasses, answer_from_masses
 from semtoken.decisions.questions import OrderedQuestion, prompt_text
 from semtoken.decisions.wire import openai, sglang, systemone
-from semtoken.decisions.wire.extension import WireError, answers_in, block_beside, extension_of
+from semtoken.decisions.wire.extension import WireError, block_beside, extension_of
 from semtoken.decisions.wire.shapes import says_no_route, wants_another_shape
 from semtoken.errors import InvalidInputError
+from tests.decisions.made_up import read_from
 from tests.rows import each
 
 TEXTS = [f"option {k}" for k in range(256)]
@@ -111,9 +112,8 @@ def test_which_statuses_say_that_there_is_no_such_route_or_form() -> None:
 )
 def test_so_many_numbers_of_two_decimals_are_off_by_half_a_hundredth_each(n: int, off: float, read: bool) -> None:
     shares = [1 / n] * (n - 1) + [1 / n - off]
-    reply = {"answers": {"q": {"probabilities": dict(zip(TEXTS, shares, strict=False))}}}
     with nullcontext() if read else pytest.raises(InvalidInputError, match="sum to 1"):
-        answers_in([Choice("Which?", TEXTS[:n])], [("answers", "q")], reply, systemone.read_answer)
+        read_from(Choice("Which?", TEXTS[:n]), probabilities=dict(zip(TEXTS, shares, strict=False)))
 
 
 CONFIDENCES = {  # of 0.7, 0.2 and 0.1, half of all mass: (0.7 - 1/3) / (2/3) = 0.55 is this package's own

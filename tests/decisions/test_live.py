@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from semtoken import ScoredModel
 from semtoken.decisions import Choice, Predicate
 from semtoken.decisions.answers import read_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
-from tests.decisions.made_up import lines
 from tests.decisions.models import tiny
 from tests.decisions.test_commands import semtoken
+from tests.json_lines import read_lines, write_lines
 from tests.web.servers import running
 
 N = 80
@@ -40,13 +39,13 @@ def url() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def labeled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return lines(tmp_path_factory.mktemp("live") / "items.jsonl", labels_of(range(N)))
+    return write_lines(tmp_path_factory.mktemp("live") / "items.jsonl", labels_of(range(N)))
 
 
 @pytest.fixture(scope="module")
 def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Items like those that the calibrator was fitted on."""
-    return lines(tmp_path_factory.mktemp("others") / "items.jsonl", labels_of(range(N, 2 * N)))
+    return write_lines(tmp_path_factory.mktemp("others") / "items.jsonl", labels_of(range(N, 2 * N)))
 
 
 def labels_of(parcels: Iterable[int]) -> list[dict[str, Any]]:
@@ -106,8 +105,7 @@ class TestLive:
             told = ("--base-url", f"{url}/v1/chat/completions", f"--endpoint.top_logprobs={top}")
             code, _, said = semtoken("decide", asked, labeled, "-o", target, *told)
             assert code == 0, said
-            exact = [json.loads(line)["answers"] for line in (made / "here.jsonl").open(encoding="utf-8")]
-            found = [json.loads(line)["answers"] for line in target.open(encoding="utf-8")]
+            exact, found = ([line["answers"] for line in read_lines(path)] for path in (made / "here.jsonl", target))
             assert len(found) == len(exact)
             for there, here in zip(found, exact, strict=True):
                 for name in ("late", "tone"):
@@ -126,7 +124,7 @@ class TestLive:
         words = ("audit", others, "--calibrator", made / "calibrator", "--base-url", f"{url}/v1/systemone", "--json")
         code, shown, said = semtoken(*words, "--rewordings", reworded, "--audit.variants=30", "-o", kept)
         assert code == 0, said
-        found = [json.loads(line) for line in shown.splitlines()]
+        found = read_lines(shown)
         verdicts = {(one["question"], one["side"]): one for one in found if "side" in one}
         fitted = DecisionCalibrator.load(made / "calibrator")
         assert set(verdicts) == {(one.name, one.side) for one in fitted.sides} | {
@@ -155,7 +153,7 @@ class TestLive:
             "audit", labeled, "--calibrator", made / "calibrator", "--base-url", f"{url}/v1/systemone", "--json"
         )
         assert code == 3, said
-        found = [json.loads(line) for line in shown.splitlines()]
+        found = read_lines(shown)
         verdicts = {one["verdict"] for one in found if "verdict" in one}
         assert verdicts == {"nothing was measured", "nothing was guaranteed"}
         accepted = {(one["question"], one["side"]): one["accepted"] for one in found if "side" in one}

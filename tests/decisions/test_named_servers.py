@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Route
 
 from tests.cli.run import invoke
-from tests.web.servers import running
+from tests.decisions.servers import answering
+from tests.json_lines import read_lines, write_lines
 
 Runs = Callable[..., tuple[int, str]]
 Seen = list[tuple[str | None, bytes]]
@@ -28,14 +27,14 @@ def server() -> Iterator[tuple[str, Seen]]:
         seen.append((request.headers.get("authorization"), await request.body()))
         return JSONResponse({"model": "m", "answers": {"late": {"type": "noul", "noul": 0.75}}, "usage": {}})
 
-    with running(Starlette(routes=[Route("/v1/systemone", answer, methods=["POST"])]), wait=False, strict=False) as url:
+    with answering(answer, "/v1/systemone") as url:
         yield f"{url}/v1", seen
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "questions.yaml").write_text('late: {type: predicate, instructions: "Is it late?"}\n', "utf-8")
-    (tmp_path / "items.jsonl").write_text(json.dumps({"state": "private"}) + "\n", "utf-8")
+    write_lines(tmp_path / "items.jsonl", [{"state": "private"}])
     return tmp_path
 
 
@@ -65,7 +64,7 @@ def test_a_variable_of_another_tool_names_no_server(folder: Path, server: tuple[
     url, seen = server
     code, said = semtoken(*RUN, OPENAI_BASE_URL=url)
     assert code == 0 and not seen, said
-    answered = json.loads((folder / "answers.jsonl").read_text("utf-8"))
+    [answered] = read_lines(folder / "answers.jsonl")
     assert answered["answers"]["late"]["probabilities"] != [0.75, 0.25]  # the built-in model's
     code, said = semtoken("doctor", "--model", "almanac", OPENAI_BASE_URL=url)
     assert code == 0 and not seen, said
@@ -125,8 +124,8 @@ def test_an_audit_that_was_stopped_goes_on(folder: Path, semtoken: Runs) -> None
         return JSONResponse({"model": "m", "answers": {"late": {"type": "noul", "noul": 0.75}}, "usage": {}})
 
     labels = [{"state": f"item {i}", "labels": {"late": bool(i % 2)}} for i in range(40)]
-    (folder / "items.jsonl").write_text("".join(json.dumps(item) + "\n" for item in labels), "utf-8")
-    with running(Starlette(routes=[Route("/v1/systemone", answer, methods=["POST"])]), wait=False, strict=False) as url:
+    write_lines(folder / "items.jsonl", labels)
+    with answering(answer, "/v1/systemone") as url:
         there = ("--base-url", f"{url}/v1/systemone")
         assert semtoken("decide", "questions.yaml", "items.jsonl", "-o", "answers.jsonl", *there)[0] == 0
         assert semtoken("calibrate", "answers.jsonl", "-o", "made")[0] == 0

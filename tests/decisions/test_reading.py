@@ -21,7 +21,7 @@ from semtoken.decisions.questions import OrderedQuestion, labels, orders_of, pro
 from semtoken.decisions.spellings import OptionReader, OptionSpelling, spellings_of
 from semtoken.decisions.wire import systemone
 from semtoken.errors import InvalidInputError
-from tests.decisions.models import tiny, tokenizer
+from tests.decisions.models import answer_to, passes, tiny, tokenizer
 from tests.rows import each
 
 QUESTIONS = {
@@ -110,16 +110,10 @@ def test_an_option_with_the_templates_own_markers_is_one_option(hostile: str) ->
     question = Choice("Which?", [Option(hostile, hostile, hostile), "other"])
     plain = Choice("Which?", ["harmless", "other"])
     for reading in ("labels", "words"):
-        counts = [
-            sum(
-                token in control
-                for token in prompt_tokens(own, prompt_text("state", OrderedQuestion(q, (0, 1), reading)))
-            )
-            for q in (question, plain)
-        ]
-        assert counts == [3, 3]  # user, end, assistant: those of the template
-        (found,) = decide(tiny(), [DecisionRequest("state " + hostile, [question], ReadingOptions(reading))])
-        assert len(found.answers[0].probabilities) == 2
+        for one in (question, plain):
+            shown = prompt_tokens(own, prompt_text("state", OrderedQuestion(one, (0, 1), reading)))
+            assert len(control.intersection(shown)) == sum(map(shown.count, control)) == 3  # those of the template
+        assert len(answer_to(question, "state " + hostile, ReadingOptions(reading)).probabilities) == 2
 
 
 # --- words: against a sum over all spellings, each by forward passes of its own ---------------------------------------
@@ -158,27 +152,20 @@ def by_hand(backend: Any, prompt: list[int], options: list[str]) -> list[float]:
 
 @pytest.mark.parametrize("options", [["the", "no"], ["New York", "New York City", "Paris"], ["1", "17", "TV"]])
 def test_words_are_sums_over_spellings(options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semtoken.decisions.spellings.WORTH_READING", 1e-300)  # read every spelling to its end
-    backend = tiny()
-    question = Choice("Where?", options)
-    prepared = prepare(backend, DecisionRequest("Somewhere.", [question], ReadingOptions("words")))
-    expected = by_hand(backend, list(prepared.prompts[0].ids), options)
-    (answer,) = decide(backend, [DecisionRequest("Somewhere.", [question], ReadingOptions("words"))])[0].answers
-    assert answer.option_mass == pytest.approx(sum(expected), rel=1e-4)
-    assert answer.probabilities == pytest.approx([one / sum(expected) for one in expected], abs=1e-5)
-    assert answer.bounds is None
-
-
-def test_spellings_that_are_not_read_widen_the_bounds() -> None:
-    backend, options = tiny(), ["New York", "New York City", "Paris"]
-    prepared = prepare(backend, DecisionRequest("Somewhere.", [Choice("Where?", options)], ReadingOptions("words")))
-    expected = by_hand(backend, list(prepared.prompts[0].ids), options)
-    (answer,) = decide(backend, [DecisionRequest("Somewhere.", [Choice("Where?", options)], ReadingOptions("words"))])[
-        0
-    ].answers
-    assert answer.bounds is not None
-    for (low, high), share in zip(answer.bounds, [one / sum(expected) for one in expected], strict=True):
+    """Spellings that are not read to their ends widen the bounds."""
+    question, words = Choice("Where?", options), ReadingOptions("words")
+    prepared = prepare(tiny(), DecisionRequest("Somewhere.", [question], words))
+    expected = np.array(by_hand(tiny(), list(prepared.prompts[0].ids), options))
+    shares = expected / expected.sum()
+    within = answer_to(question, "Somewhere.", words)
+    assert within.bounds is not None
+    for (low, high), share in zip(within.bounds, shares, strict=True):
         assert low - 1e-6 <= share <= high + 1e-6
+    monkeypatch.setattr("semtoken.decisions.spellings.WORTH_READING", 1e-300)  # read every spelling to its end
+    answer = answer_to(question, "Somewhere.", words)
+    assert answer.option_mass == pytest.approx(expected.sum(), rel=1e-4)
+    assert answer.probabilities == pytest.approx(shares, abs=1e-5)
+    assert answer.bounds is None
 
 
 def test_engines_without_trees_give_the_same() -> None:
@@ -206,24 +193,18 @@ def test_engines_without_trees_give_the_same() -> None:
 
 
 def test_questions_about_one_state_read_it_once() -> None:
-    backend, seen = tiny(), []
+    backend = tiny()
     state = "The capital of France is Paris. " * 40
     questions = [Predicate(f"Is it {i}?") for i in range(12)]
     inquiry = DecisionRequest(state, questions)
     prompts = [prompt.ids for prompt in prepare(backend, inquiry).prompts]
     backend.read_before.trunk = None
-    hook = backend.model.register_forward_pre_hook(
-        lambda _m, _a, k: seen.append(k["input_ids"].shape[1]), with_kwargs=True
-    )
-    try:
+    with passes() as seen:
         (together,) = decide(backend, [inquiry])
-    finally:
-        hook.remove()
     assert sum(seen) < len(prompts[0]) + 12 * 40 < sum(map(len, prompts)) / 4
     assert sum(seen) <= together.input_tokens
     for question, answer in zip(questions, together.answers, strict=True):
-        alone = decide(backend, [DecisionRequest(state, [question])])[0].answers[0]
-        assert answer.probability == pytest.approx(alone.probability, abs=1e-5)
+        assert answer.probability == pytest.approx(answer_to(question, state).probability, abs=1e-5)
 
 
 def test_states_of_several_requests_are_read_together() -> None:
@@ -242,14 +223,12 @@ def test_states_of_several_requests_are_read_together() -> None:
 
 
 def test_orders_are_averaged_and_their_spread_told() -> None:
-    backend, options = tiny(), ["red", "green", "blue"]
-    rotations = [options[k:] + options[:k] for k in range(3)]
+    options = ["red", "green", "blue"]
     single = []
-    for rotated in rotations:
-        (answer,) = decide(backend, [DecisionRequest("It is.", [Choice("Which?", rotated)])])[0].answers
-        single.append(dict(zip(rotated, answer.probabilities, strict=True)))
-    question = Choice("Which?", options)
-    (answer,) = decide(backend, [DecisionRequest("It is.", [question], ReadingOptions("labels", None))])[0].answers
+    for rotated in (options[k:] + options[:k] for k in range(3)):
+        alone = answer_to(Choice("Which?", rotated), "It is.")
+        single.append(dict(zip(rotated, alone.probabilities, strict=True)))
+    answer = answer_to(Choice("Which?", options), "It is.", ReadingOptions("labels", None))
     for option, found in zip(options, answer.probabilities, strict=True):
         assert found == pytest.approx(np.mean([one[option] for one in single]), abs=1e-5)
     spread = max(max(one[o] for one in single) - min(one[o] for one in single) for o in options)
@@ -259,9 +238,8 @@ def test_orders_are_averaged_and_their_spread_told() -> None:
 def test_orders_of_each_kind() -> None:
     assert orders_of(Predicate("?"), None) == ((0, 1), (1, 0))
     assert orders_of(Score("?", ["a", "b", "c"]), 7) == ((0, 1, 2), (2, 1, 0))
-    assert orders_of(Score("?", ["a", "b"]), None) == ((0, 1), (1, 0)) and orders_of(Score("?", ["a", "b"]), 1) == (
-        (0, 1),
-    )
+    assert orders_of(Score("?", ["a", "b"]), None) == ((0, 1), (1, 0))
+    assert orders_of(Score("?", ["a", "b"]), 1) == ((0, 1),)
     assert orders_of(Score("?", ["a"]), None) == ((0,),)
     assert orders_of(Choice("?", list("abcde")), 2) == ((0, 1, 2, 3, 4), (2, 3, 4, 0, 1))
     assert len(orders_of(Choice("?", list("abcdefg")), 3)) == 3
@@ -280,7 +258,7 @@ def test_labels_are_letters_as_far_as_these_reach() -> None:
 @pytest.mark.parametrize("reading", ["labels", "words"])
 def test_255_options(reading: str) -> None:
     question = Choice("Which number?", [f"item {i}" for i in range(255)])
-    (answer,) = decide(tiny(), [DecisionRequest("x", [question], ReadingOptions(reading))])[0].answers
+    answer = answer_to(question, options=ReadingOptions(reading))
     assert len(answer.probabilities) == 255
     assert sum(answer.probabilities) == pytest.approx(1)
 
@@ -296,22 +274,15 @@ def test_options_that_differ_in_case_only_are_refused_where_words_are_read() -> 
 
 def test_a_state_longer_than_the_model_reads_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="the model reads 4,096 at most"):
-        decide(tiny(), [DecisionRequest("word " * 6000, [Predicate("Is it so?")])])
+        answer_to(Predicate("Is it so?"), "word " * 6000)
     with pytest.raises(InvalidInputError, match="characters"):
-        decide(tiny(), [DecisionRequest("word " * 1_000_000, [Predicate("Is it so?")])])
+        answer_to(Predicate("Is it so?"), "word " * 1_000_000)
     with pytest.raises(InvalidInputError, match="tokens together"):
-        decide(
-            tiny(),
-            [
-                DecisionRequest(
-                    "x", [Choice("?", [f"an option {i}" for i in range(255)])], ReadingOptions("labels", None)
-                )
-            ],
-        )
+        answer_to(Choice("?", [f"an option {i}" for i in range(255)]), options=ReadingOptions("labels", None))
 
 
-def test_mass_elsewhere_is_told() -> None:
-    (answer,) = decide(tiny(), [DecisionRequest("x", [Predicate("Is it so?")])])[0].answers
+def test_mass_elsewhere_is_flagged() -> None:
+    answer = answer_to(Predicate("Is it so?"))
     assert answer.option_mass is not None and answer.option_mass < 0.5
     assert [flag.code for flag in answer.flags] == ["off_option_mass"]
 
@@ -327,13 +298,13 @@ def test_wire_dictionaries_and_objects_ask_the_same() -> None:
     found = decide_about(tiny(), {"text": "x"}, given, ReadingOptions())
     assert isinstance(found, dict)
     assert len({round(answer.probability, 6) for answer in found.values()}) == 1
-    (answer,) = decide(tiny(), [DecisionRequest(json.dumps({"text": "x"}), [Predicate("Is it so?")])])[0].answers
+    answer = answer_to(Predicate("Is it so?"), json.dumps({"text": "x"}))
     assert answer.probability == pytest.approx(found["a"].probability, abs=1e-5)
 
 
 @pytest.mark.parametrize(("reading", "most"), [("labels", 16), ("words", 7)])
 def test_state_and_questions_are_read_in_pieces_of_the_size_that_is_sent(reading: str, most: int) -> None:
-    backend, seen = tiny(), []
+    backend = tiny()
     questions = [Choice(f"Which city is number {n}?", ["New York", "New York City", "Paris"]) for n in range(2)]
     questions = [*questions, Predicate("Is it so?"), Predicate("Is it?")]
     state = "The capital of France is Paris. " * 3
@@ -341,22 +312,18 @@ def test_state_and_questions_are_read_in_pieces_of_the_size_that_is_sent(reading
     backend.read_before.trunk = None
     whole = run_to_end(option_masses(backend, one.prompts))
     backend.read_before.trunk = None
-    hook = backend.model.register_forward_pre_hook(
-        lambda _m, _a, k: seen.append(k["input_ids"].shape[1]), with_kwargs=True
-    )
-    steps, told = option_masses(backend, one.prompts), []
-    try:
-        told.append(next(steps))
-        while True:
-            passes = len(seen)
-            told.append(steps.send(most))
-            assert len(seen) <= passes + 1, "somebody else may have a turn after each pass"
-    except StopIteration as end:
-        found = end.value
-    finally:
-        hook.remove()
+    steps, read = option_masses(backend, one.prompts), []
+    with passes() as seen:
+        try:
+            read.append(next(steps))
+            while True:
+                before = len(seen)
+                read.append(steps.send(most))
+                assert len(seen) <= before + 1, "somebody else may have a turn after each pass"
+        except StopIteration as end:
+            found = end.value
     assert set(seen) <= set(range(1, most + 1)) and sum(seen) > 100
-    assert set(told) <= set(seen) | {0}  # what was read since the pause before
+    assert set(read) <= set(seen) | {0}  # since the pause before
     for (low, high), (twin_low, twin_high) in zip(found, whole, strict=True):
         assert low == pytest.approx(twin_low, abs=1e-5) and high == pytest.approx(twin_high, abs=1e-5)
 
@@ -367,15 +334,9 @@ def test_of_many_options_of_several_tokens_few_are_kept_at_one_time(monkeypatch:
     question = Choice("Which?", [f"department {n} of the company" for n in range(12)])
     one = prepare(backend, DecisionRequest("A letter.", [question], ReadingOptions("words", 2)))
     whole = run_to_end(option_masses(backend, one.prompts))
-    widths: list[int] = []
-    hook = backend.model.register_forward_pre_hook(
-        lambda _m, _a, k: widths.append(k["attention_mask"].shape[-1]), with_kwargs=True
-    )
-    try:
-        monkeypatch.setattr("semtoken.models.transformers.trees.MOST_NODES", 40)
+    monkeypatch.setattr("semtoken.models.transformers.trees.MOST_NODES", 40)
+    with passes(lambda given: given["attention_mask"].shape[-1]) as widths:
         few = run_to_end(option_masses(backend, one.prompts))
-    finally:
-        hook.remove()
     for (low, high), (twin_low, twin_high) in zip(few, whole, strict=True):
         assert low == pytest.approx(twin_low, rel=1e-3, abs=1e-12) and high == pytest.approx(twin_high, rel=1e-3)
     longest = max(len(path) for prompt in one.prompts for spelling in prompt.spellings for path in spelling.paths)

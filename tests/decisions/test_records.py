@@ -14,15 +14,18 @@ from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord, re
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.saved import saved_decisions
 from semtoken.decisions.wire import openai, sglang, systemone
-from semtoken.decisions.wire.extension import WireError, answers_in
+from semtoken.decisions.wire.extension import WireError
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.finding import OpenedReplies
-from tests.decisions.made_up import ASKED, lines, side_of, world
+from tests.decisions.made_up import ASKED, read_from, side_of, world
 from tests.decisions.server_replies import MASSES, PROBABILITIES, QUESTIONS, SERVERS
+from tests.json_lines import write_lines
+
+A_OR_B = Choice("Which?", ["a", "b"])
 
 
 def line(probabilities: list[float], label: str | None = None, **fields: Any) -> dict[str, Any]:
-    asked = AskedQuestion(Choice("Which?", ["a", "b"]), ReadingOptions())
+    asked = AskedQuestion(A_OR_B, ReadingOptions())
     answer = {"question": asked.fingerprint, "asked": asked.values(), "probabilities": probabilities, **fields}
     return {"state": "s", "answers": {"q": answer}, "labels": {"q": label}}
 
@@ -47,7 +50,7 @@ def test_probabilities_of_a_line_are_from_0_to_1(probabilities: list[float], tak
 def test_an_answer_without_its_question_is_refused_by_name(tmp_path: Path) -> None:
     whole, lacking = (line([0.4, 0.6], options=["a", "b"]) for _ in range(2))
     del lacking["answers"]["q"]["asked"]
-    source = lines(tmp_path / "answers.jsonl", [whole, lacking])
+    source = write_lines(tmp_path / "answers.jsonl", [whole, lacking])
     named = "2: The answer to 'q' lacks the field `asked`"
     with pytest.raises(InvalidInputError, match=f"line {named}"):
         read_decisions(source)
@@ -72,14 +75,12 @@ def test_bounds_of_a_line_are_intervals(first: tuple[float, float], taken: bool)
 def test_bounds_and_shares_of_a_server_that_are_points_or_ends_count() -> None:
     for own, spread, bounds in ((0, 1, [[0.7, 0.7], [0, 1]]), (1.0, 0.0, [[0.0, 1.0], [0.3, 0.3]])):
         block = {"option_mass": own, "order_spread": spread, "bounds": bounds}
-        given = {"answers": {"q": {"probabilities": {"a": 0.7, "b": 0.3}, "semtoken": block}}}
-        [found] = answers_in([Choice("Which?", ["a", "b"])], [("answers", "q")], given, systemone.read_answer)
+        found = read_from(A_OR_B, probabilities={"a": 0.7, "b": 0.3}, semtoken=block)
         assert (found.option_mass, found.order_spread) == (own, spread)
         assert found.bounds == tuple(tuple(pair) for pair in bounds)
     for shares, taken in (({"a": 1.0, "b": 0.0}, True), ({"a": 1.01, "b": -0.01}, False)):
-        given = {"answers": {"q": {"probabilities": shares}}}
         with nullcontext() if taken else pytest.raises(InvalidInputError, match="sum to 1"):
-            answers_in([Choice("Which?", ["a", "b"])], [("answers", "q")], given, systemone.read_answer)
+            read_from(A_OR_B, probabilities=shares)
 
 
 def test_the_label_is_found_by_its_place_and_the_first_of_equals_is_the_answer() -> None:

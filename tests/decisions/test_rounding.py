@@ -9,8 +9,8 @@ from semtoken.decisions import Answer, Choice, ReadingOptions
 from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.options import OptionScale
-from semtoken.decisions.wire import systemone
-from semtoken.decisions.wire.extension import answers_in, rounded_bounds
+from semtoken.decisions.wire.extension import rounded_bounds
+from tests.decisions.made_up import read_from
 
 SHARPENED = 1.8
 OPTIONS = ["a", "b", "c", "d", "e"]
@@ -53,8 +53,8 @@ def test_a_zero_is_at_most_half_of_the_last_digit() -> None:
 
 
 def test_rounded_numbers_of_a_server_are_intervals() -> None:
-    given = {"answers": {"q": {"type": "choice", "probabilities": {"a": 0.97, "b": 0.03, "c": 0.0}}}}
-    [answer] = answers_in([Choice("Which?", ["a", "b", "c"])], [("answers", "q")], given, systemone.read_answer)
+    shares = {"a": 0.97, "b": 0.03, "c": 0.0}
+    answer = read_from(Choice("Which?", ["a", "b", "c"]), type="choice", probabilities=shares)
     assert answer.bounds == ((0.965, 0.975), (0.025, 0.035), (0.0, 0.005))
     assert rounded_bounds([1.0, 0.0]) == ((0.995, 1.0), (0.0, 0.005))
     assert rounded_bounds([0.5, 0.25, 0.25]) == ((0.495, 0.505), (0.245, 0.255), (0.245, 0.255))
@@ -78,9 +78,7 @@ def test_the_chance_and_the_probabilities_of_one_answer_agree() -> None:
 
 def test_the_option_that_a_server_chose_is_what_is_judged() -> None:
     def read(choice: str, probabilities: dict[str, float]) -> Answer:
-        given = {"answers": {"q": {"type": "choice", "choice": choice, "probabilities": probabilities}}}
-        [answer] = answers_in([Choice("Which?", ["a", "b"])], [("answers", "q")], given, systemone.read_answer)
-        return answer
+        return read_from(Choice("Which?", ["a", "b"]), type="choice", choice=choice, probabilities=probabilities)
 
     tie = read("b", {"a": 0.5, "b": 0.5})
     assert (tie.value, tie.best, tie.probability) == ("b", 1, 0.5)

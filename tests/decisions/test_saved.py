@@ -15,7 +15,6 @@ from semtoken.decisions.saved import decision_records, decision_rows, holds_deci
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.finding import OpenedReplies
 from tests.cli.run import invoke
-from tests.decisions.made_up import lines, values_in
 from tests.decisions.server_replies import (
     BY_LEVEL,
     BY_OPTION,
@@ -26,6 +25,7 @@ from tests.decisions.server_replies import (
     SERVERS,
     URGENT,
 )
+from tests.json_lines import read_lines, write_lines
 
 REPLIES = {name: next(iter(server.routes.values()))[1] for name, server in SERVERS.items()}
 FINGERPRINTS = {name: AskedQuestion(one, READ_AS_USUAL).fingerprint for name, one in QUESTIONS.items()}
@@ -38,7 +38,7 @@ def test_a_folder_of_replies_with_labels_by_id(tmp_path: Path, name: str) -> Non
     for one in ("a", "b"):
         (folder / f"{one}.json").write_text(json.dumps(REPLIES[name], indent=1), "utf-8")
     right = {"team": "shipping", "urgent": False, "tone": 0}
-    labels = lines(tmp_path / "labels.jsonl", [{"id": "b", "labels": right}])
+    labels = write_lines(tmp_path / "labels.jsonl", [{"id": "b", "labels": right}])
     replies = OpenedReplies([str(folder)])
     assert replies.first is not None and is_decision(replies.first)
     found = saved_decisions(replies, labels=labels, questions=QUESTIONS)
@@ -58,7 +58,7 @@ def test_tables_of_labels_and_requests_beside_replies(tmp_path: Path) -> None:
         {"custom_id": str(i), "request": shape.body(f"state {i}", QUESTIONS), "response": {"body": REPLIES["SGLang"]}}
         for i in range(3)
     ]
-    source = lines(tmp_path / "batch.jsonl", saved)
+    source = write_lines(tmp_path / "batch.jsonl", saved)
     with (tmp_path / "labels.csv").open("w", newline="") as file:
         csv.writer(file).writerows(
             [["id", "urgent", "tone", "team"], ["2", "TRUE", "2", "billing"], ["0", "false", "", ""]]
@@ -84,7 +84,7 @@ CLOUDFLARE = {"result": REPLIES["Jev"], "success": True, "errors": [], "messages
 @pytest.mark.parametrize("reply", [LANGCHAIN, CLOUDFLARE, {"id": "a", "response": {"body": CLOUDFLARE}}])
 @pytest.mark.parametrize("asked", [True, False])
 def test_langchain_and_cloudflare_are_read_as_saved(tmp_path: Path, reply: dict[str, Any], asked: bool) -> None:
-    replies = OpenedReplies([str(lines(tmp_path / "r.jsonl", [reply]))])
+    replies = OpenedReplies([str(write_lines(tmp_path / "r.jsonl", [reply]))])
     assert replies.first is not None and is_decision(replies.first)
     found = saved_decisions(replies, questions=QUESTIONS if asked else None)
     assert {one.record.name: one.record.answer.probabilities for one in found} == PROBABILITIES
@@ -94,7 +94,7 @@ def test_the_probability_in_a_row_is_that_of_its_value(tmp_path: Path) -> None:
     """Also where the server chose another option than the most probable one."""
     probabilities = {"billing": 0.6, "shipping": 0.4}
     answer = {"type": "choice", "choice": "shipping", "probabilities": probabilities, "confidence": 0.2}
-    source = lines(tmp_path / "r.jsonl", [{"model": "m", "answers": {"team": answer}}])
+    source = write_lines(tmp_path / "r.jsonl", [{"model": "m", "answers": {"team": answer}}])
     [row] = decision_rows(saved_decisions(OpenedReplies([str(source)])))
     assert (row["value"], row["probability"]) == ("shipping", 0.4)
 
@@ -108,12 +108,13 @@ def test_a_request_of_langchain_beside_its_reply_is_read(tmp_path: Path) -> None
             "tone": {"type": "score", "instructions": "How upset?", "levels": ["calm", "annoyed", "furious"]},
         },
     }
-    found = decision_records(lines(tmp_path / "r.jsonl", [{"id": "a", "request": request, "response": LANGCHAIN}]))
+    saved = {"id": "a", "request": request, "response": LANGCHAIN}
+    found = decision_records(write_lines(tmp_path / "r.jsonl", [saved]))
     assert {one.name: one.fingerprint for one in found} == FINGERPRINTS
 
 
 def test_what_does_not_fit_together_is_said(tmp_path: Path) -> None:
-    source = lines(tmp_path / "r.jsonl", [{"id": "x", "reply": REPLIES["Jev"]}, {"id": "y", "reply": REPLIES["Jev"]}])
+    source = write_lines(tmp_path / "r.jsonl", [{"id": name, "reply": REPLIES["Jev"]} for name in "xy"])
     for given, why in (
         ([{"id": "z", "labels": {}}], "no reply has the id 'z'"),
         ([{"labels": {}}], "1 lines without ids for 2 replies"),
@@ -122,10 +123,10 @@ def test_what_does_not_fit_together_is_said(tmp_path: Path) -> None:
         ([{"id": "x"}], "line 1"),
     ):
         with pytest.raises(InvalidInputError, match=why):
-            decision_records(source, labels=lines(tmp_path / "labels.jsonl", given))
+            decision_records(source, labels=write_lines(tmp_path / "labels.jsonl", given))
     with pytest.raises(InvalidInputError, match="no question 'team'"):
         decision_records(source, questions={"urgent": QUESTIONS["urgent"]})
-    chat = lines(tmp_path / "chat.jsonl", [{"choices": []}])
+    chat = write_lines(tmp_path / "chat.jsonl", [{"choices": []}])
     replies = OpenedReplies([str(chat)])
     assert replies.first is not None and not is_decision(replies.first)
     with pytest.raises(InvalidInputError, match="no reply answers typed questions"):
@@ -138,22 +139,20 @@ def test_fit_audit_and_check_read_them(tmp_path: Path) -> None:
 
     saved = [{"id": f"r{i}", "reply": reply(0.005 + i / 400 * 0.99)} for i in range(400)]
     right = [{"id": f"r{i}", "labels": {"late": (i * 7919) % 400 < i}} for i in range(400)]
-    source, labels = lines(tmp_path / "r.jsonl", saved), lines(tmp_path / "l.jsonl", right)
-    words = ["calibrate", str(source), "--labels", str(labels), "-o", str(tmp_path / "c"), "--alpha", "0.2"]
-    done = invoke(words)
+    source, labels = write_lines(tmp_path / "r.jsonl", saved), write_lines(tmp_path / "l.jsonl", right)
+    made = tmp_path / "c"
+    done = invoke(["calibrate", source, "--labels", labels, "-o", made, "--alpha", "0.2"])
     assert done.exit_code == 0 and "With confidence 90%" in done.output, done.output
-    words = ["audit", str(source), "--calibrator", str(tmp_path / "c"), "--labels", str(labels)]
-    done = invoke(words)
+    done = invoke(["audit", source, "--calibrator", made, "--labels", labels])
     assert done.exit_code == 3 and "late: nothing was measured. All its labels are of items that" in done.output
-    others = lines(tmp_path / "others.jsonl", [one | {"id": f"other {one['id']}"} for one in saved])
-    same = lines(tmp_path / "same.jsonl", [one | {"id": f"other {one['id']}"} for one in right])
-    words = ["audit", str(others), "--calibrator", str(tmp_path / "c"), "--labels", str(same)]
-    done = invoke(words)
+    others = write_lines(tmp_path / "others.jsonl", [one | {"id": f"other {one['id']}"} for one in saved])
+    same = write_lines(tmp_path / "same.jsonl", [one | {"id": f"other {one['id']}"} for one in right])
+    done = invoke(["audit", others, "--calibrator", made, "--labels", same])
     assert done.exit_code == 0 and "late, called true: holds" in done.output, done.output
-    more = ["--labels", str(labels), "--calibrator", str(tmp_path / "c"), "-n", "2", "-o", str(tmp_path / "o.jsonl")]
-    done = invoke(["check", str(source), *more])
+    ranked = tmp_path / "o.jsonl"
+    done = invoke(["check", source, "--labels", labels, "--calibrator", made, "-n", "2", "-o", ranked])
     assert done.exit_code == 0 and "2 of 400 answers to typed questions" in done.output, done.output
-    rows = values_in(tmp_path / "o.jsonl")
+    rows = read_lines(ranked)
     assert rows[0]["probability"] <= rows[1]["probability"] and rows[-1]["decision"] == "answer"
 
 
@@ -166,7 +165,7 @@ def test_decisions_on_standard_input_are_known(name: str) -> None:
 @pytest.mark.parametrize("name", REPLIES)
 def test_a_file_of_replies_of_each_server_holds_decisions(tmp_path: Path, name: str) -> None:
     for wrapped in (REPLIES[name], {"id": "1", "response": REPLIES[name]}, {"body": REPLIES[name]}):
-        assert holds_decisions(lines(tmp_path / "saved.jsonl", [wrapped]))
+        assert holds_decisions(write_lines(tmp_path / "saved.jsonl", [wrapped]))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,10 +10,8 @@ from typing import Any
 import httpx
 import pytest
 from openai import OpenAI
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
-from starlette.routing import Route
 
 from semtoken.decisions import ReadingOptions
 from semtoken.decisions.calibrating import DecisionCalibrator
@@ -25,6 +22,7 @@ from semtoken.errors import BackendError
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from tests.decisions.server_replies import MASSES, PROBABILITIES, QUESTIONS, SERVERS, Documented
+from tests.decisions.servers import answering
 from tests.rows import each
 from tests.web.servers import running
 
@@ -38,7 +36,7 @@ def documented(server: Documented, paths: list[str]) -> Iterator[str]:
         status, found = server.reply(request.url.path, await request.json())
         return JSONResponse(found, status)
 
-    with running(Starlette(routes=[Route("/{path:path}", answer, methods=["POST"])]), wait=False) as url:
+    with answering(answer) as url:
         yield url
 
 
@@ -105,7 +103,7 @@ def test_the_addresses_of_openrouter_and_cloudflare_are_asked_in_their_shape(
             return JSONResponse({"error": {"message": "Invalid input: expected string, received undefined"}}, 400)
         return JSONResponse({"result": reply, "success": True} if wrapped else reply)
 
-    with running(Starlette(routes=[Route(path, answer, methods=["POST"])]), wait=False) as url:
+    with answering(answer, path) as url:
         ask = asker_of_endpoint(f"{url}{path}", "m")
         found = ask("The card was charged twice.", QUESTIONS, ReadingOptions())
     assert {key: one.probabilities for key, one in found.items()} == PROBABILITIES
@@ -129,8 +127,7 @@ def test_a_server_that_lists_five_tokens_is_asked_for_five() -> None:
             {"object": "chat.completion", "choices": [choice | {"finish_reason": "length"}], "model": "m"}
         )
 
-    app = Starlette(routes=[Route("/v1/chat/completions", answer, methods=["POST"])])
-    with running(app, wait=False) as url:
+    with answering(answer, "/v1/chat/completions") as url:
         ask = asker_of_endpoint(f"{url}/v1/chat/completions", "m")
         for _ in range(2):
             found = ask("x", {"urgent": QUESTIONS["urgent"]}, ReadingOptions())
@@ -151,11 +148,9 @@ def test_openai_client_reads_what_sglang_answered() -> None:
 @pytest.mark.parametrize("status", [400, 401, 500])
 def test_an_error_that_names_no_fields_is_told_as_it_is(status: int) -> None:
     async def answer(request: Request) -> JSONResponse:
-        await asyncio.sleep(0)
         return JSONResponse({"error": {"message": "The state is too long."}}, status)
 
-    app = Starlette(routes=[Route("/{path:path}", answer, methods=["POST"])])
-    with running(app, wait=False, strict=False) as url, pytest.raises(BackendError, match="The state is too long"):
+    with answering(answer) as url, pytest.raises(BackendError, match="The state is too long"):
         asker_of_endpoint(f"{url}/v1/decisions")("x", QUESTIONS, ReadingOptions())
 
 

@@ -20,8 +20,7 @@ from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.questions import plain_tokens, prompt_tokens
 from semtoken.decisions.remote import asker_of_endpoint
 from semtoken.decisions.spellings import OptionReader, OptionSpelling
-from semtoken.decisions.wire import systemone
-from semtoken.decisions.wire.extension import WireRequest, answers_in
+from semtoken.decisions.wire.extension import WireRequest
 from semtoken.decisions.wire.shapes import OPENAI, SGLANG
 from semtoken.errors import InvalidInputError, InvalidLogits
 from semtoken.guarantees.auditing import AuditLimits
@@ -29,6 +28,7 @@ from semtoken.guarantees.judge import KINDS, Claim, Share, judge
 from semtoken.guarantees.measures import Drift
 from semtoken.replies import read_reply
 from semtoken.replies.formats import served_shapes
+from tests.decisions.made_up import read_from
 from tests.decisions.models import tiny
 from tests.rows import each
 from tests.tiny import byte_level_bpe
@@ -128,9 +128,8 @@ def test_control_tokens_are_refused_where_a_tokenizer_cannot_read_them_as_text()
 
 @pytest.mark.parametrize("shares", [(-0.2, 0.6, 0.6), (-0.2, 1.2, 0.0), (1.005, 0.0, 0.0)])
 def test_probabilities_of_a_server_are_none_below_0_or_above_1(shares: tuple[float, ...]) -> None:
-    given = {"answers": {"q": {"probabilities": dict(zip("abc", shares, strict=True))}}}
-    with pytest.raises(InvalidInputError):
-        answers_in([Choice("Which?", list("abc"))], [("answers", "q")], given, systemone.read_answer)
+    with pytest.raises(InvalidInputError, match="sum to 1"):
+        read_from(Choice("Which?", list("abc")), probabilities=dict(zip("abc", shares, strict=True)))
 
 
 @pytest.mark.parametrize(("share", "read"), [(0.011, True), (0.009, False)])
