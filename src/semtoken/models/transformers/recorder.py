@@ -1,7 +1,7 @@
 """Scoring while transformers generates: a logits processor that observes and changes nothing.
 
-It sees the logits of a step before the token is chosen. They are kept for one step, until the token is known,
-and then only a few numbers of them.
+It sees the logits of a step before the token is chosen. They are kept until the token is known and, in a small batch,
+for some steps more (`kept_steps`); then only a few numbers of them are.
 
 What a processor is not shown (the model's own logits, which answers have ended) transformers' decoding loop knows
 (`generate_loop`).
@@ -27,14 +27,14 @@ from semtoken.core.results import Answers, Distribution, Flag, Running, ScoredAn
 from semtoken.core.rules import as_rules
 from semtoken.errors import BackendError, InvalidInputError, ModelError, VocabularyMismatch
 from semtoken.methods.observers.method_scores import MethodScores, require_one_pass
-from semtoken.methods.observers.steps import Readable, Step, not_given
+from semtoken.methods.observers.steps import Readable, not_given
 from semtoken.models.prompt_ids import answer_length, end_token_ids
 from semtoken.models.scores import AnswerScores
 from semtoken.models.transformers.generate_loop import LoopStep, loop_step
 from semtoken.models.transformers.generate_settings import NOT_BEAMS
 from semtoken.models.transformers.inside import forward_hook, inner_model
+from semtoken.models.transformers.kept_steps import KeptSteps
 from semtoken.models.transformers.proving import proof_of
-from semtoken.support.arrays import as_rows
 from semtoken.support.inputs import listed, shown, whole
 
 UNKNOWN_END = Flag(
@@ -168,7 +168,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
                 self._now = _Generation(input_ids, AnswerScores(scorer, self._methods), self._given_ends, step)
             else:
                 self._now.follow(input_ids)
-            self._now.wait(step, logits, distribution, scores)
+            self._now.wait(step, logits, distribution)
         return scores
 
     def _scorer_of(self, columns: int) -> Scorer:
@@ -297,19 +297,16 @@ class _Generation:
         self._ended: set[int] = set()
         """The answers that a token of theirs ended."""
         self._final: dict[int, Running] = {}
-        self._waiting: torch.Tensor | None = None
-        """The logits [B, columns] of the newest step, until its tokens are known."""
-        self._kept: torch.Tensor | None = None
-        """The copy of the newest logits; the next ones are written over it."""
+        self._steps = KeptSteps(scores)
+        self._is_waiting = False
+        """Whether the tokens of the newest step are not known yet."""
         self._scored: set[Distribution] = set()
         """The kinds of logits of the steps."""
         self._masked = False
         self._model = None if step is None else _ModelSeen(step)
 
-    def wait(self, step: LoopStep | None, logits: torch.Tensor, distribution: Distribution, seen: torch.Tensor) -> None:
-        """Keep the logits of a step until its tokens are known: a copy, as others may change them. `seen` is what the
-        processor was shown.
-        """
+    def wait(self, step: LoopStep | None, logits: torch.Tensor, distribution: Distribution) -> None:
+        """Keep the logits of a step until its tokens are known."""
         if step is None:
             self._lengths = None
         else:
@@ -318,23 +315,16 @@ class _Generation:
             if self._lengths is not None:
                 self._lengths = [n + goes_on for n, goes_on in zip(self._lengths, step.unfinished, strict=True)]
         self._scored.add(distribution)
-        if distribution != "raw" and not self._masked:
-            self._masked = bool((seen[:, : self._vocabulary.size].amin(1) == -torch.inf).any())
         rows = logits.detach()
-        # The same memory in each step: to allocate it for the rows of a batch takes longer than to score them.
-        if self._kept is None or (self._kept.shape, self._kept.dtype, self._kept.device) != (
-            rows.shape,
-            rows.dtype,
-            rows.device,
-        ):
-            self._kept = torch.empty_like(rows)
-        self._kept.copy_(rows)
-        self._waiting = self._kept
+        if distribution == "unknown" and not self._masked:
+            self._masked = bool((rows[:, : self._vocabulary.size].amin(1) == -torch.inf).any())
+        self._steps.keep(rows)
+        self._is_waiting = True
 
     def follow(self, ids: torch.Tensor) -> None:
         """Take in the tokens that the sequences have got."""
         # One step, one token: anything else is another generation.
-        if tuple(ids.shape) != (len(self.ids), self.ids.shape[1] + (self._waiting is not None)):
+        if tuple(ids.shape) != (len(self.ids), self.ids.shape[1] + self._is_waiting):
             raise BackendError(
                 "The recorder was called for another generation, or for several tokens at once (assisted decoding). "
                 "Call answers() or reset() after each generate(), and decode one token at a time."
@@ -344,17 +334,17 @@ class _Generation:
                 f"The sequences changed places between two steps, or one of their tokens was edited. {NOT_BEAMS}"
             )
         self.ids = ids.clone()
-        if self._waiting is None:
+        if not self._is_waiting:
             return
-        tokens, logits = ids[:, -1].tolist(), as_rows(self._waiting)
-        self._waiting = None
+        self._is_waiting = False
+        tokens = ids[:, -1].tolist()
         if rows := [i for i in self._going_on if i not in self._ended]:
-            chosen = [tokens[i] for i in rows]
-            self._scores.observe(Step(rows, chosen, self._vocabulary.size, logits, rows))
+            self._steps.add_tokens(rows, [tokens[i] for i in rows])
             self._ended.update(i for i in rows if tokens[i] in self._stop_ids)
 
     def running(self) -> list[Running]:
         """The score of each answer from its tokens so far."""
+        self._steps.score()
         return [self._running(i) for i in range(len(self.ids))]
 
     def _running(self, i: int) -> Running:
@@ -373,6 +363,7 @@ class _Generation:
         if lengths is None:
             lengths = [self._length(one, i) for i, one in enumerate(written)]
         flags = [] if self._model is None else self._model.flags(self._vocabulary)
+        self._steps.score()
         results = []
         for i, response in enumerate(self._scores.results(dict(enumerate(lengths)), self._distribution)):
             scored = self._scores.methods.scored(i, response.with_fields(question=questions[i]))

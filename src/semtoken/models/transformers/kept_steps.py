@@ -1,0 +1,65 @@
+"""Steps of a generation whose logits are kept until their tokens are known, and scored several at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from semtoken.core.rows import normalized_rows
+from semtoken.methods.observers.steps import Step
+from semtoken.models.scores import AnswerScores
+from semtoken.support.arrays import as_rows
+
+ROWS_TOGETHER = 8
+"""The number of rows of logits that are scored together, unless those of one step are more: 5 MB of a large vocabulary.
+To score one row takes hardly less time than to score several of them."""
+
+
+class KeptSteps:
+    """The newest steps of a batch of B answers: copies of their logits, and the tokens as far as they are known."""
+
+    def __init__(self, scores: AnswerScores) -> None:
+        self._scores = scores
+        self._rows = torch.empty(0, 0, 0)
+        """[steps, B, columns], the same memory for the whole generation: to allocate it for the rows of a batch takes
+        longer than to score them."""
+        self._kept = 0
+        """The number of steps in it, the newest of which may be without tokens."""
+        self._steps: list[tuple[int, Sequence[int], Sequence[int]]] = []
+        """The place of each step that has its tokens, the answers that got one, and the tokens."""
+
+    def keep(self, rows: torch.Tensor) -> None:
+        """Copy the logits [B, columns] of a new step, as others may change them before its tokens are known."""
+        fits = (rows.shape, rows.dtype, rows.device) == (self._rows.shape[1:], self._rows.dtype, self._rows.device)
+        if not fits or self._kept == len(self._rows):
+            self.score()
+            self._kept = 0
+        if not fits:
+            together = max(1, ROWS_TOGETHER // len(rows))
+            self._rows = torch.empty(together, *rows.shape, dtype=rows.dtype, device=rows.device)
+        self._rows[self._kept].copy_(rows)
+        self._kept += 1
+
+    def add_tokens(self, answers: Sequence[int], tokens: Sequence[int]) -> None:
+        """Say which answers of the batch got a token in the newest step, and which tokens they are."""
+        self._steps.append((self._kept - 1, answers, tokens))
+
+    def score(self) -> None:
+        """Have all steps scored whose tokens are known. `InvalidLogits` if a row of theirs holds no distribution."""
+        if not self._steps:
+            return
+        kept, self._steps = self._steps, []
+        batch, size = self._rows.shape[1], self._scores.scorer.vocabulary.size
+        logits = as_rows(self._rows.flatten(0, 1))
+        places = np.array([place * batch + answer for place, answers, _ in kept for answer in answers])
+        numbers = np.array([answer for _, answers, _ in kept for answer in answers])
+        rows = replace(normalized_rows(logits, size, places), numbers=numbers)
+        steps, first = [], 0
+        for _, answers, tokens in kept:
+            part = slice(first, first + len(answers))
+            steps.append(Step(answers, tokens, size, logits, places[part].tolist(), read=rows.of(part)))
+            first = part.stop
+        self._scores.observe_together(steps, rows)
