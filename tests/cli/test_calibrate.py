@@ -198,6 +198,9 @@ def test_a_calibrator_is_not_replaced_unasked(semtoken: RunCommand, tmp_path: Pa
     assert semtoken("calibrate", source, "-o", tmp_path / "made", "--alpha", "0.4", "--force").exit_code == 0
     threshold = st.Calibrator.load(tmp_path / "made").threshold
     assert threshold is not None and threshold.alpha == 0.4
+    (tmp_path / "report.html").write_text("that of a run of the benchmark")
+    assert_told(semtoken("calibrate", source, "-o", tmp_path), "report.html exists", status=2)
+    assert (tmp_path / "report.html").read_text() == "that of a run of the benchmark"
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -117,6 +118,14 @@ class _Target:
     as_json: bool
     """True prints the result as JSON."""
 
+    def refuse_existing(self, *folders: str) -> None:
+        """Raise `InvalidInputError` if a calibrator or a report in one of these folders would be replaced."""
+        from semtoken.guarantees.calibrator import NAME
+        from semtoken.guarantees.groups import REPORT
+
+        for folder, name in product(folders, (NAME, REPORT)):
+            refuse_existing(self.output / folder / name, "directory", overwrite=self.overwrite)
+
 
 def _read(source: str, how: _AnswerOptions, wanted: GuaranteeSection) -> tuple[list[AnswerRecord], list[AnswerRecord]]:
     """The answers of a file or a journal, one for each question, and those of --unlabeled."""
@@ -146,17 +155,15 @@ def _read(source: str, how: _AnswerOptions, wanted: GuaranteeSection) -> tuple[l
 def _fit_answers(source: str, how: _AnswerOptions, wanted: GuaranteeSection, target: _Target) -> int | None:
     """Fit a calibrator of answers, or one for each group of them, and write all of them or none."""
     from semtoken.guarantees import Fingerprint
-    from semtoken.guarantees.calibrator import NAME
     from semtoken.guarantees.groups import answer_groups, fit_groups
     from semtoken.support.files.safe_files import locked
 
-    refuse_existing(target.output / NAME, "directory", overwrite=target.overwrite)
+    target.refuse_existing("")
     answers, further = _read(source, how, wanted)
     answers, judged_by = _judged(answers, how.judge)
     groups = answer_groups(answers, further, how.group_by)
     # Before anything is fitted, which takes a while: all are written, or none.
-    for group in groups:
-        refuse_existing(target.output / group.folder / NAME, "directory", overwrite=target.overwrite)
+    target.refuse_existing(*(group.folder for group in groups))
     try:
         fitted = fit_groups(groups, **wanted.levels, score=how.by, fingerprint=Fingerprint(judge=judged_by))
     except InvalidInputError as error:
@@ -169,8 +176,7 @@ def _fit_answers(source: str, how: _AnswerOptions, wanted: GuaranteeSection, tar
     busy = f"Another `semtoken calibrate` is writing to {target.output}. Wait for it, or choose another directory."
     whole = target.output.resolve()
     with locked(whole.with_name(f".{whole.name}.lock"), busy, remove=True):
-        for group in groups:  # another one may have ended meanwhile
-            refuse_existing(target.output / group.folder / NAME, "directory", overwrite=target.overwrite)
+        target.refuse_existing(*(group.folder for group in groups))  # another one may have ended meanwhile
         for one in fitted:
             _write(one, target)
     return None
