@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from semtoken.clustering.function_words import english_stopwords, plain_word
-from semtoken.core.parts.answers import AnswerWithTokens, tokens_touching
+from semtoken.core.parts.answers import tokens_touching
 from semtoken.core.parts.prose import NEGATIONS, Ranges, is_unspaced, phrases, plain_words, without_thinking
+from semtoken.core.scored_token import ScoredToken, TokenMark
 from semtoken.support.inputs import text
 
 VERDICTS = frozenset(
@@ -128,16 +130,19 @@ def offers_answers(question: str) -> bool:
     return first in _ASKING_YES_OR_NO or not _OR.isdisjoint(others) or ":" in question or "\n" in question
 
 
-def new_word_confidence(answer: AnswerWithTokens, question: str = "") -> float | None:
+def new_word_confidence(
+    said: str, marks: Callable[[], Sequence[TokenMark | ScoredToken]], question: str = ""
+) -> float | None:
     """Geometric mean in [0, 1] of the confidences of the words of an answer that are new; None without such words.
 
-    The confidence of a word is the product over its tokens, by the answer's own rules. Words of the question do not
-    count; without it all content words do. A ranking, not a probability.
+    The confidence of a word is the product over its tokens, by the answer's own rules: `marks` gives all
+    tokens of the answer. Words of the question do not count; without it all content words do. A ranking, not a
+    probability.
     """
-    spans = new_words(answer.text, question)
+    spans = new_words(said, question)
     if not spans:
         return None
-    touching = tokens_touching(answer.tokens, spans)
+    touching = tokens_touching(marks(), spans)
     logs = [math.fsum(token.log_agreeing_probability for token in tokens) for tokens in touching]
     return math.exp(math.fsum(logs) / len(logs))
 

@@ -415,7 +415,7 @@ class ScoredAnswer:
             question = self.question
         elif not isinstance(question, str):
             question = question_of(listed(question, "question"))
-        return new_word_confidence(self, question or "")
+        return new_word_confidence(self.text, lambda: self.marks, question or "")
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain values. Logs of minus infinity become None, since JSON has no infinity.
