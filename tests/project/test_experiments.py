@@ -13,8 +13,30 @@ import pytest
 
 from semtoken.core.parts.newness import new_phrases
 
-FOLDER = Path(__file__).parents[2] / "research" / "experiments"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "research" / "experiments"
 pandas = pytest.importorskip("pandas")
+auroc = pytest.importorskip("sklearn.metrics").roc_auc_score
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def sentences_of(page: str) -> str:
+    """A page without the ends of its lines."""
+    return " ".join(text_of(page).split())
+
+
+def readme(experiment: str) -> str:
+    """The page of an experiment."""
+    return f"research/experiments/{experiment}/README.md"
+
+
+def rows_in(text: str) -> list[list[str]]:
+    """The cells of all rows of tables."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in lines]
 
 
 def tables_of(experiment: str) -> types.ModuleType:
@@ -27,7 +49,6 @@ def tables_of(experiment: str) -> types.ModuleType:
 
 
 def test_auroc_of_resamples_is_scikit_learns_weighted_one() -> None:
-    metrics = pytest.importorskip("sklearn.metrics")
     tables = tables_of("default_rule")
     rng = np.random.default_rng(0)
     scores = rng.integers(0, 12, 60).astype(float)  # many ties
@@ -35,7 +56,7 @@ def test_auroc_of_resamples_is_scikit_learns_weighted_one() -> None:
     counts = rng.multinomial(60, np.full(60, 1 / 60), size=8).astype(float)
     found = tables.aurocs(scores, right, counts)
     for row, value in zip(counts, found, strict=True):
-        assert value == pytest.approx(metrics.roc_auc_score(~right, scores, sample_weight=row))
+        assert value == pytest.approx(auroc(~right, scores, sample_weight=row))
 
 
 # ---- the page says what the tables say --------------------------------------------------------------------------
@@ -62,13 +83,12 @@ REFERENCES = {
 }
 
 
-def page_table(heading: str, first: str, path: Path = FOLDER.parents[1] / "docs" / "results.md") -> list[list[str]]:
+def page_table(heading: str, first: str, page: str = "docs/results.md") -> list[list[str]]:
     """Cells of the first table below a heading of a page that has a row beginning so, its header left out."""
-    page = path.read_text(encoding="utf-8")
-    _, found, below = page.partition(f"# {heading}\n")
+    _, found, below = text_of(page).partition(f"# {heading}\n")
     assert found, heading
     for block in below.split("\n\n"):
-        rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in block.splitlines() if "|" in line]
+        rows = rows_in(block)
         if any(row and row[0].startswith(first) for row in rows):
             return rows[2:]
     raise AssertionError(f"no table with {first!r} below {heading!r}")
@@ -115,13 +135,13 @@ def test_clusters_beside_shuffled_ones_are_those_of_the_scores() -> None:
     sets = {"SmolLM2, NQ": "smollm2-nq", "SmolLM2, WQ": "smollm2-wq", "SmolLM2, TriviaQA": "smollm2-tqa",
             "Gemma, NQ": "gemma3-nq", "Gemma, WQ": "gemma3-wq"}  # fmt: skip
     columns = [(column, judge) for column in ("minus_shuffled", "minus_probability") for judge in ("exact", "second")]
-    table = page_table("Clusters beside shuffled ones", "SmolLM2, NQ", FOLDER / "default_rule" / "README.md")
+    table = page_table("Clusters beside shuffled ones", "SmolLM2, NQ", readme("default_rule"))
     for name, *cells in table:
         for cell, (column, judge) in zip(cells, columns, strict=True):
             line = lines[sets[name], judge, "clusters, beginnings"]
             shown(cell, line, (column, f"{column}_low", f"{column}_high"), signed=True)
     highs = [float(lines[name, "exact", "clusters, beginnings"]["minus_shuffled_high"]) for name in sets.values()]
-    page = (FOLDER.parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
+    page = text_of("docs/results.md")
     assert len(table) == 5 and sum(high < 0 for high in highs) == 3
     assert "Clusters are worse than shuffled ones on three of five sets" in page
 
@@ -129,11 +149,9 @@ def test_clusters_beside_shuffled_ones_are_those_of_the_scores() -> None:
 def test_triviaqa_is_that_of_the_scores() -> None:
     every = lines_of("default_rule/tables.csv")
     lines = {line["rule"]: line for line in every if line["set"] == "smollm2-tqa" and line["judge"] == "exact"}
-    for name, auroc, probability, shuffle in page_table(
-        "TriviaQA", "sequence probability", FOLDER / "default_rule" / "README.md"
-    ):
+    for name, own, probability, shuffle in page_table("TriviaQA", "sequence probability", readme("default_rule")):
         line = lines[RULES[name]]
-        shown(auroc, line, ("auroc",), signed=False)
+        shown(own, line, ("auroc",), signed=False)
         for cell, column in ((probability, "minus_probability"), (shuffle, "minus_shuffled")):
             if cell:
                 shown(cell, line, (column, f"{column}_low", f"{column}_high"), signed=True)
@@ -144,7 +162,7 @@ def test_the_contrast_table_is_that_of_the_runs() -> None:
         {line["score"].split()[0]: line for line in lines_of(f"contrast/{name}.csv")} for name in ("smollm2", "gemma3")
     ]
     names = {"probability": "probability", "`default`": "default", "equality `surface`, as it was then": "surface"}
-    for name, *cells in page_table("Results", "probability", FOLDER / "contrast" / "README.md"):
+    for name, *cells in page_table("Results", "probability", readme("contrast")):
         score = names.get(name, "paper")
         for model, (accuracy, difference) in zip(found, (cells[:2], cells[2:]), strict=True):
             shown(accuracy, model[score], ("accuracy", "low", "high"), signed=False)
@@ -154,9 +172,9 @@ def test_the_contrast_table_is_that_of_the_runs() -> None:
 
 def test_the_table_of_long_answers_is_that_of_the_views() -> None:
     lines = {line["view"]: line for line in lines_of("long_answers/tables.csv")}
-    for name, auroc, difference in page_table("Long answers", "product, probability"):
+    for name, own, difference in page_table("Long answers", "product, probability"):
         line = lines[name.replace("`", "").replace(" of the tokens", "")]
-        shown(auroc, line, ("auroc", "low", "high"), signed=False)
+        shown(own, line, ("auroc", "low", "high"), signed=False)
         if difference:
             shown(difference, line, ("minus_product", "minus_low", "minus_high"), signed=True)
 
@@ -192,7 +210,7 @@ DATASETS = {"NQ": "NQ", "TriviaQA": "TQA", "WQ": "WQ"}
 
 def cells_of_the_page() -> list[tuple[str, str]]:
     """Model and data set of each column."""
-    page = (FOLDER.parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
+    page = text_of("docs/results.md")
     _, _, below = page.partition("# Methods that sample\n")
     header = next(line for line in below.splitlines() if line.startswith("| | "))
     pairs = [cell.strip().split(", ") for cell in header.split("|")[2:-1]]
@@ -212,7 +230,7 @@ def test_the_methods_are_those_of_the_report() -> None:
     }
     columns = cells_of_the_page()
     answers = pandas.read_parquet(FOLDER / "methods" / "answers.parquet").set_index(["model", "dataset"]).sort_index()
-    experiment = FOLDER / "methods" / "README.md"
+    experiment = readme("methods")
     table = page_table("Methods that sample", "sequence probability")
     for name, *cells in table + page_table("Controls", "prefixes only", experiment):
         for cell, column in zip(cells, columns, strict=True):
@@ -229,7 +247,6 @@ def test_the_methods_are_those_of_the_report() -> None:
 
 
 def test_the_report_of_the_methods_is_that_of_their_answers() -> None:
-    metrics = pytest.importorskip("sklearn.metrics")
     answers = pandas.read_parquet(FOLDER / "methods" / "answers.parquet")
     for (model, dataset), part in answers.groupby(["model", "dataset"]):
         for line in lines_of("methods/figures.csv"):
@@ -239,15 +256,14 @@ def test_the_report_of_the_methods_is_that_of_their_answers() -> None:
                 line["setting"], line["setting"].lower().replace(" ", "_")
             )
             if line["table"] == "comparison":
-                found = metrics.roc_auc_score(part["judge:exact"] == 0, part[f"method:{column}"])
+                found = auroc(part["judge:exact"] == 0, part[f"method:{column}"])
                 assert found == pytest.approx(float(line["value"]), abs=1e-12), (model, dataset, column)
 
 
 def test_the_gains_on_the_embedded_model_are_those_of_its_answers() -> None:
     """The page's differences of AUROC, computed by scikit-learn from the scores of every answer."""
-    roc_auc_score = pytest.importorskip("sklearn.metrics").roc_auc_score
     answers = pandas.read_parquet(FOLDER / "almanac" / "answers.parquet")
-    page = " ".join((FOLDER / "almanac" / "README.md").read_text(encoding="utf-8").split())
+    page = sentences_of(readme("almanac"))
 
     def gains(models: str, against: str) -> list[str]:
         found = []
@@ -255,8 +271,8 @@ def test_the_gains_on_the_embedded_model_are_those_of_its_answers() -> None:
             part = answers[answers.model == name + models]
             wrong = part["judge:exact"] < 1
             others = [column for column in part if column.partition(".")[0] == against]
-            of_others = np.mean([roc_auc_score(wrong, part[column]) for column in others])
-            found.append(f"{roc_auc_score(wrong, part['method:stc']) - of_others:+.3f}")
+            of_others = np.mean([auroc(wrong, part[column]) for column in others])
+            found.append(f"{auroc(wrong, part['method:stc']) - of_others:+.3f}")
         return found
 
     for models, against, before in (
@@ -275,13 +291,10 @@ def test_the_gains_on_the_embedded_model_are_those_of_its_answers() -> None:
 def test_the_table_of_thresholds_is_that_of_the_scores() -> None:
     """docs/choosing.md, computed from the scores by counting and by SciPy."""
     spearmanr = pytest.importorskip("scipy.stats").spearmanr
-    page = (FOLDER.parents[1] / "docs" / "choosing.md").read_text(encoding="utf-8")
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")
-    ]
+    page = text_of("docs/choosing.md")
     names = {"SmolLM2": "smollm2", "Gemma": "gemma3", "NQ": "nq", "WQ": "wq", "TriviaQA": "tqa"}
     seen, correlations = 0, []
-    for title, *cells in rows:
+    for title, *cells in rows_in(page):
         parts = [names.get(part) for part in title.split(", ")]
         if title.startswith("embedded model"):
             path = FOLDER / "calibration" / "scores" / "almanac-test.parquet"
@@ -312,7 +325,6 @@ def test_the_table_of_thresholds_is_that_of_the_scores() -> None:
 
 def test_the_tables_of_the_headline_are_those_of_its_scores() -> None:
     """Every AUROC by scikit-learn, and one cell whole by the program."""
-    roc_auc_score = pytest.importorskip("sklearn.metrics").roc_auc_score
     lines = lines_of("headline/tables.csv")
     scores = tables_of("headline").every_set(FOLDER / "headline" / "scores")
     assert {line["set"] for line in lines} == set(scores)
@@ -320,7 +332,7 @@ def test_the_tables_of_the_headline_are_those_of_its_scores() -> None:
         answers = scores[line["set"]]
         right = answers[line["judge"]]
         assert (len(answers), right.sum()) == (int(line["answers"]), int(line["right"]))
-        assert roc_auc_score(~right, answers[line["candidate"]]) == pytest.approx(float(line["auroc"]), abs=1e-5)
+        assert auroc(~right, answers[line["candidate"]]) == pytest.approx(float(line["auroc"]), abs=1e-5)
     chat = scores["qwen1.5b-chat"][["contains", "probability", "weakest_phrase"]]
     again = tables_of("headline").cell(chat, "contains", ["probability"]).set_index("candidate").loc["weakest_phrase"]
     kept = next(x for x in lines if (x["set"], x["candidate"]) == ("qwen1.5b-chat", "weakest_phrase"))
@@ -331,7 +343,7 @@ def test_the_tables_of_the_headline_are_those_of_its_scores() -> None:
 def test_the_headline_is_what_the_rules_make_of_the_tables() -> None:
     tables = tables_of("headline")
     kept = pandas.read_csv(FOLDER / "headline" / "tables.csv")
-    page = (FOLDER.parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
+    page = text_of("docs/results.md")
     short, chat = tables.short_headline(kept), tables.chat_headline(kept, [tables.CHOOSING])
     assert short == ("default", []) and f"**Short answers: `{short[0]}`" in page
     assert f"**Chat answers: `{chat[0]}`" in page
@@ -344,7 +356,7 @@ def test_the_headline_of_sentences_stays_by_the_third_protocol() -> None:
     """All three chat sets name another number, which is worse than the one in use on one of them."""
     tables = tables_of("headline")
     kept = pandas.read_csv(FOLDER / "headline" / "tables.csv")
-    page = (FOLDER.parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
+    page = text_of("docs/results.md")
     assert set(kept[kept.decides & kept.chat]["set"]) == {"qwen1.5b-chat", "qwen1.5b-chat-new", "smollm2-chat"}
     named, met = tables.chat_headline(kept)
     assert (named, met) == ("weakest_phrase", []) and "On all three sets together no number meets the rule" in page
@@ -428,7 +440,6 @@ FIFTH_ROWS = {
 
 def test_the_answers_of_the_fifth_protocol_say_what_the_pages_say() -> None:
     """Every AUROC of the experiment's table by scikit-learn; the page's gains and losses from the same."""
-    roc_auc_score = pytest.importorskip("sklearn.metrics").roc_auc_score
     found: dict[str, list[float]] = {}
     sizes = []
     for name in FIFTH_SETS:
@@ -437,15 +448,15 @@ def test_the_answers_of_the_fifth_protocol_say_what_the_pages_say() -> None:
         sizes.append(f"{len(scores):,}, {right.sum()}")
         for row, (number, rule) in FIFTH_ROWS.items():
             risks = np.where(scores[f"rule {rule}"], scores[number], scores["default"]) if rule else scores[number]
-            found.setdefault(row, []).append(roc_auc_score(~right, risks))
+            found.setdefault(row, []).append(auroc(~right, risks))
         used = np.where(scores["rule c"], scores["mean_new_phrase_and_weakest_new_phrase"] / 2, scores["default"])
         pairs = zip(scores["text"], scores["question"], strict=True)
         echoes = np.array([bool(text.strip()) and not new_phrases(text, question) for text, question in pairs])
         last = np.where(echoes & scores["rule c"], used.max() + 1, used)
-        found.setdefault("in use", []).append(roc_auc_score(~right, used))
-        found.setdefault("echoes last", []).append(roc_auc_score(~right, last))
+        found.setdefault("in use", []).append(auroc(~right, used))
+        found.setdefault("echoes last", []).append(auroc(~right, last))
         assert not right[echoes & scores["rule c"]].any()
-    table = page_table("The first number that somebody sees", "answers, right", FOLDER / "headline" / "README.md")
+    table = page_table("The first number that somebody sees", "answers, right", readme("headline"))
     assert table[0][1:] == sizes
     for name, *cells in table[1:]:
         aurocs = next(values for row, values in found.items() if name.startswith(row))
@@ -454,7 +465,7 @@ def test_the_answers_of_the_fifth_protocol_say_what_the_pages_say() -> None:
         np.array(found[row])
         for row in ("the headline before", "chosen: mean new phrase", "in use", "echoes last", "the product")
     )
-    page = " ".join((FOLDER.parents[1] / "docs" / "results.md").read_text(encoding="utf-8").split())
+    page = sentences_of("docs/results.md")
     gained = (chosen - before)[chosen > before]
     assert len(gained) == 3
     assert f"gained {gained.min():.3f} to {gained.max():.3f} over `phrase_and_mean` on three of six sets" in page
@@ -478,7 +489,7 @@ def test_the_readme_says_of_the_default_rule_what_its_scores_say() -> None:
     sets = ("smollm2-wq", "gemma3-nq", "gemma3-wq", "qwen1.5b-nq", "qwen1.5b-wq")
     better = [one for one in sets if float(lines[one, "default"]["minus_probability_low"]) > 0.0005]
     largest = max(float(lines[one, "default"]["minus_probability"]) for one in sets)
-    page = " ".join((FOLDER.parents[1] / "README.md").read_text(encoding="utf-8").split())
+    page = sentences_of("README.md")
     assert len(better) == 2 and f"on two of five data sets it is better, by at most {largest:.3f} AUROC" in page
     for one in sets:
         for rule in ("paper", "paper_without_clusters"):
@@ -489,7 +500,7 @@ def test_the_readme_says_of_the_default_rule_what_its_scores_say() -> None:
 def test_the_page_of_results_says_of_the_rule_before_what_its_scores_say() -> None:
     """AUROC of `phrase_and_mean` and of the product on the answers that chose it, and on those that confirmed it."""
     lines = {(line["set"], line["candidate"]): line for line in lines_of("headline/tables.csv")}
-    text = (FOLDER.parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
+    text = text_of("docs/results.md")
     for chosen in ("qwen1.5b-chat", "qwen1.5b-chat-new"):
         for candidate in ("phrase_and_mean", "probability"):
             assert f"{float(lines[chosen, candidate]['auroc']):.3f}" in text, (chosen, candidate)
@@ -497,20 +508,19 @@ def test_the_page_of_results_says_of_the_rule_before_what_its_scores_say() -> No
 
 def test_pages_say_of_the_headline_of_sentences_what_its_scores_say() -> None:
     """docs/choosing.md: AUROC by scikit-learn of the headline in use and of the product, on new answers."""
-    roc_auc_score = pytest.importorskip("sklearn.metrics").roc_auc_score
-    page = " ".join((FOLDER.parents[1] / "docs" / "choosing.md").read_text(encoding="utf-8").split())
+    page = sentences_of("docs/choosing.md")
     for name in ("smollm2-chat-sentence", "smollm2-chat-plain", "qwen1.5b-chat-sentence", "qwen1.5b-chat-plain"):
         scores = pandas.read_parquet(FOLDER / "headline" / "first" / f"{name}-new.parquet")
         between = (scores["weakest_new_phrase"] + scores["mean_new_phrase"]) / 2
         risks = (np.where(scores["rule c"], between, scores["default"]), scores["default"])
-        found = [roc_auc_score(~scores["contains"].astype(bool), risk) for risk in risks]
+        found = [auroc(~scores["contains"].astype(bool), risk) for risk in risks]
         assert re.search("{:.3f} where (the product.*? has|it has) {:.3f} ".format(*found), page), (name, found)
         assert f"{found[0] - found[1]:+.3f} [" in page and f"{len(scores)} " in page, name
     for name in ("smollm2-bare", "qwen1.5b-bare"):
         scores = pandas.read_parquet(FOLDER / "headline" / "first" / f"{name}-new.parquet")
         between = (scores["weakest_new_phrase"] + scores["mean_new_phrase"]) / 2
         wrong = ~scores["exact"].astype(bool)
-        found = [roc_auc_score(wrong, np.where(scores["rule c"], between, scores["default"])), roc_auc_score(wrong, scores["default"])]  # fmt: skip  # noqa: E501
+        found = [auroc(wrong, np.where(scores["rule c"], between, scores["default"])), auroc(wrong, scores["default"])]  # fmt: skip  # noqa: E501
         assert f"{found[0] - found[1]:+.3f} [" in page, name
 
 
@@ -526,7 +536,7 @@ def test_what_labels_add_is_that_of_the_kept_runs() -> None:
 def test_the_page_on_learning_shows_the_kept_tables() -> None:
     """Every row of its table: set and judge, labels, splits that opened, mean and worst gain of what a user gets."""
     kept = pandas.read_csv(FOLDER / "learned" / "tables.csv")
-    page = (FOLDER / "learned" / "README.md").read_text(encoding="utf-8")
+    page = text_of(readme("learned"))
     rows = [
         line.strip("| \n").split(" | ")
         for line in page.splitlines()
@@ -549,7 +559,6 @@ def test_the_page_on_learning_shows_the_kept_tables() -> None:
 
 def test_gains_of_the_kept_scores_are_positive_where_the_page_says_so() -> None:
     """The cross-fitted numbers of every answer are kept: their AUROC is recomputed with scikit-learn."""
-    metrics = pytest.importorskip("sklearn.metrics")
     for path in sorted((FOLDER / "learned" / "scores").glob("*.parquet")):
         table = pandas.read_parquet(path)
         judges = [name for name in ("exact", "close_no_echo", "contains") if name in table]
@@ -558,7 +567,7 @@ def test_gains_of_the_kept_scores_are_positive_where_the_page_says_so() -> None:
             wrong = 1 - table[judge]
             for column in (f"{kind}_{judge}" for kind in ("states", "cheap")):
                 if column in table:
-                    assert metrics.roc_auc_score(wrong, table[column]) > 0.5
+                    assert auroc(wrong, table[column]) > 0.5
 
 
 # ---- typed decisions ----------------------------------------------------------------------------------------------
@@ -570,10 +579,9 @@ def test_the_page_of_decisions_shows_what_the_figures_say() -> None:
         for x in lines_of("decisions/figures.csv")
         if x["orders"] == "1" and not x["alpha"]
     }
-    text = (FOLDER / "decisions" / "README.md").read_text(encoding="utf-8")
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    text = text_of(readme("decisions"))
     seen = 0
-    for name, *cells in rows:
+    for name, *cells in rows_in(text):
         if not name.startswith(("SmolLM2, ", "Qwen, ")):
             continue
         model, kind, reading = (part.strip("`") for part in name.lower().split(", "))
@@ -593,12 +601,12 @@ def test_the_page_of_decisions_shows_what_the_figures_say() -> None:
 
 def test_the_widths_of_bounds_are_those_of_the_kept_prompts() -> None:
     kept = pandas.read_csv(FOLDER / "decisions" / "widths.csv")
-    text = (FOLDER / "decisions" / "README.md").read_text(encoding="utf-8")
+    text = text_of(readme("decisions"))
     section = text.partition("## How wide bounds are")[2].partition("\n## ")[0]
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("| ")]
+    _, _, *rows = rows_in(section)
     groups = dict(list(kept.groupby(["model", "kind", "reading"])))
-    assert {tuple(row[:3]) for row in rows[1:]} == set(groups)
-    for row in rows[1:]:
+    assert {tuple(row[:3]) for row in rows} == set(groups)
+    for row in rows:
         mine = groups[tuple(row[:3])]
         outside = (mine.is_inside == 0).sum()
         assert [int(row[i]) for i in (3, 4, 9)] == [len(mine), mine.listed.count(), outside]
@@ -609,12 +617,11 @@ def test_the_widths_of_bounds_are_those_of_the_kept_prompts() -> None:
 
 def test_the_gate_that_opens_is_that_of_the_kept_answers() -> None:
     """AUROC by scikit-learn and the counts that the page gives, on the half that no calibrator was fitted on."""
-    metrics = pytest.importorskip("sklearn.metrics")
-    page = (FOLDER.parents[1] / "docs" / "gate-a-tool-call.md").read_text(encoding="utf-8")
+    page = text_of("docs/gate-a-tool-call.md")
     apart = pandas.read_csv(FOLDER / "decisions" / "gate.csv").iloc[200:]
     called_true = apart[apart.probability >= 0.5]
     assert f"yes to {len(called_true)} of the {len(apart)} calls" in page
     assert f"{(~called_true.may_run).sum()} of which should not have run" in page
-    assert f"AUROC {metrics.roc_auc_score(apart.may_run, apart.probability):.3f}" in page
+    assert f"AUROC {auroc(apart.may_run, apart.probability):.3f}" in page
     surest = apart.nlargest(78, "probability")
     assert f"Of the {len(surest)} that the calibrator accepts {(~surest.may_run).sum()} are wrong" in page

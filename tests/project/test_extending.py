@@ -24,6 +24,7 @@ import pytest
 import semtoken
 from semtoken.guarantees.journal.store import Journal
 from tests.guarantees.made_up import entry, rows_of
+from tests.web.servers import events
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 MAP = PAGE.with_name("development.md")
@@ -111,12 +112,17 @@ def edited(tmp_path: Path) -> Copy:
 
     def make(*headings: str) -> Path:
         shutil.copytree(Path(semtoken.__file__).parent, tmp_path / "semtoken")  # with what is compiled
-        for heading in headings:
-            for block in blocks(heading):
-                block.apply(tmp_path)
+        apply(tmp_path, *headings)
         return tmp_path
 
     return make
+
+
+def apply(source: Path, *headings: str, but: str = "") -> None:
+    """Apply the blocks of some sections to a copy, but for those of one file."""
+    for block in (block for heading in headings for block in blocks(heading)):
+        if not but or but not in block.file:
+            block.apply(source)
 
 
 def run(source: Path, code: str, *arguments: str) -> str:
@@ -126,7 +132,7 @@ def run(source: Path, code: str, *arguments: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(source)},
+        env={**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{PAGE.parents[1]}"},
         cwd=source,
     )
     assert done.returncode == 0, done.stderr
@@ -201,9 +207,7 @@ def test_an_old_run_gains_methods_by_the_same_command(edited: Copy) -> None:
     flags = ("--model", "almanac", "--dataset", "almanac", "--limit", "8", "--output", str(out))
     command(source, "bench", "run", *flags, "--methods", "perplexity")
     answers = {path: path.stat().st_mtime_ns for path in out.glob("stages/greedy-*/*.parquet")}
-    for heading in (STATISTIC, INSIDE, PAIRS):
-        for block in blocks(heading):
-            block.apply(source)
+    apply(source, STATISTIC, INSIDE, PAIRS)
     command(source, "bench", "run", *flags, "--methods", "perplexity,mean_margin,largest_state_move,departure")
     for name in ("mean_margin", "largest_state_move", "departure"):
         [scores] = out.glob(f"stages/score-{name}-*/00000.parquet")
@@ -214,9 +218,7 @@ def test_an_old_run_gains_methods_by_the_same_command(edited: Copy) -> None:
 @pytest.mark.slow
 def test_a_forgotten_piece_fails_at_import(edited: Copy) -> None:
     source = edited()
-    for block in blocks(PAIRS):
-        if "steps.py" not in block.file:
-            block.apply(source)
+    apply(source, PAIRS, but="steps.py")
     with pytest.raises(
         AssertionError, match=r"The method departure needs 'answer_similarity' .*which no step or statistic fills"
     ):
@@ -303,8 +305,7 @@ def test_a_backend_by_name(edited: Copy) -> None:
 
 
 SCORES_OF_ACME = """
-import json, threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import json
 import semtoken as st
 from semtoken.support.almanac import almanac_clusters_path
 from semtoken.replies import ReplyStream
@@ -312,6 +313,8 @@ from semtoken.web.doctor import examine
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from starlette.testclient import TestClient
+from tests.web.asking import events_in
+from tests.web.servers import answering, events, raw_upstream, response, streamed
 
 clusters = st.TokenClusters.from_pretrained(almanac_clusters_path())
 vocabulary = clusters.vocabulary
@@ -332,56 +335,38 @@ def reply(tokens, finish="stop"):
 stream = ReplyStream()
 stream.feed(reply([(first, -0.25)], None))
 stream.feed(reply([(second, -0.5)]))
-[streamed] = st.score_reply(stream.finish(), clusters)
+[by_events] = st.score_reply(stream.finish(), clusters)
 
-class Acme(BaseHTTPRequestHandler):
-    def _send(self, status, values):
-        self._send_bytes(status, "application/json", json.dumps(values).encode())
+CLOSE = b"Connection: close"
+both = [(first, -0.25), (second, -0.5)]
 
-    def _send_bytes(self, status, kind, body):
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+def acme(received):
+    if received.line.startswith(b"GET"):
+        return response(b'{"data": [{"id": "toy"}]}', CLOSE)
+    if b"/v1/acme " not in received.line:
+        return response(b'{"error": "no such page"}', CLOSE, status=b"404 Not Found")
+    asked = received.json()
+    if asked.get("stream"):
+        assert asked["top"] == 20
+        return streamed(events(reply(both[:1], None), reply(both[1:]), done=False), CLOSE)
+    return response(json.dumps(reply(both[:1] if asked.get("max_tokens") == 1 else both)).encode(), CLOSE)
 
-    def do_GET(self):
-        self._send(200, {"data": [{"id": "toy"}]})
-
-    def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path != "/v1/acme":
-            self._send(404, {"error": "no such page"})
-        elif asked.get("stream"):
-            assert asked["top"] == 20
-            chunks = [reply([(first, -0.25)], None), reply([(second, -0.5)])]
-            lines = [f"data: {json.dumps(chunk)}\\n\\n" for chunk in chunks]
-            self._send_bytes(200, "text/event-stream", "".join(lines).encode())
-        else:
-            both = [(first, -0.25), (second, -0.5)]
-            self._send(200, reply(both[:1] if asked.get("max_tokens") == 1 else both))
-
-    def log_message(self, *_):
-        pass
-
-server = HTTPServer(("127.0.0.1", 0), Acme)
-threading.Thread(target=server.serve_forever, daemon=True).start()
-upstream = f"http://127.0.0.1:{server.server_port}"
-found = examine(f"{upstream}/v1", vocabulary=vocabulary)
-with TestClient(proxy_app(ProxySettings(upstream, allowed_hosts=("*",)), clusters, page=False)) as client:
-    passed = client.post("/v1/acme", json={"prompt": "x"}).json()["acme"]
-    shown = client.post("/v1/acme", json={"prompt": "x", "top": 1}).json()["acme"]
-    events = client.post("/v1/acme", json={"prompt": "x", "stream": True, "semtoken": {}}).text
-server.shutdown()
+with raw_upstream(answering(acme)) as upstream:
+    found = examine(f"{upstream.url}/v1", vocabulary=vocabulary)
+    settings = ProxySettings(upstream.url, allowed_hosts=("*",))
+    with TestClient(proxy_app(settings, clusters, page=False)) as client:
+        passed = client.post("/v1/acme", json={"prompt": "x"}).json()["acme"]
+        shown = client.post("/v1/acme", json={"prompt": "x", "top": 1}).json()["acme"]
+        said = client.post("/v1/acme", json={"prompt": "x", "stream": True, "semtoken": {}}).text
 print(json.dumps({
     "log_probability": whole.log_probability,
     "bounds": whole.sequence_uncertainty_interval,
-    "same": whole == streamed,
+    "same": whole == by_events,
     "best": found.best,
     "answers": [page.name for page in found.pages if page.answers],
     "passed": passed,
-    "shown": shown["tokens"] == reply([(first, -0.25), (second, -0.5)])["acme"]["tokens"],
-    "events": [json.loads(line[6:])["acme"] for line in events.splitlines() if line],
+    "shown": shown["tokens"] == reply(both)["acme"]["tokens"],
+    "events": [event["acme"] for event in events_in(said)],
 }))
 """
 
@@ -407,23 +392,18 @@ def test_the_tests_of_recordings_need_no_word_about_a_new_shape(edited: Copy) ->
     source = edited(SHAPE)
     tests = source / "tests"
     shutil.copytree(Path(__file__).parents[1], tests, ignore=shutil.ignore_patterns("__pycache__"))
-    tokens = [
-        {
-            "token": text,
-            "logprob": at,
-            "top_logprobs": [{"token": text, "logprob": at}, {"token": " the", "logprob": -5.0123453}],
-        }
-        for text, at in ((" Paris", -0.2513377), (" is", -0.4987123))
-    ]
-    events = [
-        {"acme": {"text": token["token"], "tokens": [token], "finish": "stop" if last else None}}
-        for token, last in zip(tokens, (False, True), strict=True)
+    other = {"token": " the", "logprob": -5.0123453}
+    best = [{"token": text, "logprob": at} for text, at in ((" Paris", -0.2513377), (" is", -0.4987123))]
+    tokens = [one | {"top_logprobs": [one, other]} for one in best]
+    said = [
+        {"acme": {"text": token["token"], "tokens": [token], "finish": finish}}
+        for token, finish in zip(tokens, (None, "stop"), strict=True)
     ]
     recorded = {
         "engine": "a toy",
         "expected": {"format": "acme", "steps": 2, "ids": False, "gone": ["tokens"]},
         "reply": {"acme": {"text": " Paris is", "tokens": tokens, "finish": "stop"}},
-        "stream": "".join(f"data: {json.dumps(event)}\n\n" for event in events),
+        "stream": events(*said, done=False).decode(),
     }
     (tests / "replies" / "data" / "acme.json").write_text(json.dumps(recorded), "utf-8")
     code = "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"
@@ -566,19 +546,24 @@ def test_a_field_of_the_journal(edited: Copy, tmp_path: Path) -> None:
 
 
 def test_the_counts_are_those_of_the_blocks() -> None:
-    headings = (METHOD, STATISTIC, INSIDE, PAIRS, DATASET, BACKEND, SHAPE, AGREEING, QUIRK, FIELD)
-    changed = {heading: {block.file for block in blocks(heading)} for heading in headings}
+    def changed(heading: str) -> set[str]:
+        return {block.file for block in blocks(heading)}
+
+    rows = {
+        "a method on what is recorded": (1, METHOD),
+        "a method with a new statistic of the answering model": (3, STATISTIC),
+        "a method that reads attention or states": (3, INSIDE),
+        "a method with a statistic of pairs of texts": (2, PAIRS),
+        "a data set": (1, DATASET),
+        "a reply shape, in the proxy as well": (2, SHAPE),
+        "which tokens agree": (3, AGREEING),
+        "a quirk of an engine": (1, QUIRK),
+        "a field of the journal": (2, FIELD),
+    }
     page = PAGE.read_text("utf-8")
-    assert f"| a method on what is recorded | 1 | {len(changed[METHOD])} |" in page
-    assert f"| a method with a new statistic of the answering model | 3 | {len(changed[STATISTIC])} |" in page
-    assert f"| a method that reads attention or states | 3 | {len(changed[INSIDE])} |" in page
-    assert f"| a method with a statistic of pairs of texts | 2 | {len(changed[PAIRS])} |" in page
-    assert f"| a data set | 1 | {len(changed[DATASET])} |" in page
-    assert f"| a backend | 3 | 1; {len(changed[BACKEND])} with `[model] backend` everywhere |" in page
-    assert f"| a reply shape, in the proxy as well | 2 | {len(changed[SHAPE])} |" in page
-    assert f"| which tokens agree | 3 | {len(changed[AGREEING])} |" in page
-    assert f"| a quirk of an engine | 1 | {len(changed[QUIRK])} |" in page
-    assert f"| a field of the journal | 2 | {len(changed[FIELD])} |" in page
+    for what, (ideas, heading) in rows.items():
+        assert f"| {what} | {ideas} | {len(changed(heading))} |" in page
+    assert f"| a backend | 3 | 1; {len(changed(BACKEND))} with `[model] backend` everywhere |" in page
 
 
 def test_every_package_is_in_the_table_and_says_what_is_in_it() -> None:

@@ -260,10 +260,12 @@ def connected(url: str) -> socket.socket:
     return socket.create_connection((address.hostname, address.port or 80), timeout=20)
 
 
-def posted(path: str, body: bytes, *lines: str, length: int | None = None, version: str = "1.1") -> bytes:
+def posted(
+    path: str, body: bytes, *lines: str, length: int | None = None, version: str = "1.1", host: str = "localhost"
+) -> bytes:
     """The bytes of a POST with further lines in its head, which may promise another length than it has."""
     n = len(body) if length is None else length
-    head = [f"POST {path} HTTP/{version}", "Host: localhost", f"Content-Length: {n}", *lines, "", ""]
+    head = [f"POST {path} HTTP/{version}", f"Host: {host}", f"Content-Length: {n}", *lines, "", ""]
     return "\r\n".join(head).encode() + body
 
 

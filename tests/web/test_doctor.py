@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import socket
@@ -28,7 +27,8 @@ from semtoken.web.doctor.numbers import compare_temperatures
 from tests import tiny
 from tests.cli.run import Result, invoke
 from tests.rows import each
-from tests.web.servers import Received, raw_upstream, running
+from tests.web.asking import assert_holds
+from tests.web.servers import raw_upstream, response, running, silent
 from tests.web.sick_server import Faults, sick_app
 
 SickServer = Callable[..., str]
@@ -70,18 +70,11 @@ def said(found: Diagnosis, level: str) -> str:
 class TestServe:
     def test_what_it_gives(self, of_serve: Diagnosis, served: str) -> None:
         assert (of_serve.base_url, of_serve.model, of_serve.models) == (served + "/v1", "almanac", ("almanac",))
-        answers = {page.name: (page.answers, page.most) for page in of_serve.pages}
-        assert answers == {
-            "chat": (True, 50),
-            "completions": (True, 50),
-            "responses": (False, 0),
-            "generate": (False, 0),
-            "completion": (False, 0),
-            "ollama-chat": (False, 0),
-            "ollama-generate": (False, 0),
-            "tgi": (False, 0),
-            "tgi-stream": (False, 0),
-        }
+        answering = {page.name: page.most for page in of_serve.pages if page.answers}
+        assert answering == {"chat": 50, "completions": 50}
+        assert {page.name: page.most for page in of_serve.pages if not page.answers} == dict.fromkeys(
+            ("responses", "generate", "completion", "ollama-chat", "ollama-generate", "tgi", "tgi-stream"), 0
+        )
         assert of_serve.best == "chat"
         assert of_serve.tokens is not None
         assert (of_serve.tokens.bytes, of_serve.tokens.ids) == (True, "always")
@@ -98,9 +91,8 @@ class TestServe:
         assert len(of_serve.trials) == 3
         for trial in of_serve.trials:
             [exact] = almanac.generate(PROMPT.format(question=trial.prompt), 24, stop_at_newline=True)
-            assert trial.bounds is not None
             assert trial.text == exact.text.removesuffix("\n")  # the server's message ends before what ended the answer
-            assert trial.bounds[0] - 1e-4 <= exact.confidence <= trial.bounds[1] + 1e-4
+            assert_holds(trial.bounds, exact.confidence, 1e-4)
             assert trial.width is not None and 0 < trial.width < 1
 
     def test_it_has_a_json_form(self, of_serve: Diagnosis) -> None:
@@ -112,6 +104,7 @@ class TestServe:
 POOR: dict[str, Any] = {"most": 5, "no_bytes": True, "scaled": True, "silent_streams": True}
 ODD: dict[str, Any] = {"most": 7, "clamps": True, "noisy": True}
 """Faults that do not hide each other, so that one examination finds them all."""
+ID_FIELDS = ("return_tokens_as_token_ids", "return_token_ids")
 
 
 class TestFaults:
@@ -123,87 +116,79 @@ class TestFaults:
         assert found.tokens is not None and (found.tokens.bytes, found.tokens.ids) == (True, None)
         assert found.page("completions") is not None
 
-    def test_log_probabilities_left_out(self, examined: Examined) -> None:
-        found = examined(silent=True)
-        assert found.best is None and not found.usable
-        assert "left out without a word (/chat/completions)" in said(found, "bad")
-
-    @pytest.mark.parametrize("faults", [POOR, ODD], ids=["refused", "clamped"])
-    def test_few(self, examined: Examined, faults: dict[str, Any]) -> None:
+    @each(
+        ("faults", "usable", "level", "words"),
+        [
+            ({"silent": True}, False, "bad", "left out without a word (/chat/completions)"),
+            (
+                {"most": 0},
+                False,
+                "bad",
+                "rejects requests for log-probabilities (HTTP 400: top_logprobs may be at most 0)",
+            ),
+            ({"zeros": True}, False, "bad", "Every token is said to have probability 1"),
+            (POOR, True, "note", "gives 5 log-probabilities per token and no more"),
+            (POOR, True, "note", "without ids and bytes"),
+            (POOR, True, "note", "follow the temperature"),
+            (POOR, True, "note", "Streams come without log-probabilities"),
+            (ODD, True, "note", "gives 7 log-probabilities per token and no more"),
+            (ODD, True, "note", "not repeatable"),
+            ({"new_names": True}, True, "good", "/chat/completions gives 20 log-probabilities per token"),
+            ({"gives_ids": True}, True, "good", '"return_tokens_as_token_ids": true'),
+        ],
+    )
+    def test_a_fault_is_said(
+        self, examined: Examined, faults: dict[str, Any], usable: bool, level: str, words: str
+    ) -> None:
         found = examined(**faults)
-        assert found.page("chat").most == faults["most"]  # type: ignore[union-attr]
-        assert f"gives {faults['most']} log-probabilities per token and no more" in said(found, "note")
-        assert found.usable
+        assert found.usable == usable and words in said(found, level)
 
-    def test_none_but_the_chosen(self, examined: Examined) -> None:
-        found = examined(most=0)
-        assert found.best is None and not found.usable
-        assert "rejects requests for log-probabilities (HTTP 400: top_logprobs may be at most 0)" in said(found, "bad")
+    @each(
+        ("faults", "place", "facts"),
+        [
+            ({"silent": True}, "whole", {"best": None}),
+            ({"most": 0}, "whole", {"best": None}),
+            ({"zeros": True}, "numbers", {"only_zeros": True}),
+            (POOR, "chat", {"most": 5}),
+            (POOR, "tokens", {"bytes": False}),
+            (POOR, "streaming", {"streams": True, "log_probs": False}),
+            (POOR, "numbers", {"distribution": "processed", "reason": "divided by the temperature"}),
+            (ODD, "chat", {"most": 7}),
+            (ODD, "numbers", {"distribution": "unknown"}),
+            ({"new_names": True}, "chat", {"most": 20}),
+            ({"new_names": True}, "numbers", {"distribution": "unknown", "reason": "the server takes no temperature"}),
+            ({"gives_ids": True}, "tokens", {"ids": "on request", "id_fields": ID_FIELDS}),
+            ({"ignores_ids": True}, "tokens", {"ids": None, "bytes": True}),
+        ],
+    )
+    def test_a_fault_is_found(
+        self, examined: Examined, faults: dict[str, Any], place: str, facts: dict[str, Any]
+    ) -> None:
+        found = examined(**faults)
+        chat, tokens, numbers = found.page("chat"), found.tokens, found.numbers
+        places = {"whole": found, "chat": chat, "tokens": tokens, "numbers": numbers, "streaming": found.streaming}
+        assert {name: getattr(places[place], name) for name in facts} == facts
 
-    def test_no_bytes(self, examined: Examined) -> None:
-        found = examined(**POOR)
-        assert found.tokens is not None and not found.tokens.bytes
-        assert "without ids and bytes" in said(found, "note")
-
-    def test_ids_on_request(self, examined: Examined) -> None:
-        found = examined(gives_ids=True)
-        assert found.tokens is not None and found.tokens.ids == "on request"
-        assert found.tokens.id_fields == ("return_tokens_as_token_ids", "return_token_ids")
-        assert '"return_tokens_as_token_ids": true' in said(found, "good")
-        ignored = examined(ignores_ids=True).tokens
-        assert ignored is not None and (ignored.ids, ignored.bytes) == (None, True)
-
-    def test_trial_answers_come_without_ids_where_no_tokenizer_reads_them(self, examined: Examined) -> None:
-        assert examined(gives_ids=True).trials == examined().trials
-
-    def test_trial_answers_are_greedy_so_that_numbers_after_the_temperature_are_the_same(
+    def test_trial_answers_are_greedy_and_come_without_ids_where_no_tokenizer_reads_them(
         self, examined: Examined
     ) -> None:
-        assert examined(scaled=True).trials == examined().trials
-
-    def test_scaled_by_the_temperature(self, examined: Examined) -> None:
-        found = examined(**POOR)
-        assert (found.numbers.distribution, found.numbers.reason) == ("processed", "divided by the temperature")
-        assert "follow the temperature" in said(found, "note")
-
-    def test_not_repeatable(self, examined: Examined) -> None:
-        found = examined(**ODD)
-        assert found.numbers.distribution == "unknown"
-        assert "not repeatable" in said(found, "note")
-
-    def test_zeros(self, examined: Examined) -> None:
-        found = examined(zeros=True)
-        assert found.numbers.only_zeros and not found.usable
-        assert "Every token is said to have probability 1" in said(found, "bad")
-
-    def test_silent_streams(self, examined: Examined) -> None:
-        found = examined(**POOR)
-        assert found.streaming is not None and found.streaming.streams and not found.streaming.log_probs
-        assert "Streams come without log-probabilities" in said(found, "note")
-        assert found.usable
-
-    def test_fields_under_new_names(self, examined: Examined) -> None:
-        found = examined(new_names=True)
-        assert found.page("chat").most == 20  # type: ignore[union-attr]
-        assert (found.numbers.distribution, found.numbers.reason) == ("unknown", "the server takes no temperature")
-        assert found.usable
+        """So those of a server whose numbers follow the temperature are the same."""
+        assert examined(gives_ids=True).trials == examined(scaled=True).trials == examined().trials
 
     def test_clusters_of_another_tokenizer(self, examined: Examined) -> None:
         vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
-        other = TokenClusters(np.zeros(vocabulary.size, dtype=np.int32), vocabulary)
-        found = examined(other)
+        found = examined(TokenClusters(np.zeros(vocabulary.size, dtype=np.int32), vocabulary))
         assert found.tokenizer is not None and not found.tokenizer.fits
         assert "The tokenizer is another one" in said(found, "bad")
         assert not found.usable
 
-    def test_a_tokenizer_alone_is_compared(self, examined: Examined, almanac_clusters: TokenClusters) -> None:
-        found = examined(almanac_clusters.vocabulary)
-        assert found.tokenizer is not None and found.tokenizer.fits
-        assert len(found.trials) == 3 and all(trial.bounds for trial in found.trials)
-
-    def test_nothing_need_be_known_of_the_model(self, examined: Examined) -> None:
-        found = examined()
-        assert found.tokenizer is None and found.usable
+    @each("known", [True, False])
+    def test_a_tokenizer_alone_is_compared_and_nothing_need_be_known(
+        self, examined: Examined, almanac_clusters: TokenClusters, known: bool
+    ) -> None:
+        found = examined(almanac_clusters.vocabulary if known else None)
+        assert found.usable and (found.tokenizer is not None) == known
+        assert found.tokenizer is None or found.tokenizer.fits
         assert len(found.trials) == 3 and all(trial.bounds for trial in found.trials)
 
 
@@ -235,15 +220,12 @@ class TestConnections:
             examine(f"http://127.0.0.1:{port}")
 
     def test_a_server_that_stalls(self) -> None:
-        async def stall(_: Received, writer: asyncio.StreamWriter) -> None:
-            await asyncio.sleep(30)
-
         started = time.monotonic()
-        with raw_upstream(stall) as upstream, pytest.raises(BackendError, match=r"silent for 0\.3 seconds"):
+        with raw_upstream(silent) as upstream, pytest.raises(BackendError, match=r"silent for 0\.3 seconds"):
             examine(upstream.url, timeout=0.3)
         assert time.monotonic() - started < 10
 
-    @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x/", "http://", "http://u:p@h/v1", "http://h/v1?k=1"])
+    @each("url", ["", "localhost:8000", "ftp://x/", "http://", "http://u:p@h/v1", "http://h/v1?k=1"])
     def test_what_is_no_address(self, url: str) -> None:
         with pytest.raises(InvalidInputError, match="address"):
             examine(url)
@@ -263,24 +245,15 @@ class TestConnections:
     )
     def test_garbage(self, body: bytes) -> None:
         """The same for every request, whatever it asks for."""
-
-        async def answer(_: Received, writer: asyncio.StreamWriter) -> None:
-            head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
-            writer.write(head + body)
-            await writer.drain()
-
-        with raw_upstream(answer) as upstream:
+        with raw_upstream(response(body)) as upstream:
             found = examine(upstream.url, "m")
         assert not found.usable
         assert found.verdicts
         json.dumps(found.to_dict(), allow_nan=False)
 
     def test_a_reply_that_breaks_off(self) -> None:
-        async def breaks(_: Received, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{")
-            await writer.drain()
-
-        with raw_upstream(breaks) as upstream, pytest.raises(BackendError, match="broke the connection off"):
+        begun = b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{"
+        with raw_upstream(begun) as upstream, pytest.raises(BackendError, match="broke the connection off"):
             examine(upstream.url, "m")
 
 
@@ -296,10 +269,7 @@ def test_the_most_is_found_exactly(limit: int, clamps: bool, whole: bool) -> Non
 
     tried = list(find_most(trying))
     most = max(one.given or 0 for one in tried)
-    if whole:
-        assert most == 5000
-    else:
-        assert most == min(limit, 100)
+    assert most == (5000 if whole else min(limit, 100))
     assert len(tried) < 15
 
 

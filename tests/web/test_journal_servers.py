@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -24,9 +22,10 @@ from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.writer import adopt_left_behind
 from tests.guarantees.databases import can_run_postgres, postgres
 from tests.guarantees.made_up import put
-from tests.web.servers import Received, commanded, raw_upstream, response
+from tests.web.asking import CHAT, post, user
+from tests.web.servers import answering, commanded, raw_upstream, response, wait_until
 from tests.web.test_proxy_load import SEMTOKEN
-from tests.web.test_proxy_workers import children_of, command_of
+from tests.web.test_proxy_workers import workers_of
 
 TOKEN = "a token of the server's"
 BEARER = {"authorization": f"Bearer {TOKEN}"}
@@ -60,17 +59,11 @@ def started(*command: str, within: float = 120) -> Iterator[tuple[str, subproces
             process.wait(10)
 
 
-def wait_for(holds: Callable[[], Any], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
+wait_for = partial(wait_until, seconds=60)
 
 
-def ask(url: str, person: str, place: str = "Peru", **more: Any) -> dict[str, Any]:
-    question = [{"role": "user", "content": f"What is the capital of {place}?"}]
-    body = {"model": "almanac", "messages": question, "user": person, **more}
-    reply = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60)
+def ask(url: str, person: str, place: str = "Peru") -> dict[str, Any]:
+    reply = post(url, json={"model": "almanac", "messages": user(f"What is the capital of {place}?"), "user": person})
     assert reply.status_code == 200, reply.text
     found: dict[str, Any] = reply.json()["choices"][0]
     return found
@@ -100,17 +93,15 @@ def test_every_answer_of_the_proxy_has_its_entry(served: str, tmp_path: Path) ->
     options = ("--base-url", served, "--tokenizer", "almanac", "--calibrator", str(folder))
     with commanded("proxy", *options, *keep) as (url, _):
         choices = {place: ask(url, f"person-{place}", place) for place in PLACES[:3]}
-        httpx.post(f"{url}/v1/chat/completions", json={"model": "almanac", "messages": "no"}, timeout=60)
+        post(url, json={"model": "almanac", "messages": "no"})
     rows = {row["person"]: row for row in entries_of(database)}
     assert len(rows) == len(entries_of(database)) == len(choices)
     for place, choice in choices.items():
         row, block = rows[f"person-{place}"], choice["semtoken"]
         assert (row["source"], row["model"], row["calibrator"], row["sampled"]) == ("proxy", "almanac", checksum, True)
-        assert (row["decision"], row["probability_correct"]) == (
-            block["decision"],
-            pytest.approx(block["probability_correct"], abs=1e-6),
-        )
-        assert row["sequence_uncertainty"] == pytest.approx(block["sequence_uncertainty"], abs=1e-6)
+        assert row["decision"] == block["decision"]
+        for name in ("probability_correct", "sequence_uncertainty"):
+            assert row[name] == pytest.approx(block[name], abs=1e-6)
         assert row["question"] == f"What is the capital of {place}?"
         assert "Lima" not in row["answer"]
         assert place == "Peru" or row["answer"].strip() == choice["message"]["content"].strip()
@@ -123,15 +114,11 @@ def test_a_reply_that_passes_as_it_came_has_an_entry_that_says_why(tmp_path: Pat
         "not_json": response(b"Lima", kind=b"text/plain"),
     }
 
-    async def behave(request: Received, writer: Any) -> None:
-        writer.write(replies[json.loads(request.body)["user"]])
-        await writer.drain()
-
+    behaviour = answering(lambda received: replies[received.json()["user"]])
     keep = ("--journal", str(tmp_path / "journal.db"), "--tokenizer", "almanac", "--limits.reply-mb", "0.001")
-    with raw_upstream(behave) as seen, commanded("proxy", "--base-url", seen.url, *keep) as (url, _):
+    with raw_upstream(behaviour) as seen, commanded("proxy", "--base-url", seen.url, *keep) as (url, _):
         for why, reply in replies.items():
-            body = {"model": "m", "messages": [{"role": "user", "content": "Peru?"}], "user": why}
-            found = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60)
+            found = post(url, json=CHAT | {"user": why})
             assert found.headers["semtoken-unscored"] == why
             assert why == "encoded" or found.content == reply.split(b"\r\n\r\n", 1)[1]
     rows = {row["person"]: row["unscored"] for row in entries_of(keep[1])}
@@ -222,9 +209,8 @@ def test_two_processes_go_back_together_and_so_does_one_that_is_started_later(se
     with started("proxy", *options, "--journal", database) as (url, process, log):
 
         def told(checksum: str) -> int:
-            return len(
-                re.findall(rf"calibrator (?:in use is the one that is there: )?{checksum[:12]}", log.read_text())
-            )
+            found = re.findall(rf"calibrator (?:in use is the one that is there: )?{checksum[:12]}", log.read_text())
+            return len(found)
 
         def asked(phase: str) -> None:
             with ThreadPoolExecutor(8) as pool:
@@ -239,7 +225,7 @@ def test_two_processes_go_back_together_and_so_does_one_that_is_started_later(se
         asked("back")
         [one, _] = workers = workers_of(process.pid)
         os.kill(one, signal.SIGKILL)
-        wait_for(lambda: len(set(workers_of(process.pid)) - set(workers)) == 1)
+        wait_for(lambda: len(workers_of(process.pid) - workers) == 1)
         asked("replaced")
         assert exchange(url, "back").json()["calibrator"] == second  # whichever process it asks
         wait_for(lambda: told(second) >= 3)  # one that has just started may not hear of it, and takes it at its start
@@ -248,10 +234,6 @@ def test_two_processes_go_back_together_and_so_does_one_that_is_started_later(se
         process.wait(60)
     found = {(str(row["person"]).partition("-")[0], row["calibrator"]) for row in entries_of(database)}
     assert found == {("back", first), ("replaced", first), ("again", second)}
-
-
-def workers_of(parent: int) -> list[int]:
-    return [child for child in children_of(parent) if "spawn_main" in command_of(child)]
 
 
 @pytest.mark.slow

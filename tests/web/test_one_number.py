@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 import semtoken as st
@@ -19,6 +18,7 @@ from semtoken.replies import ReplyStream, read_reply
 from semtoken.replies.checking import rank_replies
 from tests.cli.run import invoke
 from tests.rows import each
+from tests.web.asking import block_of, post
 from tests.web.conftest import in_front
 from tests.web.servers import response
 
@@ -63,25 +63,25 @@ def by_saved_line(made: Callable[[str], dict[str, Any]], line: Line, tmp_path: P
     return of_answer(st.score_reply({**made(line["question"]), "response": line["reply"]})[0])
 
 
-def by_check(line: Line, tmp_path: Path) -> Number:
-    (tmp_path / "line.json").write_text(json.dumps(line), encoding="utf-8")
-    [found] = rank_replies([str(tmp_path / "line.json")]).answers
+def ranked(folder: Path, **files: Any) -> Number:
+    """The number of `check` for saved files, of which one may have the questions of the replies."""
+    for name, value in files.items():
+        (folder / f"{name.replace('_', '.')}.json").write_text(json.dumps(value) + "\n", encoding="utf-8")
+    asked = folder / "questions.json"
+    [found] = rank_replies([str(folder / "a.json")], questions=asked if asked.exists() else None).answers
     return of_answer(found.response)
+
+
+def by_check(line: Line, tmp_path: Path) -> Number:
+    return ranked(tmp_path, a=line)
 
 
 def by_questions_file(line: Line, tmp_path: Path) -> Number:
-    (tmp_path / "reply.json").write_text(json.dumps(line["reply"]), encoding="utf-8")
-    asked = tmp_path / "questions.jsonl"
-    asked.write_text(json.dumps({"messages": user(line["question"])}) + "\n", encoding="utf-8")
-    [found] = rank_replies([str(tmp_path / "reply.json")], questions=asked).answers
-    return of_answer(found.response)
+    return ranked(tmp_path, a=line["reply"], questions={"messages": user(line["question"])})
 
 
 def by_request_beside(line: Line, tmp_path: Path) -> Number:
-    (tmp_path / "a.json").write_text(json.dumps(line["reply"]), encoding="utf-8")
-    (tmp_path / "a.request.json").write_text(json.dumps({"messages": user(line["question"])}), encoding="utf-8")
-    [found] = rank_replies([str(tmp_path)]).answers
-    return of_answer(found.response)
+    return ranked(tmp_path, a=line["reply"], a_request={"messages": user(line["question"])})
 
 
 def by_command(line: Line, tmp_path: Path) -> Number:
@@ -122,9 +122,7 @@ def proxied(line: Line) -> dict[str, Any]:
     body = json.dumps(line["reply"]).encode()
     with in_front(response(body)) as (url, _):
         asked = {"model": "m", "messages": user(line["question"]), "logprobs": True, "top_logprobs": 5}
-        [choice] = httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=30).json()["choices"]
-    block: dict[str, Any] = choice["semtoken"]
-    return block
+        return block_of(post(url, json=asked))
 
 
 WAYS: Mapping[str, Callable[[Line, Path], Number]] = {

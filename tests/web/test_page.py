@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,23 +24,23 @@ from semtoken.support.almanac import PROMPT, load_questions
 from semtoken.support.text import number
 from semtoken.web.page import static_page
 from semtoken.web.page.facts import calibrator_card, reliability_card
-from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
-from semtoken.web.serve.service import Offer
 from tests.browsers import needed
 from tests.cli.run import invoke
 from tests.json_lines import read_lines, write_lines
-from tests.web.conftest import proxy_of
-from tests.web.servers import running
+from tests.web.asking import block_of, events_in, post, user
+from tests.web.conftest import ALMANAC, proxy_of, serving
 
 sync_api = needed("playwright.sync_api")
 
 EXTRACTION = Path(__file__).parents[2] / "examples" / "extraction"
+CAPITAL = "Which city is the capital of Peru?"
+Answers = list[dict[str, Any]]
 HOSTILE = "</script><img src=x onerror=alert(1)><!--<script>"
 
 
 @pytest.fixture(scope="module")
-def answers(almanac: Any) -> list[dict[str, Any]]:
+def answers(almanac: Any) -> Answers:
     """Answers of the embedded model, with the scores of their tokens."""
     questions = load_questions("dev")[:60]
     scored = almanac.generate([q.prompt() for q in questions], 16, stop_at_newline=True)
@@ -61,11 +63,57 @@ class Opened:
         self.page.wait_for_selector("[role=tab]")
 
 
+Opening = Callable[..., Opened]
+
+
+@pytest.fixture
+def opened(browser: Any, tmp_path: Path) -> Opening:
+    """Opens the page of some files, which are one of rows by default."""
+
+    def opening(files: Any, info: Any = None, **options: Any) -> Opened:
+        named = files if isinstance(files, dict) else {"answers": files}
+        return Opened(browser, static_page(named, info), tmp_path / "page.html", **options)
+
+    return opening
+
+
+def saved(page: Any, button: str) -> list[dict[str, Any]]:
+    """The lines of the file that a button saves."""
+    with page.expect_download() as download:
+        page.get_by_role("button", name=button).click()
+    return read_lines(Path(download.value.path()).read_text("utf-8"))
+
+
+def questions_of(page: Any) -> list[str]:
+    """The question of each row that is shown."""
+    return [row[1].split("\n")[0] for row in rows(page)]
+
+
+def ask(page: Any, question: str = CAPITAL) -> None:
+    """Ask on the page of a server."""
+    box = page.get_by_role("textbox", name="Your question")
+    box.fill(question)
+    box.press("Enter")
+
+
+@pytest.fixture
+def page_of(browser: Any) -> Callable[[str], Any]:
+    """Opens the page of a server."""
+
+    def opening(url: str, **options: Any) -> Any:
+        page = browser.new_context(**options).new_page()
+        page.goto(url)
+        return page
+
+    return opening
+
+
+PHONE = {"width": 390, "height": 800}
 VIEWS = ("File", "Compare", "Fields", "Calibration")
 
 
 @pytest.fixture(scope="module")
-def everything(answers: list[dict[str, Any]]) -> dict[str, Any]:
+def everything(answers: Answers) -> dict[str, Any]:
     """The input of `static_page` for every view: two files, probabilities, labels, a guarantee, JSON fields and
     disputes. There are few rows, since what looks for barriers looks at each element."""
     answers = sorted(answers, key=lambda one: one["confidence"])[::3]
@@ -126,56 +174,46 @@ def rows(page: Any) -> list[list[str]]:
     return found
 
 
-def test_a_file_is_shown_riskiest_first_with_no_request(
-    browser: Any, answers: list[dict[str, Any]], tmp_path: Path
-) -> None:
-    opened = Opened(browser, static_page({"answers.jsonl": answers}), tmp_path / "page.html")
-    assert opened.requests == [(tmp_path / "page.html").as_uri()] and opened.complaints == []
-    shown = rows(opened.page)
+def test_a_file_is_shown_riskiest_first_with_no_request(opened: Opening, answers: Answers, tmp_path: Path) -> None:
+    found = opened(answers)
+    assert found.requests == [(tmp_path / "page.html").as_uri()] and found.complaints == []
     scores = {a["prompt"]: float("-inf") if a["log_confidence"] is None else a["log_confidence"] for a in answers}
-    assert len(shown) == 50  # the first page of 60
-    assert [scores[row[1].split("\n")[0]] for row in shown] == sorted(scores.values())[:50]
-    assert [row[0] for row in shown] == [str(i) for i in range(1, 51)]
-    opened.page.get_by_role("button", name="Next").click()
-    assert len(rows(opened.page)) == 10
+    assert [scores[question] for question in questions_of(found.page)] == sorted(scores.values())[:50]  # of 60
+    assert [row[0] for row in rows(found.page)] == [str(i) for i in range(1, 51)]
+    found.page.get_by_role("button", name="Next").click()
+    assert len(rows(found.page)) == 10
 
 
-def test_the_slider_counts_what_it_accepts(browser: Any, answers: list[dict[str, Any]], tmp_path: Path) -> None:
-    opened = Opened(browser, static_page({"answers": answers}), tmp_path / "page.html")
+def test_the_slider_counts_what_it_accepts(opened: Opening, answers: Answers) -> None:
+    page = opened(answers).page
     for check in (0, 13, len(answers)):
-        opened.page.get_by_role("slider").fill(str(check))
+        page.get_by_role("slider").fill(str(check))
         accepted = len(answers) - check
-        told = f"{f'The other {accepted}' if accepted else 'None'} would be accepted unread"
-        assert told in words(opened.page.get_by_role("status"))
-    opened.page.get_by_role("slider").fill("13")
-    with opened.page.expect_download() as download:
-        opened.page.get_by_role("button", name="Save the rest").click()
-    saved = [json.loads(line)["prompt"] for line in Path(download.value.path()).read_text().splitlines()]
-    assert saved == [row[1].split("\n")[0] for row in rows(opened.page)[:13]]
+        said = f"{f'The other {accepted}' if accepted else 'None'} would be accepted unread"
+        assert said in words(page.get_by_role("status"))
+    page.get_by_role("slider").fill("13")
+    assert [one["prompt"] for one in saved(page, "Save the rest")] == questions_of(page)[:13]
 
 
-def test_labels_are_given_by_keys_and_saved(browser: Any, answers: list[dict[str, Any]], tmp_path: Path) -> None:
-    opened = Opened(browser, static_page({"answers": answers}), tmp_path / "page.html")
-    page = opened.page
+def test_labels_are_given_by_keys_and_saved(opened: Opening, answers: Answers) -> None:
+    page = opened(answers).page
     page.get_by_role("region", name="File").focus()
     for key in ("y", "y", "ArrowDown", "n", "ArrowDown", "ArrowDown", "y", "u"):
         page.keyboard.press(key)
     assert [row[-1] for row in rows(page)[:4]] == ["✓ right", "✗ wrong", "", ""]
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Save labels").click()
-    saved = [json.loads(line) for line in Path(download.value.path()).read_text().splitlines()]
-    assert [record["correct"] for record in saved] == [True, False]
-    assert {record["prompt"] for record in saved} == {row[1].split("\n")[0] for row in rows(page)[:2]}
+    labels = saved(page, "Save labels")
+    assert [record["correct"] for record in labels] == [True, False]
+    assert {record["prompt"] for record in labels} == set(questions_of(page)[:2])
 
 
 @pytest.mark.parametrize(("width", "size_of_list"), [pytest.param(1280, 300, marks=pytest.mark.slow), (500, 30)])
 def test_most_answers_are_labeled_by_keyboard_and_none_is_lost_or_out_of_sight(
-    browser: Any, answers: list[dict[str, Any]], tmp_path: Path, width: int, size_of_list: int
+    opened: Opening, answers: Answers, width: int, size_of_list: int
 ) -> None:
     many = [answers[i % len(answers)] | {"prompt": f"Number {i}?"} for i in range(size_of_list)]
     labeled = 2 * size_of_list // 3
     size = {"width": width, "height": 700}
-    page = Opened(browser, static_page({"answers": many}), tmp_path / "page.html", viewport=size).page
+    page = opened(many, viewport=size).page
     page.get_by_role("region", name="File").focus()
     selected = page.locator('tr[aria-current="true"]')
     given = {}
@@ -188,22 +226,17 @@ def test_most_answers_are_labeled_by_keyboard_and_none_is_lost_or_out_of_sight(
             assert box is not None and box["y"] >= -1 and box["y"] + box["height"] <= size["height"] + 1, (i, box)
         page.keyboard.press("ArrowDown")
     assert len(given) == labeled
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Save labels").click()
-    saved = [json.loads(line) for line in Path(download.value.path()).read_text().splitlines()]
-    assert {record["prompt"]: record["correct"] for record in saved} == given
+    assert {record["prompt"]: record["correct"] for record in saved(page, "Save labels")} == given
 
 
-def test_rows_are_found_filtered_and_shuffled(browser: Any, answers: list[dict[str, Any]], tmp_path: Path) -> None:
-    page = Opened(browser, static_page({"answers": answers}), tmp_path / "page.html").page
+def test_rows_are_found_filtered_and_shuffled(opened: Opening, answers: Answers) -> None:
+    page = opened(answers).page
     before = [row[1] for row in rows(page)]
     page.get_by_role("region", name="File").focus()
     page.keyboard.press("n")
-    page.get_by_role("combobox", name="Show").select_option("without a label")
-    assert [row[1] for row in rows(page)][:5] == before[1:6]
-    page.get_by_role("combobox", name="Show").select_option("marked wrong")
-    assert [row[1] for row in rows(page)] == before[:1]
-    page.get_by_role("combobox", name="Show").select_option("all")
+    for choice, shown in (("without a label", before[1:6]), ("marked wrong", before[:1]), ("all", before[:5])):
+        page.get_by_role("combobox", name="Show").select_option(choice)
+        assert [row[1] for row in rows(page)][:5] == shown
     word = before[7].split("\n")[0]
     page.get_by_role("searchbox", name="Find").fill(word.upper())
     assert [row[1] for row in rows(page)] == [text for text in before if word.lower() in text.lower()]
@@ -215,7 +248,7 @@ def test_rows_are_found_filtered_and_shuffled(browser: Any, answers: list[dict[s
     assert abs(sum(place <= n / 2 for place in places[: n // 2]) - n / 4) < 3 * (n / 16) ** 0.5
 
 
-def test_fields_are_grouped_by_name_or_document(browser: Any, answers: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_fields_are_grouped_by_name_or_document(opened: Opening, answers: Answers) -> None:
     def part(path: str, text: str, confidence: float) -> dict[str, Any]:
         return {"kind": "field", "path": path, "text": text, "present": True, "confidence": confidence}
 
@@ -225,7 +258,7 @@ def test_fields_are_grouped_by_name_or_document(browser: Any, answers: list[dict
         for i in range(3)
     ]
     invoices[0]["parts"].append(part("/items/1/sum", "8", 0.2))
-    page = Opened(browser, static_page({"invoices": invoices}), tmp_path / "page.html").page
+    page = opened({"invoices": invoices}).page
     page.get_by_role("tab", name="Fields").click()
     groups = page.locator("tr.group")
     assert groups.count() == 0
@@ -235,10 +268,8 @@ def test_fields_are_grouped_by_name_or_document(browser: Any, answers: list[dict
     assert groups.all_inner_texts() == ["invoice 0", "invoice 1", "invoice 2"]
 
 
-def test_the_keyboard_reaches_what_else_was_considered(
-    browser: Any, answers: list[dict[str, Any]], tmp_path: Path
-) -> None:
-    page = Opened(browser, static_page({"answers": answers}), tmp_path / "page.html").page
+def test_the_keyboard_reaches_what_else_was_considered(opened: Opening, answers: Answers) -> None:
+    page = opened(answers).page
     mark = page.locator("button.mark").first
     mark.focus()
     page.keyboard.press("Enter")
@@ -249,43 +280,32 @@ def test_the_keyboard_reaches_what_else_was_considered(
     assert not panel.is_visible() and mark.evaluate("element => element === document.activeElement")
 
 
-def test_hostile_text_stays_text(browser: Any, answers: list[dict[str, Any]], tmp_path: Path) -> None:
-    bad = json.loads(json.dumps(answers[0]))
-    bad |= {"prompt": HOSTILE, "text": HOSTILE + "\u2028\u202e"}
-    bad["question"] = HOSTILE
+def test_hostile_text_stays_text(opened: Opening, answers: Answers) -> None:
+    bad = copy.deepcopy(answers[0])
+    bad |= {"prompt": HOSTILE, "text": HOSTILE + "\u2028\u202e", "question": HOSTILE}
     bad["flags"] = [{"code": "x", "message": HOSTILE}]
-    bad["parts"] = [
-        {
-            "path": HOSTILE,
-            "start": 0,
-            "end": 9,
-            "text": HOSTILE,
-            "confidence": 0.1,
-            "choices": {HOSTILE: 1.0},
-            "flags": [],
-        }
-    ]
-    bad["disputes"] = [
-        {
-            "start": 0,
-            "end": 9,
-            "disagreement": 1,
-            "meanings": [{"probability": 1, "continuation": HOSTILE, "chosen": False}],
-        }
-    ]
-    bad["tokens"] = [token | {"text": HOSTILE, "start": 0, "end": 9} for token in bad["tokens"]]
+    place = {"start": 0, "end": 9}
+    part = place | {"path": HOSTILE, "text": HOSTILE, "confidence": 0.1, "choices": {HOSTILE: 1.0}, "flags": []}
+    meaning = {"probability": 1, "continuation": HOSTILE, "chosen": False}
+    bad |= {"parts": [part], "disputes": [place | {"disagreement": 1, "meanings": [meaning]}]}
+    bad["tokens"] = [token | place | {"text": HOSTILE} for token in bad["tokens"]]
     info = {"calibrator": {"n_labels": 30, "n_correct": 20, "guarantee": HOSTILE, "facts": {HOSTILE: HOSTILE}}}
-    opened = Opened(browser, static_page({HOSTILE: [bad], "other" + HOSTILE: [bad]}, info), tmp_path / "page.html")
-    page = opened.page
+    found = opened({HOSTILE: [bad], "other" + HOSTILE: [bad]}, info)
+    page = found.page
     for view in VIEWS:
-        page.get_by_role("tab", name=view).click()
-        if page.locator("button.mark").count():
-            page.locator("button.mark").first.click()
-            page.get_by_text("Every token").first.click()
+        show(page, view)
         assert HOSTILE in page.get_by_role("tabpanel").inner_text()
-        assert opened.complaints == [] and page.locator("img").count() == 0, view
+        assert found.complaints == [] and page.locator("img").count() == 0, view
     page.get_by_role("tab", name="File").click()
     assert HOSTILE in rows(page)[0][1]
+
+
+def show(page: Any, view: str) -> None:
+    """Open a view, and in it what can be unfolded of its first answer."""
+    page.get_by_role("tab", name=view).click()
+    if page.locator("button.mark").count():
+        page.locator("button.mark").first.click()
+        page.get_by_text("Every token").first.click()
 
 
 def assert_accessible(page: Any, view: str) -> None:
@@ -301,32 +321,18 @@ def assert_accessible(page: Any, view: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
-def test_every_view_is_accessible_and_fits_a_phone(
-    browser: Any, everything: dict[str, Any], tmp_path: Path, scheme: str
-) -> None:
-    opened = Opened(
-        browser,
-        static_page(**everything),
-        tmp_path / "page.html",
-        color_scheme=scheme,
-        viewport={"width": 390, "height": 800},
-    )
-    page = opened.page
+def test_every_view_is_accessible_and_fits_a_phone(opened: Opening, everything: dict[str, Any], scheme: str) -> None:
+    found = opened(**everything, color_scheme=scheme, viewport=PHONE)
     for view in VIEWS:
-        page.get_by_role("tab", name=view).click()
-        if page.locator("button.mark").count():
-            page.locator("button.mark").first.click()
-            page.get_by_text("Every token").first.click()
-        assert_accessible(page, view)
-    assert opened.complaints == []
+        show(found.page, view)
+        assert_accessible(found.page, view)
+    assert found.complaints == []
 
 
-def test_an_accepted_answer_is_shown_as_one_that_can_be_wrong(
-    browser: Any, everything: dict[str, Any], tmp_path: Path
-) -> None:
+def test_an_accepted_answer_is_shown_as_one_that_can_be_wrong(opened: Opening, everything: dict[str, Any]) -> None:
     decided = {row["calibration"].get("decision"): row for row in everything["files"]["first.jsonl"]}
     shown = [decided["answer"], decided["abstain"]]
-    page = Opened(browser, static_page({"two": shown}), tmp_path / "page.html").page
+    page = opened(shown).page
     page.get_by_role("tab", name="File").click()  # an answer with JSON fields opens at these
     for row, told in zip(shown, (True, False), strict=True):
         page.locator("tbody tr[aria-current]", has_text=row["prompt"]).click()
@@ -334,8 +340,8 @@ def test_an_accepted_answer_is_shown_as_one_that_can_be_wrong(
         assert row["prompt"] in article and ("An accepted answer can be wrong" in article) == told
 
 
-def test_every_view_is_reached_by_keys(whole: Any) -> None:
-    page = whole
+def test_every_view_is_reached_by_keys(opened: Opening, everything: dict[str, Any]) -> None:
+    page = opened(**everything).page
     page.keyboard.press("Tab")
     seen = []
     for _ in VIEWS:
@@ -347,15 +353,13 @@ def test_every_view_is_reached_by_keys(whole: Any) -> None:
     assert page.evaluate("document.activeElement.textContent") == seen[-1]
 
 
-def test_chances_and_the_threshold_with_the_guarantee(browser: Any, everything: dict[str, Any], tmp_path: Path) -> None:
-    page = Opened(browser, static_page(**everything), tmp_path / "page.html").page
+def test_chances_and_the_threshold_with_the_guarantee(opened: Opening, everything: dict[str, Any]) -> None:
+    page = opened(**everything).page
     page.get_by_role("tab", name="File").click()
     blocks = [row["calibration"] for row in everything["files"]["first.jsonl"]]
     page.get_by_role("button", name="threshold with the guarantee").click()
     cut = math.ceil(100 * everything["info"]["calibrator"]["threshold"]["probability_correct"]) / 100
-    inside = [
-        block for block in blocks if block["probability_correct"] is not None and block["probability_correct"] >= cut
-    ]
+    inside = [block for block in blocks if (block["probability_correct"] or 0) >= cut]
     assert 0 < len(inside) < len(blocks)
     told = words(page.get_by_role("status"))
     assert f"The other {len(inside)} would be accepted unread" in told
@@ -364,28 +368,22 @@ def test_chances_and_the_threshold_with_the_guarantee(browser: Any, everything: 
     assert all(block["decision"] == "answer" for block in inside)  # rounding makes the cut stricter, never looser
 
 
-def test_a_cut_through_equal_scores_is_said_and_keeps_the_order_of_the_file(browser: Any, tmp_path: Path) -> None:
+def test_a_cut_through_equal_scores_is_said_and_keeps_the_order_of_the_file(opened: Opening) -> None:
     made = [{"question": f"Q{i}?", "text": "So.", "sequence_uncertainty": 0.5} for i in range(40)]
     made[30]["sequence_uncertainty"] = 0.9
-    page = Opened(browser, static_page({"replies": made}), tmp_path / "page.html").page
-    asked = [each[1].split("\n")[0] for each in rows(page)]
-    assert asked[:4] == ["Q30?", "Q0?", "Q1?", "Q2?"]
+    page = opened(made).page
+    assert questions_of(page)[:4] == ["Q30?", "Q0?", "Q1?", "Q2?"]
     told = "39 answers have the same score as the last one to check"
     assert told in words(page.locator("main")), "the first 20 end among them"
     page.locator("#cut").fill("1")
     assert told not in words(page.locator("main")), "all that are alike are on one side"
 
 
-@pytest.fixture
-def whole(browser: Any, everything: dict[str, Any], tmp_path: Path) -> Any:
-    """The page with every view."""
-    return Opened(browser, static_page(**everything), tmp_path / "page.html").page
-
-
-def test_each_view_shows_its_own(whole: Any, everything: dict[str, Any]) -> None:
-    compared_by_their_questions(whole, everything)
-    fields_are_listed_worst_first_with_their_choices(whole)
-    the_calibration_is_drawn_from_its_numbers(whole, everything["info"]["calibrator"])
+def test_each_view_shows_its_own(opened: Opening, everything: dict[str, Any]) -> None:
+    page = opened(**everything).page
+    compared_by_their_questions(page, everything)
+    fields_are_listed_worst_first_with_their_choices(page)
+    the_calibration_is_drawn_from_its_numbers(page, everything["info"]["calibrator"])
 
 
 def compared_by_their_questions(page: Any, everything: dict[str, Any]) -> None:
@@ -432,14 +430,14 @@ def the_calibration_is_drawn_from_its_numbers(page: Any, card: dict[str, Any]) -
 
 
 def test_a_doubt_of_form_is_not_marked_and_followed_meanings_are_named(
-    browser: Any, everything: dict[str, Any], tmp_path: Path
+    opened: Opening, everything: dict[str, Any]
 ) -> None:
     followed, answer = everything["files"]["first.jsonl"][:2]
-    page = Opened(browser, static_page({"one": [followed]}), tmp_path / "page.html").page
+    page = opened([followed]).page
     page.locator("button.mark", has_text="true").click()
     shares = [words(item).split("\n") for item in page.locator(".also li").all()]
     assert shares == [["80%", "false"], ["20%", "true (in the answer)"]]
-    page = Opened(browser, static_page({"one": [answer]}), tmp_path / "page.html").page
+    page = opened([answer]).page
     assert page.locator("button.mark").all_text_contents() == ["weak, ended"]
     assert "hesitated about the wording only" in page.locator("article").inner_text()
     page.get_by_label("mark every phrase").check()
@@ -448,22 +446,19 @@ def test_a_doubt_of_form_is_not_marked_and_followed_meanings_are_named(
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_rows(browser: Any, tmp_path: Path) -> None:
+def test_a_hundred_thousand_rows(opened: Opening) -> None:
     many = [
         {"prompt": f"q{i}", "text": "a", "sequence_uncertainty": (i * 7919 % 100_003) / 100_003} for i in range(100_000)
     ]
-    page = Opened(browser, static_page({"many": many}), tmp_path / "page.html").page
-    assert len(rows(page)) == 50
-    order = sorted(many, key=lambda row: -row["sequence_uncertainty"])
-    assert [row[1].split("\n")[0] for row in rows(page)] == [row["prompt"] for row in order[:50]]
+    page = opened(many).page
+    order = [row["prompt"] for row in sorted(many, key=lambda row: -row["sequence_uncertainty"])]
+    assert questions_of(page) == order[:50]
     page.get_by_role("button", name="#").click()
-    assert [row[1].split("\n")[0] for row in rows(page)] == [row["prompt"] for row in order[::-1][:50]]
+    assert questions_of(page) == order[::-1][:50]
 
 
-def test_a_dropped_file_that_is_not_scored_is_refused(
-    browser: Any, answers: list[dict[str, Any]], tmp_path: Path
-) -> None:
-    page = Opened(browser, static_page({"answers": answers}), tmp_path / "page.html").page
+def test_a_dropped_file_that_is_not_scored_is_refused(opened: Opening, answers: Answers, tmp_path: Path) -> None:
+    page = opened(answers).page
     (tmp_path / "bad.jsonl").write_text('{"prompt": "a", "sequence_uncertainty": 0.5}\n{"prompt": "b"}\n')
     page.locator("input[type=file]").set_input_files(tmp_path / "bad.jsonl")
     assert "Line 2 is not a scored answer" in page.get_by_role("alert").inner_text()
@@ -475,7 +470,7 @@ def test_a_dropped_file_that_is_not_scored_is_refused(
 
 
 @pytest.mark.parametrize(("width", "height"), [pytest.param(1280, 900, marks=pytest.mark.slow), (390, 844)])
-def test_small_rows_say_what_is_doubtful_beside_the_list(browser: Any, tmp_path: Path, width: int, height: int) -> None:
+def test_small_rows_say_what_is_doubtful_beside_the_list(opened: Opening, width: int, height: int) -> None:
     """Rows as `semtoken check` writes them, wide and on a phone: the detail is in view, with buttons for labels."""
     mark = {"start": 0, "end": 5, "confidence": 0.3, "rivals": [["Quito", 0.4]]}
     row = {
@@ -486,10 +481,9 @@ def test_small_rows_say_what_is_doubtful_beside_the_list(browser: Any, tmp_path:
         "marks": [mark],
     }
     many = [row | {"question": f"Capital {i}?", "confidence": 1 - i / 40} for i in range(40)]
-    html = static_page({"replies": many})
-    opened = Opened(browser, html, tmp_path / "page.html", viewport={"width": width, "height": height})
-    page = opened.page
-    assert [each[1].split("\n")[0] for each in rows(page)[:3]] == ["Capital 39?", "Capital 38?", "Capital 37?"]
+    found = opened(many, viewport={"width": width, "height": height})
+    page = found.page
+    assert questions_of(page)[:3] == ["Capital 39?", "Capital 38?", "Capital 37?"]
     page.locator("tbody tr:not(.inside)").nth(5).click()
     card = page.locator("article.card")
     assert "In doubt: “Lima.”" in words(card) and "Capital 34?" in words(card)
@@ -498,7 +492,7 @@ def test_small_rows_say_what_is_doubtful_beside_the_list(browser: Any, tmp_path:
     page.get_by_role("button", name="wrong").scroll_into_view_if_needed()
     page.get_by_role("button", name="wrong").click()
     assert rows(page)[5][-1] == "✗ wrong"
-    assert page.evaluate("document.documentElement.scrollWidth") <= width and opened.complaints == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width and found.complaints == []
 
 
 def test_the_page_shows_the_scan_beside_a_field_and_asks_for_nothing(browser: Any, tmp_path: Path) -> None:
@@ -517,17 +511,17 @@ def test_the_page_shows_the_scan_beside_a_field_and_asks_for_nothing(browser: An
         ["check", saved, "--questions", questions, "--schema", EXTRACTION / "invoice.schema.json", "-o", written]
     )
     assert made.exit_code == 0, made.output
-    opened = Opened(browser, written.read_text("utf-8"), written)
-    fields = opened.page.locator("tbody tr[aria-current]")
+    found = Opened(browser, written.read_text("utf-8"), written)
+    fields = found.page.locator("tbody tr[aria-current]")
     assert fields.count() == 12
     for row in range(0, 12, 2):
         fields.nth(row).click()
-        shown = opened.page.locator(".scan img")
+        shown = found.page.locator(".scan img")
         assert shown.count() == 1
         assert shown.evaluate("image => image.complete && image.naturalWidth > 300")
-    opened.page.locator(".scan button").click()
-    assert opened.page.locator(".scan img").evaluate("image => image.clientWidth === image.naturalWidth")
-    assert opened.requests == [written.as_uri()] and opened.complaints == []
+    found.page.locator(".scan button").click()
+    assert found.page.locator(".scan img").evaluate("image => image.clientWidth === image.naturalWidth")
+    assert found.requests == [written.as_uri()] and found.complaints == []
 
 
 # ---- served -----------------------------------------------------------------------------------------------------
@@ -540,13 +534,9 @@ def test_asking_on_the_served_page(browser: Any, served: str, almanac: Any) -> N
     page.on("request", lambda r: asked.append(r.url) if not r.url.startswith("data:") else None)
     page.on("console", lambda m: complaints.append(m.text))
     page.goto(served)
-    box = page.get_by_role("textbox", name="Your question")
-    box.fill("Which city is the capital of Peru?")
-    box.press("Enter")
+    ask(page)
     page.get_by_text(RANKS).wait_for()
-    [expected] = almanac.generate(
-        PROMPT.format(question="Which city is the capital of Peru?"), 24, stop_at_newline=True
-    )
+    [expected] = almanac.generate(PROMPT.format(question=CAPITAL), 24, stop_at_newline=True)
     card = page.locator("article.card")
     assert expected.text.strip() in words(card)
     assert f"Confidence {number(expected.confidence, 2)}: probability of an answer" in words(card)
@@ -557,7 +547,7 @@ def test_asking_on_the_served_page(browser: Any, served: str, almanac: Any) -> N
         page.keyboard.press("ArrowRight")
         assert page.get_by_role("tab", name=name).get_attribute("aria-selected") == "true"
     page.get_by_role("tab", name="History").click()
-    assert "Which city is the capital of Peru?" in page.get_by_role("tabpanel").inner_text()
+    assert CAPITAL in page.get_by_role("tabpanel").inner_text()
 
 
 class SlowEngine(Engine):
@@ -575,20 +565,15 @@ class SlowEngine(Engine):
 
 
 @pytest.mark.slow
-def test_doubtful_words_are_marked_while_the_answer_comes(browser: Any, almanac: Any) -> None:
+def test_doubtful_words_are_marked_while_the_answer_comes(page_of: Any, almanac: Any) -> None:
     """From the running values alone: the same confidences as the final tokens have, word by word."""
-
     question = "Kingston lies in what country?"
     [answer] = almanac.generate([PROMPT.format(question=question)], 24, stop_at_newline=True)
     assert answer.text.startswith("United ") and answer.tokens[0].agreeing_probability < 0.5
-    offer = Offer("almanac", PROMPT, stop_at_newline=True)
-    with running(serve_app(SlowEngine(almanac), offer)) as url:
-        asked = {"messages": [{"role": "user", "content": question}], "stream": True, "semtoken": {"tokens": True}}
-        reply = httpx.post(url + "/v1/chat/completions", json=asked, timeout=60)
-        events = [json.loads(line[5:]) for line in reply.text.splitlines() if line.startswith("data: {")]
-        choices = [event["choices"][0] for event in events]
-        page = browser.new_context().new_page()
-        page.goto(url)
+    with serving(SlowEngine(almanac), ALMANAC) as url:
+        asked = {"messages": user(question), "stream": True, "semtoken": {"tokens": True}}
+        choices = [event["choices"][0] for event in events_in(post(url, json=asked).text)]
+        page = page_of(url)
         words = page.evaluate(
             """async (choices) => {
                 const { grown } = await import("./page/ask.js");
@@ -606,29 +591,30 @@ def test_doubtful_words_are_marked_while_the_answer_comes(browser: Any, almanac:
         for word in words:
             inside = [t for t in tokens if t["start"] < word["end"] and t["end"] > word["start"]]
             assert word["confidence"] == pytest.approx(math.prod(t["agreeing_probability"] for t in inside), rel=1e-6)
-        box = page.get_by_role("textbox", name="Your question")
-        box.fill(question)
-        box.press("Enter")
+        ask(page, question)
         page.locator("[role=status] .mark.weak").wait_for()  # the answer is still coming
+
+
+def enter_key(page: Any) -> None:
+    """The key of the upstream on the page of a proxy, and the choice of its first model."""
+    page.get_by_label("API key").fill("sk-secret")
+    page.get_by_role("button", name="List models").click()
+    sync_api.expect(page.locator("[list=models]")).to_have_value("almanac")  # the page forbids eval
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_asking_is_accessible_and_fits_a_phone(browser: Any, served: str, almanac_clusters: Any, scheme: str) -> None:
+def test_asking_is_accessible_and_fits_a_phone(page_of: Any, served: str, almanac_clusters: Any, scheme: str) -> None:
     """The views that only a server has: Ask with an answer and its panel, History, and the settings of the proxy."""
     with proxy_of(served, almanac_clusters) as proxied:
         for url in (served, proxied):
-            page = browser.new_context(color_scheme=scheme, viewport={"width": 390, "height": 800}).new_page()
-            page.goto(url)
+            page = page_of(url, color_scheme=scheme, viewport=PHONE)
             if url == proxied:
-                page.get_by_label("API key").fill("sk-secret")
-                page.get_by_role("button", name="List models").click()
-                sync_api.expect(page.locator("[list=models]")).to_have_value("almanac")  # the page forbids eval
+                enter_key(page)
                 page.locator("details.server").evaluate("details => { details.open = true }")
-            box = page.get_by_role("textbox", name="Your question")
-            box.fill("Which city is the capital of Peru?")
+            page.get_by_role("textbox", name="Your question").fill(CAPITAL)
             assert_accessible(page, url)
-            box.press("Enter")
+            ask(page)
             page.get_by_text(RANKS).wait_for()
             page.get_by_label("mark every phrase").check()
             page.locator("button.mark").first.click()
@@ -639,36 +625,24 @@ def test_asking_is_accessible_and_fits_a_phone(browser: Any, served: str, almana
             assert_accessible(page, url)
 
 
-def test_another_number_than_the_confidence_can_be_asked_for(browser: Any, served: str, almanac: Any) -> None:
-    page = browser.new_context().new_page()
-    page.goto(served)
-    box = page.get_by_role("textbox", name="Your question")
-    box.fill("Which city is the capital of Peru?")
-    box.press("Enter")
+def test_another_number_than_the_confidence_can_be_asked_for(page_of: Any, served: str) -> None:
+    page = page_of(served)
+    ask(page)
     page.get_by_text(RANKS).wait_for()
     assert page.get_by_text("lists are ranked by the confidence").count() == 0
     page.get_by_label("Number to show").select_option("weakest_token")
-    box.press("Enter")
+    ask(page)
     page.get_by_text("higher is riskier; lists are ranked by the confidence").wait_for()
-    value = httpx.post(
-        f"{served}/v1/chat/completions",
-        json={
-            "messages": [{"role": "user", "content": "Which city is the capital of Peru?"}],
-            "semtoken": {"methods": ["weakest_token"]},
-        },
-        timeout=60,
-    ).json()["choices"][0]["semtoken"]["scores"]["weakest_token"]
+    block = block_of(post(served, json={"messages": user(CAPITAL), "semtoken": {"methods": ["weakest_token"]}}))
     shown = page.locator("article strong", has_text="Weakest token: ").inner_text()
-    assert float(shown.removeprefix("Weakest token: ")) == pytest.approx(value, rel=0.01)
+    value = pytest.approx(block["scores"]["weakest_token"], rel=0.01)
+    assert float(shown.removeprefix("Weakest token: ")) == value
 
 
-def test_a_server_that_is_gone_is_a_sentence(browser: Any, served: str) -> None:
-    page = browser.new_context().new_page()
-    page.goto(served)
-    box = page.get_by_role("textbox", name="Your question")
-    box.fill("What?")
+def test_a_server_that_is_gone_is_a_sentence(page_of: Any, served: str) -> None:
+    page = page_of(served)
     page.route("**/v1/**", lambda route: route.abort("connectionrefused"))
-    box.press("Enter")
+    ask(page)
     assert "does not answer" in page.get_by_role("alert").inner_text()
 
 
@@ -689,12 +663,8 @@ def test_the_page_of_the_proxy_sends_the_key_and_keeps_it_nowhere(
         keys: list[str | None] = []
         page.on("request", lambda r: keys.append(r.headers.get("authorization")) if "/v1/" in r.url else None)
         page.goto(url)
-        page.get_by_label("API key").fill("sk-secret")
-        page.get_by_role("button", name="List models").click()
-        sync_api.expect(page.locator("[list=models]")).to_have_value("almanac")  # the page forbids eval
-        box = page.get_by_role("textbox", name="Your question")
-        box.fill("Which city is the capital of Peru?")
-        box.press("Enter")
+        enter_key(page)
+        ask(page)
         page.get_by_text(RANKS).wait_for()
         assert keys == ["Bearer sk-secret"] * 2
         kept = page.evaluate(
@@ -709,11 +679,10 @@ def test_the_page_of_the_proxy_sends_the_key_and_keeps_it_nowhere(
         assert httpx.get(f"{url}/semtoken/info").status_code == 404
 
 
-def test_two_wordings_are_asked_side_by_side(browser: Any, served: str, almanac: Any) -> None:
-    page = browser.new_context().new_page()
-    page.goto(served)
+def test_two_wordings_are_asked_side_by_side(page_of: Any, served: str, almanac: Any) -> None:
+    page = page_of(served)
     page.get_by_role("tab", name="Compare").click()
-    wordings = ["Which city is the capital of Peru?", "What is the capital of Peru?"]
+    wordings = [CAPITAL, "What is the capital of Peru?"]
     page.get_by_label("One wording").fill(wordings[0])
     page.get_by_label("Another wording").fill(wordings[1])
     page.get_by_role("button", name="Ask both").click()

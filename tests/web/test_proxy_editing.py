@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from semtoken.replies.formats import HiddenFields, shape_at
+from semtoken.replies.formats import HiddenFields, Shape, shape_at
 from semtoken.replies.formats.openai_choices import OpenAIChat, OpenAICompletions
-from semtoken.web.proxy.asking import Limit, lower_limit, read_request
+from semtoken.web.proxy.asking import AnswerRequest, Limit, lower_limit, read_request
 from semtoken.web.proxy.editing import Editor
 from semtoken.web.proxy.memory import MOST_REMEMBERED, REMEMBERED_SECONDS, new_memory
 from semtoken.web.wire import ApiError
@@ -60,6 +60,13 @@ class TestEditing:
         assert self.edit(text, HiddenFields(None, True), {0: {}}) == text
 
 
+def read(shape: type[Shape], body: bytes) -> AnswerRequest:
+    """A request that is understood."""
+    asked = read_request(shape, body)
+    assert asked is not None
+    return asked
+
+
 class TestRequests:
     def test_which_requests_are_scored(self) -> None:
         assert shape_at("/v1/chat/completions") is OpenAIChat
@@ -68,19 +75,19 @@ class TestRequests:
 
     def test_a_duplicate_key_keeps_its_last_value_and_every_byte(self) -> None:
         begun = b'{"temperature": 0.10,"logprobs":null , "temperature":9e-1, "x": "\\u00e9\xc3\xa9",\n "n": 1, "n": 2'
-        asked = read_request(OpenAIChat, begun + b"}")
-        assert asked is not None and (asked.body["n"], asked.body["temperature"]) == (2, 0.9)
+        asked = read(OpenAIChat, begun + b"}")
+        assert (asked.body["n"], asked.body["temperature"]) == (2, 0.9)
         expected = begun.replace(b'"logprobs":null', b'"logprobs":true') + b',"top_logprobs":5}'
         assert asked.asking(Limit(5), token_ids=False) == expected
         ours = b'{"semtoken": {"tokens": true},' + begun[1:-1] + b'2 ,"semtoken":{"parts":"word"}}'
-        marked = read_request(OpenAIChat, ours)
-        assert marked is not None and marked.options.parts == "word" and not marked.options.tokens
+        marked = read(OpenAIChat, ours)
+        assert marked.options.parts == "word" and not marked.options.tokens
         assert marked.sent == begun + b"}"
 
     @each("body", [b"{}", b" { } ", b'{"semtoken": {}}', b'{"semtoken":{},"semtoken":null}'])
     def test_an_empty_request(self, body: bytes) -> None:
-        asked = read_request(OpenAICompletions, body)
-        assert asked is not None and json.loads(asked.sent) == {}
+        asked = read(OpenAICompletions, body)
+        assert json.loads(asked.sent) == {}
         assert json.loads(asked.asking(Limit(3), token_ids=True)) == {
             "logprobs": 3,
             "return_token_ids": True,
@@ -99,14 +106,12 @@ class TestRequests:
     )
     def test_chat(self, given: dict[str, Any], wanted: dict[str, Any]) -> None:
         body = {"model": "m", "messages": [{"role": "user", "content": "é\ud800"}], "x": 1.5, **given}
-        asked = read_request(OpenAIChat, json.dumps(body).encode())
-        assert asked is not None
+        asked = read(OpenAIChat, json.dumps(body).encode())
         assert json.loads(asked.asking(Limit(20), token_ids=False)) == body | wanted
         assert json.loads(asked.sent) == body
 
     def test_completions(self) -> None:
-        asked = read_request(OpenAICompletions, b'{"prompt": "a", "logprobs": 2, "semtoken": {"tokens": true}}')
-        assert asked is not None
+        asked = read(OpenAICompletions, b'{"prompt": "a", "logprobs": 2, "semtoken": {"tokens": true}}')
         assert (asked.kept, asked.options.tokens) == (2, True)
         assert json.loads(asked.sent) == {"prompt": "a", "logprobs": 2}
         assert json.loads(asked.asking(Limit(5), token_ids=True)) == {
@@ -116,8 +121,7 @@ class TestRequests:
         }
 
     def test_ids_as_texts_only_where_the_client_sees_no_texts(self) -> None:
-        asked = read_request(OpenAIChat, b'{"messages": []}')
-        assert asked is not None
+        asked = read(OpenAIChat, b'{"messages": []}')
         assert json.loads(asked.asking(Limit(5), token_ids=True))["return_tokens_as_token_ids"] is True
 
     @each(

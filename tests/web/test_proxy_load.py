@@ -8,9 +8,9 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -23,7 +23,18 @@ import pytest
 
 from semtoken import TokenClusters
 from tests.web.asking import figure, final_figure, without_block
-from tests.web.servers import LAST_CHUNK, Received, answering, chunk, raw_upstream, response, stream_head
+from tests.web.servers import (
+    LAST_CHUNK,
+    Received,
+    chunk,
+    connected,
+    holding,
+    raw_upstream,
+    response,
+    stream_head,
+    ticking,
+    wait_until,
+)
 
 SEMTOKEN = (sys.executable, "-c", "from semtoken.cli import main; main()")
 
@@ -160,11 +171,7 @@ def test_hundreds_of_streams(almanac_clusters: TokenClusters) -> None:
                 else:
                     assert (status, end) == (502, "complete")
             assert reset <= clients // 50
-        deadline = time.monotonic() + 20
-        while (open_files(process.pid) > before + 3 or upstream.open) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert upstream.open == 0
-        assert open_files(process.pid) <= before + 3
+        wait_until(lambda: upstream.open == 0 and open_files(process.pid) <= before + 3, 20)
         assert process.poll() is None
         assert figure(url, "requests_in_flight") == 0
         count = Counter(how for how, *_ in answers)
@@ -183,11 +190,10 @@ def open_files(pid: int) -> int:
 def test_idle_clients_lock_nobody_out_where_few_files_may_be_open() -> None:
     """With 256 descriptors and 600 clients that say nothing, or half a head, others are served; the log stays short."""
     with (
-        raw_upstream(answering(response(b"{}"))) as upstream,
+        raw_upstream(response(b"{}")) as upstream,
         proxy_process(upstream.url, files=256) as (url, process),
     ):
-        host, _, port = url.removeprefix("http://").partition(":")
-        idle = [socket.create_connection((host, int(port)), timeout=10) for _ in range(600)]
+        idle = [connected(url) for _ in range(600)]
         for sock in idle[::2]:
             with suppress(OSError):
                 sock.sendall(b"POST /v1/x HTTP/1.1\r\nHost: loc")
@@ -214,19 +220,15 @@ def seconds_used(pid: int) -> float:
 
 @pytest.mark.slow
 def test_the_command_tells_where_it_is_and_drains_on_a_signal() -> None:
-    async def slow(received: Received, writer: asyncio.StreamWriter) -> None:
-        writer.write(stream_head() + chunk(b": begun\n\n"))
-        await writer.drain()
-        await asyncio.sleep(0.7)
-        writer.write(chunk(b"data: [DONE]\n\n") + LAST_CHUNK)
-        await writer.drain()
-
+    release = threading.Event()
+    slow = holding(release, chunk(b"data: [DONE]\n\n") + LAST_CHUNK, stream_head() + chunk(b": begun\n\n"))
     with raw_upstream(slow) as upstream, proxy_process(upstream.url) as (url, process):
         headers: Any = {"authorization": "Bearer sk-secret"}
         with httpx.stream("POST", url + "/v1/chat/completions?key=sk-secret", json={}, headers=headers) as answer:
             pieces = answer.iter_raw()
             assert next(pieces) == b": begun\n\n"
             process.send_signal(signal.SIGTERM)
+            threading.Timer(0.7, release.set).start()
             assert b"".join(pieces) == b"data: [DONE]\n\n"
         assert process.wait(20) == 0
         assert process.stderr is not None
@@ -237,15 +239,8 @@ def test_the_command_tells_where_it_is_and_drains_on_a_signal() -> None:
 
 @pytest.mark.slow
 def test_a_signal_does_not_wait_for_ever() -> None:
-    async def endless(received: Received, writer: asyncio.StreamWriter) -> None:
-        writer.write(stream_head())
-        while True:
-            writer.write(chunk(b": tick\n\n"))
-            await writer.drain()
-            await asyncio.sleep(0.05)
-
     with (
-        raw_upstream(endless) as upstream,
+        raw_upstream(ticking) as upstream,
         proxy_process(upstream.url, "--limits.shutdown-seconds", "1") as (url, process),
     ):
         with pytest.raises(httpx.RemoteProtocolError), httpx.stream("POST", url + "/v1/x", json={}) as answer:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import multiprocessing
 import os
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-import httpx
 import pytest
 
 from semtoken import TokenClusters
 from semtoken.web.running import is_one_of_several, listen, tell_the_others
-from tests.web.asking import final_figure, without_block
-from tests.web.servers import LAST_CHUNK, Received, chunk, raw_upstream, stream_head
+from tests.web.asking import CHAT, final_figure, post, without_block
+from tests.web.servers import raw_upstream, silent, streamed, wait_until
 from tests.web.test_proxy_load import proxy_process, stream_of, unasked
-
-CHAT = {"model": "m", "stream": True, "messages": []}
 
 
 def children_of(process: int) -> set[int]:
@@ -33,31 +28,32 @@ def children_of(process: int) -> set[int]:
     return found
 
 
+def workers_of(process: int) -> set[int]:
+    """The processes that serve, of those that a command started."""
+    return {child for child in children_of(process) if "spawn_main" in command_of(child)}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
 def test_several_processes(almanac_clusters: TokenClusters) -> None:
-    events = stream_of(1, almanac_clusters, 5)
-
-    async def behave(received: Received, writer: asyncio.StreamWriter) -> None:
-        writer.write(stream_head() + chunk(b"".join(events)) + LAST_CHUNK)
-        await writer.drain()
+    events = b"".join(stream_of(1, almanac_clusters, 5))
 
     def ask(url: str) -> None:
-        answer = httpx.post(url + "/v1/chat/completions", json=CHAT, timeout=30)
-        assert without_block(answer.content) == unasked(b"".join(events))
+        answer = post(url, json=CHAT | {"stream": True})
+        assert without_block(answer.content) == unasked(events)
         assert answer.content.count(b'"final": true') == 2
 
-    with raw_upstream(behave) as upstream, proxy_process(upstream.url, "--workers", "2") as (url, process):
+    with (
+        raw_upstream(streamed(events, size=len(events))) as upstream,
+        proxy_process(upstream.url, "--workers", "2") as (url, process),
+    ):
         for _ in range(20):
             ask(url)
         assert final_figure(url, 'scored_answers_total{endpoint="chat"}') == 20
-        serving = {child for child in children_of(process.pid) if "spawn_main" in command_of(child)}
+        serving = workers_of(process.pid)
         assert len(serving) == 2
         os.kill(killed := serving.pop(), signal.SIGKILL)
-        deadline = time.monotonic() + 60
-        while len({c for c in children_of(process.pid) if "spawn_main" in command_of(c)} - {killed}) < 2:
-            assert time.monotonic() < deadline, "the process was not replaced"
-            time.sleep(0.2)
+        wait_until(lambda: len(workers_of(process.pid) - {killed}) == 2, 60)
         ask(url)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
@@ -67,24 +63,17 @@ def test_several_processes(almanac_clusters: TokenClusters) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
 def test_they_end_with_the_process_that_started_them(almanac_clusters: TokenClusters) -> None:
-    async def never(received: Received, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(60)
-
     with (
-        raw_upstream(never) as upstream,
+        raw_upstream(silent) as upstream,
         proxy_process(upstream.url, "--workers", "2", "--limits.shutdown-seconds", "1") as (url, process),
         ThreadPoolExecutor() as waiting,
     ):
-        running = waiting.submit(httpx.post, url + "/v1/chat/completions", json=CHAT, timeout=60)
-        while not upstream.requests:
-            time.sleep(0.05)
+        running = waiting.submit(post, url)
+        wait_until(lambda: upstream.requests)
         started = children_of(process.pid)
-        assert len({child for child in started if "spawn_main" in command_of(child)}) == 2
+        assert len(workers_of(process.pid)) == 2
         process.kill()
-        deadline = time.monotonic() + 20
-        while any(map(command_of, started)):
-            assert time.monotonic() < deadline, [command_of(child) for child in started]
-            time.sleep(0.1)
+        wait_until(lambda: not any(map(command_of, started)), 20)
         assert running.exception() is not None or running.result().status_code >= 500
         listen("127.0.0.1", int(url.rpartition(":")[2])).close()
 

@@ -9,7 +9,6 @@ from contextlib import ExitStack, suppress
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -24,10 +23,11 @@ from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.recorder import AnswerRecorder
 from semtoken.web.review import GuaranteeWatch
 from tests.guarantees.made_up import entry, rows_of
-from tests.web.servers import running
+from tests.web.servers import connected, posted, running
 
 TOKEN = "a token of the server's"
 BEARER = {"authorization": f"Bearer {TOKEN}"}
+LABEL = {"id": "entry-0", "reviewer": "ann", "correct": True}
 
 
 @pytest.fixture
@@ -58,8 +58,10 @@ def asked(url: str, reviewer: str, queue: str = "sample", **headers: str) -> htt
 
 
 def said(url: str, body: Any, **headers: str) -> httpx.Response:
-    """As the page sends it, unless other headers are given."""
-    return httpx.post(f"{url}/semtoken/review", json=body, headers={"origin": url, **headers}, timeout=60)
+    """As the page sends it, unless other headers are given; bytes go as they are."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    sent = {"origin": url, "content-type": "application/json", **headers}
+    return httpx.post(f"{url}/semtoken/review", content=content, headers=sent, timeout=60)
 
 
 def test_a_person_labels_the_sample_and_sees_nothing_twice(start: Callable[..., str]) -> None:
@@ -95,12 +97,12 @@ BAD: list[Any] = [
     [],
     {"reviewer": "ann"},
     {"reviewer": "ann", "id": "entry-0"},
-    {"reviewer": "ann", "id": "entry-0", "correct": "yes"},
-    {"reviewer": "ann", "id": "entry-0", "correct": 1},
-    {"reviewer": "ann", "id": 0, "correct": True},
-    {"reviewer": "ann", "id": "no such", "correct": True},
-    {"reviewer": " ", "id": "entry-0", "correct": True},
-    {"reviewer": "a" * 101, "id": "entry-0", "correct": True},
+    LABEL | {"correct": "yes"},
+    LABEL | {"correct": 1},
+    LABEL | {"id": 0},
+    LABEL | {"id": "no such"},
+    LABEL | {"reviewer": " "},
+    LABEL | {"reviewer": "a" * 101},
     {"reviewer": None, "undo": True},
 ]
 
@@ -111,39 +113,35 @@ def test_bad_requests_are_refused_with_words(start: Callable[..., str]) -> None:
         reply = said(url, body)
         assert reply.status_code == 400 and reply.json()["error"]["message"], body
     for length, status in ((16_384, 400), (16_385, 413)):  # no such entry; too long a body
-        body = {"reviewer": "ann", "id": "", "correct": True}
-        padded = json.dumps(body | {"id": "e" * (length - len(json.dumps(body)))})
-        headers = {"origin": url, "content-type": "application/json"}
-        assert httpx.post(f"{url}/semtoken/review", content=padded, headers=headers).status_code == status
-    deep = httpx.post(
-        f"{url}/semtoken/review", content=b"[" * 10_000, headers={"origin": url, "content-type": "application/json"}
-    )
-    assert deep.status_code == 400 and "not JSON" in deep.json()["error"]["message"]
-    plain = httpx.post(f"{url}/semtoken/review", content=b"{}", headers={"origin": url, "content-type": "text/plain"})
-    assert plain.status_code == 415
+        empty = json.dumps(LABEL | {"id": ""})
+        assert said(url, LABEL | {"id": "e" * (length - len(empty))}).status_code == status
+    halves = (b'{"id": "\\ud800", "reviewer": "ann", "correct": true}', b'{"\\udfff": 1}', b'{"id": NaN}')
+    for content in (b"[" * 10_000, *halves):
+        reply = said(url, content)
+        assert (reply.status_code, reply.json()["error"]["message"]) == (400, "The body of the request is not JSON.")
+    assert said(url, {}, **{"content-type": "text/plain"}).status_code == 415
     assert asked(url, "ann", "no such").status_code == asked(url, "").status_code == 400
     assert asked(url, "ann").json()["labels"] == 0
 
 
 def test_pages_of_others_and_programs_without_the_token_write_nothing(start: Callable[..., str]) -> None:
-    url, label = start(), {"id": "entry-0", "reviewer": "ann", "correct": True}
+    url = start()
     foreign = [{"origin": one} for one in ("http://evil.example", "null", "")]
     foreign += [{"sec-fetch-site": one} for one in ("cross-site", "same-site")]
     for headers in foreign:
-        assert said(url, label, **headers).status_code == 403, headers
-    assert httpx.post(f"{url}/semtoken/review", json=label).status_code == 403
+        assert said(url, LABEL, **headers).status_code == 403, headers
+    assert httpx.post(f"{url}/semtoken/review", json=LABEL).status_code == 403
     assert asked(url, "ann").json()["labels"] == 0
 
 
 def test_where_there_is_a_token_everybody_needs_it(start: Callable[..., str]) -> None:
     url = start(TOKEN)
-    label = {"id": "entry-0", "reviewer": "ann", "correct": True}
     for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {TOKEN}"}):
-        assert asked(url, "ann", **headers).status_code == said(url, label, **headers).status_code == 401
+        assert asked(url, "ann", **headers).status_code == said(url, LABEL, **headers).status_code == 401
         assert httpx.get(f"{url}/semtoken/watch", headers=headers).status_code == 401
-    assert said(url, label, **BEARER).status_code == 200
-    assert httpx.post(f"{url}/semtoken/review", json=label, headers=BEARER).status_code == 200  # a program
-    foreign = said(url, label, **BEARER, origin="http://evil.example")
+    assert said(url, LABEL, **BEARER).status_code == 200
+    assert httpx.post(f"{url}/semtoken/review", json=LABEL, headers=BEARER).status_code == 200  # a program
+    foreign = said(url, LABEL, **BEARER, origin="http://evil.example")
     assert foreign.status_code == 403
     assert httpx.get(f"{url}/semtoken/watch", headers=BEARER).json()["state"] == "no_guarantee"
 
@@ -154,21 +152,11 @@ def test_a_server_that_others_can_reach_shows_nothing_without_a_token(start: Cal
     assert httpx.get(f"{url}/semtoken/watch").status_code == 403
 
 
-def test_half_a_character_is_refused(start: Callable[..., str]) -> None:
-    url = start()
-    for body in (b'{"id": "\\ud800", "reviewer": "ann", "correct": true}', b'{"\\udfff": 1}', b'{"id": NaN}'):
-        headers = {"origin": url, "content-type": "application/json"}
-        reply = httpx.post(f"{url}/semtoken/review", content=body, headers=headers, timeout=60)
-        assert (reply.status_code, reply.json()["error"]["message"]) == (400, "The body of the request is not JSON.")
-
-
 def sent_by_hand(url: str, body: bytes, *, length: int, closes: bool) -> tuple[int, bytes] | None:
     """The server's answer to a POST of a body, which need not be as long as its head says."""
-    address = urlsplit(url)
-    head = f"POST /semtoken/review HTTP/1.1\r\nHost: {address.netloc}\r\nOrigin: {url}\r\n"
-    head += f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-    with socket.create_connection((str(address.hostname), address.port or 80), timeout=20) as connection:
-        connection.sendall(head.encode() + body)
+    head, host = (f"Origin: {url}", "Content-Type: application/json"), url.removeprefix("http://")
+    with connected(url) as connection:
+        connection.sendall(posted("/semtoken/review", body, *head, length=length, host=host))
         if closes:
             connection.shutdown(socket.SHUT_WR)
         with suppress(ConnectionResetError):  # which `http.client` also raises for a connection that was closed
@@ -187,7 +175,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(
 
 
 def test_a_client_that_has_said_all_and_closes_its_sending_half_gets_its_answer(start: Callable[..., str]) -> None:
-    body = json.dumps({"id": "entry-0", "reviewer": "ann", "correct": True}).encode()
+    body = json.dumps(LABEL).encode()
     url = start()
     reply = sent_by_hand(url, body, length=len(body), closes=True)
     assert reply == (200, b'{"labeled":"entry-0"}')
