@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, strategies
+from scipy.special import softmax
 from scipy.stats import chi2
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -213,14 +214,18 @@ def streams(seed: int, count: int) -> list[np.random.Generator]:
     return [np.random.default_rng([seed, row]) for row in range(count)]
 
 
-def test_draws_follow_the_distribution_at_the_temperature() -> None:
-    logits = torch.tensor([2.0, 1.0, -torch.inf, 0.0, 0.5])
-    count = 6_000
-    drawn = draw(logits.repeat(count, 1), streams(0, count), temperature=0.7)
-    frequency = np.bincount(drawn.numpy(), minlength=5) / count
-    expected = (logits / 0.7).softmax(-1).numpy()
-    assert frequency[2] == 0.0
-    np.testing.assert_allclose(frequency, expected, atol=4 * np.sqrt(0.25 / count))
+@each("size", [1, 2, 16, 17, 255, 300])
+def test_draws_follow_the_distribution_at_the_temperature(size: int) -> None:
+    """By Pearson's test, over the tokens that are expected often enough for it."""
+    logits = np.random.default_rng(size).normal(scale=1.5, size=size)
+    logits[size // 2 : size - 1] = -np.inf
+    count = 4_000
+    drawn = draw(torch.from_numpy(logits).repeat(count, 1), streams(size, count), temperature=0.7)
+    observed, expected = np.bincount(drawn.numpy(), minlength=size), count * softmax(logits / 0.7)
+    often = expected > 5
+    statistic = ((observed - expected)[often] ** 2 / expected[often]).sum()
+    assert statistic < chi2.isf(1e-6, max(1, often.sum() - 1))
+    assert observed.sum() == count and not observed[expected == 0].any()
 
 
 @given(strategies.integers(0, 2**32 - 1), strategies.integers(1, 5000))
@@ -231,18 +236,6 @@ def test_nothing_of_weight_zero_is_drawn(seed: int, columns: int) -> None:
     numbers = rng.choice([0.0, 0.5, 1 - 2**-53, *rng.random(3)], (6, depth_of(columns)))
     found = drawn_places(torch.from_numpy(weights), torch.from_numpy(numbers)).numpy()
     assert (weights[np.arange(6), found] > 0).all()
-
-
-@each("size", [1, 2, 16, 17, 255, 300])
-def test_draws_follow_their_weights_whatever_the_size(size: int) -> None:
-    count, rng = 20_000, np.random.default_rng(size)
-    weights = torch.from_numpy(rng.random(size) ** 4)
-    found = drawn_places(weights.repeat(count, 1), torch.from_numpy(rng.random((count, depth_of(size))))).numpy()
-    observed, expected = np.bincount(found, minlength=size), (weights / weights.sum()).numpy() * count
-    often = expected > 5
-    statistic = ((observed - expected)[often] ** 2 / expected[often]).sum()
-    assert statistic < chi2.isf(1e-6, max(1, often.sum() - 1)) or size == 1
-    assert observed.sum() == count
 
 
 def test_rounding_of_logits_changes_next_to_no_draw() -> None:

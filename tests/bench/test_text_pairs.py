@@ -26,6 +26,7 @@ from semtoken.bench.statistics.pairs import IDENTICAL, ONLY_TOKEN, label_columns
 from semtoken.errors import InvalidInputError, ModelError
 from tests import tiny
 from tests.bench import statistics_models as models
+from tests.rows import each
 
 TEXTS = ["the capital", " Paris", "Paris\n", "a television set", ""]
 PAIRS = [(a, b) for a, b in product(["the capital of France", "Paris", "who is it , a TV"], repeat=2) if a != b]
@@ -50,23 +51,20 @@ def sts(tmp_path_factory: pytest.TempPathFactory) -> SimilarityModel:
     return SimilarityModel.from_pretrained(folder, device="cpu", batch_size=2)
 
 
-def test_batches_equal_pairs_one_by_one(nli: EntailmentModel) -> None:
-    np.testing.assert_allclose(nli.logits(PAIRS), direct_logits(nli.model, PAIRS), atol=1e-4)
-    assert nli.logits([]).shape == (0, 3)
-
-
-def test_pairs_may_be_read_one_at_a_time_but_not_none(nli: EntailmentModel) -> None:
-    alone = EntailmentModel(nli.model, tiny.wordpiece(), batch_size=1)
-    np.testing.assert_allclose(alone.logits(PAIRS[:3]), nli.logits(PAIRS[:3]), atol=1e-4)
-    for make in (partial(EntailmentModel, None, None), partial(SimilarityModel, None)):
-        with pytest.raises(InvalidInputError, match="batch_size must be positive, got 0"):
-            make(batch_size=0)
-
-
-def test_a_tokenizer_that_pads_on_the_left_changes_nothing(nli: EntailmentModel) -> None:
+@pytest.mark.parametrize(("size", "side"), [(2, "right"), (1, "right"), (4, "left")])
+def test_batches_equal_pairs_one_by_one(nli: EntailmentModel, size: int, side: str) -> None:
+    """Also with a tokenizer that pads on the left."""
     tokenizer = copy.deepcopy(tiny.wordpiece())
-    tokenizer.padding_side = "left"
-    np.testing.assert_allclose(EntailmentModel(nli.model, tokenizer).logits(PAIRS), nli.logits(PAIRS), atol=1e-4)
+    tokenizer.padding_side = side
+    found = EntailmentModel(nli.model, tokenizer, batch_size=size)
+    np.testing.assert_allclose(found.logits(PAIRS), direct_logits(nli.model, PAIRS), atol=1e-4)
+    assert found.logits([]).shape == (0, 3)
+
+
+@each("make", [partial(EntailmentModel, None, None), partial(SimilarityModel, None)])
+def test_a_batch_holds_at_least_one_pair(make: Any) -> None:
+    with pytest.raises(InvalidInputError, match="batch_size must be positive, got 0"):
+        make(batch_size=0)
 
 
 @pytest.mark.parametrize(

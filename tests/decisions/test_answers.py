@@ -7,7 +7,6 @@ import pytest
 
 from semtoken.decisions import Choice, Option, Predicate, Score
 from semtoken.decisions.answers import (
-    Answer,
     OptionMasses,
     answer_from_masses,
     confidence_of,
@@ -16,7 +15,6 @@ from semtoken.decisions.answers import (
 from semtoken.decisions.questions import as_text, question_from, question_values
 from semtoken.decisions.wire import systemone
 from semtoken.errors import InvalidInputError
-from tests.decisions.made_up import read_from
 
 
 def masses(*rows: list[float], high: list[list[float]] | None = None) -> OptionMasses:
@@ -125,27 +123,3 @@ def test_questions_that_cannot_be_asked() -> None:
 )
 def test_questions_survive_a_file(question: Predicate | Choice | Score) -> None:
     assert question_from(question_values(question)) == question
-
-
-def test_what_another_server_says_of_its_answer_is_kept_where_it_makes_sense() -> None:
-    question = Choice("Which?", ["a", "b"])
-
-    def read(block: object) -> Answer:
-        return read_from(question, probabilities={"a": 0.7, "b": 0.3}, semtoken=block)
-
-    full = read({"option_mass": 0.25, "order_spread": 0.1, "bounds": [[0.6, 0.8], [0.2, 0.4]]})
-    assert (full.option_mass, full.order_spread, full.bounds) == (0.25, 0.1, ((0.6, 0.8), (0.2, 0.4)))
-    assert [flag.code for flag in full.flags] == ["off_option_mass"]
-    for bounds in (
-        None,
-        1,
-        [[0.6, 0.8]],
-        [[0.6, 0.8], [0.4, 0.2]],
-        [[0, 2], [0, 1]],
-        ["ab", "cd"],
-        [[True, 1], [0, 1]],
-    ):
-        odd = read({"option_mass": "1", "order_spread": -1, "bounds": bounds})
-        assert (odd.option_mass, odd.order_spread) == (None, None)
-        assert odd.bounds == ((0.695, 0.705), (0.295, 0.305))  # of numbers with two decimals
-    assert read("x").option_mass is None

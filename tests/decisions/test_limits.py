@@ -16,7 +16,6 @@ from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError, block_beside, extension_of
 from semtoken.decisions.wire.shapes import says_no_route, wants_another_shape
 from semtoken.errors import InvalidInputError
-from tests.decisions.made_up import read_from
 from tests.rows import each
 
 TEXTS = [f"option {k}" for k in range(256)]
@@ -99,21 +98,6 @@ def test_which_statuses_say_that_there_is_no_such_route_or_form() -> None:
     assert [status for status in range(300, 600) if says_no_route(status, "")] == [404, 405]
     told = [status for status in range(300, 600) if wants_another_shape(status, "questions: field required")]
     assert told == [400, 422, 501]
-
-
-@each(
-    ("n", "off", "read"),
-    [
-        *((10, off, abs(off) < 0.05) for off in (0.049, 0.051, -0.049, -0.051)),
-        *((2, off, abs(off) < 0.01) for off in (0.0095, 0.0115, -0.0095, -0.0115)),
-        *((1, off, off < 0.01) for off in (0.0095, 0.0105)),
-        (3, 0.0149, True),
-    ],
-)
-def test_so_many_numbers_of_two_decimals_are_off_by_half_a_hundredth_each(n: int, off: float, read: bool) -> None:
-    shares = [1 / n] * (n - 1) + [1 / n - off]
-    with nullcontext() if read else pytest.raises(InvalidInputError, match="sum to 1"):
-        read_from(Choice("Which?", TEXTS[:n]), probabilities=dict(zip(TEXTS, shares, strict=False)))
 
 
 CONFIDENCES = {  # of 0.7, 0.2 and 0.1, half of all mass: (0.7 - 1/3) / (2/3) = 0.55 is this package's own

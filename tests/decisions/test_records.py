@@ -17,7 +17,7 @@ from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.finding import OpenedReplies
-from tests.decisions.made_up import ASKED, read_from, side_of, world
+from tests.decisions.made_up import ASKED, side_of, world
 from tests.decisions.server_replies import MASSES, PROBABILITIES, QUESTIONS, SERVERS
 from tests.json_lines import write_lines
 
@@ -70,17 +70,6 @@ def test_bounds_of_a_line_are_intervals(first: tuple[float, float], taken: bool)
     for odd in (bounds[:1], 5, "ab", [[0.5], [0.5]]):
         with pytest.raises(ValueError, match="no intervals"):
             list(records_of(line([0.4, 0.6], bounds=odd)))
-
-
-def test_bounds_and_shares_of_a_server_that_are_points_or_ends_count() -> None:
-    for own, spread, bounds in ((0, 1, [[0.7, 0.7], [0, 1]]), (1.0, 0.0, [[0.0, 1.0], [0.3, 0.3]])):
-        block = {"option_mass": own, "order_spread": spread, "bounds": bounds}
-        found = read_from(A_OR_B, probabilities={"a": 0.7, "b": 0.3}, semtoken=block)
-        assert (found.option_mass, found.order_spread) == (own, spread)
-        assert found.bounds == tuple(tuple(pair) for pair in bounds)
-    for shares, taken in (({"a": 1.0, "b": 0.0}, True), ({"a": 1.01, "b": -0.01}, False)):
-        with nullcontext() if taken else pytest.raises(InvalidInputError, match="sum to 1"):
-            read_from(A_OR_B, probabilities=shares)
 
 
 def test_the_label_is_found_by_its_place_and_the_first_of_equals_is_the_answer() -> None:

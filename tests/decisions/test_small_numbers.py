@@ -28,7 +28,6 @@ from semtoken.guarantees.judge import KINDS, Claim, Share, judge
 from semtoken.guarantees.measures import Drift
 from semtoken.replies import read_reply
 from semtoken.replies.formats import served_shapes
-from tests.decisions.made_up import read_from
 from tests.decisions.models import tiny
 from tests.rows import each
 from tests.tiny import byte_level_bpe
@@ -124,12 +123,6 @@ def test_control_tokens_are_refused_where_a_tokenizer_cannot_read_them_as_text()
     assert prompt_tokens(Older(), "ab") == [ord(letter) + 3 for letter in "(ab):"]
     with pytest.raises(InvalidInputError, match="holds '</s>', which is a control token"):
         prompt_tokens(Older(), "a</s>b")
-
-
-@pytest.mark.parametrize("shares", [(-0.2, 0.6, 0.6), (-0.2, 1.2, 0.0), (1.005, 0.0, 0.0)])
-def test_probabilities_of_a_server_are_none_below_0_or_above_1(shares: tuple[float, ...]) -> None:
-    with pytest.raises(InvalidInputError, match="sum to 1"):
-        read_from(Choice("Which?", list("abc")), probabilities=dict(zip("abc", shares, strict=True)))
 
 
 @pytest.mark.parametrize(("share", "read"), [(0.011, True), (0.009, False)])
