@@ -6,15 +6,11 @@ import numpy as np
 import pytest
 
 from semtoken.decisions import Choice, Option, Predicate, Score
-from semtoken.decisions.answers import (
-    OptionMasses,
-    answer_from_masses,
-    confidence_of,
-    expected_level,
-)
+from semtoken.decisions.answers import OptionMasses, answer_from_masses, confidence_of
 from semtoken.decisions.questions import as_text, question_from, question_values
 from semtoken.decisions.wire import systemone
 from semtoken.errors import InvalidInputError
+from tests.rows import each
 
 
 def masses(*rows: list[float], high: list[list[float]] | None = None) -> OptionMasses:
@@ -22,12 +18,20 @@ def masses(*rows: list[float], high: list[list[float]] | None = None) -> OptionM
     return OptionMasses(low, low if high is None else np.array(high))
 
 
-def test_cases_by_hand() -> None:
-    assert expected_level([0.1, 0.2, 0.7]) == pytest.approx(1.6)
-    assert confidence_of([0.1, 0.2, 0.7], ordered=True) == pytest.approx(0.4)
-    assert confidence_of([0.5, 0.3, 0.2], ordered=False) == pytest.approx(0.25)
-    assert confidence_of([1.0], ordered=False) == confidence_of([1.0], ordered=True) == 1.0
-    assert confidence_of([0.5, 0.0, 0.5], ordered=True) == 0.0
+@each(
+    ("probabilities", "ordered", "confidence"),
+    [
+        ([0.5, 0.3, 0.2], False, 0.25),  # (0.5 - 1/3) / (2/3)
+        ([0.25] * 4, False, 0.0),
+        ([0.1, 0.2, 0.7], True, 0.4),
+        ([0.8, 0.15, 0.05], True, 1 - 0.25 / (2 / 3)),  # an even spread is (1 + 0 + 1) / 3 from the middle level
+        ([0.4, 0.25, 0.35], True, 0.0),  # the mean distance from level 0 is 0.95
+        ([1.0], False, 1.0),
+        ([1.0], True, 1.0),
+    ],
+)
+def test_confidence_by_hand(probabilities: list[float], ordered: bool, confidence: float) -> None:
+    assert confidence_of(probabilities, ordered=ordered) == pytest.approx(confidence)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -80,13 +84,6 @@ def test_an_order_in_which_nothing_was_seen_counts_by_its_upper_bounds() -> None
     assert none.bounds[1] == pytest.approx((0.25 / 2, (0.25 + 1) / 2))
     over = answer_from_masses(Predicate("?"), masses([0.9, 0.3]))  # rounding of a server's numbers
     assert over.option_mass == 1.0 and over.probabilities == pytest.approx((0.75, 0.25))
-
-
-def test_confidence_is_zero_where_options_are_alike_or_the_best_level_is_not_the_middle() -> None:
-    assert confidence_of([0.25] * 4, ordered=False) == 0.0
-    # Level 0 is best; the mean distance from it is 1.3, of an even spread .6 x 2 + ... = 2/3.
-    assert confidence_of([0.4, 0.25, 0.35], ordered=True) == 0.0
-    assert confidence_of([0.8, 0.15, 0.05], ordered=True) == pytest.approx(1 - 0.25 / (2 / 3))
 
 
 def test_no_mass_at_all_is_no_number() -> None:

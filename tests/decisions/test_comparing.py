@@ -263,12 +263,3 @@ def test_the_first_items_are_asked_about_in_other_ways(most: int | None, variant
         [("Which?", "abcde")] * 101 + [("Which?", "deabc")] * (variants or 0) + [("What?", "abcde")] * (variants or 0)
     )
     assert seen == wanted
-
-
-def test_the_exact_interval_of_none_and_of_all_ends_at_0_and_1() -> None:
-    """None of 9: at most 1 - 0.025^(1/9); all of 9: at least 0.025^(1/9)."""
-    end = 0.025 ** (1 / 9)
-    assert Share(0, 9).interval == (0.0, pytest.approx(1 - end))
-    assert Share(9, 9).interval == (pytest.approx(end), 1.0)
-    assert Share(0, 0).interval == (0.0, 1.0) and str(Share(0, 0)) == "0 of 0"
-    assert str(Share(1, 2)) == "1 of 2 (50%, 1.258% to 98.74%)"  # 1 - sqrt(0.975) = 0.01258

@@ -15,7 +15,15 @@ from semtoken.errors import InvalidInputError
     ("content", "said"),
     [
         (b"refund: {type: predicate}", r"questions.yaml, question 'refund', predicate\.instructions: Field required\."),
-        (b"refund: {type: boolean}", r"questions.yaml, question 'refund': .*'boolean'"),
+        (b"refund: {kind: choice}", r"questions.yaml, question 'refund': .*needs the field 'type'"),
+        (
+            b"refund: {type: boolean}",
+            r"question 'refund': .*'type' is 'boolean', and should be one of 'predicate', 'choice', 'score'",
+        ),
+        (
+            b"refund: {type: choice, instructions: Which, choices: [a, b]}",
+            r"question 'refund', choice\.choices\.0: Input should be an object",
+        ),
         (b"refund: yes", r"questions.yaml, question 'refund': .*got bool"),
         (b"refund: {type: \xff}", r"questions.yaml is not YAML: .*"),
         (b"[1, 2]", r"questions.yaml must hold questions by their names"),

@@ -21,7 +21,7 @@ from semtoken.decisions.answers import OptionMasses, answer_from_masses
 from semtoken.decisions.asked_texts import AskedText, asked_texts
 from semtoken.decisions.deciding import prepare, read_masses, run_to_end
 from semtoken.decisions.questions import OrderedQuestion, orders_of, prompt_text, prompt_tokens, without_markup
-from semtoken.decisions.spellings import masses_from_named_tokens, masses_from_top_tokens, tokens_to_read
+from semtoken.decisions.spellings import masses_from_named_tokens, masses_from_top_tokens
 from semtoken.errors import InvalidInputError, InvalidLogits
 from tests.decisions.models import tiny
 from tests.rows import each
@@ -322,7 +322,3 @@ def test_the_chosen_token_is_in_the_list_where_its_number_is_within_rounding(
     else:
         _, high = masses_from_top_tokens(["A", "B"], [one], exact=True)
         assert high[0] == pytest.approx(min(1.0, math.exp(own) * (1 if same else 2)), rel=1e-4)
-
-
-def test_as_many_tokens_are_read_as_the_longest_option_may_have() -> None:
-    assert tokens_to_read(["a", "abc", "ab"], 16) == 3 and tokens_to_read(["a", "abc"], 2) == 2

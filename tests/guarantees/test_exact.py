@@ -32,7 +32,8 @@ def test_labels_needed_and_bounds_are_those_of_the_binomial_sum(alpha: float, de
         assert cdf(wrong, n, high) == pytest.approx(delta, rel=1e-6)
         assert low == 0 if wrong == 0 else 1 - cdf(wrong - 1, n, low) == pytest.approx(delta, rel=1e-6)
     assert exact.binomial_p_value(0, 0, alpha) == Share(5, 5).interval[1] == 1.0
-    assert Share(0, 0).interval == (0.0, 1.0)
+    assert Share(0, 0).interval == (0.0, 1.0) and str(Share(0, 0)) == "0 of 0"
+    assert str(Share(1, 2)) == "1 of 2 (50%, 1.258% to 98.74%)"  # 1 - sqrt(0.975) = 0.01258
     for n in (22, 50, 100, 700, 3000):
         most = max(w for w in range(300) if w == 0 or exact.labels_needed(w, alpha, delta) <= 0.3 * n)
         share = min(1.0, 1.1 * exact.labels_needed(most, alpha, delta) / n)
