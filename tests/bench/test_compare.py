@@ -16,7 +16,7 @@ from semtoken.bench.read_results import collect
 from semtoken.bench.report.content import build_report
 from semtoken.cli.run_progress import RunProgress, duration
 from semtoken.methods.table import withdraw
-from tests.bench.runs import start, tiny_model, tiny_questions
+from tests.bench.runs import start
 from tests.cli.run import Result, invoke
 
 METHODS = "sequence_probability,perplexity"
@@ -134,19 +134,6 @@ def test_a_report_that_cannot_be_written_leaves_the_run_and_the_former_report(
     assert (tmp_path / "it.json").read_text() == "the former report"
     (kept,) = (tmp_path / "cache" / "compare").iterdir()
     assert "the same command goes on from there" in full.output and (kept / "manifest.json").exists()
-
-
-def test_baselines_cluster_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
-    settings: dict[str, Any] = {
-        "models": [{"name": str(tiny_model(tmp_path / "tiny")), "device": "cpu"}],
-        "datasets": [{"name": str(tiny_questions(tmp_path / "questions.jsonl")), "prompt": "Q: {question}\nA:"}],
-        "decoding": {"max_new_tokens": 4, "n_samples": 2},
-        "methods": ["perplexity"],
-    }
-    assert start(settings, tmp_path / "run") == []
-    assert not list((tmp_path / "run").glob("clusterings/*"))
-    assert set(collect(tmp_path / "run").cells[0].uncertainty) == {"perplexity"}
 
 
 def test_progress_is_plain_lines_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:

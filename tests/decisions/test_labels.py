@@ -28,6 +28,7 @@ YES_NO, LEVELS = Predicate("So?"), Score("How?", ["calm", "Annoyed", "furious"])
         *((text, Choice("Where?", ["Oslo", "Rome"]), 1) for text in ("Rome", "rome", "ROME")),
         *((text, Choice("Which?", ["4", "5"]), 0) for text in ("4", "4.0", 4, 4.0)),
         (True, Choice("Which?", ["true", True]), 1),
+        ("true", Choice("Which?", [True, "true"]), 1),
         ("a", Choice("Which?", ["a", "A"]), 0),
     ],
 )
