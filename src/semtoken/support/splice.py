@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -126,6 +126,12 @@ class Edit(NamedTuple):
     replacement: str
 
 
+Span: TypeAlias = tuple[int, int]
+"""The characters of a text from a start to before an end."""
+Spans: TypeAlias = Iterable[tuple[str | int, Span]]
+"""The places of the members of an object by their names, or of the elements of an array by their numbers."""
+
+
 class LocatedValue(NamedTuple):
     """A value, and the characters of the text from `start` to `end` that it stands in."""
 
@@ -139,19 +145,19 @@ def _located(text: str) -> LocatedValue:
     return LocatedValue(load_json(text), _skip(text, 0), len(text.rstrip(SPACE)))
 
 
-def _spans(text: str, parent: LocatedValue) -> Sequence[tuple[str | int, int, int]]:
-    """The name or number, the start and the end of each value in an object or array that was decoded before."""
+def _spans(text: str, parent: LocatedValue) -> Spans:
+    """The places of the values in an object or array that was decoded before; a name may occur twice."""
     try:
         return _members_by_length(text, parent)
     except (msgspec.DecodeError, UnicodeEncodeError, _Unusual):
-        return list(_members_by_decoding(text, parent))  # Python's `json` takes more
+        return _members_by_decoding(text, parent)  # Python's `json` takes more
 
 
 class _Unusual(Exception):
     """A name occurs twice."""
 
 
-def _members_by_length(text: str, parent: LocatedValue) -> Sequence[tuple[str | int, int, int]]:
+def _members_by_length(text: str, parent: LocatedValue) -> Spans:
     """Find the members by the lengths of their values, which msgspec finds without decoding them."""
     inside = text[parent.start : parent.end]
     is_object = inside[0] == "{"
@@ -167,13 +173,13 @@ def _members_by_length(text: str, parent: LocatedValue) -> Sequence[tuple[str | 
         if match is None or not inside.startswith(value, match.end()):
             raise _Unusual
         at = match.end() + len(value)
-        spans.append((name, parent.start + match.end(), parent.start + at))
+        spans.append((name, (parent.start + match.end(), parent.start + at)))
     if inside[at:].strip(SPACE) not in ("}", "]"):
         raise _Unusual
     return spans
 
 
-def _members_by_decoding(text: str, parent: LocatedValue) -> Iterator[tuple[str | int, int, int]]:
+def _members_by_decoding(text: str, parent: LocatedValue) -> Spans:
     """Find the members by decoding every value: slower, but it takes whatever Python's `json` takes."""
     is_object = text[parent.start] == "{"
     at = _skip(text, parent.start + 1)
@@ -185,7 +191,7 @@ def _members_by_decoding(text: str, parent: LocatedValue) -> Iterator[tuple[str 
             name, at = _decode(text, at)
             at = _skip(text, _skip(text, at) + 1)
         _, end = _decode(text, at)
-        yield name, at, end
+        yield name, (at, end)
         at = _skip(text, end)
         if text[at] == ",":
             at = _skip(text, at + 1)
@@ -201,17 +207,14 @@ def without(text: str, name: str) -> str:
     """Remove all members with this name from the object that a text holds."""
     parent = _located(text)
     edits, at, any_kept = [], parent.start + 1, False
-    for member_name, _, end in (spans := _spans(text, parent)):
-        if member_name == name and not any_kept and end < spans[-1][2]:
+    spans = list(_spans(text, parent))
+    for member_name, (_, end) in spans:
+        if member_name == name and not any_kept and end < spans[-1][1][1]:
             end = text.index(",", end) + 1  # what follows becomes the first member
         if member_name == name:
             edits.append(Edit(at, end, ""))
         any_kept, at = any_kept or member_name != name, end
     return apply(text, edits)
-
-
-Entries: TypeAlias = Mapping[str | int, LocatedValue]
-"""The members of an object by name, or the elements of an array by number."""
 
 
 class Document:
@@ -223,8 +226,8 @@ class Document:
             self._root = _located(text)
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
-        self._entries: dict[int, Entries] = {}
-        """The entries of objects and arrays, by where these begin."""
+        self._entries: dict[int, Mapping[str | int, Span]] = {}
+        """The places of the entries of objects and arrays, by where these begin."""
 
     @property
     def value(self) -> Any:
@@ -233,20 +236,22 @@ class Document:
 
     def find(self, path: Path) -> LocatedValue | None:
         """Locate the value at a path; None if there is none."""
-        located: LocatedValue | None = self._root
+        located = self._root
         for part in path:
-            located = None if located is None else self.entries(located).get(part)
+            span = self._inside(located).get(part)
+            if span is None:
+                return None
+            located = LocatedValue(located.value[part], *span)
         return located
 
-    def entries(self, parent: LocatedValue) -> Entries:
-        """The members of an object by name, or the elements of an array by number; empty for other values."""
+    def _inside(self, parent: LocatedValue) -> Mapping[str | int, Span]:
+        """The places of the entries of an object or array; of two members with one name the last counts. Empty for
+        other values.
+        """
         if not isinstance(parent.value, dict | list):
             return {}
         if parent.start not in self._entries:
-            values: Any = parent.value
-            self._entries[parent.start] = {  # of two members with one name the last counts
-                key: LocatedValue(values[key], start, end) for key, start, end in _spans(self.text, parent)
-            }
+            self._entries[parent.start] = dict(_spans(self.text, parent))
         return self._entries[parent.start]
 
     def edits(self, changes: Iterable[Change]) -> list[Edit]:
@@ -271,7 +276,7 @@ class Document:
         if isinstance(change, Replace):
             yield Edit(located.start, located.end, encode(change.value))
             return
-        inside = self.entries(located)
+        inside = self._inside(located)
         match change:
             case Drop():
                 if change.path[-1] in inside:
@@ -281,37 +286,36 @@ class Document:
                     yield self._kept(located, inside, change.kept)
             case Put():
                 for name in change.members.keys() & inside.keys():
-                    yield Edit(inside[name].start, inside[name].end, encode(change.members[name]))
+                    yield Edit(*inside[name], encode(change.members[name]))
                 added = {name: value for name, value in change.members.items() if name not in inside}
                 if added:
-                    end = max((entry.end for entry in inside.values()), default=located.start + 1)
+                    end = max((end for _, end in inside.values()), default=located.start + 1)
                     members = ",".join(f"{encode(name)}:{encode(value)}" for name, value in added.items())
                     yield Edit(end, end, f"{',' if inside else ''}{members}")
 
-    def _kept(self, parent: LocatedValue, inside: Entries, kept: Container[str | int]) -> Edit:
+    def _kept(self, parent: LocatedValue, inside: Mapping[str | int, Span], kept: Container[str | int]) -> Edit:
         """The edit that keeps some entries of an object or array, in their order."""
-        entries = list(inside.values())
-        starts = [parent.start + 1, *(entry.end for entry in entries[:-1])]
-        parts = [self.text[start : entry.end] for start, entry in zip(starts, entries, strict=True)]
+        ends = [end for _, end in inside.values()]
+        parts = [self.text[start:end] for start, end in itertools.pairwise([parent.start + 1, *ends])]
         # Between two entries stand blanks and a comma, which is written again.
         parts[1:] = [part.partition(",")[2] for part in parts[1:]]
         left = [part for part, name in zip(parts, inside, strict=True) if name in kept]
-        return Edit(parent.start + 1, entries[-1].end, ",".join([part.lstrip() for part in left[:1]] + left[1:]))
+        return Edit(parent.start + 1, ends[-1], ",".join([part.lstrip() for part in left[:1]] + left[1:]))
 
 
-def _dropped(inside: Entries, name: str | int) -> Edit:
+def _dropped(inside: Mapping[str | int, Span], name: str | int) -> Edit:
     """The edit that removes a member of an object; the first member becomes null instead."""
-    dropped = inside[name]
-    before = [member.end for member in inside.values() if member.end < dropped.start]
+    start, end = inside[name]
+    before = [other for _, other in inside.values() if other < start]
     # The comma before it goes, too. The first has none, and what follows would have to change.
-    return Edit(max(before), dropped.end, "") if before else Edit(dropped.start, dropped.end, "null")
+    return Edit(max(before), end, "") if before else Edit(start, end, "null")
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
-    """Apply edits that do not overlap to a text."""
+    """Apply edits to a text, in whose order they come; they do not overlap."""
     parts: list[str] = []
     done = 0
-    for edit in sorted(edits, key=lambda e: (e.start, e.end)):
+    for edit in edits:
         parts += [text[done : edit.start], edit.replacement]
         done = edit.end
     return "".join([*parts, text[done:]])

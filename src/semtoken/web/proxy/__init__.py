@@ -8,7 +8,8 @@ client.py       the client's request and the answer to it; paths.py what its pat
 upstream.py     requests to the upstream, and its answers (unpacking.py)
 asking.py       which requests are scored, and what the upstream is asked for
 relay.py        a whole answer on its way back, untouched or with scores; stream.py one that comes in events
-scoring.py      scores each choice as it comes; editing.py puts its block in and takes out what only we asked for
+scoring.py      scores each choice (stream_scoring.py as it comes); editing.py puts its block in and takes out what only
+                we asked for
 decisions.py    typed questions, passed on to the upstream, else asked as texts (text_questions.py)
 routes.py       the endpoints that the upstream lacks; memory.py remembers them and other findings for a while
 distributions.py, upstream_tokenizer.py   what is found out about the upstream: what its numbers are, and its tokens

@@ -152,7 +152,7 @@ class ProxyHandler:
             if scorer.decides:
                 raise held_back_error()
             await relay_untouched(answer, client, unscored=reason)
-        self._metrics.added_seconds.observe(scorer.seconds)
+        self._metrics.added_seconds.observe(scorer.clock.seconds)
 
 
 def _read(client: Client, body: bytes) -> AnswerRequest | None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from semtoken.core.results.blocks import KEY
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.replies.formats import HiddenFields, Place, Shape
+from semtoken.replies.formats.fields import MISSING, value_at
 from semtoken.support.splice import Change, Document, Drop, Put
 from semtoken.web.block import reason_block
 
@@ -67,7 +68,8 @@ class Editor:
                 quotes = other is not None and "decision" not in block
                 # The reason of an answer without a decision may quote the answer that is held back.
                 yield Put(place.path, {KEY: reason_block(UNDECIDED) if quotes else block})
-            else:  # of an upstream that scores, too: its numbers must not stand among ours
+            elif value_at(reply.json.value, (*place.path, KEY), MISSING) is not MISSING:
+                # That of an upstream that scores, too: its numbers must not stand among ours.
                 yield Drop((*place.path, KEY))
             if other is not None:
                 yield from self.shape.withholding(reply.json.value, place, other)

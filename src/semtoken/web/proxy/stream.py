@@ -10,12 +10,14 @@ import asyncio
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from semtoken.errors import InvalidInputError
 from semtoken.support.sse import Event, EventReader
 from semtoken.web.proxy.client import Client
 from semtoken.web.proxy.editing import LocatedReply
 from semtoken.web.proxy.scoring import Block, ReplyScorer
+from semtoken.web.proxy.stream_scoring import StreamScorer
 from semtoken.web.proxy.unpacking import UnpackedBody
 from semtoken.web.proxy.upstream import BrokenOff, UpstreamAnswer, forwarded_headers
 from semtoken.web.wire import event
@@ -45,7 +47,7 @@ class Piece:
         return block if block is not None and block.get("final") else None
 
 
-async def relay_stream(answer: UpstreamAnswer, client: Client, scorer: ReplyScorer) -> None:
+async def relay_stream(answer: UpstreamAnswer, client: Client, reply: ReplyScorer) -> None:
     """Pass a stream of events on, each with its scores as soon as it is complete.
 
     An event that is too long, and all that come after it, pass unscored. A compressed stream that unpacks to more than
@@ -53,9 +55,10 @@ async def relay_stream(answer: UpstreamAnswer, client: Client, scorer: ReplyScor
     """
     packed = [] if answer.encoding == "identity" else [b"content-encoding"]
     await client.begin(answer.status, forwarded_headers(answer.headers, b"content-length", *packed))
-    limit = scorer.settings.max_scored_bytes
+    limit = reply.settings.max_scored_bytes
     source = UnpackedBody(answer, limit)
     reader = EventReader(longest=sys.maxsize)  # what is too long is passed on
+    scorer = StreamScorer(reply)
     held = HeldPieces(scorer)
     try:
         while reader.size <= limit and (part := await held.next_part(source, client)):
@@ -63,7 +66,7 @@ async def relay_stream(answer: UpstreamAnswer, client: Client, scorer: ReplyScor
             await client.write(b"".join(out))
     except BrokenOff:
         if source.too_large:
-            scorer.pass_on("too_large")
+            reply.pass_on("too_large")
         await client.write(held.release() + reader.pending)
         raise
     rest = reader.pending
@@ -75,32 +78,31 @@ async def relay_stream(answer: UpstreamAnswer, client: Client, scorer: ReplyScor
                 rest = rest[len(sent.raw) :]
     await client.write(held.release() + rest)
     if len(rest) > limit:
-        scorer.pass_on("too_large")
+        reply.pass_on("too_large")
         while part := await source.piece():
             await client.write(part)
     await client.end()
 
 
-async def _scored(sent: Event, scorer: ReplyScorer) -> Piece:
+async def _scored(sent: Event, scorer: StreamScorer) -> Piece:
     """An event with its scores; in a thread where that takes long, so that others need not wait."""
-    if len(sent.raw) > scorer.settings.max_scored_bytes:
-        scorer.fail("too_large", TOO_LARGE)
+    reply = scorer.reply
+    if len(sent.raw) > reply.settings.max_scored_bytes:
+        reply.fail("too_large", TOO_LARGE)
         return Piece(sent)
-    large = len(sent.raw) >= LARGE
-    piece = Piece(sent) if large else _read(sent, scorer)
-    ends = piece.reply is not None and piece.reply.ends
-    takes_long = large or (ends and scorer.takes_long)
+    if len(sent.raw) >= LARGE:
+        await reply.settle()
+        return await reply.in_thread(lambda: _with_blocks(_read(sent, reply), scorer))
+    piece = _read(sent, reply)
+    if piece.reply is None or not piece.reply.ends:
+        return _with_blocks(piece, scorer)
     # Before the final score, which depends on what the numbers are; asking the upstream takes a request.
-    if large or ends:
-        await scorer.settle()
-
-    def score() -> Piece:
-        return _with_scores(_read(sent, scorer) if large else piece, scorer)
-
-    return await scorer.in_thread(score) if takes_long else score()
+    await reply.settle()
+    score = partial(_with_blocks, piece, scorer)
+    return await reply.in_thread(score) if reply.takes_long else score()
 
 
-def _read(sent: Event, scorer: ReplyScorer) -> Piece:
+def _read(sent: Event, reply: ReplyScorer) -> Piece:
     """Parse an event; if it cannot be read, the answer gets no score."""
     try:
         data = sent.data
@@ -110,16 +112,16 @@ def _read(sent: Event, scorer: ReplyScorer) -> Piece:
             return Piece(sent, done=True)
         if sent.kind == "error":
             raise ValueError("the server reports an error")
-        return Piece(sent, scorer.editor.read(data))
+        return Piece(sent, reply.editor.read(data))
     except (InvalidInputError, ValueError) as error:
-        scorer.fail("not_understood", f"An event of the stream was not understood: {error}")
+        reply.fail("not_understood", f"An event of the stream was not understood: {error}")
         return Piece(sent)
 
 
-def _with_scores(piece: Piece, scorer: ReplyScorer) -> Piece:
+def _with_blocks(piece: Piece, scorer: StreamScorer) -> Piece:
     """Score an event that has been parsed."""
     if piece.reply is not None:
-        piece.blocks = scorer.event(piece.reply)
+        piece.blocks = scorer.blocks(piece.reply)
         # An event with several choices carries content of more than one, so it is not held back.
         [place] = piece.reply.places if len(piece.reply.places) == 1 else [None]
         piece.content_of = place.choice if place is not None and place.goes_on else None
@@ -129,9 +131,9 @@ def _with_scores(piece: Piece, scorer: ReplyScorer) -> Piece:
 class HeldPieces:
     """The last event with content and those after it, held until more content comes, the answer ends, or time is up."""
 
-    def __init__(self, scorer: ReplyScorer) -> None:
+    def __init__(self, scorer: StreamScorer) -> None:
         self._scorer = scorer
-        self._hold = scorer.settings.hold
+        self._hold = scorer.reply.settings.hold
         self._loop = asyncio.get_running_loop()
         self._pieces: list[Piece] = []
         self._until = 0.0
@@ -176,5 +178,5 @@ class HeldPieces:
         if piece.reply is None:
             return due + piece.sent.raw
         # An event in which nothing changes keeps its own bytes, spelling and all.
-        changed = self._scorer.editor.edited(piece.reply, piece.blocks)
+        changed = self._scorer.reply.editor.edited(piece.reply, piece.blocks)
         return due + (piece.sent.raw if changed == piece.reply.json.text else piece.sent.with_data(changed))

@@ -1,0 +1,109 @@
+"""The scores of a stream: values so far with each event, and the final block with the event that ends a choice."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from semtoken.core.engine_tokens import TopStep
+from semtoken.core.growing import GrowingAnswer
+from semtoken.replies import ReplyStream
+from semtoken.replies.stream import NO_END
+from semtoken.web.block import running_block
+from semtoken.web.proxy.editing import LocatedReply
+from semtoken.web.proxy.scoring import TOO_LONG, Block, ReplyScorer, UnscoredChoice, explained
+
+AFTER_THE_END = "More of the answer came after the server had said that it is complete."
+
+
+@dataclass
+class WrittenAnswer:
+    """The answer in one choice, as far as it has come."""
+
+    growing: GrowingAnswer
+    steps: list[TopStep] = field(default_factory=list)
+    """The steps that the answer has taken in."""
+
+
+class StreamScorer:
+    """Scores the choices of one stream, event by event; `reply` keeps what holds for the whole of it."""
+
+    def __init__(self, reply: ReplyScorer) -> None:
+        self.reply = reply
+        reply.parsed = self._stream = ReplyStream(request=reply.asked.body)
+        self._written: dict[int, WrittenAnswer]
+        self._written = defaultdict(lambda: WrittenAnswer(GrowingAnswer(reply.scoring.scorer)))
+        """The answers of the choices that the stream has shown, by index."""
+        self._last: Mapping[str, Any] = {}
+        """The newest event that was parsed."""
+
+    def blocks(self, event: LocatedReply) -> dict[int, Block]:
+        """Score an event; returns the blocks of unfinished answers and of those that end with it."""
+        self._last = event.json.value
+        blocks: dict[int, Block] = {}
+        with self.reply.clock:
+            late = self._take_in(event)
+            for place in event.places:
+                index = place.choice
+                if index is not None and (place.ended or index in late):
+                    blocks[index] = self._final(index)
+                elif index is not None and (running := self._running(index)) is not None:
+                    blocks[index] = running
+        return blocks
+
+    def trailer(self) -> Block | None:
+        """An event for the end of a stream that was not understood or ended no choice, if none had a final block."""
+        reply = self.reply
+        failed = reply.failed or (UnscoredChoice("no_end", NO_END) if self._written else None)
+        if failed is None or reply.ended:
+            return None
+        return reply.asked.shape.notice(self._last, reply.unscored(failed) | {"final": True})
+
+    def _take_in(self, event: LocatedReply) -> set[int]:
+        """Take in what an event adds, or remember why not; the choices that it adds to although they had ended."""
+        reply, late = self.reply, set[int]()
+        reply.check_budget()
+        if reply.failed is not None:
+            return late
+        try:
+            for added in self._stream.feed(event.json.value):
+                written = self._written[added.choice]
+                if added.choice in reply.ended:
+                    late.add(added.choice)
+                # Thinking counts, too: it takes memory and time like an answer.
+                reply.n_tokens += len(added.steps)
+                if reply.n_tokens > reply.settings.max_scored_tokens:
+                    raise UnscoredChoice("too_long", TOO_LONG)
+                if added.kind == "answer":
+                    written.steps += added.steps
+                    written.growing.add(*added.steps)
+        except Exception as error:
+            reply.failed = explained(error)
+            return set()
+        if late:
+            reply.fail("after_the_end", AFTER_THE_END)
+        return late
+
+    def _running(self, index: int) -> Block | None:
+        """The block of an answer that goes on, where values so far are asked for and there are any."""
+        if self.reply.failed is not None or not self.reply.asked.options.running:
+            return None
+        written = self._written.get(index)
+        return running_block(written.growing.running()) if written is not None and written.steps else None
+
+    def _final(self, index: int) -> Block:
+        """The final block of a choice, the same as if the reply had not been streamed."""
+        reply, written = self.reply, self._written[index]
+        reply.ended.add(index)
+        try:
+            if reply.failed is not None:
+                raise reply.failed
+            choice, distribution = self._stream.choice(index)
+        except Exception as error:
+            return reply.unscored(explained(error)) | {"final": True}
+        answer = choice.segment("answer")
+        # What came piece by piece is taken only if it is what the whole reply holds, so that both have one number.
+        same = answer is not None and answer.steps == tuple(written.steps)
+        return reply.block(choice, distribution, written.growing if same else None) | {"final": True}
