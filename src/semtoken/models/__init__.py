@@ -9,6 +9,7 @@ base.py          what semtoken asks of a model: `Backend`, `JoiningBackend`, `De
 prompts.py       from a bare question to a prompt: the paper's formats, chats, users' templates
 prompt_ids.py    text, chat messages or ids -> token ids; padding; batches of similar length
 answer_text.py   the text of an answer as its tokens come
+written.py       an answer while it is written, and what ends it
 pace.py          how much of a long prompt is read between two steps of other answers
 scores.py        the observer that scores answers (`semtoken.ScoredModel` is a backend with this observer)
 transformers/    model.py (the backend), loading.py, choosing.py (how tokens are chosen), together.py (answers that are

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from semtoken.core.results import Distribution
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.methods.observers.steps import Completion, Observer, Readable, Step, finish, show
-from semtoken.models.answer_text import AnswerText
 from semtoken.models.base import Decoding, OwnTokens, Prompt, Response, require_readings
 from semtoken.models.prompt_ids import as_decodings, check_prompt_ids, encode_prompts, encode_responses
+from semtoken.models.written import WrittenAnswer
 from semtoken.support.arrays import FloatArray, log_normalizers
 
 if TYPE_CHECKING:
@@ -88,23 +88,17 @@ class OneByOne(OwnTokens, ABC):
     def _answer(
         self, answer: int, prompt: list[int], decoding: Decoding, sample: int, observers: Sequence[Observer]
     ) -> Completion:
-        limit, stop_ids = decoding.max_new_tokens, self._stop_ids(decoding)
+        limit = decoding.max_new_tokens
         if self.max_length is not None:
             # Nothing follows the last token, so most engines need not read it: one more fits.
             limit = min(limit, self.max_length - len(prompt) + 1 - self._last_is_read)
-        text = AnswerText(self.vocabulary, decoding.stop_strings) if decoding.stop_strings else None
-        ids, stopped = list[int](), False
+        written = WrittenAnswer(answer, limit, self._stop_ids(decoding), decoding.stop_strings)
         for token, logits in self._tokens(prompt, decoding, sample):
-            ids.append(token)
-            stopped = token in stop_ids
             # Shown in any case: the token that ends an answer has a probability, too, and counts in its score.
-            stopped = self._show(answer, token, logits, observers, ends=stopped) or stopped
-            if text is not None:
-                text.add(token)
-                stopped = stopped or text.stopped
-            if stopped or len(ids) >= limit:
+            ended = self._show(answer, token, logits, observers, ends=token in written.stop_ids)
+            if written.completed(token, self.vocabulary, ended=ended):
                 break
-        completion = Completion(ids, truncated=not stopped)
+        completion = written.completion or written.broken_off()
         finish(answer, completion, observers)
         return completion
 

@@ -119,7 +119,7 @@ class TransformersBackend(OwnTokens):
     @property
     def passes(self) -> Passes:
         """The passes of the model, with the arguments that it takes."""
-        return Passes(self.model, frozenset(self.proof.takes))
+        return Passes(self.model, self.proof.takes)
 
     def _tried(self, prompts: Sequence[list[int]] = ()) -> Proof:
         """The proof of the model, which is in evaluation mode. Prompts with images are tried in their own way."""
@@ -364,7 +364,7 @@ class TransformersBackend(OwnTokens):
         if decoding.stop_at_newline:
             stop_ids |= self.newlines
         choices = AnswerChoices.of(decoding, prompt, sample)
-        return BatchRow(answer, limit, choices, frozenset(stop_ids), decoding.stop_strings)
+        return BatchRow(answer, limit, frozenset(stop_ids), decoding.stop_strings, choices=choices)
 
     def _arguments(self, decoding: Decoding, rows: Sequence[BatchRow]) -> dict[str, Any]:
         padded = range(self.vocabulary.size, self._columns)  # columns of a padded lm_head are no tokens
@@ -433,7 +433,7 @@ class TransformersBackend(OwnTokens):
     def _given_texts(self, prompts: Sequence[list[int]]) -> GivenTexts:
         """Reads texts behind these prompts, in the ways that the model has proved."""
         proof = self._tried(prompts)
-        passes = Passes(self.model, frozenset(proof.takes))
+        passes = Passes(self.model, proof.takes)
         return GivenTexts(passes, proof, self.vocabulary, self._columns, self._padding, self._settled)
 
     @property

@@ -23,7 +23,7 @@ from semtoken.models.transformers.caches import SharedPrefix, joined_caches
 from semtoken.models.transformers.choosing import chosen_tokens
 from semtoken.models.transformers.inside import Inside
 from semtoken.models.transformers.passes import Passes, cache_of
-from semtoken.models.transformers.writing import BatchRow, add_tokens, show_tokens
+from semtoken.models.transformers.writing import BatchRow, write_tokens
 
 LEAST_KNOWN = 4
 """The fewest tokens of a known beginning that are used again; a shorter one is read again."""
@@ -108,8 +108,7 @@ class RowWriter:
     def _choose(self, rows: Sequence[BatchRow], logits: torch.Tensor, inside: Mapping[str, Any]) -> None:
         vocabulary = self._vocabulary
         tokens = chosen_tokens(logits[:, : vocabulary.size], [row.choices for row in rows])
-        ended = show_tokens(rows, tokens, logits, range(len(rows)), vocabulary, self.observers, inside)
-        add_tokens(rows, tokens, ended, vocabulary, self.observers)
+        write_tokens(rows, tokens, logits, range(len(rows)), vocabulary, self.observers, inside)
 
 
 def join_batches(parts: Sequence[tuple[Together, Sequence[int]]]) -> Together | None:
