@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-GATEWAYS = Path(__file__).parent / "data" / "gateways"
+from tests.integrations.recordings import GATEWAYS, gateway
+
 COLUMNS = (
     "Score",
     "Final score in a stream",
@@ -53,10 +52,9 @@ def row(recording: dict[str, Any]) -> list[str]:
 
 def table() -> str:
     """The table in Markdown, the server itself first."""
-    recordings = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(GATEWAYS.glob("*.json"))}
-    names = sorted(recordings, key=lambda name: (name != "serve", name))
+    names = sorted(GATEWAYS, key=lambda name: (name != "serve", name))
     lines = ["| Client or gateway | Version | " + " | ".join(COLUMNS) + " |", "| --- " * (2 + len(COLUMNS)) + "|"]
     for name in names:
-        one = recordings[name]
+        one = gateway(name)
         lines.append(f"| {one['title']} | {one['version']} | " + " | ".join(row(one)) + " |")
     return "\n".join(lines)

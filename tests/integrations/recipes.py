@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
+from tests.integrations.recordings import gateway
+
 PAGE = (Path(__file__).parents[2] / "docs" / "integrations" / "recipes.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
-GATEWAYS = Path(__file__).parent / "data" / "gateways"
 
 
 def recipe(word: str) -> str:
@@ -20,17 +20,12 @@ def recipe(word: str) -> str:
 
 def run(word: str, **names: Any) -> dict[str, Any]:
     """Run the block with a word in it as it stands on the page, behind the first one; the names that it leaves."""
-    found: dict[str, Any] = {"reply": recorded("serve")["whole"]} | names
+    found: dict[str, Any] = {"reply": gateway("serve")["whole"]} | names
     exec(BLOCKS[0], found)
     exec(recipe(word), found)
     return found
 
 
-def recorded(name: str) -> Any:
-    """What a client or gateway gave."""
-    return json.loads((GATEWAYS / f"{name}.json").read_text(encoding="utf-8"))
-
-
 def confidence() -> float:
     """That of the recorded reply."""
-    return float(recorded("serve")["whole"]["choices"][0]["semtoken"]["confidence"])
+    return float(gateway("serve")["whole"]["choices"][0]["semtoken"]["confidence"])

@@ -8,7 +8,7 @@ from typing import Any
 from semtoken.integrations.events import ReplyWatch, evaluation, evaluations_of
 from tests.rows import each
 
-FINAL = {
+FINAL: dict[str, Any] = {
     "version": 1,
     "confidence": 0.4,
     "interval": [0.35, 0.45],
@@ -42,35 +42,21 @@ def test_a_decision_is_the_label_and_the_interval_keeps_our_names() -> None:
 
 
 def test_an_answer_without_a_score_is_an_error_and_no_number() -> None:
-    found = evaluation({"version": 1, "reason": "The server sent no log-probabilities."})
-    assert found["error.type"] == "semtoken.unscored"
-    assert found == {"gen_ai.evaluation.name": "semtoken.confidence", "error.type": "semtoken.unscored"}
-    told = evaluation({"version": 1, "reason": "The server sent no log-probabilities."}, content=True)
-    assert told["gen_ai.evaluation.explanation"] == "The server sent no log-probabilities."
+    unscored = {"version": 1, "reason": "The server sent no log-probabilities."}
+    error = {"gen_ai.evaluation.name": "semtoken.confidence", "error.type": "semtoken.unscored"}
+    assert evaluation(unscored) == error
+    assert evaluation(unscored, content=True)["gen_ai.evaluation.explanation"] == unscored["reason"]
 
 
-def test_a_confidence_that_is_no_number_from_0_to_1_is_none() -> None:
-    for odd in (None, {}, -0.1, 1.5, "sure", True):
-        found = evaluation(FINAL | {"confidence": odd})
-        assert found["error.type"] == "semtoken.unscored" and "gen_ai.evaluation.score.value" not in found
+@each("odd", [None, {}, -0.1, 1.5, "sure", True])
+def test_a_confidence_that_is_no_number_from_0_to_1_is_none(odd: Any) -> None:
+    found = evaluation(FINAL | {"confidence": odd})
+    assert found["error.type"] == "semtoken.unscored" and "gen_ai.evaluation.score.value" not in found
 
 
 SECRET = "The secret is Paris"
 ODD = [None, True, -1, 2.5, 10**400, float("nan"), "", SECRET, [SECRET], {"x": SECRET}, [[]], {"code": SECRET}]
-FIELDS = (
-    "confidence",
-    "interval",
-    "confidence_method",
-    "sequence_uncertainty",
-    "sequence_uncertainty_interval",
-    "probability_correct",
-    "n_tokens",
-    "method",
-    "preset",
-    "decision",
-    "reason",
-    "flags",
-)
+FIELDS = (*(name for name in FINAL if name != "version"), "n_tokens", "method", "preset")
 
 
 @each("odd", ODD, ids=repr)
@@ -94,33 +80,57 @@ def test_codes_and_numbers_are_sent_and_no_texts_whatever_a_block_holds(odd: Any
                 ReplyWatch(streamed=True, content=True).take(f"data: {json.dumps(reply)}\n\n".encode())
 
 
-def test_other_shapes_of_replies_are_told_too() -> None:
-    final = {**FINAL, "final": True}
-    output = [{"type": "message", "content": [{"type": "output_text", "text": "Paris"}]}]
-    for reply in (
-        {"id": "r", "output": output, "semtoken": FINAL},
+def told(*events: Any) -> list[dict[str, Any]]:
+    """What a stream of these events tells, with its texts."""
+    watch = ReplyWatch(streamed=True, content=True)
+    pieces = [f"data: {one if isinstance(one, str) else json.dumps(one)}\n\n".encode() for one in events]
+    return [found for piece in pieces for found in watch.take(piece)] + watch.end()
+
+
+DONE = {**FINAL, "final": True}
+OUTPUT = [{"type": "message", "content": [{"type": "output_text", "text": "Paris"}]}]
+
+
+@each(
+    "reply",
+    [
+        {"id": "r", "output": OUTPUT, "semtoken": FINAL},
         {"content": "Paris", "semtoken": FINAL},
         [{"text": "Paris", "meta_info": {}, "semtoken": FINAL}],
-    ):
-        [told] = evaluations_of(reply, content=True)
-        assert (told["gen_ai.evaluation.score.value"], told["semtoken.answer"]) == (0.4, "Paris")
-    watch, found = ReplyWatch(streamed=True, content=True), []
-    for event in (
-        {"type": "response.output_text.delta", "delta": "Par"},
-        {"type": "response.output_text.delta", "delta": "is", "semtoken": final},
-        {"type": "response.completed", "response": {"id": "r", "output": output, "semtoken": final}},
-    ):
-        found += watch.take(f"data: {json.dumps(event)}\n\n".encode())
-    assert [(one["semtoken.answer"], one["gen_ai.response.id"]) for one in found] == [("Paris", "r")]
-    watch = ReplyWatch(streamed=True, content=True)
-    numbered = [{"text": name, "index": n, "finish_reason": "stop", "semtoken": final} for n, name in enumerate("ab")]
-    del numbered[0]["index"]
-    found = watch.take(f"data: {json.dumps({'choices': numbered})}\n\n".encode())
-    assert [one["semtoken.answer"] for one in found] == ["a", "b"]
-    watch, found = ReplyWatch(streamed=True, content=True), []
-    for event in ({"content": "Par"}, {"content": "is", "stop": True, "semtoken": final}):
-        found += watch.take(f"data: {json.dumps(event)}\n\n".encode())
-    assert [one["semtoken.answer"] for one in found] == ["Paris"]
+    ],
+)
+def test_other_shapes_of_replies_are_told_too(reply: Any) -> None:
+    [one] = evaluations_of(reply, content=True)
+    assert (one["gen_ai.evaluation.score.value"], one["semtoken.answer"]) == (0.4, "Paris")
+
+
+@each(
+    ("events", "answers"),
+    [
+        (
+            [
+                {"type": "response.output_text.delta", "delta": "Par"},
+                {"type": "response.output_text.delta", "delta": "is", "semtoken": DONE},
+                {"type": "response.completed", "response": {"id": "r", "output": OUTPUT, "semtoken": DONE}},
+            ],
+            [("Paris", "r")],
+        ),
+        ([{"content": "Par"}, {"content": "is", "stop": True, "semtoken": DONE}], [("Paris", None)]),
+        (
+            [
+                {
+                    "choices": [
+                        {"text": "a", "finish_reason": "stop", "semtoken": DONE},
+                        {"text": "b", "index": 1, "finish_reason": "stop", "semtoken": DONE},
+                    ]
+                }
+            ],
+            [("a", None), ("b", None)],
+        ),
+    ],
+)
+def test_so_are_other_shapes_of_streams(events: list[Any], answers: list[tuple[str, str | None]]) -> None:
+    assert [(one["semtoken.answer"], one.get("gen_ai.response.id")) for one in told(*events)] == answers
 
 
 def test_texts_are_told_only_when_asked_for() -> None:
@@ -129,22 +139,18 @@ def test_texts_are_told_only_when_asked_for() -> None:
     assert evaluations_of(reply, content=True)[0]["semtoken.answer"] == "Paris"
 
 
-def chunk(index: int, text: str, block: dict[str, Any], finish: str | None = None) -> bytes:
+def chunk(index: int, text: str, block: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     choice = {"index": index, "delta": {"content": text}, "finish_reason": finish, "semtoken": block}
-    return f"data: {json.dumps({'id': 'r', 'choices': [choice]})}\n\n".encode()
+    return {"id": "r", "choices": [choice]}
 
 
 def test_a_stream_tells_each_choice_once_with_its_final_score() -> None:
-    running, final = {"sequence_uncertainty": 0.1, "final": False}, {**FINAL, "final": True}
-    watch = ReplyWatch(streamed=True, content=True)
-    stream = [chunk(0, "Par", running), chunk(1, "L", running), chunk(0, "is", final), chunk(0, "", final, "stop")]
-    found = [
-        one
-        for piece in [*stream, *[chunk(1, "yon", final, "stop")] * 2, b"data: [DONE]\n\n"]
-        for one in watch.take(piece)
-    ]  # some gateways send the end of a choice again, with the usage
+    running = {"sequence_uncertainty": 0.1, "final": False}
+    begun = [chunk(0, "Par", running), chunk(1, "L", running)]
+    ends = [chunk(0, "is", DONE), chunk(0, "", DONE, "stop")]
+    ends += [chunk(1, "yon", DONE, "stop")] * 2  # some gateways send the end of a choice again, with the usage
+    found = told(*begun, *ends, "[DONE]")
     assert [(one["semtoken.choice"], one["semtoken.answer"]) for one in found] == [(0, "Paris"), (1, "Lyon")]
-    assert watch.end() == []
 
 
 def test_what_is_not_understood_is_passed_over() -> None:
@@ -154,6 +160,6 @@ def test_what_is_not_understood_is_passed_over() -> None:
     for deep in ("[" * 10**5, '{"choices":' * 10**5):
         watch = ReplyWatch(streamed=False)
         assert watch.take(deep.encode()) + watch.end() == []
-        assert ReplyWatch(streamed=True, content=True).take(f"data: {deep}\n\n".encode()) == []
+        assert told(deep) == []
     watch = ReplyWatch(streamed=False, longest=10)
     assert watch.take(json.dumps({"choices": [{"semtoken": FINAL}]}).encode()) + watch.end() == []

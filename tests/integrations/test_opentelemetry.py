@@ -32,20 +32,25 @@ def event(value: Any) -> bytes:
     return f"data: {value if isinstance(value, str) else json.dumps(value)}\n\n".encode()
 
 
+def scored(**changes: Any) -> bytes:
+    """The end of an answer whose block has other fields."""
+    return event({"choices": [CHOICE | {"semtoken": FINAL | changes}]})
+
+
 ODD = {
     "nested": event("[" * 50_000 + "]" * 50_000),
     "nested in a choice": event('{"choices":' * 20_000 + "1" + "}" * 20_000),
     "no list": event({"choices": 7, "semtoken": FINAL}),
     "a list as index": event({"choices": [CHOICE | {"index": [1]}]}),
     "an object as index": event({"choices": [CHOICE | {"index": {"a": 1}}]}),
-    "flags that are none": event({"choices": [CHOICE | {"semtoken": FINAL | {"flags": [7, None, {}, "x"]}}]}),
-    "flags that are no list": event({"choices": [CHOICE | {"semtoken": FINAL | {"flags": 7}}]}),
+    "flags that are none": scored(flags=[7, None, {}, "x"]),
+    "flags that are no list": scored(flags=7),
     "values that are objects": event(
         {"id": {}, "model": [SECRET], "choices": [CHOICE | {"semtoken": {"final": True}}]}
     ),
-    "a code that is a text": event({"choices": [CHOICE | {"semtoken": FINAL | {"flags": [{"code": SECRET}]}}]}),
-    "a decision that is a text": event({"choices": [CHOICE | {"semtoken": FINAL | {"decision": SECRET}}]}),
-    "a method that is a text": event({"choices": [CHOICE | {"semtoken": FINAL | {"method": SECRET}}]}),
+    "a code that is a text": scored(flags=[{"code": SECRET}]),
+    "a decision that is a text": scored(decision=SECRET),
+    "a method that is a text": scored(method=SECRET),
     "a number too large": event(
         '{"choices":[{"index":0,"finish_reason":"stop","semtoken":{"final":true,"sequence_uncertainty":1e999}}]}'
     ),

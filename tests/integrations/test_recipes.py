@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.integrations.recipes import BLOCKS, confidence, recipe, recorded
+from tests.integrations.recipes import BLOCKS, confidence, recipe
+from tests.integrations.recordings import gateway
 
 
 @pytest.mark.parametrize("name", ["serve", "openai", "litellm", "litellm_proxy", "llama_index"])
 def test_the_first_block_reads_replies_of_every_client_that_keeps_the_score(name: str) -> None:
-    found: dict[str, Any] = {"reply": recorded(name)["whole"]}
+    found: dict[str, Any] = {"reply": gateway(name)["whole"]}
     exec(BLOCKS[0], found)
     assert found["block"]["confidence"] == pytest.approx(confidence(), abs=1e-9)
     assert found["event"]["gen_ai.evaluation.score.value"] == found["block"]["confidence"]
@@ -22,7 +23,7 @@ def test_the_first_block_reads_replies_of_every_client_that_keeps_the_score(name
 def test_the_filter_appends_the_final_score_once() -> None:
     found: dict[str, Any] = {}
     exec(recipe("class Filter"), found)
-    stream, filter_ = recorded("serve")["stream"], found["Filter"]()
+    stream, filter_ = gateway("serve")["stream"], found["Filter"]()
     assert [filter_.stream(event) for event in stream] == stream
     body = {"messages": [{"role": "assistant", "content": "Mexico City"}]}
     last = filter_.outlet(body)["messages"][-1]["content"]
@@ -35,7 +36,7 @@ def test_the_highlighted_tokens_are_text_and_share() -> None:
     import semtoken as st
 
     clusters = st.TokenClusters.from_pretrained("almanac")
-    [answer] = st.score_reply(recorded("serve")["whole"], clusters)
+    [answer] = st.score_reply(gateway("serve")["whole"], clusters)
     [line] = [line for line in recipe("HighlightedText").splitlines() if line.startswith("shown")]
     found: dict[str, Any] = {"answer": answer}
     exec(line, found)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,15 +14,12 @@ from semtoken.integrations.events import ReplyWatch
 from semtoken.integrations.selective import selective_figures
 from semtoken.models.probing.p_true import p_true_log_probs
 from semtoken.support.almanac import load_questions
+from tests.integrations.recordings import gateway, recorded
 
 if TYPE_CHECKING:
-    from semtoken import ScoredModel
+    from semtoken import ScoredAnswer, ScoredModel
 
-DATA = Path(__file__).parent / "data"
-
-
-def recorded(name: str) -> Any:
-    return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+CLOSE = 1e-4
 
 
 @cache
@@ -39,27 +35,36 @@ def prompts() -> dict[str, str]:
     return {question.id: question.prompt() for question in load_questions("test")}
 
 
+def answers_to(ids: list[str]) -> list[ScoredAnswer]:
+    """The twin's answers to questions, in the almanac's own format."""
+    return almanac().generate([prompts()[name] for name in ids], 24, stop_at_newline=True)
+
+
+def uncertainties(answers: list[ScoredAnswer]) -> Any:
+    return pytest.approx([one.sequence_uncertainty for one in answers], abs=CLOSE)
+
+
+def confidences(answers: list[ScoredAnswer]) -> Any:
+    return pytest.approx([one.confidence for one in answers], abs=CLOSE)
+
+
 def test_lm_polygraph_has_the_numbers_of_stc() -> None:
     run = recorded("lm_polygraph")
     scored = almanac("paper").score([prompts()[name] for name in run["questions"][:16]], run["tokens"][:16])
     estimates = {name: values[:16] for name, values in run["estimates"].items()}
     assert len(run["questions"]) == len(run["tokens"]) == len(run["correct"]) == 40
-    assert estimates["SemanticTokenClustering"] == pytest.approx([-one.log_confidence for one in scored], abs=1e-4)
-    assert estimates["MaximumSequenceProbability"] == pytest.approx([-one.log_probability for one in scored], abs=1e-4)
+    assert estimates["SemanticTokenClustering"] == pytest.approx([-one.log_confidence for one in scored], abs=CLOSE)
+    assert estimates["MaximumSequenceProbability"] == pytest.approx([-one.log_probability for one in scored], abs=CLOSE)
 
 
 def test_inspect_has_the_numbers_of_stc() -> None:
     run = recorded("inspect_ai")
-    answers = almanac().generate([prompts()[name] for name in run["questions"][:16]], 24, stop_at_newline=True)
+    answers = answers_to(run["questions"][:16])
     blocks = [output["metadata"]["semtoken"][0] for output in run["outputs"][:16]]
-    assert [block["sequence_uncertainty"] for block in blocks] == pytest.approx(
-        [a.sequence_uncertainty for a in answers], abs=1e-4
-    )
-    assert [one["sequence_uncertainty"] for one in run["metadata"][:16]] == [
-        block["sequence_uncertainty"] for block in blocks
-    ]
-    confidences = [block["confidence"] for block in blocks]
-    assert confidences == pytest.approx([a.confidence for a in answers], abs=1e-4)
+    assert [block["sequence_uncertainty"] for block in blocks] == uncertainties(answers)
+    assert [block["confidence"] for block in blocks] == confidences(answers)
+    for one, block in zip(run["metadata"][:16], blocks, strict=True):
+        assert one["sequence_uncertainty"] == block["sequence_uncertainty"]
 
 
 def test_figures_of_inspect_are_those_of_its_answers() -> None:
@@ -77,7 +82,7 @@ def test_lm_eval_has_the_numbers_of_stc() -> None:
     right = [float(sample["exact_match"]) for sample in run["samples"]]
     figures = selective_figures([a.sequence_uncertainty for a in answers], right)
     for name in ("n", "auroc", "auroc_high", "prr", "risk_at_80"):
-        assert figures[name] == pytest.approx(run["figures"][name], abs=1e-4)
+        assert figures[name] == pytest.approx(run["figures"][name], abs=CLOSE)
 
 
 @pytest.mark.parametrize("name", ["opentelemetry", "opentelemetry_stream"])
@@ -94,27 +99,23 @@ def test_opentelemetry_events_are_those_of_the_replies_cut_anywhere(name: str, s
 
 def test_opentelemetry_events_have_the_numbers_of_stc() -> None:
     run = recorded("opentelemetry")
-    answers = almanac().generate([prompts()[name] for name in run["questions"]], 24, stop_at_newline=True)
-    values = [event["gen_ai.evaluation.score.value"] for event in run["events"]]
-    assert values == pytest.approx([a.confidence for a in answers], abs=1e-4)
-    products = [event["semtoken.sequence_uncertainty"] for event in run["events"]]
-    assert products == pytest.approx([a.sequence_uncertainty for a in answers], abs=1e-4)
+    answers = answers_to(run["questions"])
+    assert [event["gen_ai.evaluation.score.value"] for event in run["events"]] == confidences(answers)
+    assert [event["semtoken.sequence_uncertainty"] for event in run["events"]] == uncertainties(answers)
 
 
 def test_the_log_of_llm_has_the_numbers_of_stc() -> None:
     run = recorded("llm")
-    [answer] = almanac().generate([prompts()[run["question"]]], 24, stop_at_newline=True)
+    [answer] = answers_to([run["question"]])
     kept = run["logged"]["response_json"]
     block = (json.loads(kept) if isinstance(kept, str) else kept)["semtoken"]
     assert run["logged"]["response"] == answer.text.strip()
-    assert block["confidence"] == pytest.approx(answer.confidence, abs=1e-4)
-    assert (block["sequence_uncertainty"], block["sequence_uncertainty_interval"][0]) == pytest.approx(
-        (answer.sequence_uncertainty, answer.sequence_uncertainty), abs=1e-4
-    )
+    assert [block["confidence"]] == confidences([answer])
+    low, high = block["sequence_uncertainty_interval"]
+    assert [low, block["sequence_uncertainty"], high] == uncertainties([answer] * 3)
     assert [one["text"] for one in block["tokens"]] == [token.text for token in answer.tokens]
-    assert [one["probability"] for one in block["tokens"]] == pytest.approx(
-        [token.agreeing_probability for token in answer.tokens], abs=1e-4
-    )
+    probabilities = [token.agreeing_probability for token in answer.tokens]
+    assert [one["probability"] for one in block["tokens"]] == pytest.approx(probabilities, abs=CLOSE)
     first, second, *tokens, last = run["shown"].splitlines()
     assert first == answer.text.strip()
     assert second.startswith(f"confidence {answer.confidence:.2f}: ")
@@ -124,19 +125,17 @@ def test_the_log_of_llm_has_the_numbers_of_stc() -> None:
 
 def test_the_tools_of_mcp_have_the_numbers_of_stc() -> None:
     run = recorded("mcp")
-    prompt = prompts()[run["question"]]
     asked, scored, checked, *refused = run["replies"]
-    [answer] = almanac().generate([prompt], 24, stop_at_newline=True)
-    [given] = almanac().score([prompt], [scored["arguments"]["answer"]])
+    [answer] = answers_to([run["question"]])
+    [given] = almanac().score([prompts()[run["question"]]], [scored["arguments"]["answer"]])
     for reply, result in ((asked, answer), (scored, given)):
         fields = reply["structured"]
         assert fields["text"] == result.text
-        assert (fields["sequence_uncertainty"], fields["sequence_uncertainty_interval"][1]) == pytest.approx(
-            (result.sequence_uncertainty,) * 2, abs=1e-4
-        )
+        low, high = fields["sequence_uncertainty_interval"]
+        assert [low, fields["sequence_uncertainty"], high] == uncertainties([result] * 3)
     true, false = p_true_log_probs(almanac(), [checked["arguments"]["question"]], [checked["arguments"]["answer"]])[0]
     right = math.exp(true) / (math.exp(true) + math.exp(false))
-    assert checked["structured"]["probability_true"] == pytest.approx(right, abs=1e-4)
+    assert checked["structured"]["probability_true"] == pytest.approx(right, abs=CLOSE)
     for reply in (asked, scored, checked):
         assert json.loads(reply["text"]) == reply["structured"] and not reply["is_error"]
     assert all(reply["is_error"] and reply["structured"] is None for reply in refused)
@@ -146,7 +145,7 @@ def test_the_tools_of_mcp_have_the_numbers_of_stc() -> None:
 
 
 def test_log_probabilities_that_langchain_keeps_give_an_interval_around_the_exact_score() -> None:
-    kept, sent = recorded("gateways/langchain")["whole"], recorded("gateways/serve")["whole"]
+    kept, sent = gateway("langchain")["whole"], gateway("serve")["whole"]
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": kept["content"]},

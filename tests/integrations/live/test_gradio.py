@@ -7,11 +7,12 @@ import pytest
 from gradio_client import Client
 
 import semtoken as st
-from tests.integrations.recipes import recipe, recorded
+from tests.integrations.recipes import recipe
+from tests.integrations.recordings import gateway
 
 
 def test_the_client_gets_the_tokens_with_their_doubt() -> None:
-    [answer] = st.score_reply(recorded("serve")["whole"], "almanac")
+    [answer] = st.score_reply(gateway("serve")["whole"], "almanac")
 
     def show() -> object:
         found = {"gr": gr, "answer": answer}

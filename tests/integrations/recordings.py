@@ -1,0 +1,19 @@
+"""What hosts, clients and gateways gave in their live tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+DATA = Path(__file__).parent / "data"
+GATEWAYS = sorted(path.stem for path in (DATA / "gateways").glob("*.json"))
+
+
+def recorded(name: str) -> Any:
+    return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def gateway(name: str) -> Any:
+    """What a client or gateway made of a reply, whole and streamed."""
+    return recorded(f"gateways/{name}")
