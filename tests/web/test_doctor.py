@@ -20,8 +20,10 @@ from hypothesis import strategies as st
 from semtoken import ScoredModel, TokenClusters, Vocabulary
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.almanac import PROMPT, almanac_clusters_path, almanac_path
+from semtoken.support.http_client import HttpReply
 from semtoken.web.doctor import Diagnosis, examine
 from semtoken.web.doctor.diagnosis import TriedCount
+from semtoken.web.doctor.engines import recognise
 from semtoken.web.doctor.examination import find_most
 from semtoken.web.doctor.numbers import compare_temperatures
 from tests import tiny
@@ -190,6 +192,24 @@ class TestFaults:
         assert found.usable and (found.tokenizer is not None) == known
         assert found.tokenizer is None or found.tokenizer.fits
         assert len(found.trials) == 3 and all(trial.bounds for trial in found.trials)
+
+
+@each(
+    ("headers", "values", "owner", "format", "name"),
+    [
+        ({"x-litellm-version": "1.2", "server": "llama.cpp"}, {}, "vllm", "openai-chat", "LiteLLM 1.2"),
+        ({"server": "llama.cpp"}, {}, "vllm", "openai-chat", "llama-server"),
+        ({}, {"system_fingerprint": "0.29.1-0.30.0-Linux"}, "me", "openai-chat", "llama-cpp-python"),
+        ({}, {"system_fingerprint": "0.29.1-0.30.0-Linux"}, None, "sglang", "mlx-lm"),
+        ({"server": "uvicorn"}, {"system_fingerprint": "fp_1"}, ["vllm"], "sglang", "SGLang"),
+        ({}, [], "nobody", "openai-chat", "the server"),
+    ],
+)
+def test_an_engine_is_known_by_the_surest_of_its_signs(
+    headers: dict[str, str], values: Any, owner: Any, format: str, name: str
+) -> None:
+    reply = HttpReply("http://x", 200, json.dumps(values).encode(), headers)
+    assert recognise(reply, owner, format)[0].name == name
 
 
 class TestConnections:

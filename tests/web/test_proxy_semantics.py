@@ -109,10 +109,12 @@ class TestDeliveries:
             "logprobs: the maximum is 19. logprobs: the maximum is 18.",
         ],
     )
-    def test_a_refusal_is_answered_with_one_more_request(self, proxied: Start, words: str) -> None:
+    def test_a_refusal_is_answered_with_one_more_request_and_remembered(self, proxied: Start, words: str) -> None:
         url, upstream = proxied(refusal(words))
         assert post(url).status_code == 400
         assert len(upstream.requests) == 2
+        post(url)
+        assert "top_logprobs" not in upstream.requests[2].json(), "what is refused is asked for again"
 
 
 LAST = b"Connection: close"
@@ -304,6 +306,16 @@ class TestDeadlines:
         assert final_figure(url, 'failures_total{reason="request_timeout"}') == 1
 
 
+def long_event() -> dict[str, Any]:
+    """One event of 1,500 tokens."""
+    event = lima.event("Lima" * 1500, "stop")
+    event["choices"][0]["logprobs"] = {"content": [lima.TOKEN | {"top_logprobs": [lima.TOKEN] * 20}] * 1500}
+    return event
+
+
+LONG_STREAM = streamed(events(long_event(), done=False), size=10**9)
+
+
 class TestLimits:
     @each(("most", "status"), [({"max_connections": 2}, 503), ({"max_connections_per_client": 2}, 429)])
     def test_requests_at_one_time(self, proxied: Start, most: dict[str, int], status: int) -> None:
@@ -340,16 +352,14 @@ class TestLimits:
         wait_until(lambda: reachable(url))
 
     def test_a_long_event_does_not_keep_others_waiting(self, proxied: Start) -> None:
-        """One event of 1,500 tokens takes a second to score; a request for another page meanwhile does not."""
-        long = lima.event("Lima" * 1500, "stop")
-        long["choices"][0]["logprobs"] = {"content": [lima.TOKEN | {"top_logprobs": [lima.TOKEN] * 20}] * 1500}
+        """The event takes a second to score; a request for another page meanwhile does not."""
         begun = threading.Event()
 
         def answer(received: Received) -> bytes:
             if b"completions" not in received.line:
                 return response(b"{}")
             begun.set()
-            return streamed(events(long, done=False), size=10**9)
+            return LONG_STREAM
 
         url, _ = proxied(answering(answer))
         took: list[float] = []
@@ -371,6 +381,15 @@ class TestLimits:
                 time.sleep(0.05)
         thread.join()
         assert max(waits) < max(took[0] / 2, 0.5), (waits, took)
+
+    def test_more_than_can_be_scored_arrives_with_that_reason(self, proxied: Start) -> None:
+        url, _ = proxied(LONG_STREAM, scoring_threads=1, scoring_queue=1)
+        with ThreadPoolExecutor(5) as pool:
+            answers = [one.content for one in pool.map(lambda _: post(url, json=STREAM), range(5))]
+        reasons = [final_blocks(answer)[0].get("reason", "") for answer in answers]
+        busy = ["more to score than it can" in reason for reason in reasons]
+        assert 0 < sum(busy) < 5 and busy == [bool(reason) for reason in reasons]
+        assert final_figure(url, 'unscored_answers_total{reason="busy"}') == sum(busy)
 
     @each(
         ("most", "stream", "words"),
