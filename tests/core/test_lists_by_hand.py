@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from semtoken import ScoredAnswer, Vocabulary, score_logits, score_logprobs
-from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core import LogprobsStream, ScoringRules
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError, InvalidInputError
@@ -65,14 +64,6 @@ def test_a_list_of_more_than_everything_leaves_nothing_open(
     assert [flag.code for flag in scored.flags if flag.code == "overfull"] == ["overfull"]
 
 
-@pytest.mark.parametrize("n", [2, MANY])
-def test_function_words_that_are_not_listed_may_agree_unless_the_step_opens_the_answer(n: int) -> None:
-    """The line break and the end may have .1 each there, and the function word as much at a later step."""
-    steps = [listed({"vision": 0.5, " radio": 0.1}, "vision")] * n
-    for place, expected in ((0, (0.5, 0.7)), (n - 1, (0.5, 0.8))):
-        assert bounds(score_logprobs(steps, worked.clusters(), WHOLE_WORDS), place) == pytest.approx(expected, abs=1e-4)
-
-
 @pytest.mark.parametrize("n", [1, MANY])
 def test_a_function_word_that_was_chosen_is_certain_whatever_is_listed(n: int) -> None:
     scored = score_logprobs([listed({" the": 0.3, " radio": 0.2}, " the")] * n, worked.clusters(), "paper")
@@ -80,16 +71,6 @@ def test_a_function_word_that_was_chosen_is_certain_whatever_is_listed(n: int) -
     token = scored.tokens[0]
     assert (token.agreeing_probability, token.prefix_probability) == (1.0, 0.0)
     assert (token.cluster_probability, token.neutral_probability) == pytest.approx((0.3, 0.3))
-
-
-@pytest.mark.parametrize("n", [1, MANY])
-def test_a_numeral_and_a_beginning_of_it_with_the_same_label_are_no_cluster(n: int) -> None:
-    """The sign begins the amount, and may have what is missing; the other word may not."""
-    clusters = TokenClusters(np.array([0, 0, 1, 2]), worked.vocabulary(("$", "$5", "x", "y")))
-    scored = score_logprobs([(1, {1: math.log(0.5), 2: math.log(0.3)})] * n, clusters, MEANING)
-    assert bounds(scored) == pytest.approx((0.5, 0.7), abs=1e-4)
-    [token] = score_logits(np.log([[0.1, 0.5, 0.3, 0.1]]), [1], clusters, MEANING).tokens
-    assert (token.cluster_probability, token.prefix_probability) == pytest.approx((0.5, 0.1))
 
 
 def test_many_of_the_same_spelling_are_everything_at_most() -> None:

@@ -32,7 +32,7 @@ from semtoken.core.flags import borrowed_flags
 from semtoken.core.results import TokensLater
 from semtoken.core.scored_token import TokenMark
 from semtoken.errors import BackendError, InvalidInputError, InvalidLogits, VocabularyMismatch
-from tests import tiny
+from tests import tiny, worked
 from tests.core.test_scoring import Kind, small_kind
 from tests.rows import each
 
@@ -146,50 +146,31 @@ def test_a_function_word_that_opens_an_answer_counts_as_with_all_logits() -> Non
         assert scored.tokens[0].prefix_probability == exact.tokens[0].prefix_probability == 0
 
 
-def test_the_upper_bound_of_the_mass_is_reached_by_some_distribution() -> None:
-    """Give what is missing to unlisted members of the consistent set, each as much as the list allows."""
-    kind = small_kind("byte-level")
-    vocabulary = kind.clusters.vocabulary
-    size, k = vocabulary.size, 6
-    random = np.random.default_rng(0)
-    content = np.flatnonzero(~vocabulary.neutral & ~vocabulary.numeral & ~vocabulary.broken & ~vocabulary.byte_tokens)
-    token = int(random.choice(content))
-    listed = {token: 0.3} | {int(i): 0.02 for i in random.choice(np.setdiff1d(content, [token]), k, replace=False)}
-    steps = [(token, {i: math.log(p) for i, p in listed.items()})]
-    scored = score_logprobs(steps, kind.clusters, **RULES[1])
-
-    uniform = score_logits(np.zeros((1, size)), [token], kind.clusters, **RULES[1])
-    members = round(uniform.tokens[0].agreeing_probability * size)
-    rest = np.full(size, np.nan)
-    for i, p in listed.items():
-        rest[i] = p
-    inside = consistent_ids(kind, token)
-    assert len(inside) == members
-    missing = 1 - sum(listed.values())
-    for i in [*inside, *range(size)]:
-        if np.isnan(rest[i]):
-            rest[i] = min(missing, 0.02)
-            missing -= rest[i]
-    if missing > 1e-12:
-        pytest.skip("the vocabulary is too small to take what is missing")
+@settings(max_examples=2 * settings.default.max_examples)
+@given(data=st.data())
+def test_the_bounds_are_reached_by_some_distributions(data: st.DataObject) -> None:
+    """A token agrees if it makes a step certain that has nothing else; those that are not listed have as much at most
+    as the least of the list. Many steps are summed in arrays, and fewer one by one.
+    """
+    size, rules = len(worked.TOKENS), data.draw(st.sampled_from(RULES))
+    tokens = st.integers(0, size - 1)
+    ids = data.draw(st.lists(tokens, min_size=1, max_size=3)) * data.draw(st.sampled_from([1, 1, 24]))
+    listed = []
+    for token in ids:
+        others = data.draw(st.lists(tokens.filter(lambda i, own=token: i != own), min_size=1, max_size=8, unique=True))
+        shares = np.random.default_rng(data.draw(st.integers(0, 1000))).dirichlet(np.ones(len(others) + 2))
+        listed.append(dict(zip([token, *others], shares.tolist(), strict=False)))
+    steps = [(token, {i: math.log(p) for i, p in one.items()}) for token, one in zip(ids, listed, strict=True)]
+    found = score_logprobs(steps, worked.clusters(), **rules)
     with np.errstate(divide="ignore"):
-        worst = score_logits(np.log(rest)[None], [token], kind.clusters, **RULES[1])
-    assert scored.tokens[0].log_agreeing_bounds is not None
-    upper = scored.tokens[0].log_agreeing_bounds[1]
-    assert worst.tokens[0].log_agreeing_probability == pytest.approx(upper, abs=6 * ROUNDING)
-
-
-def consistent_ids(kind: Kind, token: int) -> list[int]:
-    """Tokens that count for a token: each of them alone given all the mass makes the step certain."""
-    size = kind.clusters.vocabulary.size
-    found = []
-    for i in range(size):
-        logits = np.full((1, size), -np.inf)
-        logits[0, i] = 0.0
-        scored = score_logits(logits, [token], kind.clusters, **RULES[1])
-        if scored.tokens[0].agreeing_probability > 0.5:
-            found.append(i)
-    return found
+        rows = np.log(np.eye(size))
+    alone = [score_logits(np.tile(row, (len(ids), 1)), ids, worked.clusters(), **rules).tokens for row in rows]
+    for place, (step, one) in enumerate(zip(listed, found.tokens, strict=True)):
+        agree = [i for i in range(size) if alone[i][place].agreeing_probability == 1]
+        least = math.fsum(step[i] for i in agree if i in step)
+        smallest = min(p for i, p in step.items() if i != ids[place])
+        most = least + min(1 - math.fsum(step.values()), smallest * sum(i not in step for i in agree))
+        assert one.agreeing_bounds == pytest.approx((1, 1) if one.neutral else (least, most), abs=1e-4)
 
 
 # --- forms and names -------------------------------------------------------------------------------------------------
