@@ -11,6 +11,7 @@ from typing import Any
 
 from semtoken import TokenClusters
 from semtoken.support.almanac import almanac_clusters_path
+from semtoken.support.sse import EventReader
 
 DATA = Path(__file__).parent / "data"
 
@@ -48,17 +49,23 @@ class Recording:
     engine: str
     expected: Expected
     reply: Any
-    stream: str | None
+    stream: str
+    """What the engine sends when it streams this reply; empty where that was not recorded."""
 
     @property
     def choices(self) -> list[dict[str, Any]]:
         return list(self.reply["choices"])
 
+    @property
+    def events(self) -> list[bytes]:
+        """The events of its stream, as they were sent."""
+        return [event.raw for event in EventReader().feed(self.stream)]
+
 
 @cache
 def recording(name: str) -> Recording:
     saved = json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
-    return Recording(name, saved["engine"], Expected(**saved["expected"]), saved["reply"], saved.get("stream"))
+    return Recording(name, saved["engine"], Expected(**saved["expected"]), saved["reply"], saved.get("stream") or "")
 
 
 NAMES = sorted(path.stem for path in DATA.glob("*.json"))

@@ -9,17 +9,9 @@ import pytest
 
 import semtoken as st
 from semtoken.errors import SemtokenError
-from semtoken.support.sse import EventReader
 from tests.replies.recorded import STREAMED, clusters, recording
 
 NEAR = 1e-9
-
-
-def events_of(name: str) -> list[bytes]:
-    reader = EventReader()
-    stream = recording(name).stream
-    assert stream is not None
-    return [event.raw for event in (*reader.feed(stream), *reader.finish())]
 
 
 def outcome(events: list[bytes]) -> tuple[list[float], set[str]] | None:
@@ -49,7 +41,7 @@ def broken(events: list[bytes], foreign: list[bytes], places: list[int]) -> list
 def other_reply(name: str) -> list[bytes]:
     """The same stream as that of another reply, by its id."""
     found = []
-    for raw in events_of(name):
+    for raw in recording(name).events:
         text = raw.decode()
         for old in {json.loads(line[6:]).get("id") for line in text.splitlines() if line.startswith("data: {")}:
             text = text.replace(json.dumps(old), '"another"') if isinstance(old, str) else text
@@ -61,7 +53,7 @@ def other_reply(name: str) -> list[bytes]:
 def test_a_broken_stream_gives_no_other_number_silently(step: int) -> None:
     """At every place of every stream, or at every seventeenth place, which moves on from one stream to the next."""
     for number, name in enumerate(STREAMED):
-        events = events_of(name)
+        events = recording(name).events
         if (whole := outcome(events)) is not None:
             places = list(range(number % step, len(events), step))
             for shown, one in broken(events, other_reply(name)[:: min(step, 3)], places):

@@ -18,9 +18,6 @@ from semtoken.core.engine_tokens.passes import (
 )
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.replies import ReplyStream, read_reply, score_reply
-from semtoken.replies.formats import ALL, Place
-from semtoken.replies.formats.openai_responses import OpenAIResponses
-from semtoken.replies.formats.registry import shape_at
 from tests.rows import each
 
 WORDS = ["The", " best", " town", " is", " Oslo"]
@@ -270,44 +267,3 @@ def test_an_error_is_told_on_one_line_of_500_characters() -> None:
 def test_a_choice_without_the_part_that_is_asked_for_is_named_by_its_number() -> None:
     with pytest.raises(SemtokenError, match="Choice 1 has no refusal"):
         score_reply(reply(choice(index=1)), segment="refusal")
-
-
-def test_where_the_one_choice_of_a_response_stands() -> None:
-    """The block of a stream goes to the event that ends it, and text that goes on is that of choice 0."""
-    done = {"output": [], "status": "completed"}
-    assert OpenAIResponses.places({"object": "response", **done}) == [Place(0, (), ended=True)]
-    for kind in ("response.completed", "response.incomplete", "response.failed"):
-        assert OpenAIResponses.places({"type": kind, "response": done}) == [Place(0, ("response",), ended=True)]
-    assert OpenAIResponses.places({"type": "response.created", "response": done}) == []
-    for delta, goes_on in (("a", True), ("", False), (None, False)):
-        event = {"type": "response.output_text.delta", "delta": delta}
-        assert OpenAIResponses.places(event) == [Place(0, (), goes_on=goes_on)]
-    assert OpenAIResponses.places({"status": "completed"}) is None and OpenAIResponses.places([done]) is None
-
-
-def test_how_many_log_probabilities_a_request_asks_for() -> None:
-    chat, completions, responses = (
-        shape_at(f"/v1/{name}") for name in ("chat/completions", "completions", "responses")
-    )
-    assert chat is not None and completions is not None and responses is not None
-    said: dict[str, Any] = {"messages": []}
-    included = {"input": "x", "include": ["message.output_text.logprobs"]}
-    for shape, body, number in (
-        (chat, said, None),
-        (chat, said | {"logprobs": False}, None),
-        (chat, said | {"logprobs": True}, 0),
-        (chat, said | {"logprobs": True, "top_logprobs": 5}, 5),
-        (chat, said | {"logprobs": True, "top_logprobs": -1}, ALL),
-        (completions, {"prompt": "x", "logprobs": 3}, 3),
-        (completions, {"prompt": "x"}, None),
-        (responses, {"input": "x", "top_logprobs": 3}, None),
-        (responses, included, 0),
-        (responses, included | {"top_logprobs": 3}, 3),
-    ):
-        assert shape.requested(body) == number, (shape, body)
-    for own, asked in ((None, 5), (3, 5), (7, 7), (-1, -1)):
-        given = {} if own is None else {"logprobs": True, "top_logprobs": own}
-        assert chat.asking(said | given, 5) == {"logprobs": True, "top_logprobs": asked}
-    assert chat.asking(said, -1)["top_logprobs"] == -1 and chat.asking(said, 0)["top_logprobs"] == 0
-    assert chat.asking(said, 5, token_ids=True)["return_token_ids"] is True
-    assert responses.asking(included, 5) == {"include": included["include"], "top_logprobs": 5}

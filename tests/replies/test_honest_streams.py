@@ -120,12 +120,6 @@ def numbers(reply: Any) -> list[tuple[float, float]] | None:
         return None
 
 
-def events_of(name: str) -> list[bytes]:
-    stream = recording(name).stream
-    assert stream is not None
-    return [event.raw for event in EventReader().feed(stream)]
-
-
 @cache
 def scored() -> list[str]:
     """The recorded streams that have numbers."""
@@ -159,7 +153,6 @@ def test_most_recorded_streams_are_scored() -> None:
 def test_what_the_standard_allows_changes_nothing() -> None:
     for name in scored():
         stream = recording(name).stream
-        assert stream is not None
         expected = numbers(stream)
         for how, change in HARMLESS.items():
             assert numbers(change(stream.encode())) == expected, (name, how)
@@ -169,7 +162,7 @@ def test_what_the_standard_allows_changes_nothing() -> None:
 @given(data=st.data())
 def test_a_damaged_stream_has_no_number(data: st.DataObject) -> None:
     """An event that is not understood, anywhere before the end: no number. One that is cut off: none either."""
-    events = events_of(data.draw(st.sampled_from(scored()), "name"))
+    events = recording(data.draw(st.sampled_from(scored()), "name")).events
     at = data.draw(st.integers(0, len(events) - 1), "event")
     how = data.draw(st.sampled_from([*DAMAGE, "cut inside", "byte"]), "damage")
     if how in DAMAGE:
@@ -191,7 +184,7 @@ def test_a_damaged_stream_has_no_number(data: st.DataObject) -> None:
 
 def test_a_stream_that_ends_early_has_no_number() -> None:
     """The rest of the answer is not known, so no interval could hold its uncertainty."""
-    for events in map(events_of, scored()):
+    for events in (recording(name).events for name in scored()):
         whole = len(read_reply(b"".join(events)).choices)
         for kept in range(1, len(events)):
             found = numbers(b"".join(events[:kept]))
@@ -200,7 +193,7 @@ def test_a_stream_that_ends_early_has_no_number() -> None:
 
 
 def test_an_error_is_not_forgotten() -> None:
-    events = events_of("vllm-chat")
+    events = recording("vllm-chat").events
     stream = ReplyStream()
     stream.feed(events[0])
     with pytest.raises(SemtokenError):

@@ -97,7 +97,6 @@ def test_changed_replies(data: st.DataObject) -> None:
 @given(data=st.data())
 def test_changed_streams(data: st.DataObject) -> None:
     stream = recording(data.draw(st.sampled_from(STREAMED))).stream
-    assert stream is not None
     lines = stream.splitlines(keepends=True)
     for how in data.draw(st.lists(st.sampled_from(["change", "drop", "double", "swap", "cut"]), max_size=3)):
         i = data.draw(st.integers(0, len(lines) - 1))

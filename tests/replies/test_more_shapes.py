@@ -11,12 +11,9 @@ import pytest
 from semtoken import score_reply
 from semtoken.errors import SemtokenError
 from semtoken.replies import read_reply
-from semtoken.replies.formats.base import HiddenFields, Place
-from semtoken.replies.formats.ollama import OllamaChat
-from semtoken.replies.formats.openai_choices import OpenAIChat, OpenAICompletions
-from semtoken.replies.formats.openai_responses import OpenAIResponses
+from semtoken.replies.formats.base import Place
+from semtoken.replies.formats.openai_choices import OpenAIChat
 from semtoken.replies.formats.tgi import TGIGenerate
-from semtoken.support.splice import Drop, Keep, Replace
 from tests.rows import each
 
 
@@ -240,15 +237,6 @@ def test_what_cannot_be_read_is_called_by_its_name(reply: Any, told: str) -> Non
         score_reply(reply)
 
 
-def test_another_message_in_place_of_an_answer_keeps_its_id() -> None:
-    output = [{"type": "reasoning", "id": "rs_1"}, {"type": "message", "id": "msg_7", "content": []}]
-    for items, kept in ((output, "msg_7"), (output[:1], "msg_0")):
-        first, *_ = OpenAIResponses.withholding({"output": items}, Place(0, ()), "I do not know.")
-        assert isinstance(first, Replace) and first.path == ("output",)
-        [message] = first.value
-        assert message["id"] == kept and message["content"][0]["text"] == "I do not know."
-
-
 def test_a_list_of_replies_is_one_of_text_generation_inference_alone() -> None:
     texts = [{"generated_text": "Oslo"}, {"generated_text": "Rome"}]
     assert TGIGenerate.places(texts) == [Place(0, (0,), ended=True), Place(1, (1,), ended=True)]
@@ -271,39 +259,3 @@ def test_calls_of_ollama_are_read_by_name_and_arguments() -> None:
         read_reply(reply)
     with pytest.raises(SemtokenError, match=r"no log-probabilities|without a final"):
         score_reply("data: {}\n\n", format="ollama-chat")
-
-
-@pytest.mark.parametrize(
-    ("more", "prompts"),
-    [({}, "abc"), ({"n": None}, "abc"), ({"n": 1}, "abc"), ({"n": 2}, "aabbcc"), ({"n": 3}, "aaabbbccc")],
-)
-def test_choices_are_those_of_the_first_prompt_then_of_the_next(more: dict[str, Any], prompts: str) -> None:
-    body = {"prompt": ["a", "b", "c"], **more}
-    assert [OpenAICompletions.prompt(body, choice) for choice in range(len(prompts))] == list(prompts)
-    with pytest.raises(SemtokenError, match="no prompt for this choice"):
-        OpenAICompletions.prompt(body, len(prompts))
-
-
-@pytest.mark.parametrize(
-    ("kept", "request_", "more", "shown"),
-    [
-        (None, {}, {}, 0),
-        (3, {"top_logprobs": 3}, {}, 3),
-        (0, {}, {}, 0),
-        (None, {}, {"kv_transfer_params": None}, None),
-    ],
-)
-def test_the_number_of_others_is_shown_as_if_nobody_had_asked_for_more(
-    kept: int | None, request_: dict[str, Any], more: dict[str, Any], shown: int | None
-) -> None:
-    reply = {"output": [], "top_logprobs": 20, **more}
-    for path, sent in (((), reply), (("response",), {"type": "response.completed", "response": reply})):
-        changes = list(OpenAIResponses.hiding(sent, HiddenFields(kept, request=request_)))
-        assert changes == [Replace((*path, "top_logprobs"), shown)]
-
-
-@pytest.mark.parametrize(("kept", "changes"), [(1, [Keep(("logprobs", 0, "top_logprobs"), range(1))]), (2, [])])
-def test_lists_are_shortened_to_what_was_asked_for(kept: int, changes: list[Any]) -> None:
-    reply = ollama("Oslo", done=True, logprobs=[token("Oslo", -0.2, top_logprobs=TOP)])
-    assert list(OllamaChat.hiding(reply, HiddenFields(kept))) == changes
-    assert list(OllamaChat.hiding(reply, HiddenFields(None))) == [Drop(("logprobs",))]

@@ -79,8 +79,18 @@ def test_a_question_has_one_token_by_default_and_a_response_at_least_16() -> Non
 @each(
     ("name", "body", "number"),
     [
+        ("chat", {"messages": []}, None),
+        ("chat", {"messages": [], "logprobs": False}, None),
+        ("chat", {"messages": [], "logprobs": True}, 0),
         ("chat", {"messages": [], "logprobs": True, "top_logprobs": 0}, 0),
+        ("chat", {"messages": [], "logprobs": True, "top_logprobs": 5}, 5),
+        ("chat", {"messages": [], "logprobs": True, "top_logprobs": -1}, ALL),
+        ("completions", {"prompt": "x"}, None),
         ("completions", {"prompt": "x", "logprobs": 0}, 0),
+        ("completions", {"prompt": "x", "logprobs": 3}, 3),
+        ("responses", {"input": "x", "top_logprobs": 3}, None),
+        ("responses", {"input": "x", "include": INCLUDED}, 0),
+        ("responses", {"input": "x", "include": INCLUDED, "top_logprobs": 3}, 3),
         ("generate", {"text": "x", "return_logprob": True, "top_logprobs_num": 0}, 0),
         ("completion", {"prompt": "x", "n_probs": 0}, None),
         ("completion", {"prompt": "x", "n_probs": 2}, 2),
@@ -89,8 +99,19 @@ def test_a_question_has_one_token_by_default_and_a_response_at_least_16() -> Non
         ("tgi", {"inputs": "x", "parameters": {"top_n_tokens": 5}}, None),
     ],
 )
-def test_none_none_but_the_chosen_and_all_are_told_apart(name: str, body: dict[str, Any], number: int | None) -> None:
+def test_how_many_log_probabilities_a_request_asks_for(name: str, body: dict[str, Any], number: int | None) -> None:
+    """None, none but the chosen token's, some, or all."""
     assert SHAPES[name].requested(body) == number
+
+
+def test_a_request_is_made_to_ask_for_more_and_never_for_less() -> None:
+    chat = SHAPES["chat"]
+    for own, least, asked in ((None, 5, 5), (3, 5, 5), (7, 5, 7), (-1, 5, -1), (None, -1, -1), (None, 0, 0)):
+        given = {} if own is None else {"logprobs": True, "top_logprobs": own}
+        assert chat.asking({"messages": SAID} | given, least) == {"logprobs": True, "top_logprobs": asked}
+    assert chat.asking({"messages": SAID}, 5, token_ids=True)["return_token_ids"] is True
+    included = {"input": "x", "include": INCLUDED}
+    assert SHAPES["responses"].asking(included, 5) == {"include": INCLUDED, "top_logprobs": 5}
 
 
 @each(
@@ -105,6 +126,7 @@ def test_none_none_but_the_chosen_and_all_are_told_apart(name: str, body: dict[s
         ),
         ("completions", {"prompt": "a"}, ["a"]),
         ("completions", {"prompt": ["a"]}, ["a"]),
+        ("completions", {"prompt": ["a", "b"], "n": None}, ["a", "b"]),
         ("completions", {"prompt": ["a", "b"], "n": 2}, ["a", "a", "b", "b"]),
         ("completions", {"prompt": [3, 1]}, [[3, 1]]),
         ("completions", {"prompt": [[3, 1], [2]]}, [[3, 1], [2]]),
@@ -120,6 +142,9 @@ def test_none_none_but_the_chosen_and_all_are_told_apart(name: str, body: dict[s
 )
 def test_the_prompt_of_each_choice(name: str, body: dict[str, Any], prompts: list[Any]) -> None:
     assert [SHAPES[name].prompt(body, choice) for choice in range(len(prompts))] == prompts
+    if name == "completions" and len(prompts) > 1:
+        with pytest.raises(InvalidInputError, match="no prompt for this choice"):
+            SHAPES[name].prompt(body, len(prompts))
 
 
 @each(
@@ -159,6 +184,12 @@ def test_the_texts_that_end_an_answer(name: str, body: dict[str, Any], texts: tu
 
 OTHER = "I do not know."
 ITEMS = [{"token": "Oslo", "logprob": -0.2, "top_logprobs": []}]
+MESSAGE = {
+    "type": "message",
+    "status": "completed",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": OTHER, "annotations": [], "logprobs": []}],
+}
 META = {"id": "1", "finish_reason": {"type": "stop"}}
 
 
@@ -177,20 +208,17 @@ META = {"id": "1", "finish_reason": {"type": "stop"}}
         ),
         (
             "responses",
-            {"object": "response", "output": [{"type": "message", "id": "m"}], "output_text": "Oslo"},
             {
                 "object": "response",
-                "output": [
-                    {
-                        "type": "message",
-                        "id": "m",
-                        "status": "completed",
-                        "role": "assistant",
-                        "content": [{"type": "output_text", "text": OTHER, "annotations": [], "logprobs": []}],
-                    }
-                ],
-                "output_text": OTHER,
+                "output": [{"type": "reasoning", "id": "r"}, {"type": "message", "id": "m"}],
+                "output_text": "Oslo",
             },
+            {"object": "response", "output": [MESSAGE | {"id": "m"}], "output_text": OTHER},
+        ),
+        (
+            "responses",
+            {"object": "response", "output": [{"type": "reasoning", "id": "r"}]},
+            {"object": "response", "output": [MESSAGE | {"id": "msg_0"}]},
         ),
         (
             "generate",
@@ -223,6 +251,7 @@ def test_an_answer_that_is_withheld_is_nowhere_in_its_reply(
     assert json.loads(Document(json.dumps(reply)).changed(shape.withholding(reply, place, OTHER))) == shown
 
 
+WHOLE = {"output": [], "status": "completed"}
 BEST = [{"token": text, "logprob": -1.0} for text in "abc"]
 
 
@@ -270,6 +299,12 @@ BEST = [{"token": text, "logprob": -1.0} for text in "abc"]
             {"content": "a", "completion_probabilities": [{"token": "a", "top_logprobs": BEST[:2]}]},
         ),
         (
+            "ollama-chat",
+            {"message": {"content": "a"}, "done": True, "logprobs": [{"token": "a", "top_logprobs": BEST}]},
+            {"message": {"content": "a"}, "done": True},
+            {"message": {"content": "a"}, "done": True, "logprobs": [{"token": "a", "top_logprobs": BEST[:2]}]},
+        ),
+        (
             "tgi",
             {"index": 1, "token": {"text": "a"}, "top_tokens": BEST},
             {"index": 1, "token": {"text": "a"}},
@@ -301,12 +336,26 @@ def test_clients_see_as_many_numbers_as_they_asked_for(
         ("completion", {"content": "a", "stop": False}, Place(0, (), goes_on=True)),
         ("completion", {"content": "", "stop": True}, Place(0, (), ended=True)),
         ("ollama-chat", {"message": {"content": "a"}, "done": False}, Place(0, (), goes_on=True)),
+        ("responses", {"object": "response", **WHOLE}, Place(0, (), ended=True)),
+        ("responses", {"type": "response.completed", "response": WHOLE}, Place(0, ("response",), ended=True)),
+        ("responses", {"type": "response.incomplete", "response": WHOLE}, Place(0, ("response",), ended=True)),
+        ("responses", {"type": "response.failed", "response": WHOLE}, Place(0, ("response",), ended=True)),
+        ("responses", {"type": "response.output_text.delta", "delta": "a"}, Place(0, (), goes_on=True)),
+        ("responses", {"type": "response.output_text.delta", "delta": ""}, Place(0, ())),
+        ("responses", {"type": "response.output_text.delta", "delta": None}, Place(0, ())),
         ("tgi-stream", {"index": 4, "token": {"logprob": -0.2}}, Place(0, (), goes_on=True)),
         ("tgi-stream", {"index": 4, "token": {"logprob": -0.2}, "generated_text": "a"}, Place(0, (), ended=True)),
     ],
 )
 def test_where_a_choice_stands_in_an_event(name: str, event: dict[str, Any], place: Place) -> None:
+    """The block of a stream goes to the event that ends it, and text that goes on is that of choice 0."""
     assert SHAPES[name].places(event) == [place]
+
+
+def test_an_event_without_an_answer_has_no_place_and_another_object_no_shape() -> None:
+    responses = SHAPES["responses"]
+    assert responses.places({"type": "response.created", "response": WHOLE}) == []
+    assert responses.places({"status": "completed"}) is None and responses.places([WHOLE]) is None
 
 
 def test_the_path_of_a_stream_of_tgi_is_longer_than_that_of_a_reply() -> None:
@@ -316,11 +365,33 @@ def test_the_path_of_a_stream_of_tgi_is_longer_than_that_of_a_reply() -> None:
     assert shape_at("/elsewhere") is None
 
 
-@pytest.mark.parametrize(("asked", "shown"), [({}, 0), ({"n_probs": 3}, 3)])
-def test_the_settings_that_llama_cpp_repeats_are_those_of_the_client(asked: dict[str, Any], shown: int) -> None:
-    reply = {"content": "a", "stop": True, "generation_settings": {"n_probs": 20}}
-    changes = SHAPES["completion"].hiding(reply, HiddenFields(None, request=asked))
-    assert json.loads(Document(json.dumps(reply)).changed(changes))["generation_settings"] == {"n_probs": shown}
+LLAMA_CPP = {"generation_settings": {"n_probs": 20}}
+
+
+@each(
+    ("name", "reply", "asked", "shown"),
+    [
+        ("completion", LLAMA_CPP, {}, {"generation_settings": {"n_probs": 0}}),
+        (
+            "completion",
+            {"generation_settings": {"n_probs": 20}},
+            {"n_probs": 3},
+            {"generation_settings": {"n_probs": 3}},
+        ),
+        ("responses", {"top_logprobs": 20}, {}, {"top_logprobs": 0}),
+        ("responses", {"top_logprobs": 20}, {"top_logprobs": 3}, {"top_logprobs": 3}),
+        ("responses", {"top_logprobs": 20, "kv_transfer_params": None}, {}, {"top_logprobs": None}),  # vLLM
+    ],
+)
+def test_the_settings_that_a_reply_repeats_are_those_of_the_client(
+    name: str, reply: dict[str, Any], asked: dict[str, Any], shown: dict[str, Any]
+) -> None:
+    whole = reply | ({"content": "a", "stop": True} if name == "completion" else {"output": []})
+    events = [whole, {"type": "response.completed", "response": whole}][: 1 + (name == "responses")]
+    for event in events:
+        fields = HiddenFields(asked.get("top_logprobs"), request=asked)
+        changed = json.loads(Document(json.dumps(event)).changed(SHAPES[name].hiding(event, fields)))
+        assert changed.get("response", changed) == whole | shown
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.running import FewOfAKind
 from semtoken.web.wire import ApiError
 from tests.replies import recorded
-from tests.replies.test_honest_streams import DAMAGE, by_the_standard, events_of
+from tests.replies.test_honest_streams import DAMAGE, by_the_standard
 from tests.rows import each
 from tests.web import lima
 from tests.web.asking import CHAT, assert_error, blocks_in, figure, final_figure, post, without_block
@@ -479,7 +479,7 @@ def test_what_streams_may_look_like(replaying: Replaying, name: str, look: str) 
 def test_a_damaged_stream_arrives_and_has_no_number(replaying: Replaying, data: st.DataObject) -> None:
     """The bytes of a damaged stream arrive; the blocks after it give a reason, or there are none."""
     name = data.draw(st.sampled_from(["vllm-chat", "openai-chat-awkward", "vllm-chat-two"]))
-    parts = events_of(name)
+    parts = recorded.recording(name).events
     at = data.draw(st.integers(0, len(parts) - 1))
     how = data.draw(st.sampled_from(list(DAMAGE)))
     body = through(replaying, b"".join([*parts[:at], DAMAGE[how], *parts[at:]]))
