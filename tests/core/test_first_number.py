@@ -20,9 +20,8 @@ from semtoken.core.scorer import scorer_for
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.integrations.events import evaluation
 from semtoken.web.block import BlockOptions, score_block
-from tests.cli.run import invoke
 from tests.guarantees.made_up import put
-from tests.replies.test_check import reply
+from tests.replies.test_check import reply, run
 
 QUESTION = "What is the capital of Norway?"
 WORDS = [("The", 0.4), (" capital", 0.5), (" of", 0.9), (" Norway", 0.6), (" is", 0.8), (" Oslo", 0.96), (".", 0.9)]
@@ -57,12 +56,6 @@ def file_of(folder: Path) -> Path:
     path = folder / "replies.jsonl"
     path.write_text(json.dumps({"id": "a", "question": QUESTION, "reply": reply(SENTENCE)}) + "\n", encoding="utf-8")
     return path
-
-
-def run(*arguments: object) -> str:
-    result = invoke([*map(str, arguments)])
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def checked_csv(folder: Path) -> str:

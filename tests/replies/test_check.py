@@ -10,7 +10,7 @@ import math
 import pickle
 import random
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -369,32 +369,40 @@ def test_the_command_writes_what_the_ending_says(tmp_path: Path, ending: str) ->
         assert len(text) < 95_000 and "\\u003cb>" in text
 
 
-def test_a_calibrator_of_labeled_answers_decides_on_the_next_replies(tmp_path: Path) -> None:
-    """Replies -> table -> labels -> calibrator -> decisions, as the page of the documentation says."""
+def run(*arguments: object) -> str:
+    done = invoke([*map(str, arguments)])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def decided(folder: Path, make: Callable[[float], Any], *options: object) -> list[dict[str, Any]]:
+    """Replies -> table -> labels -> calibrator -> decisions, as the page of the documentation says: the last table.
+
+    `make` gives a reply of a drawn probability.
+    """
     draw = random.Random(0)
-    lines = []
-    for number in range(80):
-        p = draw.uniform(0.2, 0.999)
-        other = {1: [("Other", math.log(1 - p) - 1e-3)]}
-        one = reply([("It is ", -0.01), (f"X{number}", math.log(p))], others=other)
-        lines.append({"id": str(number), "question": f"Q{number}?", "response": one})
-    source, answers, decided = (tmp_path / name for name in ("replies.jsonl", "answers.csv", "decided.jsonl"))
+    source, answers, calibrator = (folder / name for name in ("many.jsonl", "answers.csv", "calibrator"))
+    drawn = [draw.uniform(0.2, 0.999) for _ in range(80)]
+    lines = [{"id": str(i), "question": f"Q{i}?", "response": make(p)} for i, p in enumerate(drawn)]
     source.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-
-    def run(*arguments: object) -> None:
-        done = invoke([str(one) for one in arguments])
-        assert done.exit_code == 0, done.output
-
-    run("check", source, "-o", answers)
+    run("check", source, *options, "-o", answers)
     rows = [dict(record.fields) for record in read_records(answers)]
     for row in rows:
         row["correct"] = int(draw.random() < float(row["confidence"]))
-    write_records(tmp_path / "labeled.csv", rows)
-    run("calibrate", tmp_path / "labeled.csv", "-o", tmp_path / "calibrator", "--alpha", "0.4")
-    run("check", source, "-o", decided, "--calibrator", tmp_path / "calibrator")
-    found = [dict(record.fields) for record in read_records(decided)]
-    probabilities = [row["probability_correct"] for row in found]
-    assert probabilities == sorted(probabilities) and {row["decision"] for row in found} == {"answer", "abstain"}
+    write_records(folder / "labeled.csv", rows)
+    run("calibrate", folder / "labeled.csv", "-o", calibrator, "--alpha", "0.4")
+    run("check", source, *options, "-o", folder / "decided.csv", "--calibrator", calibrator)
+    found = [dict(record.fields) for record in read_records(folder / "decided.csv")]
+    probabilities = [float(row["probability_correct"]) for row in found]
+    assert probabilities == sorted(probabilities)
+    return found
+
+
+def test_a_calibrator_of_labeled_answers_decides_on_the_next_replies(tmp_path: Path) -> None:
+    def made(p: float) -> Any:
+        return reply([("It is ", -0.01), ("X", math.log(p))], others={1: [("Other", math.log(1 - p) - 1e-3)]})
+
+    assert {row["decision"] for row in decided(tmp_path, made)} == {"answer", "abstain"}
 
 
 def test_a_request_beside_a_reply_says_what_was_asked(tmp_path: Path) -> None:

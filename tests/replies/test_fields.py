@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import random
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.replies.checking.fields import CUT_BEFORE, NO_JSON, REPEATED, field_records, read_schema
 from tests.cli.run import invoke
-from tests.replies.test_check import reply
+from tests.replies.test_check import decided, reply, run
 from tests.rows import each
 
 SCHEMA = {
@@ -37,12 +36,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "replies.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
     return tmp_path
-
-
-def run(*arguments: object) -> str:
-    done = invoke([str(one) for one in arguments])
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -136,33 +129,16 @@ def test_fields_are_written_as_the_ending_says(folder: Path, ending: str) -> Non
 
 
 def test_labeled_fields_give_chances_and_decisions_and_answers_keep_theirs(folder: Path) -> None:
-    """Replies -> table -> labels -> calibrator -> decisions, as the page of the documentation says."""
-    draw = random.Random(0)
-    lines = []
-    for number in range(80):
-        p = draw.uniform(0.2, 0.999)
+    def made(p: float) -> Any:
         content = [('{"paid": ', -0.01), ("true", math.log(p)), ("}", -0.001)]
-        other = {1: [("false", math.log(1 - p) - 1e-3)]}
-        lines.append({"id": str(number), "response": reply(content, others=other)})
-    (folder / "many.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+        return reply(content, others={1: [("false", math.log(1 - p) - 1e-3)]})
+
     schema = {"type": "object", "properties": {"paid": {"type": "boolean"}}}
     (folder / "paid.json").write_text(json.dumps(schema), encoding="utf-8")
-    asked = ("check", folder / "many.jsonl", "--schema", folder / "paid.json", "-o")
-    run(*asked, folder / "fields.csv")
-    rows = table(folder / "fields.csv")
-    for row in rows:
-        row["correct"] = str(int(draw.random() < float(row["confidence"])))
-    with (folder / "labeled.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    run("calibrate", folder / "labeled.csv", "-o", folder / "calibrator", "--alpha", "0.4")
-    run(*asked, folder / "decided.csv", "--calibrator", folder / "calibrator")
-    decided = table(folder / "decided.csv")
-    probabilities = [float(row["probability_correct"]) for row in decided]
-    assert probabilities == sorted(probabilities) and {row["decision"] for row in decided} == {"accept", "check"}
+    rows = decided(folder, made, "--schema", folder / "paid.json")
+    assert {row["decision"] for row in rows} == {"accept", "check"}
     applied = CalibratorInUse.load(folder / "calibrator")
-    [answer] = st.score_reply(lines[0]["response"])
+    [answer] = st.score_reply(made(0.5))
     with pytest.raises(CalibratorMismatchError):
         applied.block(answer)
     assert field_records(answer, schema, applied)[0]["probability_correct"] is not None
