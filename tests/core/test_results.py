@@ -240,7 +240,7 @@ def test_the_likeliest_rival_of_all_steps_is_named_and_shares_two_letters_at_mos
     clusters = TokenClusters(
         np.array([0, 0, 0, 1, 1]), worked.vocabulary(("Canberra", "Caxton", "Candid", "Rome", "Lima"))
     )
-    rows = np.log([[0.5, 0.1, 0.38, 0.01, 0.01], [0.01, 0.01, 0.01, 0.67, 0.3]])
+    rows = np.log([[0.5, 0.1, 0.38, 0.01, 0.01], [0.15, 0.08, 0.07, 0.4, 0.3]])
     [flag] = [flag for flag in score_logits(rows, [0, 3], clusters, PAPER).flags if flag.code == RIVALS]
     assert flag.message.startswith("'Lima' (0.300) counted as agreeing with 'Rome'")
     [flag] = [flag for flag in score_logits(rows[:1], [0], clusters, PAPER).flags if flag.code == RIVALS]

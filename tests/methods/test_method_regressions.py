@@ -129,3 +129,9 @@ def test_identical_states_have_no_negative_eigenvalue() -> None:
     size = state.size
     large = 5 * ((state - state.mean()) ** 2).sum() / (size - 1)
     assert value == pytest.approx((4 * math.log10(1e-3) + math.log10(large + 1e-3)) / 5, abs=1e-6)
+
+
+def test_conu_uses_its_diversity_term() -> None:
+    near, far = (np.full((3, 3), s) + (1 - s) * np.eye(3) for s in (0.6, 0.1))
+    assert methods.conu(near) < methods.conu(far)
+    assert methods.conu(near, lambda_=1.0) == methods.conu(far, lambda_=1.0)
