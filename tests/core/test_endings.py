@@ -9,27 +9,11 @@ import pytest
 
 from semtoken import score_logits, score_logprobs
 from semtoken.core import AnswerBatch, ScoringRules, normalized_rows, scorer_for
-from semtoken.core.endings import Endings
 from semtoken.core.results import ValueEnds
 from tests.core.lists import words
-from tests.rows import each
 
 PIECES = (b"7", b"x", b'"', b"]", b"\n", b",", b"true", b'"]')
 VOCABULARY = words(*PIECES)
-NUMBER, STRING, ARRAY = 1, 2, 4
-
-
-@each("asked", range(8))
-def test_only_the_ends_that_are_asked_for_are_given(asked: int) -> None:
-    """A digit has .2, a quotation mark .1, a bracket .2, a comma .1; .4 is not listed."""
-    endings = Endings(VOCABULARY)
-    ids = np.array([PIECES.index(b"7"), PIECES.index(b'"'), PIECES.index(b"]"), PIECES.index(b",")])
-    found = endings.from_list(asked, ids, np.array([0.2, 0.1, 0.2, 0.1]), 0.4)
-    at_an_end = pytest.approx((0.4, 0.8))  # all but the digit
-    assert found.number == (at_an_end if asked & NUMBER else None)
-    assert found.digits == (at_an_end if asked & NUMBER else None)
-    assert found.quote == (pytest.approx((0.1, 0.5)) if asked & STRING else None)
-    assert found.array == (pytest.approx((0.2 / 0.7, 0.6 / 0.7)) if asked & ARRAY else None)
 
 
 def ends_by_hand(before: bytes | None, token: bytes, chances: dict[bytes, float]) -> tuple[float | None, ...] | None:
@@ -87,14 +71,6 @@ def test_ends_are_the_same_by_all_logits_by_whole_lists_and_in_a_batch() -> None
         assert [shown(token.value_ends) for token in scored.tokens] == wanted
 
 
-def test_a_line_that_ends_behind_a_value_may_end_an_array() -> None:
-    """In indented JSON the bracket stands on a line of its own."""
-    endings, line = Endings(VOCABULARY), PIECES.index(b"\n")
-    before = [PIECES.index(piece) for piece in (b'"', b"true", b"]", b"7", b"x", b",")]
-    found = endings.what_may_end(np.array(before), np.full(len(before), line))
-    assert [bool(one & ARRAY) for one in found] == [True, True, True, True, False, False]
-
-
 def test_a_list_of_more_than_everything_makes_an_end_no_more_than_certain() -> None:
     """Rounding lifts what may come after the digit to 1.04 in all, none of which is a digit."""
     digit, word, closes = (PIECES.index(piece) for piece in (b"7", b"x", b"]"))
@@ -112,9 +88,9 @@ def test_an_end_that_had_no_probability_has_none() -> None:
 
 
 def test_what_a_list_leaves_out_may_end_a_value_or_not() -> None:
-    """The list has .6 in all, a third of it digits."""
-    digit, word, comma = (PIECES.index(piece) for piece in (b"7", b"x", b","))
-    chances = {comma: 0.3, digit: 0.2, word: 0.1}
-    step = {token: float(np.log(p)) for token, p in chances.items()}
-    _, token = score_logprobs([(digit, step), (comma, step)], VOCABULARY).tokens
-    assert token.value_ends is not None and token.value_ends.number == pytest.approx((0.4, 0.8))
+    """.7 are listed: a digit, marks that end a string, an array or both, and a comma after which it goes on."""
+    digit, last = PIECES.index(b"7"), PIECES.index(b'"]')
+    chances = {b'"]': 0.1, b"7": 0.2, b'"': 0.1, b"]": 0.2, b",": 0.1}
+    step = {PIECES.index(piece): float(np.log(p)) for piece, p in chances.items()}
+    _, token = score_logprobs([(digit, step), (last, step)], VOCABULARY).tokens
+    assert shown(token.value_ends) == [[0.5, 0.8], [0.5, 0.8], [0.2, 0.5], [0.3 / 0.7, 0.6 / 0.7]]

@@ -124,6 +124,7 @@ VINSON = "The Vinson Massif is the highest mountain of which continent?"
         ("What is the capital of Peru?\n\nAnswer in one sentence.", "Peru is the capital.", []),
         ("Question:\nWhich planet is red?\nAnswer:\n", "A red planet.", []),
         ("Question:\nWhich planet is red?\nAnswer:\n", "Mars", ["Mars"]),
+        ("Is it cold? Read this.\n\nQuestion: Which planet is red", "A red planet.", []),
     ],
 )
 def test_the_phrases_that_an_answer_adds(question: str, text: str, new: list[str]) -> None:

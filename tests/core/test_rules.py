@@ -120,9 +120,6 @@ def test_presets_and_equalities_are_sets_of_switches() -> None:
     assert ScoringRules(**dataclasses.asdict(surface)) == surface
 
 
-# --- one token at a time -----------------------------------------------------------------------------------------
-
-
 # --- answers without content -------------------------------------------------------------------------------------
 
 MEANING = ScoringRules(equality="meaning")

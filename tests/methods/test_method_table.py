@@ -123,6 +123,8 @@ def test_p_true_of_a_record_has_all_three_variants() -> None:
     assert score("p_true", record) == pytest.approx(-math.log(0.3))
     assert score("p_true", record, variant="one_minus_prob_true") == pytest.approx(0.7)
     assert score("p_true", record, variant="two_way_softmax") == pytest.approx(0.4)
+    nothing_else = replace(record, p_true_log_probs=np.log([0.75, 0.25]))
+    assert score("p_true", nothing_else, variant="one_minus_prob_true") == pytest.approx(0.25)
 
 
 def test_an_unknown_method_is_refused_with_the_list() -> None:

@@ -223,6 +223,7 @@ def test_a_sure_step_of_few_tokens_is_no_whole_distribution() -> None:
     for method in (methods.lowest_group_confidence, partial(methods.first_content_entropy, step=0)):
         with pytest.raises(InvalidInputError, match="20 best log-probabilities of every step are read"):
             method(sure)
+    assert methods.first_content_entropy(sure, 0, best=1) == 0.0
     assert methods.epr([np.array([0.0, -20.0]), np.array([0.0, -21.0, -22.0])]) == pytest.approx(
         (20 * np.exp(-20) + 21 * np.exp(-21) + 22 * np.exp(-22)) / 2
     )

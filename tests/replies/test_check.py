@@ -365,6 +365,8 @@ def test_the_command_writes_what_the_ending_says(tmp_path: Path, ending: str) ->
         assert [json.loads(line)["rank"] for line in text.splitlines()] == [1, 2, 3]
     else:
         assert "Istanbul" in text and "<b>" not in text
+    if ending == "md":
+        assert "&lt;b\\>\\|" in text
     if ending == "html":
         assert len(text) < 95_000 and "\\u003cb>" in text
 

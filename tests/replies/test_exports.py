@@ -16,7 +16,7 @@ from semtoken import score_reply
 from semtoken.errors import SemtokenError
 from semtoken.replies.checking import rank_replies
 from semtoken.replies.formats.within import DEEPEST
-from tests.replies.test_ends_of_answers import item, reply
+from tests.replies.test_ends_of_answers import item, reply, streamed
 
 ITEMS = [item("Os", 0.8), item("lo", 0.9)]
 BARE = [{"text": "Os", "logprob": math.log(0.8)}, {"text": "lo", "logprob": math.log(0.9)}]
@@ -44,6 +44,7 @@ EXPORTS: dict[str, Any] = {
     "HELM": {"completions": [{"text": "Oslo", "logprob": NUMBER, "tokens": BARE}], "cached": False},
     "blocks": {"content": [{"type": "text", "text": "Oslo", "logprobs": ITEMS}], "response_metadata": {"id": "r"}},
     "HAR": {"log": {"entries": [{"response": {"content": {"text": json.dumps(REPLY)}}}]}},
+    "HAR of a stream": {"log": {"entries": [{"response": {"content": {"text": streamed(REPLY)}}}]}},
     "Vertex": {"request": ASKED, "response": {"choices": REPLY["choices"]}, "status": ""},
     "encoded twice": json.dumps(json.dumps(REPLY)),
     "lm-eval": {"doc": {"q": "?", "choices": ["Oslo", "Rome"]}, "resps": [[REPLY]]},
