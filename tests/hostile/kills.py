@@ -127,9 +127,7 @@ def of_labels(folder: Path) -> list[Killed]:
 def of_decisions(folder: Path) -> Killed:
     """Typed questions about the lines of a file."""
     backend = tiny_backend()
-    model = folder / "deciding"
-    backend.model.save_pretrained(model)
-    backend.tokenizer.save_pretrained(model)
+    model = tiny.saved(backend.model, folder / "deciding", backend.tokenizer)
     questions, items = folder / "questions.yaml", folder / "items.jsonl"
     questions.write_text('late: {type: predicate, instructions: "Is it late?"}\n')
     items.write_text("".join(json.dumps({"state": f"Parcel {i}"}) + "\n" for i in range(LINES)))

@@ -17,7 +17,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from string import ascii_uppercase
@@ -29,10 +29,11 @@ import numpy as np
 from tests.hostile.apis import APIS, Item
 from tests.hostile.outcomes import Outcome, case_random
 from tests.hostile.serving import serve_process
-from tests.hostile.traffic import asked_together, listening
+from tests.hostile.upstream import asked_together, listening
+from tests.hostile.watch import WatchedServer
 from tests.web.odd_requests import odd_request, right_request
-from tests.web.servers import response
-from tests.web.test_proxy_load import open_files, proxy_process
+from tests.web.servers import Received, response
+from tests.web.test_proxy_load import proxy_process
 
 AT_ONCE = 8
 SECONDS = 100.0
@@ -139,23 +140,15 @@ class TypedUpstream:
         self._answers = answers
         self._paths = ("/v1/decisions", "/v1/systemone") if answers == "decisions" else (_path_of(answers),)
 
-    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection."""
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-                fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
-                body = await reader.readexactly(int(fields.get("content-length", 0)))
-                path = head.split()[1].partition("?")[0]
-                if path not in self._paths or CASE not in fields:
-                    writer.write(response(b'{"detail": "Not Found"}', status=b"404 Not Found"))
-                elif not await self._answer(int(fields[CASE]), path, body, writer):
-                    break
-                await writer.drain()
-        writer.close()
+    async def answer(self, received: Received, writer: asyncio.StreamWriter) -> bool:
+        """Answer a request; whether the connection goes on."""
+        number, path = received.header(CASE.encode()), received.line.split()[1].decode().partition("?")[0]
+        if path in self._paths and number is not None:
+            return await self._answer(int(number), path, received.body, writer)
+        writer.write(response(b'{"detail": "Not Found"}', status=b"404 Not Found"))
+        return True
 
     async def _answer(self, number: int, path: str, body: bytes, writer: asyncio.StreamWriter) -> bool:
-        """Answer a request; whether the connection goes on."""
         how = self._plan.how(number)
         if how == "hangs":
             await asyncio.sleep(READ_TIMEOUT + 3)
@@ -608,7 +601,7 @@ def started(plan: Plan, stack: ExitStack) -> Iterator[tuple[str, str, subprocess
         if name != "serve":
             upstream = serve
             if way.answers != "model":
-                upstream = stack.enter_context(listening(TypedUpstream(plan, way.answers).converse))
+                upstream = stack.enter_context(listening(TypedUpstream(plan, way.answers).answer))
             options = ("--limits.read-seconds", str(READ_TIMEOUT if way.answers != "model" else 100), *way.options)
             yield name, *stack.enter_context(proxy_process(upstream, *options))
 
@@ -621,7 +614,7 @@ def attack(seed: int, requests: int, first: int = 0) -> Outcome:
     with ExitStack() as stack:
         ways = list(started(plan, stack))
         urls = {name: url for name, url, _ in ways}
-        files = {name: open_files(process.pid) for name, _, process in ways}
+        watched = [WatchedServer(name, process, AT_ONCE + 8) for name, _, process in ways]
         found = asyncio.run(asked_together(lambda http, n: ask(http, urls, plan, n), numbers, AT_ONCE, SECONDS))
         for number, reply in sorted(found.items()):
             if isinstance(reply, Reply):
@@ -632,16 +625,8 @@ def attack(seed: int, requests: int, first: int = 0) -> Outcome:
             else:
                 fault = reply
             outcome.count(fault, f"request {number} of --seed {seed} by {plan.way(number)}, {plan.how(number)}")
-        time.sleep(0.5)
-        for name, _, process in ways:
-            left = open_files(process.pid)
-            if left > files[name] + AT_ONCE + 8 or process.poll() is not None:
-                outcome.failures.append(f"{name}: {left} files open, {files[name]} before; ended with {process.poll()}")
-        for name, _, process in reversed(ways):
-            process.terminate()
-            log = process.communicate(timeout=60)[1]
-            if "Traceback" in log:
-                outcome.failures.append(f"{name}: a traceback in the log: {log[-1500:]}")
+        for server in reversed(watched):  # those in front of others first
+            outcome.failures += server.stopped()
     told = ", ".join(f"{count:,} with {status}" for status, count in sorted(seen.items()))
     outcome.notes.append(f"{told}; {checked:,} with numbers from our lists; the slowest took {slowest:.1f} s")
     return outcome

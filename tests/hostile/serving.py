@@ -22,8 +22,9 @@ import aiohttp
 
 from semtoken.support.almanac import PROMPT, load_questions
 from tests.hostile.outcomes import Outcome, case_random
-from tests.hostile.traffic import asked_together
-from tests.web.test_proxy_load import SEMTOKEN, open_files
+from tests.hostile.upstream import asked_together
+from tests.hostile.watch import WatchedServer
+from tests.web.test_proxy_load import SEMTOKEN
 
 AT_ONCE = 40
 ROUNDING = 2e-5
@@ -201,7 +202,7 @@ def attack(seed: int, requests: int) -> Outcome:
         start = time.monotonic()
         alone = asyncio.run(ask_all(url, plan, numbers, 1))
         middle = time.monotonic()
-        files = open_files(process.pid)
+        watched = WatchedServer("serve", process, AT_ONCE)
         among = asyncio.run(ask_all(url, plan, numbers, AT_ONCE))
         seconds = time.monotonic() - middle
         for number in numbers:
@@ -219,24 +220,10 @@ def attack(seed: int, requests: int) -> Outcome:
                 largest = max([largest, *(abs(a - b) for a, b in pairs)])
         if draws > max(1, DRAWS * rows):
             outcome.failures.append(f"{draws} of {rows} drawn answers are others than alone")
-        time.sleep(1)
-        if process.poll() is not None or open_files(process.pid) > files + AT_ONCE:
-            outcome.failures.append(f"serve ended with {process.poll()}, or keeps {open_files(process.pid)} files open")
-        told = _told(process)
-        if "Traceback" in told:
-            outcome.failures.append(f"a traceback in the log: {told[-500:]}")
+        outcome.failures += watched.stopped()
     outcome.notes.append(
         f"{requests - compared} clients left, {compared} answers compared, {rows} of them drawn; {ties} with another "
         f"token where two were as likely, {draws} with another draw; numbers differ by up to {largest:.1e}; "
         f"{requests / seconds:.1f} requests a second together, {requests / (middle - start):.1f} alone"
     )
     return outcome
-
-
-def _told(process: subprocess.Popen[str]) -> str:
-    """What a server wrote to its log; it is asked to stop."""
-    process.terminate()
-    try:
-        return process.communicate(timeout=60)[1]
-    except subprocess.TimeoutExpired:
-        return "it did not stop: Traceback unknown"

@@ -58,7 +58,7 @@ def of_thresholds(answer: semtoken.ScoredAnswer) -> list[Target]:
     """Thresholds with a guarantee, for one model and for two."""
     threshold, uncertain = Threshold.fit(LOGS, RIGHT, alpha=0.4), -RANDOM.random(200)
     pair = {"first": LOGS, "first_correct": RIGHT, "second": LOGS[::-1].copy(), "second_correct": RIGHT}
-    both = pair | {"unlabeled": (uncertain, uncertain), "alpha": 0.4, "delta": 0.2}
+    both: dict[str, Any] = pair | {"unlabeled": (uncertain, uncertain), "alpha": 0.4, "delta": 0.2}
     cascade = CascadeThreshold.fit(**both)
     of_both, action = ("first_correct", "second_correct"), attrgetter("action")
     fitted = {"scored": LOGS, "correct": RIGHT, "alpha": 0.3}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -81,15 +82,15 @@ def of_one_pass() -> list[Target]:
 
 def of_metrics() -> list[Target]:
     """Metrics of scores against judgements."""
-    pair = {"uncertainty": SCORES, "correct": CORRECT}
+    pair: dict[str, Any] = {"uncertainty": SCORES, "correct": CORRECT}
     graded = {"uncertainty": SCORES, "quality": CORRECT}
-    few = {"metric": "auroc", "n_resamples": 20}
+    few: dict[str, Any] = {"metric": "auroc", "n_resamples": 20}
     two = {"metric": "auroc", "uncertainty_a": SCORES, "uncertainty_b": SCORES[::-1].copy(), "correct": CORRECT}
     interval = attrgetter("value", "low", "high")
-    resampled = metrics.resample(**pair, **few)
+    resampled = metrics.resample(**few, **pair)
 
-    def judged(*arguments: object, **options: object) -> Target:
-        return Target(*arguments, nan=True, booleans=("correct", "quality"), **options)  # type: ignore[arg-type]
+    def judged(function: Any, given: Any, low: float = -math.inf, high: float = math.inf, **more: Any) -> Target:
+        return Target(function, given, low, high, nan=True, booleans=("correct", "quality"), **more)
 
     return [
         judged(metrics.auroc, pair, 0, 1),

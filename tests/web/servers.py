@@ -123,7 +123,8 @@ class Upstream:
     """Connections that the proxy closed while an answer was being written."""
 
 
-async def _read(reader: asyncio.StreamReader) -> Received:
+async def read_request(reader: asyncio.StreamReader) -> Received:
+    """The next request of a connection."""
     head = await reader.readuntil(b"\r\n\r\n")
     received = Received(head[:-4], b"")
     length = int(received.header(b"content-length") or 0)
@@ -143,7 +144,7 @@ def raw_upstream(behaviour: Behaviour | bytes) -> Iterator[Upstream]:
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         seen.open += 1
         try:
-            received = await _read(reader)
+            received = await read_request(reader)
             seen.requests.append(received)
             writing = asyncio.ensure_future(behave(received, writer))
             leaving = asyncio.ensure_future(reader.read(1))
