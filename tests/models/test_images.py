@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from PIL import Image
 import semtoken as st
 from semtoken.errors import BackendError, InvalidInputError, InvalidLogits, ModelError
 from semtoken.models.transformers import TransformersBackend
-from semtoken.support.files.images import MOST_BYTES, read_image
 from tests import tiny
 from tests.models.image_models import KINDS, QUICK, image_model
 from tests.models.plain_pass import off, plain_passes, ways
@@ -50,6 +47,11 @@ def plain(model: Any, processor: Any, messages: Any, ids: list[int], types: int)
     return float(rows[range(len(ids)), ids].sum())
 
 
+def reads_images(kind: str) -> st.ScoredModel:
+    model, processor = image_model(kind)
+    return st.ScoredModel(TransformersBackend(model, processor.tokenizer, processor=processor))
+
+
 SOME_SLOW = [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
 
 
@@ -75,10 +77,10 @@ def test_answers_to_images_have_the_numbers_of_a_plain_pass(kind: str) -> None:
 
 
 def test_a_continuation_of_an_image_gets_no_number_where_the_model_gives_none() -> None:
-    model, processor = image_model("Llava")
+    stc = reads_images("Llava")
     with torch.no_grad():
-        model.get_input_embeddings().weight[9] = torch.nan
-    backend = TransformersBackend(model, processor.tokenizer, processor=processor)
+        stc.model.get_input_embeddings().weight[9] = torch.nan
+    backend = stc.backend
     assert np.isfinite(backend.next_log_probs([asked()], [[7, 8], [9]])).all()
     with pytest.raises(InvalidLogits, match="NaN or no finite logit"):
         backend.next_log_probs([asked()], [[7, 8], [9, 8]])
@@ -95,22 +97,20 @@ def test_objects_without_a_processor_read_texts(kind: str) -> None:
 
 
 def test_a_model_that_fails_on_a_whole_text_with_an_image_is_refused() -> None:
-    model, processor = image_model("Llava")
-    stc = st.ScoredModel(TransformersBackend(model, processor.tokenizer, processor=processor))
+    stc = reads_images("Llava")
 
     def fail(module: Any, args: Any, inputs: dict[str, Any]) -> None:
         if inputs.get("pixel_values") is not None and inputs.get("past_key_values", inputs.get("cache")) is None:
             raise IndexError("The shape of the mask [24] does not match")
 
-    model.register_forward_pre_hook(fail, with_kwargs=True)
+    stc.model.register_forward_pre_hook(fail, with_kwargs=True)
     assert stc.generate(["who is it"], max_new_tokens=2)
     with pytest.raises(BackendError, match=r"not known which is right.*Prompts of text can be scored"):
         stc.generate([asked()], max_new_tokens=2)
 
 
 def test_texts_and_images_in_one_call() -> None:
-    model, processor = image_model("Gemma3")
-    stc = st.ScoredModel(TransformersBackend(model, processor.tokenizer, processor=processor))
+    stc = reads_images("Gemma3")
     text = [{"role": "user", "content": "who is it"}]
     together = stc.generate([asked(), "who is it", text], max_new_tokens=4)
     alone = [stc.generate([prompt], max_new_tokens=4)[0] for prompt in (asked(), "who is it", text)]
@@ -138,64 +138,14 @@ def test_a_model_of_texts_says_that_it_reads_no_images() -> None:
 
 
 def test_a_prefix_model_answers_images_and_refuses_texts() -> None:
-    model, processor = image_model("PaliGemma")
-    stc = st.ScoredModel(TransformersBackend(model, processor.tokenizer, processor=processor))
+    stc = reads_images("PaliGemma")
     assert stc.generate([asked()], max_new_tokens=2)[0].token_ids
     with pytest.raises(ModelError, match="changes with the tokens that follow"):
         stc.generate(["who is it"])
 
 
-def data_url(content: bytes) -> str:
-    return "data:image/png;base64," + base64.b64encode(content).decode()
-
-
-def png(image: Any) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-class TestImagesThatAreRefused:
-    def test_a_data_url_is_read_anywhere(self) -> None:
-        for part in ({"url": data_url(png(PICTURE))}, {"image_url": {"url": data_url(png(PICTURE))}}):
-            assert read_image(part, files=False).tobytes() == PICTURE.tobytes()
-
-    @pytest.mark.parametrize("url", ["http://127.0.0.1/a.png", "https://example.com/a.png", "file:///etc/passwd"])
-    def test_addresses_are_never_fetched(self, url: str) -> None:
-        with pytest.raises(InvalidInputError, match="is not fetched"):
-            read_image({"url": url})
-        with pytest.raises(InvalidInputError, match="as data URLs"):
-            read_image({"image_url": {"url": url}}, files=False)
-
-    def test_files_are_not_read_for_clients(self, tmp_path: Path) -> None:
-        PICTURE.save(tmp_path / "a.png")
-        assert read_image({"path": tmp_path / "a.png"}).size == PICTURE.size
-        for name in ("path", "url", "image"):
-            with pytest.raises(InvalidInputError, match="no address or file is read"):
-                read_image({name: str(tmp_path / "a.png")}, files=False)
-
-    def test_a_picture_that_would_fill_the_memory(self) -> None:
-        bomb = png(Image.new("1", (9_000, 9_000)))
-        assert len(bomb) < 20_000
-        with pytest.raises(InvalidInputError, match="9,000 x 9,000 pixels"):
-            read_image({"url": data_url(bomb)}, files=False)
-
-    @pytest.mark.parametrize(
-        "url", [data_url(b"no image"), data_url(png(PICTURE)[:-900]), "data:image/svg+xml;base64,PHN2Zy8+"]
-    )
-    def test_broken_images(self, url: str) -> None:
-        with pytest.raises(InvalidInputError, match="cannot be read as one of PNG"):
-            read_image({"url": url}, files=False)
-
-    def test_no_base64_and_too_many_bytes(self) -> None:
-        with pytest.raises(InvalidInputError, match="no base64"):
-            read_image({"url": "data:image/png;base64,!!!!"}, files=False)
-        with pytest.raises(InvalidInputError, match="20,000,000 bytes"):
-            read_image({"url": "data:image/png;base64," + "A" * (MOST_BYTES * 3 // 2)}, files=False)
-
-    def test_other_parts(self) -> None:
-        model, processor = image_model("Llava")
-        backend = TransformersBackend(model, processor.tokenizer, processor=processor)
-        for part in ({"type": "video", "video": "a"}, {"type": "image"}, "text", {"type": "text"}):
-            with pytest.raises(InvalidInputError, match="must be a"):
-                backend.encode([[{"role": "user", "content": [part]}]])
+def test_other_parts_are_refused() -> None:
+    backend = reads_images("Llava").backend
+    for part in ({"type": "video", "video": "a"}, {"type": "image"}, "text", {"type": "text"}):
+        with pytest.raises(InvalidInputError, match="must be a"):
+            backend.encode([[{"role": "user", "content": [part]}]])

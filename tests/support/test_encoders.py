@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import hashlib
 import json
@@ -118,9 +119,11 @@ def test_cross_encoder_applies_the_sigmoid_once() -> None:
 # -- the builder of pairs ----------------------------------------------------------------------------------------------
 
 
-def made_up_facts() -> list:
-    """Sixty countries and their capitals, each with two names, and a few opposites."""
+@pytest.fixture(scope="module")
+def worlds() -> Any:
+    """Sixty countries and their capitals, each with two names, and a few opposites, divided into sets."""
     facts = pytest.importorskip("research.training.almanac.facts", reason=MISSING)
+    things = pytest.importorskip("research.training.encoders.things", reason=MISSING)
     made = []
     for number in range(60):
         country = ((f"Land {number:02}x", 1.0), (f"Q{number:02}", 0.5))
@@ -130,30 +133,28 @@ def made_up_facts() -> list:
     for number in range(40):
         word, opposite = ((f"big{number:02}", 1.0),), ((f"small{number:02}", 1.0),)
         made.append(facts.Fact("antonym", word, opposite, (opposite[0][0],), 1.0, f"antonym:{number}"))
-    return made
+    return things.make_worlds(made, {})
 
 
-def test_pairs_are_the_same_for_a_seed_and_differ_between_seeds() -> None:
-    things = pytest.importorskip("research.training.encoders.things", reason=MISSING)
+def training_pairs(worlds: Any, count: int, seed: int = 0) -> list[Any]:
     from research.training.encoders.pairs import make_pairs
 
-    one, other = (things.make_worlds(made_up_facts(), {})["train"] for _ in range(2))
-    assert make_pairs(one, 300, seed=3) == make_pairs(other, 300, seed=3)
-    assert make_pairs(one, 300, seed=3) != make_pairs(one, 300, seed=4)
+    return make_pairs(worlds["train"], count, seed=seed)
 
 
-def test_no_held_out_name_is_in_a_training_pair() -> None:
-    things = pytest.importorskip("research.training.encoders.things", reason=MISSING)
-    from research.training.encoders.pairs import make_pairs
+def test_pairs_are_the_same_for_a_seed_and_differ_between_seeds(worlds: Any) -> None:
+    assert training_pairs(copy.deepcopy(worlds), 300, 3) == training_pairs(worlds, 300, 3)
+    assert training_pairs(worlds, 300, 3) != training_pairs(worlds, 300, 4)
 
-    worlds = things.make_worlds(made_up_facts(), {})
+
+def test_no_held_out_name_is_in_a_training_pair(worlds: Any) -> None:
     names = {
         split: {name for kind in world.things.values() for thing in kind for name in thing.names}
         for split, world in worlds.items()
     }
     assert min(len(names["test"]), len(names["dev"])) > 0
     assert not names["train"] & names["test"] and not names["train"] & names["dev"] and not names["dev"] & names["test"]
-    trained = " ".join(f"{pair.first} {pair.second}" for pair in make_pairs(worlds["train"], 2000, seed=0)).lower()
+    trained = " ".join(f"{pair.first} {pair.second}" for pair in training_pairs(worlds, 2000)).lower()
     words = set("".join(c if c.isalnum() else " " for c in trained).split())
     held_out_words = {name.lower().split()[-1] for name in names["test"]}
     assert not words & held_out_words
@@ -163,11 +164,8 @@ def numbers(text: str) -> set[str]:
     return set(re.findall(r"\d+", text.replace(".", "")))  # V05 may be written V.0.5.
 
 
-def test_labels_follow_from_the_facts() -> None:
-    things = pytest.importorskip("research.training.encoders.things", reason=MISSING)
-    from research.training.encoders.pairs import make_pairs
-
-    pairs = make_pairs(things.make_worlds(made_up_facts(), {})["train"], 3000, seed=0)
+def test_labels_follow_from_the_facts(worlds: Any) -> None:
+    pairs = training_pairs(worlds, 3000)
     kinds = {pair.kind for pair in pairs}
     assert {"surface", "alias", "sibling", "opposite", "unrelated", "shorter"} <= kinds
     for pair in pairs:

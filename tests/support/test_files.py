@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -83,32 +84,23 @@ def test_a_reader_always_finds_one_whole_version(tmp_path: Path, way: str) -> No
     target = tmp_path / "target"
     replace(target, "0 0")
     over = threading.Event()
-    failures: list[BaseException] = []
 
     def write(writer: int) -> None:
-        try:
-            for number in range(40):
-                replace(target, f"{writer} {number}")
-        except BaseException as error:
-            failures.append(error)
+        for number in range(40):
+            replace(target, f"{writer} {number}")
 
     def read() -> None:
-        try:
-            while not over.is_set():
-                version(target)
-        except BaseException as error:
-            failures.append(error)
+        while not over.is_set():
+            version(target)
 
-    writers = [threading.Thread(target=write, args=(k,)) for k in range(2)]
-    readers = [threading.Thread(target=read) for _ in range(2)]
-    for thread in [*writers, *readers]:
-        thread.start()
-    for thread in writers:
-        thread.join()
-    over.set()
-    for thread in readers:
-        thread.join()
-    assert not failures, failures[0]
+    with ThreadPoolExecutor(4) as pool:
+        readers = [pool.submit(read) for _ in range(2)]
+        try:
+            list(pool.map(write, range(2)))
+        finally:
+            over.set()
+        for reader in readers:
+            reader.result()
     assert version(target).endswith("39")
 
 

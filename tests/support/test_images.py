@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from PIL import Image
 
 from semtoken.errors import InvalidInputError
-from semtoken.support.files.images import path_of, read_image, scans_in
+from semtoken.support.files.images import MOST_BYTES, path_of, read_image, scans_in
 
 
 def read_back(picture: Any, path: Path, **options: Any) -> Any:
@@ -142,3 +143,56 @@ def test_a_pdf_page_is_drawn_within_the_limit_of_pixels(tmp_path: Path) -> None:
 )
 def test_only_what_is_no_address_is_the_path_of_a_file(source: dict[str, Any], path: str | None) -> None:
     assert path_of({"type": "image"} | source) == path
+
+
+PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 50, 3), dtype=np.uint8))
+
+
+def data_url(content: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(content).decode()
+
+
+def png(image: Any) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def test_data_urls_are_read_for_anybody_and_files_for_this_user_alone(tmp_path: Path) -> None:
+    url = data_url(png(PICTURE))
+    for part in ({"url": url}, {"image_url": {"url": url}}):
+        assert read_image(part, files=False).tobytes() == PICTURE.tobytes()
+    PICTURE.save(tmp_path / "a.png")
+    assert read_image({"path": tmp_path / "a.png"}).size == PICTURE.size
+    for name in ("path", "url", "image"):
+        with pytest.raises(InvalidInputError, match="no address or file is read"):
+            read_image({name: str(tmp_path / "a.png")}, files=False)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1/a.png", "https://example.com/a.png", "file:///etc/passwd"])
+def test_addresses_are_never_fetched(url: str) -> None:
+    with pytest.raises(InvalidInputError, match="is not fetched"):
+        read_image({"url": url})
+    with pytest.raises(InvalidInputError, match="as data URLs"):
+        read_image({"image_url": {"url": url}}, files=False)
+
+
+BOMB = png(Image.new("1", (9_000, 9_000)))
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (data_url(BOMB), "9,000 x 9,000 pixels"),
+        (data_url(b"no image"), "cannot be read as one of PNG"),
+        (data_url(png(PICTURE)[:-900]), "cannot be read as one of PNG"),
+        ("data:image/svg+xml;base64,PHN2Zy8+", "cannot be read as one of PNG"),
+        ("data:image/png;base64,!!!!", "no base64"),
+        ("data:image/png;base64," + "A" * (MOST_BYTES * 3 // 2), "20,000,000 bytes"),
+    ],
+    ids=["fills the memory", "no image", "cut off", "another kind", "no base64", "too many bytes"],
+)
+def test_data_that_is_no_fair_image_is_refused(url: str, said: str) -> None:
+    assert len(BOMB) < 20_000
+    with pytest.raises(InvalidInputError, match=said):
+        read_image({"url": url}, files=False)

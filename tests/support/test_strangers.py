@@ -19,6 +19,7 @@ from semtoken.clustering.tables import token_table
 from semtoken.errors import ModelError
 from semtoken.support.checkpoints.strangers import check_template, growth
 from tests import tiny
+from tests.models.plain_pass import with_adapter
 
 DOUBLING = {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}] * 30}
 LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}{{ messages[0]['content'] }}"
@@ -27,10 +28,9 @@ DOUBLES = "{% set n = namespace(x='x') %}{% for a in range(40) %}{% set n.x = n.
 
 def folder(where: Path, name: str, change: Callable[[dict[str, Any]], None]) -> str:
     """A tiny Llama in a folder one of whose files was changed."""
-    tiny.llama(640).save_pretrained(where)
     tokenizer = tiny.byte_level_bpe()
     tokenizer.chat_template = "{{ messages[0]['content'] }}"
-    tokenizer.save_pretrained(where)
+    tiny.saved(tiny.llama(640), where, tokenizer)
     (where / "chat_template.jinja").unlink(missing_ok=True)
     content = json.loads((where / name).read_text())
     change(content)
@@ -123,13 +123,10 @@ def test_a_header_of_weights_that_fills_the_memory_is_refused(tmp_path: Path, re
 
 
 def test_an_adapter_or_its_base_with_such_a_header_is_refused(tmp_path: Path) -> None:
-    peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
     base = folder(tmp_path / "base", "config.json", lambda content: None)
-    config = peft.LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM", base_model_name_or_path=base)
-    adapted = peft.get_peft_model(tiny.llama(640), config)
+    adapted = with_adapter(tiny.llama(640), r=2, target_modules=["q_proj"], base_model_name_or_path=base)
     adapted.peft_config["default"].base_model_name_or_path = base
-    adapted.save_pretrained(tmp_path / "adapter")
-    tiny.byte_level_bpe().save_pretrained(tmp_path / "adapter")
+    tiny.saved(adapted, tmp_path / "adapter")
     for file in (tmp_path / "base" / "model.safetensors", tmp_path / "adapter" / "adapter_model.safetensors"):
         whole = file.read_bytes()
         long_header(file)
