@@ -18,6 +18,7 @@ from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.errors import InvalidInputError
 from tests import tiny
 from tests.artifacts import COMMIT
+from tests.test_defaults import PAPER
 
 K30 = ClusterSettings(n_clusters=30)
 
@@ -39,99 +40,89 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-def size() -> int:
-    return len(tiny.byte_level_bpe())
+TOKENIZER = tiny.byte_level_bpe()
+SIZE = len(TOKENIZER)
+
+
+def clusters_of(model: Any, *, settings: ClusterSettings = K30, **options: Any) -> TokenClusters:
+    return clusters_for_model(model, TOKENIZER, settings=settings, **options)
 
 
 def test_the_second_call_finds_what_the_first_made(runs: list[int], tmp_path: Path) -> None:
-    tokenizer, model = tiny.byte_level_bpe(), tiny.llama(size())
-    first = clusters_for_model(model, tokenizer, settings=K30)
-    second = clusters_for_model(tiny.llama(size()), tokenizer, settings=K30)
-    model.save_pretrained(tmp_path / "saved")  # the same weights, from files
-    third = clusters_for_model(tmp_path / "saved", tokenizer, settings=K30)
-    assert runs == [30]
-    for found in (second, third):
+    model = tiny.llama(SIZE)
+    first = clusters_of(model)
+    model.save_pretrained(tmp_path / "saved")
+    for same in (tiny.llama(SIZE), tmp_path / "saved"):  # the same weights in another object, and in files
+        found = clusters_of(same)
         np.testing.assert_array_equal(found.labels, first.labels)
         assert found.signature == first.signature
+    clusters_of(model, settings=ClusterSettings(n_clusters=30, seed=5))  # a hierarchy has no seed
+    assert runs == [30]
 
 
 def test_whatever_differs_is_made_again(runs: list[int]) -> None:
-    tokenizer, model = tiny.byte_level_bpe(), tiny.llama(size())
-    vocabulary = Vocabulary.from_tokenizer(tokenizer)
+    model = tiny.llama(SIZE)
     calls: list[tuple[Any, dict[str, Any]]] = [
-        (model, {"settings": K30}),
+        (model, {}),
         (model, {"settings": ClusterSettings(n_clusters=31)}),
         (model, {"settings": ClusterSettings(n_clusters=30, linkage="average")}),
         (model, {"settings": ClusterSettings(n_clusters=30, embedding="input")}),
-        (model, {"settings": K30, "stopwords": ["Paris"]}),
-        (tiny.llama(size(), seed=1), {"settings": K30}),
-        (tiny.llama(size() + 1), {"settings": K30}),
+        (model, {"stopwords": ["Paris"]}),
+        (tiny.llama(SIZE, seed=1), {}),
+        (tiny.llama(SIZE + 1), {}),
     ]
-    for target, kwargs in calls:
-        clusters_for_model(target, tokenizer, **kwargs)
+    for target, options in calls:
+        clusters_of(target, **options)
     assert len(runs) == len(calls) == len(list_cached())
-    for target, kwargs in calls:
-        assert clusters_for_model(target, tokenizer, **kwargs).vocabulary.fingerprint == vocabulary.fingerprint
+    expected = Vocabulary.from_tokenizer(TOKENIZER).fingerprint
+    assert {clusters_of(target, **options).vocabulary.fingerprint for target, options in calls} == {expected}
     assert len(runs) == len(calls)
-
-
-def test_settings_that_do_not_matter_are_not_compared(runs: list[int]) -> None:
-    tokenizer, model = tiny.byte_level_bpe(), tiny.llama(size())
-    clusters_for_model(model, tokenizer, settings=K30)
-    clusters_for_model(model, tokenizer, settings=ClusterSettings(n_clusters=30, seed=5))  # a hierarchy has no seed
-    assert runs == [30]
 
 
 def test_a_hub_id_is_found_without_its_weights(runs: list[int], hub_cache: Callable[[str], Path]) -> None:
     snapshot = hub_cache("someone/model")
-    tiny.llama(size()).save_pretrained(snapshot)
-    made = clusters_for_model("someone/model", tiny.byte_level_bpe(), settings=K30)
+    tiny.llama(SIZE).save_pretrained(snapshot)
+    made = clusters_of("someone/model")
     assert (made.provenance["hub_id"], made.provenance["commit"]) == ("someone/model", COMMIT)
     (snapshot / "model.safetensors").unlink()
-    found = clusters_for_model("someone/model", tiny.byte_level_bpe(), settings=K30)
+    found = clusters_of("someone/model")
     np.testing.assert_array_equal(found.labels, made.labels)
     assert runs == [30]
 
 
 @pytest.mark.parametrize("name", ["clusters.safetensors", "config.json"])
 def test_a_damaged_entry_is_made_again(runs: list[int], name: str, caplog: pytest.LogCaptureFixture) -> None:
-    tokenizer, model = tiny.byte_level_bpe(), tiny.llama(size())
-    clusters_for_model(model, tokenizer, settings=K30)
+    model = tiny.llama(SIZE)
+    clusters_of(model)
     (entry,) = list_cached()
     file = entry.path / name
     file.write_bytes(file.read_bytes()[:50])
     with caplog.at_level(logging.WARNING, logger="semtoken"):
-        clusters_for_model(model, tokenizer, settings=K30)
+        clusters_of(model)
     assert runs == [30, 30]
     if name == "clusters.safetensors":
         assert "cannot be used and will be made again" in caplog.text
-    clusters_for_model(model, tokenizer, settings=K30)
+    clusters_of(model)
     assert runs == [30, 30]
 
 
 def test_a_cache_that_cannot_be_written_is_only_warned_about(own_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     own_cache.write_text("a file where the directory should be")
     with caplog.at_level(logging.WARNING, logger="semtoken"):
-        made = clusters_for_model(tiny.llama(size()), tiny.byte_level_bpe(), settings=K30)
+        made = clusters_of(tiny.llama(SIZE))
     assert made.n_clusters == 30
     assert "are not kept" in caplog.text
 
 
 def test_entries_are_listed_and_removed(own_cache: Path) -> None:
     assert list_cached() == []
-    clusters_for_model(tiny.llama(size()), tiny.byte_level_bpe(), settings=K30)
+    clusters_of(tiny.llama(SIZE))
     (entry,) = list_cached()
     assert entry.model == "LlamaForCausalLM"
     assert entry.name.startswith("LlamaForCausalLM-k30-")
     assert entry.path.parent == own_cache / "clusters"
-    assert entry.vocabulary_size == size()
-    assert entry.settings == {
-        "n_clusters": 30,
-        "algorithm": "agglomerative",
-        "linkage": "complete",
-        "metric": "cosine",
-        "embedding": "concatenated",
-    }
+    assert entry.vocabulary_size == SIZE
+    assert entry.settings == PAPER | {"n_clusters": 30}
     assert entry.size == sum(os.path.getsize(entry.path / name) for name in os.listdir(entry.path))
     assert entry.created.startswith("20")
     with pytest.raises(InvalidInputError, match=rf"no cached clusters named 'x'.*{entry.name}"):
@@ -145,7 +136,7 @@ def test_entries_are_listed_and_removed(own_cache: Path) -> None:
 
 
 def test_clusters_of_ones_own_can_be_stored() -> None:
-    vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
+    vocabulary = Vocabulary.from_tokenizer(TOKENIZER)
     for seed in (0, 1):
         labels = np.random.default_rng(seed).permutation(vocabulary.size)
         cache.store(TokenClusters(labels, vocabulary, {"model": "../my model", "created": f"202{seed}"}))

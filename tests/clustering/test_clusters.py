@@ -17,9 +17,10 @@ from semtoken.clustering.partition import cluster_tokens
 from semtoken.clustering.tables import token_table
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.errors import ArtifactError, InvalidInputError, ModelError, VocabularyMismatch
+from semtoken.errors import ArtifactError, InvalidInputError, ModelError, SemtokenError, VocabularyMismatch
 from tests import tiny
 from tests.artifacts import change_config
+from tests.rows import each
 
 
 @cache
@@ -110,20 +111,23 @@ def test_a_text_of_several_tokens_gives_all_their_members() -> None:
     assert clusters.members("TV") == ["TV", "TV"]
 
 
-def test_an_unknown_text_is_told_what_is_similar() -> None:
-    with pytest.raises(
-        InvalidInputError, match=r"No single token is spelled 'telvision' \(did you mean 'television'\?\)"
-    ):
-        random_clusters().members("telvision")
-    with pytest.raises(InvalidInputError, match=r"No single token is spelled '[^']*';"):
-        random_clusters().members("§§§§§§§§")
+@each(
+    ("token", "said"),
+    [
+        ("telvision", r"No single token is spelled 'telvision' \(did you mean 'television'\?\)"),
+        ("§§§§§§§§", r"No single token is spelled '[^']*';"),
+        (99_999, "id 99999 at step 0 is out of range"),
+    ],
+)
+def test_an_unknown_token_is_refused_with_what_is_similar(token: Any, said: str) -> None:
+    with pytest.raises(SemtokenError, match=said):
+        random_clusters().members(token)
+
+
+def test_an_empty_text_is_no_token() -> None:
+    vocabulary = Vocabulary(("a", "b"), (b"a", b"b"), np.zeros(2, bool), np.zeros(2, bool))
     with pytest.raises(InvalidInputError, match="No single token is spelled ''"):
-        TokenClusters(
-            np.zeros(2, int),
-            Vocabulary(("a", "b"), (b"a", b"b"), np.zeros(2, bool), np.zeros(2, bool)),
-        ).members("")
-    with pytest.raises(ValueError, match="id 99999 at step 0 is out of range"):
-        random_clusters().members(99_999)
+        TokenClusters(np.zeros(2, int), vocabulary).members("")
 
 
 def test_the_signature_names_what_is_known() -> None:
@@ -270,24 +274,23 @@ def test_markdown_shows_a_text_as_it_is() -> None:
 # ---- from a model
 
 
+TOKENIZER = tiny.byte_level_bpe()
+SIZE = len(TOKENIZER)
+
+
 @pytest.mark.parametrize("kind", ["input", "output", "concatenated"])
 def test_a_model_is_clustered_by_its_table_without_the_padding(kind: Any) -> None:
-    tokenizer = tiny.byte_level_bpe()
-    model = tiny.llama(len(tokenizer) + 58)
-    clusters = TokenClusters.from_model(model, tokenizer, n_clusters=50, embedding=kind)
-    expected = cluster_tokens(token_table(model, kind)[: len(tokenizer)], n_clusters=50)
-    np.testing.assert_array_equal(clusters.labels, expected)
+    model = tiny.llama(SIZE + 58)
+    clusters = TokenClusters.from_model(model, TOKENIZER, n_clusters=50, embedding=kind)
+    np.testing.assert_array_equal(clusters.labels, cluster_tokens(token_table(model, kind)[:SIZE], n_clusters=50))
     assert clusters.n_clusters == 50
     assert clusters.signature.startswith(f"emb:{kind}|algo:agglomerative|link:complete|dist:cosine|k:50|vocab:")
 
 
 def test_a_directory_is_clustered_like_the_model_in_memory(tmp_path: Path) -> None:
-    tokenizer = tiny.byte_level_bpe()
-    model = tiny.llama(len(tokenizer)).bfloat16()
-    model.save_pretrained(tmp_path / "tiny-model")
-    tokenizer.save_pretrained(tmp_path / "tiny-model")
-    from_directory = TokenClusters.from_model(tmp_path / "tiny-model", n_clusters=50)
-    in_memory = TokenClusters.from_model(model, tokenizer, n_clusters=50)
+    model = tiny.llama(SIZE).bfloat16()
+    from_directory = TokenClusters.from_model(tiny.saved(model, tmp_path / "tiny-model"), n_clusters=50)
+    in_memory = TokenClusters.from_model(model, TOKENIZER, n_clusters=50)
     np.testing.assert_array_equal(from_directory.labels, in_memory.labels)
     assert from_directory.vocabulary.fingerprint == in_memory.vocabulary.fingerprint
     assert from_directory.provenance["model"] == "tiny-model"
@@ -296,42 +299,33 @@ def test_a_directory_is_clustered_like_the_model_in_memory(tmp_path: Path) -> No
 
 
 def test_settings_reach_the_clustering() -> None:
-    tokenizer = tiny.byte_level_bpe()
-    model = tiny.llama(len(tokenizer))
+    model = tiny.llama(SIZE)
     chosen = {"algorithm": "agglomerative", "linkage": "average", "metric": "euclidean"}
-    clusters = TokenClusters.from_model(model, tokenizer, n_clusters=30, **chosen)  # type: ignore[arg-type]
-    expected = cluster_tokens(token_table(model), n_clusters=30, **chosen)
-    np.testing.assert_array_equal(clusters.labels, expected)
+    clusters = TokenClusters.from_model(model, TOKENIZER, n_clusters=30, **chosen)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(clusters.labels, cluster_tokens(token_table(model), n_clusters=30, **chosen))
     assert "link:average|dist:euclidean|k:30" in clusters.signature
-    kmeans = TokenClusters.from_model(model, tokenizer, n_clusters=30, algorithm="kmeans", seed=3)
+    kmeans = TokenClusters.from_model(model, TOKENIZER, n_clusters=30, algorithm="kmeans", seed=3)
     assert kmeans.provenance["seed"] == 3 and "link" not in kmeans.signature
 
 
 def test_stopwords_of_ones_own_reach_the_file(tmp_path: Path) -> None:
-    tokenizer = tiny.byte_level_bpe()
-    clusters = TokenClusters.from_model(tiny.llama(len(tokenizer)), tokenizer, n_clusters=30, stopwords=["Paris"])
-    clusters.save_pretrained(tmp_path / "c")
-    loaded = TokenClusters.from_pretrained(tmp_path / "c", tokenizer=tokenizer)
-    neutral = {loaded.vocabulary.texts[i].strip() for i in np.flatnonzero(loaded.vocabulary.neutral)}
-    assert neutral == {"", "Paris"}
+    TokenClusters.from_model(tiny.llama(SIZE), TOKENIZER, n_clusters=30, stopwords=["Paris"]).save_pretrained(tmp_path)
+    vocabulary = TokenClusters.from_pretrained(tmp_path, tokenizer=TOKENIZER).vocabulary
+    assert {vocabulary.texts[i].strip() for i in np.flatnonzero(vocabulary.neutral)} == {"", "Paris"}
 
 
-def test_more_clusters_than_tokens_are_refused_with_a_proposal() -> None:
-    tokenizer = tiny.byte_level_bpe()
-    model = tiny.llama(len(tokenizer))
-    with pytest.raises(
-        InvalidInputError, match=rf"the {len(tokenizer)} tokens.*got 16,000.*n_clusters={len(tokenizer) // 4}"
-    ):
-        TokenClusters.from_model(model, tokenizer)
-    with pytest.raises(InvalidInputError, match="got 0"):
-        TokenClusters.from_model(model, tokenizer, n_clusters=0)
-
-
-def test_a_tokenizer_of_another_model_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"tokens but the embeddings .* only 40 rows"):
-        TokenClusters.from_model(tiny.llama(40), tiny.byte_level_bpe(), n_clusters=10)
-    with pytest.raises(InvalidInputError, match="Give the model's tokenizer"):
-        TokenClusters.from_model(tiny.llama(40))
+@each(
+    ("size", "options", "said"),
+    [
+        (SIZE, {}, rf"the {SIZE} tokens.*got 16,000.*n_clusters={SIZE // 4}"),
+        (SIZE, {"n_clusters": 0}, "got 0"),
+        (40, {"n_clusters": 10}, r"tokens but the embeddings .* only 40 rows"),
+        (40, {"tokenizer": None}, "Give the model's tokenizer"),
+    ],
+)
+def test_what_cannot_be_clusters_of_a_model_is_refused(size: int, options: dict[str, Any], said: str) -> None:
+    with pytest.raises((InvalidInputError, ModelError), match=said):
+        TokenClusters.from_model(tiny.llama(size), **{"tokenizer": TOKENIZER} | options)
 
 
 def test_the_embedded_clusters_have_a_name() -> None:

@@ -91,14 +91,6 @@ def lines(path: Path, records: list[dict[str, Any]]) -> Path:
     return path
 
 
-def replies(path: Path) -> Path:
-    """Recorded replies of the embedded model, with log-probabilities."""
-    path.mkdir()
-    for name in ("vllm-chat", "llama-cpp"):
-        (path / f"{name}.json").write_text(json.dumps(recording(name).reply), encoding="utf-8")
-    return path
-
-
 def test_the_watch_sees_clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path))
     seen: list[str] = []
@@ -140,61 +132,46 @@ def test_a_reply_in_python(unclustered: list[str], model: str, tokens: str | Non
         assert not names_clusters(answer.signature + answer.to_json())
 
 
-def test_commands_that_score(unclustered: list[str], model: str, tmp_path: Path) -> None:
-    asked = lines(tmp_path / "in.jsonl", [{"prompt": one.question, "id": i} for i, one in enumerate(QUESTIONS)])
-    command("score", asked, "--model", model, "--max-tokens", 8, "--tokens")
-    given = lines(tmp_path / "given.jsonl", [{"prompt": "The capital of Peru is", "response": " Lima."}])
-    command("score", given, "--model", model)
-    command("ask", "--model", model, "--tokens", "--alternatives", QUESTIONS[0].question)
-    command("ask", QUESTIONS[0].question)
-    without(tmp_path)
+@pytest.fixture
+def folder(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of files that the commands below read, and in which they run."""
+    monkeypatch.chdir(tmp_path)
+    lines(Path("in.jsonl"), [{"prompt": one.question, "id": i} for i, one in enumerate(QUESTIONS)])
+    lines(Path("given.jsonl"), [{"prompt": "The capital of Peru is", "response": " Lima."}])
+    lines(Path("items.jsonl"), [{"state": "Lima is in Peru."}])
+    Path("questions.yaml").write_text('so: {type: predicate, instructions: "Is it so?"}\n')
+    judged = [{"id": f"{i}", "question": q.question, "answers": [*q.answers]} for i, q in enumerate(QUESTIONS)]
+    lines(Path("judged.jsonl"), judged)
+    run = {"models": [model], "datasets": ["judged.jsonl"], "methods": ["confidence", "stc"], "preset": "default"}
+    Path("run.yaml").write_text(json.dumps(run))
+    Path("replies").mkdir()
+    for name in ("vllm-chat", "llama-cpp"):
+        Path("replies", f"{name}.json").write_text(json.dumps(recording(name).reply), encoding="utf-8")
+    return tmp_path
 
 
-def test_commands_on_saved_replies(unclustered: list[str], model: str, tmp_path: Path) -> None:
-    saved = replies(tmp_path / "replies")
-    command("check", saved, "-o", tmp_path / "page.html")
-    command("check", saved / "vllm-chat.json", "--tokens")
-    for tokenizer in (model, "almanac", "smollm2"):
-        command("check", saved / "vllm-chat.json", "--tokenizer", tokenizer, "--json")
-    without(tmp_path)
+COMMANDS = {
+    "score": ["score in.jsonl --model MODEL --max-tokens 8 --tokens", "score given.jsonl --model MODEL"],
+    "ask": ["ask --model MODEL --tokens --alternatives Who?", "ask Who?"],
+    "check": [
+        "check replies -o page.html",
+        "check replies/vllm-chat.json --tokens",
+        *(f"check replies/vllm-chat.json --tokenizer {one} --json" for one in ("MODEL", "almanac", "smollm2")),
+    ],
+    "decide": ["decide questions.yaml items.jsonl -o out.jsonl --model MODEL"],
+    "compare": [
+        "bench compare judged.jsonl --model MODEL --preset default --methods sequence_probability,perplexity"
+        " --output it.md"
+    ],
+    "run": ["bench run run.yaml -o run", "bench report run --n-resamples 20"],
+}
 
 
-def test_commands_that_decide(unclustered: list[str], model: str, tmp_path: Path) -> None:
-    (tmp_path / "questions.yaml").write_text('so: {type: predicate, instructions: "Is it so?"}\n')
-    items = lines(tmp_path / "items.jsonl", [{"state": "Lima is in Peru."}])
-    command("decide", tmp_path / "questions.yaml", items, "-o", tmp_path / "out.jsonl", "--model", model)
-    without(tmp_path)
-
-
-def judged(path: Path) -> Path:
-    """Questions with their answers."""
-    return lines(
-        path, [{"id": f"{i}", "question": q.question, "answers": [*q.answers]} for i, q in enumerate(QUESTIONS)]
-    )
-
-
-METHODS = "sequence_probability,perplexity"
-
-
-def test_a_comparison(unclustered: list[str], model: str, tmp_path: Path) -> None:
-    asked = judged(tmp_path / "questions.jsonl")
-    rules = ("--preset", "default", "--methods", METHODS)
-    command("bench", "compare", asked, "--model", model, *rules, "--output", tmp_path / "it.md")
-    without(tmp_path)
-
-
-def test_a_run_with_a_folder(unclustered: list[str], model: str, tmp_path: Path) -> None:
-    asked = judged(tmp_path / "questions.jsonl")
-    settings = {
-        "models": [model],
-        "datasets": [str(asked)],
-        "methods": ["confidence", "stc"],
-        "preset": "default",
-    }
-    (tmp_path / "run.yaml").write_text(json.dumps(settings))
-    command("bench", "run", tmp_path / "run.yaml", "-o", tmp_path / "run")
-    command("bench", "report", tmp_path / "run", "--n-resamples", 20)
-    without(tmp_path)
+@pytest.mark.parametrize("commands", COMMANDS.values(), ids=list(COMMANDS))
+def test_commands(unclustered: list[str], model: str, folder: Path, commands: list[str]) -> None:
+    for words in commands:
+        command(*(model if word == "MODEL" else word for word in words.split()))
+    without(folder)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
+import pytest
 import torch
 import transformers
 
@@ -15,6 +16,7 @@ from semtoken.bench.statistics.decoding import LogProbabilities
 from semtoken.methods.observers.steps import Completion, Observer
 from semtoken.models.base import Arrival, Decoding
 from semtoken.models.transformers import TransformersBackend
+from tests import tiny
 
 Answers: TypeAlias = Iterator[tuple[Sequence[int], Sequence[int], Any]]
 """Ids of a prompt, ids of its answer, and log-probabilities that were seen."""
@@ -51,6 +53,17 @@ def tiny_model(kind: str, seed: int = 0, **sizes: Any) -> Any:
     """A small causal model of a kind of transformers, by the name of its configuration without "Config"."""
     config = getattr(transformers, f"{kind}Config")(**(SIZES | sizes))
     return with_wide_weights(transformers.AutoModelForCausalLM.from_config(config), seed)
+
+
+def backend_of(kind: str = "Llama", **sizes: Any) -> TransformersBackend:
+    """A small model of a kind, with a tokenizer of byte-level pairs."""
+    return TransformersBackend(tiny_model(kind, **sizes), tiny.byte_level_bpe())
+
+
+def with_adapter(model: Any, config: str = "LoraConfig", **settings: Any) -> Any:
+    """The model with an adapter by the name of its configuration in peft, without which the test is skipped."""
+    peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
+    return peft.get_peft_model(model, getattr(peft, config)(task_type="CAUSAL_LM", **settings))
 
 
 class Written(Observer):

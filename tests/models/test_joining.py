@@ -69,6 +69,13 @@ class Watching(Observer):
         self.completions[answer] = completion
 
 
+def assert_of_one_pass(model: Any, prompt: list[int], ids: list[int], logs: list[Any], atol: float = 2e-5) -> None:
+    """Every row is that of one pass over the whole text."""
+    with torch.no_grad():
+        whole = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1]
+    np.testing.assert_allclose(np.array(logs), whole.log_softmax(-1).numpy(), atol=atol)
+
+
 def run(model: Any, decodings: Sequence[Decoding], ends: int | None = None) -> tuple[Watching, list[list[int]]]:
     tokenizer = tiny.byte_level_bpe()
     random = np.random.default_rng(7)
@@ -104,9 +111,7 @@ def test_each_answer_is_the_one_that_its_prompt_has_alone(make: Any) -> None:
         alone = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=limit, do_sample=False)
         assert found.token_ids == alone[0, len(prompt) :].tolist()
         assert found.truncated == (answer != 5)
-        with torch.no_grad():
-            whole = model(alone).logits[0, len(prompt) - 1 : -1].log_softmax(-1).numpy()
-        np.testing.assert_allclose(np.array(watching.logs[answer]), whole, atol=2e-5)
+        assert_of_one_pass(model, prompt, found.token_ids, watching.logs[answer])
 
 
 @pytest.mark.parametrize(
@@ -132,9 +137,7 @@ def test_what_prompts_have_in_common_is_read_once(make: Any, reads: int) -> None
             backend.generate_joining(lambda waiting=waiting: waiting.pop() if waiting else [], [watching])
     assert (read[0], read[2]) == (14, reads)
     for n, prompt in enumerate(prompts):
-        with torch.no_grad():
-            whole = model(torch.tensor([prompt + watching.completions[n].token_ids])).logits[0, len(prompt) - 1 : -1]
-        np.testing.assert_allclose(np.array(watching.logs[n]), whole.log_softmax(-1).numpy(), atol=2e-5)
+        assert_of_one_pass(model, prompt, watching.completions[n].token_ids, watching.logs[n])
 
 
 @pytest.mark.parametrize("make", [pytest.param(llama, marks=pytest.mark.slow), sliding])
@@ -144,9 +147,8 @@ def test_long_prompts_are_read_in_pieces_and_nobody_waits_for_more_than_one(
     """Two of them begin in the same way, one fills the model's context, and one is not wanted any more half-way."""
     from semtoken.models import pace as reading
 
-    monkeypatch.setattr(reading, "WHOLE", 8)
-    monkeypatch.setattr(reading, "FEWEST", 8)
-    monkeypatch.setattr(reading, "MOST", 8)
+    for limit in ("WHOLE", "FEWEST", "MOST"):
+        monkeypatch.setattr(reading, limit, 8)
     model, tokenizer = make().double(), tiny.byte_level_bpe()
     model.generation_config.eos_token_id = None
     backend, random = TransformersBackend(model, tokenizer), np.random.default_rng(5)
@@ -177,9 +179,7 @@ def test_long_prompts_are_read_in_pieces_and_nobody_waits_for_more_than_one(
     for answer in sorted(set(range(len(prompts))) - {6}):
         found = watching.completions[answer].token_ids
         assert len(found) == min(limits[answer], longest - len(prompts[answer]) + 1)
-        with torch.no_grad():
-            whole = model(torch.tensor([prompts[answer] + found])).logits[0, len(prompts[answer]) - 1 : -1]
-        np.testing.assert_allclose(np.array(watching.logs[answer]), whole.log_softmax(-1).numpy(), atol=2e-6)
+        assert_of_one_pass(model, prompts[answer], found, watching.logs[answer], atol=2e-6)
 
 
 @pytest.mark.parametrize("waiting", [1, 3, 12])

@@ -23,7 +23,7 @@ from semtoken.models.transformers import TransformersBackend
 from semtoken.models.transformers.identity import state_key
 from tests import tiny
 from tests.decisions.models import tokenizer as chat_tokenizer
-from tests.models.plain_pass import PROMPTS, SIZES, Written, tiny_model, with_wide_weights
+from tests.models.plain_pass import PROMPTS, SIZES, Written, backend_of, tiny_model, with_adapter, with_wide_weights
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -192,23 +192,20 @@ def test_a_shared_beginning_is_read_on_from_a_prompt_that_joined(window: int | N
 
 
 def test_a_proof_is_dropped_after_a_write_through_data() -> None:
-    model = tiny_model("Llama")
-    backend = TransformersBackend(model, tiny.byte_level_bpe())
+    backend = backend_of("Llama")
     backend.generate(PROMPTS, Decoding(max_new_tokens=1))
     known = backend.proof
-    one_row_through_data(model)
+    one_row_through_data(backend.model)
     backend.generate(PROMPTS, Decoding(max_new_tokens=1))
     assert backend.proof is not known and backend.proof.padded
 
 
 def test_an_adapter_is_switched_off_and_on_and_scaled() -> None:
-    peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
     own = chat_tokenizer()
     base = tiny_model("Llama", max_position_embeddings=4096)
     without = decided(TransformersBackend(copy.deepcopy(base), own))
-    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", init_lora_weights=False)
-    model = peft.get_peft_model(base, config).eval()
-    model.add_adapter("other", config)
+    model = with_adapter(base, r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False).eval()
+    model.add_adapter("other", model.peft_config["default"])
     model.eval()
     used = TransformersBackend(model, own)
     first = decided(used)

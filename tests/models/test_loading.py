@@ -13,47 +13,39 @@ from safetensors.torch import load_file, save_file
 import semtoken as st
 from semtoken.errors import ModelError
 from tests import tiny
+from tests.rows import each
 
 SMALL = {"vocab_size": 640, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
 BART = SMALL | {"decoder_attention_heads": 2, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
 
 
-def saved(model: Any, folder: Path) -> str:
-    model.save_pretrained(folder)
-    tiny.byte_level_bpe().save_pretrained(folder)
-    return str(folder)
+ONE = "model.layers.1.mlp.up_proj.weight"
 
 
-def changed(folder: Path, change: Any) -> str:
-    """A folder of a tiny Llama whose weights were changed after they had been saved."""
-    where = saved(tiny.llama(640), folder)
+def rename(weights: dict[str, torch.Tensor]) -> None:
+    for name in [name for name in weights if name.startswith("model.layers.1")]:
+        weights[f"other.{name}"] = weights.pop(name)
+
+
+@each(
+    ("change", "said"),
+    [
+        (
+            lambda weights: weights.pop("model.layers.1.mlp.up_proj.weight"),
+            r"lack model\.layers\.1\.mlp\.up_proj\.weight",
+        ),
+        (rename, r"lack model\.layers\.1\..* and \d more and hold besides other\.model"),
+        (lambda weights: weights.update({"model.norm.weight": torch.ones(3)}), r"another shape model\.norm\.weight"),
+    ],
+)
+def test_a_folder_of_other_weights_is_refused_by_their_names(tmp_path: Path, change: Any, said: str) -> None:
+    """Also where transformers was asked to ignore shapes that do not match."""
+    folder = tiny.saved(tiny.llama(640), tmp_path)
     weights = load_file(folder / "model.safetensors")
     change(weights)
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    return where
-
-
-def test_a_folder_that_lacks_a_weight_is_refused_by_the_name_of_it(tmp_path: Path) -> None:
-    lacking = changed(tmp_path, lambda weights: weights.pop("model.layers.1.mlp.up_proj.weight"))
-    with pytest.raises(ModelError, match=r"lack model\.layers\.1\.mlp\.up_proj\.weight"):
-        st.ScoredModel.from_pretrained(lacking)
-
-
-def test_a_folder_whose_weights_were_renamed_is_refused(tmp_path: Path) -> None:
-    def rename(weights: dict[str, torch.Tensor]) -> None:
-        for name in [name for name in weights if name.startswith("model.layers.1")]:
-            weights[f"other.{name}"] = weights.pop(name)
-
-    with pytest.raises(ModelError, match=r"lack model\.layers\.1\..* and \d more and hold besides other\.model"):
-        st.ScoredModel.from_pretrained(changed(tmp_path, rename))
-
-
-def test_weights_of_another_shape_are_refused_though_transformers_was_asked_to_ignore_them(tmp_path: Path) -> None:
-    def shrink(weights: dict[str, torch.Tensor]) -> None:
-        weights["model.norm.weight"] = torch.ones(3)
-
-    with pytest.raises(ModelError, match=r"another shape model\.norm\.weight"):
-        st.ScoredModel.from_pretrained(changed(tmp_path, shrink), ignore_mismatched_sizes=True)
+    with pytest.raises(ModelError, match=said):
+        st.ScoredModel.from_pretrained(folder, ignore_mismatched_sizes=True)
 
 
 T5 = {"vocab_size": 640, "d_model": 8, "d_ff": 8, "num_layers": 1, "num_heads": 1}
@@ -81,7 +73,7 @@ def test_an_encoder_decoder_is_refused_in_one_sentence(tmp_path: Path, make: Any
     with pytest.raises(ModelError, match=r"is an encoder-decoder.*semtoken scores decoder-only") as of_object:
         st.ScoredModel(model, tiny.byte_level_bpe())
     with pytest.raises(ModelError, match=r"is an encoder-decoder.*semtoken scores decoder-only") as of_folder:
-        st.ScoredModel.from_pretrained(saved(model, tmp_path))
+        st.ScoredModel.from_pretrained(tiny.saved(model, tmp_path))
     assert str(of_object.value).count(".") == 1
     assert str(of_folder.value).count(".") == 1 + str(tmp_path).count(".")
 
@@ -91,7 +83,7 @@ def test_a_model_that_generates_no_text_is_refused_in_one_sentence(tmp_path: Pat
     with pytest.raises(
         ModelError, match=r"transformers 5.* has no class that generates text for models of the type 'distilbert'"
     ):
-        st.ScoredModel.from_pretrained(saved(transformers.DistilBertModel(config), tmp_path))
+        st.ScoredModel.from_pretrained(tiny.saved(transformers.DistilBertModel(config), tmp_path))
 
 
 def test_a_class_that_is_listed_and_not_found_is_said_in_one_sentence(tmp_path: Path) -> None:
@@ -103,5 +95,5 @@ def test_a_class_that_is_listed_and_not_found_is_said_in_one_sentence(tmp_path: 
 
 def test_a_tied_head_that_was_not_saved_is_not_missing(tmp_path: Path) -> None:
     model = tiny.llama(640, tied=True)
-    assert "lm_head.weight" not in load_file(Path(saved(model, tmp_path)) / "model.safetensors")
+    assert "lm_head.weight" not in load_file(Path(tiny.saved(model, tmp_path)) / "model.safetensors")
     st.ScoredModel.from_pretrained(str(tmp_path))

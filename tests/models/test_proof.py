@@ -22,7 +22,7 @@ from semtoken.models.transformers.generate_settings import one_answer_each
 from semtoken.models.transformers.proof import Proof
 from semtoken.models.transformers.proving import proof_of
 from tests import tiny
-from tests.models.plain_pass import PROMPTS, assert_right, tiny_model
+from tests.models.plain_pass import PROMPTS, assert_right, backend_of, tiny_model, with_adapter
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -36,17 +36,13 @@ KINDS: dict[str, dict[str, Any]] = {
 GPT2 = KINDS["GPT2"]
 
 
-def backend_of(kind: str, **sizes: Any) -> TransformersBackend:
-    return TransformersBackend(tiny_model(kind, **(KINDS.get(kind, {}) | sizes)), tiny.byte_level_bpe())
-
-
 def test_what_holds_of_a_model_is_used_and_what_does_not_is_not() -> None:
     """That all numbers are right then is for the sweep over all types to say; of one that is read alone, also here."""
     llama = backend_of("Llama").proof
     assert llama.padded and llama.continued and llama.joined and llama.trees
     assert llama.generates == "padded" and 0 < llama.tokens <= 60
-    bart, recurrent = backend_of("Bart").proof, backend_of("Rwkv")
-    assert not bart.padded and not bart.joined and bart.generates == "equal"
+    bart, recurrent = (backend_of(kind, **KINDS[kind]) for kind in ("Bart", "Rwkv"))
+    assert not bart.proof.padded and not bart.proof.joined and bart.proof.generates == "equal"
     assert not recurrent.proof.continued and recurrent.proof.generates == "alone"
     assert_right(recurrent)
 
@@ -214,18 +210,15 @@ class TestStates:
         assert_right(TransformersBackend(wrap(model), tiny.byte_level_bpe()), model)
 
     def test_an_adapter_that_is_not_merged(self) -> None:
-        peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
-        config = peft.LoraConfig(r=4, lora_alpha=8, lora_dropout=0.5, task_type="CAUSAL_LM", init_lora_weights=False)
-        model = peft.get_peft_model(tiny_model("GPT2", **GPT2), config)
+        base = tiny_model("GPT2", **GPT2)
+        model = with_adapter(base, r=4, lora_alpha=8, lora_dropout=0.5, init_lora_weights=False)
         backend = TransformersBackend(model, tiny.byte_level_bpe())
         with pytest.warns(UserWarning, match="was in training mode"):
             assert backend.proof.padded
         assert_right(backend)
 
     def test_tuned_prompts(self) -> None:
-        peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
-        config = peft.PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM")
-        model = peft.get_peft_model(tiny_model("Llama"), config).eval()
+        model = with_adapter(tiny_model("Llama"), "PromptTuningConfig", num_virtual_tokens=3).eval()
         assert_right(TransformersBackend(model, tiny.byte_level_bpe()))
 
 
@@ -252,11 +245,9 @@ class TestRecorder:
 
     def test_a_tuned_prompt_is_flagged_where_generate_gives_other_numbers(self) -> None:
         """As a pass over the whole text says whether it does."""
-        peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
         for kind in ("PromptTuningConfig", "PrefixTuningConfig"):
             torch.manual_seed(0)
-            base = tiny_model("Llama")
-            model = peft.get_peft_model(base, getattr(peft, kind)(num_virtual_tokens=3, task_type="CAUSAL_LM")).eval()
+            model = with_adapter(tiny_model("Llama"), kind, num_virtual_tokens=3).eval()
             made, [answer] = self.answers(model, PROMPTS[:1])
             with torch.no_grad():
                 logits = model(made).logits[0, -len(answer.token_ids) - 1 : -1, : len(tiny.byte_level_bpe())]

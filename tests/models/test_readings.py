@@ -39,23 +39,19 @@ class AnyRoute(Observer):
             self.tokens.setdefault(answer, []).append(step.tokens[i])
 
 
-def generated(backend: Any, prompts: Sequence[list[int]]) -> AnyRoute:
+def generated(backend: Any, prompts: Sequence[list[int]], **how: Any) -> AnyRoute:
     seen = AnyRoute()
-    backend.generate(prompts, [Decoding(max_new_tokens=limit) for limit in LIMITS], [seen])
+    backend.generate(prompts, [Decoding(max_new_tokens=limit, **how) for limit in LIMITS], [seen])
     return seen
 
 
 def generated_by_transformers(backend: Any, prompts: Sequence[list[int]]) -> AnyRoute:
-    seen, options = AnyRoute(), {"do_sample": False}
-    backend.generate(prompts, [Decoding(max_new_tokens=limit, options=options) for limit in LIMITS], [seen])
-    return seen
+    return generated(backend, prompts, options={"do_sample": False})
 
 
 def sampled(backend: Any, prompts: Sequence[list[int]]) -> AnyRoute:
     """The second of two answers to each prompt."""
-    seen = AnyRoute()
-    how = [Decoding(max_new_tokens=limit, n=2, temperature=1.0, seed=1) for limit in LIMITS]
-    backend.generate(prompts, how, [seen])
+    seen = generated(backend, prompts, n=2, temperature=1.0, seed=1)
     seen.seen = {number: seen.seen[2 * number + 1] for number in range(len(prompts))}
     seen.tokens = {number: seen.tokens[2 * number + 1] for number in range(len(prompts))}
     return seen
@@ -79,9 +75,8 @@ def joined_in_pieces(backend: Any, prompts: Sequence[list[int]]) -> AnyRoute:
     from semtoken.models import pace as reading
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "WHOLE", 2)
-        patch.setattr(reading, "FEWEST", 2)
-        patch.setattr(reading, "MOST", 2)
+        for limit in ("WHOLE", "FEWEST", "MOST"):
+            patch.setattr(reading, limit, 2)
         return joined(backend, prompts)
 
 

@@ -306,24 +306,20 @@ def test_results_arrive_one_by_one() -> None:
     assert seen == [(i, answer.text) for i, answer in enumerate(answers)]
 
 
-def test_a_directory_is_loaded_with_its_clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+def test_a_directory_is_loaded_with_its_clusters(tmp_path: Path, own_cache: Path) -> None:
     tokenizer = tiny.byte_level_bpe()
     model = tiny.llama(len(tokenizer))
-    model.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    loaded = st.ScoredModel.from_pretrained(str(tmp_path / "model"))
+    loaded = st.ScoredModel.from_pretrained(str(tiny.saved(model, tmp_path / "model")))
     assert loaded.clusters.n_clusters == len(tokenizer) // 2
     again = st.ScoredModel(model, tokenizer)  # the same weights in memory: the cached clusters
     assert (again.clusters.labels == loaded.clusters.labels).all()
-    assert len(list((tmp_path / "cache" / "clusters").iterdir())) == 1
+    assert len(list((own_cache / "clusters").iterdir())) == 1
     assert_same(loaded.generate(PROMPTS[0], max_new_tokens=5)[0], again.generate(PROMPTS[0], max_new_tokens=5)[0])
 
 
 def test_a_checkpoint_without_a_head_is_refused_though_transformers_would_make_one_up(tmp_path: Path) -> None:
     tokenizer = tiny.byte_level_bpe()
-    tiny.llama(len(tokenizer)).model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+    tiny.saved(tiny.llama(len(tokenizer)).model, tmp_path)
     with pytest.raises(ModelError, match="no output head"):
         st.ScoredModel.from_pretrained(str(tmp_path), clusters=random_clusters(tokenizer))
     with pytest.raises(ModelError, match="There is no directory"):
@@ -332,7 +328,6 @@ def test_a_checkpoint_without_a_head_is_refused_though_transformers_would_make_o
 
 def test_tied_embeddings_are_a_head(tmp_path: Path) -> None:
     tokenizer = tiny.byte_level_bpe()
-    tiny.llama(len(tokenizer), tied=True).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+    tiny.saved(tiny.llama(len(tokenizer), tied=True), tmp_path)
     stc = st.ScoredModel.from_pretrained(str(tmp_path), clusters=random_clusters(tokenizer))
     assert stc.generate(PROMPTS[0], max_new_tokens=3)[0].tokens

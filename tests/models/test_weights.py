@@ -16,7 +16,7 @@ from semtoken.errors import BackendError, ModelError, VocabularyMismatch
 from semtoken.models.transformers import TransformersBackend
 from tests import tiny
 from tests.cli.run import invoke
-from tests.models.plain_pass import PROMPTS, assert_right, tiny_model
+from tests.models.plain_pass import PROMPTS, assert_right, backend_of, tiny_model, with_adapter
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -27,23 +27,16 @@ def loaded(folder: Path, **options: Any) -> TransformersBackend:
     return backend
 
 
-def saved(model: Any, folder: Path, tokenizer: Any = None, **how: Any) -> Path:
-    """The folder of a model and its tokenizer."""
-    model.save_pretrained(folder, **how)
-    (tokenizer or tiny.byte_level_bpe()).save_pretrained(folder)
-    return folder
-
-
 def test_sharded_weights(tmp_path: Path) -> None:
     model = tiny_model("Llama")
-    backend = loaded(saved(model, tmp_path, max_shard_size="50KB"))
+    backend = loaded(tiny.saved(model, tmp_path, max_shard_size="50KB"))
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
     assert_right(backend, model)
 
 
 def test_bin_weights(tmp_path: Path) -> None:
     model = tiny_model("Llama")
-    saved(model, tmp_path)
+    tiny.saved(model, tmp_path)
     (tmp_path / "model.safetensors").unlink()
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
     assert_right(loaded(tmp_path), model)
@@ -53,7 +46,7 @@ def test_a_vocabulary_that_grew_and_was_padded(tmp_path: Path) -> None:
     model, tokenizer = tiny_model("Llama", vocab_size=454), tiny.byte_level_bpe()
     tokenizer.add_tokens(["<new>", "<newer>"])
     model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64, mean_resizing=False)
-    backend = loaded(saved(model, tmp_path, tokenizer))
+    backend = loaded(tiny.saved(model, tmp_path, tokenizer))
     assert backend.vocabulary.size == 456
     assert_right(backend, model)
     assert max(max(one.token_ids) for one in st.ScoredModel(backend).generate(PROMPTS, max_new_tokens=8)) < 456
@@ -63,7 +56,7 @@ def test_several_end_tokens_and_sampling_defaults(tmp_path: Path) -> None:
     model = tiny_model("Llama")
     settings = model.generation_config
     settings.eos_token_id, settings.do_sample, settings.temperature, settings.top_k = [0, 7], True, 0.6, 5
-    backend = loaded(saved(model, tmp_path))
+    backend = loaded(tiny.saved(model, tmp_path))
     with torch.no_grad():
         backend.model.lm_head.weight[7] += 4 * backend.model.lm_head.weight.abs().max()
     ended = [one for one in st.ScoredModel(backend).generate(PROMPTS, max_new_tokens=40) if 7 in one.token_ids]
@@ -73,30 +66,26 @@ def test_several_end_tokens_and_sampling_defaults(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("merged", [False, True])
 def test_a_folder_of_an_adapter(tmp_path: Path, merged: bool) -> None:
-    peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
     base = tiny_model("Llama")
-    base.config._name_or_path = base.name_or_path = str(saved(base, tmp_path / "base"))
-    config = peft.LoraConfig(r=4, task_type="CAUSAL_LM", init_lora_weights=False)
-    model = peft.get_peft_model(base, config).eval()
+    base.config._name_or_path = base.name_or_path = str(tiny.saved(base, tmp_path / "base"))
+    model = with_adapter(base, r=4, init_lora_weights=False).eval()
     kept = model.merge_and_unload() if merged else model
-    assert_right(loaded(saved(kept, tmp_path / "adapted")), kept)
+    assert_right(loaded(tiny.saved(kept, tmp_path / "adapted")), kept)
     asked = invoke(["ask", "who?", "--model", tmp_path / "adapted", "--max-tokens", 2])
     assert asked.exit_code == 0, asked.output
 
 
 def saved_adapter(folder: Path, **settings: Any) -> tuple[Any, Path, Path]:
     """A model with an adapter, and the folders of the adapter and of the model below."""
-    peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
     base = tiny_model("Llama")
-    saved(base, folder / "base")
-    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", **settings)
-    model = peft.get_peft_model(base, config).eval()
+    tiny.saved(base, folder / "base")
+    model = with_adapter(base, r=4, target_modules=["q_proj", "v_proj"], **settings).eval()
     model.peft_config["default"].base_model_name_or_path = str(folder / "base")
     torch.manual_seed(3)
     for name, weight in model.named_parameters():
         if "lora" in name:
             weight.data.normal_(0, 0.3)
-    return model, saved(model, folder / "adapted"), folder / "base"
+    return model, tiny.saved(model, folder / "adapted"), folder / "base"
 
 
 def without(file: Path, part: str) -> None:
@@ -128,7 +117,7 @@ def test_an_adapter_that_acts_behind_some_tokens_only(tmp_path: Path) -> None:
     tokenizer = tiny.byte_level_bpe()
     invoked = tokenizer(" the capital")["input_ids"]
     model, adapter, _ = saved_adapter(tmp_path, alora_invocation_tokens=invoked)
-    without_it = TransformersBackend(tiny_model("Llama"), tokenizer)
+    without_it = backend_of("Llama")
     backend = loaded(adapter)
     assert_right(backend, model)
     reply = tokenizer("Paris and the rest")["input_ids"]
@@ -141,7 +130,7 @@ def test_an_adapter_that_acts_behind_some_tokens_only(tmp_path: Path) -> None:
 
 def test_parts_that_are_placed_by_a_map(tmp_path: Path) -> None:
     model = tiny_model("Llama")
-    assert_right(loaded(saved(model, tmp_path), device_map={"": "cpu"}), model)
+    assert_right(loaded(tiny.saved(model, tmp_path), device_map={"": "cpu"}), model)
 
 
 def test_dynamic_int8_is_refused_since_its_scales_depend_on_all_tokens_of_a_pass() -> None:
@@ -200,20 +189,19 @@ def test_an_end_token_behind_a_hole_in_the_ids(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["PrefixTuningConfig", "PromptEncoderConfig"])
 def test_tuned_prefixes_and_the_folder_of_one(tmp_path: Path, kind: str) -> None:
-    peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
     base = tiny_model("Llama")
-    base.config._name_or_path = base.name_or_path = str(saved(base, tmp_path / "base"))
+    base.config._name_or_path = base.name_or_path = str(tiny.saved(base, tmp_path / "base"))
     torch.manual_seed(0)
-    model = peft.get_peft_model(base, getattr(peft, kind)(num_virtual_tokens=3, task_type="CAUSAL_LM")).eval()
+    model = with_adapter(base, kind, num_virtual_tokens=3).eval()
     assert_right(TransformersBackend(model, tiny.byte_level_bpe()))
-    saved(model, tmp_path / "tuned")
+    tiny.saved(model, tmp_path / "tuned")
     with pytest.raises(ModelError, match=r"is a tuned prompt, which transformers does not load\. Load it with peft's"):
         loaded(tmp_path / "tuned")
 
 
 @pytest.mark.parametrize("method", ["gptq", "awq", "bitsandbytes"])
 def test_quantised_weights_name_the_package_that_they_need(tmp_path: Path, method: str) -> None:
-    saved(tiny_model("Llama"), tmp_path)
+    tiny.saved(tiny_model("Llama"), tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     config["quantization_config"] = {"quant_method": method, "bits": 4, "group_size": 16, "load_in_8bit": True}
     (tmp_path / "config.json").write_text(json.dumps(config))
