@@ -20,6 +20,7 @@ from semtoken.bench.report.answers import check_cells
 from semtoken.bench.report.content import BenchReport, build_report
 from semtoken.bench.report.measure import ABLATIONS
 from semtoken.bench.report.probabilities import CellProbabilities, cell_probabilities, probability_table, ranks
+from semtoken.bench.report.probability_plots import reliability_panels
 from semtoken.bench.report.table import as_html
 from semtoken.bench.report.writing import html_page, markdown_text
 from semtoken.bench.results import METADATA_KEY, Cell
@@ -184,6 +185,19 @@ def test_every_method_has_its_curve_and_its_reliability() -> None:
     for file in ("probabilities", "reliability", "risk_coverage"):
         rows = made.csv[file].splitlines()
         assert {row.split(",")[2] for row in rows[1:]} == set(names)
+
+
+def test_a_panel_shows_each_group_with_its_interval_beside_the_diagonal() -> None:
+    one = probabilities(scored())
+    report = one.methods["stc"].report
+    assert report is not None
+    (axis,) = reliability_panels(one).axes
+    assert axis.lines[0].get_xydata().tolist() == [[0, 0], [1, 1]]  # where a probability is what it says
+    (bars,) = axis.containers
+    points, _, (intervals,) = bars.lines
+    assert points.get_xydata().tolist() == [[b.probability_correct, b.right] for b in report.bins]
+    ends = np.array([segment[:, 1] for segment in intervals.get_segments()])
+    assert ends == pytest.approx(np.array([[b.low, b.high] for b in report.bins]))
 
 
 def test_the_answers_furthest_off_are_shown() -> None:
