@@ -62,15 +62,6 @@ def test_masses_are_renormalised_in_each_order_and_averaged() -> None:
     assert answer_from_masses(Predicate("?"), masses([0.3, 0.2])).flags == ()
 
 
-def test_intervals_of_masses_become_bounds() -> None:
-    """An unlisted option lies in [0, .1]: yes is .6 alone or .6 of .7."""
-    answer = answer_from_masses(Predicate("?"), masses([0.6, 0.0], high=[[0.6, 0.1]]))
-    assert answer.probabilities == (1.0, 0.0)
-    assert answer.bounds is not None
-    assert answer.bounds[0] == pytest.approx((0.6 / 0.7, 1.0))
-    assert answer.bounds[1] == pytest.approx((0.0, 0.1 / 0.7))
-
-
 def test_an_order_in_which_nothing_was_seen_counts_by_its_upper_bounds() -> None:
     """Masses .3 and .1 in one order; at most .02 and .06 in the other, at least nothing."""
     answer = answer_from_masses(Predicate("?"), masses([0.3, 0.1], [0.0, 0.0], high=[[0.3, 0.1], [0.02, 0.06]]))

@@ -45,25 +45,6 @@ def test_calibrate_audit_and_compare(tmp_path: Path) -> None:
             compare(read_decisions(again), others)
 
 
-def test_answers_known_within_bounds_are_compared_as_such(tmp_path: Path) -> None:
-    here = answers(tmp_path / "here.jsonl", 50, 1)
-    found = read_lines(here)
-    for line in found[:10]:  # a server that left out No
-        given = line["answers"]["late"]
-        yes = given["probabilities"][0]
-        given["bounds"] = [[yes - 0.05 * yes, yes], [1 - yes, 1 - yes + 0.05 * yes]]
-    there = write_lines(tmp_path / "there.jsonl", found)
-    [compared] = compare(read_decisions(here), read_decisions(there))
-    lost = sum(0.05 * line["answers"]["late"]["probabilities"][0] for line in found[:10]) / 50
-    said = " ".join(compared.statement.split())
-    assert "In 10 of 50" in said and f"anything from {-lost:+.3f} to +0.000" in said
-    [alike] = compare(read_decisions(here), read_decisions(here))
-    assert "did not list" not in alike.statement
-    found[0]["answers"]["late"]["bounds"] = [[0.5, 0.4], [0, 1]]
-    with pytest.raises(InvalidInputError, match=r"line 1.*bounds"):
-        read_decisions(write_lines(there, found))
-
-
 def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     good, target = answers(tmp_path / "good.jsonl", 5, 1), tmp_path / "made"
     for content in ([1], [[]], [{"answers": []}], [{"answers": {"q": 1}}], [{"answers": {}, "labels": [1]}], []):

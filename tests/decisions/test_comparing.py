@@ -59,6 +59,7 @@ def test_the_shift_is_that_of_what_the_first_server_chose() -> None:
     assert found.rank_correlation == pytest.approx(0.8)  # ranks 2 3 1 4 and 2 4 1 3: 1 - 6 (1 + 1) / (4 x 15)
     assert (found.open_pairs.count, found.open_pairs.of) == (0, 4)
     assert found.shift_range == pytest.approx((found.shift, found.shift))
+    assert "did not list" not in found.statement
 
 
 def test_of_a_predicate_the_shift_is_that_of_yes() -> None:
@@ -73,6 +74,9 @@ def test_open_probabilities_widen_the_shift_to_both_sides() -> None:
     second[1] = changed(second[1], bounds=((0.1, 0.2), (0.6, 0.85), (0.0, 0.2)))
     [found] = compare(first, second)
     assert (found.open_pairs.count, found.open_pairs.of) == (2, 4)
+    low, high = found.shift_range
+    assert f"In {found.open_pairs} a server rounds" in found.statement
+    assert f"anything from {low:+.3f} to {high:+.3f}" in found.statement
     assert found.shift_range == pytest.approx(
         ((0.5 - 0.75 + 0.6 - 0.7 - 0.1 - 0.2) / 4, (0.5 - 0.55 + 0.85 - 0.7 - 0.1 - 0.2) / 4)
     )

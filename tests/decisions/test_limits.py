@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken.decisions import Choice, Predicate, ReadingOptions, Score, deciding
-from semtoken.decisions.answers import Answer, DecisionRecord, OptionMasses, answer_from_masses
+from semtoken.decisions import Choice, ReadingOptions, Score, deciding
+from semtoken.decisions.answers import Answer, OptionMasses, answer_from_masses
 from semtoken.decisions.questions import OrderedQuestion, prompt_text
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError, block_beside, extension_of
@@ -163,14 +163,6 @@ def test_as_many_tokens_as_one_inquiry_may_have() -> None:
     for texts in (["7"] * 17, ["7", "8"]):  # the first are tokenised too often, of the others one token more is read
         with pytest.raises(InvalidInputError, match=r"65,536 tokens together, or 1,048,576 with"):
             deciding._prompt_ids(source, texts)
-
-
-def test_a_score_of_a_saved_answer_is_that_of_its_best_option() -> None:
-    one = DecisionRecord(Answer(Choice("Which?", list("abc")), (0.25, 0.5, 0.25)), label=1)
-    assert (one.answer.best, one.correct, one.answer.log_confidence) == (1, True, pytest.approx(np.log(0.5)))
-    above = DecisionRecord(Answer(Predicate("So?"), (0.0, 1.0)), label=0)
-    assert (above.answer.side, above.correct, above.answer.log_confidence) == ("false", False, 0.0)
-    assert Predicate("So?").options[0].value is True
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from functools import cache
 from itertools import product
 from typing import Any
@@ -14,11 +13,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken import ScoredModel
 from semtoken.decisions import Choice, DecisionRequest, Option, Predicate, ReadingOptions, Score, decide
 from semtoken.decisions.deciding import option_masses, prepare, run_to_end
 from semtoken.decisions.questions import OrderedQuestion, labels, orders_of, prompt_text, prompt_tokens
-from semtoken.decisions.spellings import OptionReader, OptionSpelling, spellings_of
+from semtoken.decisions.spellings import spellings_of
 from semtoken.decisions.wire import systemone
 from semtoken.errors import InvalidInputError
 from tests.decisions.models import answer_to, passes, tiny, tokenizer
@@ -57,21 +55,6 @@ def test_labels_equal_transformers_pipeline(state: Any) -> None:
         assert written.get("legend") == expected[name].get("legend")
         assert written.get("score", 0) == pytest.approx(expected[name].get("score", 0), abs=1e-4)
         assert written.get("confidence", 0) == pytest.approx(expected[name].get("confidence", 0), abs=1e-4)
-
-
-def test_labels_equal_transformers_pipeline_on_the_embedded_model() -> None:
-    pipelines = pytest.importorskip("transformers.pipelines.decision")
-    from transformers import AutoTokenizer
-
-    from semtoken.support.almanac import almanac_path
-
-    stc = ScoredModel.from_pretrained()
-    pipe = pipelines.DecisionPipeline(model=stc.model, tokenizer=AutoTokenizer.from_pretrained(almanac_path()))
-    questions = {name: QUESTIONS[name] for name in ("tone", "many", "urgent")}  # its "Yes" is not one token
-    expected = pipe({"state": "Paris is the capital of France.", "questions": questions})
-    found = stc.decide("Paris is the capital of France.", questions, reading="labels")
-    for name in questions:
-        assert found[name].probabilities == pytest.approx(list(expected[name]["probabilities"].values()), abs=1e-5)
 
 
 content = st.one_of(st.none(), st.text(max_size=8), st.lists(st.integers(), max_size=2))
@@ -342,19 +325,6 @@ def test_of_many_options_of_several_tokens_few_are_kept_at_one_time(monkeypatch:
     longest = max(len(path) for prompt in one.prompts for spelling in prompt.spellings for path in spelling.paths)
     assert len(widths) > 10
     assert max(widths) <= one.input_tokens + 40 + longest
-
-
-def test_a_rare_spelling_that_others_go_on_from_is_in_the_bounds() -> None:
-    """One spelling has half the probability, another 0.1%: too little to read on, but still a part of it."""
-    yes = OptionSpelling(((10,), (11,)), np.array([20]))
-    reader = OptionReader([yes, OptionSpelling(((12,),), np.empty(0, dtype=np.int64))])
-    start = np.log([0.5, 0.001, 0.3])
-    further = reader.first((start, start))
-    assert set(further) == {(10,)}
-    on = math.log(0.25)
-    low, high = reader.masses({(10,): {20: (on, on)}})
-    assert low.tolist() == pytest.approx([0.5 * 0.75, 0.3])
-    assert high.tolist() == pytest.approx([0.5 * 0.75 + 0.001, 0.3])
 
 
 @each("exact", [True, False])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from semtoken.cli.settings import GuaranteeSection
-from semtoken.decisions import Choice, DecisionRequest, Predicate, ReadingOptions, Score
+from semtoken.decisions import Choice, DecisionRequest, Predicate, Question, ReadingOptions, Score
 from semtoken.decisions.answers import Answer
 from semtoken.decisions.asked_texts import asked_texts
 from semtoken.decisions.audit_results import SetAudit, SideAudit
@@ -26,7 +26,6 @@ from semtoken.guarantees.auditing import AuditLimits
 from semtoken.guarantees.judge import KINDS, Claim, Share, judge
 from semtoken.guarantees.measures import Drift
 from semtoken.replies import read_reply
-from semtoken.replies.formats import served_shapes
 from tests.decisions.models import tiny
 from tests.rows import each
 from tests.tiny import byte_level_bpe
@@ -42,18 +41,26 @@ def test_an_unlisted_token_has_at_most_what_is_left_and_what_the_last_one_has() 
     assert np.exp(_of_list(np.array([5]), np.array([0.0]), ids)[1]) == pytest.approx([0.0, 1.0, 0.0], abs=1e-12)
 
 
-def test_as_many_tokens_are_asked_for_as_an_answer_can_need() -> None:
-    chat = next(shape for shape in served_shapes() if shape.path.endswith("/chat/completions"))
-    for question, reading, length in (
+@each(
+    ("question", "reading", "length"),
+    [
         (Predicate("So?"), "labels", 1),
         (Predicate("So?"), "words", 1),
         (Choice("Which?", ["red", "green"]), "labels", 1),
         (Choice("Which?", ["red", "green"]), "words", 5),
         (Score("How?", ["low", "high"]), "labels", 1),
-    ):
-        for text in asked_texts("x", [question], ReadingOptions(reading)).texts:  # type: ignore[arg-type]
-            body = text.request(chat, "a state", top=7, model="m")
-            assert body["max_tokens"] == length and body["temperature"] == (1.0 if length == 1 else 0.0)
+        *((Choice("Which?", ["b", "a" * longest]), "words", min(longest, 16)) for longest in (15, 16, 17)),
+    ],
+)
+def test_a_server_is_asked_for_as_many_tokens_as_an_answer_can_need(
+    question: Question, reading: Any, length: int
+) -> None:
+    """At most 16, each with 20 log-probabilities; and ten minutes are waited."""
+    ask: Any = asker_of_endpoint("http://localhost:1/v1/chat/completions")
+    assert ask.top == 20 and ask.server.client._client.timeout.read == 600
+    for text in asked_texts("x", [question], ReadingOptions(reading)).texts:
+        body = text.request(ask.shape, "a state", top=ask.top, model="m")
+        assert body["max_tokens"] == length and body["temperature"] == (1.0 if length == 1 else 0.0)
 
 
 def test_what_replies_say_of_their_tokens() -> None:
@@ -254,15 +261,6 @@ def test_thirty_two_places_are_read_together_by_engines_without_trees(count: int
     groups = _groups(object(), [[0]] * count)  # type: ignore[arg-type]
     assert [place for group in groups for place in group] == list(range(count))
     assert [len(group) for group in groups] == [32] * (count // 32) + [count % 32] * bool(count % 32)
-
-
-def test_how_long_and_for_how_much_a_server_is_asked() -> None:
-    """For 20 log-probabilities of each token, at most 16 tokens, and ten minutes."""
-    ask: Any = asker_of_endpoint("http://localhost:1/v1/chat/completions")
-    assert ask.top == 20 and ask.server.client._client.timeout.read == 600
-    for longest, length in ((15, 15), (16, 16), (17, 16)):
-        [text] = asked_texts("x", [Choice("Which?", ["b", "a" * longest])], ReadingOptions("words")).texts
-        assert text.request(ask.shape, "a state", top=ask.top)["max_tokens"] == length
 
 
 def test_masses_are_in_the_questions_order_and_of_the_first_text_of_a_reply() -> None:

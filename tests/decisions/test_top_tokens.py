@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -127,103 +127,87 @@ def _check(exact: OptionMasses, found: OptionMasses, question: Question) -> None
             assert least - 1e-4 <= p <= greatest + 1e-4
 
 
-def step(*tokens: tuple[str, float], chosen: int = 0) -> TopStep:
-    listed = [TopToken(math.log(p), text=text) for text, p in tokens]
-    return TopStep(listed[chosen], listed)
+def named(text: str | None, p: float, id: int | None = None) -> TopToken:
+    return TopToken(math.log(p), id, text)
 
 
-A = TopToken(math.log(0.4), 1, "A")
-BY_HAND: dict[str, tuple[list[str], list[TopStep], bool, list[float], list[float]]] = {
-    "an option that is not listed has at most the last of the list": (
-        ["A", "B"],
-        [step(("A", 0.6), ("x", 0.1), ("y", 0.05))],
-        True,
-        [0.6, 0],
-        [0.6, 0.05],
+def step(*tokens: tuple[str, float]) -> TopStep:
+    """A list of tokens by their names, of which the first was chosen."""
+    listed = [named(text, p) for text, p in tokens]
+    return TopStep(listed[0], listed)
+
+
+class Case(NamedTuple):
+    """Options, lists of best tokens, and the least and the greatest mass of each option by hand."""
+
+    options: list[str]
+    steps: list[TopStep]
+    low: list[float]
+    high: list[float]
+    exact: bool = False
+
+
+A = named("A", 0.4, 1)
+BY_HAND = {
+    "an option that is not listed has at most the last of the list": Case(
+        ["A", "B"], [step(("A", 0.6), ("x", 0.1), ("y", 0.05))], [0.6, 0], [0.6, 0.05], exact=True
     ),
-    "or what is left": (["A", "B"], [step(("A", 0.6), ("x", 0.39))], True, [0.6, 0], [0.6, 0.01]),
-    "a chosen token alone says nothing of the others": (["A", "B"], [step(("x", 0.1))], True, [0, 0], [0.9, 0.9]),
-    "lists that add up to a little more give no more than one": (
-        ["Yes", "No"],
-        [step(("Yes", 0.8), ("yes", 0.24))],
-        False,
-        [1, 0],
-        [1, 0],
+    "or what is left": Case(["A", "B"], [step(("A", 0.6), ("x", 0.39))], [0.6, 0], [0.6, 0.01], exact=True),
+    "a chosen token alone says nothing of the others": Case(
+        ["A", "B"], [step(("x", 0.1))], [0, 0], [0.9, 0.9], exact=True
     ),
-    "spellings of a word are summed": (
-        ["Yes", "No"],
-        [step((" yes", 0.5), ("YES", 0.2), ("Ġno", 0.2))],
-        False,
-        [0.7, 0.2],
-        [0.8, 0.3],
+    "lists that add up to a little more give no more than one": Case(
+        ["Yes", "No"], [step(("Yes", 0.8), ("yes", 0.24))], [1, 0], [1, 0]
     ),
-    "words that begin alike are read further": (
+    "spellings of a word are summed": Case(
+        ["Yes", "No"], [step((" yes", 0.5), ("YES", 0.2), ("Ġno", 0.2))], [0.7, 0.2], [0.8, 0.3]
+    ),
+    "words that begin alike are read further": Case(
         ["New York", "New Delhi", "Rome"],
         [step((" New", 0.8), (" Rome", 0.1)), step((" York", 0.75), (" Delhi", 0.25))],
-        False,
         [0.6, 0.2, 0.1],
         [0.7, 0.3, 0.2],
     ),
-    "a word counts as far as the model stops there": (
+    "a word counts as far as the model stops there": Case(
         ["York", "York City"],
         [step(("York", 0.9)), step(("<|end|>", 0.7), (" City", 0.2))],
-        False,
         [0.9 * 0.7, 0.9 * 0.2],
         [0.9 * 0.8 + 0.1, 0.9 * (0.2 + 0.1) + 0.1],
     ),
-    "and so does a label that another one begins with": (
+    "and so does a label that another one begins with": Case(
         ["1", "12"],
         [step(("1", 0.8), ("3", 0.15)), step(("\n", 0.7), ("2", 0.2), ("x", 0.05))],
-        True,
         [0.8 * (1 - 0.2 - 0.05), 0.8 * 0.2],
         [0.8 * (1 - 0.2), 0.8 * 0.2 + 0.05],
+        exact=True,
     ),
-    "a word from which the model surely goes on counts nothing": (
-        ["York", "York City"],
-        [step(("York", 0.9)), step((" City", 1.0))],
-        False,
-        [0, 0.9],
-        [0.1, 0.9 + 0.1],
+    "a word from which the model surely goes on counts nothing": Case(
+        ["York", "York City"], [step(("York", 0.9)), step((" City", 1.0))], [0, 0.9], [0.1, 0.9 + 0.1]
     ),
-    "also where a list adds up to more, as far as rounding goes": (
-        ["York", "York City"],
-        [step(("York", 0.9)), step((" City", 0.8), (" city", 0.24))],
-        False,
-        [0, 0.9 * 1.04],
-        [0.1, 1],
+    "also where a list adds up to more, as far as rounding goes": Case(
+        ["York", "York City"], [step(("York", 0.9)), step((" City", 0.8), (" city", 0.24))], [0, 0.9 * 1.04], [0.1, 1]
     ),
-    "and more than all of it is all of it": (
+    "and more than all of it is all of it": Case(
         ["York City", "York Town"],
         [step(("York", 0.9)), step((" City", 0.8), (" city", 0.24))],
-        False,
         [0.9 * 1.04, 0],
         [1, 0.1],
     ),
-    "where the lists end, options that begin alike may each have all of it": (
+    "where the lists end, options that begin alike may each have all of it": Case(
         ["New York", "New Delhi", "Rome"],
         [step((" New", 0.8), (" Rome", 0.1))],
-        False,
         [0, 0, 0.1],
         [0.8 + 0.1, 0.8 + 0.1, 0.2],
     ),
-    "also an option that has ended": (["York", "York City"], [step(("York", 0.9))], False, [0, 0], [1, 1]),
-    "a piece without a spelling may be any option": (
-        ["A", "B"],
-        [
-            TopStep(
-                TopToken(math.log(0.5), text="A"), [TopToken(math.log(0.5), text="A"), TopToken(math.log(0.4), id=7)]
-            )
-        ],
-        True,
-        [0.5, 0],
-        [0.5, 0.4],
+    "also an option that has ended": Case(["York", "York City"], [step(("York", 0.9))], [0, 0], [1, 1]),
+    "a piece without a spelling may be any option": Case(
+        ["A", "B"], [TopStep(named("A", 0.5), [named("A", 0.5), named(None, 0.4, 7)])], [0.5, 0], [0.5, 0.4], exact=True
     ),
-    "tokens with ids are told apart by them; C has at most what the last of the others has": (
-        ["A", "B", "C"],
-        [TopStep(A, [A, TopToken(math.log(0.05), 2, "B")])],
-        True,
-        [0.4, 0.05, 0],
-        [0.4, 0.05, 0.05],
+    "tokens with ids are told apart by them; C has at most what the last of the others has": Case(
+        ["A", "B", "C"], [TopStep(A, [A, named("B", 0.05, 2)])], [0.4, 0.05, 0], [0.4, 0.05, 0.05], exact=True
+    ),
+    "a chosen token of a listed name with another id may count beside it": Case(
+        ["A", "B"], [TopStep(named("A", 0.4, 3), [A, named("B", 0.05, 2)])], [0.4, 0.05], [0.8, 0.05], exact=True
     ),
 }
 
@@ -235,18 +219,10 @@ def test_a_named_token_with_no_log_probability_is_refused_with_its_step() -> Non
         masses_from_named_tokens(reader, step)  # type: ignore[arg-type]
 
 
-@each(("options", "steps", "exact", "low", "high"), BY_HAND.values(), ids=list(BY_HAND))
-def test_bounds_by_hand(
-    options: list[str], steps: list[TopStep], exact: bool, low: list[float], high: list[float]
-) -> None:
-    found = masses_from_top_tokens(options, steps, exact=exact)
-    assert found[0] == pytest.approx(low) and found[1] == pytest.approx(high)
-
-
-def test_a_chosen_token_of_a_listed_name_with_another_id_counts_beside_it() -> None:
-    listed = [TopToken(math.log(0.4), 1, "A"), TopToken(math.log(0.05), 2, "B")]
-    _, high = masses_from_top_tokens(["A", "B"], [TopStep(TopToken(math.log(0.4), 3, "A"), listed)], exact=True)
-    assert high[0] == pytest.approx(0.8)
+@each("case", BY_HAND.values(), ids=list(BY_HAND))
+def test_bounds_by_hand(case: Case) -> None:
+    low, high = masses_from_top_tokens(case.options, case.steps, exact=case.exact)
+    assert low == pytest.approx(case.low) and high == pytest.approx(case.high)
 
 
 def test_what_is_no_log_probability_is_refused() -> None:
@@ -283,12 +259,12 @@ class TestTexts:
 
 def test_an_option_listed_without_a_number_may_have_all_that_is_left() -> None:
     """As SGLang writes null: the first of a list may be the likeliest."""
-    tokens = [TopToken(-9999.0, 1, "B"), TopToken(math.log(0.2), 2, "A"), TopToken(math.log(0.05), 3, "x")]
+    tokens = [TopToken(-9999.0, 1, "B"), named("A", 0.2, 2), named("x", 0.05, 3)]
     low, high = masses_from_top_tokens(["A", "B"], [TopStep(tokens[0], tokens)], exact=True)
     assert low == pytest.approx([0.2, 0.0])
     assert high[0] == pytest.approx(0.2)
     assert 0.75 <= high[1] <= 1.0
-    new, rome = TopToken(-9999.0, 1, "New"), TopToken(math.log(0.2), 2, "Rome")
+    new, rome = TopToken(-9999.0, 1, "New"), named("Rome", 0.2, 2)
     low, high = masses_from_top_tokens(
         ["New York", "Rome"], [TopStep(new, [new, rome]), step(("York", 1.0))], exact=False
     )
