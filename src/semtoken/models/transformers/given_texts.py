@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,8 +35,7 @@ class GivenTexts:
     """The number of logits that the model gives for each token."""
     padding: int
     """The token that fills shorter rows of a batch."""
-    images: Callable[[ImagePrompt], ImagePasses]
-    """Passes over a prompt with images, once it is known how replies to it are read."""
+    images: ImagePasses
 
     def show(
         self,
@@ -87,7 +86,7 @@ class GivenTexts:
         if not any(replies):
             return
         if isinstance(prompts[0], ImagePrompt):
-            yield self.images(prompts[0]).whole(prompts[0], replies[0][:-1], len(replies[0]))[None]
+            yield self.images.whole(prompts[0], replies[0][:-1], len(replies[0]))[None]
             return
         if not self.proof.continued:
             [prompt_ids], [reply_ids] = prompts, replies

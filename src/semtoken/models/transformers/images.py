@@ -10,6 +10,7 @@ import torch
 
 from semtoken.errors import BackendError, InvalidInputError, one_line_of
 from semtoken.models.transformers.generate_settings import PLAIN, one_answer_each
+from semtoken.models.transformers.proving import ForcedTokens, difference, least_rounding
 from semtoken.support.files.images import read_image
 from semtoken.support.inputs import shown
 
@@ -101,12 +102,25 @@ class ImagePasses:
 
     model: Any
     device: Any
+    token: int
+    """An ordinary token, which stands for a reply when the first prompt is tried."""
+    padding: int
     fill: int | None = None
-    """The number for each token of a reply in tensors with one for each token, once it is known."""
+    """The number for each token of a reply in tensors with one for each token, once it is known (`_settle`)."""
 
-    def whole(self, prompt: ImagePrompt, reply: Sequence[int], keep: int, fill: int | None = None) -> torch.Tensor:
-        """Logits [keep, columns] behind the last tokens of the prompt and a reply."""
-        inputs = prompt.inputs(reply, self.fill or 0 if fill is None else fill, self.device)
+    def inputs(self, prompt: ImagePrompt) -> dict[str, Any]:
+        """The inputs with which transformers' `generate` answers a prompt; `BackendError` as in `whole`."""
+        self._settle(prompt)
+        return prompt.inputs([], 0, self.device)
+
+    def whole(self, prompt: ImagePrompt, reply: Sequence[int], keep: int) -> torch.Tensor:
+        """Logits [keep, columns] behind the last tokens of the prompt and a reply.
+        `BackendError` if a pass gives other numbers than transformers' `generate`: it is not known which are right.
+        """
+        return self._whole(prompt, reply, keep, self._settle(prompt))
+
+    def _whole(self, prompt: ImagePrompt, reply: Sequence[int], keep: int, fill: int) -> torch.Tensor:
+        inputs = prompt.inputs(reply, fill, self.device)
         try:
             logits: torch.Tensor = self.model(**inputs).logits[0, -keep:]
         except ValueError as error:  # a reply with the placeholder of an image
@@ -114,22 +128,18 @@ class ImagePasses:
         return logits
 
     @torch.inference_mode()
-    def settle(self, prompt: ImagePrompt, token: int, padding: int) -> None:
-        """Find out with which `fill` a pass over the whole text gives the numbers of transformers' `generate`.
-        `BackendError` if with none: it is not known which number is right.
-        """
-        from semtoken.models.transformers.proving import ForcedTokens, difference
-
+    def _settle(self, prompt: ImagePrompt) -> int:
+        """Find out with which `fill` a pass over the whole text gives the numbers of transformers' `generate`."""
         if self.fill is not None:
-            return
-        text = [token, token]
+            return self.fill
+        text = [self.token] * 3
         with one_answer_each(self.model):
             out = self.model.generate(
                 **prompt.inputs([], 0, self.device),
                 **PLAIN,
-                max_new_tokens=3,
-                pad_token_id=padding,
-                logits_processor=[ForcedTokens([[*text, token]])],
+                max_new_tokens=len(text),
+                pad_token_id=self.padding,
+                logits_processor=[ForcedTokens([text])],
                 output_logits=True,
                 return_dict_in_generate=True,
             )
@@ -137,15 +147,15 @@ class ImagePasses:
         fills = (0, 1) if any(name.endswith("token_type_ids") for name in prompt.tensors) else (0,)
         for fill in fills:
             try:
-                rows = self.whole(prompt, text, 3, fill).double().log_softmax(-1)
+                rows = self._whole(prompt, text[:-1], len(text), fill).double().log_softmax(-1)
             except torch.OutOfMemoryError:
                 raise
             except (InvalidInputError, IndexError, RuntimeError):  # it takes a text with an image in steps only
                 continue
             worst = max(difference(*pair) for pair in zip(written.double().log_softmax(-1), rows, strict=True))
-            if worst <= 4 * torch.finfo(self.model.dtype).eps ** 0.75:
+            if worst <= 4 * least_rounding(self.model.dtype):
                 self.fill = fill
-                return
+                return fill
         raise BackendError(
             f"For a prompt with an image, transformers' generate gives other numbers for {type(self.model).__name__} "
             "than a pass over the same tokens, so it is not known which is right. Prompts of text can be scored."

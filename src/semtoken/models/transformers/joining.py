@@ -117,16 +117,14 @@ class JoiningRows:
         ids, known = waiting.arrival.prompt_ids, self._read_before.prompt
         if waiting.cache is None and known is not None and (shared := len(ids) - waiting.unread(known)) >= LEAST_KNOWN:
             waiting.cache, waiting.read = known.cut(shared), shared
-        piece = np.array([ids[waiting.read : waiting.read + most]], dtype=np.int64)
-        waiting.read += piece.shape[1]
-        mask = np.ones((1, waiting.read), dtype=np.int64)
-        output = self._writer.passes.rows(piece, mask=mask, cache=waiting.cache)
-        waiting.cache = cache_of(output)
-        if waiting.read < len(ids):
-            float(output.logits[0, -1, 0])  # a GPU is waited for, so that the pace knows what reading takes
+        stop = min(waiting.read + most, len(ids))
+        output = self._writer.passes.piece(ids, waiting.read, stop, waiting.cache)
+        waiting.cache, waiting.read = cache_of(output), stop
+        if stop < len(ids):
             return []
         # The next prompt often begins in the same way, such as with the system's part of a chat.
         self._read_before.prompt = read_prompt(waiting.cache, ids, len(ids))
+        mask = np.ones((1, stop), dtype=np.int64)
         return [Together([waiting.row], mask, waiting.cache, output.logits[:, -1], self._writer.inside.at())]
 
     def _read(self, newcomers: Sequence[_WaitingAnswer]) -> Together:

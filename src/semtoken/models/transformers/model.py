@@ -224,15 +224,12 @@ class TransformersBackend(OwnTokens):
             self._write(asked, decodings[0], observers, together=False)
         elif proof.joined and only_usual(self.model.generation_config) and not options and not images:
             self._write(asked, decodings[0], observers, together=True)
-        elif proof.generates == "alone" or images:
-            for ids, rows in asked:
-                for row in rows:
-                    self._generate([ids], decodings[0], [row], observers)
         else:
-            lengths = [len(ids) if proof.generates == "equal" else 0 for ids in encoded]
-            for batch in _batches(lengths, decodings[0].batch_size):
-                cells = [(encoded[number], row) for number in batch for row in asked[number][1]]
-                self._generate([ids for ids, _ in cells], decodings[0], [row for _, row in cells], observers)
+            cells = [(ids, row) for ids, rows in asked for row in rows]
+            alone = proof.generates == "alone" or images
+            lengths = [len(ids) if proof.generates == "equal" else 0 for ids, _ in cells]
+            for batch in _batches(lengths, 1 if alone else decodings[0].batch_size * decodings[0].n):
+                self._generate([cells[number] for number in batch], decodings[0], observers)
         return [row.completion for _, rows in asked for row in rows if row.completion is not None]
 
     def _write(
@@ -264,13 +261,6 @@ class TransformersBackend(OwnTokens):
                 "numbers than one pass over the text, so it is not used, and its settings cannot be followed"
                 f"{': ' if unusual else ''}{', '.join(sorted(unusual))}. Leave them out."
             )
-
-    def _inputs(self, prompts: Sequence[list[int]]) -> dict[str, Any]:
-        """The inputs with which `generate` answers these prompts; one with images is alone."""
-        if isinstance(first := prompts[0], ImagePrompt):
-            self._settled(first)
-            return first.inputs([], 0, self._image_passes.device)
-        return generate_inputs(self.passes, pad(prompts, self._padding, left=True))
 
     @property
     def joins(self) -> bool:
@@ -329,12 +319,8 @@ class TransformersBackend(OwnTokens):
 
     @cached_property
     def _image_passes(self) -> ImagePasses:
-        return ImagePasses(self.model, Passes(self.model).device)
-
-    def _settled(self, prompt: ImagePrompt) -> ImagePasses:
-        """Passes over a prompt with images, once it is known how replies to such prompts are read."""
-        self._image_passes.settle(prompt, int(np.argmin(self.vocabulary.special)), self._padding)
-        return self._image_passes
+        token = int(np.argmin(self.vocabulary.special))
+        return ImagePasses(self.model, Passes(self.model).device, token, self._padding)
 
     def read_prefix(self, prompts: Sequence[Prompt]) -> None:
         """Read the beginning that all prompts share before `generate` with `share_prefix`, to measure what that
@@ -366,25 +352,22 @@ class TransformersBackend(OwnTokens):
         choices = AnswerChoices.of(decoding, prompt, sample)
         return BatchRow(answer, limit, frozenset(stop_ids), decoding.stop_strings, choices=choices)
 
-    def _arguments(self, decoding: Decoding, rows: Sequence[BatchRow]) -> dict[str, Any]:
-        padded = range(self.vocabulary.size, self._columns)  # columns of a padded lm_head are no tokens
-        return generate_arguments(self.model, self.tokenizer, decoding, rows, padded)
-
     def _generate(
-        self,
-        prompts: Sequence[list[int]],
-        decoding: Decoding,
-        rows: Sequence[BatchRow],
-        observers: Sequence[Observer],
+        self, cells: Sequence[tuple[list[int], BatchRow]], decoding: Decoding, observers: Sequence[Observer]
     ) -> None:
-        """Answer each prompt of a batch by one call of transformers' `generate`."""
-        options = self._arguments(decoding, rows)
+        """Answer the prompt of each row of a batch by one call of transformers' `generate`."""
+        rows, prompt = [row for _, row in cells], cells[0][0]
+        padded = range(self.vocabulary.size, self._columns)  # columns of a padded lm_head are no tokens
+        options = generate_arguments(self.model, self.tokenizer, decoding, rows, padded)
         processors = listed(options.pop("logits_processor", ()), "logits_processor")
         if not all(map(callable, processors)):
             raise InvalidInputError("'logits_processor' must be a list of processors, each of which can be called.")
         choices = [row.choices for row in rows]
         drawing = [Sampling(choices, self.vocabulary.size)] * any(choice.settings for choice in choices)
-        inputs = self._inputs(prompts)
+        if isinstance(prompt, ImagePrompt):  # one with images is alone
+            inputs = self._image_passes.inputs(prompt)
+        else:
+            inputs = generate_inputs(self.passes, pad([ids for ids, _ in cells], self._padding, left=True))
         watch = StepWatch(self.vocabulary, rows, observers, decoding.options.get("stopping_criteria") or ())
         with watch.watching(self.model), refused_options(watch), one_answer_each(self.model):  # all rows are there
             self.model.generate(
@@ -434,7 +417,7 @@ class TransformersBackend(OwnTokens):
         """Reads texts behind these prompts, in the ways that the model has proved."""
         proof = self._tried(prompts)
         passes = Passes(self.model, proof.takes)
-        return GivenTexts(passes, proof, self.vocabulary, self._columns, self._padding, self._settled)
+        return GivenTexts(passes, proof, self.vocabulary, self._columns, self._padding, self._image_passes)
 
     @property
     def reads_trees(self) -> bool:
@@ -456,7 +439,7 @@ class TransformersBackend(OwnTokens):
 
 
 def _batches(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
-    """Numbers of prompts that are decoded together, all of one length, in their order."""
+    """Numbers of the rows that are written together, all of prompts of one length, in their order."""
     groups: dict[int, list[int]] = {}
     for number, length in enumerate(lengths):
         groups.setdefault(length, []).append(number)

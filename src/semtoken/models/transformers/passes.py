@@ -55,6 +55,15 @@ class Passes:
         positions = np.maximum(mask.cumsum(axis=1) - 1, 0)[:, -ids.shape[1] :]
         return self._call(ids, torch.from_numpy(mask), positions, cache, keep)
 
+    def piece(self, ids: Sequence[int], start: int, stop: int, cache: Any) -> Any:
+        """Run the model over the tokens of a text from `start` to before `stop`, behind a cache of those before. A GPU
+        is waited for, so that whoever sets the pace knows what reading takes.
+        """
+        piece = np.array([ids[start:stop]], dtype=np.int64)
+        output = self.rows(piece, mask=np.ones((1, stop), dtype=np.int64), cache=cache)
+        float(output.logits[0, -1, 0])
+        return output
+
     def nodes(self, ids: IdArray, seen: BoolArray, positions: IdArray, cache: Any, keep: IdArray) -> Any:
         """Run the model once over N tokens, each of which sees only some of the tokens before it, as in a tree.
         `seen` [N, K + N] says which of the K in the cache, and of these; `positions` [N] are places in their texts.

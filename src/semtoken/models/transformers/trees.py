@@ -145,7 +145,7 @@ class GrowingTree:
             for node, row in zip(nodes, rows, strict=False):  # where none is wanted there is the row of the first
                 for number in wanted[node]:
                     take(number, row)
-            float(rows[-1, 0])  # as in `read_trunk`
+            float(rows[-1, 0])  # as in `Passes.piece`
             ids, read, first = ids[stop - first :], stop - first, stop
 
     def _pass(self, first: int, ids: IdArray, keep: IdArray) -> torch.Tensor:
@@ -167,13 +167,9 @@ def read_trunk(passes: Passes, read_before: ReadBefore, trunk: Sequence[int]) ->
     cache, start = read_before.beginning_of(trunk)
     read = 0
     while start < len(trunk):
-        ids = np.array([trunk[start : start + ((yield read) or CHUNK)]], dtype=np.int64)
-        read = ids.shape[1]
-        start += read
-        mask = np.ones((1, start), dtype=np.int64)
-        output = passes.rows(ids, mask=mask, cache=cache)
-        cache = cache_of(output)
-        float(output.logits[0, -1, 0])  # a GPU is waited for, so that who paces this knows what reading takes
+        stop = min(start + ((yield read) or CHUNK), len(trunk))
+        cache = cache_of(passes.piece(trunk, start, stop, cache))
+        read, start = stop - start, stop
     if trunk:
         read_before.trunk = SharedPrefix(tuple(trunk), cache)
         cache = copied(cache)
