@@ -24,7 +24,7 @@ from semtoken.guarantees.answer_records import read_answers
 from semtoken.replies.checking import Doubt, doubt_of, rank_replies
 from semtoken.replies.checking.answers import CheckSettings
 from semtoken.replies.checking.doubts import in_message
-from semtoken.replies.checking.finding import saved_replies
+from semtoken.replies.checking.finding import OpenedReplies
 from semtoken.replies.checking.shards import checker
 from semtoken.replies.formats import known_shapes
 from semtoken.replies.formats.openai_choices import OpenAIChat
@@ -94,7 +94,7 @@ def test_the_sentence_names_the_stretch_and_what_else_was_likely(tmp_path: Path)
 def test_lines_hold_replies_in_several_ways(tmp_path: Path, line: dict[str, Any], question: str | None) -> None:
     path = tmp_path / "lines.jsonl"
     path.write_text(f"{json.dumps(line)}\n\n{json.dumps(line)}\n", encoding="utf-8")
-    found = list(saved_replies([str(path)]))
+    found = [one.read() for one in OpenedReplies([str(path)])]
     assert [one.id for one in found] == ["7", "7"] and [one.question for one in found] == [question] * 2
     assert [one.where for one in found] == [f"{path}:1", f"{path}:3"]
     assert len(rank_replies([str(path)]).answers) == 2
@@ -112,7 +112,7 @@ def test_lines_hold_replies_in_several_ways(tmp_path: Path, line: dict[str, Any]
 def test_several_whole_replies_in_a_file_are_read_one_by_one(tmp_path: Path, content: str) -> None:
     path = tmp_path / "all.json"
     path.write_text(f"{content}\n", encoding="utf-8")
-    assert [one.reply for one in saved_replies([str(path)])] == [SURE, TORN, CUT]
+    assert [one.read().reply for one in OpenedReplies([str(path)])] == [SURE, TORN, CUT]
 
 
 def test_a_reply_is_not_named_by_what_is_in_it(tmp_path: Path) -> None:
@@ -142,7 +142,8 @@ def test_recorded_replies_of_every_engine_are_scored_or_refused_with_a_reason() 
 
 def test_parts_and_alternatives_are_those_of_the_records_without_making_them() -> None:
     scored = 0
-    for saved in saved_replies([str(RECORDED)]):
+    for found in OpenedReplies([str(RECORDED)]):
+        saved = found.read()
         try:
             early, late = st.score_reply(saved.reply), st.score_reply(saved.reply)
         except st.SemtokenError:
@@ -411,7 +412,8 @@ def test_a_request_beside_a_reply_says_what_was_asked(tmp_path: Path) -> None:
     written(tmp_path, a=SURE, b=TORN)
     request = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Capital of Peru?"}]}]}
     (tmp_path / "a.request.json").write_text(json.dumps(request), encoding="utf-8")
-    assert {one.id: one.question for one in saved_replies([str(tmp_path)])} == {"a": "Capital of Peru?", "b": None}
+    saved = [one.read() for one in OpenedReplies([str(tmp_path)])]
+    assert {one.id: one.question for one in saved} == {"a": "Capital of Peru?", "b": None}
 
 
 @pytest.mark.parametrize("beside", [False, True])
@@ -487,6 +489,6 @@ def test_a_shape_may_keep_everything_under_a_name_that_saved_lines_use(
     own, of_another = {"reply": {"pieces": []}}, {"id": "7", "reply": {"choices": []}}
     path = tmp_path / "lines.jsonl"
     path.write_text("".join(json.dumps(one) + "\n" for one in (own, of_another)))
-    first, second = saved_replies([str(path)])
+    first, second = (one.read() for one in OpenedReplies([str(path)]))
     assert first.reply == own
     assert (second.reply, second.id) == ({"choices": []}, "7")

@@ -12,7 +12,7 @@ import pytest
 
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking import RankedReplies, rank_replies
-from semtoken.replies.checking.finding import saved_replies
+from semtoken.replies.checking.finding import OpenedReplies
 from semtoken.replies.checking.ids import identifiers, is_id_name, may_identify
 from tests.cli.run import invoke
 from tests.replies.test_check import reply
@@ -163,8 +163,8 @@ def test_what_may_identify_a_line() -> None:
 def test_of_several_identifiers_the_most_telling_names_a_line(tmp_path: Path) -> None:
     names = {"id": "batch-1", "doc_id": "d-1", "question_id": "q-1", "custom_id": "c-1"}
     for name in ("custom_id", "question_id", "id", "doc_id"):
-        [saved] = saved_replies([str(written(tmp_path / "one.jsonl", [names | {"reply": answered(0)}]))])
-        assert saved.id == names.pop(name)
+        [found] = OpenedReplies([str(written(tmp_path / "one.jsonl", [names | {"reply": answered(0)}]))])
+        assert found.read().id == names.pop(name)
 
 
 @pytest.mark.parametrize("n", [1, 199, 200])

@@ -27,7 +27,7 @@ from semtoken.guarantees.calibrator import Calibrator
 from semtoken.models.prompts import prompt_format
 from semtoken.replies.checking import dividing
 from semtoken.replies.checking.fields import read_schema
-from semtoken.replies.checking.finding import saved_replies
+from semtoken.replies.checking.finding import OpenedReplies
 from semtoken.support.checkpoints.sources import resolve
 from semtoken.support.files import artifacts, record_files, safe_files
 from semtoken.support.files.record_files import read_cells, read_records
@@ -95,7 +95,7 @@ def test_what_is_no_file_of_a_fair_size_is_refused_at_once(
 LINES: dict[str, Callable[[Path], Any]] = {
     "records": lambda path: list(read_records(path)),
     "a table": lambda path: list(read_cells(path)),
-    "replies": lambda path: list(saved_replies([str(path)])),
+    "replies": lambda path: [reply.read() for reply in OpenedReplies([str(path)])],
 }
 
 

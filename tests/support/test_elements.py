@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.replies.checking import rank_replies
-from semtoken.replies.checking.finding import found_replies
+from semtoken.replies.checking.finding import OpenedReplies
 from semtoken.support.files import elements
 from semtoken.support.files.elements import Elements
 from tests.replies.test_check import SURE, TORN, reply
@@ -53,7 +53,7 @@ def test_a_large_array_is_read_in_the_memory_of_a_piece(tmp_path: Path, monkeypa
     path.write_text(f"[{', '.join([line] * count)}]")
     tracemalloc.start()
     try:
-        assert sum(1 for _ in found_replies([str(path)])) == count
+        assert sum(1 for _ in OpenedReplies([str(path)])) == count
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -213,13 +213,12 @@ def _ranked(
     executor: Executor | None,
 ) -> RankedReplies:
     """The replies, ranked here or by an executor, whose files are beside the output."""
-    from semtoken.replies.checking.answers import rank_found
-    from semtoken.replies.checking.finding import passed_over
+    from semtoken.replies.checking.answers import rank_opened
     from semtoken.replies.checking.shards import check_in_shards
 
     with few_collections(OBJECTS_OF_REPLIES), counting("checking replies", None) as progress:
         if executor is None or output is None:
-            return rank_found(replies, settings, questions, passed_over(replies.sources), progress)
+            return rank_opened(replies, settings, questions, progress)
         folder = output.with_name(f"{output.name}.shards")
         return check_in_shards(settings, replies.sources, executor, folder, questions=questions, on_checked=progress)
 

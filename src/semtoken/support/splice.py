@@ -51,6 +51,14 @@ def load_json(text: str | bytes) -> Any:
         return json.loads(text)  # takes more: NaN and infinity, halves of characters
 
 
+def json_or_none(text: str | bytes) -> Any:
+    """The value of a JSON text; None where it is none, and for null."""
+    try:
+        return load_json(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 _PRINTED = re.compile(r"\s*(?:\[?\{\s*'|\w+\()")
 PRINTED = " So Python prints values: save `reply.model_dump_json()` or `json.dumps(reply)` instead."
 LINES = " If it holds a reply on each line, give one of them, or the file to `semtoken check`."

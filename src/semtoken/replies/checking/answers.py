@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from pathlib import Path
 from typing import Any, overload
 
@@ -19,7 +20,7 @@ from semtoken.guarantees.labels import CONFIDENCE
 from semtoken.replies import Reply, ReplyChoice, read_reply
 from semtoken.replies.checking.doubts import Doubt, doubts_of, in_message, sentence_of, worst_of
 from semtoken.replies.checking.fields import field_records
-from semtoken.replies.checking.finding import found_replies, passed_over
+from semtoken.replies.checking.finding import OpenedReplies
 from semtoken.replies.checking.questions import JoinedQuestion, join_questions, read_questions
 from semtoken.replies.checking.saved_blocks import NO_TOKENS, answer_of_block, blocks_of_reply, doubts_of_block
 from semtoken.replies.checking.saved_reply import FoundReply, SavedReply
@@ -175,7 +176,7 @@ def rank_replies(
     Parameters
     ----------
     sources
-        A file, a folder, a pattern, or a list of them, as `semtoken.replies.checking.finding.saved_replies` reads them.
+        A file, a folder, a pattern, or a list of them, as `semtoken.replies.checking.finding.OpenedReplies` reads them.
     questions
         A file with the questions, where they were not saved with the replies.
     format
@@ -234,28 +235,29 @@ def rank_replies(
     )
     given = [str(sources)] if isinstance(sources, str | Path) else listed(sources, "sources")
     named = [text(source, f"sources[{i}]") for i, source in enumerate(given)]
-    return rank_found(found_replies(named), settings, questions, passed_over(named), on_checked)
+    return rank_opened(OpenedReplies(named), settings, questions, on_checked)
 
 
-def rank_found(
-    found: Iterable[FoundReply],
+def rank_opened(
+    replies: OpenedReplies,
     settings: CheckSettings,
     questions: Path | None = None,
-    passed_over: Sequence[str] = (),
     on_checked: Callable[[int], None] = lambda count: None,
 ) -> RankedReplies:
-    """Score replies that were found in files, and rank their answers; the rest is as in `rank_replies`."""
-    replies, asked, joined = found, None, ""
+    """Score replies and rank their answers; the rest is as in `rank_replies`."""
+    found: Iterable[FoundReply] = replies
+    asked: Iterable[JoinedQuestion | None] = repeat(None)
+    joined = ""
     if questions is not None:
         # Joining needs the names of all of them, before the first can have its question.
-        replies = list(replies)
-        asked, joined = join_questions([reply.named() for reply in replies], read_questions(_path(questions)))
+        found = list(found)
+        asked, joined = join_questions([reply.named() for reply in found], read_questions(_path(questions)))
     checked: list[Sequence[RankedAnswer | RefusedReply]] = []
     # one after the other: a parsed reply takes five times the memory of its text
-    for place, reply in enumerate(replies):
-        checked.append(check_found(reply, None if asked is None else asked[place], settings))
+    for reply, question in zip(found, asked, strict=False):
+        checked.append(check_found(reply, question, settings))
         on_checked(len(checked))
-    return ranked(checked, joined, passed_over)
+    return ranked(checked, joined, replies.passed_over)
 
 
 NOT_KEPT = "the replies were checked with keep_tokens=False"

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from semtoken.replies.checking.saved_reply import NO_JSON, FoundReply, json_value, replies_inside
+from semtoken.replies.checking.saved_reply import NO_JSON, FoundReply, replies_inside
 from semtoken.replies.formats.registry import is_whole
 from semtoken.replies.formats.within import branches
 from semtoken.replies.score import is_batch, is_stream_text
 from semtoken.support.files.elements import DECODER, Elements
 from semtoken.support.files.safe_files import LARGEST_REPLIES, MEBIBYTE, bounded_lines
 from semtoken.support.files.texts import decoded, is_utf8
+from semtoken.support.splice import json_or_none
 
 GZIPPED = b"\x1f\x8b"
 PACKED = {"zip": b"PK\x03\x04", "zstd": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh", "xz": b"\xfd7zXZ"}
@@ -44,7 +45,7 @@ def replies_in(where: str, name: str, file: Any) -> Iterator[FoundReply]:
         return
     lines = bounded_lines(file)
     first = next(lines, b"")
-    if first.startswith(b"{") and is_utf8(first) and isinstance(value := json_value(first), Mapping):
+    if first.startswith(b"{") and is_utf8(first) and isinstance(value := json_or_none(first), Mapping):
         begin = [first]
         for line in lines:
             begin.append(line)
@@ -74,7 +75,7 @@ def _of_array(where: str, name: str, elements: Elements) -> Iterator[FoundReply]
     try:
         for number, text in enumerate(elements, start=1):
             # Chunks of a stream and the parts of a batch make one reply together, so that the whole array is read.
-            if number == 1 and not _stands_alone(json_value(text)):
+            if number == 1 and not _stands_alone(json_or_none(text)):
                 yield from _of_text(where, name, elements.rest())
                 return
             yield FoundReply(f"{where}[{number}]", f"{name}-{number}", text.encode(), is_line=True, is_alone=False)
@@ -104,17 +105,17 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
             place, called = (f"{where}[{number}]", f"{name}-{number}") if len(streams) > 1 else (where, name)
             yield FoundReply(place, called, part, is_alone=len(streams) == 1)
         return
-    whole = json_value(text)
+    whole = json_or_none(text)
     if whole is not None:
         yield from _of_value(where, name, whole)
         return
     opening = text.lstrip().partition("\n")[0]
-    if not json_value(opening) and len(values := _behind_each_other(text)) > 1:
+    if not json_or_none(opening) and len(values := _behind_each_other(text)) > 1:
         for number, value in enumerate(values, start=1):
             yield FoundReply(f"{where}[{number}]", f"{name}-{number}", value, is_alone=False)
         return
     lines = text.split("\n")  # `splitlines` would cut texts, such as at U+2028
-    if any(line.lstrip().startswith("{") and isinstance(json_value(line), Mapping) for line in lines):
+    if any(line.lstrip().startswith("{") and isinstance(json_or_none(line), Mapping) for line in lines):
         yield from _of_lines(where, name, (line.encode() for line in lines))
     else:  # a note, or one reply that is broken
         yield FoundReply(where, name, fault=NO_JSON)
@@ -174,7 +175,7 @@ def _choices_of(chunk: Mapping[str, Any], *, ended: bool = False) -> set[Any]:
 def _chunk(line: bytes) -> Mapping[str, Any] | None:
     """The values of a line that may be a chunk of a stream; None for others, which are not parsed here."""
     # Looking for the words is many times as fast as parsing, and most lines are no chunks.
-    value = json_value(line) if b'.chunk"' in line or b'"done"' in line else None
+    value = json_or_none(line) if b'.chunk"' in line or b'"done"' in line else None
     return value if isinstance(value, Mapping) and _stream_of(value) is not None else None
 
 

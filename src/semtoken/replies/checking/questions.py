@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.ids import IDS, identifiers, is_id_name, may_identify, own_name
-from semtoken.replies.checking.saved_reply import SavedReply
+from semtoken.replies.checking.saved_reply import ReplyNames
 from semtoken.support.files.record_files import read_rows
 from semtoken.support.questions import question_of
 
@@ -71,7 +71,7 @@ def read_questions(path: Path) -> list[SavedQuestion]:
 
 
 def join_questions(
-    replies: Sequence[SavedReply | None], questions: Sequence[SavedQuestion]
+    replies: Sequence[ReplyNames | None], questions: Sequence[SavedQuestion]
 ) -> tuple[list[JoinedQuestion | None], str]:
     """The question of each reply, in the order of the replies, and a sentence on how they were joined.
 
@@ -104,7 +104,7 @@ def _columns(records: Sequence[Mapping[str, str]], source: int = 0) -> list[Colu
     return [Column(name, [record[name] for record in records], source) for name in shared]
 
 
-def _reply_columns(replies: Sequence[SavedReply]) -> list[Column]:
+def _reply_columns(replies: Sequence[ReplyNames]) -> list[Column]:
     in_lines, in_replies = [reply.ids for reply in replies], [reply.own_ids for reply in replies]
     files = [Column("id", [reply.name for reply in replies], 2), Column("id", [reply.id for reply in replies], 3)]
     return [*_columns(in_lines), *_columns(in_replies, 1), *files]
@@ -155,7 +155,7 @@ def _order(own: Column, asked: Column) -> list[int]:
 
 
 def _refuse_ids(
-    replies: Sequence[SavedReply | None],
+    replies: Sequence[ReplyNames | None],
     questions: Sequence[SavedQuestion],
     own: Sequence[Column],
     asked: Sequence[Column],

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.ids import IDS, identifiers, is_id_name, telling
@@ -12,7 +12,7 @@ from semtoken.replies.formats.base import Shape
 from semtoken.replies.formats.registry import foreign
 from semtoken.replies.formats.within import Found, replies_within
 from semtoken.support.questions import question_of
-from semtoken.support.splice import load_json
+from semtoken.support.splice import json_or_none
 
 REPLY_FIELDS = ("response", "reply", "body", "completion")
 """The names under which a saved line keeps the reply, beside an id, a question or a request."""
@@ -32,20 +32,31 @@ class SavedReply:
     """The input of `semtoken.replies.read_reply`: text of a stream, or plain values."""
     id: str
     """The identifier of its line, that of the reply in a file of several, or the name of its file."""
-    question: str | None = None
+    question: str | None
     """The question, where it was saved beside the reply."""
-    name: str = ""
-    """The name of its file without the ending, and its place in a file of several."""
-    ids: Mapping[str, str] = field(default_factory=dict)
-    """Values that may identify its line; see `semtoken.replies.checking.ids`."""
-    own_ids: Mapping[str, str] = field(default_factory=dict)
-    """Values that may identify the reply itself, which the server made up."""
-    request: Mapping[str, Any] | None = None
+    request: Mapping[str, Any] | None
     """The request, where it was saved beside the reply."""
-    line: Any = None
+    line: Any
     """All that was saved, in which each choice of the reply may have a question of its own."""
-    shape: type[Shape] | None = None
+    shape: type[Shape] | None
     """The shape of the reply, where it is known by now."""
+    ids: Mapping[str, str]
+    """Values that may identify its line; see `semtoken.replies.checking.ids`."""
+
+
+class ReplyNames(NamedTuple):
+    """Everything by which a file of questions may refer to a reply."""
+
+    where: str
+    """File and line, for messages."""
+    name: str
+    """The name of its file without the ending, and its place in a file of several."""
+    id: str
+    """The identifier of the reply, as in `SavedReply`."""
+    ids: Mapping[str, str]
+    """Values that may identify its line, as in `SavedReply`."""
+    own_ids: Mapping[str, str]
+    """Values that may identify the reply itself, which the server made up."""
 
 
 @dataclass(frozen=True)
@@ -70,35 +81,50 @@ class FoundReply:
 
     def parsed(self) -> Any:
         """The plain values of the line; raises `InvalidInputError` if it is no JSON, or its file cannot be read."""
-        value = json_value(self.value) if self.is_line else self.value
+        value = json_or_none(self.value) if self.is_line else self.value
         if self.fault or value is None:
             raise InvalidInputError(self.fault or NO_JSON)
         return value
 
     def read(self) -> SavedReply:
         """Parse the reply; `InvalidInputError` if it is no JSON, or its file cannot be read."""
-        reply = _saved(self)
-        if self.request is None:
-            return reply
+        value = self.parsed()
+        if isinstance(value, Mapping):
+            reply, line, shape = _reply_in(value, self.inside)
+            question, request = question_of(line), None if reply is value else value.get("request")
+        else:
+            reply, line, shape, question, request = value, None, None, None, None
+        ids = self._ids(value, reply, question)
+        named = next(telling(ids), None)
+        if named is not None:
+            identifier = ids[named]
+        else:
+            identifier = self.name if self.is_alone else _own_ids(reply).get("id", self.name)
+        request = request if isinstance(request, Mapping) else self.request
         # What was saved with the reply itself goes before the request beside its file.
-        if reply.question is not None:
-            return replace(reply, request=reply.request or self.request)
-        return replace(reply, question=question_of(self.request), request=self.request, line=self.request)
+        if question is None and self.request is not None:
+            question, request, line = question_of(self.request), self.request, self.request
+        return SavedReply(self.where, reply, identifier, question, request, line, shape, ids)
 
-    def named(self) -> SavedReply | None:
-        """The reply with its names and question, without its content, which takes memory; None if it cannot be read."""
+    def named(self) -> ReplyNames | None:
+        """The names of the reply without its content, which takes memory; None if it cannot be read."""
         try:
-            return replace(self.read(), reply=None, line=None)
+            saved = self.read()
         except InvalidInputError:
             return None
+        return ReplyNames(self.where, self.name, saved.id, saved.ids, _own_ids(saved.reply))
 
-
-def json_value(text: str | bytes) -> Any:
-    """The value of a JSON text, which may be as Python writes it; None where it is none (or null, no reply either)."""
-    try:
-        return load_json(text)
-    except (ValueError, RecursionError):
-        return None
+    def _ids(self, value: Any, reply: Any, question: str | None) -> dict[str, str]:
+        """Values that may identify the line of a reply, which is within `value` or all of it."""
+        if not isinstance(value, Mapping):
+            return {}
+        all_ids = identifiers(value, inside=None if reply is value else reply)
+        # Some people name a line by its question.
+        ids = {name: said for name, said in all_ids.items() if said != question}
+        if reply is not value:
+            return ids
+        usual = self.is_alone  # then its file names it, rather than what a server may have added
+        return {name: said for name, said in ids.items() if not _is_of_server(name) and (name in IDS or not usual)}
 
 
 def replies_inside(value: Any) -> list[Found] | None:
@@ -109,37 +135,12 @@ def replies_inside(value: Any) -> list[Found] | None:
         return None
 
 
-def _saved(found: FoundReply) -> SavedReply:
-    """The reply in what was found, with its question, its request and what may identify it."""
-    value = found.parsed()
-    if not isinstance(value, Mapping):
-        own_ids = _own_ids(value)
-        return SavedReply(found.where, value, _called(found, {}, own_ids), name=found.name, own_ids=own_ids)
-    replies = found.inside if found.inside is not None else replies_inside(value) or ()
-    shape = None
-    if len(replies) == 1:
-        reply, line, shape = replies[0].reply, replies[0].line, replies[0].shape
-    else:
-        reply, line = value if replies else _leading(value), value
-    question = question_of(line)
-    all_ids = identifiers(value, inside=None if reply is value else reply)
-    # Some people name a line by its question.
-    ids = {name: said for name, said in all_ids.items() if said != question}
-    if reply is value:
-        usual = found.is_alone  # then its file names it, rather than what a server may have added
-        ids = {name: said for name, said in ids.items() if not _is_of_server(name) and (name in IDS or not usual)}
-    own_ids = _own_ids(reply)
-    request = value["request"] if reply is not value and isinstance(value.get("request"), Mapping) else None
-    called = _called(found, ids, own_ids)
-    return SavedReply(found.where, reply, called, question, found.name, ids, own_ids, request, line, shape)
-
-
-def _called(found: FoundReply, ids: Mapping[str, str], own_ids: Mapping[str, str]) -> str:
-    """The identifier of a reply: that of its line, its own in a file of several, or the name that its file gives it."""
-    named = next(telling(ids), None)
-    if named is None:
-        return found.name if found.is_alone else own_ids.get("id", found.name)
-    return ids[named]
+def _reply_in(value: Mapping[str, Any], inside: Sequence[Found] | None) -> tuple[Any, Any, type[Shape] | None]:
+    """The reply in a value, what its questions are looked for in, and its shape, where that is known by now."""
+    found = inside if inside is not None else replies_inside(value) or ()
+    if len(found) == 1:
+        return found[0].reply, found[0].line, found[0].shape
+    return value if found else _leading(value), value, None
 
 
 OF_SERVERS = ("id", "object", "model", "system_fingerprint", "service_tier", "responseId", "response_id", "created")

@@ -24,7 +24,7 @@ from semtoken.replies.checking.answers import (
     ranked,
 )
 from semtoken.replies.checking.doubts import Doubt
-from semtoken.replies.checking.finding import STANDARD_INPUT, found_replies, passed_over
+from semtoken.replies.checking.finding import STANDARD_INPUT, OpenedReplies
 from semtoken.replies.checking.questions import JoinedQuestion, join_questions, read_questions
 from semtoken.replies.checking.saved_reply import FoundReply
 from semtoken.support.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
@@ -58,12 +58,11 @@ def check_in_shards(
     """
     if STANDARD_INPUT in sources:
         raise InvalidInputError("Several processes cannot read standard input: name files.")
-    joined, asked = "", None
+    joined, asked, replies = "", None, OpenedReplies(sources)
     if questions is None:
-        count = sum(1 for _ in found_replies(sources))
+        count = sum(1 for _ in replies)
     else:
-        names = [reply.named() for reply in found_replies(sources)]
-        asked, joined = join_questions(names, read_questions(questions))
+        asked, joined = join_questions([reply.named() for reply in replies], read_questions(questions))
         count = len(asked)
     if not count:
         raise InvalidInputError(NO_REPLY)
@@ -75,7 +74,7 @@ def check_in_shards(
         on_checked(len(checked))
 
     append_in_order(work, executor, 0, count, take_in)
-    return ranked(checked, joined, passed_over(sources))
+    return ranked(checked, joined, replies.passed_over)
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class CheckingWork(LinesWork):
         """All replies of the sources; messages name their files as the user did."""
         for source in self.sources:
             home = "" if Path(source).is_absolute() else self.home
-            for reply in found_replies([home + source]):
+            for reply in OpenedReplies([home + source]):
                 yield replace(reply, where=reply.where.removeprefix(home))
 
     def open(self, loader: Callable[[], Check], answered: Callable[[int], None] = lambda count: None) -> Any:
