@@ -14,12 +14,13 @@ from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from semtoken.errors import SemtokenError
 from semtoken.support.files.strict_json import parse_json
+from semtoken.web.incoming import read_body
 from semtoken.web.wire import ApiError
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
@@ -156,18 +157,9 @@ async def answer_guarded(
 async def _body(request: Request) -> dict[str, Any]:
     if "application/json" not in request.headers.get("content-type", ""):
         raise ApiError(415, "Send JSON (Content-Type: application/json).")
-    raw = b""
     try:
-        with anyio.fail_after(SECONDS_FOR_BODY):
-            async for piece in request.stream():
-                raw += piece
-                if len(raw) > LONGEST_BODY:
-                    raise ApiError(413, f"The request is larger than {LONGEST_BODY:,} bytes.")
-        body = parse_json(raw)
-    except TimeoutError as error:
-        raise ApiError(408, "The body of the request took too long.", code="body_timeout") from error
-    except ClientDisconnect as error:
-        raise ApiError(499, "The client left.") from error
+        too_large = ApiError(413, f"The request is larger than {LONGEST_BODY:,} bytes.")
+        body = parse_json(await read_body(request.receive, LONGEST_BODY, SECONDS_FOR_BODY, too_large=too_large))
     except (ValueError, RecursionError) as error:
         raise ApiError(400, "The body of the request is not JSON.") from error
     if not isinstance(body, dict):

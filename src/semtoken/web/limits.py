@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -64,7 +64,6 @@ class AdmissionLimit:
             await error.response()(scope, receive, send)
 
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -87,7 +86,7 @@ class Workers:
         self._taken = 0
         self._limiter: anyio.CapacityLimiter | None = None
 
-    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run(self, work: Callable[[], T]) -> T:
         """Do some work in a thread; `Busy` if too much is waiting."""
         # Refused at once rather than queued without end: whoever waits too long has left by then.
         if self._taken >= self._most:
@@ -97,6 +96,6 @@ class Workers:
         self._taken += 1
         try:
             with self._watched():
-                return await anyio.to_thread.run_sync(lambda: work(*args, **kwargs), limiter=self._limiter)
+                return await anyio.to_thread.run_sync(work, limiter=self._limiter)
         finally:
             self._taken -= 1

@@ -32,11 +32,12 @@ from semtoken.replies.formats import served_shapes, shapes_at  # noqa: E402
 from semtoken.support.garbage import few_collections  # noqa: E402
 from semtoken.web.calibrators import CalibratorSlot, slot_of  # noqa: E402
 from semtoken.web.callers import Gate, HostGuard  # noqa: E402
+from semtoken.web.incoming import ClientGone  # noqa: E402
 from semtoken.web.limits import Admission, Workers  # noqa: E402
 from semtoken.web.page.facts import page_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request  # noqa: E402
-from semtoken.web.proxy.client import Client, ClientGone  # noqa: E402
+from semtoken.web.proxy.client import Client  # noqa: E402
 from semtoken.web.proxy.decisions import ProxyDecisions  # noqa: E402
 from semtoken.web.proxy.distributions import LearnedDistributions  # noqa: E402
 from semtoken.web.proxy.editing import withheld  # noqa: E402

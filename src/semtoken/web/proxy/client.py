@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
-import anyio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from semtoken.decisions.wire.shapes import question_shape_at
 from semtoken.replies.formats import shape_at
+from semtoken.web.incoming import read_body, until_gone
 from semtoken.web.proxy.upstream import Headers
 from semtoken.web.wire import ApiError, failure_of
 
 PIECE = 2**16
 """Most bytes that a client is sent at one time."""
-
-
-class ClientGone(Exception):
-    """The error that the client has closed the connection before its request was complete."""
 
 
 class Client:
@@ -62,50 +56,16 @@ class Client:
         """The whole body; `ApiError` if it is longer than `limit` bytes (413) or takes too long (408), `ClientGone` if
         the client left.
         """
+        too_large = _too_large(limit)
         declared = self.header(b"content-length")
         # Refused before a byte of it is read.
         if declared is not None and declared.isdigit() and int(declared) > limit:
-            raise _too_large(limit)
-        body, more = bytearray(), True
-        try:
-            with anyio.fail_after(seconds):
-                while more:
-                    message = await self._receive()
-                    if message["type"] == "http.disconnect":
-                        raise ClientGone
-                    body += message.get("body", b"")
-                    if len(body) > limit:
-                        raise _too_large(limit)
-                    more = message.get("more_body", False)
-        except TimeoutError:
-            raise ApiError(408, "The body of the request took too long.", code="body_timeout") from None
-        return bytes(body)
+            raise too_large
+        return await read_body(self._receive, limit, seconds, too_large=too_large)
 
-    @contextmanager
-    def until_gone(self) -> Iterator[None]:
-        """Cancel what is in the block once the client closes the connection, after its body was read.
-
-        Then it raises `ClientGone`, unless the answer was complete.
-        """
-        with anyio.CancelScope() as scope:
-
-            def leave(_: object) -> None:
-                if not self.ended:
-                    scope.cancel()
-
-            watch = asyncio.ensure_future(self._wait_until_gone())
-            watch.add_done_callback(leave)
-            try:
-                yield
-            finally:
-                watch.remove_done_callback(leave)
-                watch.cancel()
-        if scope.cancel_called:
-            raise ClientGone
-
-    async def _wait_until_gone(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+    def until_gone(self) -> AbstractContextManager[None]:
+        """Cancel what is in the block once the client closes the connection: `ClientGone`, unless it was answered."""
+        return until_gone(self._receive, lambda: self.ended)
 
     async def begin(self, status: int, headers: Headers) -> None:
         """Send the head of the answer."""

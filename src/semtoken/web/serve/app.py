@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from threading import Lock
@@ -16,12 +15,10 @@ from semtoken.support.extras import require
 for _module in ("fastapi", "prometheus_client", "pydantic"):
     require(_module, extra="serve")
 
-import anyio  # noqa: E402
 import msgspec  # noqa: E402
 from fastapi import FastAPI, Request, Response  # noqa: E402
 from fastapi.responses import JSONResponse  # noqa: E402
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest  # noqa: E402
-from starlette.requests import ClientDisconnect  # noqa: E402
 from starlette.types import ASGIApp  # noqa: E402
 
 from semtoken.clustering.vocabulary import Vocabulary  # noqa: E402
@@ -37,6 +34,7 @@ from semtoken.support.files.safe_files import MEBIBYTE  # noqa: E402
 from semtoken.support.garbage import few_collections  # noqa: E402
 from semtoken.web.calibrators import CalibratorSlot, slot_of  # noqa: E402
 from semtoken.web.callers import LOOPBACK_HOSTS, Gate, HostGuard  # noqa: E402
+from semtoken.web.incoming import ClientGone, read_body, until_gone  # noqa: E402
 from semtoken.web.limits import Admission, AdmissionLimit, Busy, Workers  # noqa: E402
 from semtoken.web.page.facts import page_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
@@ -86,22 +84,7 @@ class Intake:
     async def body(self, request: Request) -> bytes:
         """Read the body of a request; `ApiError` if it is too long (413), too slow (408), or does not arrive (499)."""
         limit = self.limits.request_bytes
-        body, size = bytearray(), 0
-        try:
-            with anyio.fail_after(self.limits.body_timeout):
-                async for piece in request.stream():
-                    size += len(piece)
-                    if size <= limit:
-                        body += piece
-                    elif size > DISCARDED * limit:
-                        break
-        except TimeoutError:
-            raise ApiError(408, "The body of the request took too long.", code="body_timeout") from None
-        except ClientDisconnect:  # or what it sent was broken off
-            raise ApiError(499, "The client left.") from None
-        if size > limit:
-            raise ApiError(413, f"The request is larger than {limit:,} bytes.", code="request_too_large")
-        return bytes(body)
+        return await read_body(request.receive, limit, self.limits.body_timeout, discarded=DISCARDED * limit)
 
     async def prepared(self, work: Callable[[], T], size: int | None) -> T:
         """The result of `work`, done at once for a body of few bytes (`size`), else in a thread (`size` None: always).
@@ -115,26 +98,6 @@ class Intake:
         except Busy:
             message = "Too many requests wait to be read. Try again later."
             raise ApiError(503, message, kind="overloaded_error", code="overloaded", retry_after=1) from None
-
-
-async def until_gone(receive: Callable[[], Awaitable[Any]], answer: Coroutine[Any, Any, T]) -> T | None:
-    """Wait for a result, or cancel it and return None if the client closes the connection."""
-    answering, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_wait_until_gone(receive))
-    leaving.add_done_callback(lambda _: answering.cancel())
-    try:
-        return await answering
-    except asyncio.CancelledError:
-        # Cancelled by the line above, and not by somebody who waits for this.
-        if leaving.done():
-            return None
-        raise
-    finally:
-        leaving.cancel()
-
-
-async def _wait_until_gone(receive: Callable[[], Awaitable[Any]]) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,9 +134,8 @@ class DecisionAnswering:
             body = await self._intake.body(request)
             # Always in a thread: each question is a prompt of its own, so a short body can take long.
             (shape, asked), prepared = await self._intake.prepared(lambda: self._prepared(body, shape), None)
-            inquiry_answers = await until_gone(request.receive, self._worker.answers(prepared))
-            if inquiry_answers is None:
-                raise ApiError(499, "The client left.")
+            with until_gone(request.receive):
+                inquiry_answers = await self._worker.answers(prepared)
             options = prepared.inquiry.options
             more = blocks_of(self._calibrators.current, inquiry_answers.answers, options)
             return JSONResponse(
@@ -243,7 +205,8 @@ def serve_app(
     registry = CollectorRegistry()
     figures = JournalFigures(registry)
     intake = Intake(limits)
-    answering, deciding = (Answering(service, offer, intake), DecisionAnswering(worker, offer, intake, of_decisions))
+    text = partial(answer_text, service=service, offer=offer, intake=intake)
+    deciding = DecisionAnswering(worker, offer, intake, of_decisions)
 
     @asynccontextmanager
     async def closing(_: FastAPI) -> AsyncIterator[None]:
@@ -262,8 +225,8 @@ def serve_app(
         add_page(app, lambda: facts(calibrators.current))
     add_routes(app, recorder, calibrators, of_decisions, gate, allowed_hosts)
     endpoints = {
-        "/v1/chat/completions": partial(answering.answer, form=ChatRequest),
-        "/v1/completions": partial(answering.answer, form=CompletionRequest),
+        "/v1/chat/completions": partial(text, form=ChatRequest),
+        "/v1/completions": partial(text, form=CompletionRequest),
         **{f"/v1{shape.path}": partial(deciding.answer, shape=shape) for shape in SERVED_SHAPES},
     }
     admission = Admission(limits.requests, limits.requests)
@@ -321,32 +284,26 @@ class Endpoints:
         await response(scope, receive, send)
 
 
-class Answering:
-    """Handles requests for text: prepares them in threads, and answers or refuses them."""
+async def answer_text(
+    request: Request, form: type[AnyRequest], service: Service, offer: Offer, intake: Intake
+) -> ASGIApp:
+    """Answer a request for completions, or refuse it."""
 
-    def __init__(self, service: Service, offer: Offer, intake: Intake) -> None:
-        self._service = service
-        self._offer = offer
-        self._intake = intake
-
-    async def answer(self, request: Request, form: type[AnyRequest]) -> ASGIApp:
-        """Answer a request for completions, or refuse it."""
-        try:
-            body = await self._intake.body(request)
-            job = await self._intake.prepared(lambda: self._job(body, form), len(body))
-            if job.request.stream:
-                return EventStream(self._service.stream(job))
-            whole = await until_gone(request.receive, self._service.whole(job))
-            if whole is None:
-                raise ApiError(499, "The client left.")
-            return Response(msgspec.json.encode(whole), media_type="application/json")
-        except (ApiError, SemtokenError) as error:
-            return as_api_error(error).response()
-
-    def _job(self, body: bytes, form: type[AnyRequest]) -> Job:
+    def prepare_job() -> Job:
         asked = parse(form, body)
-        self._offer.check_name(asked.model)
-        return self._service.job(asked)
+        offer.check_name(asked.model)
+        return service.job(asked)
+
+    try:
+        body = await intake.body(request)
+        job = await intake.prepared(prepare_job, len(body))
+        if job.request.stream:
+            return EventStream(service.stream(job))
+        with until_gone(request.receive):
+            whole = await service.whole(job)
+        return Response(msgspec.json.encode(whole), media_type="application/json")
+    except (ApiError, SemtokenError) as error:
+        return as_api_error(error).response()
 
 
 class EventStream:
@@ -357,13 +314,11 @@ class EventStream:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Send the events of the stream."""
-        await until_gone(receive, self._send(send))
-
-    async def _send(self, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": EVENT_STREAM_HEADERS})
-        async with aclosing(self._events) as events:
-            async for some in events:
-                await send({"type": "http.response.body", "body": some, "more_body": not some.endswith(DONE)})
+        with suppress(ClientGone), until_gone(receive):
+            await send({"type": "http.response.start", "status": 200, "headers": EVENT_STREAM_HEADERS})
+            async with aclosing(self._events) as events:
+                async for some in events:
+                    await send({"type": "http.response.body", "body": some, "more_body": not some.endswith(DONE)})
 
 
 async def _no_such_page(request: Request, error: Exception) -> Response:
