@@ -159,14 +159,16 @@ class CalibratorInUse:
             return {REFUSED: str(error), ELSEWHERE: [ANOTHER_MODEL]}
         return self.block(answer)
 
-    def withholds(self, block: Mapping[str, Any] | None) -> bool:
-        """Whether a server must not show the answer of a block: an abstain text is set and nothing accepted it."""
-        return self.abstain_text is not None and (block or {}).get("decision") != "answer"
+    def shown_instead(self, block: Mapping[str, Any] | None) -> str | None:
+        """The text that a server shows in place of the answer of a block, where one is set and nothing accepted it;
+        None: the answer itself.
+        """
+        return None if (block or {}).get("decision") == "answer" else self.abstain_text
 
     def shown(self, answer: ScoredAnswer) -> str:
         """The text to show: the answer, unless it abstains and a text for that was asked for."""
-        hidden = self.abstain_text is not None and self.withholds(self.block(answer))
-        return str(self.abstain_text) if hidden else answer.text
+        instead = None if self.abstain_text is None else self.shown_instead(self.block(answer))
+        return answer.text if instead is None else instead
 
     def sentence(self, answer: ScoredAnswer) -> str:
         """Probability and decision as text: "right in about 3 of 10 answers like this one (12 to 55%, 40 labels)"."""

@@ -20,7 +20,7 @@ from semtoken.errors import InvalidInputError
 SPACE = " \t\n\r"
 _SPACE = re.compile(r"[ \t\n\r]*")
 _BEFORE_ELEMENT = re.compile(r"[ \t\n\r]*(?:,[ \t\n\r]*)?")
-_BEFORE_MEMBER = re.compile(r'[ \t\n\r]*(?:,[ \t\n\r]*)?"(?:[^"\\]|\\.)*"[ \t\n\r]*:[ \t\n\r]*')
+_BEFORE_MEMBER = re.compile(r'[ \t\n\r]*(?:,[ \t\n\r]*)?"[^"\\]*(?:\\.[^"\\]*)*"[ \t\n\r]*:[ \t\n\r]*')
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _decode = json.JSONDecoder().raw_decode
@@ -173,16 +173,15 @@ def _members_by_length(text: str, parent: LocatedValue) -> Spans:
     values = _OBJECT.decode(inside) if is_object else dict(enumerate(_ARRAY.decode(inside)))
     before = _BEFORE_MEMBER.match if is_object else _BEFORE_ELEMENT.match
     spans = []
-    at = 1
+    at = parent.start + 1
     for name, raw in values.items():
-        match = before(inside, at)
-        value = str(raw, "utf-8")
+        match, value = before(text, at), str(raw, "utf-8")
         # A dictionary has a name once, so where one occurs twice the lengths do not add up to the text.
-        if match is None or not inside.startswith(value, match.end()):
+        if match is None or not text.startswith(value, start := match.end()):
             raise _Unusual
-        at = match.end() + len(value)
-        spans.append((name, (parent.start + match.end(), parent.start + at)))
-    if inside[at:].strip(SPACE) not in ("}", "]"):
+        at = start + len(value)
+        spans.append((name, (start, at)))
+    if text[at : parent.end].strip(SPACE) not in ("}", "]"):
         raise _Unusual
     return spans
 

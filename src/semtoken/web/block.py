@@ -125,7 +125,7 @@ def score_block(
             block |= calibrator.block_or_refusal(result)
         except CalibratorMismatchError as error:
             block[REFUSED] = str(error)
-        if calibrator.withholds(block):
+        if calibrator.shown_instead(block) is not None:
             block.pop("flags", None)  # they quote the answer, as the explanation does
             block["explanation"] = result.without_quotes().explanation
             return block

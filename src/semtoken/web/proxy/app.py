@@ -40,7 +40,6 @@ from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request  # noq
 from semtoken.web.proxy.client import Client  # noqa: E402
 from semtoken.web.proxy.decisions import ProxyDecisions  # noqa: E402
 from semtoken.web.proxy.distributions import LearnedDistributions  # noqa: E402
-from semtoken.web.proxy.editing import withheld  # noqa: E402
 from semtoken.web.proxy.metrics import ProxyMetrics  # noqa: E402
 from semtoken.web.proxy.paths import check_target, is_own, shows_answers  # noqa: E402
 from semtoken.web.proxy.relay import held_back_error, relay_reply, relay_untouched  # noqa: E402
@@ -121,7 +120,7 @@ class ProxyHandler:
         # Taken once: another calibrator may come into use while the answer is written.
         applied = self._scoring.calibrators.current
         asked = _read(client, body)
-        if withheld(applied) is not None:
+        if applied is not None and applied.abstain_text is not None:
             _check_decidable(client, asked)
         own = UPSTREAM_OWN.match(client.path)
         target = client.target.replace(b"/upstream", b"", 1) if own else client.target

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,17 +15,8 @@ from semtoken.web.block import reason_block
 
 Blocks = Mapping[int, Mapping[str, Any]]
 """The block that each choice gets, by the choice's index."""
-Withheld = Callable[[Mapping[str, Any] | None], str | None]
-"""The block of a choice -> the text to show in place of its answer; None: the answer itself."""
 UNDECIDED = "The answer could not be scored, so nothing was decided."
 """Stands for the reason, which may quote the answer, where the answer is withheld."""
-
-
-def withheld(applied: CalibratorInUse | None) -> Withheld | None:
-    """The rule that says which answers are replaced by a text; None if all are shown."""
-    if applied is None or applied.abstain_text is None:
-        return None
-    return lambda block: applied.abstain_text if applied.withholds(block) else None
 
 
 class LocatedReply(NamedTuple):
@@ -42,11 +33,13 @@ class LocatedReply(NamedTuple):
 
 @dataclass
 class Editor:
-    """Edits the reply or the events of one answer: removes what is `hidden`, replaces answers that are `withheld`."""
+    """Edits the reply or the events of one answer: removes what is `hidden`, replaces answers that `applied` does not
+    accept.
+    """
 
     shape: type[Shape]
     hidden: HiddenFields | None
-    withheld: Withheld | None = None
+    applied: CalibratorInUse | None = None
 
     def read(self, text: str) -> LocatedReply:
         """Parse a reply or event, and find its choices; `ValueError` if it is not JSON or lacks the shape."""
@@ -63,7 +56,7 @@ class Editor:
     def _changes(self, reply: LocatedReply, blocks: Blocks) -> Iterator[Change]:
         for place in reply.places:
             block = None if place.choice is None else blocks.get(place.choice)
-            other = None if self.withheld is None else self.withheld(block)
+            other = None if self.applied is None else self.applied.shown_instead(block)
             if block is not None:
                 quotes = other is not None and "decision" not in block
                 # The reason of an answer without a decision may quote the answer that is held back.

@@ -23,7 +23,7 @@ from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.limits import Busy, Workers
 from semtoken.web.proxy.asking import AnswerRequest
 from semtoken.web.proxy.distributions import LearnedDistributions
-from semtoken.web.proxy.editing import Editor, LocatedReply, withheld
+from semtoken.web.proxy.editing import Editor, LocatedReply
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.proxy.upstream import Request
@@ -128,7 +128,7 @@ class ReplyScorer:
         self.settings = scoring.settings
         self.workers = scoring.workers
         hidden = HiddenFields(asked.kept, scoring.settings.token_ids, asked.body) if top else None
-        self.editor = Editor(asked.shape, hidden, withheld(applied))
+        self.editor = Editor(asked.shape, hidden, applied)
         """Puts the scores into the reply."""
         refused = REFUSED if not top and asked.kept is None else None
         obstacle = asked.shape.obstacle(asked.body) or refused
@@ -148,7 +148,7 @@ class ReplyScorer:
     @property
     def decides(self) -> bool:
         """Whether only accepted answers may be shown, so that an unreadable one must not be."""
-        return self.editor.withheld is not None
+        return self._applied is not None and self._applied.abstain_text is not None
 
     @property
     def takes_long(self) -> bool:

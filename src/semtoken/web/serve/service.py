@@ -284,9 +284,8 @@ class Service:
 
 def _visible_row(row: Row, block: Mapping[str, Any], applied: CalibratorInUse | None) -> Row:
     """A choice as the client sees it: all of it, or the text for answers that are not accepted."""
-    if applied is None or applied.abstain_text is None or not applied.withholds(block):
-        return row
-    return Row(row.index, text=applied.abstain_text, ended=row.ended)
+    instead = None if applied is None else applied.shown_instead(block)
+    return row if instead is None else Row(row.index, text=instead, ended=row.ended)
 
 
 def rows_of(job: Job) -> list[Row]:
