@@ -14,7 +14,7 @@ import semtoken as st
 from semtoken.errors import InvalidInputError
 from semtoken.models.probing import Competitor, competing, competing_in_record, disputed, with_choices
 from semtoken.models.probing.choices import _with
-from semtoken.models.probing.competing import _to_end_of_phrase, doubtful_steps, merge
+from semtoken.models.probing.disputes import _to_end_of_phrase, doubtful_steps, merge
 from tests.tiny import byte_level_bpe, llama
 
 torch = pytest.importorskip("torch")

@@ -10,15 +10,8 @@ model that gave the answer, so it works in process. Enter by these functions, or
 from __future__ import annotations
 
 from semtoken.models.probing.choices import with_choices
-from semtoken.models.probing.competing import (
-    Competitor,
-    Dispute,
-    competing,
-    competing_in_record,
-    disputed,
-    doubtful_steps,
-    only_in_form,
-)
+from semtoken.models.probing.competing import Competitor, competing, competing_in_record
+from semtoken.models.probing.disputes import Dispute, disputed, doubtful_steps, only_in_form
 from semtoken.models.probing.p_true import p_true_log_probs, p_true_prompt
 
 __all__ = [
