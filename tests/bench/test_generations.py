@@ -21,8 +21,8 @@ from semtoken.core.results.generation import Generation
 from semtoken.errors import InvalidInputError, InvalidLogits, ModelError
 from semtoken.models.prompt_ids import draw_key
 from semtoken.models.transformers import caches
+from semtoken.models.transformers.anatomy import layer_at
 from semtoken.models.transformers.choosing import depth_of, draw, drawn_places
-from semtoken.models.transformers.inside import layer_at
 from tests import tiny
 from tests.bench import statistics_models as models
 from tests.rows import each

@@ -15,11 +15,12 @@ scores.py        the observer that scores answers (`semtoken.ScoredModel` is a b
 transformers/    model.py (the backend), loading.py, choosing.py (how tokens are chosen), together.py (answers that are
                  written together), joining.py (answers that begin one by one), generate_settings.py (what
                  transformers' `generate` is asked, where it is used), writing.py (the hook and stopping criterion that
-                 see every step of it), given_texts.py (texts that are given, not written), inside.py (states and
-                 attention), passes.py (one pass), caches.py (what is read once), trees.py (several texts in one),
-                 proving.py (the passes that find out which of these ways equal a plain pass), proof.py (what they
-                 found, and where it is kept), recorder.py (`Recorder`), kept_steps.py (the logits that it
-                 keeps until tokens are known), generate_loop.py (the step of `generate` in which it is called)
+                 see every step of it), given_texts.py (texts that are given, not written), anatomy.py (the parts of a
+                 model), inside.py (states and attention), passes.py (one pass), caches.py (what is read once),
+                 trees.py (several texts in one), proving.py (the passes that find out which of these ways equal a plain
+                 pass), proof.py (what they found, and where it is kept), recorder.py (`Recorder`), kept_steps.py (the
+                 logits that it keeps until tokens are known), generate_loop.py (the step of `generate` in which it is
+                 called)
 vllm/            model.py (the backend), outputs.py (what it asks vLLM for, and vLLM's lists of
                  log-probabilities), processor.py and watched.py (scoring inside the engine)
 one_by_one.py    what backends have in common that answer one prompt after the other

@@ -10,25 +10,11 @@ from typing import Any
 
 import torch
 
-from semtoken.errors import ModelError
 from semtoken.methods.observers.steps import Observer, readings
+from semtoken.models.transformers.anatomy import attentions_of, inner_model, layer_at
 
 Hook = Callable[[Any, Any, Any], None]
 """Called with (module, its arguments, its output) after every forward pass."""
-
-
-def inner_model(model: Any) -> Any:
-    """The model itself where an adapter is wrapped around it."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
-
-
-def without_runner(model: Any) -> Any:
-    """The model whose passes `torch.compile` or `DataParallel` runs, whose `generate` would leave them out."""
-    for name in ("_orig_mod", "module"):
-        inner = getattr(model, "_modules", {}).get(name)
-        if inner is not None and hasattr(inner, "config") and not hasattr(model, "get_base_model"):
-            return without_runner(inner)
-    return model
 
 
 @contextmanager
@@ -59,51 +45,6 @@ def timed_passes(model: Any, clock: Callable[[], AbstractContextManager[None]]) 
             yield
     finally:
         handle.remove()
-
-
-PLAIN_ATTENTION = "eager"
-"""transformers' name of the computation that keeps attention weights."""
-
-
-def layers_of(model: Any) -> Any:
-    """The decoder layers of a model, first to last; `ModelError` if it keeps them where they cannot be found."""
-    count = model.config.get_text_config().num_hidden_layers
-    for module in inner_model(model).modules():
-        # Models call the list of their layers differently (`layers`, `h`, `blocks`), so that it is found by its length.
-        if isinstance(module, torch.nn.ModuleList) and len(module) == count:
-            return module
-    raise ModelError(f"No list of {count} layers was found in {type(model).__name__}.")
-
-
-def layer_at(model: Any, depth: float) -> Any:
-    """The decoder layer whose output is entry int(depth (L + 1)) of the L + 1 hidden states (entry 0: the embeddings).
-    The depth is in (0, 1]: 0.5 is the middle layer, 1 the last of L. `ModelError` if the layers cannot be found.
-    """
-    layers = layers_of(model)
-    # Entry 0 of the hidden states is the embeddings, and no layer gives these out.
-    entry = int(depth * (len(layers) + 1))
-    return layers[min(max(entry, 1), len(layers)) - 1]
-
-
-def attentions_of(model: Any) -> list[Any]:
-    """The attention module of each layer; empty if a layer does not have exactly one."""
-    attentions = []
-    for layer in layers_of(model):
-        inside = [module for name, module in layer.named_children() if name in ("self_attn", "attn", "attention")]
-        # Layers of state-space models have none, and which one of several to read would not be clear.
-        if len(inside) != 1:
-            return []
-        attentions += inside
-    return attentions
-
-
-def gives_attention(model: Any) -> bool:
-    """Whether every layer can compute its attention in the plain way, which shows the weights."""
-    try:
-        attentions = attentions_of(model)
-    except ModelError:
-        return False
-    return bool(attentions) and bool(getattr(inner_model(model), "_supports_attention_backend", False))
 
 
 @dataclass
@@ -167,6 +108,10 @@ def _to_newest(output: Any) -> torch.Tensor:
     weights = output[1]
     # With a cache there are more columns than rows; the newest positions are the last columns.
     return torch.diagonal(weights, offset=weights.shape[-1] - weights.shape[-2], dim1=-2, dim2=-1)
+
+
+PLAIN_ATTENTION = "eager"
+"""transformers' name of the computation that keeps attention weights."""
 
 
 @contextmanager

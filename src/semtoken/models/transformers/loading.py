@@ -27,7 +27,8 @@ from transformers.models.auto.modeling_auto import (
 from transformers.utils import find_adapter_config_file
 
 from semtoken.errors import InvalidInputError, ModelError, SemtokenError, one_line_of
-from semtoken.models.transformers.model import TransformersBackend, check_model
+from semtoken.models.transformers.anatomy import check_model
+from semtoken.models.transformers.model import TransformersBackend
 from semtoken.support.checkpoints.gguf import load_tokenizer
 from semtoken.support.checkpoints.hub import require_on_hub
 from semtoken.support.checkpoints.sources import check_folder, is_known

@@ -33,6 +33,15 @@ from semtoken.models.prompt_ids import (
     pad,
     padding_id,
 )
+from semtoken.models.transformers.anatomy import (
+    check_model,
+    columns_of,
+    gives_attention,
+    layers_of,
+    max_length_of,
+    waits_for_tokens,
+    without_runner,
+)
 from semtoken.models.transformers.caches import SHORTEST_PREFIX, ReadBefore, SharedPrefix, shared_beginning
 from semtoken.models.transformers.choosing import AnswerChoices, Sampling
 from semtoken.models.transformers.generate_settings import (
@@ -47,13 +56,7 @@ from semtoken.models.transformers.generate_settings import (
 from semtoken.models.transformers.given_texts import GivenTexts
 from semtoken.models.transformers.identity import state_key, weights_hash
 from semtoken.models.transformers.images import ImagePasses, ImagePrompt, encode_messages
-from semtoken.models.transformers.inside import (
-    Inside,
-    gives_attention,
-    layers_of,
-    timed_passes,
-    without_runner,
-)
+from semtoken.models.transformers.inside import Inside, timed_passes
 from semtoken.models.transformers.joining import JoiningRows
 from semtoken.models.transformers.passes import Passes
 from semtoken.models.transformers.proof import Proof
@@ -165,11 +168,11 @@ class TransformersBackend(OwnTokens):
     @property
     def max_length(self) -> int | None:
         """The number of tokens of prompt and answer that the model can read together; None if it does not say."""
-        try:
-            limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        except NotImplementedError:  # some say that they have no limit in this way
-            return None
-        return None if limit is None or int(limit) < 1 else int(limit)
+        return max_length_of(self.model)
+
+    @property
+    def _columns(self) -> int:
+        return columns_of(self.model)
 
     @property
     def gives(self) -> frozenset[Readable]:
@@ -193,11 +196,6 @@ class TransformersBackend(OwnTokens):
     def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:
         """The clusters cached for this model, or computed and cached."""
         return clusters_for_model(self.model, self.vocabulary, progress=progress)
-
-    @property
-    def _columns(self) -> int:
-        head = self.model.get_output_embeddings()
-        return int(getattr(head, "out_features", None) or head.weight.shape[0])
 
     # --- generating ----------------------------------------------------------------------------------------------
 
@@ -447,23 +445,3 @@ def _batches(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
     for length in sorted(groups, reverse=True):
         members = groups[length]
         yield from (members[first : first + batch_size] for first in range(0, len(members), batch_size))
-
-
-def waits_for_tokens(model: Any) -> bool:
-    """Whether an adapter of the model acts only behind certain tokens (activated LoRA), which passes over other texts
-    show nothing of.
-    """
-    configs = getattr(model, "peft_config", None)
-    return any(getattr(one, "alora_invocation_tokens", None) for one in dict(configs or {}).values())
-
-
-def check_model(model: Any) -> None:
-    """Raise `ModelError` unless the model is a decoder with an output head."""
-    name = type(model).__name__
-    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
-        raise ModelError(f"{name} is an encoder-decoder; semtoken scores decoder-only language models.")
-    if not hasattr(model, "get_output_embeddings") or model.get_output_embeddings() is None:
-        raise ModelError(
-            f"{name} has no output head (lm_head), so it gives no next-token distribution. "
-            "Load it with AutoModelForCausalLM."
-        )

@@ -22,9 +22,10 @@ from transformers import LogitsProcessor
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.errors import ModelError, one_line_of
 from semtoken.models.prompt_ids import pad
+from semtoken.models.transformers.anatomy import inner_model
 from semtoken.models.transformers.caches import SharedPrefix, copied, is_repeatable, joined_caches, keeps_all
 from semtoken.models.transformers.generate_settings import PLAIN, generate_inputs, one_answer_each
-from semtoken.models.transformers.inside import forward_hook, inner_model
+from semtoken.models.transformers.inside import forward_hook
 from semtoken.models.transformers.passes import ARGUMENTS, Passes, cache_of
 from semtoken.models.transformers.proof import Generates, Proof, kept_proof
 

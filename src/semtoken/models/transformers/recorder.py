@@ -30,9 +30,10 @@ from semtoken.methods.observers.method_scores import MethodScores, require_one_p
 from semtoken.methods.observers.steps import Readable, not_given
 from semtoken.models.prompt_ids import answer_length, end_token_ids
 from semtoken.models.scores import AnswerScores
+from semtoken.models.transformers.anatomy import inner_model
 from semtoken.models.transformers.generate_loop import LoopStep, loop_step
 from semtoken.models.transformers.generate_settings import NOT_BEAMS
-from semtoken.models.transformers.inside import forward_hook, inner_model
+from semtoken.models.transformers.inside import forward_hook
 from semtoken.models.transformers.kept_steps import KeptSteps
 from semtoken.models.transformers.proving import proof_of
 from semtoken.support.inputs import listed, shown, whole

@@ -18,8 +18,9 @@ from transformers import StoppingCriteria
 
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.methods.observers.steps import Observer, Step, finish, show
+from semtoken.models.transformers.anatomy import inner_model
 from semtoken.models.transformers.choosing import AnswerChoices
-from semtoken.models.transformers.inside import Inside, forward_hook, inner_model
+from semtoken.models.transformers.inside import Inside, forward_hook
 from semtoken.models.transformers.passes import cache_of
 from semtoken.models.written import WrittenAnswer
 from semtoken.support.arrays import as_rows
