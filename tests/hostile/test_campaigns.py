@@ -8,6 +8,8 @@ import json
 import math
 import pkgutil
 import re
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -32,6 +34,7 @@ from tests.hostile import (
     serving,
     texts,
     traffic,
+    watch,
 )
 from tests.hostile.functions import Target
 from tests.hostile.outcomes import Outcome, case_random, table
@@ -227,6 +230,34 @@ def test_another_clients_bytes_are_found() -> None:
     assert traffic.judge(plan, of["stream"], 200, b"".join(plan.events(of["stream"])), True)
     numbered = b'data: {"semtoken": {"sequence_uncertainty": 0.1, "final": true}}\n'
     assert traffic.judge(plan, of["damaged"], 200, numbered, True)
+
+
+SERVER = "import os, signal, sys, time; print('on', flush=True); input(); {}; print('on', flush=True); time.sleep(60)"
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        ("pass", None),
+        ("print('Traceback', file=sys.stderr, flush=True)", "a traceback in the log"),
+        ("found = [open(os.devnull) for _ in range(9)]", "files open"),
+        ("signal.signal(signal.SIGTERM, signal.SIG_IGN)", "it did not stop"),
+    ],
+    ids=["well", "traceback", "files", "stays"],
+)
+def test_how_a_server_is_left_is_found(code: str, fault: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "PATIENCE", 1)
+    monkeypatch.setattr(watch, "SETTLING", 0)
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, "-c", SERVER.format(code)], text=True, **pipes) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdout.readline()
+        server = watch.WatchedServer("it", process, 2)
+        print(file=process.stdin, flush=True)
+        process.stdout.readline()
+        found = server.stopped()
+        process.kill()
+    assert [fault in one for one in found] == [True] if fault else not found
 
 
 def test_a_text_in_an_event_is_found() -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from tests.web.test_proxy_load import open_files
 
+PATIENCE = 60.0
+"""Seconds that a server has to stop."""
 SETTLING = 0.5
 """Seconds in which connections that clients left are closed."""
 
@@ -35,7 +37,7 @@ class WatchedServer:
             faults.append(f"{self.name}: {left} files open, {self.files} before; ended with {ended}")
         self.process.terminate()
         try:
-            log = self.process.communicate(timeout=60)[1]
+            log = self.process.communicate(timeout=PATIENCE)[1]
         except subprocess.TimeoutExpired:
             return [*faults, f"{self.name}: it did not stop"]
         return [*faults, f"{self.name}: a traceback in the log: {log[-1500:]}"] if "Traceback" in log else faults
